@@ -89,7 +89,7 @@ def rooted(rec: Recorder) -> None:
     """A root that reads and deals out before the loop, and writes behind it; others wait for it."""
     root = rec.rank == 0
     rec("Init", work=100)
-    rec("Bcast", root=0, nbytes=80_000, work=3_000_000 + 4000 * rec.n if root else 2000)
+    rec("Bcast", root=0, nbytes=80_000, work=200_000_000 + 4000 * rec.n if root else 2000)
     for _ in range(8):
         rec("Allgather", nbytes=8 * (200_000 // rec.n), work=90_000_000 // rec.n)
     rec("Reduce", root=0, nbytes=8, work=500)
@@ -196,7 +196,8 @@ def test_what_smaller_grids_say_is_checked(study: Study, monkeypatch: pytest.Mon
     few = of_fewer.smaller(study, 4 * LARGE, messages.cores, setting)
     assert few is not None
     grids = grids_of(messages, study, few, setting, lambda _: None)
-    wide, _ = of_fewer.estimated(grids, grids.as_predicted, setting, checked=(LARGE, -0.5))
+    checked = of_fewer.Checked(LARGE, -0.5, np.full(len(found.phases), -0.5))
+    wide, _ = of_fewer.estimated(grids, grids.as_predicted, setting, checked=checked)
     assert wide.comm == pytest.approx(found.comm)
     assert wide.low.mean() <= 0.55 * wide.comm.mean() and wide.low.mean() <= found.low.mean()
     assert wide.high.mean() >= 1.45 * wide.comm.mean() and wide.high.mean() >= found.high.mean()
@@ -270,16 +271,34 @@ def test_a_smaller_grid_has_the_ranks_of_the_large_one(study: Study) -> None:
     assert rows.work == pytest.approx(there.work)
 
 
-def test_a_root_computes_on_smaller_grids_what_it_does_among_all(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def of_a_root(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    return study_of(tmp_path_factory.mktemp("rooted") / "s", rooted)
+
+
+def test_each_phase_has_a_way_of_its_own(of_a_root: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What all wait once for a root does not hide that a ring in the loop grows with the ranks."""
+    setting = Setting(ranks_per_node=4, vary=False)
+    every = estimate("machine", of_a_root, LARGE, setting=setting)
+    monkeypatch.setattr(of_fewer, "EVERY_RANK", 64)
+    few = estimate("machine", of_a_root, LARGE, setting=setting)
+    assert few.stand_ins is not None and "sides" in few.stand_ins.changes_with
+    true, told = (one.comm.mean(axis=0) for one in (every, few))
+    least, most = np.sort(true[true > 0])
+    assert most > 10 * least
+    assert told == pytest.approx(true, rel=0.15)
+
+
+def test_a_root_computes_on_smaller_grids_what_it_does_among_all(of_a_root: Study) -> None:
     """Before a loop and behind it: what others wait for, and what no other rank does."""
-    study = study_of(tmp_path / "s", rooted)
+    study = of_a_root
     times = computation(study, LARGE).compute.sum(axis=1)
     model = load_model(study.root)
     few = fewer(model, LARGE, 4)
     assert isinstance(few, Fewer) and few.weight[0] == 1 and few.stands_for[0] == 0
     trace, _ = trace_of(few, Laws(load_compute(study.root), None, means_of(few)))
     found = work_of(trace, sorted(trace.weights)).sum(axis=1) / 1e9
-    assert times[0] > 2 * times[1:].max()
+    assert times[0] > 2 * times[1:].max() > 0
     assert found == pytest.approx(times[few.stands_for], rel=1e-6)
     assert few.weight @ found == pytest.approx(times.sum(), rel=1e-3)
 

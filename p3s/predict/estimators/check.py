@@ -7,8 +7,10 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from p3s.errors import P3SError
-from p3s.predict.estimators.fewer import estimated
+from p3s.predict.estimators.fewer import Checked, estimated
 from p3s.predict.estimators.grids import COMM, Grids
 from p3s.program.fewer import Fewer, fewer
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 STEPS = 100_000
 
 
-def missed(grids: Grids, setting: Setting, cores: int) -> tuple[int, float] | None:
+def missed(grids: Grids, setting: Setting, cores: int) -> Checked | None:
     """Return at which count all ranks were simulated, and how far off smaller grids were there.
 
     That is the largest of a half, a quarter and so on of the processes, or of the sides of their
@@ -33,10 +35,12 @@ def missed(grids: Grids, setting: Setting, cores: int) -> tuple[int, float] | No
         there = replace(grids, few=few, asked=asked, ranks=None, keep=False)
         whole = Fewer(few.model, few.large, few.large.dims)
         all_ranks = there.alone(whole, still)
-        true = float(all_ranks.mean[COMM].sum())
-        if true > 0:
+        true = all_ranks.mean[COMM]
+        if true.sum() > 0:
             found, _ = estimated(there, there.plainly, still)
-            return few.large.n, float(found.comm.mean(axis=0).sum()) / true - 1.0
+            said = found.comm.mean(axis=0)
+            each = np.divide(said - true, true, out=np.zeros_like(true), where=true > 0)
+            return Checked(few.large.n, float(said.sum() / true.sum()) - 1.0, each)
     return None
 
 

@@ -9,7 +9,8 @@ changes with sides or ranks only where the messages of a rank do, or what it wai
 collective is one call; both show it far more clearly than times, which go up and down with where
 nodes lie. The simplest way that meets all grids is taken to the large one. How far the smaller
 grids miss the longest, and how far others that meet them all are from it there, widens the
-interval.
+interval. Each phase has a way of its own: what a root makes all others wait for once says nothing
+of the loop behind it.
 """
 
 from __future__ import annotations
@@ -50,10 +51,13 @@ _WAYS: tuple[tuple[str, ...], ...] = (
     ("log", "ranks"),
 )
 _MATTERS = 0.02
+#: A phase is met as nearly as if it had at least this share of all communication.
+_SMALL = 0.05
 #: What smaller grids miss communication by in nine of ten programs of docs/simulation.md.
 _MISSED = 0.2
-#: Far more nearly met: so many times.
-_FAR_MORE = 4.0
+#: Far more nearly met, so many times: by steps, which are counted, and by times, which go up and
+#: down with where nodes lie.
+_MORE, _FAR_MORE = 2.0, 4.0
 #: So much further off than the nearest is hardly so.
 _HARDLY = 1.25
 
@@ -77,30 +81,43 @@ def smaller(
     return fewer(judged_at(load(study.root), n), n, setting.ranks_per_node or cores)
 
 
+@dataclass(frozen=True, eq=False)
+class Checked:
+    """A count at which every rank was simulated, and what smaller grids say there.
+
+    ``missed``: by which share of the mean communication of all ranks they say more (less than 0:
+    less); ``each``: the same of every phase, where a sum does not hide it.
+    """
+
+    n: int
+    missed: float
+    each: Floats
+
+
 def estimated(
     grids: Grids,
     place: Place,
     setting: Setting,
-    like: Way | None = None,
-    checked: tuple[int, float] | None = None,
-) -> tuple[Communication, Way]:
-    """Return the communication of the large grid from simulations of smaller ones, and the way.
+    like: Ways | None = None,
+    checked: Checked | None = None,
+) -> tuple[Communication, Ways]:
+    """Return the communication of the large grid from simulations of smaller ones, and the ways.
 
-    ``place`` simulates one of them. ``like``: the way in which times change with the grid, where
-    that is known: of the same program with other costs. ``checked``: a count at which all ranks
-    were simulated, and by which share smaller grids missed their communication there.
+    ``place`` simulates one of them. ``like``: the ways in which times change with the grid, where
+    they are known: of the same program with other costs.
     """
     return _taken_to(grids.few, grids.ranks, grids.simulated(place, setting), like, checked)
 
 
-def _possible(few: Fewer, made: Sequence[Simulated]) -> list[tuple[str, ...]]:
-    """Return the ways in which times may change with the grid.
+def _possible(few: Fewer, made: Sequence[Simulated], phase: int) -> list[tuple[str, ...]]:
+    """Return the ways in which times of a phase may change with the grid.
 
     With its sides or its ranks only where steps or waiting do, far more nearly than with the
     logarithm.
     """
     seen = {"log"}
-    for values in ([one.steps for one in made], [one.plain for one in made]):
+    steps, plain = [one.steps[phase] for one in made], [one.plain[phase] for one in made]
+    for values, more in ((steps, _MORE), (plain, _FAR_MORE)):
         means = np.array(values).reshape(-1, 1, 1)
         if np.ptp(means) <= _MATTERS * means.min():
             continue
@@ -109,7 +126,7 @@ def _possible(few: Fewer, made: Sequence[Simulated]) -> list[tuple[str, ...]]:
         seen |= {
             one
             for one in ("sides", "ranks")
-            if off["log",] > max(_MET, _FAR_MORE * off.get((one,), math.inf))
+            if off["log",] > max(_MET, more * off.get((one,), math.inf))
         }
     return [used for used in _WAYS if seen.issuperset(used)]
 
@@ -129,7 +146,7 @@ def _features(few: Fewer, dims: Sequence[int], n: int, used: Sequence[str]) -> l
 
 @dataclass(frozen=True)
 class Way:
-    """A way in which times change with the grid: (columns, phases) at the large one.
+    """A way in which times of a phase change with the grid: (columns, 1) at the large one.
 
     ``off``: the largest share of a grid's communication by which it misses one.
     """
@@ -139,6 +156,24 @@ class Way:
     off: float
 
 
+@dataclass(frozen=True, eq=False)
+class Ways:
+    """Those of all phases."""
+
+    each: tuple[Way, ...]
+
+    @property
+    def at(self) -> Floats:
+        """Means at the large grid, (columns, phases)."""
+        return np.concatenate([way.at for way in self.each], axis=1)
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """All that times of some phase change with."""
+        names = dict.fromkeys(name for used in _WAYS for name in used)
+        return tuple(name for name in names if any(name in way.used for way in self.each))
+
+
 def _ways(
     few: Fewer,
     made: Sequence[Simulated],
@@ -146,13 +181,15 @@ def _ways(
     dims: Sequence[int],
     n: int,
     ways: Sequence[tuple[str, ...]] = _WAYS,
+    least: Floats | float = 1e-300,
 ) -> list[Way]:
     """Return the ways that have no more unknowns than there are grids, the simplest first.
 
-    ``means``: of each grid, (grids, columns, phases). Nothing takes less time on a longer grid.
+    ``means``: of each grid, (grids, columns, phases). Shares are of no less communication than
+    ``least``. Nothing takes less time on a longer grid.
     """
     flat = means.reshape(len(made), -1)
-    whole = np.maximum(means[:, COMM].sum(axis=1), 1e-300)
+    whole = np.maximum(means[:, COMM].sum(axis=1), least)
     found = []
     for used in ways:
         table = np.array([_features(few, one.few.dims, one.few.n, used) for one in made])
@@ -191,46 +228,74 @@ def _chosen(ways: Sequence[Way]) -> Way:
     return next(way for way in ways if way.off <= enough)
 
 
+@dataclass(frozen=True, eq=False)
+class _Extent:
+    """The ways to the large grid, and the ends of each phase's mean communication there.
+
+    ``missed``: by which share of a phase the smaller grids miss the largest one.
+    """
+
+    ways: Ways
+    low: Floats
+    high: Floats
+    missed: Floats
+
+
+def _extent(few: Fewer, made: Sequence[Simulated], like: Ways | None) -> _Extent:
+    """Return how times of each phase change with the grid: each has a way of its own."""
+    last = max(made, key=lambda one: one.few.n)
+    means = np.stack([one.mean for one in made])
+    least = np.maximum(_SMALL * means[:, COMM].sum(axis=1), 1e-300)
+    chosen, ends, missed = [], [], []
+    for phase in range(means.shape[2]):
+        possible = [like.each[phase].used] if like is not None else _possible(few, made, phase)
+        mine = means[:, :, [phase]]
+        ways = _ways(few, made, mine, few.large.dims, few.large.n, possible, least)
+        way = _chosen(ways)
+        others = [float(each.at[COMM, 0]) for each in ways if each.off <= max(_NEARLY_MET, way.off)]
+        chosen.append(way)
+        ends.append((min(others), max(others)))
+        missed.append(_held_out(few, made, last, way, phase))
+    low, high = np.array(ends).reshape(-1, 2).T
+    return _Extent(Ways(tuple(chosen)), low, high, np.array(missed))
+
+
 def _taken_to(
     few: Fewer,
     ranks: Ints | None,
     made: Sequence[Simulated],
-    like: Way | None,
-    checked: tuple[int, float] | None,
-) -> tuple[Communication, Way]:
-    """Return the communication of the large grid from that of smaller ones, and the way there.
+    like: Ways | None,
+    checked: Checked | None,
+) -> tuple[Communication, Ways]:
+    """Return the communication of the large grid from that of smaller ones, and the ways there.
 
     ``ranks``: those of the large grid that are wanted, None: all.
     """
     base, last = made[0], max(made, key=lambda one: one.few.n)
     n = few.large.n
-    possible = [like.used] if like is not None else _possible(few, made)
-    means = np.stack([one.mean for one in made])
-    ways = _ways(few, made, means, few.large.dims, n, possible)
-    way = _chosen(ways)
-    at = way.at
-    whole = max(float(at[COMM].sum()), 1e-300)
-    others = [each for each in ways if each.off <= max(_NEARLY_MET, way.off)]
-    missed = _held_out(few, made, last, way)
+    extent = _extent(few, made, like)
+    at = extent.ways.at
+    share = at[COMM] / max(float(at[COMM].sum()), 1e-300)
+    missed = float(extent.missed @ share)
     # as much again with each doubling, and no less than such grids miss elsewhere
-    beyond = max(missed * max(math.log2(n / last.few.n), 1.0), _MISSED)
+    beyond = np.maximum(extent.missed * max(math.log2(n / last.few.n), 1.0), _MISSED)
+    off = missed
     if checked is not None:
-        beyond = max(beyond, abs(checked[1]))
-    below = max(whole - min(float(each.at[COMM].sum()) for each in others), beyond * whole)
-    above = max(max(float(each.at[COMM].sum()) for each in others) - whole, beyond * whole)
+        beyond = np.maximum(beyond, np.maximum(np.abs(checked.each), abs(checked.missed)))
+        off = max(missed, float(np.abs(checked.each) @ share), abs(checked.missed))
+    below = np.maximum(at[COMM] - extent.low, beyond * at[COMM])
+    above = np.maximum(extent.high - at[COMM], beyond * at[COMM])
     more, more_off = _more(made, n)
     ends = np.stack([one.ends for one in made if one.ends is not None])
     least, most = ends[:, 0].min(axis=0), ends[:, 1].max(axis=0)
     shift = at - base.mean
     stood = few.standing_for(ranks)
-    own = at[COMM] / whole  # the part of each phase in what the ways differ by
     at_rank = np.maximum(base.times + shift[:, None, :], 0.0)[:, stood]
     comm = at_rank[COMM] + more
     waiting = at_rank[WAITING] + more
-    low = np.minimum(at_rank[COMM] * least + more - (below * own + more_off), comm)
-    high = np.maximum(at_rank[COMM] * most + more + (above * own + more_off), comm)
+    low = np.minimum(at_rank[COMM] * least + more - (below + more_off), comm)
+    high = np.maximum(at_rank[COMM] * most + more + (above + more_off), comm)
     followed = base.found.followed
-    off = max(missed, abs(checked[1]) if checked is not None else 0.0)
     if off > SETTLED:
         followed = replace(followed, unsettled=1.0, change=max(off, followed.change))
     found = replace(
@@ -243,22 +308,28 @@ def _taken_to(
         waiting=waiting,
         transfer=at_rank[TRANSFER],
         software=at_rank[SOFTWARE],
-        notes=(*base.found.notes, _told(made, way, missed), _told_check(checked)),
+        notes=(*base.found.notes, _told(made, extent.ways, missed), _told_check(checked)),
         stand_ins=StandIns(
-            len(made), last.few.n, way.used, missed, *(checked if checked is not None else ())
+            len(made),
+            last.few.n,
+            extent.ways.used,
+            missed,
+            *((checked.n, checked.missed) if checked is not None else ()),
         ),
         beside=base.computed[stood],
     )
-    return found, way
+    return found, extent.ways
 
 
-def _held_out(few: Fewer, made: Sequence[Simulated], last: Simulated, way: Way) -> float:
-    """Return by how much a way found without the longest grid misses it, as a share of its
-    communication."""
+def _held_out(
+    few: Fewer, made: Sequence[Simulated], last: Simulated, way: Way, phase: int
+) -> float:
+    """Return by how much a phase's way found without the longest grid misses it, as a share of the
+    communication there."""
     rest = [one for one in made if one is not last]
-    means = np.stack([one.mean for one in rest])
+    means = np.stack([one.mean[:, [phase]] for one in rest])
     found = _ways(few, rest, means, last.few.dims, last.few.n, [way.used])
-    true = float(last.mean[COMM].sum())
+    true = float(last.mean[COMM, phase])
     if not (found and true > 0):
         return 0.0
     return abs(float(found[0].at[COMM].sum()) / true - 1.0)
@@ -283,13 +354,13 @@ def _more(made: Sequence[Simulated], n: int) -> tuple[Floats, Floats]:
     return mean + rise, np.maximum(rise, np.ptp(y, axis=0)) / 2
 
 
-def _told(made: Sequence[Simulated], way: Way, missed: float) -> str:
+def _told(made: Sequence[Simulated], ways: Ways, missed: float) -> str:
     words = {
         "log": "the logarithm of the ranks",
         "sides": "the sides of the grid",
         "ranks": "the number of ranks",
     }
-    rests = " and ".join(words[each] for each in way.used)
+    rests = " and ".join(words[each] for each in ways.used)
     largest = max(one.few.n for one in made)
     return (
         f"{len(made)} grids of up to {largest:,} ranks were simulated "
@@ -299,13 +370,13 @@ def _told(made: Sequence[Simulated], way: Way, missed: float) -> str:
     )
 
 
-def _told_check(checked: tuple[int, float] | None) -> str:
+def _told_check(checked: Checked | None) -> str:
     if checked is None:
         return (
             "smaller grids were compared with a simulation of every rank at no count: none below "
             "has both, in few enough steps"
         )
-    n, missed = checked
+    n, missed = checked.n, checked.missed
     more = "more" if missed > 0 else "less"
     return (
         f"checked at {processes(n)} with a simulation of every rank: there smaller grids say "

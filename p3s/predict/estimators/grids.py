@@ -43,14 +43,14 @@ class Grid:
     """A grid that can be simulated: ``ready`` with the collectives of the large one.
 
     ``number``: which of the grids of a count it is. ``plain``: mean communication in s where each
-    collective is one call.
+    collective is one call, by phase.
     """
 
     number: int
     few: Fewer
     program: Program
     ready: Prepared
-    plain: float
+    plain: Floats
 
     @property
     def size(self) -> int:
@@ -58,10 +58,12 @@ class Grid:
         return sum(len(loop.full) for loop in self.ready.loops)
 
     @cached_property
-    def steps(self) -> float:
-        """Steps of the rank that has most, over the run."""
-        calls = [np.bincount(one.full.rank, one.weight, self.few.n) for one in self.ready.loops]
-        return float(np.sum(calls, axis=0).max())
+    def steps(self) -> Floats:
+        """Steps of the rank that has most in each phase of what is ready, over the run."""
+        shape = self.few.n, len(self.ready.phases)
+        calls = [np.bincount(one.cell, one.weight, one.cells) for one in self.ready.loops]
+        most = np.sum([np.zeros(shape[0] * shape[1]), *calls], axis=0).reshape(shape).max(axis=0)
+        return np.asarray(most, dtype=np.float64)
 
     def on(self, messages: Messages, setting: Setting) -> Grid:
         """Return the grid with another library, or other nodes."""
@@ -78,7 +80,7 @@ class Simulated:
 
     ``ends``: those of the mean communication of each phase, as multiples of it, (2, phases), and
     ``more``: what variation adds to that; None where they were not simulated. ``steps``: of the
-    rank that has most; ``plain``: mean communication where each collective is one call.
+    rank that has most, ``plain``: mean communication where each collective is one call, by phase.
     """
 
     few: Fewer
@@ -87,8 +89,8 @@ class Simulated:
     computed: Floats
     ends: Floats | None
     more: Floats | None
-    steps: float
-    plain: float
+    steps: Floats
+    plain: Floats
 
     @property
     def mean(self) -> Floats:
@@ -156,7 +158,7 @@ class Grids:
         del in_calls  # its columns are as large as those to come
         ready = replace(_on_nodes(messages, few, program, self.setting), of=asked)
         weight = few.weight / few.large.n
-        return Grid(number, few, program, ready, float(weight @ plain.comm.sum(axis=1)))
+        return Grid(number, few, program, ready, np.asarray(weight @ plain.comm))
 
     def as_predicted(self, grid: Grid, setting: Setting, ends: bool) -> Communication:
         """Return the communication of one of them: a Place."""
@@ -235,6 +237,6 @@ def _simulated(grid: Grid, place: Place, setting: Setting, ends: bool, varied: b
         computed[:, column],
         apart if ends else None,
         more,
-        grid.steps,
+        grid.steps[column],
         grid.plain,
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.predict.estimators.altered import Altered, Draws
-from p3s.predict.estimators.fewer import Way, estimated
+from p3s.predict.estimators.fewer import Ways, estimated
 from p3s.predict.estimators.machine import placed
 from p3s.predict.times import PhaseTimes, computed_in, with_communication
 from p3s.predict.what_if.costs import altered_network
@@ -31,7 +31,7 @@ class Found:
 
     times: PhaseTimes
     draws: tuple[Draws, ...]
-    way: Way
+    way: Ways
 
 
 @dataclass(frozen=True, eq=False)
