@@ -25,6 +25,8 @@ EXTRAPOLATION_LIMIT = 32.0
 HOLDOUT_LIMIT = 0.9
 #: Share of the run time that may rest on loops whose iterations went on changing in the simulation.
 UNSETTLED_LIMIT = 0.10
+#: By which share smaller grids may miss communication that they stand for.
+STAND_INS_LIMIT = 0.10
 #: How far work may be off where the model was checked, as a share of it.
 WORK_LIMIT = 0.25
 
@@ -366,6 +368,31 @@ def of_simulation(
             )
         )
     return reasons
+
+
+def of_stand_ins(rows: Sequence[Count], commands: Commands = NO_STUDY) -> list[Reason]:
+    """Say where smaller process grids that were simulated instead of all ranks are far off."""
+    off = {
+        row.n: row.stand_ins
+        for row in rows
+        if row.stand_ins is not None
+        and row.stand_ins.most_missed > STAND_INS_LIMIT
+        and row.comm_s > UNSETTLED_LIMIT * row.model_s
+    }
+    if not off:
+        return []
+    n = max(off, key=lambda n: off[n].most_missed)
+    measured = {row.n for row in rows if row.time_from == "measured"}
+    return [
+        Reason(
+            "stand-ins",
+            f"at {processes(n)} smaller process grids were simulated instead of all ranks, and "
+            f"miss communication by {100 * off[n].most_missed:.0f} % where that can be checked "
+            f"(limit {100 * STAND_INS_LIMIT:.0f} %)",
+            f"simulate every rank ({commands.predict([n], '--every-rank')})",
+            bool(off.keys() - measured),
+        )
+    ]
 
 
 def of_residuals(

@@ -247,6 +247,7 @@ def compose(
     reasons = [
         *doubts.of_communication(why_not, rows, commands),
         *doubts.of_simulation({n: times[n].followed for n in counts}, rows, commands),
+        *doubts.of_stand_ins(rows, commands),
         *doubts.of_residuals(residual, rows, base, commands),
         *curve_doubts.of_efficiency(rows, base.n, commands),
         *([] if weak else curve_doubts.of_growth(rows, base, traced)),

@@ -18,6 +18,7 @@ CODES: dict[str, str] = {
     "not-representative": "message costs were not measured as in a real run",
     "unmatched": "some messages of the model have no partner",
     "not-settled": "the simulation did not reach a steady state",
+    "stand-ins": "smaller process grids do not tell what all ranks do",
     "model-off": "the model is far off at a traced count",
     "deadlock": "the model's order of calls would deadlock",
     "superlinear": "an efficiency is implausibly high",

@@ -48,12 +48,14 @@ class StandIns:
     ranks), sides and ranks; missed: by how much the smaller of them miss the communication of the
     largest, as a share. checked_n: the count at which every rank was simulated as well,
     checked_missed: how much more communication smaller grids say there than that (less than 0:
-    less), as a share; null where there is no such count.
+    less), as a share; null where there is no such count. most_missed: the most of these, and of
+    what phases miss there, weighted by their communication, as a share.
     """
 
     grids: int
     ranks: int
     changes_with: tuple[str, ...]
     missed: float
+    most_missed: float
     checked_n: int | None = None
     checked_missed: float | None = None

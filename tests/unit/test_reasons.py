@@ -30,7 +30,7 @@ from p3s.predict.types import Prediction
 from p3s.program.order.unstick import moved_earlier
 from p3s.serialise import from_data, to_data
 from p3s.simulate.folded import Folded, Settling
-from p3s.simulate.followed import Followed
+from p3s.simulate.followed import Followed, StandIns
 from p3s.study import Study, write_json
 from p3s.text import joined, over, plural, processes
 from p3s.trace.other_calls import OtherCall
@@ -130,6 +130,19 @@ def test_messages_that_have_no_partner_in_the_model(left: float, against: bool) 
         assert f"at 8 processes {left:.0f} of 100 messages (MPI_Isend and MPI_Irecv)" in said
     measured = {8: run_of(8, 8.0, wall=4.0)}
     assert codes(compose({8: made}, measured, {}, [8])) == [], "the time there was measured"
+
+
+@pytest.mark.parametrize(("off", "against"), [(0.05, False), (0.3, True)])
+def test_smaller_grids_that_are_far_off(off: float, against: bool) -> None:
+    stand_ins = StandIns(3, 256, ("sides",), 0.01, off, 1024, -off)
+    made = replace(with_messages(8, Followed()), stand_ins=stand_ins)
+    result = compose({8: made}, {}, {8: REPLAYED}, [4])
+    assert codes(result) == ["stand-ins"] * against
+    if against:
+        (said,) = texts(result, "stand-ins")
+        assert "at 8 processes smaller process grids" in said and "by 30 %" in said
+        (reason,) = result.reasons
+        assert "--every-rank" in reason.advice and "-n 8" in reason.advice
 
 
 @pytest.mark.parametrize(("share", "against"), [(0.1, False), (0.5, True)])

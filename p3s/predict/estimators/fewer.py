@@ -27,7 +27,6 @@ from p3s.predict.estimated import Communication
 from p3s.predict.estimators.grids import COMM, SOFTWARE, TRANSFER, WAITING, Grids, Place, Simulated
 from p3s.program.fewer import Fewer, fewer
 from p3s.program.mapping import BLOCK
-from p3s.simulate.folded import SETTLED
 from p3s.simulate.followed import StandIns
 from p3s.simulate.steps import Floats, Ints
 from p3s.text import figures, processes
@@ -295,13 +294,9 @@ def _taken_to(
     waiting = at_rank[WAITING] + more
     low = np.minimum(at_rank[COMM] * least + more - (below + more_off), comm)
     high = np.maximum(at_rank[COMM] * most + more + (above + more_off), comm)
-    followed = base.found.followed
-    if off > SETTLED:
-        followed = replace(followed, unsettled=1.0, change=max(off, followed.change))
     found = replace(
         base.found,
         n=n,
-        followed=followed,
         comm=comm,
         low=np.maximum(low, 0.0),
         high=high,
@@ -314,6 +309,7 @@ def _taken_to(
             last.few.n,
             extent.ways.used,
             missed,
+            off,
             *((checked.n, checked.missed) if checked is not None else ()),
         ),
         beside=base.computed[stood],
