@@ -135,7 +135,7 @@ def fold(
 
     members: member (for example (np, rank)) -> transitions with counts, START and END
     included; position, code: node -> mean place in the run and place in the program's code, used
-    only where order is free. Members that are tuples belong together if their first entries are equal.
+    only where order is free. Tuples as members belong together if their first entries are equal.
     """
     by_shape: dict[frozenset[Edge], _Class] = {}
     for member, counts in members.items():
