@@ -30,6 +30,7 @@ from p3s.signature_runner.output import (
     crash_signal,
     launcher_error,
     launcher_said,
+    mpi_error,
     program_said,
     tail,
 )
@@ -247,7 +248,7 @@ class _End(Enum):
     EXITED = "exit code {}"
     SIGNALLED = "killed by {}"
     ABORTED = "called MPI_Abort({})"
-    MPI_ERROR = "stopped by an MPI error"
+    MPI_ERROR = "stopped by an MPI error{}"
     NO_FINALIZE = "ended without MPI_Finalize"
 
 
@@ -354,9 +355,8 @@ def _named_death(
         if capture.header.aborting:
             return _Death(rank, _How(_End.ABORTED, str(capture.header.abort_code)))
     text = tail(run_dir / "stdout.txt") + "\n" + tail(run_dir / "stderr.txt")
-    fatal = _OPENMPI_ERROR.search(text)
-    if fatal and int(fatal[1]) in captures:
-        return _Death(int(fatal[1]), _How(_End.MPI_ERROR))
+    if (fatal := _OPENMPI_ERROR.search(text)) and int(fatal[1]) in captures:
+        return _Death(int(fatal[1]), _How(_End.MPI_ERROR, mpi_error(text)))
     match = _OPENMPI_RANK.search(text)
     if match and _IMPROPER.match(text, match.end()):
         return _Death(int(match[1]), _How(_End.NO_FINALIZE))
@@ -371,7 +371,7 @@ def _named_death(
         return _Death(int(task["rank"]), _srun_how(task))
     fatal = _MPICH_FATAL.search(text)
     if fatal and int(fatal[1]) in captures:
-        return _Death(int(fatal[1]), _How(_End.MPI_ERROR))
+        return _Death(int(fatal[1]), _How(_End.MPI_ERROR, mpi_error(text)))
     how_all = _hydra_total(text, code) if family == MPICH else _exited(code)
     unfinished = [rank for rank, capture in captures.items() if not capture.complete]
     outside = [rank for rank in unfinished if not captures[rank].header.in_call]

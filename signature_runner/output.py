@@ -70,6 +70,11 @@ _ERROR, _LAST = (
     ),
     20,
 )
+_ERROR_IN = re.compile(
+    r"An error occurred in MPI_(?P<here>\w+)"
+    r"|Fatal error in (?:internal_|PMPI_|MPI_)(?P<there>\w+): (?P<what>[^,\n]*)"
+)
+_ERROR_CLASS = re.compile(r"\*\*\* (MPI_ERR_\w+(?:: .*)?)")
 _SRUN_ERROR = re.compile(r"^srun: (?:error|fatal): (?!\S+: task )", re.MULTILINE)
 _HYDRA_ERROR = re.compile(r"^\[(?:mpiexec|proxy[:\d]*)@[^\]]*\] (.*)$", re.MULTILINE)
 
@@ -110,6 +115,19 @@ def _last_message(lines: Sequence[str]) -> str:
             found.insert(0, line)
             alike.add(kind)
     return " ".join(found)
+
+
+def mpi_error(text: str) -> str:
+    """Return " in CALL (ERROR)" of an error that ended a rank, as Open MPI and MPICH print it.
+
+    Empty, or without the error, where they don't say it.
+    """
+    call = _ERROR_IN.search(text)
+    if call is None:
+        return ""
+    found = _ERROR_CLASS.search(text, call.end())
+    error = call["what"] or (found[1] if found else "")
+    return f" in MPI_{call['here'] or call['there']}" + f" ({error.strip()[:_SAID]})" * bool(error)
 
 
 def launcher_said(run_dir: Path, launcher: str) -> Words:

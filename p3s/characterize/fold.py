@@ -126,12 +126,16 @@ def _natural_loop(tail: int, head: int, pred: Mapping[int, list[int]]) -> set[in
     return loop
 
 
-def fold(members: Mapping[Any, Mapping[Edge, int]], position: Mapping[int, float]) -> Loop:
+def fold(
+    members: Mapping[Any, Mapping[Edge, int]],
+    position: Mapping[int, float],
+    code: Mapping[int, int] | None = None,
+) -> Loop:
     """Return the loop nest of all members as one tree.
 
     members: member (for example (np, rank)) -> transitions with counts, START and END
-    included; position: node -> mean place in the run, used only where order is free. Members
-    that are tuples belong together if their first entries are equal.
+    included; position, code: node -> mean place in the run and place in the program's code, used
+    only where order is free. Tuples as members belong together if their first entries are equal.
     """
     by_shape: dict[frozenset[Edge], _Class] = {}
     for member, counts in members.items():
@@ -145,7 +149,7 @@ def fold(members: Mapping[Any, Mapping[Edge, int]], position: Mapping[int, float
     for c in classes:
         c.active = {e for e in c.active if e[0] >= 0 and e[1] >= 0}
     root = Loop()
-    root.children = _nest(nodes, classes, position)
+    root.children = _nest(nodes, classes, position, code or {})
     count_turns(root, members)
     return root
 
@@ -200,7 +204,10 @@ def count_turns(root: Loop, members: Mapping[Any, Mapping[Edge, int]]) -> None:
 
 
 def _nest(
-    nodes: set[int], classes: Sequence[_Class], position: Mapping[int, float]
+    nodes: set[int],
+    classes: Sequence[_Class],
+    position: Mapping[int, float],
+    code: Mapping[int, int],
 ) -> list[int | Loop]:
     union = {e for c in classes for e in c.active if e[0] in nodes and e[1] in nodes}
     comps = strongly_connected(sorted(nodes), _adjacency(nodes, union))
@@ -218,18 +225,18 @@ def _nest(
                     for a, b in c.active
                     if a in comp and b in comp and position[a] >= position[b]
                 }
-            inner = _nest(comp, classes, position)
+            inner = _nest(comp, classes, position, code)
             for child in inner:
                 items.append((child.nodes() if isinstance(child, Loop) else {child}, child))
             continue
-        loop.children = _nest(comp, classes, position)
+        loop.children = _nest(comp, classes, position, code)
         if len(loop.children) == 1 and isinstance(loop.children[0], Loop):
             loop = loop.children[0]  # nothing of its own: two loops that cannot be told apart
         _merge_guards(loop, comp, classes)
         _rotate(loop, comp, classes)
         flat = _better_flat(loop, comp, classes, before, position)
         items.append((comp, flat or loop))
-    return _ordered(items, union, position)
+    return _ordered(items, union, position, code)
 
 
 def _merge_guards(loop: Loop, comp: set[int], classes: Sequence[_Class]) -> None:
@@ -457,11 +464,15 @@ def _outer_back_edges(scc: set[int], cls: _Class, local: set[Edge]) -> set[Edge]
 
 
 def _ordered(
-    items: list[tuple[set[int], int | Loop]], union: set[Edge], position: Mapping[int, float]
+    items: list[tuple[set[int], int | Loop]],
+    union: set[Edge],
+    position: Mapping[int, float],
+    code: Mapping[int, int],
 ) -> list[int | Loop]:
-    """Order items by the union's forward transitions; free choices by position."""
+    """Order items by the union's forward transitions; free choices as the code, or by position."""
     owner = {v: i for i, (vs, _) in enumerate(items) for v in vs}
-    place = [min(position[v] for v in vs) for vs, _ in items]
+    whole = owner.keys() <= code.keys()
+    place = [min((code[v] if whole else 0, position[v]) for v in vs) for vs, _ in items]
     succ: list[set[int]] = [set() for _ in items]
     indegree = [0] * len(items)
     for a, b in union:

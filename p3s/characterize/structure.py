@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,8 @@ from p3s.trace.ops import COMPLETION, RECV, SEND, kind_of, of_one_call, place_of
 PARTNERS, REQUESTS = "partners", "requests"
 #: A loop around all of a program that turns no more than this is suspected to be none.
 _FEW_TURNS = 2
+#: A frame of a compiled program: module and offset.
+_FRAME = re.compile(r"(.+)\+0x([0-9a-f]+)")
 Node = tuple[str, str]
 Member = tuple[int, int]
 
@@ -79,7 +82,7 @@ def structure(tables: Sequence[PointTable]) -> Structure:
         for rank, sequence in t.samples.items():
             samples[(t.np, rank)] = of[sequence]
     position = {node: float(np.mean(v)) for node, v in places.items()}
-    tree = fold(members, position)
+    tree = fold(members, position, _in_code(list(number), tables))
     nest, parsed = refine(tree, members, samples, len(number))
     parents = {}
     index = {id(loop): k for k, loop in enumerate(nest.loops)}
@@ -89,6 +92,22 @@ def structure(tables: Sequence[PointTable]) -> Structure:
                 parents[index[id(child)]] = k
     nodes = list(number)
     return Structure(tables, nodes, tree, nest, _walks(nest, nodes, tables, index), parents, parsed)
+
+
+def _in_code(nodes: Sequence[Node], tables: Sequence[PointTable]) -> dict[int, int]:
+    """Return the place of nodes in the program's code, as their stacks of calls say it.
+
+    Two stacks first differ, from the outermost call on, in return addresses of one function.
+    """
+    stacks = {site: names for t in tables for site, names in t.sites.items()}
+    found: dict[int, tuple[tuple[str, int], ...]] = {}
+    for v, (site, _) in enumerate(nodes):
+        calls = [_FRAME.fullmatch(name) for name in reversed(stacks.get(site, ()))]
+        stack = tuple((call[1], int(call[2], 16)) for call in calls if call is not None)
+        if calls and len(stack) == len(calls):
+            found[v] = stack
+    places = {stack: k for k, stack in enumerate(sorted(set(found.values())))}
+    return {v: places[stack] for v, stack in found.items()}
 
 
 def total_turns(s: Structure) -> int:

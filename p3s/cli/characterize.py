@@ -211,6 +211,8 @@ def characterize(
         )
     elif done.counts:
         out("\n".join([_table(done.counts), *_not_modelled(done.counts), *_tracing(done.counts)]))
+        for line in _without_loop(study, done.counts):
+            say(line)
     kept = ", ".join(map(str, have)) or "none"
     if not enough:
         short = f"; {len(have)} of at least {MIN_COUNTS} process counts are there (kept: {kept})"
@@ -236,6 +238,25 @@ def _not_modelled(rows: list[dict[str, Any]]) -> list[str]:
 
     largest = max(rows, key=lambda row: int(row["np"]))
     return [one_line(line) for line in sentences(largest.get("not_modelled"))]
+
+
+def _without_loop(study: Study, rows: list[dict[str, Any]]) -> list[str]:
+    """Return what a program said last that calls MPI in no loop, at the largest count.
+
+    Programs that refuse their input often end with exit code 0.
+    """
+    from p3s.signature_runner.output import program_said
+
+    if any(int(row["signature"].get("phases", 0)) != 1 for row in rows):
+        return []
+    n = max(int(row["np"]) for row in rows)
+    run = study.runs_dir(n)
+    said = program_said(run)
+    words = f"; at {n} processes it said last: {said.text} ({run / said.file})" * bool(said.text)
+    return [
+        f"note: the program calls MPI in no loop{one_line(words)}; if it stopped before its work, "
+        "mend its input and trace into another study"
+    ]
 
 
 def _tracing(rows: list[dict[str, Any]]) -> list[str]:

@@ -207,6 +207,18 @@ DEATHS = [
     ),
     ("[n:1] *** reported by process [28054,3]\n", 6, "stopped by an MPI error, after"),
     ("[n:1] *** reported by process [prterun-n-12@1,3]\n", 6, "stopped by an MPI error, after"),
+    (
+        "[n:1] *** An error occurred in MPI_Cart_coords\n[n:1] *** reported by process [9,3]\n"
+        "[n:1] *** on communicator MPI_COMM_WORLD\n[n:1] *** MPI_ERR_COMM: invalid communicator\n",
+        5,
+        "stopped by an MPI error in MPI_Cart_coords (MPI_ERR_COMM: invalid communicator), after",
+    ),
+    (
+        "Abort(604644357) on node 3 (rank 3 in comm 0): Fatal error in internal_Cart_coords: "
+        "Invalid communicator, error stack:\n",
+        5,
+        "stopped by an MPI error in MPI_Cart_coords (Invalid communicator), after",
+    ),
 ]
 
 

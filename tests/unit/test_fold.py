@@ -115,3 +115,15 @@ def test_any_sequence_folds_and_keeps_every_node_once(sequences):
             assert loop.turns.get(r, 0) <= max(len(s), 1)
             if inside and loop is not root and all(v in s for v in inside):
                 assert loop.turns.get(r, 0) >= 1
+
+
+def test_calls_that_no_rank_makes_after_each_other_are_ordered_as_in_the_code():
+    ranks = {0: edges([1, 2, 5] * 4), 1: edges([3, 4, 5] * 4)}
+    position = {1: 0.0, 3: 0.01, 2: 0.1, 4: 0.11, 5: 0.2}
+    in_pairs, by_kind = (
+        {v: k for k, v in enumerate(o)} for o in ((1, 2, 3, 4, 5), (1, 3, 2, 4, 5))
+    )
+    assert _shape(fold(ranks, position, in_pairs)) == [[1, 2, 3, 4, 5]]
+    assert _shape(fold(ranks, position, by_kind)) == [[1, 3, 2, 4, 5]]
+    del by_kind[4]  # places of some calls only say nothing of the others
+    assert _shape(fold(ranks, {**position, 3: 0.3, 4: 0.4}, by_kind)) == [[1, 2, 3, 4, 5]]

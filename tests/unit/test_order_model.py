@@ -319,3 +319,30 @@ def test_partners_in_another_order_are_told_from_other_events() -> None:
     assert order is not None
     assert (order.equal, order.shuffled) == (11, (0,)) and not order.holds
     assert replace(order, by_chance=1).holds
+
+
+def late_waits(iters: int = 7) -> corpus.Program:
+    """Requests of the iteration before are waited for: of none in the first iteration.
+
+    The ranks of a row have one or two neighbours, so that their number has no equation.
+    """
+
+    def program(rec: corpus.Recorder) -> None:
+        near = [r for r in (rec.rank - 1, rec.rank + 1) if 0 <= r < rec.n]
+        for k in range(iters + 1):
+            rec("Waitall", nbytes=2 * len(near) * (k > 0))
+            if k < iters:
+                for other in near:
+                    side = "up" if other > rec.rank else "down"
+                    rec("Irecv", site="r" + side, peer=other, nbytes=64)
+                    rec("Isend", site="s" + side, peer=other, nbytes=64)
+        rec("Barrier")
+
+    return program
+
+
+def test_waits_for_no_request_in_the_first_iteration_are_told_from_the_others() -> None:
+    model = fit_model([corpus.table(late_waits(), n) for n in (4, 6, 9)])
+    order = compare_order(model, corpus.table(late_waits(), 16), generate(model, 16))
+    assert order is not None
+    assert order.equal == 16, order.first

@@ -236,8 +236,8 @@ def cells_of_rows(model: Model, t: PointTable, rows: Any) -> list[Cells]:
         strict=True,
     ):
         completes, on_comm, of_node = about[i]
-        if completes:
-            size = stage = 0
+        if completes:  # how many requests there are may be known on average only, but not if any
+            size, stage = min(size, 1), 0
         where = rows.members[c] if on_comm and c >= 0 else ()
         loosely = (r, of_node, peer, where)
         full[(*loosely, size)].add((i, slot, stage, at))
@@ -257,7 +257,7 @@ def cells_of_rows(model: Model, t: PointTable, rows: Any) -> list[Cells]:
         completes, of_group = groups[gi]
         loosely = (r, *of_group)
         keys.append(loosely)
-        exactly = full.get((*loosely, 0 if completes else size), none)
+        exactly = full.get((*loosely, min(size, 1) if completes else size), none)
         found = exactly or loose.get(loosely, none)
         if len(found) > 1:
             found = {c for c in found if c[3] == at} or found
