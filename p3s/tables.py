@@ -214,7 +214,6 @@ def _text_bytes(schema: Any, data: bytes, most: int) -> int:
     takes to be above ``most``. Raises ValueError for texts in lists or records.
     """
     import pyarrow as pa
-    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     for column in schema:
@@ -223,6 +222,8 @@ def _text_bytes(schema: Any, data: bytes, most: int) -> int:
     names = [column.name for column in schema if not _is_of_numbers(column.type)]
     if not names:
         return 0
+    import pyarrow.compute as pc  # takes long, and most tables have numbers alone
+
     total = 0
     file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=names)
     for batch in file.iter_batches(_TEXT_ROWS, columns=names, use_threads=False):
@@ -343,18 +344,16 @@ def checked_columns(table: Any, columns: Mapping[str, type], where: str) -> Any:
 
 
 def _check_lists(column: Any, name: str, where: str) -> None:
-    import pyarrow.compute as pc
-
-    if pc.list_flatten(column).null_count:
+    parts = column.chunks if hasattr(column, "chunks") else [column]
+    if any(part.flatten().null_count for part in parts):
         raise ValueError(f"{where}: a value of {name} is missing")
 
 
 def _check_finite(column: Any, name: str, where: str) -> None:
+    import numpy as np
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    whole = pa.types.is_integer(column.type)
-    if not whole and len(column) and not pc.all(pc.is_finite(column)).as_py():
+    if not pa.types.is_integer(column.type) and not np.isfinite(numbers(column)).all():
         raise ValueError(f"{where}: a value of {name} is no finite number")
 
 

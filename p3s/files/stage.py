@@ -11,6 +11,7 @@ import numpy as np
 from p3s.errors import P3SError
 from p3s.files.places import FilePlace, places_of
 from p3s.files.times import FileTimes, file_times
+from p3s.files.types import FileUseAt
 from p3s.machine import filesystem, machinefile
 from p3s.machine.filesystem import FileSystem
 from p3s.model.evaluate import ScaledRows
@@ -66,29 +67,6 @@ def inputs_of_study(root: Path) -> list[Path]:
 def _home(root: Path) -> Path:
     """Return the study whose runs they are: that for another machine lies in on/ of it."""
     return root.parent.parent if root.absolute().parent.name == "on" else root
-
-
-@dataclass(frozen=True)
-class FileUseAt:
-    """What a call site does to files at one count, for people and for reports.
-
-    ``nbytes``, ``calls``: of all processes in the run; ``seconds``: of the process that takes
-    longest, with its ends.
-    """
-
-    op: str
-    site: str
-    what: str
-    way: str
-    files: str
-    pattern: str
-    follows: float
-    processes: int
-    nbytes: float
-    calls: float
-    seconds: float
-    low_s: float
-    high_s: float
 
 
 class FileSums:

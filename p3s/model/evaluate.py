@@ -137,6 +137,13 @@ class _Part:
     comm: np.ndarray
     root: np.ndarray
 
+    def of(self, item: int, slot: int) -> _Part:
+        """Return the same rows of another slot."""
+        if item == self.item and slot == self.slot:
+            return self
+        columns = self.peer, self.nbytes, self.repeat, self.comm, self.root
+        return _Part(item, slot, self.turn, self.rank, self.stage, *columns)
+
     def take(self, mask: np.ndarray) -> _Part:
         """Return the rows selected by a mask."""
         arrays = {f.name: getattr(self, f.name)[mask] for f in fields(self)[len(_OF_PART) :]}
@@ -379,7 +386,7 @@ class Evaluator:
             found = self._of_slot(i, k, known)
             if key is not None:
                 known.parts[key] = found
-        return [replace(part, item=i, slot=k) for part in found]
+        return [part.of(i, k) for part in found]
 
     def _of_slot(self, i: int, k: int, known: _Known) -> list[_Part]:
         slot, some = self.model.items[i].slots[k], known.grid

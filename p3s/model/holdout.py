@@ -116,8 +116,6 @@ def build_model(
     said = known
     known, dropped = settled(tables, known, lambda nodes: vote_of_sizes(nodes, tables, typed))
     if wanted and not trips and shared is not None:
-        import scipy.optimize  # noqa: F401 (takes long, and both processes need it)
-
         with workers.aside(hold_out, tables, typed, None, known, shared=shared) as held_out:
             model = fit_model(tables, typed, failed, trips, known)
             report, missed = held_out()

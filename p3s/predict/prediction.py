@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from p3s.artefacts import crc_of
 from p3s.commands import NO_STUDY, Commands, of_traces
 from p3s.errors import P3SError
-from p3s.files.stage import FileUseAt
+from p3s.files.types import FileUseAt
 from p3s.model.compare import read_comparison
 from p3s.model.comparison import Comparison, HoldOut
 from p3s.model.types import Model

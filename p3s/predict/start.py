@@ -74,11 +74,12 @@ def _law(
 ) -> tuple[Callable[[float], float], float]:
     """Return a + b shape(n), neither negative, and by which factor it misses a point at most."""
     import numpy as np
-    from scipy.optimize import nnls
+
+    from p3s.laws.nonnegative import nonnegative
 
     time = np.array([seconds_ for _, seconds_ in points])
     matrix = np.array([[1.0, shape(float(n))] for n, _ in points]) / time[:, None]
-    (constant, slope), _ = nnls(matrix, np.ones(len(time)))
+    constant, slope = nonnegative(matrix, np.ones(len(time)))
     made = (matrix @ np.array([constant, slope])).tolist()
     misfit = max(max(value, 1.0 / value) if value > 0 else math.inf for value in made)
     return lambda n: float(constant + slope * shape(float(n))), min(misfit, 10.0)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from p3s.errors import P3SError
-from p3s.files.stage import FileUseAt
+from p3s.files.types import FileUseAt
 from p3s.predict.intervals import PARTS, Factors
 from p3s.predict.reasons import Reason
 from p3s.simulate.followed import StandIns

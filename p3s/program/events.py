@@ -23,7 +23,7 @@ def events_of(scaled: Path, rank: int) -> list[tuple[str, int, int]]:
 
     from p3s.model.order.unfold import Unfolder
     from p3s.program.scaled import parts_of, read_order, scaled_head
-    from p3s.tables import known_tables, read_table
+    from p3s.tables import known_tables, numbers, read_table
 
     scaled = Path(scaled)
     order = read_order(scaled)
@@ -42,7 +42,7 @@ def events_of(scaled: Path, rank: int) -> list[tuple[str, int, int]]:
         raise P3SError(f"{scaled}: damaged ({why}); run p3s scale again") from err
     if not len(table):
         raise P3SError(f"{scaled}: holds no rows of rank {rank}")
-    columns = {name: table.column(name).to_numpy().astype(np.int64) for name in _COLUMNS}
+    columns = {name: numbers(table.column(name)).astype(np.int64) for name in _COLUMNS}
     items = order.items
     base = np.cumsum([0, *(len(it.slots) for it in items)])
     item = np.searchsorted(base, columns["slot"], side="right") - 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from p3s.costs.types import PhaseTime
-from p3s.files.stage import FileUseAt
+from p3s.files.types import FileUseAt
 from p3s.model.types import Buffers, NotModelled, Share, Tracing
 from p3s.serialise import MOST_PROCESSES, Natural, NotNegative, Positive, ProcessCount, to_data
 from p3s.tables import TableFacts

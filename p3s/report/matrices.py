@@ -17,7 +17,7 @@ from p3s.errors import P3SError
 from p3s.program.scaled import scaled_head
 from p3s.report.matrix import totals
 from p3s.study import Study
-from p3s.tables import known_tables, read_table
+from p3s.tables import known_tables, numbers, read_table
 from p3s.text import plural, processes, visible
 from p3s.trace.ops import COLLECTIVE, SEND, kind_of
 
@@ -74,7 +74,7 @@ def traced_matrix(study: Study, n: int) -> CommMatrix | str | None:
         wanted = dict.fromkeys(("rank", "group", "nbytes", "count"), int)
         table = read_table(path.with_suffix(".parquet"), wanted, known_tables(head))
         rank, group, nbytes, times = (
-            table.column(k).to_numpy().astype(np.int64) for k in table.column_names
+            numbers(table.column(k)).astype(np.int64) for k in table.column_names
         )
         ops = [kind_of(str(op)) for op, _ in groups]
         peers = np.array([peer for _, peer in groups], dtype=np.int64)[group]
@@ -104,9 +104,9 @@ def scaled_matrix(study: Study, n: int) -> CommMatrix | str | None:
             table = read_table(path, {**wanted, "kind": str}, known)
             kind = table.column("kind").combine_chunks().dictionary_encode()
             names = kind.dictionary.to_pylist()
-            code = kind.indices.to_numpy().astype(np.int64)
+            code = numbers(kind.indices).astype(np.int64)
             rank, peer, repeat, nbytes = (
-                table.column(k).to_numpy().astype(np.int64) for k in table.column_names[:4]
+                numbers(table.column(k)).astype(np.int64) for k in table.column_names[:4]
             )
             if not _in_range(rank, n):
                 return None

@@ -166,8 +166,10 @@ def _content(index: Ints, row: Ints) -> Ints:
     at, first = np.unique(pairs // rows, return_index=True)
     known: dict[bytes, int] = {}
     out = np.full(int(index.max()) + 1, -1, dtype=np.int64)
+    what, ends = pairs % rows, [*first[1:].tolist(), len(pairs)]
     out[at] = [
-        known.setdefault(part.tobytes(), len(known)) for part in np.split(pairs % rows, first[1:])
+        known.setdefault(what[start:end].tobytes(), len(known))
+        for start, end in zip(first.tolist(), ends, strict=True)
     ]
     return out
 

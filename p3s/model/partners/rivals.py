@@ -71,7 +71,9 @@ def _leads(rel: Relation, pairs: Sequence[Pairs], traced: Sequence[np.ndarray]) 
 
 def _of_ranks(codes: np.ndarray, p: Pairs) -> np.ndarray:
     """Return the pairs of ranks that take part: who does not has the same guard as now."""
-    return codes[np.isin(codes // p.grid.n, p.rank)]
+    there = np.zeros(p.grid.n, dtype=bool)
+    there[p.rank] = True
+    return np.asarray(codes[there[codes // p.grid.n]])
 
 
 def _as_often(rels: Sequence[Relation], p: Pairs) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from p3s.errors import P3SError
+from p3s.laws.nonnegative import nonnegative
 
 #: One more term has to lower the error where a count is left out by this factor.
 _WORTH = 0.8
@@ -131,12 +132,10 @@ def fit_total(
 
 
 def _solve(columns: np.ndarray, y: np.ndarray, keep: np.ndarray) -> np.ndarray:
-    from scipy.optimize import nnls
-
     scale = np.sqrt(np.maximum(y, 1e-300))  # the more are counted, the surer their share
     scaled = columns / scale[:, None]
     norm = np.maximum(np.linalg.norm(scaled, axis=0), 1e-300)
-    return np.asarray(nnls((scaled / norm)[keep], (y / scale)[keep])[0] / norm)
+    return np.asarray(nonnegative((scaled / norm)[keep], (y / scale)[keep]) / norm)
 
 
 def _falls(terms: Sequence[tuple[str, int]], coef: np.ndarray, dims: int, top: int) -> bool:

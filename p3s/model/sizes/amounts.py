@@ -21,6 +21,7 @@ import numpy as np
 
 from p3s.laws.expr import Env, Expr, add, evaluate, mul, num, power, sym
 from p3s.laws.mixture import seen
+from p3s.laws.nonnegative import nonnegative
 from p3s.model.amount import Amount
 from p3s.model.law_types import SizeLaw
 from p3s.model.partners.shift import Shift
@@ -241,11 +242,9 @@ class _Fit:
 
     def solve(self, chosen: Sequence[int], keep: np.ndarray) -> np.ndarray:
         """Return non-negative coefficients of the features, relative least squares."""
-        from scipy.optimize import nnls
-
         design = self.columns[:, list(chosen)] / self.scale[:, None]
         norm = np.linalg.norm(design, axis=0)
-        return np.asarray(nnls((design / norm)[keep], (self.y / self.scale)[keep])[0] / norm)
+        return np.asarray(nonnegative((design / norm)[keep], (self.y / self.scale)[keep]) / norm)
 
     def left_out(self, chosen: Sequence[int]) -> float:
         """Return the root mean square relative error at counts left out one by one."""

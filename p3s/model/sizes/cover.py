@@ -19,6 +19,8 @@ C = TypeVar("C", bound=Hashable)
 GAP = 0.002
 #: Branches of the search for the cheapest cover; the best one found by then is taken.
 MOST_NODES = 20_000
+#: So many constants, or fewer, have all their sets tried: sooner done than handed to a solver.
+MOST_TRIED = 11
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,8 @@ def _least(
     users: per constant the options that need it, numbered through all groups; bits: what each
     costs. Constants are 0 or 1; options are shares of one.
     """
+    if len(users) <= MOST_TRIED:
+        return _tried(groups, users, bits)
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array
 
@@ -182,3 +186,19 @@ def _least(
         options={"mip_rel_gap": GAP, "node_limit": MOST_NODES},
     )
     return None if found.x is None else [bool(x > 0.5) for x in found.x[:m]]
+
+
+def _tried(
+    groups: Sequence[Sequence[_Option]], users: Sequence[Sequence[int]], bits: Sequence[float]
+) -> list[bool] | None:
+    """Return what ``_least`` does, from all sets of constants; the first of equally cheap ones."""
+    sets = np.arange(1 << len(users))
+    has = [(sets >> c & 1).astype(bool) for c in range(len(users))]
+    cost = np.repeat([[o.cost] for some in groups for o in some], len(sets), axis=1)
+    for c, who in enumerate(users):
+        cost[np.ix_(np.array(who), ~has[c])] = np.inf
+    first = np.cumsum([0, *(len(some) for some in groups[:-1])])
+    total = np.minimum.reduceat(cost, first, axis=0).sum(axis=0)
+    total += sum(b * there for b, there in zip(bits, has, strict=True))
+    best = int(np.argmax(total <= total.min() * (1 + 1e-12)))
+    return [bool(there[best]) for there in has] if np.isfinite(total[best]) else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations, product
 from typing import Any
 
@@ -38,7 +39,7 @@ class Feature:
     message: str = NONE
     nest: bool = False
 
-    @property
+    @cached_property
     def falls(self) -> bool:
         """Whether it is a power of the number of processes that falls with it."""
         return (

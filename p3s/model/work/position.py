@@ -44,8 +44,24 @@ def _shares(values: np.ndarray, blocks: int) -> np.ndarray:
     """Return the ratios of so many blocks along a dimension whose traced blocks have ``values``."""
     if len(values) == 1 or not values.sum() > 0:
         return np.ones(blocks)
-    from scipy.interpolate import PchipInterpolator  # a quarter of a second, only where it is used
-
     known = np.concatenate([[0.0], np.cumsum(values) / values.sum()])
-    share = PchipInterpolator(np.linspace(0.0, 1.0, len(known)), known)
-    return np.asarray(np.diff(share(np.linspace(0.0, 1.0, blocks + 1))) * blocks)
+    share = _monotone(known, np.linspace(0.0, len(values), blocks + 1))
+    return np.asarray(np.diff(share) * blocks)
+
+
+def _monotone(known: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Return what cubics between the values at 0, 1, 2, ..., which never fall, are at other places.
+
+    Slopes as those of ``scipy.interpolate.PchipInterpolator``, which takes a quarter of a second to
+    import: harmonic means inside, at the ends of a parabola through three values.
+    """
+    rise = np.diff(known)
+    slope = np.empty(len(known))
+    both = rise[:-1] + rise[1:]
+    slope[1:-1] = 2.0 * rise[:-1] * rise[1:] / np.where(both > 0, both, 1.0)
+    for end, inner in ((0, 1), (-1, -2)):
+        slope[end] = max(1.5 * rise[end] - 0.5 * rise[inner], 0.0)
+    k = np.minimum(at.astype(np.int64), len(rise) - 1)
+    t = at - k
+    off = slope[k] - rise[k], slope[k + 1] - rise[k]
+    return np.asarray(known[k] + t * (rise[k] + (1 - t) * ((1 - t) * off[0] - t * off[1])))

@@ -14,6 +14,7 @@ from itertools import combinations
 import numpy as np
 
 from p3s.laws.mixture import seen
+from p3s.laws.nonnegative import nonnegative
 
 MAX_TERMS = 4
 #: A further term has to divide the held-out error by 1.5; errors below are taken as none.
@@ -116,11 +117,9 @@ class _Grams:
 
     def nest(self, columns: Sequence[int], counts: np.ndarray) -> np.ndarray:
         """Return the non-negative least squares coefficients of all ``columns`` together."""
-        from scipy.optimize import nnls
-
         used = np.flatnonzero(counts)
         x = np.vstack([self.rows[i][0][:, list(columns)] for i in used])
-        return np.asarray(nnls(x, np.concatenate([self.rows[i][1] for i in used]))[0])
+        return nonnegative(x, np.concatenate([self.rows[i][1] for i in used]))
 
     def errors(self, sets: np.ndarray) -> np.ndarray:
         """Return the held-out error of each set, inf where it is not determined or negative.
@@ -349,9 +348,9 @@ def _sets(columns: Sequence[int], beam: Sequence[tuple[int, ...]], size: int) ->
 
 def _distinct(grams: _Grams, price: np.ndarray) -> list[int]:
     """Return the columns that are not zero or a multiple of a cheaper one."""
-    total = grams.g.sum(axis=0)
+    total = grams.g.sum(axis=0).tolist()
     kept: list[int] = []
     for c in np.argsort(price, kind="stable").tolist():
-        if total[c, c] > 0.5 and all(total[c, k] < 1 - 1e-12 for k in kept):
+        if total[c][c] > 0.5 and all(total[c][k] < 1 - 1e-12 for k in kept):
             kept.append(c)
     return kept

@@ -1,0 +1,73 @@
+"""Least squares without negative coefficients, and other small pieces, beside those of scipy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.interpolate import PchipInterpolator
+from scipy.optimize import nnls
+
+from p3s.laws.nonnegative import nonnegative
+from p3s.model.sizes import cover
+from p3s.model.work.position import _shares
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_sum_of_squares_is_smaller(seed: int) -> None:
+    """As small as scipy's, also where columns depend on others or one value is met exactly."""
+    random = np.random.default_rng(seed)
+    for turn in range(300):
+        m, k = int(random.integers(1, 20)), int(random.integers(1, 8))
+        x = random.standard_normal((m, k)) * 10.0 ** random.integers(-3, 3, k)
+        if turn % 3:
+            x = np.abs(x)
+        if turn % 4 == 0 and k > 2:
+            x[:, 2] = x[:, 0] + x[:, 1]
+        if turn % 5 == 0 and k > 1:
+            x[:, 1] = x[:, 0]
+        exact = x @ np.maximum(random.standard_normal(k), 0.0)
+        y = exact if turn % 2 else random.standard_normal(m)
+        found = nonnegative(x, y)
+        assert (found >= 0).all()
+        best = np.linalg.norm(x @ nnls(x, y)[0] - y)
+        assert np.linalg.norm(x @ found - y) <= best + 1e-9 * np.linalg.norm(y)
+
+
+def test_what_is_no_number_is_refused() -> None:
+    with pytest.raises(ValueError, match="not a number"):
+        nonnegative(np.array([[1.0], [np.nan]]), np.ones(2))
+
+
+def test_shares_between_borders_are_those_of_a_monotone_cubic() -> None:
+    random = np.random.default_rng(7)
+    for _ in range(300):
+        values = random.random(int(random.integers(2, 9))) * (random.random() < 0.9)
+        values[random.random(len(values)) < 0.2] = 0.0
+        if not values.sum() > 0:
+            continue
+        known = np.concatenate([[0.0], np.cumsum(values) / values.sum()])
+        borders = np.linspace(0.0, 1.0, int(random.integers(1, 40)) + 1)
+        share = PchipInterpolator(np.linspace(0.0, 1.0, len(known)), known)(borders)
+        wanted = np.diff(share) * (len(borders) - 1)
+        np.testing.assert_allclose(_shares(values, len(wanted)), wanted, rtol=1e-9, atol=1e-9)
+
+
+def test_small_covers_cost_what_the_solver_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All sets tried find a cover that costs no more than that of the solver."""
+    random = np.random.default_rng(11)
+    for _ in range(60):
+        m = int(random.integers(2, 9))
+        groups = [
+            [
+                (float(random.random() * 20), [k for k in range(m) if random.random() < 0.4])
+                for _ in range(int(random.integers(1, 7)))
+            ]
+            for _ in range(int(random.integers(2, 6)))
+        ]
+        one = cover.Cover(groups, list(range(m)), (random.random(m) * 20).tolist())
+        tried = one.solve()
+        with monkeypatch.context() as patch:
+            patch.setattr(cover, "MOST_TRIED", -1)
+            solved = one.solve()
+        assert tried is not None and solved is not None
+        assert solved[0] / (1 + 2 * cover.GAP) <= tried[0] <= solved[0] * (1 + 1e-9)
