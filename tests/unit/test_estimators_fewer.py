@@ -15,9 +15,12 @@ from test_estimators import machine_file
 
 from p3s.characterize.times import _save
 from p3s.cli.before import check_request
+from p3s.costs import table as of_table
+from p3s.costs.apply import Costs
 from p3s.costs.stage import build as build_compute
 from p3s.costs.stage import load as load_compute
 from p3s.errors import P3SError, UsageError
+from p3s.model import evaluate as of_evaluate
 from p3s.model.stage import load as load_model
 from p3s.pipeline.basis import Request
 from p3s.predict.estimators import Setting, check, estimate
@@ -219,8 +222,9 @@ def test_some_ranks_stand_for_more_than_are_written(
     every = estimate("machine", study, LARGE, setting=setting)
     whole = with_communication(computation(study, LARGE), every)
     copy = Study(Path(shutil.copytree(study.root, tmp_path / "some")))
-    for name, value in (("MOST_RANKS", 256), ("SPREAD", 40), ("SPREAD_RUN", 4)):
-        monkeypatch.setattr(of_generate, name, value)
+    monkeypatch.setattr(of_generate, "MOST_RANKS", 256)
+    for name, value in (("SPREAD", 40), ("SPREAD_RUN", 4)):
+        monkeypatch.setattr(of_evaluate, name, value)
     with pytest.raises(P3SError, match="too many rows"):
         write_scaled(copy.root, LARGE)
     head = write_scaled(copy.root, LARGE, spread=True)
@@ -233,6 +237,30 @@ def test_some_ranks_stand_for_more_than_are_written(
     assert some.compute == pytest.approx(whole.compute[times.ranks])
     with pytest.raises(P3SError, match="too many to simulate every rank"):
         estimate("machine", copy, LARGE, setting=Setting(ranks_per_node=4, every_rank=True))
+
+
+@pytest.mark.parametrize("program", [halo, rooted], ids=lambda program: program.__name__)
+def test_some_ranks_tell_the_mean_work_of_all(
+    program: Callable[[Recorder], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A root counts as one among all, not as one among those that are evaluated."""
+    study = study_of(tmp_path, program)
+    compute = load_compute(study.root)
+    assert compute is not None
+    costs = Costs(compute, load_model(study.root))
+    every, _ = of_table.predicted_sums(costs, 1024)
+    for where, name, value in (
+        (of_table, "EVERY_RANK", 256),
+        (of_evaluate, "SPREAD", 24),
+        (of_evaluate, "SPREAD_RUN", 4),
+        (of_table, "SPREAD_RUN", 4),
+    ):
+        monkeypatch.setattr(where, name, value)
+    some, _ = of_table.predicted_sums(costs, 1024)
+    assert len(of_evaluate.spread_ranks(1024)) < 200
+    assert some.ns == pytest.approx(every.ns, rel=0.02)
+    assert some.x == pytest.approx(every.x, rel=0.02)
+    assert some.ranks == pytest.approx(every.ranks, rel=0.02, abs=1)
 
 
 def test_coefficients_are_those_of_least_squares_that_are_not_negative() -> None:
