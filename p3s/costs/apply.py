@@ -170,26 +170,26 @@ class PhaseSums:
         self.cost_error: dict[tuple[int, int], np.ndarray] = {}
         self.work_error = np.zeros(phases)
 
-    def add(self, timed: Timed) -> None:
-        """Take in some ranks. What is computed before MPI_Init ends is left out."""
+    def add(self, timed: Timed, times: float = 1.0) -> None:
+        """Take in ranks, each for so many. What is computed before MPI_Init ends is left out."""
         ns = np.where(timed.runs, timed.ns, 0.0)
         phases = len(self.ns)
         per_rank = sum_phases(ns, timed.phase, phases)
-        self.ns += per_rank.sum(axis=1)
-        self.x += timed.x.sum(axis=1)
-        self.ranks += (timed.x > 0).sum(axis=1)
+        self.ns += times * per_rank.sum(axis=1)
+        self.x += times * timed.x.sum(axis=1)
+        self.ranks += times * (timed.x > 0).sum(axis=1)
         for k in range(phases):
             busy = per_rank[k] > IDLE_SHARE * max(float(per_rank[k].mean()), 0.0)
             if busy.any():
                 self.least[k] = min(self.least[k], float(timed.x[k][busy].min()))
                 self.most[k] = max(self.most[k], float(timed.x[k][busy].max()))
         # Ranks share their laws, so their errors add up; so do those of places with one law.
-        self.work_error += timed.work_ns.sum(axis=1)
+        self.work_error += times * timed.work_ns.sum(axis=1)
         low, high = (
             np.where(timed.runs, part, 0.0).sum(axis=1)
             for part in (timed.cost_low, timed.cost_high)
         )
-        both = np.stack([low, high], axis=1)
+        both = times * np.stack([low, high], axis=1)
         for row, (k, number) in enumerate(
             zip(timed.phase.tolist(), timed.law.tolist(), strict=True)
         ):

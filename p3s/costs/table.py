@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +10,13 @@ import numpy as np
 
 from p3s.costs.apply import Costs, PhaseSums, power
 from p3s.costs.types import ComputeModel, LawEntry, PhaseCosts
-from p3s.model.evaluate import Evaluator
+from p3s.model.evaluate import SPREAD_RUN, Evaluator, spread_ranks
 from p3s.model.types import Model
 from p3s.model.work.scic import next_sizes
 from p3s.model.work.workload import rank_work
 
-#: Ranks evaluated at a time.
-_RANKS = 1024
+#: Ranks evaluated at a time, and up to how many all of them are.
+_RANKS, EVERY_RANK = 1024, 1 << 18
 
 
 @dataclass(frozen=True)
@@ -89,19 +89,36 @@ def _measured(phase: PhaseCosts) -> list[Row]:
 
 
 def predicted_sums(costs: Costs, n: int) -> tuple[PhaseSums, Any]:
-    """Return the sums over all ranks at ``n`` processes, and the process grid."""
+    """Return the sums over all ranks at ``n`` processes, and the process grid.
+
+    Of more than EVERY_RANK, ranks that are spread evenly stand for all but the first and the last.
+    """
     evaluator = Evaluator(costs.model, n)
     sums = PhaseSums(costs)
-    for first in range(0, n, _RANKS):
-        rows = evaluator.rows(np.arange(first, min(first + _RANKS, n)))
+    for ranks, times in _evaluated(n):
+        rows = evaluator.rows(ranks)
         found = rank_work(
             costs.model,
             rows.grid,
             {name: getattr(rows, name) for name in ("rank", "item", "nbytes", "repeat")},
             means=rows.means,
         )
-        sums.add(costs.of(evaluator.grid, found))
+        sums.add(costs.of(evaluator.grid, found), times)
     return sums, evaluator.grid
+
+
+def _evaluated(n: int) -> Iterator[tuple[np.ndarray, float]]:
+    """Yield ranks, some at a time, and how many each of them counts for."""
+    if n <= EVERY_RANK:
+        for first in range(0, n, _RANKS):
+            yield np.arange(first, min(first + _RANKS, n)), 1.0
+        return
+    some = spread_ranks(n)
+    ends = (some < SPREAD_RUN) | (some >= n - SPREAD_RUN)
+    yield some[ends], 1.0  # a root or a border would count for many
+    between = some[~ends]
+    for part in np.array_split(between, range(_RANKS, len(between), _RANKS)):
+        yield part, (n - int(ends.sum())) / len(between)
 
 
 def _predicted(costs: Costs, n: int) -> list[Row]:

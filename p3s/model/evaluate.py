@@ -38,6 +38,10 @@ _SEARCHED = 5
 #: Ranks that the mean work of all is taken from, at most, where not all are asked for; as many at
 #: once as are written at once.
 _SAMPLE, _AT_ONCE = 8192, 2048
+#: Where some ranks stand for all: so many runs of ranks, each of so many.
+SPREAD, SPREAD_RUN = 4096, 16
+#: Multiples of this, less what is whole, lie evenly wherever one stops.
+_GOLDEN = (5**0.5 - 1) / 2
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,13 @@ class ScaledRows:
     root: np.ndarray
     members: Communicators
     means: np.ndarray | None = None
+
+
+def spread_ranks(n: int) -> np.ndarray:
+    """Return ranks that stand for all of ``n``, ascending: runs spread evenly, first and last."""
+    first = (np.arange(1, SPREAD + 1) * _GOLDEN % 1.0 * (n - SPREAD_RUN)).astype(np.int64)
+    runs = np.concatenate([first, [0, n - SPREAD_RUN]])
+    return np.unique((runs[:, None] + np.arange(SPREAD_RUN)).reshape(-1))
 
 
 def model_grid(model: Model, n: int) -> GridAt:

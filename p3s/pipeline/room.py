@@ -40,9 +40,9 @@ def scaled_bytes(study: Study, n: int) -> int:
     """Return how large the scaled trace of ``n`` processes becomes at most, from some ranks."""
     import numpy as np
 
-    from p3s.model.evaluate import Evaluator
+    from p3s.model.evaluate import SPREAD, SPREAD_RUN, Evaluator
     from p3s.model.stage import load
-    from p3s.program.generate import MOST_RANKS, SPREAD, SPREAD_RUN
+    from p3s.program.generate import MOST_RANKS
 
     some = np.unique(np.linspace(0, n - 1, min(n, _SAMPLE)).astype(np.int64))
     rows = len(Evaluator(load(study.root), n).rows(some).rank)

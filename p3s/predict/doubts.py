@@ -371,27 +371,35 @@ def of_simulation(
 
 
 def of_stand_ins(rows: Sequence[Count], commands: Commands = NO_STUDY) -> list[Reason]:
-    """Say where smaller process grids that were simulated instead of all ranks are far off."""
-    off = {
+    """Say where smaller process grids, simulated instead of all ranks, are far off, or may be."""
+    talks = {
         row.n: row.stand_ins
         for row in rows
-        if row.stand_ins is not None
-        and row.stand_ins.most_missed > STAND_INS_LIMIT
-        and row.comm_s > UNSETTLED_LIMIT * row.model_s
+        if row.stand_ins is not None and row.comm_s > UNSETTLED_LIMIT * row.model_s
     }
-    if not off:
-        return []
-    n = max(off, key=lambda n: off[n].most_missed)
+    off = {n: one for n, one in talks.items() if one.most_missed > STAND_INS_LIMIT}
+    unchecked = [n for n, one in talks.items() if one.checked_n is None and n not in off]
     measured = {row.n for row in rows if row.time_from == "measured"}
+    found = []
+    if off:
+        n = max(off, key=lambda n: off[n].most_missed)
+        what = (
+            f"miss communication by {100 * off[n].most_missed:.0f} % where that can be checked "
+            f"(limit {100 * STAND_INS_LIMIT:.0f} %)"
+        )
+        found.append((n, what, bool(off.keys() - measured)))
+    if unchecked:
+        what = "that could be checked at no smaller count, with every rank in few enough steps"
+        found.append((max(unchecked), what, bool(set(unchecked) - measured)))
     return [
         Reason(
             "stand-ins",
             f"at {processes(n)} smaller process grids were simulated instead of all ranks, and "
-            f"miss communication by {100 * off[n].most_missed:.0f} % where that can be checked "
-            f"(limit {100 * STAND_INS_LIMIT:.0f} %)",
+            + what,
             f"simulate every rank ({commands.predict([n], '--every-rank')})",
-            bool(off.keys() - measured),
+            against,
         )
+        for n, what, against in found
     ]
 
 

@@ -22,8 +22,8 @@ COMM_PARTS = ("waiting", "transfer", "software")
 _SUMMED = ("compute", "io", "comm", *COMM_PARTS)
 _NOTHING: dict[str, None] = dict.fromkeys(f"{part}_s" for part in _SUMMED)
 _SECONDS_PER_HOUR = 3600.0
-#: Ranks whose times differ by less than this share need equally long.
-_SAME = 1e-3
+#: Ranks whose times differ by less than this share need equally long, and about as long.
+_SAME, _ABOUT_SAME = 1e-3, 0.05
 
 
 def row_of(
@@ -36,6 +36,7 @@ def row_of(
     """
     phases = phases_of(times)
     why_not = why_not_of(times, replayed)
+    comm_low, comm_high = comm_ends(times)
     model_s = sum(phase.time_s for phase in phases)
     row = Count(
         n=times.n,
@@ -64,6 +65,8 @@ def row_of(
         speedup_high=None,
         efficiency=0.0,
         stand_ins=times.stand_ins,
+        comm_low_s=comm_low,
+        comm_high_s=comm_high,
     )
     if run is None or not run.representative:
         return row
@@ -144,6 +147,20 @@ def slowest_rank(times: PhaseTimes) -> int:
     whole = (times.own + times.comm).sum(axis=1)
     late = np.flatnonzero(whole >= (1.0 - _SAME) * whole.max())
     return int(late[np.argmax(times.compute[late].sum(axis=1))])
+
+
+def comm_ends(times: PhaseTimes) -> tuple[float, float]:
+    """Return the ends of the communication of the slowest rank, in seconds.
+
+    Which rank that is, is known no better than how long ranks take: the ends hold those of all
+    that take about as long, or may do where others were simulated in their place.
+    """
+    whole = (times.own + times.comm).sum(axis=1)
+    late = whole >= (1.0 - _ABOUT_SAME) * whole.max()
+    if times.stand_ins is not None:
+        late |= (times.own + times.comm_high).sum(axis=1) >= whole.max()
+    low, high = (ends[late].sum(axis=1) for ends in (times.comm_low, times.comm_high))
+    return float(low.min()), float(high.max())
 
 
 def phases_of(times: PhaseTimes, ends_too: bool = True) -> tuple[PhaseAt, ...]:

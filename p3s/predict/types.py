@@ -124,8 +124,9 @@ class Count:
     """One process count: time, its interval and speedup, and the phases that it is made of.
 
     time_s: measured where that tells how fast the program is, else by the model; io_s: in files;
-    work_s: computation of the busiest rank; representative: whether the measured run, or else the
-    model, tells; contradicts: the run contradicts those of others; below_traced: the computation
+    comm_s: of the slowest rank, comm_low_s and comm_high_s: of all that may be it. work_s:
+    computation of the busiest rank; representative: whether the measured run, or else the model,
+    tells; contradicts: the run contradicts those of others; below_traced: the computation
     does not go on from that of the traced counts; setting: parameters of the input there (weak
     scaling). pop: efficiencies of the model, pop_measured: of the run, as far as that tells.
     stand_ins: what was simulated instead of all ranks, null: all were.
@@ -166,6 +167,8 @@ class Count:
     pop: Efficiencies | None = None
     pop_measured: Efficiencies | None = None
     stand_ins: StandIns | None = None
+    comm_low_s: float | None = None
+    comm_high_s: float | None = None
 
     @property
     def doubtful(self) -> bool:

@@ -115,17 +115,24 @@ class Fewer:
 
         Ranks between those at the ends are stood for by those in the middle, one after the other.
         """
-        large = self.large if ranks is None else self.large.only(ranks)
+        return self._places_of(self.large if ranks is None else self.large.only(ranks), self.large)
+
+    def standing_for_those_of(self, longer: Fewer) -> Ints:
+        """Return the rank of this grid that stands for each rank of a longer one."""
+        return self._places_of(longer.grid, longer.grid)
+
+    def _places_of(self, large: GridAt, whole: GridAt) -> Ints:
+        """Return the rank that stands for each of some ranks of a grid; ``whole``: all of them."""
         coords = np.stack(
             [
                 inner_places(few, many)[at]
-                for few, many, at in zip(self.dims, self.large.dims, large.coords, strict=True)
+                for few, many, at in zip(self.dims, whole.dims, large.coords, strict=True)
             ]
         )
         on = large.inside
         found = np.empty(large.size, dtype=np.int64)
         found[on] = self.grid.rank_at(coords[:, on])
-        outside = np.searchsorted(np.flatnonzero(~self.large.inside), large.r[~on])
+        outside = np.searchsorted(np.flatnonzero(~whole.inside), large.r[~on])
         found[~on] = np.flatnonzero(~self.grid.inside)[outside]
         return found
 
@@ -175,10 +182,9 @@ def shortest(large: GridAt, layout: str, cores: int) -> tuple[int, ...]:
     return tuple(dims)
 
 
-def longer(few: Fewer, dimension: int, times: int) -> Fewer:
-    """Return a grid that is so many times as long in a dimension."""
-    dims = list(few.dims)
-    dims[dimension] *= times
+def longer(few: Fewer, dimensions: Sequence[int], times: int) -> Fewer:
+    """Return a grid that is so many times as long in some dimensions."""
+    dims = [side * times if d in dimensions else side for d, side in enumerate(few.dims)]
     return Fewer(few.model, few.large, tuple(dims))
 
 

@@ -19,7 +19,7 @@ from p3s.costs.apply import Costs, PhaseSums
 from p3s.costs.types import ComputeModel
 from p3s.errors import P3SError
 from p3s.files.stage import FileSums
-from p3s.model.evaluate import Evaluator, phase_weight
+from p3s.model.evaluate import Evaluator, phase_weight, spread_ranks
 from p3s.model.law_types import OrderedItem, OrderedSlot, TraceOrder
 from p3s.model.order.unfold import places_asked_for
 from p3s.model.packed import block_at
@@ -36,10 +36,6 @@ RANKS_PER_PART = 2048
 #: Largest count all of whose ranks are written: more can be had in parts. Largest whose ranks'
 #: places on the process grid are to fit into memory.
 MOST_RANKS, MOST_PREDICTED = 1 << 22, 1 << 23
-#: Of more, so many rows of ranks that stand for all, each of so many ranks.
-SPREAD, SPREAD_RUN = 4096, 16
-#: Multiples of this, less what is whole, lie evenly wherever one stops.
-_GOLDEN = (5**0.5 - 1) / 2
 
 
 def write_scaled(
@@ -54,7 +50,7 @@ def write_scaled(
 
     ranks: only these, into a directory of its own (scaled/npNNNNNN.ranks). compute: laws of the
     computation time to use instead of the study's own compute.json. spread: where there are more
-    than MOST_RANKS, only ranks that stand for all (:func:`spread_ranks`).
+    than MOST_RANKS, only ranks that stand for all (:func:`p3s.model.evaluate.spread_ranks`).
     """
     from p3s.study import Study, write_json
 
@@ -104,13 +100,6 @@ def write_scaled(
         forget()
         discard(staged)
     return out
-
-
-def spread_ranks(n: int) -> np.ndarray:
-    """Return ranks that stand for all of ``n``, ascending: runs spread evenly, first and last."""
-    first = (np.arange(1, SPREAD + 1) * _GOLDEN % 1.0 * (n - SPREAD_RUN)).astype(np.int64)
-    runs = np.concatenate([first, [0, n - SPREAD_RUN]])
-    return np.unique((runs[:, None] + np.arange(SPREAD_RUN)).reshape(-1))
 
 
 def _parts(wanted: np.ndarray | None, n: int) -> list[np.ndarray | range]:

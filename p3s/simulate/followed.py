@@ -48,8 +48,10 @@ class StandIns:
     ranks), sides and ranks; missed: by how much the smaller of them miss the communication of the
     largest, as a share. checked_n: the count at which every rank was simulated as well,
     checked_missed: how much more communication smaller grids say there than that (less than 0:
-    less), as a share; null where there is no such count. most_missed: the most of these, and of
-    what phases miss there, weighted by their communication, as a share.
+    less), as a share, and checked_slowest: the same of the rank that takes longest, by how much
+    longer the run takes; null where there is no such count. most_missed: the most of these, of
+    what phases miss there, weighted by their communication, and of what the largest of the smaller
+    grids takes longer than the others say, as a share.
     """
 
     grids: int
@@ -59,3 +61,4 @@ class StandIns:
     most_missed: float
     checked_n: int | None = None
     checked_missed: float | None = None
+    checked_slowest: float | None = None

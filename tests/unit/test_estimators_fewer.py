@@ -15,14 +15,18 @@ from test_estimators import machine_file
 
 from p3s.characterize.times import _save
 from p3s.cli.before import check_request
+from p3s.costs import table as of_table
+from p3s.costs.apply import Costs
 from p3s.costs.stage import build as build_compute
 from p3s.costs.stage import load as load_compute
 from p3s.errors import P3SError, UsageError
+from p3s.model import evaluate as of_evaluate
 from p3s.model.stage import load as load_model
 from p3s.pipeline.basis import Request
 from p3s.predict.estimators import Setting, check, estimate
 from p3s.predict.estimators import fewer as of_fewer
 from p3s.predict.estimators.machine import grids_of, measured_messages
+from p3s.predict.rows import row_of
 from p3s.predict.times import computation, with_communication
 from p3s.predict.what_if import simulated
 from p3s.predict.what_if.changes import read_changes
@@ -96,6 +100,23 @@ def rooted(rec: Recorder) -> None:
     rec("Finalize", work=9_000_000 if root else 300)
 
 
+def served(rec: Recorder) -> None:
+    """Neighbours on a square grid, and a root that receives from every other rank, one by one."""
+    p, q = _sides(rec.n)
+    i, j = divmod(rec.rank, q)
+    for _ in range(6):
+        for name, di, dj in (("n", -1, 0), ("s", 1, 0), ("w", 0, -1), ("e", 0, 1)):
+            if 0 <= i + di < p and 0 <= j + dj < q:
+                peer = (i + di) * q + j + dj
+                rec("Irecv", site=f"r{name}", peer=peer, nbytes=800)
+                rec("Isend", site=f"s{name}", peer=peer, nbytes=800)
+        rec("Waitall", work=20_000)
+        if rec.rank:
+            rec("Send", site="to", peer=0, nbytes=64)
+        for peer in range(1, rec.n) if rec.rank == 0 else ():
+            rec("Recv", site="from", peer=peer, nbytes=64)
+
+
 def study_of(root: Path, program: Callable[[Recorder], None]) -> Study:
     study, tables = ts.put_study(root, program, (4, 9, 16, 25), "cpu_ns")
     for table in tables:
@@ -127,6 +148,23 @@ def test_smaller_grids_say_what_all_ranks_do(study: Study, monkeypatch: pytest.M
     low, high = (float(ends.sum(axis=1).mean()) for ends in (told.comm_low, told.comm_high))
     assert low <= mean <= high
     assert np.isfinite(told.comm).all() and (told.comm >= 0).all()
+
+
+def test_a_root_is_told_by_its_own_way(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It receives from all ranks, and the others only send: a mean over all hides how it grows."""
+    study = study_of(tmp_path / "s", served)
+    setting = Setting(ranks_per_node=4)
+    every = estimate("machine", study, LARGE, setting=setting)
+    monkeypatch.setattr(of_fewer, "EVERY_RANK", 64)
+    few = estimate("machine", study, LARGE, setting=setting)
+    times = computation(study, LARGE)
+    true, told = (with_communication(times, one) for one in (every, few))
+    assert (true.own + true.comm).sum(axis=1).argmax() == 0
+    assert told.comm[0].sum() == pytest.approx(true.comm[0].sum(), rel=0.15)
+    rows = [row_of(one, None, {}, {}) for one in (true, told)]
+    assert rows[1].time_s == pytest.approx(rows[0].time_s, rel=0.15)
+    low, high = rows[1].comm_low_s, rows[1].comm_high_s
+    assert low is not None and high is not None and low <= rows[0].comm_s <= high
 
 
 CHANGES = ("latency / 2", "software / 2", "compute / 2", "balanced", "network=ideal")
@@ -196,7 +234,7 @@ def test_what_smaller_grids_say_is_checked(study: Study, monkeypatch: pytest.Mon
     few = of_fewer.smaller(study, 4 * LARGE, messages.cores, setting)
     assert few is not None
     grids = grids_of(messages, study, few, setting, lambda _: None)
-    checked = of_fewer.Checked(LARGE, -0.5, np.full(len(found.phases), -0.5))
+    checked = of_fewer.Checked(LARGE, -0.5, np.full(len(found.phases), -0.5), 0.0)
     wide, _ = of_fewer.estimated(grids, grids.as_predicted, setting, checked=checked)
     assert wide.comm == pytest.approx(found.comm)
     assert wide.low.mean() <= 0.55 * wide.comm.mean() and wide.low.mean() <= found.low.mean()
@@ -219,8 +257,9 @@ def test_some_ranks_stand_for_more_than_are_written(
     every = estimate("machine", study, LARGE, setting=setting)
     whole = with_communication(computation(study, LARGE), every)
     copy = Study(Path(shutil.copytree(study.root, tmp_path / "some")))
-    for name, value in (("MOST_RANKS", 256), ("SPREAD", 40), ("SPREAD_RUN", 4)):
-        monkeypatch.setattr(of_generate, name, value)
+    monkeypatch.setattr(of_generate, "MOST_RANKS", 256)
+    for name, value in (("SPREAD", 40), ("SPREAD_RUN", 4)):
+        monkeypatch.setattr(of_evaluate, name, value)
     with pytest.raises(P3SError, match="too many rows"):
         write_scaled(copy.root, LARGE)
     head = write_scaled(copy.root, LARGE, spread=True)
@@ -233,6 +272,30 @@ def test_some_ranks_stand_for_more_than_are_written(
     assert some.compute == pytest.approx(whole.compute[times.ranks])
     with pytest.raises(P3SError, match="too many to simulate every rank"):
         estimate("machine", copy, LARGE, setting=Setting(ranks_per_node=4, every_rank=True))
+
+
+@pytest.mark.parametrize("program", [halo, rooted], ids=lambda program: program.__name__)
+def test_some_ranks_tell_the_mean_work_of_all(
+    program: Callable[[Recorder], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A root counts as one among all, not as one among those that are evaluated."""
+    study = study_of(tmp_path, program)
+    compute = load_compute(study.root)
+    assert compute is not None
+    costs = Costs(compute, load_model(study.root))
+    every, _ = of_table.predicted_sums(costs, 1024)
+    for where, name, value in (
+        (of_table, "EVERY_RANK", 256),
+        (of_evaluate, "SPREAD", 24),
+        (of_evaluate, "SPREAD_RUN", 4),
+        (of_table, "SPREAD_RUN", 4),
+    ):
+        monkeypatch.setattr(where, name, value)
+    some, _ = of_table.predicted_sums(costs, 1024)
+    assert len(of_evaluate.spread_ranks(1024)) < 200
+    assert some.ns == pytest.approx(every.ns, rel=0.02)
+    assert some.x == pytest.approx(every.x, rel=0.02)
+    assert some.ranks == pytest.approx(every.ranks, rel=0.02, abs=1)
 
 
 def test_coefficients_are_those_of_least_squares_that_are_not_negative() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from comparisons import comparison, held_out, work
 from handmade import phase, put_model, put_replay, put_scaled
@@ -24,6 +25,7 @@ from p3s.predict.estimated import Communication
 from p3s.predict.measured import Measured
 from p3s.predict.prediction import as_file, compose, predict
 from p3s.predict.reasons import CODES, Reason, in_short, named, untrusted
+from p3s.predict.rows import comm_ends
 from p3s.predict.saved import PredictionFile
 from p3s.predict.times import PhaseTimes
 from p3s.predict.types import Prediction
@@ -143,6 +145,33 @@ def test_smaller_grids_that_are_far_off(off: float, against: bool) -> None:
         assert "at 8 processes smaller process grids" in said and "by 30 %" in said
         (reason,) = result.reasons
         assert "--every-rank" in reason.advice and "-n 8" in reason.advice
+
+
+def test_smaller_grids_that_could_be_checked_nowhere() -> None:
+    stand_ins = StandIns(3, 256, ("sides",), 0.01, 0.01)
+    made = replace(with_messages(8, Followed()), stand_ins=stand_ins)
+    result = compose({8: made}, {}, {8: REPLAYED}, [4])
+    (reason,) = result.reasons
+    assert reason.code == "stand-ins" and reason.untrustworthy
+    assert "at no smaller count" in reason.text and "--every-rank" in reason.advice
+    comm = made.comm / 100
+    little = replace(made, comm=comm, comm_low=comm, comm_high=comm)
+    assert codes(compose({8: little}, {}, {8: REPLAYED}, [4])) == []
+
+
+@pytest.mark.parametrize("alike", [0.01, 0.2])
+def test_communication_is_that_of_all_ranks_that_may_be_the_slowest(alike: float) -> None:
+    """The last rank computes for long and hardly communicates, the others wait for it."""
+    made = with_messages(4, Followed())
+    compute, comm = np.full((4, 1), 1.0), np.full((4, 1), 3.0 * (1 - alike))
+    compute[-1], comm[-1] = 3.5, 0.5
+    times = replace(made, compute=compute, comm=comm, comm_low=comm * 0.9, comm_high=comm * 1.1)
+    low, high = comm_ends(times)
+    assert low == pytest.approx(0.45)
+    assert high == pytest.approx(0.55 if alike > 0.1 else 3.3 * (1 - alike))
+    stand_ins = StandIns(3, 256, ("sides",), 0.01, 0.01)
+    wide = replace(times, comm_high=comm * 2, stand_ins=stand_ins)
+    assert comm_ends(wide)[1] == pytest.approx(6.0 * (1 - alike))
 
 
 @pytest.mark.parametrize(("share", "against"), [(0.1, False), (0.5, True)])

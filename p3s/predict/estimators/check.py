@@ -10,24 +10,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.errors import P3SError
-from p3s.predict.estimators.fewer import Checked, estimated
+from p3s.predict.estimators.fewer import Checked, estimated, slower
 from p3s.predict.estimators.grids import COMM, Grids
 from p3s.program.fewer import Fewer, fewer
 
 if TYPE_CHECKING:
     from p3s.predict.estimators.settings import Setting
 
-#: Steps of all ranks, at most, in the iterations that are simulated first.
-STEPS = 100_000
+#: Steps of all ranks in the iterations that are simulated first: usually, and at most where no
+#: count has so few.
+USUAL_STEPS, STEPS = 250_000, 1_000_000
+#: So many counts of other forms are looked at, at most.
+_TRIED = 32
 
 
 def missed(grids: Grids, setting: Setting, cores: int) -> Checked | None:
     """Return at which count all ranks were simulated, and how far off smaller grids were there.
 
     That is the largest of a half, a quarter and so on of the processes, or of the sides of their
-    grid, at which all ranks have no more than STEPS and smaller grids stand for them. How far: of
-    the mean communication that all ranks have there where nothing varies, as a share (0.1: smaller
-    grids say 10 % more). None where there is no such count. ``cores``: ranks of a node.
+    grid, at which all ranks have no more than USUAL_STEPS and smaller grids stand for them, else
+    one of another form, or of more steps. How far: of the communication that ranks have there
+    where nothing varies, as a share (0.1: smaller grids say 10 % more). None where there is no such
+    count. ``cores``: ranks of a node.
     """
     still = replace(setting, vary=False)
     for few in _smaller(grids, cores):
@@ -40,12 +44,17 @@ def missed(grids: Grids, setting: Setting, cores: int) -> Checked | None:
             found, _ = estimated(there, there.plainly, still)
             said = found.comm.mean(axis=0)
             each = np.divide(said - true, true, out=np.zeros_like(true), where=true > 0)
-            return Checked(few.large.n, float(said.sum() / true.sum()) - 1.0, each)
+            return Checked(
+                few.large.n,
+                float(said.sum() / true.sum()) - 1.0,
+                each,
+                slower(found.comm, all_ranks.times[COMM], all_ranks.computed),
+            )
     return None
 
 
 def _smaller(grids: Grids, cores: int) -> Iterator[Fewer]:
-    """Yield the smaller grids of such counts, those of the largest first."""
+    """Yield the smaller grids of such counts, in the order in which they are tried."""
     from p3s.model.grid.admissible import doubt
     from p3s.model.stage import load
     from p3s.model.verdicts import judged_at
@@ -53,8 +62,12 @@ def _smaller(grids: Grids, cores: int) -> Iterator[Fewer]:
     model = load(grids.study.root)
     smallest = grids.grid(0, grids.few)
     per_rank = smallest.size / grids.few.n
-    for n in _counts(grids.few.large.dims, grids.few.large.n):
-        if n > max(model.counts) and n * per_rank <= STEPS and doubt(model.admissible, n) is None:
+    large = grids.few.large
+    usual, most = (int(steps / max(per_rank, 1e-9)) for steps in (min(USUAL_STEPS, STEPS), STEPS))
+    rather = _counts(large.dims, large.n, usual)
+    more = [n for n in _counts(large.dims, large.n, most) if n not in rather]
+    for n in (*rather, *reversed(more)):
+        if n > max(model.counts) and doubt(model.admissible, n) is None:
             try:
                 few = fewer(judged_at(model, n), n, cores)
             except P3SError:  # no process grid
@@ -63,8 +76,18 @@ def _smaller(grids: Grids, cores: int) -> Iterator[Fewer]:
                 yield few
 
 
-def _counts(dims: Sequence[int], n: int) -> list[int]:
-    """Return a half, a quarter ... of a count, and those of grids with halved sides, descending."""
+def _counts(dims: Sequence[int], n: int, most: int) -> list[int]:
+    """Return counts below ``n``, up to ``most``, those of the likest form first.
+
+    A half, a quarter ... and those of grids with halved sides, descending; then those of grids
+    whose sides are divided otherwise, of squares and cubes, and what has few prime factors.
+    """
     halves = {n >> k for k in range(1, n.bit_length())}
     forms = {prod(max(side >> k, 1) for side in dims) for k in range(1, max(dims).bit_length())}
-    return sorted(halves | forms, reverse=True)
+    alike = {each for each in halves | forms if each <= most}
+    top = min(most, n // 2)
+    shorter = {prod(max(side // k, 1) for side in dims) for k in range(3, 32)}
+    powers = {side**p for p in (2, 3) for side in range(2, int(top**0.5) + 1)}
+    smooth = {2**a * 3**b for a in range(top.bit_length()) for b in range(4)}
+    others = sorted({each for each in shorter | powers | smooth if each <= top} - alike)
+    return sorted(alike, reverse=True) + others[::-1][:_TRIED]

@@ -28,7 +28,7 @@ from p3s.predict.estimators.grids import COMM, SOFTWARE, TRANSFER, WAITING, Grid
 from p3s.program.fewer import Fewer, fewer
 from p3s.program.mapping import BLOCK
 from p3s.simulate.followed import StandIns
-from p3s.simulate.steps import Floats, Ints
+from p3s.simulate.steps import Bools, Floats, Ints
 from p3s.text import figures, processes
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ _MISSED = 0.2
 #: Far more nearly met, so many times: by steps, which are counted, and by times, which go up and
 #: down with where nodes lie.
 _MORE, _FAR_MORE = 2.0, 4.0
+#: Where more ranks than this share have the phase's way, that tells the mean of all.
+_MOST_USUAL = 0.5
 #: So much further off than the nearest is hardly so.
 _HARDLY = 1.25
 
@@ -85,12 +87,14 @@ class Checked:
     """A count at which every rank was simulated, and what smaller grids say there.
 
     ``missed``: by which share of the mean communication of all ranks they say more (less than 0:
-    less); ``each``: the same of every phase, where a sum does not hide it.
+    less); ``each``: the same of every phase, where a sum does not hide it; ``slowest``: how much
+    longer the run takes by them, as a share of the communication of the slowest rank.
     """
 
     n: int
     missed: float
     each: Floats
+    slowest: float
 
 
 def estimated(
@@ -147,12 +151,14 @@ def _features(few: Fewer, dims: Sequence[int], n: int, used: Sequence[str]) -> l
 class Way:
     """A way in which times of a phase change with the grid: (columns, 1) at the large one.
 
-    ``off``: the largest share of a grid's communication by which it misses one.
+    ``off``: the largest share of a grid's communication by which it misses one. ``possible``: the
+    ways that were looked at.
     """
 
     used: tuple[str, ...]
     at: Floats
     off: float
+    possible: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,12 +253,13 @@ def _extent(few: Fewer, made: Sequence[Simulated], like: Ways | None) -> _Extent
     least = np.maximum(_SMALL * means[:, COMM].sum(axis=1), 1e-300)
     chosen, ends, missed = [], [], []
     for phase in range(means.shape[2]):
-        possible = [like.each[phase].used] if like is not None else _possible(few, made, phase)
+        possible = _possible(few, made, phase) if like is None else [like.each[phase].used]
         mine = means[:, :, [phase]]
         ways = _ways(few, made, mine, few.large.dims, few.large.n, possible, least)
         way = _chosen(ways)
         others = [float(each.at[COMM, 0]) for each in ways if each.off <= max(_NEARLY_MET, way.off)]
-        chosen.append(way)
+        each = tuple(possible) if like is None else like.each[phase].possible
+        chosen.append(replace(way, possible=each))
         ends.append((min(others), max(others)))
         missed.append(_held_out(few, made, last, way, phase))
     low, high = np.array(ends).reshape(-1, 2).T
@@ -275,21 +282,23 @@ def _taken_to(
     extent = _extent(few, made, like)
     at = extent.ways.at
     share = at[COMM] / max(float(at[COMM].sum()), 1e-300)
-    missed = float(extent.missed @ share)
+    missed, late = float(extent.missed @ share), _slowest_missed(few, made, extent.ways)
     # as much again with each doubling, and no less than such grids miss elsewhere
-    beyond = np.maximum(extent.missed * max(math.log2(n / last.few.n), 1.0), _MISSED)
-    off = missed
+    doublings = max(math.log2(n / last.few.n), 1.0)
+    beyond = np.maximum(np.maximum(extent.missed, late) * doublings, _MISSED)
+    off = max(missed, late)
     if checked is not None:
-        beyond = np.maximum(beyond, np.maximum(np.abs(checked.each), abs(checked.missed)))
-        off = max(missed, float(np.abs(checked.each) @ share), abs(checked.missed))
-    below = np.maximum(at[COMM] - extent.low, beyond * at[COMM])
-    above = np.maximum(extent.high - at[COMM], beyond * at[COMM])
+        once = max(abs(checked.missed), abs(checked.slowest))
+        beyond = np.maximum(beyond, np.maximum(np.abs(checked.each), once))
+        off = max(off, float(np.abs(checked.each) @ share), once)
     more, more_off = _more(made, n)
     ends = np.stack([one.ends for one in made if one.ends is not None])
     least, most = ends[:, 0].min(axis=0), ends[:, 1].max(axis=0)
-    shift = at - base.mean
     stood = few.standing_for(ranks)
-    at_rank = np.maximum(base.times + shift[:, None, :], 0.0)[:, stood]
+    at_rank = _at_places(few, made, extent.ways)[:, stood]
+    much = np.maximum(at_rank[COMM], at[COMM])
+    below = np.maximum(at[COMM] - extent.low, beyond * much)
+    above = np.maximum(extent.high - at[COMM], beyond * much)
     comm = at_rank[COMM] + more
     waiting = at_rank[WAITING] + more
     low = np.minimum(at_rank[COMM] * least + more - (below + more_off), comm)
@@ -310,11 +319,81 @@ def _taken_to(
             extent.ways.used,
             missed,
             off,
-            *((checked.n, checked.missed) if checked is not None else ()),
+            *((checked.n, checked.missed, checked.slowest) if checked is not None else ()),
         ),
         beside=base.computed[stood],
     )
     return found, extent.ways
+
+
+def _at_places(few: Fewer, made: Sequence[Simulated], ways: Ways) -> Floats:
+    """Return what the ranks take that each of the smallest grid stands for, (columns, ranks,
+    phases).
+
+    A root, a border and what lies between take each what they take on longer grids, and in the mean
+    what the phases' ways say.
+    """
+    found, own = _by_places(few, made, ways, few.large.dims, few.large.n)
+    weight = (few.weight / few.large.n)[:, None]
+    left = ways.at - (weight * found).sum(axis=1)
+    share = (weight * ~own).sum(axis=0)
+    moved = np.where(share > _MOST_USUAL, left / np.maximum(share, _MOST_USUAL), 0.0)
+    return np.asarray(np.maximum(found + ~own * moved[:, None, :], 0.0), dtype=np.float64)
+
+
+def _by_places(
+    few: Fewer, made: Sequence[Simulated], ways: Ways, dims: Sequence[int], n: int
+) -> tuple[Floats, Bools]:
+    """Return the times of each place by what they are on some grids, and which have their own way.
+
+    (columns, ranks, phases) and (ranks, phases). A place has the phase's way, but for one that
+    misses it by far where another does not.
+    """
+    times = np.stack([one.on(few) for one in made])
+    found, own = np.empty(times.shape[1:]), np.zeros(times.shape[2:], dtype=bool)
+    mean = np.stack([one.mean[COMM] for one in made])
+    for phase, way in enumerate(ways.each):
+        here = times[..., phase]
+        least = np.maximum(np.maximum(here[:, COMM], mean[:, phase, None]), 1e-300)
+        usual = np.zeros(0)
+        for used in (way.used, *(one for one in way.possible if one != way.used)):
+            table = np.array([_features(few, one.few.dims, one.few.n, used) for one in made])
+            if len(usual) and table.shape[1] >= len(made):
+                continue
+            there = _least_squares(table, here.reshape(len(made), -1))
+            apart = (table @ there).reshape(here.shape)[:, COMM] - here[:, COMM]
+            off = (np.abs(apart) / least).max(axis=0)
+            at = np.array(_features(few, dims, n, used)) @ there
+            if not len(usual):
+                usual, better = off, np.full(len(off), True)
+            else:
+                better = (usual > _NEARLY_MET) & (off * _FAR_MORE < usual)
+                usual, own[better, phase] = np.where(better, off, usual), True
+            found[:, better, phase] = np.maximum(at.reshape(here.shape[1:]), 0.0)[:, better]
+    return found, own
+
+
+def slower(said: Floats, true: Floats, computed: Floats) -> float:
+    """Return how much longer a run takes, as a share of the communication of its slowest rank.
+
+    Communication as said, as it is, and computation, (ranks, phases) each.
+    """
+    alone = computed.sum(axis=1)
+    whole = alone + true.sum(axis=1)
+    comm = max(float(true.sum(axis=1)[whole.argmax()]), float(true.sum(axis=1).mean()), 1e-300)
+    return (float((alone + said.sum(axis=1)).max()) - float(whole.max())) / comm
+
+
+def _slowest_missed(few: Fewer, made: Sequence[Simulated], ways: Ways) -> float:
+    """Return by how much the smaller grids miss how long the largest one takes, as a share."""
+    last = max(made, key=lambda one: one.few.n)
+    rest = [one for one in made if one is not last]
+    most = max(len(_features(few, few.dims, few.n, way.used)) for way in ways.each)
+    if len(rest) < most:
+        return 0.0
+    found, _ = _by_places(few, rest, ways, last.few.dims, last.few.n)
+    said = found[COMM][few.standing_for_those_of(last.few)]
+    return abs(slower(said, last.times[COMM], last.computed))
 
 
 def _held_out(
@@ -372,9 +451,12 @@ def _told_check(checked: Checked | None) -> str:
             "smaller grids were compared with a simulation of every rank at no count: none below "
             "has both, in few enough steps"
         )
-    n, missed = checked.n, checked.missed
-    more = "more" if missed > 0 else "less"
     return (
-        f"checked at {processes(n)} with a simulation of every rank: there smaller grids say "
-        f"{figures(100 * abs(missed))} % {more} communication"
+        f"checked at {processes(checked.n)} with a simulation of every rank: there smaller grids "
+        f"say {_more_or_less(checked.missed)} communication, {_more_or_less(checked.slowest)} on "
+        "the slowest rank"
     )
+
+
+def _more_or_less(share: float) -> str:
+    return f"{figures(100 * abs(share))} % {'more' if share > 0 else 'less'}"

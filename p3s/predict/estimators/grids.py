@@ -98,6 +98,14 @@ class Simulated:
         weight = self.few.weight / self.few.large.n
         return np.asarray(np.einsum("r,crp->cp", weight, self.times), dtype=np.float64)
 
+    def on(self, smallest: Fewer) -> Floats:
+        """Mean over the ranks that each rank of the smallest grid stands for, as ``times``."""
+        place = smallest.standing_for_those_of(self.few)
+        weight = self.few.weight.astype(np.float64)
+        found = np.zeros((smallest.n, len(self.times), self.times.shape[2]))
+        np.add.at(found, place, np.moveaxis(self.times * weight[:, None], 1, 0))
+        return np.moveaxis(found / np.bincount(place, weight, smallest.n)[:, None, None], 0, 1)
+
 
 @dataclass(frozen=True, eq=False)
 class Grids:
@@ -131,8 +139,12 @@ class Grids:
     @cached_property
     def all(self) -> tuple[Fewer, ...]:
         """All of them."""
-        long = LONGEST if LONGEST * self.grid(0, self.few).size <= MANY_STEPS else LONGEST_OF_MANY
-        return (self.few, *_longer(self.few, (TIMES, long)))
+        size = self.grid(0, self.few).size
+        long = LONGEST if LONGEST * size <= MANY_STEPS else LONGEST_OF_MANY
+        sides = [d for d in range(len(self.few.dims)) if _room(self.few, d) > 1]
+        whole = [longer(self.few, sides, TIMES)] if len(sides) > 1 else []
+        fits = TIMES ** len(sides) * size <= MANY_STEPS
+        return (self.few, *_longer(self.few, (TIMES, long)), *(whole if fits else ()))
 
     def grid(self, number: int, few: Fewer) -> Grid:
         """Return a grid, prepared."""
@@ -192,11 +204,16 @@ def _matters(smallest: Simulated) -> bool:
 
 
 def _longer(few: Fewer, longer_by: Sequence[int]) -> Iterator[Fewer]:
-    """Yield the longer grids that are simulated, so many times as long in one dimension each."""
+    """Yield the grids that are so many times as long in one dimension each."""
     for times, dimension in product(longer_by, range(len(few.dims))):
-        room = (few.large.dims[dimension] - 1) // few.dims[dimension]
+        room = _room(few, dimension)
         if room > 1 and (times == min(longer_by) or room >= LONGEST_OF_MANY):
-            yield longer(few, dimension, min(times, room))
+            yield longer(few, [dimension], min(times, room))
+
+
+def _room(few: Fewer, dimension: int) -> int:
+    """Return how many times as long a grid can be in a dimension, and is shorter than the large."""
+    return (few.large.dims[dimension] - 1) // few.dims[dimension]
 
 
 def _on_nodes(
