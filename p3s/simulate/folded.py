@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from p3s.simulate.followed import Followed
-from p3s.simulate.iterations import Alike, alike, by_rank, closed, last_of, part
+from p3s.simulate.iterations import Alike, alike, by_rank, closed, last_of, none_of, part
 from p3s.simulate.steps import Bools, Floats, Ints, Section, Steps
 from p3s.simulate.totals import Tally, Totals, added_up
 from p3s.text import figures
@@ -106,8 +106,8 @@ class Settling:
 class Loop:
     """A section ready to be simulated: expanded steps, their cells and weights.
 
-    ``full``: steps whose ``turn`` is that of the section. ``cell``, ``weight``: of each step.
-    ``repeated``: as in ``alike``.
+    ``full``: steps whose ``turn`` is that of the section, whose own are not kept. ``cell``,
+    ``weight``: of each step. ``repeated``: as in ``alike``.
     """
 
     section: Section
@@ -117,15 +117,19 @@ class Loop:
     cells: int
     repeated: bool = False
     group: Alike | None = None
+    looked: bool = False
     chained: bool = False
     window: Steps | None = None
     kept: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
     def __post_init__(self) -> None:
         """Find the iterations that are alike and whether windows of them can be strung together."""
-        self.group = alike(self.section, repeated=self.repeated)
-        if self.group is None or not self.group.folded:
-            self.group = None
+        if not self.looked:
+            found = alike(self.section, repeated=self.repeated)
+            self.group = found if found is not None and found.folded else None
+            self.section = replace(self.section, steps=none_of(self.section.steps))
+            self.looked = True
+        if self.group is None:
             return
         self.kept = np.isin(self.full.turn, self.group.turns)
         if not self.repeated:  # computation behind the last call of all iterations: no turn's

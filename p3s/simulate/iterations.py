@@ -10,6 +10,7 @@ import numpy as np
 
 from p3s.simulate.steps import PLAIN, Bools, Floats, Ints, Section, Steps, narrow, taken
 
+_EACH = (*PLAIN, "to", "source", "done")
 #: Weights that differ by less than this share are equal.
 _EQUAL = 1e-9
 
@@ -102,6 +103,13 @@ def part(steps: Steps, kept: Bools) -> Steps:
         done_start=np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
         **columns,
     )
+
+
+def none_of(steps: Steps) -> Steps:
+    """Return no steps, of the same ranks."""
+    columns: dict[str, Any] = {name: getattr(steps, name)[:0].copy() for name in _EACH}
+    start, done_start = np.zeros_like(steps.start), np.zeros(1, dtype=np.int64)
+    return replace(steps, start=start, done_start=done_start, **columns)
 
 
 def by_rank(steps: Steps, values: Floats) -> Floats:

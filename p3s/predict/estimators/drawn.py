@@ -79,8 +79,12 @@ def varied(
     even: Folded,
     overlap: bool,
     draws: Draws | None = None,
+    room: Room | None = None,
 ) -> Floats:
-    """Return the mean of some simulations of a loop in which computation varies."""
+    """Return the mean of some simulations of a loop in which computation varies.
+
+    ``room``: of simulations before, whose results nobody needs any more.
+    """
     loop = ready.loops[number]
     windows = max(_LONGER * even.windows, _FEWEST_WINDOWS) if loop.chained else 0
     size = len(loop.full) + windows * (len(loop.window) if loop.window is not None else 0)
@@ -89,9 +93,14 @@ def varied(
         windows, repeats = draws.planned(number, windows, repeats)
     total, each = np.zeros((PARTS, loop.cells)), []
 
+    rooms = [room] if room is not None else []
+
     def drawn(repeat: int) -> Floats:
-        run = runner(ready, network, [], Room(), variation=variation, seed=repeat)
-        return folded_totals(loop, run, windows=windows, overlap=overlap).sums
+        mine = rooms.pop() if rooms else Room()
+        run = runner(ready, network, [], mine, variation=variation, seed=repeat)
+        found = folded_totals(loop, run, windows=windows, overlap=overlap).sums
+        rooms.append(mine)
+        return found
 
     for found in workers.in_threads(drawn, range(repeats)):
         total += found / repeats

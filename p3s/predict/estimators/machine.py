@@ -219,6 +219,7 @@ def estimated(
     mapping = setting.mapping_at(n, messages.cores)
     there = wired(setting.topology, mapping, setting.hosts) if setting.topology else None
     ready = on_nodes(program, messages.library, mapping, there)
+    del program  # its columns are as large as those of what is simulated
     return placed(messages, study, ready, setting, say)
 
 
@@ -418,7 +419,7 @@ def simulated(
         typical = (
             even.sums
             if variation is None or not variation.varies
-            else varied(ready, number, costs[0], variation, even, overlap, draws)
+            else varied(ready, number, costs[0], variation, even, overlap, draws, room)
         )
         total[:PARTS] += typical
         least = np.maximum(typical[0] - np.maximum(even.sums[0] - low, 0), 0)

@@ -138,8 +138,8 @@ def _lay_out(piece: Piece, kinds: Sequence[Kind], rows: Rows, in_order: bool) ->
     total = int(start[-1])
     # The rows, too, are fewer than the events, or not many more.
     number = narrow(max(total, rows.trace.rows, int(done_start[-1])) + 1)
-    row, turn, sort, chunk, count = np.zeros((5, total), dtype=number)
-    sent, received = np.zeros((2, total if in_order else 0), dtype=number)
+    row, turn, sort, chunk, count = (np.zeros(total, dtype=number) for _ in range(5))
+    sent, received = (np.zeros(total if in_order else 0, dtype=number) for _ in range(2))
     flat = Flat(
         ranks,
         start,
