@@ -49,6 +49,7 @@ class Input(ctypes.Structure):
                 "extra",
             )
         ),
+        ("known", ctypes.c_int64),
         ("slower", ctypes.c_double),
         *((name, _INTS) for name in ("cell", "weight", "group", "node_of", "path_of")),
         ("same", ctypes.c_int64),

@@ -272,6 +272,10 @@ static int loosen(struct sim *s)
 static int flaw(const struct sim *s, i64 i, i64 first)
 {
     const struct input *in = s->in;
+    if (!(in->work[i] >= 0 && isfinite(in->work[i])))
+        return NO_WORK;
+    if (in->known)
+        return SOUND;
     i64 op = in->op[i], to = in->to[i], source = in->source[i];
     int sends = (op >= SEND && op <= START_SSEND) || op == SENDRECV;
     int receives = op >= RECV && op <= SENDRECV;
@@ -281,8 +285,6 @@ static int flaw(const struct sim *s, i64 i, i64 first)
         return NO_RANK;
     if (in->bytes[i] < 0 || (in->bytes2 && in->bytes2[i] < 0))
         return NO_BYTES;
-    if (!(in->work[i] >= 0 && isfinite(in->work[i])))
-        return NO_WORK;
     if (to >= in->steps || (to >= 0 && (!sends || in->source[to] != i
                                         || in->peer[i] != in->rank[s->live[to].owner])))
         return NOT_RECEIVED;

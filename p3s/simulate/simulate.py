@@ -15,7 +15,7 @@ from p3s.simulate.core import FLAWS, LIVE, Input, Output
 from p3s.simulate.network import Network
 from p3s.simulate.steps import Floats, Ints, Op, Steps
 from p3s.simulate.switch_links import routes
-from p3s.simulate.totals import PARTS, Room, Tally, Totals
+from p3s.simulate.totals import PARTS, Known, Room, Tally, Totals, columns_of
 from p3s.trace.ops import is_answer
 
 
@@ -187,12 +187,14 @@ def _run(
     """
     from p3s.simulate.build import library
 
-    calls, room = instances(steps), room or Room()
+    room = room or Room()
+    known = room.known if room.known is not None and room.known.are(steps) else None
+    calls = known.calls if known is not None else instances(steps)
     keep: list[Any] = []
     inputs = _inputs(
         keep, steps, calls, node_of, network, distance, collective_ns, first_ns, extra_ns, anyway
     )
-    inputs.slower = slower
+    inputs.slower, inputs.known = slower, int(known is not None)
     each = len(steps) if tally is None else 0
     live = room.column("live", len(steps), LIVE)
     end = room.column("end", len(steps), np.float64)
@@ -211,6 +213,7 @@ def _run(
         raise P3SError(f"simulation: step {out.where} of rank {rank}: {FLAWS[out.flaw]}")
     if result:
         raise P3SError(f"not enough memory to simulate {len(steps):,} steps; take fewer iterations")
+    room.known = known or Known(columns_of(steps), calls)
     times = Simulated(
         live["begin"], end, waiting, software, live["began"], live["arrival"], int(out.queued)
     )
@@ -346,6 +349,7 @@ def _inputs(
         _pointer(keep, np.ascontiguousarray(steps.work_ns, dtype=np.float64)),
         floats(np.zeros(len(steps.ranks)) if first_ns is None else first_ns, "a start time"),
         0 if extra_ns is None else _pointer(keep, np.ascontiguousarray(extra_ns, dtype=np.float64)),
+        0,
         1.0,
         *(0, 0, 0),
         ints(node_of),

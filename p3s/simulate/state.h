@@ -35,6 +35,7 @@ struct input {
     const i64 *done_start;
     const int32_t *done, *to, *source;
     const double *work, *first_ns, *extra; /* extra: NULL, or added to what each transfer takes */
+    i64 known;     /* that all but the work is sound */
     double slower; /* work takes the slower-th part of it */
     /* What times are added up to, of every step; NULL: times are put out as they are. */
     const int32_t *cell;

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
-from p3s.simulate.steps import Floats, Ints
+from p3s.simulate.collectives import Instances
+from p3s.simulate.steps import Floats, Ints, Steps
 
 #: Times of steps: whole, waiting, transfer, software.
 PARTS = 4
@@ -43,10 +44,31 @@ class Totals:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, eq=False)
+class Known:
+    """Columns of steps that were found to fit together, and which collective calls they are."""
+
+    columns: tuple[Any, ...]
+    calls: Instances
+
+    def are(self, steps: Steps) -> bool:
+        """Tell whether steps have these very columns."""
+        return all(mine is its for mine, its in zip(self.columns, columns_of(steps), strict=True))
+
+
+def columns_of(steps: Steps) -> tuple[Any, ...]:
+    """Return all that steps are but for how long they compute."""
+    return tuple(getattr(steps, each.name) for each in fields(steps) if each.name != "work_ns")
+
+
 @dataclass(eq=False)
 class Room:
-    """Memory for simulations, one after the other: each ends what the one before has returned."""
+    """Memory for simulations, one after the other: each ends what the one before has returned.
 
+    ``known``: what was found out of the steps that were simulated last.
+    """
+
+    known: Known | None = None
     _columns: dict[str, np.ndarray] = field(default_factory=dict)
 
     def column(self, name: str, size: int, dtype: Any) -> np.ndarray:
