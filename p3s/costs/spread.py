@@ -89,8 +89,10 @@ class Distribution:
         """Return the ratio that a share ``p`` (0 to below 1) of all draws is below."""
         p = np.asarray(p, dtype=float)
         levels, values = self._knots
-        beyond = np.log((1.0 - levels[-1]) / np.maximum(1.0 - p, 1e-300))
-        result: np.ndarray = np.interp(p, levels, values) + self.tail * np.maximum(beyond, 0.0)
+        result: np.ndarray = np.asarray(np.interp(p, levels, values))
+        far = p > levels[-1]
+        beyond = np.log((1.0 - levels[-1]) / np.maximum(1.0 - p[far], 1e-300))
+        result[far] += self.tail * np.maximum(beyond, 0.0)
         return result
 
     def sample(

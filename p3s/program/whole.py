@@ -12,8 +12,8 @@ import numpy as np
 from p3s.errors import P3SError
 from p3s.program.calls import PLAIN, Block, RankProgram, Rows, Tags, assemble, pairs_of
 from p3s.program.collectives.rules import Library
-from p3s.program.order.assemble import Rows as TraceRows
 from p3s.program.order.assemble import links
+from p3s.program.order.columns import Rows as TraceRows
 from p3s.program.order.completions import Sample, preferences
 from p3s.program.order.cut import Part
 from p3s.program.order.pairs import row_channels

@@ -26,6 +26,25 @@ static double take_in(struct item *items, i64 n, double ns)
     return ns;
 }
 
+/* Puts out the times of step i of rank r, or adds them up. */
+static void put_out(struct sim *s, i64 r, i64 i, double whole, double waiting, double software)
+{
+    const struct input *in = s->in;
+    if (!in->cell) {
+        s->out->waiting[i] = waiting;
+        s->out->software[i] = software;
+        return;
+    }
+    struct sum *sum = &s->out->sums[in->cell[i]];
+    double weight = in->weight[i], transfer = whole - waiting - software;
+    sum->whole += weight * whole;
+    sum->waiting += weight * waiting;
+    sum->transfer += weight * (transfer > 0 ? transfer : 0);
+    sum->software += weight * software;
+    if (in->group && in->group[i])
+        s->out->longs[(in->group[i] - 1) * in->ranks + r] += whole;
+}
+
 /* Ends step i of rank r: its own time `own`, then n messages in s->items. It takes `least` at least,
  * and lasts till `till`, or till `timely` had all partners begun with the call. */
 static void close(struct sim *s, i64 r, i64 i, double own, i64 n, double least, double till,
@@ -53,8 +72,8 @@ static void close(struct sim *s, i64 r, i64 i, double own, i64 n, double least, 
     in_time = in_time > timely ? in_time : timely;
     in_time = in_time < end ? in_time : end;
     s->out->end[i] = s->clock[r] = end;
-    s->out->waiting[i] = end - in_time;
-    s->out->software[i] = software < in_time - begin ? software : in_time - begin;
+    put_out(s, r, i, end - begin, end - in_time,
+            software < in_time - begin ? software : in_time - begin);
     s->out->at[r]++;
 }
 

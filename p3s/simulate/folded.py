@@ -24,12 +24,11 @@ from typing import Any
 import numpy as np
 
 from p3s.simulate.followed import Followed
-from p3s.simulate.iterations import Alike, alike, by_rank, closed, last_of, part
+from p3s.simulate.iterations import Alike, alike, by_rank, closed, last_of, none_of, part
 from p3s.simulate.steps import Bools, Floats, Ints, Section, Steps
+from p3s.simulate.totals import Tally, Totals, added_up
 from p3s.text import figures
 
-#: Times of steps: whole, waiting, transfer, software.
-PARTS = 4
 #: Windows repeat when no rank's time in calls changes by more than this share of a window's time.
 TOLERANCE = 1e-3
 #: Windows after which the same may come again.
@@ -47,6 +46,8 @@ _FEW = 6
 
 #: (steps, cell of each, when each rank starts) -> what p3s.simulate.simulate says of them.
 Run = Callable[[Steps, Ints, Floats], Any]
+#: (steps, what is added up, when each rank starts) -> that; it counts until the next one is made.
+AddUp = Callable[[Steps, Tally, Floats], Totals]
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,8 @@ class Settling:
 class Loop:
     """A section ready to be simulated: expanded steps, their cells and weights.
 
-    ``full``: steps whose ``turn`` is that of the section. ``cell``, ``weight``: of each step.
-    ``repeated``: as in ``alike``.
+    ``full``: steps whose ``turn`` is that of the section, whose own are not kept. ``cell``,
+    ``weight``: of each step. ``repeated``: as in ``alike``.
     """
 
     section: Section
@@ -116,15 +117,19 @@ class Loop:
     cells: int
     repeated: bool = False
     group: Alike | None = None
+    looked: bool = False
     chained: bool = False
     window: Steps | None = None
     kept: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
     def __post_init__(self) -> None:
         """Find the iterations that are alike and whether windows of them can be strung together."""
-        self.group = alike(self.section, repeated=self.repeated)
-        if self.group is None or not self.group.folded:
-            self.group = None
+        if not self.looked:
+            found = alike(self.section, repeated=self.repeated)
+            self.group = found if found is not None and found.folded else None
+            self.section = replace(self.section, steps=none_of(self.section.steps))
+            self.looked = True
+        if self.group is None:
             return
         self.kept = np.isin(self.full.turn, self.group.turns)
         if not self.repeated:  # computation behind the last call of all iterations: no turn's
@@ -133,26 +138,15 @@ class Loop:
         if self.chained:
             self.window = part(self.full, self.kept)
 
-    def sums(self, result: Any, weight: Floats) -> Floats:
-        """Return the weighted sums of a simulation of ``full`` over the cells."""
-        return _sums(self.cell, weight, result, self.cells)
+    def tally(self, weight: Floats) -> Tally:
+        """Return that times of ``full`` are added up with these weights."""
+        return Tally(self.cell, weight, self.cells)
 
     def once(self) -> Floats:
         """Return the weights with which every iteration counts once for each entry of the loop."""
         assert self.group is not None
         share = len(self.group.turns) / self.group.stands_for
         return np.where(self.kept, self.weight * share, self.weight)
-
-
-def _sums(cell: Ints, weight: Floats, result: Any, cells: int) -> Floats:
-    long = np.asarray(result.end_ns) - np.asarray(result.begin_ns)
-    columns = (long, result.waiting_ns, result.transfer_ns, result.software_ns)
-    return np.stack(
-        [
-            np.bincount(cell, weights=weight * np.asarray(column), minlength=cells)
-            for column in columns
-        ]
-    )
 
 
 def folded(loop: Loop, run: Run, *, windows: int = 0, overlap: bool = False) -> Folded:
@@ -162,17 +156,25 @@ def folded(loop: Loop, run: Run, *, windows: int = 0, overlap: bool = False) -> 
     costs that are drawn anew each time, so that nothing repeats exactly); 0: until they repeat.
     ``overlap``: windows overlap, so that the links of nodes are as busy as they would be.
     """
+
+    def add_up(steps: Steps, tally: Tally, first_ns: Floats) -> Totals:
+        return added_up(run(steps, tally.cell, first_ns), steps.start, tally)
+
+    return folded_totals(loop, add_up, windows=windows, overlap=overlap)
+
+
+def folded_totals(loop: Loop, add_up: AddUp, *, windows: int = 0, overlap: bool = False) -> Folded:
+    """Return the same from a simulator that adds up times itself, with less memory."""
     full = loop.full
     idle = np.zeros(len(full.ranks))
-    first = run(full, loop.cell, idle)
     if loop.group is None:
-        return Folded(loop.sums(first, loop.weight))
+        return Folded(add_up(full, loop.tally(loop.weight), idle).sums)
     if not loop.chained:
-        return _weighed_anew(loop, first)
-    return _strung(loop, run, first, windows, overlap)
+        return _weighed_anew(loop, add_up, idle)
+    return _strung(loop, add_up, idle, windows, overlap)
 
 
-def _strung(loop: Loop, run: Run, first: Any, windows: int, overlap: bool) -> Folded:
+def _strung(loop: Loop, add_up: AddUp, idle: Floats, windows: int, overlap: bool) -> Folded:
     group, window = loop.group, loop.window
     assert group is not None and window is not None
     place = np.searchsorted(group.turns, window.turn)  # which of the alike iterations
@@ -182,26 +184,27 @@ def _strung(loop: Loop, run: Run, first: Any, windows: int, overlap: bool) -> Fo
     once = loop.once()
     counted, weight = (place >= head) & (place < end), once[loop.kept]
     once[loop.kept] = np.where(place < end, weight, 0.0)
-    total = loop.sums(first, once)
+    first = add_up(loop.full, loop.tally(once), idle)
+    total = first.sums
     left = group.stands_for - end  # iterations of an entry that are not counted yet
-    cell, weight = loop.cell[loop.kept], np.where(counted, weight, 0.0)
+    weight = np.where(counted, weight, 0.0)
+    tally = Tally(loop.cell[loop.kept], weight, loop.cells, counted.astype(np.uint8), 1)
     work = by_rank(window, np.where(counted, window.work_ns, 0.0))
     at = last_of(window, place < turns)  # where the next window begins
-    clock = _at(at, np.asarray(first.end_ns)[loop.kept], np.zeros(len(loop.full.ranks)))
-    results = strung(lambda first_ns: run(window, cell, first_ns), clock, at)
+    clock = _at(at, first.end_ns[loop.kept], idle)
+    del first, once, counted
+    results = strung(lambda first_ns: add_up(window, tally, first_ns), clock, at)
     most = windows or max(_FEWEST_WINDOWS, MOST_STEPS // max(len(window), 1))
     history: list[_Window] = []
     period, number, change = 0, 0, 0.0
     while left > 0 and number < most and not period:
-        result = next(results)
-        number += 1
-        long = np.asarray(result.end_ns) - np.asarray(result.begin_ns)
-        made = _Window(
-            _sums(cell, weight, result, loop.cells), by_rank(window, np.where(counted, long, 0.0))
-        )
         if left < turns:  # the loop ends within this window
             share = np.clip(left - (place - head), 0.0, 1.0)
-            made = replace(made, sums=_sums(cell, weight * share, result, loop.cells))
+            tally = replace(tally, weight=weight * share)
+        result = next(results)
+        number += 1
+        made = _Window(result.sums, result.long[0])
+        if left < turns:
             total += made.sums
             left = 0.0
             break
@@ -322,7 +325,7 @@ def _lasts(
     return not (ahead > tolerance * time.mean()).any()
 
 
-def _weighed_anew(loop: Loop, first: Any) -> Folded:
+def _weighed_anew(loop: Loop, add_up: AddUp, idle: Floats) -> Folded:
     """Return the sums with the alike iterations but their last quarter counted once for each entry.
 
     The last quarter, where what is in the way of the first iterations should be over, stands for
@@ -335,17 +338,14 @@ def _weighed_anew(loop: Loop, first: Any) -> Folded:
     factor = np.ones(int(loop.full.turn.max()) + 1)
     factor[group.turns[:-quarter]], factor[group.turns[-quarter:]] = each, rest
     weight = np.where(loop.kept, loop.weight * factor[loop.full.turn], loop.weight)
-    long = np.asarray(first.end_ns) - np.asarray(first.begin_ns)
+    quarters = np.zeros(len(factor), dtype=np.uint8)
+    quarters[group.turns[-2 * quarter : -quarter]], quarters[group.turns[-quarter:]] = 1, 2
+    part_of = np.where(loop.kept, quarters[loop.full.turn], np.uint8(0))
+    found = add_up(loop.full, replace(loop.tally(weight), group=part_of, groups=2), idle)
     nothing = np.zeros((0, 0))
-    parts, work = [], np.zeros(len(loop.full.ranks))
-    for them in (group.turns[-2 * quarter : -quarter], group.turns[-quarter:]):
-        mine = loop.kept & np.isin(loop.full.turn, them)
-        parts.append(_Window(nothing, by_rank(loop.full, np.where(mine, long, 0.0))))
-        work = by_rank(loop.full, np.where(mine, loop.full.work_ns, 0.0))
+    parts = [_Window(nothing, long) for long in found.long]
+    work = by_rank(loop.full, np.where(part_of == 2, loop.full.work_ns, 0.0))
     change = _change(parts, 1, work)
     return Folded(
-        loop.sums(first, weight),
-        1,
-        change <= TOLERANCE and _lasts(parts[-1:], work, loop.full),
-        change,
+        found.sums, 1, change <= TOLERANCE and _lasts(parts[-1:], work, loop.full), change
     )

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from p3s.simulate.steps import PLAIN, Bools, Floats, Ints, Section, Steps
+from p3s.simulate.steps import PLAIN, Bools, Floats, Ints, Section, Steps, narrow, taken
 
+_EACH = (*PLAIN, "to", "source", "done")
 #: Weights that differ by less than this share are equal.
 _EQUAL = 1e-9
 
@@ -83,24 +84,32 @@ def closed(steps: Steps, kept: Bools) -> bool:
 
 def part(steps: Steps, kept: Bools) -> Steps:
     """Return the kept steps of the same ranks; links to others are cut."""
-    new = np.cumsum(kept) - 1
+    new = np.cumsum(kept, dtype=narrow(len(steps)))
+    new -= 1
     new[~kept] = -1
-    columns: dict[str, Any] = {name: getattr(steps, name)[kept] for name in PLAIN}
+    columns: dict[str, Any] = {name: taken(getattr(steps, name), kept) for name in PLAIN}
     for name in ("to", "source"):
         link = getattr(steps, name)[kept]
-        columns[name] = np.where(link >= 0, new[np.maximum(link, 0)], -1)
+        columns[name] = np.where(link >= 0, new[np.maximum(link, 0)], new.dtype.type(-1))
     done = new[steps.done]
     told = np.repeat(kept, np.diff(steps.done_start)) & (done >= 0)
     waits = np.repeat(np.arange(len(steps)), np.diff(steps.done_start))[told]
     counts = np.bincount(waits, minlength=len(steps))[kept]
-    before = np.concatenate(([0], np.cumsum(kept))).astype(np.int64)
+    before = np.concatenate(([0], np.cumsum(kept, dtype=narrow(len(steps)))))
     return replace(
         steps,
-        start=before[steps.start],
+        start=before[steps.start].astype(np.int64),
         done=done[told],
         done_start=np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
         **columns,
     )
+
+
+def none_of(steps: Steps) -> Steps:
+    """Return no steps, of the same ranks."""
+    columns: dict[str, Any] = {name: getattr(steps, name)[:0].copy() for name in _EACH}
+    start, done_start = np.zeros_like(steps.start), np.zeros(1, dtype=np.int64)
+    return replace(steps, start=start, done_start=done_start, **columns)
 
 
 def by_rank(steps: Steps, values: Floats) -> Floats:

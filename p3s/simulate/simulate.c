@@ -125,7 +125,7 @@ static void run(struct sim *s, i64 r)
     for (i64 i = s->out->at[r]; i < in->start[r + 1]; i = s->out->at[r]) {
         int first = !(s->live[i].state & BEGUN);
         if (first) {
-            s->live[i].begin = s->clock[r] + in->work[i];
+            s->live[i].begin = s->clock[r] + in->work[i] / in->slower;
             s->live[i].state |= BEGUN;
         }
         switch (in->op[i]) {
@@ -253,6 +253,7 @@ static int loosen(struct sim *s)
         for (i64 d = in->done_start[i]; is_wait(in->op[i]) && d < in->done_start[i + 1]; d++)
             found += want_of(s, in->done[d]) == WANT_SENT && let_go(s, in->done[d]);
     }
+    s->out->loosened |= first >= 0;
     if (found || first < 0)
         return first >= 0;
     i64 i = s->out->at[first];
@@ -271,17 +272,19 @@ static int loosen(struct sim *s)
 static int flaw(const struct sim *s, i64 i, i64 first)
 {
     const struct input *in = s->in;
+    if (!(in->work[i] >= 0 && isfinite(in->work[i])))
+        return NO_WORK;
+    if (in->known)
+        return SOUND;
     i64 op = in->op[i], to = in->to[i], source = in->source[i];
     int sends = (op >= SEND && op <= START_SSEND) || op == SENDRECV;
     int receives = op >= RECV && op <= SENDRECV;
     if (op < SEND || op > REST)
         return NO_OPERATION;
-    if (in->peer[i] >= in->n || in->peer2[i] >= in->n)
+    if (in->peer[i] >= in->n || (in->peer2 && in->peer2[i] >= in->n))
         return NO_RANK;
-    if (in->bytes[i] < 0 || in->bytes2[i] < 0)
+    if (in->bytes[i] < 0 || (in->bytes2 && in->bytes2[i] < 0))
         return NO_BYTES;
-    if (!(in->work[i] >= 0 && isfinite(in->work[i])))
-        return NO_WORK;
     if (to >= in->steps || (to >= 0 && (!sends || in->source[to] != i
                                         || in->peer[i] != in->rank[s->live[to].owner])))
         return NOT_RECEIVED;
@@ -372,7 +375,7 @@ int p3s_simulate(const struct input *in, struct output *out)
     struct fluid fluid = {0};
     struct sim sim = {.in = in, .out = out, .fluid = in->fair ? &fluid : NULL}, *s = &sim;
     int result = DONE;
-    out->queued = out->flaw = 0;
+    out->queued = out->flaw = out->loosened = 0;
     if (!prepare(s))
         result = FLAWED;
     else

@@ -11,27 +11,12 @@ import numpy as np
 
 from p3s.errors import P3SError
 from p3s.simulate.collectives import Instances, instances, rough_costs
+from p3s.simulate.core import FLAWS, LIVE, Input, Output
 from p3s.simulate.network import Network
-from p3s.simulate.steps import Floats, Ints, Steps
+from p3s.simulate.steps import Floats, Ints, Op, Steps
 from p3s.simulate.switch_links import routes
+from p3s.simulate.totals import PARTS, Known, Room, Tally, Totals, columns_of
 from p3s.trace.ops import is_answer
-
-_INTS = ctypes.c_void_p
-#: struct live of state.h; the state is in the upper bits of the owner.
-_LIVE = np.dtype(
-    [("begin", "f8"), ("began", "f8"), ("arrival", "f8"), ("cost", "i4"), ("owner", "u4")]
-)
-#: What the core finds wrong with a step, by number.
-_FLAWS = (
-    "",
-    "no operation",
-    "its partner is no rank",
-    "negative bytes",
-    "its work is negative or no number",
-    "what it sends is not received by the step that it names",
-    "what it receives is not sent by the step that it names",
-    "what it completes is no request of its rank that was left behind before",
-)
 
 
 @dataclass(frozen=True)
@@ -140,10 +125,47 @@ def simulate_anyway(
     notes, one line each, say which calls that were; none: it was not necessary. Arguments and
     other errors as in ``simulate``.
     """
+    found, state = _run(steps, node_of, network, distance, collective_ns, first_ns, extra_ns, True)
+    number, notes = _changed(steps, state)
+    return replace(found, cut=number), notes
+
+
+def totals(
+    steps: Steps,
+    node_of: Ints,
+    network: Network,
+    tally: Tally,
+    *,
+    distance: Ints | None = None,
+    first_ns: Floats | None = None,
+    slower: float = 1.0,
+    room: Room | None = None,
+) -> Totals:
+    """Return the times that simulate_anyway returns, added up.
+
+    ``slower``: so many times as long as the steps say takes everything but their computation, in
+    another unit of time: what is returned is to be multiplied by it. ``room``: of simulations
+    before, whose results nobody needs any more.
+    """
+    room = room or Room()
+    found, state = _run(
+        steps, node_of, network, distance, None, first_ns, None, True, tally, slower, room
+    )
+    longs = room.column("longs", tally.groups * len(steps.ranks), np.float64)
+    sums = room.column("sums", tally.cells * PARTS, np.float64)
+    return Totals(
+        sums.reshape(-1, PARTS).T.copy(),
+        longs.reshape(-1, len(steps.ranks)).copy(),
+        found.end_ns,
+        *_changed(steps, state),
+    )
+
+
+def _changed(steps: Steps, state: Ints | None) -> tuple[int, tuple[str, ...]]:
+    """Return how many calls were taken as not waiting, and what was changed so that all end."""
     from p3s.simulate.deadlock import cut, loosened
 
-    found, state = _run(steps, node_of, network, distance, collective_ns, first_ns, extra_ns, True)
-    return replace(found, cut=cut(state)), loosened(steps, state)
+    return (0, ()) if state is None else (cut(state), loosened(steps, state))
 
 
 def _run(
@@ -155,19 +177,32 @@ def _run(
     first_ns: Floats | None,
     extra_ns: Floats | None,
     anyway: bool,
-) -> tuple[Simulated, Ints]:
-    """Call the core; return times and the state of every step."""
+    tally: Tally | None = None,
+    slower: float = 1.0,
+    room: Room | None = None,
+) -> tuple[Simulated, Ints | None]:
+    """Call the core; return times, and the state of every step where any had to be changed.
+
+    With a ``tally`` times are added up in ``room``, and only begins and ends are in the result.
+    """
     from p3s.simulate.build import library
 
-    calls = instances(steps)
+    room = room or Room()
+    known = room.known if room.known is not None and room.known.are(steps) else None
+    calls = known.calls if known is not None else instances(steps)
     keep: list[Any] = []
     inputs = _inputs(
         keep, steps, calls, node_of, network, distance, collective_ns, first_ns, extra_ns, anyway
     )
-    live = np.empty(len(steps), dtype=_LIVE)
-    end, waiting, software = (np.empty(len(steps)) for _ in range(3))
+    inputs.slower, inputs.known = slower, int(known is not None)
+    each = len(steps) if tally is None else 0
+    live = room.column("live", len(steps), LIVE)
+    end = room.column("end", len(steps), np.float64)
+    waiting, software = (room.column(name, each, np.float64) for name in ("waiting", "software"))
+    added = _added(keep, inputs, tally, room, len(steps.ranks))
     at = np.empty(len(steps.ranks), dtype=np.int64)
-    out = _Output(*(column.ctypes.data for column in (live, end, waiting, software, at)))
+    columns = (live, end, waiting, software, *added, at)
+    out = Output(*(column.ctypes.data for column in columns))
     result = library().p3s_simulate(ctypes.byref(inputs), ctypes.byref(out))
     if result == 1:
         from p3s.simulate.deadlock import stuck
@@ -175,13 +210,14 @@ def _run(
         raise P3SError(stuck(steps, calls, at, live["owner"] >> 24))
     if result == 3:
         rank = steps.ranks[int(np.searchsorted(steps.start, out.where, side="right")) - 1]
-        raise P3SError(f"simulation: step {out.where} of rank {rank}: {_FLAWS[out.flaw]}")
+        raise P3SError(f"simulation: step {out.where} of rank {rank}: {FLAWS[out.flaw]}")
     if result:
         raise P3SError(f"not enough memory to simulate {len(steps):,} steps; take fewer iterations")
+    room.known = known or Known(columns_of(steps), calls)
     times = Simulated(
         live["begin"], end, waiting, software, live["began"], live["arrival"], int(out.queued)
     )
-    return times, live["owner"]
+    return times, live["owner"] if out.loosened else None
 
 
 def _asked_for(
@@ -192,6 +228,8 @@ def _asked_for(
     That is the latency: of a message without bytes.
     """
     names = [number for number, name in enumerate(steps.calls) if is_answer(name)]
+    if not names:
+        return extra_ns
     asked = np.flatnonzero(np.isin(steps.call, names) & (steps.peer >= 0))
     if not len(asked) or not network.paths:
         return extra_ns
@@ -206,68 +244,23 @@ def _asked_for(
     return out
 
 
-class _Input(ctypes.Structure):
-    _fields_ = [
-        *((name, ctypes.c_int64) for name in ("steps", "ranks", "n", "nodes", "instances")),
-        *(
-            (name, _INTS)
-            for name in (
-                "rank",
-                "start",
-                "op",
-                "peer",
-                "bytes",
-                "peer2",
-                "bytes2",
-                "number",
-                "done_start",
-                "done",
-                "to",
-                "source",
-                "work",
-                "first_ns",
-                "extra",
-                "node_of",
-                "path_of",
-            )
-        ),
-        ("same", ctypes.c_int64),
-        ("other", ctypes.c_int64),
-        *((name, _INTS) for name in ("curve_start", "linked", "curve_bytes", "curve_ns", "eager")),
-        *((name, ctypes.c_double) for name in ("rate", "burst", "post", "held_ns")),
-        ("places", ctypes.c_int64),
-        ("trunks", ctypes.c_int64),
-        *(
-            (name, _INTS)
-            for name in ("place_of", "route_start", "route", "trunk_rate", "trunk_burst")
-        ),
-        ("background", ctypes.c_int64),
-        ("anyway", ctypes.c_int64),
-        ("handshake", ctypes.c_int64),
-        ("fair", ctypes.c_int64),
-        ("back", ctypes.c_double),
-        *(
-            (name, _INTS)
-            for name in (
-                "call_start",
-                "call_step",
-                "call_instance",
-                "call_ns",
-                "kind",
-                "member_start",
-                "member",
-                "expected",
-                "root",
-            )
-        ),
-    ]
-
-
-class _Output(ctypes.Structure):
-    _fields_ = [
-        *((name, _INTS) for name in ("live", "end", "waiting", "software", "at")),
-        *((name, ctypes.c_int64) for name in ("queued", "flaw", "where")),
-    ]
+def _added(
+    keep: list[Any], inputs: Input, tally: Tally | None, room: Room, ranks: int
+) -> tuple[Floats, Floats]:
+    """Tell the core what to add times up to; return where the sums will be."""
+    if tally is None:
+        return np.zeros(0), np.zeros(0)
+    cell = np.ascontiguousarray(tally.cell, dtype=np.int32)
+    if len(cell) != inputs.steps or (len(cell) and not 0 <= cell.min() <= cell.max() < tally.cells):
+        raise P3SError(f"simulation: {len(cell)} cells of {inputs.steps} steps, or one is no cell")
+    keep.append(cell)
+    inputs.cell, inputs.weight = cell.ctypes.data, _pointer(keep, tally.weight)
+    if tally.group is not None:
+        inputs.group = _pointer(keep, tally.group.astype(np.uint8, copy=False))
+    sums = room.column("sums", tally.cells * PARTS, np.float64)
+    longs = room.column("longs", tally.groups * ranks, np.float64)
+    sums[:], longs[:] = 0.0, 0.0
+    return sums, longs
 
 
 def _inputs(
@@ -281,7 +274,7 @@ def _inputs(
     first_ns: Floats | None,
     extra_ns: Floats | None,
     anyway: bool,
-) -> _Input:
+) -> Input:
     """Return the arguments of the core; ``keep`` holds the arrays that they point into."""
 
     def ints(values: Any) -> int:
@@ -334,7 +327,8 @@ def _inputs(
     floats(scalars, "post, burst or sender_buffer")
     if not network.rate > 0:
         raise P3SError(f"simulation: the rate of links is {network.rate} bytes per ns")
-    return _Input(
+    both, some = bool((steps.op == Op.SENDRECV).any()), bool((steps.op == Op.WAITSOME).any())
+    return Input(
         len(steps),
         len(steps.ranks),
         steps.n,
@@ -345,9 +339,9 @@ def _inputs(
         narrow("op", np.uint8),
         narrow("peer", np.int32),
         ints(steps.bytes),
-        narrow("peer2", np.int32),
-        ints(steps.bytes2),
-        narrow("number", np.int32),
+        narrow("peer2", np.int32) if both else 0,
+        ints(steps.bytes2) if both else 0,
+        narrow("number", np.int32) if some else 0,
         ints(steps.done_start),
         narrow("done", np.int32),
         narrow("to", np.int32),
@@ -355,6 +349,9 @@ def _inputs(
         _pointer(keep, np.ascontiguousarray(steps.work_ns, dtype=np.float64)),
         floats(np.zeros(len(steps.ranks)) if first_ns is None else first_ns, "a start time"),
         0 if extra_ns is None else _pointer(keep, np.ascontiguousarray(extra_ns, dtype=np.float64)),
+        0,
+        1.0,
+        *(0, 0, 0),
         ints(node_of),
         path_of,
         number[0],
@@ -396,7 +393,7 @@ def _narrow(values: Ints, name: str, dtype: type) -> Ints:
     return np.ascontiguousarray(values, dtype=dtype)
 
 
-def _pointer(keep: list[Any], values: Floats | Ints) -> int:
+def _pointer(keep: list[Any], values: np.ndarray) -> int:
     keep.append(np.ascontiguousarray(values))
     return int(keep[-1].ctypes.data)
 

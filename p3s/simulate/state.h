@@ -29,12 +29,18 @@ struct input {
     const uint8_t *op;
     const int32_t *peer;
     const i64 *bytes;
-    const int32_t *peer2;
+    const int32_t *peer2; /* the receive half of SENDRECV; NULL where there is none */
     const i64 *bytes2;
-    const int32_t *number;
+    const int32_t *number; /* of WAITSOME; NULL where there is none */
     const i64 *done_start;
     const int32_t *done, *to, *source;
     const double *work, *first_ns, *extra; /* extra: NULL, or added to what each transfer takes */
+    i64 known;     /* that all but the work is sound */
+    double slower; /* work takes the slower-th part of it */
+    /* What times are added up to, of every step; NULL: times are put out as they are. */
+    const int32_t *cell;
+    const double *weight;
+    const uint8_t *group; /* NULL: there are none; 0: in none */
     const i64 *node_of;
     const unsigned char *path_of;      /* nodes x nodes, or NULL: same inside, other between */
     i64 same, other;
@@ -64,10 +70,15 @@ struct live {
     uint32_t owner : 24, state : 8;
 };
 
+/* Weighted sums of times of calls. */
+struct sum { double whole, waiting, transfer, software; };
+
 struct output {
     struct live *live;
     double *end, *waiting, *software;
-    i64 *at, queued, flaw, where;
+    struct sum *sums; /* of each cell */
+    double *longs;    /* of each group and rank */
+    i64 *at, queued, flaw, where, loosened;
 };
 
 /* load: bytes that would keep a node's link busy for as long as the message does. */

@@ -132,6 +132,32 @@ class Steps:
         return np.isin(self.op, [int(op) for op in ops])
 
 
+def narrow(size: int) -> type[np.signedinteger]:
+    """Return the type of integers of numbers below ``size``: they fill most of the memory."""
+    return np.int32 if size < 1 << 31 else np.int64
+
+
+def narrowed(values: Ints) -> np.ndarray:
+    """Return a column with as few bits as its values need, 32 at least."""
+    fits = not values.size or (
+        int(values.min()) >= -(1 << 31) and narrow(int(values.max())) == np.int32
+    )
+    return values.astype(np.int32, copy=False) if fits else values
+
+
+def constant(value: int, size: int) -> Ints:
+    """Return a column of equal entries, which lie in memory once."""
+    return np.broadcast_to(np.int64(value), (size,))
+
+
+def taken(column: np.ndarray, which: np.ndarray) -> np.ndarray:
+    """Return some entries of a column (by number, or a mask); equal ones still lie there once."""
+    if column.strides == (0,) and column.size:
+        number = int(np.count_nonzero(which)) if which.dtype == bool else len(which)
+        return np.broadcast_to(column[0], (number,))
+    return np.asarray(column[which])
+
+
 @dataclass(frozen=True)
 class LeftOut:
     """Calls of a section that are not steps: MPI call, why, how many of the run, their rows."""

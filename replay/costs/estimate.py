@@ -11,7 +11,7 @@ import numpy as np
 from p3s.program.scaled import ScaledTrace
 from p3s.replay.costs.spread import Spread, repeats_of, varied
 from p3s.simulate.network import Network
-from p3s.simulate.steps import Floats, Ints, Section, Steps
+from p3s.simulate.steps import Floats, Ints, Section, Steps, narrow
 from p3s.trace.ops import INIT_OPS
 
 Simulate = Callable[..., Any]
@@ -87,17 +87,20 @@ def places(
         of = _origins(where)
         row = section.steps.row[of]
         first = int(np.searchsorted(number, section.phases[0])) if section.phases else 0
-        column = np.full(len(row), first, dtype=np.int64)
+        cell = np.repeat(
+            (steps.ranks * len(phases)).astype(narrow(n * len(phases))), np.diff(steps.start)
+        )
         known = row >= 0
-        column[known] = column_of_row[row[known]]
-        cells.append(steps.rank * len(phases) + column)
+        cell[known] += column_of_row[row[known]].astype(cell.dtype)
+        cell[~known] += first
+        cells.append(cell)
         weights.append(np.asarray(section.steps.weight[of], dtype=np.float64))
     return Places(tuple(phases), n, tuple(cells), tuple(weights))
 
 
 def _origins(origin: Ints) -> Ints:
     """Return the section's step of every full step; those without one take the one before."""
-    of = np.asarray(origin, dtype=np.int64)
+    of = np.asarray(origin)
     if not (of < 0).any():
         return of
     at = np.where(of >= 0, np.arange(len(of)), -1)

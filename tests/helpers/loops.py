@@ -101,14 +101,17 @@ def turns_of(
     )
 
 
-def loop_of(steps: Steps, run_turns: float, entries: float = 1.0) -> Loop:
-    """Return a loop of ``run_turns`` turns of which a window is given, turn 0 first.
-
-    Cells are ranks.
-    """
+def section_of(steps: Steps, run_turns: float, entries: float = 1.0) -> Section:
+    """Return a section of ``run_turns`` turns of which a window is given, turn 0 first."""
     turns = int(steps.turn.max()) + 1
     share = (run_turns - 1) / (turns - 1) if turns > 1 else 1.0
     weight = np.where(steps.turn == 0, 1.0, share) * entries
     steps = replace(steps, weight=weight)
-    section = Section("loop", (0,), steps, turns, 0, int(run_turns), entries, ())
-    return Loop(section, steps, steps.rank, weight, steps.n)
+    return Section("loop", (0,), steps, turns, 0, int(run_turns), entries, ())
+
+
+def loop_of(steps: Steps, run_turns: float, entries: float = 1.0) -> Loop:
+    """Return the loop of such a section. Cells are ranks."""
+    section = section_of(steps, run_turns, entries)
+    steps = section.steps
+    return Loop(section, steps, steps.rank, steps.weight, steps.n)

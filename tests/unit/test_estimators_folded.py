@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from loops import AHEAD, HALO, SWEEP, loop_of, turns_of
+from loops import AHEAD, HALO, SWEEP, loop_of, section_of, turns_of
 
 from p3s.simulate.folded import folded, strung
 from p3s.simulate.iterations import alike, closed, part
@@ -198,9 +198,9 @@ def test_windows_that_never_repeat_are_averaged() -> None:
 
 def test_nothing_is_folded_where_all_turns_are_there() -> None:
     steps = turns_of(HALO, 2, 2, 4, work=np.full(4, 1e5))
-    assert not alike(loop_of(steps, 4).section).folded
+    assert not alike(section_of(steps, 4)).folded
     assert loop_of(steps, 4).group is None
-    straight = replace(loop_of(steps, 4).section, turns=1)
+    straight = replace(section_of(steps, 4), turns=1)
     assert alike(straight) is None
 
 
@@ -208,8 +208,7 @@ def test_turns_are_told_apart_by_what_is_done_in_them() -> None:
     """Turn 3 of 6 makes other calls: the others stand for the loop."""
     steps = turns_of(HALO, 2, 2, 6, work=np.full(4, 1e5))
     row = np.where(steps.turn == 3, steps.row + 1000, steps.row)
-    loop = loop_of(replace(steps, row=row), 61)
-    found = alike(loop.section)
+    found = alike(section_of(replace(steps, row=row), 61))
     assert found is not None
     assert found.turns.tolist() == [1, 2, 4, 5]
     assert found.stands_for == pytest.approx(48)

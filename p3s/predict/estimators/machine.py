@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p3s import workers
 from p3s.errors import P3SError
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.altered import Altered, Draws
 from p3s.predict.estimators.check import missed
+from p3s.predict.estimators.drawn import runner, varied
 from p3s.predict.estimators.fewer import estimated as of_fewer
 from p3s.predict.estimators.fewer import smaller
 from p3s.predict.estimators.grids import Grids
@@ -34,12 +34,12 @@ from p3s.predict.estimators.wired import on_wires, said_of, wired
 from p3s.predict.times import read_head, some_ranks
 from p3s.program.generate import MOST_RANKS
 from p3s.program.packing import usual as usual_packing
-from p3s.simulate.folded import PARTS, Folded, Settling, folded
+from p3s.simulate.folded import Settling, folded_totals
 from p3s.simulate.followed import Followed
 from p3s.simulate.network import Network, network_from_machine
-from p3s.simulate.simulate import simulate_anyway
-from p3s.simulate.steps import Floats, Ints, Steps
+from p3s.simulate.steps import Floats
 from p3s.simulate.switch_links import ANSWERS
+from p3s.simulate.totals import PARTS, Room
 from p3s.text import processes, quoted
 
 if TYPE_CHECKING:
@@ -51,12 +51,6 @@ if TYPE_CHECKING:
 #: Libraries that move large messages only while their rank is inside a call.
 _NO_PROGRESS = ("openmpi", "mpich")
 _NS_PER_S = 1e9
-#: Simulations with drawn computation: as many as so many steps allow, in these bounds.
-_STEPS = 4_000_000
-_REPEATS = (2, 12)
-#: Windows of a loop with drawn computation: at least so many, and this multiple of those that
-#: the loop needs to settle where nothing varies.
-_FEWEST_WINDOWS, _LONGER = 4, 2
 #: What simulated messages may be off by, as a share of their own time: 23 of 27 run times in
 #: docs/accuracy.md ("Run time", but for `table`) are no further off, as a share of communication.
 _OFF = 0.08
@@ -225,6 +219,7 @@ def estimated(
     mapping = setting.mapping_at(n, messages.cores)
     there = wired(setting.topology, mapping, setting.hosts) if setting.topology else None
     ready = on_nodes(program, messages.library, mapping, there)
+    del program  # its columns are as large as those of what is simulated
     return placed(messages, study, ready, setting, say)
 
 
@@ -409,19 +404,22 @@ def simulated(
     cut: list[int] = []
     settling = Settling()
     overlap = math.isfinite(costs[0].rate) and len(np.unique(ready.node_of)) > 1
+    room = Room()
     for number, loop in enumerate(ready.loops):
-        even = folded(loop, _runner(ready, costs[0], notes, cut=cut), overlap=overlap)
+        run = runner(ready, costs[0], notes, room, cut=cut)
+        even = folded_totals(loop, run, overlap=overlap)
         # What had to be changed so that all ranks end is told once, for the typical costs.
         low, high = (
             even.sums[0]
             if network == costs[0] and factor == 1.0
-            else factor * folded(loop, _runner(ready, network, [], factor), overlap=overlap).sums[0]
+            else factor
+            * folded_totals(loop, runner(ready, network, [], room, factor), overlap=overlap).sums[0]
             for network, factor in zip(costs[1:], (1.0 - off, 1.0 + off), strict=True)
         )
         typical = (
             even.sums
             if variation is None or not variation.varies
-            else _varied(ready, number, costs[0], variation, even, overlap, draws)
+            else varied(ready, number, costs[0], variation, even, overlap, draws, room)
         )
         total[:PARTS] += typical
         least = np.maximum(typical[0] - np.maximum(even.sums[0] - low, 0), 0)
@@ -430,68 +428,3 @@ def simulated(
         settling.add(loop, even, notes)
     followed = replace(ready.followed, reordered=ready.followed.reordered + sum(cut))
     return list(total), list(dict.fromkeys(notes)), settling.into(followed)
-
-
-def _runner(
-    ready: Prepared,
-    network: Network,
-    notes: list[str],
-    factor: float = 1.0,
-    *,
-    variation: Variation | None = None,
-    seed: int = 0,
-    cut: list[int] | None = None,
-) -> Callable[..., Any]:
-    """Return what simulates steps; with a variation, computation is drawn anew each time.
-
-    ``notes``, ``cut``: what had to be changed so that ranks end, and how many calls, are added.
-
-    Messages that take ``factor`` as long are computation that takes less, in another unit of time.
-    """
-    rng = np.random.default_rng(seed)
-    lasting = variation.ranks(ready.trace.n, rng) if variation is not None else None
-
-    def run(steps: Steps, cell: Ints, first: Floats) -> Any:
-        drawn = steps if factor == 1.0 else replace(steps, work_ns=steps.work_ns / factor)
-        if variation is not None:
-            work = variation.computing(steps.work_ns, cell, lasting, rng)
-            drawn = replace(steps, work_ns=work)
-        found, changed = simulate_anyway(
-            drawn, ready.node_of, network, distance=ready.distance, first_ns=first
-        )
-        notes.extend(changed)
-        if cut is not None:
-            cut.append(found.cut)
-        return found
-
-    return run
-
-
-def _varied(
-    ready: Prepared,
-    number: int,
-    network: Network,
-    variation: Variation,
-    even: Folded,
-    overlap: bool,
-    draws: Draws | None = None,
-) -> Floats:
-    """Return the mean of some simulations of a loop in which computation varies."""
-    loop = ready.loops[number]
-    windows = max(_LONGER * even.windows, _FEWEST_WINDOWS) if loop.chained else 0
-    size = len(loop.full) + windows * (len(loop.window) if loop.window is not None else 0)
-    repeats = int(np.clip(_STEPS // max(size, 1), *_REPEATS))
-    if draws is not None:
-        windows, repeats = draws.planned(number, windows, repeats)
-    total, each = np.zeros((PARTS, loop.cells)), []
-
-    def drawn(repeat: int) -> Floats:
-        run = _runner(ready, network, [], variation=variation, seed=repeat)
-        return folded(loop, run, windows=windows, overlap=overlap).sums
-
-    for found in workers.in_threads(drawn, range(repeats)):
-        total += found / repeats
-        each.append(float(found[0].sum()) / ready.trace.n / _NS_PER_S)
-    if draws is not None:
-        draws.seconds[number] = np.array(each)
-    return total

@@ -26,6 +26,8 @@ _MOST_BYTES = 64 << 20
 _LEAST_OCCURRENCES = 10
 #: Points at which a distribution is looked at for its deviation.
 _GRID = 4000
+#: Steps whose computation is drawn at once: what that needs stays in the processor's caches.
+_CHUNK = 1 << 15
 #: Units of work that are times.
 _NS_UNITS = frozenset({"cpu_ns", "wall_ns"})
 
@@ -69,14 +71,19 @@ class Variation:
 
         ``lasting``: of :meth:`ranks`. ``cell``: of each step.
         """
-        work = work_ns if lasting is None else work_ns * lasting[cell]
-        drawn = np.array(work, dtype=np.float64)
-        busy = np.flatnonzero(work > 0)
-        phase = cell[busy] % len(self.spreads)
-        for k, (one, share) in enumerate(zip(self.spreads, self.shares, strict=True)):
-            if share > 0:
-                mine = busy[phase == k]
-                drawn[mine] *= 1.0 + share * (one.turns.sample(rng, len(mine)) - 1.0)
+        drawn = np.array(work_ns, dtype=np.float64)
+        chunks = [slice(first, first + _CHUNK) for first in range(0, len(drawn), _CHUNK)]
+        present = np.zeros(len(self.spreads), dtype=bool)
+        for chunk in chunks:
+            if lasting is not None:
+                drawn[chunk] *= lasting[cell[chunk]]
+            present[cell[chunk] % len(present)] = True
+        for k in np.flatnonzero(present).tolist():
+            one, share = self.spreads[k], self.shares[k]
+            for chunk in chunks if share > 0 else ():
+                here = drawn[chunk]
+                mine = np.flatnonzero((here > 0) & (cell[chunk] % len(present) == k))
+                here[mine] *= 1.0 + share * (one.turns.sample(rng, len(mine)) - 1.0)
         return drawn
 
 

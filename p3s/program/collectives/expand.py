@@ -12,7 +12,7 @@ from p3s.program.collectives.choose import chosen_name, most_common, schedule
 from p3s.program.collectives.registry import COLLECTIVES
 from p3s.program.collectives.rules import Library
 from p3s.program.collectives.writer import Schedule
-from p3s.simulate.steps import Bools, Ints, Op, Steps
+from p3s.simulate.steps import Bools, Ints, Op, Steps, constant, narrow, taken
 from p3s.trace.ops import blocking_of
 
 #: Tags of the messages of collectives: this and the number of the call on its communicator.
@@ -240,6 +240,10 @@ def records_expected(call: str, algorithm: str, p: int) -> int:
     return 4 * p * max(p.bit_length(), 1)
 
 
+#: What only a Sendrecv has.
+_OF_HALVES = frozenset({"peer2", "tag2", "bytes2"})
+
+
 @dataclass
 class _Part:
     """Records of one call that go to places in the output."""
@@ -255,16 +259,18 @@ class _Assembly:
     def __init__(self, steps: Steps, calls: list[_Call]) -> None:
         self.input = steps
         n = len(steps)
-        own = np.ones(n, dtype=np.int64)
-        before = np.zeros(n, dtype=np.int64)
-        after = np.zeros(n, dtype=np.int64)  # behind the last step of a rank
+        number = narrow(n + sum(len(call.plan) for call in calls if call.plan is not None) + 1)
+        own = np.ones(n, dtype=number)
+        before = np.zeros(n, dtype=number)
+        after = np.zeros(n, dtype=number)  # behind the last step of a rank
         self.replaced = np.zeros(n, dtype=bool)
         self.empty = np.zeros(n, dtype=bool)
-        completed_by = np.full(n, -1, dtype=np.int64)
-        waits = np.repeat(np.arange(n), np.diff(steps.done_start))
+        completed_by = np.full(n, -1, dtype=number)
+        waits = np.repeat(np.arange(n, dtype=number), np.diff(steps.done_start))
         # Waits for any list a request several times; the last one surely has it.
         completed_by[steps.done] = waits
-        last = np.repeat(steps.start[1:] - 1, np.diff(steps.start))
+        del waits
+        last = np.repeat((steps.start[1:] - 1).astype(number), np.diff(steps.start))
         heads: list[tuple[Ints, Ints, Ints, Ints]] = []
         for call in calls:
             plan = call.plan
@@ -281,12 +287,13 @@ class _Assembly:
             before[goal[~at_end]] += tail[~at_end]
             after[last[call.steps][at_end]] += tail[at_end]
             heads.append((head, tail, goal, offset))
-        ends = np.cumsum(before + own + after)
-        begins = ends - (before + own + after)
+        whole = before + own + after
+        ends = np.cumsum(whole, dtype=number)
+        begins = ends - whole
         self.own = begins + before
         self.total = int(ends[-1]) if n else 0
-        self.start = np.concatenate(([0], ends))[steps.start]
-        self.origin = np.repeat(np.arange(n), before + own + after)
+        self.start = np.append(ends, number(0))[steps.start - 1].astype(np.int64)
+        self.origin = np.repeat(np.arange(n, dtype=number), whole)
         self.first = begins  # first record of a step in the output: gets its computation
         self.parts = [
             self._part(call, *head, begins, last, after, ends)
@@ -340,13 +347,13 @@ class _Assembly:
                 calls.append(name)
             number_of[int(kind)] = calls.index(name)
         kept = ~self.replaced
+        self._exchanges = self._any_exchange()
         new: dict[str, Any] = {
-            name: self._moved(getattr(old, name), fill)
+            name: self._moved(getattr(old, name), fill, name in _OF_HALVES and not self._exchanges)
             for name, fill in (
                 ("op", int(Op.WAIT)),
                 ("peer", -1),
                 ("tag", -1),
-                ("comm", 0),
                 ("bytes", 0),
                 ("peer2", -1),
                 ("tag2", -1),
@@ -356,17 +363,17 @@ class _Assembly:
             )
         }
         for name in ("comm", "row", "weight", "turn"):
-            new[name] = getattr(old, name)[self.origin]
+            new[name] = taken(getattr(old, name), self.origin)
         empty = self.own[self.empty]  # no message here: only computation is left
         new["call"][empty] = old.call[self.empty]
         work = np.zeros(self.total)
         work[self.first] = old.work_ns
-        to, source = np.full(self.total, -1), np.full(self.total, -1)
+        to, source = (np.full(self.total, -1, dtype=self.own.dtype) for _ in range(2))
         for column, mine in ((to, old.to), (source, old.source)):
             has = np.flatnonzero(kept & (mine >= 0))
             column[self.own[has]] = self.own[mine[has]]
         waits, requests = [], []
-        wait = np.repeat(np.arange(len(old)), np.diff(old.done_start))
+        wait = np.repeat(np.arange(len(old), dtype=to.dtype), np.diff(old.done_start))
         stays = kept[old.done]
         waits.append(self.own[wait[stays]])
         requests.append(self.own[old.done[stays]])
@@ -390,9 +397,10 @@ class _Assembly:
             new["peer"][place] = ranks(plan.peer[here])
             new["tag"][place] = np.where(is_wait, -1, part.tag)
             new["bytes"][place] = plan.bytes[here]
-            new["peer2"][place] = ranks(plan.peer2[here])
-            new["tag2"][place] = np.where(both, part.tag, -1)
-            new["bytes2"][place] = plan.bytes2[here]
+            if self._exchanges:
+                new["peer2"][place] = ranks(plan.peer2[here])
+                new["tag2"][place] = np.where(both, part.tag, -1)
+                new["bytes2"][place] = plan.bytes2[here]
             new["number"][place] = np.diff(plan.done_start)[here]
             for column, mine in ((to, plan.to[here]), (source, plan.source[here])):
                 column[place] = np.where(mine >= 0, part.place[np.maximum(mine, 0)], -1)
@@ -410,17 +418,28 @@ class _Assembly:
             **new,
             work_ns=work,
             done_start=done_start,
-            done=request[order],
+            done=request[order].astype(to.dtype),
             to=to,
             source=source,
             calls=tuple(calls),
             members=old.members,
         )
 
-    def _moved(self, column: Ints, fill: int) -> Ints:
+    def _any_exchange(self) -> bool:
+        """Tell whether any record sends and receives."""
+        plans = {id(part.call.plan): part.call.plan for part in self.parts}  # calls share them
+        return any(
+            plan is not None and bool((plan.op == int(Op.SENDRECV)).any())
+            for plan in plans.values()
+        )
+
+    def _moved(self, column: Ints, fill: int, same: bool) -> Ints:
+        """Return a column in its new places; ``same``: no record of a call has another value."""
+        if same and column.strides == (0,) and column.size and column[0] == fill:
+            return constant(fill, self.total)
         moved = np.full(self.total, fill, dtype=column.dtype)
         kept = ~self.replaced
-        moved[self.own[kept]] = column[kept]
+        moved[self.own[kept]] = taken(column, kept)
         return moved
 
 

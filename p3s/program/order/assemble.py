@@ -3,39 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from p3s.program.order.calls import op_of, step_name
+from p3s.errors import P3SError
+from p3s.program.order.columns import Flat, Rows, steps_of, sums
 from p3s.program.order.completions import RECEIVES as RECEIVES_FIRST
 from p3s.program.order.cut import Part, Piece
 from p3s.program.order.links import Outstanding
 from p3s.program.order.pairs import pair_channels
 from p3s.program.order.reasons import Reason
-from p3s.program.order.sequence import Calls, Kind
-from p3s.program.scaled import IO, Bools, Floats, Ints, ScaledTrace
-from p3s.simulate.steps import RECEIVES, REQUESTS, WAITS, Op, Steps
+from p3s.program.order.sequence import Kind
+from p3s.program.scaled import Bools, Floats, Ints, ScaledTrace
+from p3s.simulate.steps import RECEIVES, REQUESTS, WAITS, Op, Steps, narrow, narrowed
 
 _REQUESTS = [int(op) for op in REQUESTS]
 _WAITS = [int(op) for op in WAITS]
-
-
-@dataclass(frozen=True)
-class Rows:
-    """What is known of the rows of a trace before they are put in order.
-
-    reason: a Reason per row. out, into: channel that a row sends into, receives from, -1: none;
-    tag: that of its message. alone: rows whose partner is a rank that the trace does not hold.
-    """
-
-    trace: ScaledTrace
-    calls: Calls
-    reason: Ints
-    out: Ints
-    into: Ints
-    tag: Ints
-    alone: Bools
 
 
 @dataclass(frozen=True)
@@ -52,24 +36,6 @@ class Assembled:
     fate: Ints
 
 
-@dataclass
-class _Flat:
-    """All events of a stretch, rank after rank, before any is left out."""
-
-    ranks: Ints
-    start: Ints
-    row: Ints
-    turn: Ints
-    sort: Ints
-    chunk: Ints
-    sent: Ints
-    received: Ints
-    op: Ints
-    number: Ints
-    done_start: Ints
-    done: Ints
-
-
 def assemble(piece: Piece, kinds: Sequence[Kind], rows: Rows, *, in_order: bool) -> Assembled:
     """Return the steps of a stretch.
 
@@ -79,31 +45,26 @@ def assemble(piece: Piece, kinds: Sequence[Kind], rows: Rows, *, in_order: bool)
     trace = rows.trace
     flat = _lay_out(piece, kinds, rows, in_order)
     row = flat.row
-    reason = rows.reason[row]
-    runs = reason == Reason.EXECUTED
-    out, into = (np.where(runs, channel[row], -1) for channel in (rows.out, rows.into))
-    known = (flat.chunk, flat.sent, flat.received) if in_order else (None, None, None)
-    to, source = pair_channels(out, into, *known)
-    lonely = ((out >= 0) & (to < 0) | (into >= 0) & (source < 0)) & ~rows.alone[row]
-    reason = np.where(
-        lonely, np.where(trace.tag[row] < 0, Reason.NO_TAG, Reason.NO_PARTNER), reason
-    )
-    apart = _not_by_all(rows, flat, reason == Reason.EXECUTED)
-    reason = np.where(apart, Reason.NO_PARTNER, reason)
+    reason: np.ndarray = rows.reason.astype(np.int8)[row]
+    to, source, lonely = _paired(rows, flat, reason == Reason.EXECUTED, in_order)
+    reason[lonely] = np.where(trace.tag[row[lonely]] < 0, Reason.NO_TAG, Reason.NO_PARTNER)
+    reason[_not_by_all(rows, flat, reason == Reason.EXECUTED)] = Reason.NO_PARTNER
     # Completions whose requests are all left out.
-    by = np.repeat(np.arange(len(row)), np.diff(flat.done_start))
+    by = np.repeat(np.arange(len(row), dtype=row.dtype), np.diff(flat.done_start))
     live = (reason[flat.done] == Reason.EXECUTED) & np.isin(flat.op[flat.done], _REQUESTS)
-    many = np.bincount(by[live], minlength=len(row))
+    many = np.bincount(by[live], minlength=len(row)).astype(flat.number.dtype)
     waits = np.isin(flat.op, _WAITS)
-    reason = np.where(waits & (reason == Reason.EXECUTED) & (many == 0), Reason.NO_REQUEST, reason)
+    reason[waits & (reason == Reason.EXECUTED) & (many == 0)] = Reason.NO_REQUEST
     number = np.where(flat.op == Op.WAIT, many, np.minimum(flat.number, many))
+    del many, waits
     kept = reason == Reason.EXECUTED
     live &= kept[by]
 
     weight, assigned, fate = _weights(piece, kinds, rows, flat, reason)
     second = _second_halves(trace, flat, kept)
     kept &= ~second
-    steps = _steps(
+    flat.clear()
+    steps = steps_of(
         rows,
         flat,
         kept,
@@ -120,7 +81,18 @@ def assemble(piece: Piece, kinds: Sequence[Kind], rows: Rows, *, in_order: bool)
     return Assembled(steps, phases, assigned, fate)
 
 
-def _not_by_all(rows: Rows, flat: _Flat, runs: Bools) -> Bools:
+def _paired(rows: Rows, flat: Flat, runs: Bools, in_order: bool) -> tuple[Ints, Ints, Bools]:
+    """Return which steps meet, and which of those that run meet none."""
+    out, into = (narrowed(channel)[flat.row] for channel in (rows.out, rows.into))
+    out[~runs], into[~runs] = -1, -1
+    known = (flat.chunk, flat.sent, flat.received) if in_order else (None, None, None)
+    to, source = pair_channels(out, into, *known)
+    lonely = (out >= 0) & (to < 0) | (into >= 0) & (source < 0)
+    lonely[lonely] = ~rows.alone[flat.row[lonely]]
+    return to, source, lonely
+
+
+def _not_by_all(rows: Rows, flat: Flat, runs: Bools) -> Bools:
     """Return which events are collectives that not all members of the communicator call.
 
     The k-th call of each member is the same one.
@@ -150,7 +122,7 @@ def _not_by_all(rows: Rows, flat: _Flat, runs: Bools) -> Bools:
     return found
 
 
-def _lay_out(piece: Piece, kinds: Sequence[Kind], rows: Rows, in_order: bool) -> _Flat:
+def _lay_out(piece: Piece, kinds: Sequence[Kind], rows: Rows, in_order: bool) -> Flat:
     parts = [part for part in piece.parts if len(part.events)]
     owner = np.concatenate(
         [np.full(len(kinds[p.kind].ranks), i) for i, p in enumerate(parts)]
@@ -161,11 +133,14 @@ def _lay_out(piece: Piece, kinds: Sequence[Kind], rows: Rows, in_order: bool) ->
     ranks, owner = ranks[order], owner[order]
     linked = [links(kinds[p.kind], p, rows) for p in parts]
     length = np.asarray([len(p.events) for p in parts] or [0], dtype=np.int64)[owner]
-    start = _sums(length)
-    done_start = _sums(np.asarray([len(x.done) for x in linked] or [0], dtype=np.int64)[owner])
+    start = sums(length)
+    done_start = sums(np.asarray([len(x.done) for x in linked] or [0], dtype=np.int64)[owner])
     total = int(start[-1])
-    row, turn, sort, chunk, sent, received, op, number = np.zeros((8, total), dtype=np.int64)
-    flat = _Flat(
+    # The rows, too, are fewer than the events, or not many more.
+    number = narrow(max(total, rows.trace.rows, int(done_start[-1])) + 1)
+    row, turn, sort, chunk, count = (np.zeros(total, dtype=number) for _ in range(5))
+    sent, received = (np.zeros(total if in_order else 0, dtype=number) for _ in range(2))
+    flat = Flat(
         ranks,
         start,
         row,
@@ -174,17 +149,17 @@ def _lay_out(piece: Piece, kinds: Sequence[Kind], rows: Rows, in_order: bool) ->
         chunk,
         sent,
         received,
-        op,
-        number,
-        np.zeros(total + 1, dtype=np.int64),
-        np.zeros(int(done_start[-1]), dtype=np.int64),
+        np.zeros(total, dtype=np.uint8),
+        count,
+        np.zeros(total + 1, dtype=number),
+        np.zeros(int(done_start[-1]), dtype=number),
     )
     for i, (part, link) in enumerate(zip(parts, linked, strict=True)):
         kind = kinds[part.kind]
         mine = np.flatnonzero(owner == i)
-        at = (start[mine][:, None] + np.arange(len(part.events))).ravel()
+        at = start[mine][:, None].astype(number) + np.arange(len(part.events), dtype=number)
         local = kind.row[part.events]
-        flat.row[at] = (kind.first[:, None] + local).ravel()
+        flat.row[at] = kind.first[:, None] + local
         chunk = np.zeros(len(local), dtype=np.int64)
         chunk[1:] = np.cumsum(np.diff(part.events) != 1)
         for column, values in (
@@ -194,13 +169,13 @@ def _lay_out(piece: Piece, kinds: Sequence[Kind], rows: Rows, in_order: bool) ->
             (flat.chunk, chunk),
             (flat.number, link.number),
         ):
-            column[at] = np.tile(values, len(mine))
+            column[at] = values
         if in_order:
-            flat.sent[at], flat.received[at] = _before(kind, part.events, chunk, rows)
-        there = (done_start[mine][:, None] + np.arange(len(link.done))).ravel()
-        flat.done[there] = (start[mine][:, None] + link.done).ravel()
-        flat.done_start[at + 1] = np.tile(link.many, len(mine))
-    flat.done_start[:] = np.cumsum(flat.done_start)
+            _before(kind, part.events, chunk, rows, at, flat)
+        there = done_start[mine][:, None] + np.arange(len(link.done))
+        flat.done[there] = start[mine][:, None] + link.done
+        flat.done_start[at + number(1)] = link.many
+    np.cumsum(flat.done_start, out=flat.done_start)
     return flat
 
 
@@ -265,16 +240,18 @@ def _links_of_some(kind: Kind, events: Ints, op: Ints, rows: Rows) -> Links:
     return Links(ops, number, many, np.asarray(done, dtype=np.int64))
 
 
-def _before(kind: Kind, events: Ints, chunk: Ints, rows: Rows) -> tuple[Ints, Ints]:
-    """Return how many messages went through each step's channel before its chunk, flat."""
+def _before(kind: Kind, events: Ints, chunk: Ints, rows: Rows, place: Ints, flat: Flat) -> None:
+    """Add how many messages went through each step's channel before its chunk.
+
+    ``place``: of each rank's events in ``flat``.
+    """
     number, per = len(kind.ranks), len(events)
-    sent, received = (np.zeros((number, per), dtype=np.int64) for _ in range(2))
     starts = np.flatnonzero(np.diff(chunk, prepend=-1))
     if not len(starts) or (len(starts) == 1 and events[0] == 0):
-        return sent.ravel(), received.ravel()
+        return
     mine = kind.first[:, None] + np.arange(kind.rows)
     local = kind.row[events]
-    for channels, found in ((rows.out[mine], sent), (rows.into[mine], received)):
+    for channels, found in ((rows.out[mine], flat.sent), (rows.into[mine], flat.received)):
         has = np.flatnonzero((channels >= 0).any(axis=0))
         if not len(has):
             continue
@@ -293,12 +270,15 @@ def _before(kind: Kind, events: Ints, chunk: Ints, rows: Rows) -> tuple[Ints, In
             ].reshape(used.shape)
             where = column[local[a:b]]
             here = np.flatnonzero(where >= 0)
-            found[:, a + here] = sums[:, where[here]].astype(np.int64)
-    return sent.ravel(), received.ravel()
+            if int(sums.max(initial=0)) > np.iinfo(found.dtype).max:
+                raise P3SError(
+                    "the scaled trace sends more messages on one channel than can be counted"
+                )
+            found[place[:, a + here]] = sums[:, where[here]]
 
 
 def _weights(
-    piece: Piece, kinds: Sequence[Kind], rows: Rows, flat: _Flat, reason: Ints
+    piece: Piece, kinds: Sequence[Kind], rows: Rows, flat: Flat, reason: np.ndarray
 ) -> tuple[Floats, Floats, Ints]:
     """Return the weight of every event, the events assigned to each row, and its fate.
 
@@ -321,21 +301,24 @@ def _weights(
     fate[row] = Reason.NOT_SEEN
     fate[flat.row] = reason
     kept = reason == Reason.EXECUTED
-    at = np.searchsorted(keys, flat.row * piece.sorts + flat.sort)
+    at = np.searchsorted(keys, flat.row.astype(np.int64) * piece.sorts + flat.sort)
+    at = at.astype(flat.row.dtype)
     steps = np.bincount(at[kept], minlength=len(keys))
     all_ = np.bincount(at, minlength=len(keys))
     has = steps > 0
     fate[row[has]] = Reason.EXECUTED
-    sums = np.bincount(row, weights=events, minlength=total)
+    whole = np.bincount(row, weights=events, minlength=total)
     covered = np.bincount(row[has], weights=events[has], minlength=total)
-    assigned = np.where(covered > 0, sums, 0.0)
-    share = np.divide(sums, covered, out=np.ones(total), where=covered > 0)
+    assigned = np.where(covered > 0, whole, 0.0)
+    share = np.divide(whole, covered, out=np.ones(total), where=covered > 0)
     # Those left out have the weight that they would have: it is that of the computation alone.
     each = events / np.maximum(np.where(has, steps, all_), 1)
-    return each[at] * share[flat.row], assigned, fate
+    weight = each[at]
+    weight *= share[flat.row]
+    return weight, assigned, fate
 
 
-def _second_halves(trace: ScaledTrace, flat: _Flat, kept: Bools) -> Bools:
+def _second_halves(trace: ScaledTrace, flat: Flat, kept: Bools) -> Bools:
     """Return which events are the receive half of the MPI_Sendrecv right before them.
 
     At a border a rank sends to nobody, or receives from nobody: the send of one iteration and the
@@ -353,123 +336,3 @@ def _second_halves(trace: ScaledTrace, flat: _Flat, kept: Bools) -> Bools:
     first_of_rank = flat.start[:-1][np.diff(flat.start) > 0]
     second[first_of_rank] = False
     return second
-
-
-def _steps(
-    rows: Rows,
-    flat: _Flat,
-    kept: Bools,
-    second: Bools,
-    to: Ints,
-    source: Ints,
-    number: Ints,
-    weight: Floats,
-    by: Ints,
-    done: Ints,
-    entries: float,
-) -> Steps:
-    """Return the steps that are kept; computation before the others goes to the next one."""
-    trace = rows.trace
-    calls = tuple(trace.ops)
-    row, total = flat.row, len(flat.row)
-    merged = np.flatnonzero(second) - 1  # the send halves
-    source[merged] = source[merged + 1]
-    into = np.arange(total)  # the step that an event is part of
-    into[merged + 1] = merged
-    to, source = (np.where(link >= 0, into[link], -1) for link in (to, source))
-    op = flat.op.copy()
-    op[op == Op.SENDRECV] = Op.SEND  # where only half of it is known
-    op[merged] = Op.SENDRECV
-
-    # Computation goes to the next step of the rank; after the last one it is a step of its own.
-    rank_of = np.repeat(np.arange(len(flat.ranks)), np.diff(flat.start))
-    away = np.asarray([name in ("MPI_Init", "MPI_Init_thread") for name in calls] + [False])
-    work = np.where(away[trace.op[row]], 0.0, trace.before[row])
-    where = np.flatnonzero(kept)
-    following = np.searchsorted(where, np.arange(total))
-    last = following == len(where)
-    target = np.append(where, 0)[following]
-    late = last | (rank_of[np.minimum(target, max(total - 1, 0))] != rank_of)
-    sums = np.bincount(target[~late], weights=work[~late], minlength=total)
-    rest = np.bincount(rank_of[late], weights=work[late], minlength=len(flat.ranks))
-    resting = np.flatnonzero(rest > 0)
-    lengths = np.bincount(rank_of[kept], minlength=len(flat.ranks))
-    ends = lengths.copy()
-    ends[resting] += 1
-    start = _sums(ends)
-    count = int(start[-1])
-    # Where each kept event goes.
-    new = np.full(total, -1, dtype=np.int64)
-    shift = start[:-1] - _sums(lengths)[:-1]
-    new[where] = np.arange(len(where)) + shift[rank_of[where]]
-    at = new[where]
-    tail = start[1:][resting] - 1
-
-    def column(
-        values: Ints | Floats, nothing: float, rest_value: float | Ints | Floats
-    ) -> np.ndarray:
-        if count == len(where):
-            return values[where]
-        made = np.full(count, nothing, dtype=values.dtype)
-        made[at] = values[where]
-        made[tail] = rest_value
-        return made
-
-    peer = np.where(op >= int(Op.COLLECTIVE), trace.root[row], trace.peer[row])
-    peer = np.where(np.isin(op, _WAITS), -1, peer)
-    peer2, tag2, bytes2 = (np.full(total, x, dtype=np.int64) for x in (-1, -1, 0))
-    peer2[merged], tag2[merged] = trace.peer[row[merged + 1]], rows.tag[row[merged + 1]]
-    bytes2[merged] = trace.bytes[row[merged + 1]]
-    nbytes = np.where(np.isin(op, _WAITS) | trace.is_kind(IO)[row], 0, trace.bytes[row])
-    partner = [np.where(link >= 0, new[link], -1) for link in (to, source)]
-    many = np.zeros(count, dtype=np.int64)
-    np.add.at(many, new[by], 1)
-    order = np.argsort(new[by], kind="stable")
-    names, call = _names(calls, trace.op[row])
-    return Steps(
-        n=trace.n,
-        ranks=flat.ranks,
-        start=start,
-        op=column(op, 0, int(Op.REST)),
-        peer=column(peer, -1, -1),
-        tag=column(rows.tag[row], -1, -1),
-        comm=column(trace.comm[row], 0, 0),
-        bytes=column(nbytes, 0, 0),
-        peer2=column(peer2, -1, -1),
-        tag2=column(tag2, -1, -1),
-        bytes2=column(bytes2, 0, 0),
-        call=column(call, 0, len(names) - 1),
-        work_ns=column(sums, 0.0, rest[resting]),
-        number=column(np.where(np.isin(op, _WAITS), number, 0), 0, 0),
-        row=column(row, -1, -1),
-        weight=column(weight, 0.0, entries),
-        turn=column(flat.turn, 0, _last_turn(flat, resting)),
-        done_start=_sums(many),
-        done=new[done][order],
-        to=column(partner[0], -1, -1),
-        source=column(partner[1], -1, -1),
-        calls=names,
-        members=dict(trace.members),
-    )
-
-
-def _last_turn(flat: _Flat, ranks: Ints) -> Ints:
-    return flat.turn[flat.start[ranks + 1] - 1] if len(ranks) else np.zeros(0, dtype=np.int64)
-
-
-def _names(ops: tuple[str, ...], op: Ints) -> tuple[tuple[str, ...], Ints]:
-    """Return the names of calls, "REST" the last one, and the number of each event's call."""
-    used = [k for k, name in enumerate(ops) if op_of(name) is not None]
-    number = np.full(max(len(ops), 1), -1, dtype=np.int64)
-    number[used] = np.arange(len(used))
-    return (*(step_name(ops[k]) for k in used), "REST"), number[op]
-
-
-def _sums(counts: Ints) -> Ints:
-    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-
-
-def with_weights(steps: Steps, factor: Floats) -> Steps:
-    """Return steps whose weights are multiplied by the factor of their row."""
-    of_row = np.append(factor, 1.0)[steps.row]
-    return replace(steps, weight=steps.weight * of_row)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from p3s.program.scaled import ScaledTrace
-from p3s.simulate.steps import RECEIVES, SENDS, Bools, Ints, Steps
+from p3s.simulate.steps import RECEIVES, SENDS, Bools, Ints, Steps, narrow
 
 #: Tags of messages whose tag is not known: from here to twice this.
 _MADE_TAG = 1 << 18
@@ -130,7 +130,7 @@ def pair_channels(
     many messages the rank sent into (received from) the step's channel before its chunk began.
     A channel in which the numbers of both sides never meet is paired from its first step on.
     """
-    to, source = (np.full(len(out), -1, dtype=np.int64) for _ in range(2))
+    to, source = (np.full(len(out), -1, dtype=narrow(len(out))) for _ in range(2))
     a, b = np.flatnonzero(out >= 0), np.flatnonzero(into >= 0)
     if not len(a) or not len(b):
         return to, source
@@ -158,8 +158,8 @@ def _places(
     new[1:] = channel[order][1:] != channel[order][:-1]
     if chunk is not None:
         new[1:] |= chunk[order][1:] != chunk[order][:-1]
-    place = np.arange(len(order))
-    place -= np.maximum.accumulate(np.where(new, place, 0))
+    place = np.arange(len(order), dtype=narrow(len(order)))
+    place -= np.maximum.accumulate(np.where(new, place, place.dtype.type(0)))
     return order, place if before is None else place + before[order]
 
 
@@ -168,7 +168,7 @@ def _meet(
 ) -> None:
     """Link sends and receives, sorted by channel and place, where both are equal."""
     width = int(max(j.max(), k.max())) + 1
-    mine, theirs = out * width + j, into * width + k
+    mine, theirs = out.astype(np.int64) * width + j, into.astype(np.int64) * width + k
     at = np.searchsorted(theirs, mine)
     meet = theirs[np.minimum(at, len(theirs) - 1)] == mine
     x, y = send[meet], receive[at[meet]]

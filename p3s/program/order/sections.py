@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from p3s.model.law_types import TraceOrder
-from p3s.program.order.assemble import Assembled, Rows, assemble, with_weights
+from p3s.program.order.assemble import Assembled, assemble
+from p3s.program.order.columns import Rows, with_weights
 from p3s.program.order.cut import MOST_TOTAL, Piece, by_phase, cut
 from p3s.program.order.pairs import row_channels
 from p3s.program.order.reasons import REASON_TEXT, Reason, reasons_of
@@ -24,7 +25,7 @@ from p3s.program.order.sequence import (
 from p3s.program.order.shorten import MOST_UNFOLDED, most_events, shortened
 from p3s.program.order.unstick import moved_earlier, unstuck
 from p3s.program.scaled import RECV, SEND, Floats, Ints, ScaledTrace, read_order, read_scaled
-from p3s.simulate.steps import PLAIN, LeftOut, Section, Steps
+from p3s.simulate.steps import PLAIN, LeftOut, Section, Steps, taken
 
 TURNS = 3
 MOST_STEPS = 4096
@@ -239,7 +240,7 @@ def take(steps: Steps, ranks: Ints) -> Steps:
     new = np.cumsum(kept) - 1
     new[~kept] = -1
     counts = np.diff(steps.done_start)
-    columns: dict[str, Any] = {name: getattr(steps, name)[kept] for name in PLAIN}
+    columns: dict[str, Any] = {name: taken(getattr(steps, name), kept) for name in PLAIN}
     for name in ("to", "source"):
         link = getattr(steps, name)[kept]
         columns[name] = np.where(link >= 0, new[link], -1)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict, deque
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from p3s.errors import P3SError
 from p3s.program.scaled import Ints
 from p3s.simulate.network import rough_network
-from p3s.simulate.steps import PLAIN, REQUESTS, SENDS, WAITS, Op, Steps
+from p3s.simulate.steps import PLAIN, REQUESTS, SENDS, WAITS, Op, Steps, taken
 from p3s.text import plural
 
 _SENDS, _WAITS = frozenset(int(op) for op in SENDS), frozenset(int(op) for op in WAITS)
@@ -198,7 +199,7 @@ def _reordered(steps: Steps, moves: list[tuple[int, int]]) -> Steps:
         + np.arange(int(counts.sum()))
         - np.repeat(np.cumsum(counts) - counts, counts)
     )
-    columns = {name: getattr(steps, name)[order] for name in PLAIN}
+    columns: dict[str, Any] = {name: taken(getattr(steps, name), order) for name in PLAIN}
 
     def renamed(link: Ints) -> Ints:
         return np.where(link >= 0, new[link], -1)[order]

@@ -1,0 +1,110 @@
+"""Simulations of a loop whose totals are added up, with computation as it is or drawn anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from p3s import workers
+from p3s.simulate.folded import AddUp, Folded, folded_totals
+from p3s.simulate.simulate import totals
+from p3s.simulate.totals import PARTS, Room, Tally, Totals
+
+if TYPE_CHECKING:
+    from p3s.predict.estimators.altered import Draws
+    from p3s.predict.estimators.prepared import Prepared
+    from p3s.predict.estimators.variation import Variation
+    from p3s.simulate.network import Network
+    from p3s.simulate.steps import Floats, Steps
+
+#: Simulations with drawn computation: as many as so many steps allow, in these bounds.
+_STEPS = 4_000_000
+_REPEATS = (2, 12)
+#: Windows of a loop with drawn computation: at least so many, and this multiple of those that
+#: the loop needs to settle where nothing varies.
+_FEWEST_WINDOWS, _LONGER = 4, 2
+_NS_PER_S = 1e9
+
+
+def runner(
+    ready: Prepared,
+    network: Network,
+    notes: list[str],
+    room: Room,
+    factor: float = 1.0,
+    *,
+    variation: Variation | None = None,
+    seed: int = 0,
+    cut: list[int] | None = None,
+) -> AddUp:
+    """Return what simulates steps; with a variation, computation is drawn anew each time.
+
+    ``notes``, ``cut``: what had to be changed so that ranks end, and how many calls, are added.
+
+    Messages that take ``factor`` as long are computation that takes less, in another unit of time.
+    """
+    rng = np.random.default_rng(seed)
+    lasting = variation.ranks(ready.trace.n, rng) if variation is not None else None
+
+    def run(steps: Steps, tally: Tally, first: Floats) -> Totals:
+        drawn = steps
+        if variation is not None:
+            work = variation.computing(steps.work_ns, tally.cell, lasting, rng)
+            drawn = replace(steps, work_ns=work)
+        found = totals(
+            drawn,
+            ready.node_of,
+            network,
+            tally,
+            distance=ready.distance,
+            first_ns=first,
+            slower=factor,
+            room=room,
+        )
+        notes.extend(found.notes)
+        if cut is not None:
+            cut.append(found.cut)
+        return found
+
+    return run
+
+
+def varied(
+    ready: Prepared,
+    number: int,
+    network: Network,
+    variation: Variation,
+    even: Folded,
+    overlap: bool,
+    draws: Draws | None = None,
+    room: Room | None = None,
+) -> Floats:
+    """Return the mean of some simulations of a loop in which computation varies.
+
+    ``room``: of simulations before, whose results nobody needs any more.
+    """
+    loop = ready.loops[number]
+    windows = max(_LONGER * even.windows, _FEWEST_WINDOWS) if loop.chained else 0
+    size = len(loop.full) + windows * (len(loop.window) if loop.window is not None else 0)
+    repeats = int(np.clip(_STEPS // max(size, 1), *_REPEATS))
+    if draws is not None:
+        windows, repeats = draws.planned(number, windows, repeats)
+    total, each = np.zeros((PARTS, loop.cells)), []
+
+    rooms = [room] if room is not None else []
+
+    def drawn(repeat: int) -> Floats:
+        mine = rooms.pop() if rooms else Room()
+        run = runner(ready, network, [], mine, variation=variation, seed=repeat)
+        found = folded_totals(loop, run, windows=windows, overlap=overlap).sums
+        rooms.append(mine)
+        return found
+
+    for found in workers.in_threads(drawn, range(repeats)):
+        total += found / repeats
+        each.append(float(found[0].sum()) / ready.trace.n / _NS_PER_S)
+    if draws is not None:
+        draws.seconds[number] = np.array(each)
+    return total

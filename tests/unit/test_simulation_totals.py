@@ -1,0 +1,134 @@
+"""Times added up by the core, beside those of the single steps; columns that fill less memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from loops import AHEAD, HALO, SWEEP, loop_of, turns_of
+from test_dependency_random import network, pattern
+
+from p3s.costs.spread import Distribution, Spread
+from p3s.errors import P3SError
+from p3s.predict.estimators import variation as module
+from p3s.predict.estimators.variation import Variation
+from p3s.simulate.folded import folded, folded_totals
+from p3s.simulate.network import rough_network
+from p3s.simulate.simulate import simulate_anyway, totals
+from p3s.simulate.steps import constant, narrowed, taken
+from p3s.simulate.totals import PARTS, Room, Tally, added_up
+
+CELLS = 24
+
+
+def tally_of(steps, rng) -> Tally:
+    """Return three cells of each rank, weights, and two groups of steps."""
+    cell = steps.rank * 3 + rng.integers(0, 3, len(steps))
+    group = rng.integers(0, 3, len(steps)).astype(np.uint8)
+    return Tally(cell, rng.uniform(0, 9, len(steps)), CELLS, group, 2)
+
+
+@pytest.mark.parametrize("links", [False, True])
+def test_times_are_added_up_as_they_are_told(links) -> None:
+    room = Room()
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        steps = pattern(rng)[0]
+        net = network(rng, links=links, background=seed % 2 > 0)
+        nodes = np.arange(steps.n) // 2
+        tally, first = tally_of(steps, rng), rng.uniform(0, 500, len(steps.ranks))
+        found = totals(steps, nodes, net, tally, first_ns=first, room=room)
+        single, notes = simulate_anyway(steps, nodes, net, first_ns=first)
+        wanted = added_up(single, steps.start, tally)
+        assert found.sums.shape == (PARTS, CELLS)
+        assert (found.sums == wanted.sums).all()
+        assert np.allclose(found.long, wanted.long, rtol=1e-12)
+        assert (found.end_ns == single.end_ns).all()
+        assert (found.notes, found.cut) == (notes, single.cut)
+
+
+def test_slower_messages_are_shorter_computation() -> None:
+    rng = np.random.default_rng(5)
+    steps = pattern(rng)[0]
+    net, nodes, tally = network(rng, links=True), np.arange(steps.n) // 2, tally_of(steps, rng)
+    found = totals(steps, nodes, net, tally, slower=1.08)
+    shorter = replace(steps, work_ns=steps.work_ns / 1.08)
+    assert (found.sums == totals(shorter, nodes, net, tally).sums).all()
+
+
+def test_memory_that_is_used_again_leaves_nothing_behind() -> None:
+    """Neither sums nor what was found out of other steps, nor of the same with other work."""
+    room, net = Room(), rough_network()
+    for size in (6, 3, 5, 5):
+        work = np.full(size * size, 1e5 * size)
+        steps = turns_of(HALO, size, size, 4, work=work)
+        nodes = np.arange(size * size) // 4
+        tally = Tally(steps.rank, np.ones(len(steps)), size * size)
+        for more in (1.0, 2.0):
+            now = replace(steps, work_ns=steps.work_ns * more)
+            found = totals(now, nodes, net, tally, room=room)
+            assert (found.sums == totals(now, nodes, net, tally).sums).all()
+    worse = replace(steps, work_ns=np.full(len(steps), np.nan))
+    with pytest.raises(P3SError, match="its work is negative or no number"):
+        totals(worse, nodes, net, tally, room=room)
+    unmet = replace(steps, to=np.where(steps.to >= 0, steps.to[::-1], -1))
+    with pytest.raises(P3SError, match="simulation: step"):
+        totals(unmet, nodes, net, tally, room=room)
+
+
+def test_cells_that_there_are_not_are_refused() -> None:
+    steps = turns_of(SWEEP, 2, 2, 2, work=np.ones(4), periodic=False)
+    with pytest.raises(P3SError, match="cells"):
+        totals(steps, np.zeros(4, int), rough_network(), Tally(steps.rank, np.ones(len(steps)), 3))
+
+
+@pytest.mark.parametrize("pattern_", [HALO, SWEEP, AHEAD])
+@pytest.mark.parametrize("overlap", [False, True])
+def test_loops_fold_the_same_whoever_adds_up(pattern_, overlap) -> None:
+    work = np.random.default_rng(1).uniform(1e5, 2e5, 16)
+    loop = loop_of(turns_of(pattern_, 4, 4, 12, work=work, periodic=False), 300)
+    net, nodes, room = rough_network(), np.arange(16) // 4, Room()
+    kept = []
+
+    def add_up(steps, tally, first):
+        return totals(steps, nodes, net, tally, first_ns=first, room=room)
+
+    def run(steps, _, first):
+        kept.append(len(steps))
+        return simulate_anyway(steps, nodes, net, first_ns=first)[0]
+
+    one = folded_totals(loop, add_up, overlap=overlap)
+    other = folded(loop, run, overlap=overlap)
+    assert np.allclose(one.sums, other.sums, rtol=1e-12)
+    assert (one.windows, one.settled) == (other.windows, other.settled) == (len(kept), one.settled)
+
+
+def test_draws_do_not_depend_on_how_many_are_made_at_once(monkeypatch) -> None:
+    turns = Distribution.of((0.1, 0.5, 0.9), (0.5, 1.0, 1.6))
+    varies = Variation((Spread(turns=turns), Spread(), Spread(turns=turns)))
+    rng = np.random.default_rng(3)
+    work = np.where(rng.random(5000) < 0.3, 0.0, rng.uniform(1, 9, 5000))
+    cell, lasting = rng.integers(0, 30, 5000), rng.uniform(0.5, 2, 30)
+
+    def drawn() -> np.ndarray:
+        return varies.computing(work, cell, lasting, np.random.default_rng(8))
+
+    whole = drawn()
+    monkeypatch.setattr(module, "_CHUNK", 97)
+    assert (drawn() == whole).all()
+    even = cell % 3 == 1
+    assert (whole[even] == (work * lasting[cell])[even]).all()
+    busy = ~even & (work > 0)
+    assert np.std(whole[busy] / (work * lasting[cell])[busy]) > 0.1
+
+
+def test_columns_take_no_more_bits_than_they_need() -> None:
+    assert narrowed(np.array([-1, 2**31 - 1])).dtype == np.int32
+    for far in (2**31, -(2**31) - 1):
+        assert narrowed(np.array([0, far])).tolist() == [0, far]
+    same = constant(-1, 6)
+    for which, number in ((np.array([4, 1]), 2), (np.arange(6) % 2 > 0, 3)):
+        found = taken(same, which)
+        assert found.tolist() == [-1] * number and found.strides == (0,)
+    assert taken(np.arange(6), np.array([4, 1])).tolist() == [4, 1]
