@@ -17,14 +17,7 @@ from p3s.machine import facts, network
 from p3s.machine.compare import compare
 from p3s.machine.filesystem import measure_files
 from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, Curve, Machine
-from p3s.machine.measure import (
-    MOST_BYTES,
-    _disturbed,
-    _network_s,
-    _Seen,
-    measure,
-    working_sets,
-)
+from p3s.machine.measure import MOST_BYTES, _disturbed, _network_s, _Seen, measure, working_sets
 from p3s.machine.runner import Runner, Runners
 from p3s.machine.show import plot, render
 from p3s.text import size_text
