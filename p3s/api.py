@@ -15,6 +15,7 @@ import shlex
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 from html import escape
+from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from p3s.predict.prediction import KNEE_EFFICIENCY, as_file
 from p3s.predict.types import WhatIfAt
 from p3s.progress import Progress
 from p3s.replay.settings import ReplaySettings
-from p3s.report.notebook import Prediction, Table, progress_here
+from p3s.report.notebook import Prediction, Table, brought, progress_here
 from p3s.report.plots import Picture, Plots
 from p3s.study import Study as Directory
 from p3s.text import plural, processes
@@ -98,7 +99,8 @@ class ScaledTrace:
         """Return all rows as a data frame; needs pandas. Raises P3SError where they are damaged."""
         from p3s.program.scaled import whole_table
 
-        return whole_table(self.path).to_pandas()
+        with brought():
+            return whole_table(self.path).to_pandas()
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,8 @@ class Matrix:
 
     def to_xarray(self, what: str = "bytes") -> xarray.DataArray:
         """Return "messages" or "bytes" by source and destination, all n x n; needs xarray."""
-        import xarray
+        with brought():
+            import xarray
 
         dense = self.array(what).toarray()
         return xarray.DataArray(dense, dims=("source", "destination"), name=what)
@@ -486,7 +489,10 @@ class Study:
 
 def _wanted(counts: Iterable[int] | int) -> list[int]:
     """Return process counts, ascending; raises UsageError where there is none."""
-    wanted = sorted({counts} if isinstance(counts, int) else set(counts))
+    try:
+        wanted = sorted({index(n) for n in ([counts] if isinstance(counts, int) else counts)})
+    except TypeError:
+        wanted = []
     if not wanted or wanted[0] < 1:
         raise UsageError("predict: give process counts of at least 1")
     return wanted

@@ -109,13 +109,19 @@ class Commands:
     def trace(self, counts: int | Sequence[int], repeats: int = 1, work: str = "") -> str:
         """Return the command that traces counts as the study's others were.
 
-        ``repeats``: at least so many runs of each; ``work``: in another unit than theirs.
+        ``repeats``: at least so many runs of each; ``work``: in another unit than theirs. A study
+        without runs is traced at all counts of its model.
         """
+        from p3s.settings import MIN_COUNTS
+
         wanted = [counts] if isinstance(counts, int) else list(counts)
         study = self.at.get(wanted[0], self.study) if wanted else self.study
         if study is None:
             more = ["-r", str(repeats)] if repeats > 1 else []
             return command_line(["p3s", "characterize", "-n", _listed(wanted), *more])
+        if len({*study.complete_counts(), *wanted}) < MIN_COUNTS:
+            # Derived from other values of its parameters: refused with fewer than a model needs.
+            wanted = sorted({*wanted, *self.traced()})
         return shown(study, tracing(study, self._model, wanted, repeats, work))
 
     @cached_property

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from p3s.artefacts import read_json
 from p3s.errors import Damaged, P3SError
@@ -177,3 +177,24 @@ def _named(folder: Path) -> list[tuple[Path, re.Match[str]]]:
     with contextlib.suppress(OSError):  # there is none
         entries = list(folder.iterdir())
     return [(path, match) for path in entries if (match := _RUN_NAME.match(path.name))]
+
+
+def commands_of(runs: Iterable[RunRecord]) -> list[list[str]]:
+    """Return the launcher commands that runs say they were made with, each once, oldest first."""
+    commands: list[list[str]] = []
+    for run in sorted(runs, key=lambda run: _changed_ns(run.path / "run.json")):
+        words = run.info.get("command")
+        if _is_command(words) and words not in commands:
+            commands.append(words)
+    return commands
+
+
+def _is_command(words: Any) -> TypeGuard[list[str]]:
+    return isinstance(words, list) and bool(words) and all(isinstance(w, str) for w in words)
+
+
+def _changed_ns(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from p3s.artefacts import (
     SCHEMA_VERSION,
@@ -24,7 +24,15 @@ from p3s.artefacts import (
     writing,
 )
 from p3s.errors import Damaged, P3SError, UsageError
-from p3s.records import RUN_SCHEMA, ReplayRead, RunRecord, StudyRead, failed_in, runs_in
+from p3s.records import (
+    RUN_SCHEMA,
+    ReplayRead,
+    RunRecord,
+    StudyRead,
+    commands_of,
+    failed_in,
+    runs_in,
+)
 from p3s.serialise import ShapeError, from_data
 from p3s.staging import discard, new_directory, new_file, put_in_place
 from p3s.text import differing, quoted
@@ -217,12 +225,7 @@ class Study:
 
     def _rebuild(self, why: str) -> None:
         """Make study.json from the runs, which say the command they were made with."""
-        runs = sorted(self.runs(), key=lambda run: _changed_ns(run.path / "run.json"))
-        commands: list[list[str]] = []
-        for run in runs:
-            words = run.info.get("command")
-            if _is_command(words) and words not in commands:
-                commands.append(words)
+        runs = self.runs()
         try:
             if self.manifest_path.exists():
                 os.replace(self.manifest_path, self.root / "study.json.damaged")
@@ -230,7 +233,7 @@ class Study:
             raise P3SError(f"{self.manifest_path}: damaged: {reason(err)}") from err
         lost = [np for np in self._characterized() if np not in self.complete_counts()]
         self._write_manifest(
-            commands,
+            commands_of(runs),
             [
                 {"np": np, "rep": 0, "dir": f"runs/{self.runs_dir(np).name}", "status": "gone"}
                 for np in lost
@@ -478,17 +481,6 @@ class Study:
         except OSError:
             return staged
         return kept
-
-
-def _is_command(words: Any) -> TypeGuard[list[str]]:
-    return isinstance(words, list) and bool(words) and all(isinstance(w, str) for w in words)
-
-
-def _changed_ns(path: Path) -> int:
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0
 
 
 def is_old_replay(path: Path) -> bool:

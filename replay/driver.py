@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from p3s.replay.engine.results import ProgramResult
     from p3s.replay.launch.landing import Place
     from p3s.replay.launch.launcher import Mpi
-    from p3s.replay.plan.plan import ReplayPlan
     from p3s.replay.plan.program import Program
+    from p3s.replay.plan.types import ReplayPlan
     from p3s.replay.plan.world import World
     from p3s.simulate.network import Network
 
@@ -77,7 +77,8 @@ def prepare(
     from p3s.program.scaled import read_scaled
     from p3s.program.topology import distances
     from p3s.replay.launch.launcher import find_mpi
-    from p3s.replay.plan.plan import PlanSettings, make_plan
+    from p3s.replay.plan.plan import make_plan
+    from p3s.replay.plan.types import PlanSettings
     from p3s.simulate.simulate import simulate_anyway
     from p3s.topology.switches import read_topology
 

@@ -55,14 +55,12 @@ def _program(path: str, parsed: command.Command) -> Iterator[Check]:
         return
     family, where = library
     if parsed.family in (mpi.OPENMPI, mpi.MPICH) and parsed.family != family:
-        install = mpi.owner_of(where)
-        own = install.mpiexec if install else None
         yield Check(
             "program",
             FAIL,
             f"{path}: is linked to {where or family}, but {parsed.launcher} is the launcher of"
             f" another MPI ({parsed.family})",
-            f"start it with {own or 'the mpiexec of its own MPI'}",
+            f"start it with {mpi.own_launcher(where)}",
         )
         return
     yield Check("program", OK, f"{path}: linked to {where or family}")

@@ -209,8 +209,8 @@ def _check_family(parsed: command.Command, program: str | None) -> None:
     if library and parsed.family in (mpi.OPENMPI, mpi.MPICH) and library[0] != parsed.family:
         raise P3SError(
             f"{parsed.program[0]}: is linked to {library[1] or library[0]}, but {parsed.launcher}"
-            f" is the launcher of another MPI ({parsed.family}); start it with the mpiexec of its"
-            " own MPI"
+            f" is the launcher of another MPI ({parsed.family}); start it with"
+            f" {mpi.own_launcher(library[1])}"
         )
 
 

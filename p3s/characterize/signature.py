@@ -22,7 +22,7 @@ from p3s.characterize.usefile import write_uses
 from p3s.errors import P3SError
 from p3s.serialise import to_data
 from p3s.tables import TABLES
-from p3s.text import processes
+from p3s.text import command_line, processes
 from p3s.trace.reader import mark_of
 
 if TYPE_CHECKING:
@@ -90,8 +90,18 @@ class _Read:
                 left_out[0] if left_out else f"{study.root} has no complete run at {processes(np_)}"
             )
             advice = " with a larger --limit" if "reached the limit" in why else ""
-            raise P3SError(f"characterize: {why}; run `p3s characterize -n {np_}` again{advice}")
+            raise P3SError(
+                f"characterize: {why}; trace it again{advice}: {_traced_again(study, np_)}"
+            )
         return _Read(table_of(parts, walls, str(study.root)), parts, left_out, used)
+
+
+def _traced_again(study: Study, np_: int) -> str:
+    """Return the command that traces a count again, from the directory that it was traced in."""
+    words = ["p3s", "characterize", "-n", str(np_), "-o", str(study.root)]
+    with contextlib.suppress(P3SError):  # study.json was lost: the user knows the program
+        words += ["--", *study.command()]
+    return command_line(words)
 
 
 def signature_json(t: PointTable, nest: Structure | None = None) -> dict[str, Any]:

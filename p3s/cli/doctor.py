@@ -89,7 +89,8 @@ def doctor(
             if check.status != "ok" and check.fix:
                 out(f"{'':4}  {'':{width}}  -> {one_line(check.fix)}")
     if failed:
-        say(f"{len(failed)} of {len(found)} checks failed: {failed[0].name}")
+        names = ", ".join(check.name for check in failed)
+        say(f"{len(failed)} of {len(found)} checks failed: {names}")
         return 1
     return 0
 

@@ -108,6 +108,7 @@ def place(
         _AUTO,
         "--format",
         metavar="NAME",
+        show_default=False,
         help="Of that file: openmpi, mpich, slurm [default: by job and MPI library].",
     ),
     inside: Path | None = typer.Option(

@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 FAR = typer.Option(False, "--far", help="The command is the same program with a smaller input.")
 UP_TO = typer.Option(
-    0, "--up-to", metavar="N", help="With --far and no -n: largest count [default: of the study]."
+    0,
+    "--up-to",
+    metavar="N",
+    show_default=False,
+    help="With --far and no -n: largest count [default: of the study].",
 )
 
 

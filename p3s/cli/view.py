@@ -29,7 +29,13 @@ def view(
     study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
     serve: bool = typer.Option(False, "--serve", help="Serve the page, also where a display is."),
     port: int = typer.Option(
-        0, "--port", min=0, max=65535, metavar="PORT", help="Port to serve it at.  [default: any]"
+        0,
+        "--port",
+        min=0,
+        max=65535,
+        metavar="PORT",
+        show_default=False,
+        help="Port to serve it at [default: any].",
     ),
     no_source: bool = typer.Option(
         False, "--no-source", help="Quote no lines of the program's source on the page."

@@ -223,11 +223,15 @@ def owner_of(library: str) -> MpiInstall | None:
     return max(fitting, key=near) if fitting else None
 
 
+def own_launcher(library: str) -> str:
+    """Return the launcher of the MPI that a library is of, in words where none is found."""
+    install = owner_of(library) if library else None
+    return str((install and install.mpiexec) or "the mpiexec of its own MPI")
+
+
 def remedy_for(library: str, family: str) -> str:
     """Return what to do when mpi4py loads a library that is not of the launcher's family."""
-    install = owner_of(library)
-    own = install.mpiexec if install else "the mpiexec of its own MPI"
-    return f"start it with {own}, or set MPI4PY_MPIABI={family}"
+    return f"start it with {own_launcher(library)}, or set MPI4PY_MPIABI={family}"
 
 
 def is_static(program: str) -> bool:

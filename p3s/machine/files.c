@@ -292,7 +292,8 @@ int main(int argc, char **argv)
     buffer = malloc(LARGE);
     check(buffer != NULL, "memory");
     memset(buffer, rank + 1, LARGE);
-    struct { int64_t each, calls; } sizes[] = {{4096, 256}, {LARGE, most / LARGE}};
+    int64_t large = most < LARGE ? most : LARGE;
+    struct { int64_t each, calls; } sizes[] = {{4096, 256}, {large, most / large}};
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
         int64_t each = sizes[k].each, calls = sizes[k].calls;
         through_posix(0, 0, each, calls);

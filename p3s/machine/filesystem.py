@@ -267,8 +267,8 @@ def measure_files(
 ) -> FileSystem:
     """Measure a directory's file system with each of these numbers of processes.
 
-    ``nbytes``: written by each process at a time. Errors: P3SError when the directory cannot be
-    written, there is no launcher or compiler, or a run fails.
+    ``nbytes``: written by each process at a time, 1 and more; above 1 MiB whole MiB of it. Errors:
+    P3SError when the directory cannot be written, there is no launcher or compiler, or a run fails.
     """
     import os
     from datetime import UTC, datetime
@@ -279,6 +279,8 @@ def measure_files(
     place = Path(directory).absolute()
     if not place.is_dir() or not os.access(place, os.W_OK):
         raise P3SError(f"--io {directory}: no directory that can be written; name one")
+    if nbytes < 1:
+        raise P3SError(f"--io {directory}: {nbytes} bytes of each process; 1 and more can be timed")
     words, install, libmpi = launcher_of(launcher)
     program = for_ranks(FILES, install.mpicc, libmpi)
     rates: list[Rate] = []

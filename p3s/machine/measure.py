@@ -26,7 +26,11 @@ from p3s.version import __version__
 BUDGET_S = 20.0
 QUICK_S = 5.0
 #: Shares of it: one core, all cores, network (the rest starts programs).
-_SHARES = (0.55, 0.2, 0.2)
+_SHARES = (0.4, 0.2, 0.3)
+#: Of the network's share, at least so much, also where three rounds of the others took longer.
+_LEAST_SHARE = 0.5
+#: What starting P3S and two ranks, packing and writing take on an idle machine, in seconds.
+_STARTS_S = 1.2
 SMALLEST = 8 << 10
 #: Last-level caches of some servers have a GiB; four times that takes minutes to fill.
 MOST_BYTES = 2 << 30
@@ -196,7 +200,7 @@ def measure(
 
         return step
 
-    one, all_, two = _SHARES
+    one, all_, _ = _SHARES
     # The last core: the first often serves the system's interrupts.
     points = [*core, *alone]
     _repeat(
@@ -227,7 +231,8 @@ def measure(
         report(PARTS[2])
         then = time.monotonic()
         try:
-            found, missing = net.measured_both(launcher, two * budget), ""
+            share_s = _network_s(budget, time.monotonic() - start)
+            found, missing = net.measured_both(launcher, share_s), ""
             ended(
                 f"{PARTS[2]}: {len(found['sizes']['bytes'])} sizes of messages in "
                 f"{time.monotonic() - then:.1f} s"
@@ -270,6 +275,12 @@ def measure(
         ),
         openmp=teams,
     )
+
+
+def _network_s(budget_s: float, gone_s: float) -> float:
+    """Return the seconds that messages get when the rest has taken ``gone_s`` of a budget."""
+    share_s = _SHARES[-1] * budget_s
+    return min(share_s, max(budget_s - _STARTS_S - gone_s, _LEAST_SHARE * share_s))
 
 
 def _silent(_text: str) -> None:

@@ -10,7 +10,7 @@ from p3s.pipeline.basis import Request
 from p3s.pipeline.predicting import predicted
 from p3s.pipeline.thread_laws import check_fits, ensure_base, ensure_threads, node_of
 from p3s.predict.surface import Column, Surface, surface_of
-from p3s.progress import Progress
+from p3s.progress import Once, Progress
 from p3s.report.teams import doubts
 from p3s.settings import MIN_COUNTS, THREADS, Setting, setting_name, without_threads
 from p3s.study import Study
@@ -35,20 +35,21 @@ class Wanted:
 
 
 class _OfThreads(Progress):
-    """Steps of the predictions at one number of threads, told in few lines."""
+    """Steps of the predictions at one number of threads, told in few lines.
 
-    def __init__(self, of: Progress, label: str, told: set[str]) -> None:
-        self._of, self._label, self._told = of, label, told
+    ``once``: says what holds for all numbers of threads.
+    """
+
+    def __init__(self, once: Progress, label: str) -> None:
+        self._once, self._label = once, label
 
     def start(self, text: str) -> None:
         """Say which step is being done."""
-        self._of.start(f"{self._label}: {text}")
+        self._once.start(f"{self._label}: {text}")
 
     def say(self, text: str) -> None:
         """Say something once, whatever number of threads it is of."""
-        if text not in self._told:
-            self._told.add(text)
-            self._of.say(text)
+        self._once.say(text)
 
 
 def at_setting(root: Study, setting: Setting, progress: Progress) -> Study:
@@ -80,7 +81,7 @@ def surface(
     file = ensure_threads(root, node, progress)
     first = min(ensure_base(root, file, wanted.rest).counts() or wanted.counts)
     counts = sorted({first, *wanted.counts})
-    columns, told = [], set[str]()
+    columns, once = [], Once(progress)
     progress.expect(len(wanted.threads))
     for threads in wanted.threads:
         label = plural(threads, "thread")
@@ -92,7 +93,7 @@ def surface(
             at,
             here,
             replace(request, settings=packed),
-            _OfThreads(progress, label, told),
+            _OfThreads(once, label),
             only=only,
             allowed=allowed,
         )

@@ -18,7 +18,7 @@ from p3s.pipeline.stages import (
     machine_file,
 )
 from p3s.predict.what_if.threads import MoreThreads, NotKnown
-from p3s.progress import Progress
+from p3s.progress import Once, Progress
 from p3s.report.teams import doubts
 from p3s.settings import (
     MIN_COUNTS,
@@ -75,12 +75,13 @@ def ensure_threads(
     node: that the laws are for; None: that of an earlier fit, else one of this machine's cores.
     """
     inputs: list[Path] = []
+    alike = Once(progress)
     for setting, at in settings_in(root):
-        counts = ensure_signatures(at, progress)
+        counts = ensure_signatures(at, alike)
         if len(counts) >= MIN_COUNTS:
             progress.start(f"{setting_name(setting)}: fitting the model")
-            ensure_model(at, progress, again=again)
-            ensure_compute(at, progress, again=again)
+            ensure_model(at, alike, again=again)
+            ensure_compute(at, alike, again=again)
             inputs.append(at.compute_path)
         inputs += [at.signature_path(n) for n in counts]
     if (file := machine_file(root)) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from p3s.commands import NO_STUDY, Commands
@@ -182,15 +183,21 @@ def _missed(there: Comparison, limit: float) -> list[str]:
     return wrong + ([f"{off} of {plural(there.weights.phases, 'phase weight')}"] if off else [])
 
 
-def work_missed(holdout: HoldOut, off: float, commands: Commands = NO_STUDY) -> list[Reason]:
-    """Say when the work was off where a model was checked that was fitted without that count."""
-    return _work_off(
+def work_missed(
+    holdout: HoldOut, off: float, commands: Commands = NO_STUDY, advice: str = ""
+) -> list[Reason]:
+    """Say when the work was off where a model was checked that was fitted without that count.
+
+    ``advice``: what to do [default: trace a larger count, or this one again].
+    """
+    found = _work_off(
         off,
         holdout.n,
         "holdout-work",
         f"fitted without {holdout.without}, the model's computation there is off by",
         commands,
     )
+    return [replace(each, advice=advice or each.advice) for each in found]
 
 
 def _work_off(off: float, n: int, code: str, words: str, commands: Commands) -> list[Reason]:

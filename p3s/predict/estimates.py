@@ -46,8 +46,8 @@ def estimates(
     the full run; where it names a network, the costs of that are asked for instead of those between
     two ranks. ``stale``: counts whose replays are older than their scaled traces. ``jobs``: counts
     estimated at the same time (0: one per core). ``done`` is told every estimator that has
-    simulated a count. An estimator that fails says why in its place, the wanted one raises
-    P3SError.
+    simulated a count. An estimator that fails says why in its place; the wanted one, and one
+    without which nothing is known, raise P3SError.
     """
     from p3s.predict import estimators
 
@@ -59,6 +59,7 @@ def estimates(
         for n in times
     }
     missing = {n: estimators.available(study, n, machine=machine) for n in times if n not in alone}
+    failed: P3SError | None = None
     for name in ESTIMATORS:
         asked = name in FROM_REPLAY or (
             wanted == name
@@ -86,11 +87,14 @@ def estimates(
         except P3SError as err:
             if wanted == name or name in FROM_REPLAY:  # a damaged replay is not passed over
                 raise
+            failed = err
             for n in able:
                 found[n][name] = str(err)
             continue
         for n in able:
             found[n][name] = with_communication(times[n], made[n])
+    if failed and not any(_times(found, n, name) for n in missing for name in ESTIMATORS):
+        raise failed  # what would have told them all, instead of why each of them is missing
     return found
 
 

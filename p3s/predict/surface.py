@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +20,8 @@ _HEAD = ("schema", "schema_version")
 #: Laws of threads make an interval wide where theirs is this part of it, in logarithms: then half
 #: of its square.
 _MOSTLY = math.sqrt(0.5)
+#: In which notes on other numbers of threads may differ.
+_FIGURES = re.compile(r"\d[\d.,]*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,9 +126,6 @@ def surface_of(
         if row.n in counts
     ]
     first = min(cells, key=lambda cell: (cell.cores, cell.threads))
-    notes: list[str] = []
-    for column in columns:
-        notes += [note for note in column.prediction.notes if note not in notes]
     network = columns[0].prediction.network
     return Surface(
         setting=setting,
@@ -134,7 +134,7 @@ def surface_of(
         network=network.label if network is not None else "",
         cells=tuple(_related(cell, first) for cell in cells),
         reasons=(*differ, *once(columns)),
-        notes=tuple(notes),
+        notes=tuple(_notes(columns)),
     )
 
 
@@ -194,13 +194,32 @@ def once(columns: Sequence[Column]) -> Iterable[Reason]:
             alike = found.setdefault((reason.code, reason.untrustworthy), {})
             alike[column.threads] = _of_threads(reason, column)
     for alike in found.values():
-        most = max(alike)
-        one = alike[most]
-        same = [threads for threads, reason in alike.items() if reason.text == one.text]
-        rest = [threads for threads in alike if threads not in same]
+        one = alike[max(alike)]
+        same, rest = _same({threads: reason.text for threads, reason in alike.items()})
         where = f"with {_listed(same)}: " if len(columns) > 1 else ""
-        also = f"; with {_listed(rest)}, too, in other figures" if rest else ""
-        yield replace(one, text=f"{where}{one.text}{also}")
+        yield replace(one, text=f"{where}{one.text}{_also(rest)}")
+
+
+def _notes(columns: Sequence[Column]) -> Iterable[str]:
+    """Yield the notes of all predictions, those alike but for their figures once."""
+    found: dict[str, dict[int, str]] = {}
+    for column in columns:
+        for note in column.prediction.notes:
+            found.setdefault(_FIGURES.sub("", note), {}).setdefault(column.threads, note)
+    for alike in found.values():
+        same, rest = _same(alike)
+        where = f"with {_listed(same)}: " if rest else ""
+        yield f"{where}{alike[max(alike)]}{_also(rest)}"
+
+
+def _same(alike: Mapping[int, str]) -> tuple[list[int], list[int]]:
+    """Return the numbers of threads with the text of the most of them, and the others."""
+    same = [threads for threads, text in alike.items() if text == alike[max(alike)]]
+    return same, [threads for threads in alike if threads not in same]
+
+
+def _also(rest: Sequence[int]) -> str:
+    return f"; with {_listed(rest)}, too, in other figures" if rest else ""
 
 
 def _of_threads(reason: Reason, column: Column) -> Reason:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
+from p3s.errors import P3SError
 from p3s.predict import saved, types
 from p3s.predict.reasons import untrusted
 from p3s.progress import Progress
@@ -28,6 +30,17 @@ if TYPE_CHECKING:
 SIZE = Size(560.0, 340.0)
 #: Rows of the table of counts, and of any other table, that are shown.
 MAX_COUNTS, _SHOWN = 24, 20
+
+
+@contextmanager
+def brought() -> Iterator[None]:
+    """Raise P3SError that says what to install, instead of ImportError, for data frames."""
+    try:
+        yield
+    except ModuleNotFoundError as err:
+        raise P3SError(
+            f"the Python package {err.name} is not installed; run: pip install 'p3s[frames]'"
+        ) from err
 
 
 @dataclass(frozen=True)
@@ -49,7 +62,8 @@ class Table:
 
     def to_frame(self) -> pandas.DataFrame:
         """Return it as a data frame; needs pandas."""
-        import pandas
+        with brought():
+            import pandas
 
         return pandas.DataFrame({name: list(values) for name, values in self.columns.items()})
 
@@ -70,13 +84,15 @@ class Prediction(saved.PredictionFile):
 
     def to_frame(self) -> pandas.DataFrame:
         """Return a row per count as a data frame; needs pandas."""
-        import pandas
+        with brought():
+            import pandas
 
         return pandas.DataFrame(self.columns())
 
     def phase_frame(self) -> pandas.DataFrame:
         """Return a row per count and phase as a data frame; needs pandas."""
-        import pandas
+        with brought():
+            import pandas
 
         return pandas.DataFrame(self.phase_columns())
 
@@ -87,7 +103,9 @@ class Prediction(saved.PredictionFile):
         name: as in ``phase_frame``, NaN where a phase does not occur. Times in s.
         """
         import numpy as np
-        import xarray
+
+        with brought():
+            import xarray
 
         rows, parts = self.columns(), self.phase_columns()
         counts, phases = rows.pop("n"), sorted(set(parts["phase"]))

@@ -96,7 +96,7 @@ def doubts(family: Family, another: str) -> list[Reason]:
                     advice,
                 )
             )
-        out += work_missed(held, held.comparison.work.off)
+        out += work_missed(held, held.comparison.work.off, advice=advice)
     if not family.parts:
         out.append(Reason("not-held-out", "no two values have models alike", advice))
     out += [

@@ -30,7 +30,7 @@ class P3s(PythonPackage):
         depends_on("py-scipy@1.11:1")
         depends_on("py-sympy@1.14:1")
         depends_on("py-pyarrow@15:")
-        depends_on("py-typer@0.19:0")
+        depends_on("py-typer@0.26:0")
         depends_on("py-mpi4py@4.0:4")
         depends_on("py-rich@13:")
         depends_on("py-resvg-py@0.5:0")

@@ -43,7 +43,7 @@ from p3s.simulate.steps import Floats, Op
 from p3s.study import REPLAY_SCHEMA, REPLAY_VERSION
 
 if TYPE_CHECKING:
-    from p3s.replay.plan.plan import ReplayPlan
+    from p3s.replay.plan.types import ReplayPlan
     from p3s.simulate.simulate import Simulated
 
 

@@ -25,7 +25,7 @@ from p3s.simulate.switch_links import Trunks
 from p3s.topology.switches import Topology, below
 
 if TYPE_CHECKING:
-    from p3s.replay.plan.plan import ReplayPlan
+    from p3s.replay.plan.types import ReplayPlan
 
 #: What is stated and what is measured may differ by this share.
 _APART = 0.25

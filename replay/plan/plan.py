@@ -1,4 +1,4 @@
-"""The plan of a replay: what is loaded, who plays whom, what is measured. Pure: no MPI here.
+"""Makes the plan of a replay. Pure: no MPI here.
 
 The ranks of one node of the full run are a range. An iteration loads two ranges; partners outside
 of them are played by black holes. Only as many pairs are loaded as it takes to see every class of
@@ -10,7 +10,6 @@ Source: thesis ch. 7.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -32,144 +31,29 @@ from p3s.replay.plan.choose import (
     needs_of,
     traffic,
 )
-from p3s.replay.plan.classes import CallClass, Classified, MessageClass, classify, worth_measuring
+from p3s.replay.plan.classes import Classified, classify, worth_measuring
 from p3s.replay.plan.estimate import Estimate, estimate, steps_ns
 from p3s.replay.plan.loaded import Loaded, Whole, load
 from p3s.replay.plan.logical import Transit
-from p3s.replay.plan.noise import NOISE_LIMIT, noise_of
+from p3s.replay.plan.noise import noise_of
 from p3s.replay.plan.places import Placement, place, placement_of
 from p3s.replay.plan.program import Program
+from p3s.replay.plan.types import AUTO, NOISES, OFF, USUAL, Iteration, PlanSettings, ReplayPlan
 from p3s.replay.plan.world import World, lay_out
 from p3s.simulate.network import Network
 from p3s.simulate.simulate import Simulated
 from p3s.simulate.steps import WAITS, Bools, Floats, Ints, LeftOut, Op, Section, Steps
 from p3s.topology.switches import Topology
 
-#: A bound on the work of one replay, reached by traces with many irregular sizes only.
-MOST_PAIRS = 24
-#: Whole iterations that are measured, in all sections together.
-MOST_TIMED = 48
-#: Classes of messages that are measured by programs of their own.
-MOST_CLASSES = 32
-AUTO, ON, OFF = NOISES = ("auto", "on", "off")
-
 Expand = Callable[[Steps, "Bools | None"], Expanded]
 Simulate = Callable[[Steps], Simulated]
-
-
-@dataclass(frozen=True)
-class PlanSettings:
-    """What a plan is told.
-
-    ``hosts``: real ones, none: this machine. ``budget_s``: time to measure in. ``exhaustive``:
-    load all pairs of ranges. ``timed``: whole iterations with timed black holes will be asked for.
-    ``noise``: "auto" where the topology has a link between switches that remote traffic shares
-    with the loaded ranges (links of nodes are not shared: noise there would only be in the way of
-    the black holes); "on" without a topology too, as in the thesis; "off". ``noise_limit``:
-    messages that the noise pair has on the way at most.
-    """
-
-    hosts: tuple[str, ...] = ()
-    budget_s: float = 600.0
-    exhaustive: bool = False
-    timed: bool = False
-    noise: str = AUTO
-    noise_limit: int = NOISE_LIMIT
-    most_pairs: int = MOST_PAIRS
-    most_timed: int = MOST_TIMED
-    most_classes: int = MOST_CLASSES
-
-
-@dataclass(frozen=True)
-class Iteration:
-    """Two loaded ranges (the same one twice if there is only one) in one section.
-
-    ``pair``: nodes of the full mapping; ``programs``: numbers among the plan's programs;
-    ``adds``: call classes that are measured here first; ``placement``: which hosts;
-    ``noise_wanted``: messages on the way in the full run beside those of the pair.
-    """
-
-    pair: Pair
-    section: int
-    programs: tuple[int, ...]
-    adds: tuple[int, ...] = ()
-    placement: int = 0
-    noise_wanted: float = 0.0
-
-
-@dataclass(frozen=True)
-class ReplayPlan:
-    """Everything a replay does, decided before it is launched.
-
-    ``full``: steps of each section with collectives expanded; ``origin``: the section's step each
-    comes from. ``message_of``, ``message2_of``, ``call_of``, ``direct_of``: see Classified.
-    ``programs``: trace programs in the order of ``iterations``, then those of classes of messages
-    and links; ``placement_of`` says on which hosts each runs. ``timed``: pairs and sections of
-    whole iterations, without programs (timed_programs). ``composed``: call classes with partners
-    on three nodes or more, put together from message classes; ``uncovered``: not measured.
-    ``collectives``: which algorithms their messages are those of.
-    """
-
-    sections: tuple[Section, ...]
-    mapping: RankMap
-    topology: Topology
-    distance: Ints
-    full: tuple[Steps, ...]
-    origin: tuple[Ints, ...]
-    messages: tuple[MessageClass, ...]
-    calls: tuple[CallClass, ...]
-    message_of: tuple[Ints, ...]
-    message2_of: tuple[Ints, ...]
-    call_of: tuple[Ints, ...]
-    direct_of: tuple[Ints, ...]
-    iterations: tuple[Iteration, ...]
-    programs: tuple[Program, ...]
-    placement_of: tuple[int, ...]
-    placements: tuple[Placement, ...]
-    timed: tuple[Iteration, ...]
-    world: World
-    estimate: Estimate
-    composed: tuple[int, ...]
-    uncovered: tuple[int, ...]
-    left_out: tuple[LeftOut, ...]
-    collectives: tuple[Used, ...]
-    notes: tuple[str, ...]
-    settings: PlanSettings
-    transits: tuple[Transit, ...] = field(repr=False, default=())
-
-    @property
-    def n(self) -> int:
-        """Ranks of the full run."""
-        return self.mapping.n
-
-    def whole(self, section: int) -> Whole:
-        """Return a section with all its ranks and classes."""
-        return Whole(
-            section,
-            self.sections[section].steps,
-            self.full[section],
-            self.origin[section],
-            self.message_of[section],
-            self.message2_of[section],
-            self.call_of[section],
-            self.direct_of[section],
-        )
-
-    def saved(self) -> str:
-        """Say how many iterations the classes save."""
-        made = len({iteration.pair for iteration in self.iterations})
-        every = self.estimate.all_pairs
-        return (
-            f"{made} pair{'s' if made != 1 else ''} of ranges loaded instead of {every} "
-            f"(all pairs of {self.mapping.nodes} nodes)"
-        )
 
 
 def make_plan(
     sections: Sequence[Section],
     mapping: RankMap,
     topology: Topology,
-    settings: PlanSettings = PlanSettings(),
+    settings: PlanSettings = USUAL,
     network: Network | None = None,
     *,
     expand: Expand | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from p3s.replay.plan.plan import ReplayPlan
+from p3s.replay.plan.types import ReplayPlan
 from p3s.replay.plan.world import BLACK_HOLE, MEASURED, NODES, NOISE
 from p3s.study import SCHEMA_VERSION
 

@@ -101,6 +101,15 @@ def test_version_goes_to_stdout() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "p3s 0.1.0\n", "")
 
 
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("exec", "doctor")])
+def test_help_says_what_every_argument_is(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([name, "--help"]) == 0
+    inside = capsys.readouterr().out.partition("\nArguments:\n")[2].partition("\n\n")[0]
+    rows = [line[2:] for line in inside.splitlines() if line[2:3].strip()]
+    told = [row.partition("  ")[2].strip() for row in rows]
+    assert told and all(text[:1].isalpha() for text in told), rows
+
+
 def test_nothing_prints_the_help_and_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([]) == 2
     assert "characterize" in capsys.readouterr().out

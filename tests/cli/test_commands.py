@@ -8,6 +8,7 @@ import shlex
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import corpus
@@ -36,6 +37,7 @@ from p3s.predict.advice import another, narrower, smaller
 from p3s.predict.doubts import contradicting, missed, of_reach, of_validation
 from p3s.predict.prediction import compose
 from p3s.replay.settings import ReplaySettings
+from p3s.report.parameters import doubts as doubts_of_laws
 from p3s.settings import value_study
 from p3s.study import Study
 
@@ -248,6 +250,28 @@ def test_another_value_of_a_parameter(tmp_path: Path, monkeypatch: pytest.Monkey
         put_run(at, n)
         at.signature_path(n).write_text("{}")
     assert another_value(root) == line.replace("=100", "=200")
+
+
+def test_laws_of_parameters_that_miss_the_work_propose_another_value() -> None:
+    missed = SimpleNamespace(
+        comparison=SimpleNamespace(work=SimpleNamespace(off=0.5)),
+        each=(),
+        setting="size=4",
+        without="size=4",
+        n=8,
+    )
+    family = SimpleNamespace(parts=(SimpleNamespace(holdout=missed),), checks=())
+    (reason,) = doubts_of_laws(family, "p3s characterize --param size=8")  # type: ignore[arg-type]
+    assert reason.code == "holdout-work"
+    assert reason.advice == "trace another value of a parameter: p3s characterize --param size=8"
+
+
+def test_a_study_without_runs_is_traced_with_what_a_model_needs(study: Study) -> None:
+    """As one at a value that none of its parameters was traced at: its model is derived."""
+    derived = Study.create(Path("derived"), WORDS)
+    put_model(derived, counts=(2, 4, 8))
+    assert " -n 2,4,8 -r 3 -o derived " in Commands(derived).trace(8, 3)
+    assert " -n 8 -r 3 -o 'my study' " in Commands(study).trace(8, 3)
 
 
 def test_a_prediction_for_another_machine_proposes_runs_of_the_study(study: Study) -> None:

@@ -103,3 +103,9 @@ def test_values_have_names_and_ranges_words(
     run([*command.path.split()[1:], "--help"])
     assert not re.search(r"<\w[\w\[\] ]*>|<=x|x>=", capsys.readouterr().out)
     assert not re.search(r"[<{]", " ".join([command.usage, *(tag for tag, _ in command.options)]))
+
+
+@pytest.mark.parametrize("command", ALL, ids=lambda each: each.path.replace(" ", "-"))
+def test_an_option_has_one_default(command: Command) -> None:
+    twice = re.compile(r"\[default[^]]*\]\.? +\[default")
+    assert [text for _, text in command.options if twice.search(text)] == []

@@ -394,3 +394,23 @@ def test_what_changes_save_is_kept_with_the_prediction(
     assert "no phase 99; there are" in capsys.readouterr().err
     assert study.prediction_path.read_bytes() == before, "it is written once it is whole"
     assert "what_if" not in predicted(study, *HOSTS, "--what-if", "none")
+
+
+def test_without_a_compiler_the_compiler_is_what_is_said(
+    study: Study,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from p3s.simulate import build
+
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("CC", raising=False)
+    build.library.cache_clear()
+    try:
+        code = run(["predict", str(study.root), "-n", "16"])
+    finally:
+        build.library.cache_clear()
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert code == 1 and last.startswith("p3s: no C compiler (cc) for the simulation; install gcc")

@@ -412,7 +412,7 @@ def test_a_damaged_capture_is_not_characterized(
         characterize(study.root, 2)
     said = str(caught.value)
     assert "\n" not in said and str(path) in said and said.count("; ") == 1
-    assert said.endswith("run `p3s characterize -n 2` again")
+    assert f"; trace it again: p3s characterize -n 2 -o {study.root} -- " in said
     assert not study.signature_path(2).exists()
 
 
@@ -444,7 +444,7 @@ def test_a_run_without_any_file_is_named(tmp_path: Path) -> None:
     study = a_study(tmp_path)
     for path in study.runs_dir(2).glob("*.p3t"):
         path.unlink()
-    with pytest.raises(P3SError, match=r"np0002.r0 holds no capture.*run `p3s characterize -n 2`"):
+    with pytest.raises(P3SError, match=r"np0002.r0 holds no capture.*again: p3s characterize -n 2"):
         characterize(study.root, 2)
 
 
@@ -460,7 +460,9 @@ def test_a_study_of_version_one_says_so_in_one_line(tmp_path: Path) -> None:
     study = a_study(tmp_path)
     for path in study.runs_dir(2).glob("*.p3t"):
         path.write_bytes(b"P3STRACE" + b"\x01\0\0\0" + bytes(9000))
-    with pytest.raises(P3SError, match="capture version 1.*run `p3s characterize -n 2` again") as e:
+    with pytest.raises(
+        P3SError, match="capture version 1.*trace it again: p3s characterize -n 2"
+    ) as e:
         characterize(study.root, 2)
     assert "\n" not in str(e.value)
 
@@ -500,4 +502,4 @@ def test_commands_on_a_study_of_version_one_say_so_in_one_line(
     assert run([command, str(tmp_path), *counts]) == 1
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("p3s: ")]
     assert len(said) == 1
-    assert "capture version 1" in said[0] and "run `p3s characterize -n 2` again" in said[0]
+    assert "capture version 1" in said[0] and "trace it again: p3s characterize -n 2 -o " in said[0]

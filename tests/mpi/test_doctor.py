@@ -13,6 +13,7 @@ import pytest
 from test_exec import P3S, Done, run
 from tracer_helpers import PROGRAMS, compile_c, the_mpi
 
+from p3s.cli.main import run as main
 from p3s.errors import P3SError
 from p3s.host import mpi
 from p3s.signature_runner import doctor, trials
@@ -223,3 +224,12 @@ def test_mpich_that_waits_without_yielding_is_named() -> None:
     old = mpi.MpiInstall(mpi.MPICH, "4.0.2", "/m/mpicc", "/m/mpiexec", False, "waits")
     (check,) = doctor._installs([old], [])
     assert check.status == "warn" and "waits" in check.detail and check.fix
+
+
+def test_every_check_that_failed_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = [doctor.Check(name, "fail", "absent", "bring it") for name in ("compiler", "mpi")]
+    monkeypatch.setattr(doctor, "checks", lambda command=(): [*found, doctor.Check("a", "ok", "")])
+    assert main(["doctor"]) == 1
+    assert capsys.readouterr().err == "2 of 3 checks failed: compiler, mpi\n"

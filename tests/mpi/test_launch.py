@@ -498,6 +498,8 @@ def test_another_family_than_the_launcher(dies: Path, tmp_path: Path) -> None:
     assert other.mpiexec is not None
     said = refused([other.mpiexec, "-n", "{np}", str(dies), "none", "1"], 2, tmp_path)
     assert "the launcher of another MPI" in said
+    own = [m.mpiexec for m in mpi.find_mpi() if m.family == install.family and m.mpiexec]
+    assert said.endswith(tuple(f"start it with {path}" for path in own))
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,9 @@ from p3s.cli.main import run
 from p3s.errors import Damaged, P3SError
 from p3s.machine import facts, network
 from p3s.machine.compare import compare
+from p3s.machine.filesystem import measure_files
 from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, Curve, Machine
-from p3s.machine.measure import MOST_BYTES, _disturbed, _Seen, measure, working_sets
+from p3s.machine.measure import MOST_BYTES, _disturbed, _network_s, _Seen, measure, working_sets
 from p3s.machine.runner import Runner, Runners
 from p3s.machine.show import plot, render
 from p3s.text import size_text
@@ -425,3 +426,25 @@ def test_help_ends_with_an_example_and_the_next_step(
     text = capsys.readouterr().out
     last = text[text.index("Example:") :]
     assert f"p3s machine {name}" in last and "Next:" in last and "--json" in text
+
+
+@pytest.mark.parametrize("nbytes", [1, 4096, (1 << 20) - 1])
+def test_files_below_a_mebibyte_are_timed_with_one_call(nbytes: int, tmp_path: Path) -> None:
+    rates = measure_files(tmp_path, None, [2], nbytes, 1).rates
+    ways = {(rate.way, rate.what) for rate in rates}
+    assert {("posix", "write"), ("posix", "read"), ("mpi", "write"), ("stdio", "write")} <= ways
+    assert all(rate.call_s + rate.byte_s > 0 for rate in rates if rate.what == "write")
+    assert not list(tmp_path.glob("p3s-files*"))
+
+
+def test_files_without_bytes_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(P3SError, match="0 bytes of each process; 1 and more"):
+        measure_files(tmp_path, None, [2], 0, 1)
+
+
+def test_messages_get_what_is_left_of_the_time() -> None:
+    usual = _network_s(20.0, 11.0)
+    assert 0 < usual < 20.0 - 11.0
+    assert _network_s(20.0, 0.0) == usual, "no more than their share"
+    assert 0 < _network_s(20.0, 15.0) < usual and _network_s(20.0, 15.0) < 20.0 - 15.0
+    assert 0 < _network_s(20.0, 300.0) < usual, "the others took longer: not nothing"

@@ -13,8 +13,11 @@ from pathlib import Path
 
 import old_studies
 import pytest
+from cluster.network import Cluster, missing, openmpi_words
+from conformance import mpis
 from tracer_helpers import the_mpi
 
+from p3s.host import mpi
 from p3s.signature_runner.recording import SHARING
 
 pytestmark = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
@@ -102,6 +105,57 @@ def test_the_files_are_the_same_for_any_number_of_ranks(
     made = digests(folder / "study")
     assert {name for name in files | made if files.get(name) != made.get(name)} == set()
     assert len([name for name in files if name.startswith("scaled/np002100/part-")]) == 2
+
+
+def _mpich() -> str:
+    """Return the launcher of an MPICH that goes by TCP between hosts, empty where there is none."""
+    found = [each.mpiexec for name, each in mpis().items() if name in ("mpich5", "mpich4-on-wheel")]
+    usable = [
+        m.mpiexec for m in mpi.find_mpi() if m.family == mpi.MPICH and m.usable_oversubscribed
+    ]
+    return next((os.path.realpath(one) for one in (*found, *usable) if one), "")
+
+
+def _over_nodes(family: str, cluster: Cluster) -> list[str]:
+    """Return the words that start one rank on each node of a cluster."""
+    if family == mpi.OPENMPI:
+        hosts = ",".join(f"{host}:1" for host in cluster.hosts)
+        return [*openmpi_words(cluster), "--host", hosts, "-n", str(cluster.nodes)]
+    fixed = ["-launcher", "ssh", "-launcher-exec", str(cluster.agent), "-iface", "eth0"]
+    among = ["-hosts", ",".join(cluster.hosts), "-ppn", "1", "-n", str(cluster.nodes)]
+    tcp = ["-genv", "MPIR_CVAR_CH4_NETMOD", "ofi", "-genv", "FI_PROVIDER", "tcp"]
+    library = Path(_mpich()).parents[1] / "lib"
+    same = ["-genv", "MPI4PY_MPIABI", "mpich", "-genv", "LD_LIBRARY_PATH", str(library)]
+    return cluster.command(0, _mpich(), *fixed, *among, *tcp, *same)
+
+
+@pytest.mark.skipif(bool(missing()), reason=missing())
+@pytest.mark.parametrize("nodes", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("family", [mpi.OPENMPI, mpi.MPICH])
+def test_the_files_are_the_same_from_several_nodes(
+    family: str, nodes: int, alone: tuple[dict[str, str], int, str, list[str]], tmp_path: Path
+) -> None:
+    """One rank on each of some hosts with names and networks of their own."""
+    if family == mpi.OPENMPI and not Path("/usr/bin/mpiexec.openmpi").exists():
+        pytest.skip("Debian's Open MPI is not installed")
+    if family == mpi.MPICH and not _mpich():
+        pytest.skip("no MPICH that goes by TCP (P3S_TEST_MPICH5)")
+    folder = runs_only(tmp_path / "runs")
+    with Cluster(tmp_path / "cluster", nodes, rate="1gbit") as cluster:
+        words = _over_nodes(family, cluster)
+        done = subprocess.run(
+            [*words, sys.executable, "-m", "p3s", "--mpi", *PREDICT],
+            cwd=folder,
+            env={**os.environ, **SHARING, **ROOT},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+        )
+    files, code, out, _ = alone
+    assert (done.returncode, done.stdout) == (code, out), done.stderr
+    made = digests(folder / "study")
+    assert {name for name in files | made if files.get(name) != made.get(name)} == set()
 
 
 def test_a_damaged_run_ends_all_ranks_with_one_line(tmp_path: Path) -> None:

@@ -19,9 +19,10 @@ from p3s.program.collectives.expand import expand
 from p3s.program.collectives.library import library_of
 from p3s.program.mapping import mapping_of
 from p3s.replay.engine.job import result_path, write_job
-from p3s.replay.plan.plan import PlanSettings, ReplayPlan, make_plan, timed_programs
+from p3s.replay.plan.plan import make_plan, timed_programs
 from p3s.replay.plan.program import Program
 from p3s.replay.plan.settle import WHY_TEXT, Why
+from p3s.replay.plan.types import PlanSettings, ReplayPlan
 from p3s.replay.plan.world import BLACK_HOLE, MEASURED
 from p3s.simulate.steps import RECEIVES, SENDS, Op, Section
 from p3s.topology.switches import flat

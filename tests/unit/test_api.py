@@ -96,6 +96,18 @@ def test_what_is_not_there_is_one_line(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value) and str(tmp_path) in str(caught.value)
 
 
+def test_a_frame_without_pandas_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(P3SError, match=r"package pandas is not installed; run: pip install 'p3s\["):
+        Table({"n": [1]}).to_frame()
+
+
+@pytest.mark.parametrize("counts", [[], 0, [4, -1], ["64"], [2.5]])
+def test_counts_that_are_none_are_refused(counts: object, study: p3s.Study) -> None:
+    with pytest.raises(UsageError, match="counts of at least 1"):
+        study.predict(counts)  # type: ignore[arg-type]
+
+
 def test_tables_are_escaped_and_cut() -> None:
     table = Table({"a": ["<b>"] * 30, "n": list(range(30))})
     html = table._repr_html_()

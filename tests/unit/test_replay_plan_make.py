@@ -14,8 +14,9 @@ from p3s.program.collectives.expand import expand
 from p3s.program.collectives.library import library_of
 from p3s.program.mapping import block, cyclic
 from p3s.replay.plan.check import check
-from p3s.replay.plan.plan import PlanSettings, make_plan, timed_programs
+from p3s.replay.plan.plan import make_plan, timed_programs
 from p3s.replay.plan.show import plan_json, plan_text, played_by, seconds, why_not_representative
+from p3s.replay.plan.types import PlanSettings
 from p3s.replay.plan.world import BLACK_HOLE, MEASURED, NOISE
 from p3s.simulate.network import rough_network
 from p3s.simulate.simulate import simulate

@@ -158,6 +158,40 @@ def test_figures_of_a_reason_are_those_of_the_threads_named() -> None:
     assert reason.text == "with 2, 4 threads: off by 7; with 1 thread, too, in other figures"
 
 
+def test_notes_alike_but_for_their_figures_are_said_once() -> None:
+    texts = {1: "takes 5 %", 2: "takes 7.5 %", 4: "takes 7.5 %"}
+    columns = [
+        surfaces.Column(threads, 1, True, SimpleNamespace(notes=("of all", text)))  # type: ignore[arg-type]
+        for threads, text in texts.items()
+    ]
+    assert list(surfaces._notes(columns)) == [
+        "of all",
+        "with 2, 4 threads: takes 7.5 %; with 1 thread, too, in other figures",
+    ]
+
+
+class _Heard(Progress):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def done(self, text: str) -> None:
+        self.told.append(text)
+
+    def say(self, text: str) -> None:
+        self.told.append(text)
+
+
+def test_a_step_of_all_numbers_of_threads_is_told_once(tmp_path: Path) -> None:
+    study, heard = put_threads(tmp_path / "s"), _Heard()
+    wanted = teams.Wanted([16], [1, 2, 4], node=NODE)
+    teams.surface(study, wanted, REQUEST, heard)
+    assert sorted(heard.told) == sorted(set(heard.told))
+    assert sum(text.startswith("model fitted") for text in heard.told) == 1
+    assert sum(text.startswith("network: ") for text in heard.told) <= 1
+
+
 def test_threads_of_no_run_are_to_be_traced_where_their_laws_leave_most_open() -> None:
     (open_,) = surfaces.once([_column(1, "a"), _column(8, "b", False, 1.9)])
     assert open_.advice.startswith("trace runs with 8 threads, too")
