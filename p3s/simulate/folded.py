@@ -163,18 +163,25 @@ def folded(loop: Loop, run: Run, *, windows: int = 0, overlap: bool = False) -> 
     return folded_totals(loop, add_up, windows=windows, overlap=overlap)
 
 
-def folded_totals(loop: Loop, add_up: AddUp, *, windows: int = 0, overlap: bool = False) -> Folded:
-    """Return the same from a simulator that adds up times itself, with less memory."""
+def folded_totals(
+    loop: Loop, add_up: AddUp, *, windows: int = 0, most: int = 0, overlap: bool = False
+) -> Folded:
+    """Return the same from a simulator that adds up times itself, with less memory.
+
+    ``most``: windows that are simulated at most, where their mean is enough; 0: MOST_STEPS.
+    """
     full = loop.full
     idle = np.zeros(len(full.ranks))
     if loop.group is None:
         return Folded(add_up(full, loop.tally(loop.weight), idle).sums)
     if not loop.chained:
         return _weighed_anew(loop, add_up, idle)
-    return _strung(loop, add_up, idle, windows, overlap)
+    return _strung(loop, add_up, idle, windows, most, overlap)
 
 
-def _strung(loop: Loop, add_up: AddUp, idle: Floats, windows: int, overlap: bool) -> Folded:
+def _strung(
+    loop: Loop, add_up: AddUp, idle: Floats, windows: int, most: int, overlap: bool
+) -> Folded:
     group, window = loop.group, loop.window
     assert group is not None and window is not None
     place = np.searchsorted(group.turns, window.turn)  # which of the alike iterations
@@ -194,7 +201,7 @@ def _strung(loop: Loop, add_up: AddUp, idle: Floats, windows: int, overlap: bool
     clock = _at(at, first.end_ns[loop.kept], idle)
     del first, once, counted
     results = strung(lambda first_ns: add_up(window, tally, first_ns), clock, at)
-    most = windows or max(_FEWEST_WINDOWS, MOST_STEPS // max(len(window), 1))
+    most = windows or most or max(_FEWEST_WINDOWS, MOST_STEPS // max(len(window), 1))
     history: list[_Window] = []
     period, number, change = 0, 0, 0.0
     while left > 0 and number < most and not period:

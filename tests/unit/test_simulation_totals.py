@@ -104,6 +104,26 @@ def test_loops_fold_the_same_whoever_adds_up(pattern_, overlap) -> None:
     assert (one.windows, one.settled) == (other.windows, other.settled) == (len(kept), one.settled)
 
 
+def test_means_of_what_never_repeats_are_had_from_the_windows_that_are_allowed() -> None:
+    """Queues at links need not repeat, here not at all; what they cost in the mean settles soon."""
+    loop = loop_of(turns_of(HALO, 4, 4, 6, work=np.full(16, 1e5)), 5000)
+    net, nodes = rough_network(), np.arange(16) // 4
+
+    def sums(most: int) -> tuple[float, int, bool]:
+        rng = np.random.default_rng(2)
+
+        def add_up(steps, tally, first):
+            work = steps.work_ns * rng.uniform(0.8, 1.2, len(steps))
+            return totals(replace(steps, work_ns=work), nodes, net, tally, first_ns=first)
+
+        found = folded_totals(loop, add_up, most=most)
+        return float(found.sums[0].mean()), found.windows, found.settled
+
+    few, many = sums(8), sums(80)
+    assert few[1:] == (9, False) and many[1:] == (81, False)
+    assert few[0] == pytest.approx(many[0], rel=0.1)
+
+
 def test_draws_do_not_depend_on_how_many_are_made_at_once(monkeypatch) -> None:
     turns = Distribution.of((0.1, 0.5, 0.9), (0.5, 1.0, 1.6))
     varies = Variation((Spread(turns=turns), Spread(), Spread(turns=turns)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 #: Simulations with drawn computation: as many as so many steps allow, in these bounds.
 _STEPS = 4_000_000
 _REPEATS = (2, 12)
-#: Windows of a loop with drawn computation: at least so many, and this multiple of those that
-#: the loop needs to settle where nothing varies.
+#: Windows of a loop with drawn computation or other costs: at least so many, and this multiple of
+#: those that the loop needs to settle where nothing varies.
 _FEWEST_WINDOWS, _LONGER = 4, 2
 _NS_PER_S = 1e9
 
@@ -71,6 +72,11 @@ def runner(
     return run
 
 
+def windows_of(even: Folded) -> int:
+    """Return of how many windows the mean is enough, from a simulation in which nothing varies."""
+    return max(_LONGER * even.windows, _FEWEST_WINDOWS)
+
+
 def varied(
     ready: Prepared,
     number: int,
@@ -86,20 +92,24 @@ def varied(
     ``room``: of simulations before, whose results nobody needs any more.
     """
     loop = ready.loops[number]
-    windows = max(_LONGER * even.windows, _FEWEST_WINDOWS) if loop.chained else 0
+    windows = windows_of(even) if loop.chained else 0
     size = len(loop.full) + windows * (len(loop.window) if loop.window is not None else 0)
     repeats = int(np.clip(_STEPS // max(size, 1), *_REPEATS))
     if draws is not None:
         windows, repeats = draws.planned(number, windows, repeats)
     total, each = np.zeros((PARTS, loop.cells)), []
-
-    rooms = [room] if room is not None else []
+    rooms: SimpleQueue[Room] = SimpleQueue()
+    if room is not None:
+        rooms.put(room)
 
     def drawn(repeat: int) -> Floats:
-        mine = rooms.pop() if rooms else Room()
+        try:
+            mine = rooms.get_nowait()
+        except Empty:  # the first of a thread
+            mine = Room()
         run = runner(ready, network, [], mine, variation=variation, seed=repeat)
         found = folded_totals(loop, run, windows=windows, overlap=overlap).sums
-        rooms.append(mine)
+        rooms.put(mine)
         return found
 
     for found in workers.in_threads(drawn, range(repeats)):

@@ -21,7 +21,7 @@ from p3s.errors import P3SError
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.altered import Altered, Draws
 from p3s.predict.estimators.check import missed
-from p3s.predict.estimators.drawn import runner, varied
+from p3s.predict.estimators.drawn import runner, varied, windows_of
 from p3s.predict.estimators.fewer import estimated as of_fewer
 from p3s.predict.estimators.fewer import smaller
 from p3s.predict.estimators.grids import Grids
@@ -34,7 +34,7 @@ from p3s.predict.estimators.wired import on_wires, said_of, wired
 from p3s.predict.times import read_head, some_ranks
 from p3s.program.generate import MOST_RANKS
 from p3s.program.packing import usual as usual_packing
-from p3s.simulate.folded import Settling, folded_totals
+from p3s.simulate.folded import Folded, Loop, Settling, folded_totals
 from p3s.simulate.followed import Followed
 from p3s.simulate.network import Network, network_from_machine
 from p3s.simulate.steps import Floats
@@ -408,14 +408,18 @@ def simulated(
     for number, loop in enumerate(ready.loops):
         run = runner(ready, costs[0], notes, room, cut=cut)
         even = folded_totals(loop, run, overlap=overlap)
-        # What had to be changed so that all ranks end is told once, for the typical costs.
-        low, high = (
-            even.sums[0]
-            if network == costs[0] and factor == 1.0
-            else factor
-            * folded_totals(loop, runner(ready, network, [], room, factor), overlap=overlap).sums[0]
-            for network, factor in zip(costs[1:], (1.0 - off, 1.0 + off), strict=True)
-        )
+
+        def end(network: Network, factor: float, loop: Loop = loop, even: Folded = even) -> Floats:
+            """Return times in calls where messages cost something else."""
+            found = even
+            if network != costs[0] or factor != 1.0:
+                # What had to be changed so that all ranks end is told once, for the typical costs.
+                # Queues may never repeat exactly, and means are enough here.
+                other = runner(ready, network, [], room, factor)
+                found = folded_totals(loop, other, most=windows_of(even), overlap=overlap)
+            return np.asarray(factor * found.sums[0], dtype=np.float64)
+
+        low, high = map(end, costs[1:], (1.0 - off, 1.0 + off))
         typical = (
             even.sums
             if variation is None or not variation.varies
