@@ -14,15 +14,16 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Generic, TypeVar
 
 from p3s.errors import Damaged, OtherVersion, P3SError
 from p3s.staging import new_file, shown
 from p3s.version import __version__
 
+T = TypeVar("T")
 #: Version of every JSON artefact of a study.
 SCHEMA_VERSION = 1
 #: Versions of those that are no longer the first.
@@ -173,6 +174,28 @@ def file_bytes(path: Path) -> bytes:
     """Return what a file holds; raises OSError as :func:`plain_file` does."""
     with plain_file(path) as file:
         return file.read()
+
+
+class LastRead(Generic[T]):
+    """Reads a file, and returns what was read last where the file is still the same.
+
+    Commands ask for the same file many times. ``read``: returns what nobody changes.
+    """
+
+    def __init__(self, read: Callable[[Path], T]) -> None:
+        """Take what reads, checked."""
+        self._read = read
+        self._last: tuple[tuple[Path, bytes], T] | None = None
+
+    def __call__(self, path: Path) -> T:
+        """Return what is in a file; raises as the reader does."""
+        try:
+            key = Path(path), hashlib.blake2b(file_bytes(Path(path))).digest()
+        except OSError:  # as the reader says it
+            return self._read(path)
+        if self._last is None or self._last[0] != key:
+            self._last = key, self._read(path)
+        return self._last[1]
 
 
 def crc_of(path: Path) -> int:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from p3s.artefacts import LastRead
 from p3s.errors import P3SError
 from p3s.model.types import Model
 from p3s.study import Study, read_json, write_json
@@ -190,6 +191,10 @@ def measured_range(study: Study) -> tuple[dict[int, tuple[float, float]], dict[i
 
 def read(path: Path) -> ComputeModel:
     """Return the compute model in a file, checked; P3SError in one line as of :func:`load`."""
+    return _last_read(path)
+
+
+def _read(path: Path) -> ComputeModel:
     from p3s.costs.types import ComputeModel
     from p3s.serialise import from_data
 
@@ -203,6 +208,9 @@ def read(path: Path) -> ComputeModel:
             f"{path}: damaged or of another version ({why}); run `p3s model` again"
         ) from err
     return found
+
+
+_last_read = LastRead(_read)
 
 
 def _check(compute: ComputeModel) -> None:

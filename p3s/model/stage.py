@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from p3s.artefacts import LastRead
 from p3s.errors import OtherVersion, P3SError
 
 if TYPE_CHECKING:
@@ -122,23 +123,7 @@ def read(path: Path) -> Model:
 
     Raises P3SError in one line for one that is damaged or of another version.
     """
-    from hashlib import blake2b
-
-    from p3s.artefacts import file_bytes
-
-    try:
-        key = Path(path), blake2b(file_bytes(Path(path))).digest()
-    except OSError:  # as the reader says it
-        return _read(path)
-    if key not in _LAST_READ:
-        model = _read(path)
-        _LAST_READ.clear()
-        _LAST_READ[key] = model
-    return _LAST_READ[key]
-
-
-#: The model that was read last, which a command asks for several times: by path and digest.
-_LAST_READ: dict[tuple[Path, bytes], Model] = {}
+    return _last_read(path)
 
 
 def _read(path: Path) -> Model:
@@ -158,6 +143,9 @@ def _read(path: Path) -> Model:
     except (P3SError, ValueError, TypeError, KeyError, IndexError) as err:
         raise _damaged(path, " ".join(str(err).split())[:120]) from err
     return model
+
+
+_last_read = LastRead(_read)
 
 
 def as_file(model: Model) -> dict[str, object]:

@@ -14,7 +14,7 @@ import pytest
 from paths import ROOT
 
 from p3s import staging
-from p3s.artefacts import write_bytes
+from p3s.artefacts import LastRead, write_bytes
 from p3s.errors import P3SError
 
 #: A process that begins to write a file and a directory, says so, and waits.
@@ -160,3 +160,24 @@ def test_a_full_disk_is_said_with_the_name_of_the_file(
         "make room there, or choose another disk"
     )
     assert os.listdir(run) == []
+
+
+def test_a_file_is_read_again_where_it_has_changed(tmp_path: Path) -> None:
+    read: list[str] = []
+
+    def reader(path: Path) -> str:
+        read.append(path.read_text())
+        return read[-1]
+
+    last, one, other = LastRead(reader), tmp_path / "one", tmp_path / "other"
+    one.write_text("a")
+    other.write_text("a")
+    assert [last(one), last(one)] == ["a", "a"] and read == ["a"]
+    stat = one.stat()
+    one.write_text("b")
+    os.utime(one, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # as long and as old
+    assert last(one) == "b"
+    assert (last(other), len(read)) == ("a", 3)
+    one.unlink()
+    with pytest.raises(FileNotFoundError):
+        last(one)
