@@ -178,6 +178,8 @@ def _row(n: int, phases: int, was_run: bool, representative: bool) -> Json:
         "model_low_s": low,
         "model_high_s": high,
         **total,
+        "comm_low_s": total["comm_s"] * 0.8,
+        "comm_high_s": total["comm_s"] * 1.1,
         "work_s": total["compute_s"] * 0.99,
         "measured": was_run,
         "measured_s": measured_s,
