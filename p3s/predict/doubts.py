@@ -379,6 +379,8 @@ def of_simulation(
 
 def of_stand_ins(rows: Sequence[Count], commands: Commands = NO_STUDY) -> list[Reason]:
     """Say where smaller process grids, simulated instead of all ranks, are far off, or may be."""
+    from p3s.program.generate import MOST_RANKS
+
     talks = {
         row.n: row.stand_ins
         for row in rows
@@ -403,7 +405,12 @@ def of_stand_ins(rows: Sequence[Count], commands: Commands = NO_STUDY) -> list[R
             "stand-ins",
             f"at {processes(n)} smaller process grids were simulated instead of all ranks, and "
             + what,
-            f"simulate every rank ({commands.predict([n], '--every-rank')})",
+            (
+                f"simulate every rank ({commands.predict([n], '--every-rank')})"
+                if n <= MOST_RANKS
+                else f"take it as a trend: of more than {MOST_RANKS:,} processes not every rank "
+                "can be simulated"
+            ),
             against,
         )
         for n, what, against in found

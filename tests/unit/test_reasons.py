@@ -147,6 +147,16 @@ def test_smaller_grids_that_are_far_off(off: float, against: bool) -> None:
         assert "--every-rank" in reason.advice and "-n 8" in reason.advice
 
 
+def test_smaller_grids_for_more_ranks_than_can_be_simulated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("p3s.program.generate.MOST_RANKS", 7)
+    stand_ins = StandIns(3, 256, ("sides",), 0.01, 0.3, 1024, -0.3)
+    made = replace(with_messages(8, Followed()), stand_ins=stand_ins)
+    (reason,) = compose({8: made}, {}, {8: REPLAYED}, [4]).reasons
+    assert "--every-rank" not in reason.advice and "trend" in reason.advice
+
+
 def test_smaller_grids_that_could_be_checked_nowhere() -> None:
     stand_ins = StandIns(3, 256, ("sides",), 0.01, 0.01)
     made = replace(with_messages(8, Followed()), stand_ins=stand_ins)
