@@ -44,7 +44,7 @@ _LAUNCHER_TALK = re.compile(
     r"^\s*$|^-{20,}|^={20,}|^YOUR APPLICATION TERMINATED|^This typically refers to a problem"
     r"|^Please see the FAQ page|^Primary job +terminated|^a non-zero exit code|^\[[^\]]*:\d+\]"
     r"|^\[(?:mpiexec|proxy)|^Abort\(\d+\) on node|^application called MPI_Abort|^p3s: "
-    r"|^srun: |^slurmstepd[-\w.]*: |^prterun|^\*\*\* "
+    r"|^srun: |^slurmstepd[-\w.]*: |^prterun|^\*\*\* |^\[warn\] Epoll (?:ADD|MOD|DEL)\("
 )
 # What libraries print of a crash (a line with an address is of a stack); the signal says it all.
 _CRASH_TALK = re.compile(

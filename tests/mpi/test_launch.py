@@ -116,6 +116,8 @@ def test_a_message_of_several_lines_is_told_whole(tmp_path: Path) -> None:
         ("hello\n\nno such\ninput\n\n", "no such input"),
         ("one\n[host:12] chatter\ntwo\n[host:12] chatter\n", "two"),
         ("one\nError: this\ntwo\n", "Error: this"),
+        ("no input\n[warn] Epoll MOD(1) on fd 23 failed. Old events were 6\n", "no input"),
+        ("[warn] few cells\n", "[warn] few cells"),
         ("a" * 150 + "\n" + "b" * 150 + "\n", "b" * 150),
         ("c" * 300 + "\n", "c" * 200),
         ("\n \n", ""),
