@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -201,11 +202,17 @@ def once(columns: Sequence[Column]) -> Iterable[Reason]:
 
 
 def _notes(columns: Sequence[Column]) -> Iterable[str]:
-    """Yield the notes of all predictions, those alike but for their figures once."""
-    found: dict[str, dict[int, str]] = {}
+    """Yield the notes of all predictions, those alike but for their figures once.
+
+    Notes of one prediction may be alike as well, as those of two phases: these are all told.
+    """
+    found: dict[tuple[str, int], dict[int, str]] = {}
     for column in columns:
-        for note in column.prediction.notes:
-            found.setdefault(_FIGURES.sub("", note), {}).setdefault(column.threads, note)
+        before: Counter[str] = Counter()
+        for note in dict.fromkeys(column.prediction.notes):
+            words = _FIGURES.sub("", note)
+            found.setdefault((words, before[words]), {})[column.threads] = note
+            before[words] += 1
     for alike in found.values():
         same, rest = _same(alike)
         where = f"with {_listed(same)}: " if rest else ""

@@ -170,6 +170,19 @@ def test_notes_alike_but_for_their_figures_are_said_once() -> None:
     ]
 
 
+def test_notes_on_two_phases_of_a_prediction_are_both_told() -> None:
+    texts = {1: ("phase 1 grows", "phase 2 grows"), 2: ("phase 1 grows", "phase 3 grows")}
+    columns = [
+        surfaces.Column(threads, 1, True, SimpleNamespace(notes=notes))  # type: ignore[arg-type]
+        for threads, notes in texts.items()
+    ]
+    assert list(surfaces._notes(columns)) == [
+        "phase 1 grows",
+        "with 2 threads: phase 3 grows; with 1 thread, too, in other figures",
+    ]
+    assert list(surfaces._notes(columns[:1])) == ["phase 1 grows", "phase 2 grows"]
+
+
 class _Heard(Progress):
     """Keeps what it is told."""
 
