@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from p3s.simulate.collectives import Instances
-from p3s.simulate.steps import Floats, Ints, Steps
+from p3s.errors import P3SError
+from p3s.simulate.packed import Packed, Packs
+from p3s.simulate.steps import Bools, Floats, Ints, Steps
 
 #: Times of steps: whole, waiting, transfer, software.
 PARTS = 4
@@ -34,42 +35,41 @@ class Tally:
 class Totals:
     """Times added up in ns: ``sums`` (PARTS, cells), ``long`` (groups, ranks).
 
-    ``end_ns``: when each step ends. ``cut``: as in Simulated; ``notes``: what was changed.
+    ``ends_ns``: when each step ends, where ``place`` says, None: in the order of the steps.
+    ``cut``: as in Simulated; ``notes``: what was changed.
     """
 
     sums: Floats
     long: Floats
-    end_ns: Floats
+    ends_ns: Floats
+    place: np.ndarray | None = None
     cut: int = 0
     notes: tuple[str, ...] = ()
 
+    def ends_of(self, steps: Ints) -> Floats:
+        """Return when these steps end."""
+        return np.asarray(self.ends_ns[steps if self.place is None else self.place[steps]])
+
 
 @dataclass(frozen=True, eq=False)
-class Known:
-    """Columns of steps that were found to fit together, and which collective calls they are."""
+class Drawn:
+    """What some steps compute instead: ``ns`` before the steps ``at``."""
 
-    columns: tuple[Any, ...]
-    calls: Instances
-
-    def are(self, steps: Steps) -> bool:
-        """Tell whether steps have these very columns."""
-        return all(mine is its for mine, its in zip(self.columns, columns_of(steps), strict=True))
-
-
-def columns_of(steps: Steps) -> tuple[Any, ...]:
-    """Return all that steps are but for how long they compute."""
-    return tuple(getattr(steps, each.name) for each in fields(steps) if each.name != "work_ns")
+    at: Ints
+    ns: Floats
 
 
 @dataclass(eq=False)
 class Room:
     """Memory for simulations, one after the other: each ends what the one before has returned.
 
-    ``known``: what was found out of the steps that were simulated last.
+    ``packs``: the steps that were simulated last; rooms of several threads may share them.
     """
 
-    known: Known | None = None
+    packs: Packs = field(default_factory=Packs)
     _columns: dict[str, np.ndarray] = field(default_factory=dict)
+    _weighed: tuple[Any, ...] = (None, None, None)
+    _work: tuple[Any, ...] = (None, None, None)
 
     def column(self, name: str, size: int, dtype: Any) -> np.ndarray:
         """Return a column of so many entries, whatever was in it."""
@@ -78,6 +78,48 @@ class Room:
             self._columns.pop(name, None)
             found = self._columns[name] = np.empty(size, dtype=dtype)
         return found[:size]
+
+    def work(self, steps: Steps, packed: Packed, drawn: Drawn | None) -> Floats:
+        """Return the computation before each step in the order that they are packed in."""
+        at = None if drawn is None else drawn.at
+        work = self.column("work", len(packed), np.float64)
+        mine, its, changed = self._work
+        if mine is not packed or its is not steps.work_ns or not (changed is None or changed is at):
+            work[:] = packed.moved(steps.work_ns)
+        if drawn is not None:
+            work[packed.place_of(drawn.at)] = drawn.ns
+        self._work = packed, steps.work_ns, at
+        return work
+
+    def weighed(
+        self, packed: Packed, tally: Tally, only: Bools | None, apart: int
+    ) -> tuple[Floats, np.ndarray | None]:
+        """Return weights and groups in the order that steps are packed in.
+
+        ``apart``: the group of steps that are not among ``only``.
+        """
+        key = packed, tally, only
+        if any(mine is not its for mine, its in zip(self._weighed, key, strict=True)):
+            _check(tally)
+            self.column("weight", len(packed), np.float64)[:] = packed.moved(tally.weight)
+            if tally.group is not None or only is not None:
+                group = np.zeros(len(packed), np.uint8) if tally.group is None else tally.group
+                if only is not None:
+                    group = np.where(only, group, apart)
+                self.column("group", len(packed), np.uint8)[:] = packed.moved(group)
+            self._weighed = key
+        has = tally.group is not None or only is not None
+        return (
+            self.column("weight", len(packed), np.float64),
+            self.column("group", len(packed), np.uint8) if has else None,
+        )
+
+
+def _check(tally: Tally) -> None:
+    """Raise P3SError where a step belongs to a sum that there is not."""
+    cell = tally.cell
+    if len(cell) and not 0 <= cell.min() <= cell.max() < tally.cells:
+        raise P3SError(f"simulation: cells {cell.min()} to {cell.max()} of {tally.cells}")
 
 
 def added_up(result: Any, start: Ints, tally: Tally) -> Totals:
