@@ -35,7 +35,7 @@ class Packed:
     ``step``, ``done``, ``first``, ``size``: as in state.h. ``place``: of each step its place in
     ``step``; ``order``: of each place its step, None: they are the same, and ``place`` is empty.
     ``columns``, ``cell``, ``node_of``, ``distance``, ``distances``: what they were made of.
-    ``calls``: the collective calls. ``begun``: the steps in the order in which they began in a simulation of all of them.
+    ``calls``: the collective calls. ``begun``: the steps as they began in a simulation of all.
     ``on``: what the core is told besides, by network, with the arrays that this points into.
     """
 

@@ -334,7 +334,6 @@ def _inputs(
     _times([network.post, network.burst, network.sender_buffer], "post, burst or sender_buffer")
     if not network.rate > 0:
         raise P3SError(f"simulation: the rate of links is {network.rate} bytes per ns")
-    keep.append(packed)
     return Input(
         len(packed),
         len(packed.first),
