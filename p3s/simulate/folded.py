@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -144,17 +145,22 @@ class Loop:
     looked: bool = False
     chained: bool = False
     kept: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool))
-    cut: dict[bool, Windows] = field(default_factory=dict)
+    cut: dict[bool, Windows] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         """Find the iterations that are alike and whether windows of them can be strung together."""
-        if not self.looked:
-            found = alike(self.section, repeated=self.repeated)
-            self.group = found if found is not None and found.folded else None
-            self.section = replace(self.section, steps=none_of(self.section.steps))
-            self.looked = True
-        if self.group is None:
+        if self.looked:
             return
+        found = alike(self.section, repeated=self.repeated)
+        self.group = found if found is not None and found.folded else None
+        self.section = replace(self.section, steps=none_of(self.section.steps))
+        self.looked = True
+        if self.group is not None:
+            self._look()
+        self.full = replace(self.full, weight=self.weight)  # in memory once
+
+    def _look(self) -> None:
+        assert self.group is not None
         self.kept = np.isin(self.full.turn, self.group.turns)
         if not self.repeated:  # computation behind the last call of all iterations: no turn's
             self.kept[self.full.row < 0] = False
@@ -166,6 +172,11 @@ class Loop:
     def window(self) -> int:
         """How many steps a window has."""
         return int(np.count_nonzero(self.kept)) if self.chained else 0
+
+    @cached_property
+    def whole(self) -> Tally:
+        """That times of ``full`` are added up as often as they stand for."""
+        return self.tally(self.weight)
 
     def tally(self, weight: Floats) -> Tally:
         """Return that times of ``full`` are added up with these weights."""
@@ -236,7 +247,7 @@ def folded_totals(
     full = loop.full
     idle = np.zeros(len(full.ranks))
     if loop.group is None:
-        return Folded(add_up(full, None, loop.tally(loop.weight), idle).sums)
+        return Folded(add_up(full, None, loop.whole, idle).sums)
     if not loop.chained:
         return _weighed_anew(loop, add_up, idle)
     return _strung(loop, add_up, idle, windows, most, overlap)

@@ -14,18 +14,34 @@ import numpy as np
 
 from p3s.errors import P3SError
 from p3s.simulate.collectives import Instances, instances
-from p3s.simulate.core import FLAWED, FLAWS, NO_ROOM, SIZE, STEP, Columns, Input, Packing
+from p3s.simulate.core import APART, FLAWED, FLAWS, NO_ROOM, SIZE, STEP, Columns, Input, Packing
 from p3s.simulate.network import Network
-from p3s.simulate.steps import Ints, Op, Steps
+from p3s.simulate.steps import Bools, Floats, Ints, Op, Steps
 
 #: Fields of Steps that do not have an entry per step.
 _OTHER = ("n", "ranks", "start", "done_start", "done", "calls", "members")
 #: Steps from which on it is worth while to put them in order.
 MANY = 20_000
-#: Packed steps, and networks of each, that are kept.
-_KEPT, _NETWORKS = 2, 4
+#: Packed steps, and networks and tallies of each, that are kept.
+_KEPT, _NETWORKS, _TALLIES = 1, 4, 2
 #: Different costs of messages for which there is room at first.
 _SIZES = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """What times of steps are added up to.
+
+    ``cell``: of each step one of ``cells``, to which its times are added as often as its ``weight``
+    says. ``group``: of each step the sum of whole times of its rank that it is in, 1 to ``groups``,
+    0: none; None: there are no such sums.
+    """
+
+    cell: Ints
+    weight: Floats
+    cells: int
+    group: np.ndarray | None = None
+    groups: int = 0
 
 
 @dataclass(eq=False)
@@ -54,6 +70,7 @@ class Packed:
     order: np.ndarray | None = None
     begun: np.ndarray | None = None
     on: list[tuple[Network, Input, list[Any]]] = field(default_factory=list)
+    _weighed: list[tuple[Tally, Any, np.ndarray, Any]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.step)
@@ -97,8 +114,30 @@ class Packed:
         )
         step, done, place, first = made
         return replace(
-            self, step=step, done=done, place=place, first=first, order=self.begun, on=[]
+            self,
+            step=step,
+            done=done,
+            place=place,
+            first=first,
+            order=self.begun,
+            on=[],
+            _weighed=[],
         )
+
+    def weighed(self, tally: Tally, only: Bools | None) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return weights and groups by place; steps that are not among ``only`` are APART."""
+        for told, those, weight, group in self._weighed:
+            if told is tally and those is only:
+                return weight, group
+        cell, group = tally.cell, tally.group
+        if len(cell) and not 0 <= cell.min() <= cell.max() < tally.cells:
+            raise P3SError(f"simulation: cells {cell.min()} to {cell.max()} of {tally.cells}")
+        if only is not None:
+            group = np.where(only, np.uint8(0) if group is None else group, np.uint8(APART))
+        weight = self.moved(np.asarray(tally.weight, dtype=np.float64))
+        group = None if group is None else self.moved(group.astype(np.uint8, copy=False))
+        self._weighed = [*self._weighed[1 - _TALLIES :], (tally, only, weight, group)]
+        return weight, group
 
     def known_on(self, network: Network) -> Input | None:
         """Return what the core was told of these steps on a network, None: nothing yet."""
@@ -128,7 +167,7 @@ class Packs:
                 return found
             made = pack(*made_of) if found is None else found.in_order()
             others = [one for one in self.kept if one is not found]
-            self.kept = [*others[1 - _KEPT :], made]
+            self.kept = [*others[len(others) + 1 - _KEPT :], made]
             return made
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from p3s.errors import P3SError
 from p3s.simulate.collectives import rough_costs
-from p3s.simulate.core import APART, DEADLOCK, FLAWS, LIVE, Input, Output
+from p3s.simulate.core import DEADLOCK, FLAWS, LIVE, Input, Output
 from p3s.simulate.network import Network
 from p3s.simulate.packed import MANY, Packed, pack
 from p3s.simulate.steps import Bools, Floats, Ints, Steps
@@ -287,7 +287,7 @@ def _added(
     """Tell the core what to add times up to; return where the sums will be."""
     if tally is None:
         return np.zeros(0), np.zeros(0)
-    weight, group = room.weighed(packed, tally, only, APART)
+    weight, group = packed.weighed(tally, only)
     inputs.weight = weight.ctypes.data
     inputs.group = 0 if group is None else group.ctypes.data
     sums = room.column("sums", tally.cells * PARTS, np.float64)

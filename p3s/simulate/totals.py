@@ -7,28 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from p3s.errors import P3SError
-from p3s.simulate.packed import Packed, Packs
-from p3s.simulate.steps import Bools, Floats, Ints, Steps
+from p3s.simulate.packed import Packed, Packs, Tally
+from p3s.simulate.steps import Floats, Ints, Steps
+
+__all__ = ["PARTS", "Drawn", "Room", "Tally", "Totals", "added_up"]
 
 #: Times of steps: whole, waiting, transfer, software.
 PARTS = 4
-
-
-@dataclass(frozen=True, eq=False)
-class Tally:
-    """What times of steps are added up to.
-
-    ``cell``: of each step one of ``cells``, to which its times are added as often as its ``weight``
-    says. ``group``: of each step the sum of whole times of its rank that it is in, 1 to ``groups``,
-    0: none; None: there are no such sums.
-    """
-
-    cell: Ints
-    weight: Floats
-    cells: int
-    group: np.ndarray | None = None
-    groups: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +53,6 @@ class Room:
 
     packs: Packs = field(default_factory=Packs)
     _columns: dict[str, np.ndarray] = field(default_factory=dict)
-    _weighed: tuple[Any, ...] = (None, None, None)
     _work: tuple[Any, ...] = (None, None, None)
 
     def column(self, name: str, size: int, dtype: Any) -> np.ndarray:
@@ -90,36 +74,6 @@ class Room:
             work[packed.place_of(drawn.at)] = drawn.ns
         self._work = packed, steps.work_ns, at
         return work
-
-    def weighed(
-        self, packed: Packed, tally: Tally, only: Bools | None, apart: int
-    ) -> tuple[Floats, np.ndarray | None]:
-        """Return weights and groups in the order that steps are packed in.
-
-        ``apart``: the group of steps that are not among ``only``.
-        """
-        key = packed, tally, only
-        if any(mine is not its for mine, its in zip(self._weighed, key, strict=True)):
-            _check(tally)
-            self.column("weight", len(packed), np.float64)[:] = packed.moved(tally.weight)
-            if tally.group is not None or only is not None:
-                group = np.zeros(len(packed), np.uint8) if tally.group is None else tally.group
-                if only is not None:
-                    group = np.where(only, group, apart)
-                self.column("group", len(packed), np.uint8)[:] = packed.moved(group)
-            self._weighed = key
-        has = tally.group is not None or only is not None
-        return (
-            self.column("weight", len(packed), np.float64),
-            self.column("group", len(packed), np.uint8) if has else None,
-        )
-
-
-def _check(tally: Tally) -> None:
-    """Raise P3SError where a step belongs to a sum that there is not."""
-    cell = tally.cell
-    if len(cell) and not 0 <= cell.min() <= cell.max() < tally.cells:
-        raise P3SError(f"simulation: cells {cell.min()} to {cell.max()} of {tally.cells}")
 
 
 def added_up(result: Any, start: Ints, tally: Tally) -> Totals:
