@@ -44,6 +44,19 @@ class Tally:
     groups: int = 0
 
 
+#: Weights and groups of steps, by place; another thread may let go of them in the meantime.
+Weighed = tuple[np.ndarray, np.ndarray | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """What the core is told of steps on a network, and the arrays that this points into."""
+
+    network: Network
+    inputs: Input
+    keep: list[Any]
+
+
 @dataclass(eq=False)
 class Packed:
     """Steps that were found to fit together, packed.
@@ -52,7 +65,7 @@ class Packed:
     ``step``; ``order``: of each place its step, None: they are the same, and ``place`` is empty.
     ``columns``, ``cell``, ``node_of``, ``distance``, ``distances``: what they were made of.
     ``calls``: the collective calls. ``begun``: the steps as they began in a simulation of all.
-    ``on``: what the core is told besides, by network, with the arrays that this points into.
+    ``on``: what the core is told besides, by network.
     """
 
     columns: tuple[Any, ...]
@@ -69,8 +82,8 @@ class Packed:
     longest: int
     order: np.ndarray | None = None
     begun: np.ndarray | None = None
-    on: list[tuple[Network, Input, list[Any]]] = field(default_factory=list)
-    _weighed: list[tuple[Tally, Any, np.ndarray, Any]] = field(default_factory=list)
+    on: list[Told] = field(default_factory=list)
+    _weighed: list[tuple[Tally, Any, Weighed]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.step)
@@ -101,34 +114,28 @@ class Packed:
         """Return the same steps as they began in a simulation of all of them."""
         from p3s.simulate.build import library
 
-        assert self.begun is not None
-        mine = (self.step, self.done, self.begun, self.first)
+        order = self.begun  # another thread may have another one in a moment
+        assert order is not None
+        mine = (self.step, self.done, order, self.first)
         made = tuple(np.empty_like(column) for column in mine)
         before, after = (Packing(*(column.ctypes.data for column in some)) for some in (mine, made))
         library().p3s_reorder(
             ctypes.c_int64(len(self)),
             ctypes.c_int64(len(self.first)),
             ctypes.byref(before),
-            ctypes.c_void_p(self.begun.ctypes.data),
+            ctypes.c_void_p(order.ctypes.data),
             ctypes.byref(after),
         )
         step, done, place, first = made
         return replace(
-            self,
-            step=step,
-            done=done,
-            place=place,
-            first=first,
-            order=self.begun,
-            on=[],
-            _weighed=[],
+            self, step=step, done=done, place=place, first=first, order=order, on=[], _weighed=[]
         )
 
-    def weighed(self, tally: Tally, only: Bools | None) -> tuple[np.ndarray, np.ndarray | None]:
+    def weighed(self, tally: Tally, only: Bools | None) -> Weighed:
         """Return weights and groups by place; steps that are not among ``only`` are APART."""
-        for told, those, weight, group in self._weighed:
+        for told, those, found in self._weighed:
             if told is tally and those is only:
-                return weight, group
+                return found
         cell, group = tally.cell, tally.group
         if len(cell) and not 0 <= cell.min() <= cell.max() < tally.cells:
             raise P3SError(f"simulation: cells {cell.min()} to {cell.max()} of {tally.cells}")
@@ -136,19 +143,18 @@ class Packed:
             group = np.where(only, np.uint8(0) if group is None else group, np.uint8(APART))
         weight = self.moved(np.asarray(tally.weight, dtype=np.float64))
         group = None if group is None else self.moved(group.astype(np.uint8, copy=False))
-        self._weighed = [*self._weighed[1 - _TALLIES :], (tally, only, weight, group)]
+        self._weighed = [*self._weighed[1 - _TALLIES :], (tally, only, (weight, group))]
         return weight, group
 
-    def known_on(self, network: Network) -> Input | None:
+    def known_on(self, network: Network) -> Told | None:
         """Return what the core was told of these steps on a network, None: nothing yet."""
-        for known, inputs, _ in self.on:
-            if known is network:
-                return Input.from_buffer_copy(inputs)
-        return None
+        return next((told for told in self.on if told.network is network), None)
 
-    def keep_on(self, network: Network, inputs: Input, keep: list[Any]) -> None:
+    def keep_on(self, network: Network, inputs: Input, keep: list[Any]) -> Told:
         """Keep what the core was told, for the next simulation on the same network."""
-        self.on = [*self.on[1 - _NETWORKS :], (network, Input.from_buffer_copy(inputs), keep)]
+        told = Told(network, inputs, keep)
+        self.on = [*self.on[1 - _NETWORKS :], told]
+        return told
 
 
 @dataclass(eq=False)

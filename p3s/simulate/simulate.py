@@ -13,7 +13,7 @@ from p3s.errors import P3SError
 from p3s.simulate.collectives import rough_costs
 from p3s.simulate.core import DEADLOCK, FLAWS, LIVE, Input, Output
 from p3s.simulate.network import Network
-from p3s.simulate.packed import MANY, Packed, pack
+from p3s.simulate.packed import MANY, Packed, Weighed, pack
 from p3s.simulate.steps import Bools, Floats, Ints, Steps
 from p3s.simulate.switch_links import routes
 from p3s.simulate.totals import PARTS, Drawn, Room, Tally, Totals
@@ -159,11 +159,11 @@ def totals(
     """
     room = room or Room()
     packed = room.packs.of(steps, node_of, distance, network, tally.cell)
-    inputs = packed.known_on(network)
-    if inputs is None:
+    told = packed.known_on(network)
+    if told is None:
         keep: list[Any] = []
-        inputs = _inputs(keep, steps, packed, network, None, None)
-        packed.keep_on(network, inputs, keep)
+        told = packed.keep_on(network, _inputs(keep, steps, packed, network, None, None), keep)
+    inputs = Input.from_buffer_copy(told.inputs)
     inputs.slower = slower
     found, state = _run(steps, packed, inputs, first_ns, True, tally, room, only, drawn)
     longs = room.column("longs", tally.groups * len(steps.ranks), np.float64)
@@ -215,7 +215,8 @@ def _run(
     live = room.column("live", size, LIVE)
     state, end = room.column("state", size, np.uint8), room.column("end", size, np.float64)
     waiting, software = (room.column(name, each, np.float64) for name in ("waiting", "software"))
-    added = _added(inputs, packed, tally, room, only)
+    weighed = None if tally is None else packed.weighed(tally, only)
+    added = _added(inputs, packed, tally, weighed, room)
     at = np.empty(ranks, dtype=np.int64)
     logs = tally is not None and packed.begun is None and only is None and size >= MANY
     order = np.empty(size if logs else 0, dtype=np.int32)
@@ -282,12 +283,12 @@ def _asked_for(
 
 
 def _added(
-    inputs: Input, packed: Packed, tally: Tally | None, room: Room, only: Bools | None
+    inputs: Input, packed: Packed, tally: Tally | None, weighed: Weighed | None, room: Room
 ) -> tuple[Floats, Floats]:
     """Tell the core what to add times up to; return where the sums will be."""
-    if tally is None:
+    if tally is None or weighed is None:
         return np.zeros(0), np.zeros(0)
-    weight, group = packed.weighed(tally, only)
+    weight, group = weighed
     inputs.weight = weight.ctypes.data
     inputs.group = 0 if group is None else group.ctypes.data
     sums = room.column("sums", tally.cells * PARTS, np.float64)

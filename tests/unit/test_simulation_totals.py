@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -138,6 +139,33 @@ def test_loops_fold_the_same_whoever_adds_up(pattern_, overlap, monkeypatch) -> 
     other = folded(loop, run, overlap=overlap)
     assert np.allclose(one.sums, other.sums, rtol=1e-12)
     assert (one.windows, one.settled) == (other.windows, other.settled) == (len(kept), one.settled)
+
+
+def test_threads_share_packed_steps(monkeypatch) -> None:
+    """While one thread simulates, others let go of what it was told: tallies, networks, order."""
+    monkeypatch.setattr(simulation, "MANY", 0)
+    steps = turns_of(HALO, 8, 8, 60, work=np.random.default_rng(1).uniform(1e5, 2e5, 64))
+    nodes, room = np.arange(64) // 4, Room()
+    nets = [replace(rough_network(), post=10.0 * k) for k in range(12)]
+    tallies = [Tally(steps.rank, np.full(len(steps), 1.0 + k), 64) for k in range(12)]
+    wanted = [totals(steps, nodes, *both).sums for both in zip(nets, tallies, strict=True)]
+
+    def simulated(seed: int) -> bool:
+        mine = Room(room.packs)
+        some = np.random.default_rng(seed).integers(0, 12, 40).tolist()
+        return all(
+            (
+                totals(
+                    steps, nodes, nets[k], replace(tallies[k], cell=tallies[0].cell), room=mine
+                ).sums
+                == wanted[k]
+            ).all()
+            for k in some
+        )
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(simulated, range(8)))
+    assert len(room.packs.kept) == 1
 
 
 def test_means_of_what_never_repeats_are_had_from_the_windows_that_are_allowed() -> None:
