@@ -150,7 +150,7 @@ static int choose(struct sim *s, i64 r, i64 i, int now)
     const struct input *in = s->in;
     const struct step *step = &s->step[i];
     double begin = s->live[i].begin, ns = 0, till = 0, timely = 0;
-    i64 active = 0, found = 0, n = 0, wanted = step->op == WAITANY ? 1 : step->receive;
+    i64 active = 0, found = 0, n = 0, wanted = step->op == WAITANY ? 1 : step->node;
     i64 first = step->done, last = step->done + step->listed;
     for (i64 d = first; d < last; d++) {
         i64 q = in->done[d];

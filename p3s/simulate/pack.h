@@ -65,9 +65,9 @@ static int flaw(const struct columns *in, i64 i, i64 first, const int32_t *owner
     return SOUND;
 }
 
-/* Step i of rank number `owner`; its list of requests is put at `done`. */
-static void pack(const struct columns *in, struct packed *out, struct sizes *k, i64 i,
-                 int32_t owner, i64 done)
+/* Step i of rank number `owner`; its list of requests is put at `done`; returns its length. */
+static i64 pack(const struct columns *in, struct packed *out, struct sizes *k, i64 i,
+                int32_t owner, i64 done)
 {
     struct step *step = &out->step[i];
     i64 op = in->op[i], peer = in->peer[i], first = in->done_start[i], rank = in->rank[owner];
@@ -75,9 +75,7 @@ static void pack(const struct columns *in, struct packed *out, struct sizes *k, 
     i64 bytes = op == SENDRECV && in->bytes2 ? in->bytes2[i] : in->bytes[i];
     int collective = op == COLLECTIVE || op == ICOLLECTIVE;
     *step = (struct step){
-        .to = in->to[i], .source = in->source[i],
-        .number = (int32_t)i, .send = -1, .receive = -1, .done = (int32_t)done,
-        .listed = (int32_t)(in->done_start[i + 1] - first),
+        .to = in->to[i], .source = in->source[i], .number = (int32_t)i, .send = -1, .receive = -1,
         .cell = in->cell ? in->cell[i] : 0, .node = -1, .owner = owner, .op = (uint8_t)op};
     if ((is_send(op) || collective) && peer >= 0) {
         step->send = size_of(k, path_between(in, rank, peer), in->bytes[i]);
@@ -86,9 +84,13 @@ static void pack(const struct columns *in, struct packed *out, struct sizes *k, 
     if (is_receive(op) && step->source < 0 && from >= 0)
         step->receive = size_of(k, path_between(in, from, rank), bytes);
     if (op == WAITSOME)
-        step->receive = in->number[i];
-    for (i64 d = 0; d < step->listed; d++)
-        out->done[done + d] = in->done[first + d];
+        step->node = in->number[i];
+    if (!is_wait(op))
+        return 0;
+    step->done = (int32_t)done;
+    step->listed = (int32_t)(in->done_start[i + 1] - first);
+    memcpy(out->done + done, in->done + first, (size_t)step->listed * sizeof *out->done);
+    return step->listed;
 }
 
 int p3s_pack(const struct columns *in, struct packed *out)
@@ -113,10 +115,10 @@ int p3s_pack(const struct columns *in, struct packed *out)
             result = FLAWED;
         }
     for (i64 i = 0, done = 0; i < in->steps && result == DONE; i++) {
-        pack(in, out, &sizes, i, owner[i], done);
+        i64 listed = pack(in, out, &sizes, i, owner[i], done);
         out->step[i].next = i + 1 < in->start[owner[i] + 1] ? (int32_t)i + 1 : -1;
-        done += out->step[i].listed;
-        out->longest = out->step[i].listed > out->longest ? out->step[i].listed : out->longest;
+        done += listed;
+        out->longest = listed > out->longest ? listed : out->longest;
     }
     for (i64 call = 0; call < in->calls && result == DONE; call++)
         out->step[in->call_step[call]].receive = (int32_t)call;
@@ -145,12 +147,13 @@ void p3s_reorder(i64 steps, i64 ranks, const struct packed *old, const int32_t *
             __builtin_prefetch(&out->place[soon->to < 0 ? 0 : soon->to]);
             __builtin_prefetch(&out->place[soon->source < 0 ? 0 : soon->source]);
             __builtin_prefetch(&out->place[soon->next < 0 ? 0 : soon->next]);
-            __builtin_prefetch(&old->done[soon->done]);
         }
-        for (i64 d = 0; d < step.listed; d++)
-            out->done[done + d] = out->place[old->done[step.done + d]];
-        step.done = (int32_t)done;
-        done += step.listed;
+        if (is_wait(step.op)) {
+            for (i64 d = 0; d < step.listed; d++)
+                out->done[done + d] = out->place[old->done[step.done + d]];
+            step.done = (int32_t)done;
+            done += step.listed;
+        }
         step.to = moved(out->place, step.to);
         step.source = moved(out->place, step.source);
         step.next = moved(out->place, step.next);

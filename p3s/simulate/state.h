@@ -48,12 +48,17 @@ struct columns {
  * in the order that they are packed in; all others here are places, -1: there is none. */
 struct step {
     int32_t to, source, next, number;
-    int32_t send, receive; /* entries in the costs: of what it sends, of what it takes in when its
-                            * sender is none of these ranks; of WAITSOME: how many it completes; of a collective:
-                            * the number of its call */
-    int32_t done, listed;  /* the requests it completes: first of its list, length */
-    int32_t cell, node;    /* node: where what it sends goes */
-    int32_t owner;         /* the number of its rank */
+    union {
+        int32_t send; /* entry in the costs: of what it sends */
+        int32_t done; /* of a wait: first of the list of the requests that it completes */
+    };
+    union {
+        int32_t receive; /* of what it takes in when its sender is none of these ranks; of a
+                          * collective: the number of its call */
+        int32_t listed;  /* of a wait: how many */
+    };
+    int32_t cell, node; /* node: where what it sends goes; of WAITSOME: how many it completes */
+    int32_t owner;      /* the number of its rank */
     uint8_t op;
 };
 

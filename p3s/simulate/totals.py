@@ -65,6 +65,8 @@ class Room:
 
     def work(self, steps: Steps, packed: Packed, drawn: Drawn | None) -> Floats:
         """Return the computation before each step in the order that they are packed in."""
+        if drawn is None and packed.order is None:
+            return np.ascontiguousarray(steps.work_ns, dtype=np.float64)
         at = None if drawn is None else drawn.at
         work = self.column("work", len(packed), np.float64)
         mine, its, changed = self._work
