@@ -10,24 +10,8 @@ _INTS = ctypes.c_void_p
 #: struct live, struct step and struct size of state.h.
 LIVE = np.dtype([("begin", "f8"), ("began", "f8"), ("arrival", "f8")])
 STEP = np.dtype(
-    [
-        *(
-            (name, "i4")
-            for name in (
-                "to",
-                "source",
-                "next",
-                "number",
-                "send_or_done",
-                "receive_or_listed",
-                "cell",
-                "node",
-                "owner",
-            )
-        ),
-        ("op", "u1"),
-    ],
-    align=True,
+    [(name, "i4") for name in ("to", "source", "next", "send", "receive", "cell", "node")]
+    + [("owner_and_op", "u4")]
 )
 SIZE = np.dtype([("bytes", "i8"), ("path", "i8")])
 #: In the groups of steps: this one is passed over.
@@ -96,7 +80,17 @@ class Input(ctypes.Structure):
         ),
         *(
             (name, _INTS)
-            for name in ("rank", "step", "done", "first", "size", "work", "first_ns", "extra")
+            for name in (
+                "rank",
+                "step",
+                "done",
+                "first",
+                "number",
+                "size",
+                "work",
+                "first_ns",
+                "extra",
+            )
         ),
         ("slower", ctypes.c_double),
         *(

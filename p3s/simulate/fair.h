@@ -201,7 +201,7 @@ static void flow_begins(struct sim *s, i64 i, double ns)
     }
     int32_t flow = f->free[--f->frees];
     i64 from = from_node(s, i), to = to_node(s, i);
-    f->flows[flow] = (struct flow){i, s->step[i].number, 0, load, ns, INFINITY, share_of(s, from, to), 0, 0};
+    f->flows[flow] = (struct flow){i, number_of(s, i), 0, load, ns, INFINITY, share_of(s, from, to), 0, 0};
     if (!join_way(s, flow, from, to, 1)
         || (s->in->back > 0 && !join_way(s, flow, to, from, s->in->back)))
         s->failed = 1;

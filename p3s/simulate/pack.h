@@ -75,8 +75,8 @@ static i64 pack(const struct columns *in, struct packed *out, struct sizes *k, i
     i64 bytes = op == SENDRECV && in->bytes2 ? in->bytes2[i] : in->bytes[i];
     int collective = op == COLLECTIVE || op == ICOLLECTIVE;
     *step = (struct step){
-        .to = in->to[i], .source = in->source[i], .number = (int32_t)i, .send = -1, .receive = -1,
-        .cell = in->cell ? in->cell[i] : 0, .node = -1, .owner = owner, .op = (uint8_t)op};
+        .to = in->to[i], .source = in->source[i], .send = -1, .receive = -1,
+        .cell = in->cell ? in->cell[i] : 0, .node = -1, .owner = (uint32_t)owner, .op = (uint32_t)op};
     if ((is_send(op) || collective) && peer >= 0) {
         step->send = size_of(k, path_between(in, rank, peer), in->bytes[i]);
         step->node = (int32_t)in->node_of[peer];

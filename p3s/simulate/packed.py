@@ -102,6 +102,10 @@ class Packed:
         """Return a column with an entry of each step in the order that they are packed in."""
         return np.ascontiguousarray(column if self.order is None else column[self.order])
 
+    def number_of(self, places: Ints) -> Ints:
+        """Return the steps at some places."""
+        return places if self.order is None else self.order[places]
+
     def place_of(self, numbers: Ints) -> Ints:
         """Return the places of some steps."""
         return numbers if self.order is None else self.place[numbers]

@@ -126,7 +126,7 @@ static void run(struct sim *s, i64 r)
             s->live[i] = (struct live){s->clock[r] + in->work[i] / in->slower, NAN, NAN};
             s->state[i] |= BEGUN;
             if (s->out->order)
-                s->out->order[s->out->begun] = s->step[i].number;
+                s->out->order[s->out->begun] = number_of(s, i);
             s->out->begun++;
         }
         switch (op) {

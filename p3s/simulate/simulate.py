@@ -226,7 +226,7 @@ def _run(
     if result == DEADLOCK:
         from p3s.simulate.deadlock import stuck
 
-        where = np.where(at >= 0, packed.step["number"][np.maximum(at, 0)], steps.start[1:])
+        where = np.where(at >= 0, packed.number_of(np.maximum(at, 0)), steps.start[1:])
         raise P3SError(stuck(steps, packed.calls, where, packed.by_number(state)))
     if result:
         raise P3SError(f"not enough memory to simulate {len(steps):,} steps; take fewer iterations")
@@ -251,7 +251,7 @@ def _check_work(steps: Steps, packed: Packed, work: Floats, at: Ints | None) -> 
     if not work.size or (np.isfinite(work.min()) and work.min() >= 0 and np.isfinite(work.max())):
         return
     flawed = np.flatnonzero(~(np.isfinite(work) & (work >= 0)))
-    numbers = packed.step["number"][flawed] if at is None else np.asarray(at)[flawed]
+    numbers = packed.number_of(flawed) if at is None else np.asarray(at)[flawed]
     where = int(np.min(numbers))
     rank = steps.ranks[int(np.searchsorted(steps.start, where, side="right")) - 1]
     raise P3SError(f"simulation: step {where} of rank {rank}: {FLAWS[4]}")
@@ -343,7 +343,9 @@ def _inputs(
         len(packed.size),
         packed.longest,
         pointer(steps.ranks),
-        *(column.ctypes.data for column in (packed.step, packed.done, packed.first, packed.size)),
+        *(column.ctypes.data for column in (packed.step, packed.done, packed.first)),
+        0 if packed.order is None else packed.order.ctypes.data,
+        packed.size.ctypes.data,
         *(0, 0),
         0 if extra_ns is None else pointer(packed.moved(extra_ns), np.float64),
         1.0,

@@ -44,10 +44,10 @@ struct columns {
 };
 
 /* A step as the simulation has it: all that nobody changes, together in memory, as it waits for
- * memory more than it computes. Steps have numbers in the order of the ranks (`number`) and places
- * in the order that they are packed in; all others here are places, -1: there is none. */
+ * memory more than it computes. Steps have numbers in the order of the ranks, and places in the
+ * order that they are packed in. Steps are named by their places, -1: there is none. */
 struct step {
-    int32_t to, source, next, number;
+    int32_t to, source, next;
     union {
         int32_t send; /* entry in the costs: of what it sends */
         int32_t done; /* of a wait: first of the list of the requests that it completes */
@@ -58,8 +58,7 @@ struct step {
         int32_t listed;  /* of a wait: how many */
     };
     int32_t cell, node; /* node: where what it sends goes; of WAITSOME: how many it completes */
-    int32_t owner;      /* the number of its rank */
-    uint8_t op;
+    uint32_t owner : 24, op : 8; /* owner: the number of its rank */
 };
 
 /* What a message costs, by its way and size: found when steps are packed. */
@@ -77,6 +76,7 @@ struct input {
     const i64 *rank;
     const struct step *step;
     const int32_t *done, *first;
+    const int32_t *number; /* of each place, NULL: they are the same */
     const struct size *size;
     const double *work, *first_ns, *extra; /* extra: NULL, or added to what each transfer takes */
     double slower; /* work takes the slower-th part of it */
@@ -154,10 +154,15 @@ static int before(struct event a, struct event b)
     return a.ns < b.ns || (a.ns == b.ns && a.what < b.what);
 }
 
+static i64 number_of(const struct sim *s, i64 step)
+{
+    return s->in->number ? s->in->number[step] : step;
+}
+
 /* Of a step at the hop-th link of its message's way. */
 static struct event event_at(const struct sim *s, double ns, int kind, i64 hop, i64 step)
 {
-    i64 number = s->step[step].number;
+    i64 number = number_of(s, step);
     struct event e = {ns, ((i64)kind << KIND_BITS) | (hop << HOP_BITS) | number, step};
     return e;
 }
