@@ -26,6 +26,7 @@ import numpy as np
 
 from p3s.simulate.followed import Followed
 from p3s.simulate.iterations import Alike, alike, by_rank, closed, last_of, none_of, part, whole
+from p3s.simulate.packed import Packs
 from p3s.simulate.steps import Bools, Floats, Ints, Section, Steps
 from p3s.simulate.totals import Tally, Totals, added_up
 from p3s.text import figures
@@ -132,7 +133,7 @@ class Loop:
 
     ``full``: steps whose ``turn`` is that of the section, whose own are not kept. ``cell``,
     ``weight``: of each step. ``repeated``: as in ``alike``. ``kept``: the steps of the iterations
-    that are alike; a window, if ``chained``.
+    that are alike; a window, if ``chained``. ``packs``: what simulations have made of ``full``.
     """
 
     section: Section
@@ -145,6 +146,7 @@ class Loop:
     looked: bool = False
     chained: bool = False
     kept: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    packs: Packs = field(default_factory=Packs)
     cut: dict[bool, Windows] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:

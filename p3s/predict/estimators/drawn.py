@@ -118,7 +118,7 @@ def varied(
         try:
             mine = rooms.get_nowait()
         except Empty:  # the first of a thread
-            mine = Room() if room is None else Room(room.packs)
+            mine = Room(loop.packs)
         run = runner(ready, network, [], mine, variation=variation, seed=repeat)
         found = folded_totals(loop, run, windows=windows, overlap=overlap).sums
         rooms.put(mine)
