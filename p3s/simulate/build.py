@@ -13,7 +13,7 @@ from p3s.host.compiling import c_compiler, compiled
 FLAGS = ("-O2", "-std=gnu11", "-fPIC", "-shared", "-w")
 SOURCES = [
     Path(__file__).with_name(name)
-    for name in ("simulate.c", "ends.h", "fair.h", "messages.h", "state.h")
+    for name in ("simulate.c", "ends.h", "fair.h", "messages.h", "pack.h", "state.h")
 ]
 
 

@@ -39,21 +39,21 @@ def stuck(steps: Steps, calls: Instances, at: Ints, state: np.ndarray) -> str:
     )
 
 
-def cut(owner: np.ndarray) -> int:
-    """Return how many calls were taken as not waiting; ``owner`` as in loosened."""
-    return int(np.count_nonzero(owner >> 24 & _CUT))
+def cut(state: np.ndarray) -> int:
+    """Return how many calls were taken as not waiting; ``state``: of every step."""
+    return int(np.count_nonzero(state & _CUT))
 
 
-def loosened(steps: Steps, owner: np.ndarray) -> tuple[str, ...]:
+def loosened(steps: Steps, state: np.ndarray) -> tuple[str, ...]:
     """Return what had to be changed so that the simulation ended, a line for each kind of call.
 
-    ``owner``: the column of the core that holds the state in its upper eight bits.
+    ``state``: of every step, as the core left it.
     """
-    changed = np.flatnonzero(owner >> 24 & (_LET_GO | _CUT))
+    changed = np.flatnonzero(state & (_LET_GO | _CUT))
     if not len(changed):
         return ()
     rank = steps.ranks[np.searchsorted(steps.start, changed, side="right") - 1]
-    let_go = (owner[changed] >> 24 & _LET_GO) > 0
+    let_go = (state[changed] & _LET_GO) > 0
     notes = []
     for kind, text in (
         (let_go, "wait for their receivers for ever: taken as buffered"),

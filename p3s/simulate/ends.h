@@ -30,12 +30,12 @@ static double take_in(struct item *items, i64 n, double ns)
 static void put_out(struct sim *s, i64 r, i64 i, double whole, double waiting, double software)
 {
     const struct input *in = s->in;
-    if (!in->cell) {
+    if (!in->weight) {
         s->out->waiting[i] = waiting;
         s->out->software[i] = software;
         return;
     }
-    struct sum *sum = &s->out->sums[in->cell[i]];
+    struct sum *sum = &s->out->sums[s->step[i].cell];
     double weight = in->weight[i], transfer = whole - waiting - software;
     sum->whole += weight * whole;
     sum->waiting += weight * waiting;
@@ -74,7 +74,7 @@ static void close(struct sim *s, i64 r, i64 i, double own, i64 n, double least, 
     s->out->end[i] = s->clock[r] = end;
     put_out(s, r, i, end - begin, end - in_time,
             software < in_time - begin ? software : in_time - begin);
-    s->out->at[r]++;
+    s->out->at[r] = following(s, i);
 }
 
 /* Counts something that ends at `ns` and began at `began` in the ends of a call. */
@@ -89,7 +89,7 @@ static void count(double ns, double began, double begin, double *till, double *t
 static int complete(struct sim *s, i64 q, double *ns)
 {
     struct item item;
-    switch (s->in->op[q]) {
+    switch (s->step[q].op) {
     case IRECV: case START_RECV:
         if (!received(s, q, &item))
             return 0;
@@ -97,13 +97,13 @@ static int complete(struct sim *s, i64 q, double *ns)
         return 1;
     case ICOLLECTIVE:
         *ns = s->live[q].arrival;
-        return s->live[q].state & ARRIVED;
+        return s->state[q] & ARRIVED;
     default:
-        if (!(s->live[q].state & MEETS)) {
+        if (!(s->state[q] & MEETS)) {
             *ns = s->out->end[q];
             return 1;
         }
-        if (!(s->live[q].state & ARRIVED))
+        if (!(s->state[q] & ARRIVED))
             return 0;
         *ns = rid(s, q);
         return 1;
@@ -112,20 +112,20 @@ static int complete(struct sim *s, i64 q, double *ns)
 
 static unsigned char want_of(const struct sim *s, i64 q)
 {
-    i64 op = s->in->op[q];
+    i64 op = s->step[q].op;
     return op == IRECV || op == START_RECV || op == ICOLLECTIVE ? WANT_HERE : WANT_SENT;
 }
 
 /* Adds a complete request to what ends step i. */
 static i64 gather(struct sim *s, i64 i, i64 q, i64 n, double *till, double *timely)
 {
-    i64 op = s->in->op[q];
-    s->live[q].state |= USED;
+    i64 op = s->step[q].op;
+    s->state[q] |= USED;
     if (op == IRECV || op == START_RECV)
         return n + received(s, q, &s->items[n]);
     if (op == ICOLLECTIVE)
         count(s->live[q].arrival, s->live[q].began, s->live[i].begin, till, timely);
-    else if (s->live[q].state & MEETS)
+    else if (s->state[q] & MEETS)
         count(rid(s, q), s->live[q].began, s->live[i].begin, till, timely);
     return n;
 }
@@ -148,15 +148,17 @@ static int by_time(const void *a, const void *b)
 static int choose(struct sim *s, i64 r, i64 i, int now)
 {
     const struct input *in = s->in;
+    const struct step *step = &s->step[i];
     double begin = s->live[i].begin, ns = 0, till = 0, timely = 0;
-    i64 active = 0, found = 0, n = 0, wanted = in->op[i] == WAITANY ? 1 : in->number[i];
-    for (i64 d = in->done_start[i]; d < in->done_start[i + 1]; d++) {
+    i64 active = 0, found = 0, n = 0, wanted = step->op == WAITANY ? 1 : step->node;
+    i64 first = step->done, last = step->done + step->listed;
+    for (i64 d = first; d < last; d++) {
         i64 q = in->done[d];
-        if (s->live[q].state & USED)
+        if (s->state[q] & USED)
             continue;
         active++;
         if (!complete(s, q, &ns)) {
-            s->live[q].state |= want_of(s, q);
+            s->state[q] |= want_of(s, q);
             continue;
         }
         struct pick pick = {ns > begin ? ns : begin, q, d};
@@ -167,13 +169,13 @@ static int choose(struct sim *s, i64 r, i64 i, int now)
     if (found < active && !now) {
         if (found >= wanted && wanted && s->picks[wanted - 1].ns < s->choice[r]) {
             s->choice[r] = s->picks[wanted - 1].ns;
-            push(s, event(s->choice[r], CHOICE, r));
+            push(s, (struct event){s->choice[r], ((i64)CHOICE << KIND_BITS) | r, r});
         }
         if (wanted)
             return 0;
     }
-    for (i64 d = in->done_start[i]; d < in->done_start[i + 1]; d++)
-        s->live[in->done[d]].state &= (unsigned char)~want_of(s, in->done[d]);
+    for (i64 d = first; d < last; d++)
+        s->state[in->done[d]] &= (unsigned char)~want_of(s, in->done[d]);
     for (i64 k = 0; k < wanted; k++)
         n = gather(s, i, s->picks[k].step, n, &till, &timely);
     s->choice[r] = INFINITY;
@@ -186,18 +188,18 @@ static int wait_all(struct sim *s, i64 r, i64 i)
 {
     const struct input *in = s->in;
     double ns = 0, till = 0, timely = 0;
-    i64 n = 0, first = in->done_start[i], last = in->done_start[i + 1];
+    i64 n = 0, first = s->step[i].done, last = first + s->step[i].listed;
     for (i64 d = first; d < last; d++) {
         i64 q = in->done[d];
-        if (!(s->live[q].state & (USED | want_of(s, q))) && !complete(s, q, &ns)) {
-            s->live[q].state |= want_of(s, q);
+        if (!(s->state[q] & (USED | want_of(s, q))) && !complete(s, q, &ns)) {
+            s->state[q] |= want_of(s, q);
             s->pending[r]++;
         }
     }
     if (s->pending[r])
         return 0;
     for (i64 d = first; d < last; d++)
-        if (!(s->live[in->done[d]].state & USED))
+        if (!(s->state[in->done[d]] & USED))
             n = gather(s, i, in->done[d], n, &till, &timely);
     close(s, r, i, 0, n, in->post, till, timely);
     return 1;
@@ -206,20 +208,20 @@ static int wait_all(struct sim *s, i64 r, i64 i)
 /* A blocking send or receive or both: false while it cannot end. `own`: of its send half. */
 static int blocking(struct sim *s, i64 r, i64 i)
 {
-    i64 op = s->in->op[i], n = 0;
+    i64 op = s->step[i].op, n = 0;
     double own = 0, till = 0, timely = 0;
     if (op != RECV) {
-        unsigned char state = s->live[i].state;
+        unsigned char state = s->state[i];
         if ((state & (MEETS | ARRIVED)) == MEETS) {
-            s->live[i].state |= WANT_SENT;
+            s->state[i] |= WANT_SENT;
             s->pending[r]++;
         } else if (state & MEETS)
             count(rid(s, i), s->live[i].began, s->live[i].begin, &till, &timely);
-        own = state & MEETS || s->in->peer[i] < 0 ? s->in->post : s->kinds[s->live[i].cost].send;
+        own = state & MEETS || s->step[i].send < 0 ? s->in->post : sent(s, i)->send;
     }
     if (op == RECV || op == SENDRECV) {
         if (!received(s, i, &s->items[0])) {
-            s->live[i].state |= WANT_HERE;
+            s->state[i] |= WANT_HERE;
             s->pending[r]++;
         }
         n = 1;

@@ -12,7 +12,7 @@ enum { ROUNDS = 64 }; /* for each link that changed, at most */
 
 /* A flow on a link of its way: the place among the flows of the link. */
 struct wire { int32_t link, place; double weight; };
-struct flow { i64 step; double rate, left, at, end, share; int32_t wires, heap; };
+struct flow { i64 step, number; double rate, left, at, end, share; int32_t wires, heap; };
 struct shared { int32_t *wires; int32_t n, room, queued; double rate, level, drift; };
 struct part { double level, weight; };
 
@@ -63,7 +63,7 @@ static int more_flows(struct fluid *f)
 
 static int ends_before(const struct flow *a, const struct flow *b)
 {
-    return a->end < b->end || (a->end == b->end && a->step < b->step);
+    return a->end < b->end || (a->end == b->end && a->number < b->number);
 }
 
 static void put(struct fluid *f, i64 at, int32_t flow)
@@ -171,7 +171,7 @@ static double widest(const struct sim *s, i64 i)
 /* Bytes that a message keeps its links busy with: no more than go into its time. */
 static double bulk(const struct sim *s, i64 i)
 {
-    double most = taken(s, i) * widest(s, i), load = s->kinds[s->live[i].cost].load;
+    double most = taken(s, i) * widest(s, i), load = sent(s, i)->load;
     return load < most ? load : most;
 }
 
@@ -201,7 +201,7 @@ static void flow_begins(struct sim *s, i64 i, double ns)
     }
     int32_t flow = f->free[--f->frees];
     i64 from = from_node(s, i), to = to_node(s, i);
-    f->flows[flow] = (struct flow){i, 0, load, ns, INFINITY, share_of(s, from, to), 0, 0};
+    f->flows[flow] = (struct flow){i, number_of(s, i), 0, load, ns, INFINITY, share_of(s, from, to), 0, 0};
     if (!join_way(s, flow, from, to, 1)
         || (s->in->back > 0 && !join_way(s, flow, to, from, s->in->back)))
         s->failed = 1;

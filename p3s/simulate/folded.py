@@ -19,12 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from p3s.simulate.followed import Followed
-from p3s.simulate.iterations import Alike, alike, by_rank, closed, last_of, none_of, part
+from p3s.simulate.iterations import Alike, alike, by_rank, closed, last_of, none_of, part, whole
+from p3s.simulate.packed import Packs
 from p3s.simulate.steps import Bools, Floats, Ints, Section, Steps
 from p3s.simulate.totals import Tally, Totals, added_up
 from p3s.text import figures
@@ -46,8 +48,9 @@ _FEW = 6
 
 #: (steps, cell of each, when each rank starts) -> what p3s.simulate.simulate says of them.
 Run = Callable[[Steps, Ints, Floats], Any]
-#: (steps, what is added up, when each rank starts) -> that; it counts until the next one is made.
-AddUp = Callable[[Steps, Tally, Floats], Totals]
+#: (steps, which of them are made, None: all, what is added up, when each rank starts) -> that; it
+#: counts until the next one is made.
+AddUp = Callable[[Steps, Bools | None, Tally, Floats], Totals]
 
 
 @dataclass(frozen=True)
@@ -102,12 +105,35 @@ class Settling:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """How windows are cut out of a loop, by number of its alike iterations.
+
+    In the first simulation all before ``end`` count; in windows those from ``head`` on and before
+    ``end``. ``first``, ``tally``: what is added up then, and in windows. ``work``: computation of
+    each rank in what counts of a window; ``at``: its last step before the next window begins.
+    """
+
+    head: int
+    end: int
+    first: Tally
+    tally: Tally
+    work: Floats
+    at: Ints
+
+    @property
+    def turns(self) -> int:
+        """How many iterations count in a window."""
+        return self.end - self.head
+
+
 @dataclass
 class Loop:
     """A section ready to be simulated: expanded steps, their cells and weights.
 
     ``full``: steps whose ``turn`` is that of the section, whose own are not kept. ``cell``,
-    ``weight``: of each step. ``repeated``: as in ``alike``.
+    ``weight``: of each step. ``repeated``: as in ``alike``. ``kept``: the steps of the iterations
+    that are alike; a window, if ``chained``. ``packs``: what simulations have made of ``full``.
     """
 
     section: Section
@@ -119,28 +145,71 @@ class Loop:
     group: Alike | None = None
     looked: bool = False
     chained: bool = False
-    window: Steps | None = None
     kept: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    packs: Packs = field(default_factory=Packs)
+    cut: dict[bool, Windows] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         """Find the iterations that are alike and whether windows of them can be strung together."""
-        if not self.looked:
-            found = alike(self.section, repeated=self.repeated)
-            self.group = found if found is not None and found.folded else None
-            self.section = replace(self.section, steps=none_of(self.section.steps))
-            self.looked = True
-        if self.group is None:
+        if self.looked:
             return
+        found = alike(self.section, repeated=self.repeated)
+        self.group = found if found is not None and found.folded else None
+        self.section = replace(self.section, steps=none_of(self.section.steps))
+        self.looked = True
+        if self.group is not None:
+            self._look()
+        self.full = replace(self.full, weight=self.weight)  # in memory once
+
+    def _look(self) -> None:
+        assert self.group is not None
         self.kept = np.isin(self.full.turn, self.group.turns)
         if not self.repeated:  # computation behind the last call of all iterations: no turn's
             self.kept[self.full.row < 0] = False
-        self.chained = closed(self.full, self.kept) and bool(self.kept.any())
-        if self.chained:
-            self.window = part(self.full, self.kept)
+        self.chained = (
+            closed(self.full, self.kept) and whole(self.full, self.kept) and bool(self.kept.any())
+        )
+
+    @property
+    def window(self) -> int:
+        """How many steps a window has."""
+        return int(np.count_nonzero(self.kept)) if self.chained else 0
+
+    @cached_property
+    def whole(self) -> Tally:
+        """That times of ``full`` are added up as often as they stand for."""
+        return self.tally(self.weight)
 
     def tally(self, weight: Floats) -> Tally:
         """Return that times of ``full`` are added up with these weights."""
         return Tally(self.cell, weight, self.cells)
+
+    def place(self) -> Ints:
+        """Return which of the alike iterations each step is in; of others it means nothing."""
+        assert self.group is not None
+        return np.searchsorted(self.group.turns, self.full.turn)
+
+    def ready(self, overlap: bool) -> Windows:
+        """Return how windows are cut out; ``overlap``: as in ``folded``."""
+        if overlap in self.cut:
+            return self.cut[overlap]
+        assert self.group is not None
+        place, turns = self.place(), len(self.group.turns)
+        head, tail = _margins(turns) if overlap else (0, 0)
+        end = turns - tail
+        once = self.once()
+        counted = self.kept & (place >= head) & (place < end)
+        weight = np.where(counted, once, 0.0)
+        once[self.kept & (place >= end)] = 0.0
+        self.cut[overlap] = Windows(
+            head,
+            end,
+            self.tally(once),
+            Tally(self.cell, weight, self.cells, counted.astype(np.uint8), 1),
+            by_rank(self.full, np.where(counted, self.full.work_ns, 0.0)),
+            last_of(self.full, self.kept & (place < end - head)),
+        )
+        return self.cut[overlap]
 
     def once(self) -> Floats:
         """Return the weights with which every iteration counts once for each entry of the loop."""
@@ -157,8 +226,15 @@ def folded(loop: Loop, run: Run, *, windows: int = 0, overlap: bool = False) -> 
     ``overlap``: windows overlap, so that the links of nodes are as busy as they would be.
     """
 
-    def add_up(steps: Steps, tally: Tally, first_ns: Floats) -> Totals:
-        return added_up(run(steps, tally.cell, first_ns), steps.start, tally)
+    window = part(loop.full, loop.kept) if loop.chained else loop.full
+
+    def add_up(steps: Steps, only: Bools | None, tally: Tally, first_ns: Floats) -> Totals:
+        if only is None:
+            return added_up(run(steps, tally.cell, first_ns), steps.start, tally)
+        group = None if tally.group is None else tally.group[only]
+        mine = Tally(tally.cell[only], tally.weight[only], tally.cells, group, tally.groups)
+        found = added_up(run(window, mine.cell, first_ns), window.start, mine)
+        return replace(found, place=np.cumsum(only) - 1)
 
     return folded_totals(loop, add_up, windows=windows, overlap=overlap)
 
@@ -173,7 +249,7 @@ def folded_totals(
     full = loop.full
     idle = np.zeros(len(full.ranks))
     if loop.group is None:
-        return Folded(add_up(full, loop.tally(loop.weight), idle).sums)
+        return Folded(add_up(full, None, loop.whole, idle).sums)
     if not loop.chained:
         return _weighed_anew(loop, add_up, idle)
     return _strung(loop, add_up, idle, windows, most, overlap)
@@ -182,32 +258,23 @@ def folded_totals(
 def _strung(
     loop: Loop, add_up: AddUp, idle: Floats, windows: int, most: int, overlap: bool
 ) -> Folded:
-    group, window = loop.group, loop.window
-    assert group is not None and window is not None
-    place = np.searchsorted(group.turns, window.turn)  # which of the alike iterations
-    head, tail = _margins(len(group.turns)) if overlap else (0, 0)
-    end = len(group.turns) - tail
-    turns = end - head
-    once = loop.once()
-    counted, weight = (place >= head) & (place < end), once[loop.kept]
-    once[loop.kept] = np.where(place < end, weight, 0.0)
-    first = add_up(loop.full, loop.tally(once), idle)
+    group, full, kept = loop.group, loop.full, loop.kept
+    assert group is not None
+    ready = loop.ready(overlap)
+    turns, tally, work, at = ready.turns, ready.tally, ready.work, ready.at
+    first = add_up(full, None, ready.first, idle)
     total = first.sums
-    left = group.stands_for - end  # iterations of an entry that are not counted yet
-    weight = np.where(counted, weight, 0.0)
-    tally = Tally(loop.cell[loop.kept], weight, loop.cells, counted.astype(np.uint8), 1)
-    work = by_rank(window, np.where(counted, window.work_ns, 0.0))
-    at = last_of(window, place < turns)  # where the next window begins
-    clock = _at(at, first.end_ns[loop.kept], idle)
-    del first, once, counted
-    results = strung(lambda first_ns: add_up(window, tally, first_ns), clock, at)
-    most = windows or most or max(_FEWEST_WINDOWS, MOST_STEPS // max(len(window), 1))
+    left = group.stands_for - ready.end  # iterations of an entry that are not counted yet
+    clock = _at(at, first, idle)
+    del first
+    results = strung(lambda first_ns: add_up(full, kept, tally, first_ns), clock, at)
+    most = windows or most or max(_FEWEST_WINDOWS, MOST_STEPS // max(loop.window, 1))
     history: list[_Window] = []
     period, number, change = 0, 0, 0.0
     while left > 0 and number < most and not period:
         if left < turns:  # the loop ends within this window
-            share = np.clip(left - (place - head), 0.0, 1.0)
-            tally = replace(tally, weight=weight * share)
+            share = np.clip(left - (loop.place() - ready.head), 0.0, 1.0)
+            tally = replace(tally, weight=tally.weight * share)
         result = next(results)
         number += 1
         made = _Window(result.sums, result.long[0])
@@ -222,9 +289,7 @@ def _strung(
         left -= turns
         if not windows:
             change = _change(history, 1, work)
-            period = _period(history, work, window) or (
-                _means(history, work, window) if overlap else 0
-            )
+            period = _period(history, work, loop) or (_means(history, work, loop) if overlap else 0)
             history = history[-2 * max(*PERIODS, *MEANS) :]
     if left > 0:
         last = (
@@ -249,7 +314,7 @@ def strung(run: Callable[[Floats], Any], clock: Floats, at: Ints) -> Iterator[An
     while True:
         clock = clock - clock.min()
         result = run(clock)
-        clock = _at(at, np.asarray(result.end_ns), clock)
+        clock = _at(at, result, clock)
         yield result
         del result  # before the next one is made
 
@@ -262,9 +327,11 @@ def _margins(turns: int) -> tuple[int, int]:
     return turns // 3, 2
 
 
-def _at(last: Ints, end_ns: Floats, before: Floats) -> Floats:
+def _at(last: Ints, result: Any, before: Floats) -> Floats:
     """Return when the last step of each rank ends; ``before`` where it has none."""
-    return np.where(last >= 0, end_ns[np.maximum(last, 0)], before)
+    last, which = np.maximum(last, 0), last >= 0
+    ends = result.ends_of(last) if isinstance(result, Totals) else np.asarray(result.end_ns)[last]
+    return np.where(which, ends, before)
 
 
 @dataclass(frozen=True)
@@ -285,7 +352,7 @@ def _change(history: list[_Window], period: int, work: Floats) -> float:
     return float(np.abs(history[-1].long - history[-1 - period].long).max()) / time
 
 
-def _period(history: list[_Window], work: Floats, window: Steps) -> int:
+def _period(history: list[_Window], work: Floats, loop: Loop) -> int:
     """Return after how many windows all is the same again, 0: it is not yet.
 
     Ranks whose iterations take longer must not send to such as have shorter ones: these would have
@@ -297,12 +364,12 @@ def _period(history: list[_Window], work: Floats, window: Steps) -> int:
             _change(history[: len(history) - back], period, work) <= TOLERANCE
             for back in range(period)
         )
-        if same and _lasts(history[-period:], work, window):
+        if same and _lasts(history[-period:], work, loop):
             return period
     return 0
 
 
-def _means(history: list[_Window], work: Floats, window: Steps) -> int:
+def _means(history: list[_Window], work: Floats, loop: Loop) -> int:
     """Return of how many windows the mean is that of as many before, 0: of none yet."""
     for number in MEANS:
         if len(history) < 2 * number:
@@ -313,22 +380,21 @@ def _means(history: list[_Window], work: Floats, window: Steps) -> int:
         )
         time = float(np.mean(last + work))
         if np.abs(last - before).max() <= MEAN_TOLERANCE * time and _lasts(
-            history[-number:], work, window, MEAN_TOLERANCE
+            history[-number:], work, loop, MEAN_TOLERANCE
         ):
             return number
     return 0
 
 
-def _lasts(
-    windows: list[_Window], work: Floats, window: Steps, tolerance: float = TOLERANCE
-) -> bool:
+def _lasts(windows: list[_Window], work: Floats, loop: Loop, tolerance: float = TOLERANCE) -> bool:
     """Tell whether no rank takes longer for a window than one that it sends to."""
     time = np.mean([one.long for one in windows], axis=0) + work
     if not time.size or np.ptp(time) <= tolerance * time.mean():
         return True
-    owner = np.repeat(np.arange(len(window.ranks)), np.diff(window.start))
-    sends = np.flatnonzero(window.to >= 0)
-    ahead = time[owner[sends]] - time[owner[window.to[sends]]]
+    steps = loop.full
+    owner = np.repeat(np.arange(len(steps.ranks)), np.diff(steps.start))
+    sends = np.flatnonzero((steps.to >= 0) & loop.kept)
+    ahead = time[owner[sends]] - time[owner[steps.to[sends]]]
     return not (ahead > tolerance * time.mean()).any()
 
 
@@ -348,11 +414,10 @@ def _weighed_anew(loop: Loop, add_up: AddUp, idle: Floats) -> Folded:
     quarters = np.zeros(len(factor), dtype=np.uint8)
     quarters[group.turns[-2 * quarter : -quarter]], quarters[group.turns[-quarter:]] = 1, 2
     part_of = np.where(loop.kept, quarters[loop.full.turn], np.uint8(0))
-    found = add_up(loop.full, replace(loop.tally(weight), group=part_of, groups=2), idle)
+    tally = replace(loop.tally(weight), group=part_of, groups=2)
+    found = add_up(loop.full, None, tally, idle)
     nothing = np.zeros((0, 0))
     parts = [_Window(nothing, long) for long in found.long]
     work = by_rank(loop.full, np.where(part_of == 2, loop.full.work_ns, 0.0))
     change = _change(parts, 1, work)
-    return Folded(
-        found.sums, 1, change <= TOLERANCE and _lasts(parts[-1:], work, loop.full), change
-    )
+    return Folded(found.sums, 1, change <= TOLERANCE and _lasts(parts[-1:], work, loop), change)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from p3s.simulate.collectives import instances
 from p3s.simulate.steps import PLAIN, Bools, Floats, Ints, Section, Steps, narrow, taken
 
 _EACH = (*PLAIN, "to", "source", "done")
@@ -80,6 +81,15 @@ def closed(steps: Steps, kept: Bools) -> bool:
             return False
     waits = np.repeat(kept, np.diff(steps.done_start))
     return not (kept[steps.done] != waits).any()
+
+
+def whole(steps: Steps, kept: Bools) -> bool:
+    """Tell whether of each collective call all steps are kept or none."""
+    calls = instances(steps)
+    mine = kept[calls.call_step].astype(np.int64)
+    number = np.bincount(calls.call_instance, minlength=len(calls.kind))
+    made = np.bincount(calls.call_instance, weights=mine, minlength=len(calls.kind))
+    return bool(((made == 0) | (made == number)).all())
 
 
 def part(steps: Steps, kept: Bools) -> Steps:

@@ -12,16 +12,16 @@ static void wake(struct sim *s, i64 r)
 /* One of the things that a rank waits for is known; WAITANY and WAITSOME look again each time. */
 static void release(struct sim *s, i64 r)
 {
-    i64 op = s->in->op[s->out->at[r]];
+    i64 op = s->step[s->out->at[r]].op;
     if (op == WAITANY || op == WAITSOME || --s->pending[r] == 0)
         wake(s, r);
 }
 
 static void known(struct sim *s, i64 step, unsigned char want)
 {
-    if (s->live[step].state & want) {
-        s->live[step].state &= (unsigned char)~want;
-        release(s, s->live[step].owner);
+    if (s->state[step] & want) {
+        s->state[step] &= (unsigned char)~want;
+        release(s, s->step[step].owner);
     }
 }
 
@@ -30,20 +30,24 @@ static void known(struct sim *s, i64 step, unsigned char want)
 static void arrive(struct sim *s, i64 i, double ns)
 {
     s->live[i].arrival = ns;
-    s->live[i].state |= ARRIVED;
+    s->state[i] |= ARRIVED;
     known(s, i, WANT_SENT);
-    if (s->in->to[i] >= 0)
-        known(s, s->in->to[i], WANT_HERE);
+    if (s->step[i].to >= 0)
+        known(s, s->step[i].to, WANT_HERE);
 }
 
 static double taken(const struct sim *s, i64 i)
 {
-    double ns = s->kinds[s->live[i].cost].transfer + (s->in->extra ? s->in->extra[i] : 0);
+    double ns = sent(s, i)->transfer + (s->in->extra ? s->in->extra[i] : 0);
     return ns > 0 ? ns : 0;
 }
 
-static i64 from_node(const struct sim *s, i64 i) { return s->in->node_of[rank_of(s, i)]; }
-static i64 to_node(const struct sim *s, i64 i) { return s->in->node_of[s->in->peer[i]]; }
+static i64 from_node(const struct sim *s, i64 i)
+{
+    return s->in->node_of[s->in->rank[s->step[i].owner]];
+}
+
+static i64 to_node(const struct sim *s, i64 i) { return s->step[i].node; }
 
 /* The links between switches on the way from a node to another. */
 struct way { const i64 *link; i64 number; };
@@ -62,9 +66,8 @@ static struct way way(const struct input *in, i64 from, i64 to)
 /* Whether the message of step i passes links that have a queue. */
 static int queues(const struct sim *s, i64 i)
 {
-    const struct input *in = s->in;
-    return in->linked[s->kinds[s->live[i].cost].path]
-        && (isfinite(in->rate) || way(in, from_node(s, i), to_node(s, i)).number);
+    return sent(s, i)->linked
+        && (isfinite(s->in->rate) || way(s->in, from_node(s, i), to_node(s, i)).number);
 }
 
 static double flow_start(const struct sim *s, i64 i, double ns);
@@ -73,7 +76,7 @@ static void transfer(struct sim *s, i64 i, double ns)
 {
     s->live[i].began = ns;
     if (queues(s, i))
-        push(s, event(s->fluid ? flow_start(s, i, ns) : ns, EGRESS, i));
+        push(s, event(s, s->fluid ? flow_start(s, i, ns) : ns, EGRESS, i));
     else
         arrive(s, i, ns + taken(s, i));
 }
@@ -96,8 +99,8 @@ static double alone(double bytes, double rate, double burst)
 static void into_node(struct sim *s, i64 i, double ns)
 {
     const struct input *in = s->in;
-    const struct cost *c = &s->kinds[s->live[i].cost];
-    double bytes = (double)c->bytes, gone = s->live[i].arrival; /* when it has left all before */
+    const struct cost *c = sent(s, i);
+    double bytes = c->bytes, gone = s->live[i].arrival; /* when it has left all before */
     double here = pass(&s->ingress[to_node(s, i)], ns, c->load, in->rate, in->burst);
     double least = alone(c->load, in->rate, in->burst);
     struct way w = way(in, from_node(s, i), to_node(s, i));
@@ -115,7 +118,7 @@ static void over_trunk(struct sim *s, i64 i, i64 hop, double ns);
 static void go_to_link(struct sim *s, i64 i, i64 hop, double ns)
 {
     int trunk = s->in->place_of && hop < way(s->in, from_node(s, i), to_node(s, i)).number;
-    struct event e = event_at(ns, trunk ? TRUNK : INGRESS, trunk ? hop : 0, i);
+    struct event e = event_at(s, ns, trunk ? TRUNK : INGRESS, trunk ? hop : 0, i);
     if (s->events && before(s->heap[0], e))
         push(s, e);
     else if (trunk)
@@ -128,7 +131,7 @@ static void over_trunk(struct sim *s, i64 i, i64 hop, double ns)
 {
     const struct input *in = s->in;
     i64 link = way(in, from_node(s, i), to_node(s, i)).link[hop];
-    double bytes = (double)s->kinds[s->live[i].cost].bytes, rate = in->trunk_rate[link];
+    double bytes = sent(s, i)->bytes, rate = in->trunk_rate[link];
     double gone = pass(&s->trunk[link], ns, bytes, rate, in->trunk_burst[link]);
     double first = gone - bytes / rate;
     if (gone > s->live[i].arrival)
@@ -139,7 +142,7 @@ static void over_trunk(struct sim *s, i64 i, i64 hop, double ns)
 static void out_of_node(struct sim *s, i64 i, double ns)
 {
     const struct input *in = s->in;
-    double load = s->kinds[s->live[i].cost].load;
+    double load = sent(s, i)->load;
     double gone = pass(&s->egress[from_node(s, i)], ns, load, in->rate, in->burst);
     double first = gone - load / in->rate; /* its first byte reaches the next link */
     s->live[i].arrival = gone;
@@ -166,7 +169,7 @@ static int passes(struct sim *s, i64 i, int kind, i64 hop, double *ns)
             free = s->trunk[w.link[hop - 1]]
                 - in->trunk_burst[w.link[hop - 1]] / in->trunk_rate[w.link[hop - 1]];
         if (free > *ns) {
-            push(s, event_at(free, kind, hop + 1, i));
+            push(s, event_at(s, free, kind, hop + 1, i));
             return 0;
         }
     }
@@ -182,47 +185,56 @@ static void answer(struct sim *s, i64 i, i64 hop, double ns)
 /* Both sides of a rendezvous message have begun, and the receiver knows of it. */
 static void meet(struct sim *s, i64 i)
 {
-    double mine = s->live[i].begin, other = s->live[s->in->to[i]].begin;
+    double mine = s->live[i].begin, other = s->live[s->step[i].to].begin;
     if (shakes(s, i))
         mine = s->live[i].began; /* when it was announced */
     double ns = mine > other ? mine : other;
     if (!s->in->background)
-        push(s, event(ns, BOTH_IN_CALL, i));
+        push(s, event(s, ns, BOTH_IN_CALL, i));
     else if (shakes(s, i))
-        push(s, event(ns, ANSWER, i));
+        push(s, event(s, ns, ANSWER, i));
     else
         transfer(s, i, ns);
 }
 
 static void announce(struct sim *s, i64 i, i64 hop, double ns)
 {
-    if (!passes(s, i, ANNOUNCE, hop, &ns) || !(s->live[i].state & MEETS))
+    if (!passes(s, i, ANNOUNCE, hop, &ns) || !(s->state[i] & MEETS))
         return;
     s->live[i].began = ns;
-    if (s->live[s->in->to[i]].state & BEGUN)
+    if (s->state[s->step[i].to] & BEGUN)
         meet(s, i);
+}
+
+/* The step of its rank after this one that is not passed over, -1: there is none. */
+static i64 following(const struct sim *s, i64 i)
+{
+    do
+        i = s->step[i].next;
+    while (i >= 0 && s->in->group && s->in->group[i] == APART);
+    return i;
 }
 
 /* When, from `ns` on, the rank of step `first` is inside a call, that one or a later one. */
 static double in_call(const struct sim *s, i64 first, double ns)
 {
-    i64 r = s->live[first].owner, at = s->out->at[r], last = s->in->start[r + 1];
-    while (first < at && s->out->end[first] < ns)
-        first++;
-    return first < last && s->live[first].begin > ns ? s->live[first].begin : ns;
+    i64 at = s->out->at[s->step[first].owner];
+    while (first >= 0 && first != at && s->out->end[first] < ns)
+        first = following(s, first);
+    return first >= 0 && s->live[first].begin > ns ? s->live[first].begin : ns;
 }
 
 /* A rendezvous message between ranks that make progress inside calls only. A sender that does not
  * block has gone on before the receiver's answer is there: it moves the data in a later call. */
 static void both_in_call(struct sim *s, i64 i, double ns)
 {
-    i64 op = s->in->op[i], from = i;
-    if (op != SEND && op != SSEND && op != SENDRECV && i + 1 < s->in->start[s->live[i].owner + 1])
-        from = i + 1;
-    double sender = in_call(s, from, ns), receiver = in_call(s, s->in->to[i], ns);
+    i64 op = s->step[i].op, from = i;
+    if (op != SEND && op != SSEND && op != SENDRECV && following(s, i) >= 0)
+        from = following(s, i);
+    double sender = in_call(s, from, ns), receiver = in_call(s, s->step[i].to, ns);
     double both = sender > receiver ? sender : receiver;
     if (both > ns)
-        push(s, event(both, BOTH_IN_CALL, i)); /* the other may have left its call by then */
+        push(s, event(s, both, BOTH_IN_CALL, i)); /* the other may have left its call by then */
     else
         answer(s, i, 0, ns);
 }
@@ -230,30 +242,28 @@ static void both_in_call(struct sim *s, i64 i, double ns)
 /* Step i begins to send; returns what its call takes for itself, if it needs not wait. */
 static double send(struct sim *s, i64 i)
 {
-    const struct input *in = s->in;
-    i64 op = in->op[i], j = in->to[i];
-    if (in->peer[i] < 0)
-        return in->post;
-    int path = path_between(in, rank_of(s, i), in->peer[i]);
-    s->live[i].cost = cost_of(s, path, in->bytes[i]);
-    int meets = op == SSEND || op == ISSEND || op == START_SSEND
-        || (op != BSEND && (double)in->bytes[i] > in->eager[path]);
+    const struct step *step = &s->step[i];
+    i64 op = step->op, j = step->to;
+    if (step->send < 0)
+        return s->in->post;
+    const struct cost *c = &s->costs[step->send];
+    int meets = op == SSEND || op == ISSEND || op == START_SSEND || (op != BSEND && c->large);
     if (j < 0 || !meets) {
         transfer(s, i, s->live[i].begin);
-        return s->kinds[s->live[i].cost].send;
+        return c->send;
     }
-    s->live[i].state |= MEETS;
+    s->state[i] |= MEETS;
     if (shakes(s, i))
-        push(s, event(s->live[i].begin, ANNOUNCE, i));
-    else if (s->live[j].state & BEGUN)
+        push(s, event(s, s->live[i].begin, ANNOUNCE, i));
+    else if (s->state[j] & BEGUN)
         meet(s, i);
-    return in->post;
+    return s->in->post;
 }
 
 static void post_receive(struct sim *s, i64 j)
 {
-    i64 i = s->in->source[j];
-    if (i >= 0 && i != j && (s->live[i].state & (BEGUN | MEETS)) == (BEGUN | MEETS)
+    i64 i = s->step[j].source;
+    if (i >= 0 && i != j && (s->state[i] & (BEGUN | MEETS)) == (BEGUN | MEETS)
         && (!shakes(s, i) || !isnan(s->live[i].began)))
         meet(s, i);
 }
@@ -261,7 +271,7 @@ static void post_receive(struct sim *s, i64 j)
 /* When the sender of a rendezvous message is rid of it. */
 static double rid(const struct sim *s, i64 i)
 {
-    const struct cost *c = &s->kinds[s->live[i].cost];
+    const struct cost *c = sent(s, i);
     double held = s->in->linked[c->path] ? s->in->held_ns : 0;
     double gone = s->live[i].arrival - c->latency - held, own = s->live[i].began + c->send;
     return gone > own ? gone : own;
@@ -270,19 +280,17 @@ static double rid(const struct sim *s, i64 i)
 /* The receive half of step j: false while it is not known when the message is here. */
 static int received(struct sim *s, i64 j, struct item *item)
 {
-    const struct input *in = s->in;
-    i64 i = in->source[j];
-    if (i < 0 || s->live[j].state & CUT) {
-        i64 peer = in->op[j] == SENDRECV ? in->peer2[j] : in->peer[j];
-        i64 bytes = in->op[j] == SENDRECV ? in->bytes2[j] : in->bytes[j];
-        item->cost = in->post;
-        if (peer >= 0 && i < 0)
-            item->cost = s->kinds[cost_of(s, path_between(in, peer, rank_of(s, j)), bytes)].receive;
+    const struct step *step = &s->step[j];
+    i64 i = step->source;
+    if (i < 0 || s->state[j] & CUT) {
+        item->cost = s->in->post;
+        if (i < 0 && step->receive >= 0)
+            item->cost = s->costs[step->receive].receive;
         item->here = item->began = s->live[j].begin;
     } else {
-        if (!(s->live[i].state & ARRIVED))
+        if (!(s->state[i] & ARRIVED))
             return 0;
-        item->cost = s->kinds[s->live[i].cost].receive;
+        item->cost = sent(s, i)->receive;
         item->here = s->live[i].arrival;
         item->began = s->live[i].began;
     }

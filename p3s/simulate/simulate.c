@@ -7,6 +7,8 @@
  */
 #include "state.h"
 
+#include "pack.h"
+
 #include "messages.h"
 
 #include "fair.h"
@@ -20,7 +22,7 @@ static void over(struct sim *s, i64 call, double began, double ns)
     i64 step = s->in->call_step[call];
     s->live[step].began = began;
     s->live[step].arrival = ns;
-    s->live[step].state |= ARRIVED;
+    s->state[step] |= ARRIVED;
     known(s, step, WANT_HERE);
 }
 
@@ -30,7 +32,7 @@ static void all_over(struct sim *s, i64 instance, double least)
     for (i64 m = in->member_start[instance]; m < in->member_start[instance + 1]; m++) {
         i64 call = in->member[m], step = in->call_step[call];
         double began = s->live[step].begin;
-        if ((s->live[step].state & (BEGUN | ARRIVED)) != BEGUN)
+        if ((s->state[step] & (BEGUN | ARRIVED)) != BEGUN)
             continue;
         began = began > least ? began : least;
         over(s, call, began, began + in->call_ns[call]);
@@ -44,7 +46,7 @@ static void along_chain(struct sim *s, i64 instance)
     i64 m = in->member_start[instance] + s->next[instance];
     for (; m < in->member_start[instance + 1]; m++, s->next[instance]++) {
         i64 call = in->member[m], step = in->call_step[call];
-        if (!(s->live[step].state & BEGUN))
+        if (!(s->state[step] & BEGUN))
             return;
         double began = s->live[step].begin;
         began = began > s->latest[instance] ? began : s->latest[instance];
@@ -53,10 +55,10 @@ static void along_chain(struct sim *s, i64 instance)
     }
 }
 
-static void join(struct sim *s, i64 r, i64 i)
+static void join(struct sim *s, i64 i)
 {
     const struct input *in = s->in;
-    i64 call = s->call[r]++, g = in->call_instance[call], root = in->root[g];
+    i64 call = s->step[i].receive, g = in->call_instance[call], root = in->root[g];
     double ns = s->live[i].begin;
     s->arrived[g]++;
     if (in->kind[g] == CHAIN) {
@@ -67,18 +69,13 @@ static void join(struct sim *s, i64 r, i64 i)
         double from = root < 0 ? ns : s->live[in->call_step[root]].begin;
         if (call == root)
             all_over(s, g, ns);
-        else if (root < 0 || s->live[in->call_step[root]].state & BEGUN)
+        else if (root < 0 || s->state[in->call_step[root]] & BEGUN)
             over(s, call, from > ns ? from : ns, (from > ns ? from : ns) + in->call_ns[call]);
         return;
     }
     s->latest[g] = s->latest[g] > ns ? s->latest[g] : ns;
     if (in->kind[g] == TO_ROOT && call != root) {
-        double own = in->post;
-        if (in->peer[i] >= 0) {
-            int path = path_between(in, rank_of(s, i), in->peer[i]);
-            own = s->kinds[cost_of(s, path, in->bytes[i])].send;
-        }
-        over(s, call, ns, ns + own);
+        over(s, call, ns, ns + (s->step[i].send < 0 ? in->post : sent(s, i)->send));
     }
     if (s->arrived[g] < in->expected[g])
         return;
@@ -91,8 +88,8 @@ static void join(struct sim *s, i64 r, i64 i)
 static int collective(struct sim *s, i64 r, i64 i)
 {
     double till = 0, timely = 0;
-    if (!(s->live[i].state & ARRIVED)) {
-        s->live[i].state |= WANT_HERE;
+    if (!(s->state[i] & ARRIVED)) {
+        s->state[i] |= WANT_HERE;
         s->pending[r]++;
         return 0;
     }
@@ -106,7 +103,7 @@ static int collective(struct sim *s, i64 r, i64 i)
 /* Tries to end the step that rank r is in. */
 static int finish(struct sim *s, i64 r, i64 i)
 {
-    switch (s->in->op[i]) {
+    switch (s->step[i].op) {
     case WAIT:
         return wait_all(s, r, i);
     case WAITANY: case WAITSOME:
@@ -122,13 +119,17 @@ static int finish(struct sim *s, i64 r, i64 i)
 static void run(struct sim *s, i64 r)
 {
     const struct input *in = s->in;
-    for (i64 i = s->out->at[r]; i < in->start[r + 1]; i = s->out->at[r]) {
-        int first = !(s->live[i].state & BEGUN);
+    for (i64 i = s->out->at[r]; i >= 0; i = s->out->at[r]) {
+        i64 op = s->step[i].op;
+        int first = !(s->state[i] & BEGUN);
         if (first) {
-            s->live[i].begin = s->clock[r] + in->work[i] / in->slower;
-            s->live[i].state |= BEGUN;
+            s->live[i] = (struct live){s->clock[r] + in->work[i] / in->slower, NAN, NAN};
+            s->state[i] |= BEGUN;
+            if (s->out->order)
+                s->out->order[s->out->begun] = number_of(s, i);
+            s->out->begun++;
         }
-        switch (in->op[i]) {
+        switch (op) {
         case REST:
             go_on(s, r, i, 0);
             continue;
@@ -140,13 +141,13 @@ static void run(struct sim *s, i64 r)
             go_on(s, r, i, in->post);
             continue;
         case ICOLLECTIVE:
-            join(s, r, i);
+            join(s, i);
             go_on(s, r, i, in->post);
             continue;
         case SEND: case SSEND: case SENDRECV:
             if (first)
                 send(s, i);
-            if (first && in->op[i] == SENDRECV)
+            if (first && op == SENDRECV)
                 post_receive(s, i);
             break;
         case RECV:
@@ -155,7 +156,7 @@ static void run(struct sim *s, i64 r)
             break;
         case COLLECTIVE:
             if (first)
-                join(s, r, i);
+                join(s, i);
         }
         if (!finish(s, r, i))
             return;
@@ -164,8 +165,7 @@ static void run(struct sim *s, i64 r)
 
 static void handle(struct sim *s, struct event e)
 {
-    i64 what = e.what & (((i64)1 << HOP_BITS) - 1);
-    i64 hop = e.what >> HOP_BITS & (((i64)1 << (KIND_BITS - HOP_BITS)) - 1);
+    i64 what = e.place, hop = e.what >> HOP_BITS & (((i64)1 << (KIND_BITS - HOP_BITS)) - 1);
     switch (e.what >> KIND_BITS) {
     case BOTH_IN_CALL:
         both_in_call(s, what, e.ns);
@@ -209,15 +209,15 @@ static void *room(struct sim *s, i64 number, size_t size)
 static int outstanding(struct sim *s, i64 q)
 {
     double ns;
-    return !(s->live[q].state & USED) && !complete(s, q, &ns);
+    return !(s->state[q] & USED) && !complete(s, q, &ns);
 }
 
 /* A send that waits for its receiver goes on as if it were buffered. */
 static i64 let_go(struct sim *s, i64 i)
 {
-    if ((s->live[i].state & (MEETS | ARRIVED)) != MEETS)
+    if ((s->state[i] & (MEETS | ARRIVED)) != MEETS)
         return 0;
-    s->live[i].state = (uint8_t)((s->live[i].state & ~MEETS) | LET_GO);
+    s->state[i] = (uint8_t)((s->state[i] & ~MEETS) | LET_GO);
     transfer(s, i, s->live[i].begin);
     known(s, i, WANT_SENT);
     return 1;
@@ -226,16 +226,14 @@ static i64 let_go(struct sim *s, i64 i)
 /* A receive or a collective ends as if nobody had to be waited for. */
 static void cut(struct sim *s, i64 i)
 {
-    i64 op = s->in->op[i];
-    s->live[i].state |= CUT;
+    i64 op = s->step[i].op;
+    s->state[i] |= CUT;
     if (op == COLLECTIVE || op == ICOLLECTIVE) {
         s->live[i].began = s->live[i].arrival = s->live[i].begin;
-        s->live[i].state |= ARRIVED;
+        s->state[i] |= ARRIVED;
     }
     known(s, i, WANT_HERE);
 }
-
-static int is_wait(i64 op) { return op == WAIT || op == WAITANY || op == WAITSOME; }
 
 /* Lets all sends go that ranks wait for; if there is none, cuts what the rank waits for that is in
  * its call for the longest time. Returns whether there was anything. */
@@ -245,78 +243,50 @@ static int loosen(struct sim *s)
     i64 found = 0, first = -1;
     for (i64 r = 0; r < in->ranks; r++) {
         i64 i = s->out->at[r];
-        if (i == in->start[r + 1])
+        if (i < 0)
             continue;
         if (first < 0 || s->live[i].begin < s->live[s->out->at[first]].begin)
             first = r;
         found += let_go(s, i);
-        for (i64 d = in->done_start[i]; is_wait(in->op[i]) && d < in->done_start[i + 1]; d++)
-            found += want_of(s, in->done[d]) == WANT_SENT && let_go(s, in->done[d]);
+        for (i64 d = 0; is_wait(s->step[i].op) && d < s->step[i].listed; d++) {
+            i64 q = in->done[s->step[i].done + d];
+            found += want_of(s, q) == WANT_SENT && let_go(s, q);
+        }
     }
     s->out->loosened |= first >= 0;
     if (found || first < 0)
         return first >= 0;
-    i64 i = s->out->at[first];
-    if (!is_wait(in->op[i]))
-        cut(s, i);
-    for (i64 d = in->done_start[i]; is_wait(in->op[i]) && d < in->done_start[i + 1]; d++)
-        if (outstanding(s, in->done[d])) {
-            cut(s, in->done[d]);
-            if (in->op[i] != WAIT)
+    const struct step *step = &s->step[s->out->at[first]];
+    if (!is_wait(step->op))
+        cut(s, s->out->at[first]);
+    for (i64 d = 0; is_wait(step->op) && d < step->listed; d++)
+        if (outstanding(s, in->done[step->done + d])) {
+            cut(s, in->done[step->done + d]);
+            if (step->op != WAIT)
                 break;
         }
     return 1;
 }
 
-/* What is wrong with step i of the rank whose steps begin at `first`; SOUND: nothing. */
-static int flaw(const struct sim *s, i64 i, i64 first)
-{
-    const struct input *in = s->in;
-    if (!(in->work[i] >= 0 && isfinite(in->work[i])))
-        return NO_WORK;
-    if (in->known)
-        return SOUND;
-    i64 op = in->op[i], to = in->to[i], source = in->source[i];
-    int sends = (op >= SEND && op <= START_SSEND) || op == SENDRECV;
-    int receives = op >= RECV && op <= SENDRECV;
-    if (op < SEND || op > REST)
-        return NO_OPERATION;
-    if (in->peer[i] >= in->n || (in->peer2 && in->peer2[i] >= in->n))
-        return NO_RANK;
-    if (in->bytes[i] < 0 || (in->bytes2 && in->bytes2[i] < 0))
-        return NO_BYTES;
-    if (to >= in->steps || (to >= 0 && (!sends || in->source[to] != i
-                                        || in->peer[i] != in->rank[s->live[to].owner])))
-        return NOT_RECEIVED;
-    if (source >= in->steps || (source >= 0 && (!receives || in->to[source] != i)))
-        return NOT_SENT;
-    for (i64 d = in->done_start[i]; d < in->done_start[i + 1]; d++) {
-        i64 q = in->done[d], asked = q < first || q >= i ? REST : in->op[q];
-        if (!((asked >= ISEND && asked <= START_SSEND) || asked == IRECV || asked == START_RECV
-              || asked == ICOLLECTIVE))
-            return NO_REQUEST;
-    }
-    return SOUND;
-}
-
 static int prepare(struct sim *s)
 {
     const struct input *in = s->in;
-    i64 longest = 1;
     s->live = s->out->live;
+    s->state = s->out->state;
+    s->step = in->step;
     s->pending = room(s, in->ranks, sizeof *s->pending);
     s->queued = room(s, in->ranks, 1);
     s->clock = room(s, in->ranks, sizeof *s->clock);
     s->choice = room(s, in->ranks, sizeof *s->choice);
     s->runnable = room(s, in->ranks, sizeof *s->runnable);
-    s->call = room(s, in->ranks, sizeof *s->call);
     s->egress = room(s, in->nodes, sizeof *s->egress);
     s->ingress = room(s, in->nodes, sizeof *s->ingress);
     s->trunk = room(s, in->trunks, sizeof *s->trunk);
     s->latest = room(s, in->instances, sizeof *s->latest);
     s->arrived = room(s, in->instances, sizeof *s->arrived);
     s->next = room(s, in->instances, sizeof *s->next);
-    if (s->failed || !grow_costs(s))
+    s->costs = room(s, in->sizes, sizeof *s->costs);
+    if (s->failed)
         return 0;
     for (i64 i = 0; i < in->nodes; i++)
         s->egress[i] = s->ingress[i] = -INFINITY;
@@ -324,33 +294,22 @@ static int prepare(struct sim *s)
         s->trunk[i] = -INFINITY;
     for (i64 i = 0; i < in->instances; i++)
         s->latest[i] = -INFINITY;
+    for (i64 k = 0; k < in->sizes; k++)
+        price(in, &in->size[k], &s->costs[k]);
+    memset(s->state, 0, (size_t)in->steps);
     for (i64 r = in->ranks - 1; r >= 0; r--) {
-        for (i64 i = in->start[r]; i < in->start[r + 1]; i++) {
-            i64 listed = in->done_start[i + 1] - in->done_start[i];
-            longest = listed > longest ? listed : longest;
-            s->live[i].owner = (uint32_t)r;
-            s->live[i].cost = 0;
-            s->live[i].state = 0;
-            s->live[i].began = s->live[i].arrival = NAN;
-        }
-        s->out->at[r] = in->start[r];
+        i64 i = in->first[r];
+        s->out->at[r] = i >= 0 && in->group && in->group[i] == APART ? following(s, i) : i;
         s->clock[r] = in->first_ns[r];
-        s->call[r] = in->call_start[r];
         s->choice[r] = INFINITY;
         wake(s, r);
     }
-    for (i64 r = 0; r < in->ranks; r++)
-        for (i64 i = in->start[r]; i < in->start[r + 1]; i++)
-            if ((s->out->flaw = flaw(s, i, in->start[r]))) {
-                s->out->where = i;
-                return 0;
-            }
     if (s->fluid && !fluid_prepare(s)) {
         s->failed = 1;
         return 0;
     }
-    s->items = room(s, longest, sizeof *s->items);
-    s->picks = room(s, longest, sizeof *s->picks);
+    s->items = room(s, in->longest, sizeof *s->items);
+    s->picks = room(s, in->longest, sizeof *s->picks);
     return !s->failed;
 }
 
@@ -375,10 +334,8 @@ int p3s_simulate(const struct input *in, struct output *out)
     struct fluid fluid = {0};
     struct sim sim = {.in = in, .out = out, .fluid = in->fair ? &fluid : NULL}, *s = &sim;
     int result = DONE;
-    out->queued = out->flaw = out->loosened = 0;
-    if (!prepare(s))
-        result = FLAWED;
-    else
+    out->queued = out->begun = out->loosened = 0;
+    if (prepare(s))
         for (;;) {
             while (s->runnables && !s->failed) {
                 i64 r = s->runnable[--s->runnables];
@@ -390,12 +347,12 @@ int p3s_simulate(const struct input *in, struct output *out)
             if (!happens(s) && (!in->anyway || !loosen(s)))
                 break;
         }
-    for (i64 r = 0; r < in->ranks && !s->failed && result != FLAWED; r++)
-        if (out->at[r] < in->start[r + 1])
+    for (i64 r = 0; r < in->ranks && !s->failed; r++)
+        if (out->at[r] >= 0)
             result = DEADLOCK;
-    void *all[] = {s->pending, s->table, s->queued, s->clock, s->choice,
-                   s->egress, s->ingress, s->trunk, s->latest, s->runnable, s->call, s->arrived, s->next,
-                   s->kinds, s->heap, s->items, s->picks};
+    void *all[] = {s->pending, s->queued, s->clock, s->choice,
+                   s->egress, s->ingress, s->trunk, s->latest, s->runnable, s->arrived, s->next,
+                   s->costs, s->heap, s->items, s->picks};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
     fluid_free(&fluid, in->trunks + 2 * in->nodes);

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from p3s.errors import P3SError
-from p3s.simulate.collectives import Instances, instances, rough_costs
-from p3s.simulate.core import FLAWS, LIVE, Input, Output
+from p3s.simulate.collectives import rough_costs
+from p3s.simulate.core import DEADLOCK, FLAWS, LIVE, Input, Output
 from p3s.simulate.network import Network
-from p3s.simulate.steps import Floats, Ints, Op, Steps
+from p3s.simulate.packed import MANY, Packed, Weighed, pack
+from p3s.simulate.steps import Bools, Floats, Ints, Steps
 from p3s.simulate.switch_links import routes
-from p3s.simulate.totals import PARTS, Known, Room, Tally, Totals, columns_of
+from p3s.simulate.totals import PARTS, Drawn, Room, Tally, Totals
 from p3s.trace.ops import is_answer
 
 
@@ -105,7 +106,10 @@ def simulate(
     Errors: P3SError when steps refer to what is not there, a cost is negative, there is no C
     compiler, or ranks wait for each other for ever.
     """
-    return _run(steps, node_of, network, distance, collective_ns, first_ns, extra_ns, False)[0]
+    keep: list[Any] = []  # as long as the core reads it
+    packed = pack(steps, node_of, distance, network)
+    inputs = _inputs(keep, steps, packed, network, collective_ns, extra_ns)
+    return _run(steps, packed, inputs, first_ns, anyway=False)[0]
 
 
 def simulate_anyway(
@@ -125,7 +129,10 @@ def simulate_anyway(
     notes, one line each, say which calls that were; none: it was not necessary. Arguments and
     other errors as in ``simulate``.
     """
-    found, state = _run(steps, node_of, network, distance, collective_ns, first_ns, extra_ns, True)
+    keep: list[Any] = []  # as long as the core reads it
+    packed = pack(steps, node_of, distance, network)
+    inputs = _inputs(keep, steps, packed, network, collective_ns, extra_ns)
+    found, state = _run(steps, packed, inputs, first_ns, anyway=True)
     number, notes = _changed(steps, state)
     return replace(found, cut=number), notes
 
@@ -139,29 +146,38 @@ def totals(
     distance: Ints | None = None,
     first_ns: Floats | None = None,
     slower: float = 1.0,
+    only: Bools | None = None,
+    drawn: Drawn | None = None,
     room: Room | None = None,
 ) -> Totals:
     """Return the times that simulate_anyway returns, added up.
 
     ``slower``: so many times as long as the steps say takes everything but their computation, in
-    another unit of time: what is returned is to be multiplied by it. ``room``: of simulations
-    before, whose results nobody needs any more.
+    another unit of time: what is returned is to be multiplied by it. ``only``: which of the steps
+    are made; nothing joins them to the others. ``drawn``: what some steps compute instead.
+    ``room``: of simulations before, whose results nobody needs any more.
     """
     room = room or Room()
-    found, state = _run(
-        steps, node_of, network, distance, None, first_ns, None, True, tally, slower, room
-    )
+    packed = room.packs.of(steps, node_of, distance, network, tally.cell)
+    told = packed.known_on(network)
+    if told is None:
+        keep: list[Any] = []
+        told = packed.keep_on(network, _inputs(keep, steps, packed, network, None, None), keep)
+    inputs = Input.from_buffer_copy(told.inputs)
+    inputs.slower = slower
+    found, state = _run(steps, packed, inputs, first_ns, True, tally, room, only, drawn)
     longs = room.column("longs", tally.groups * len(steps.ranks), np.float64)
     sums = room.column("sums", tally.cells * PARTS, np.float64)
     return Totals(
         sums.reshape(-1, PARTS).T.copy(),
         longs.reshape(-1, len(steps.ranks)).copy(),
         found.end_ns,
+        None if packed.order is None else packed.place,
         *_changed(steps, state),
     )
 
 
-def _changed(steps: Steps, state: Ints | None) -> tuple[int, tuple[str, ...]]:
+def _changed(steps: Steps, state: np.ndarray | None) -> tuple[int, tuple[str, ...]]:
     """Return how many calls were taken as not waiting, and what was changed so that all end."""
     from p3s.simulate.deadlock import cut, loosened
 
@@ -170,58 +186,79 @@ def _changed(steps: Steps, state: Ints | None) -> tuple[int, tuple[str, ...]]:
 
 def _run(
     steps: Steps,
-    node_of: Ints,
-    network: Network,
-    distance: Ints | None,
-    collective_ns: Floats | None,
+    packed: Packed,
+    inputs: Input,
     first_ns: Floats | None,
-    extra_ns: Floats | None,
     anyway: bool,
     tally: Tally | None = None,
-    slower: float = 1.0,
     room: Room | None = None,
-) -> tuple[Simulated, Ints | None]:
+    only: Bools | None = None,
+    drawn: Drawn | None = None,
+) -> tuple[Simulated, np.ndarray | None]:
     """Call the core; return times, and the state of every step where any had to be changed.
 
-    With a ``tally`` times are added up in ``room``, and only begins and ends are in the result.
+    With a ``tally`` times are added up in ``room``, and only ends are in the result, by place.
     """
     from p3s.simulate.build import library
 
     room = room or Room()
-    known = room.known if room.known is not None and room.known.are(steps) else None
-    calls = known.calls if known is not None else instances(steps)
-    keep: list[Any] = []
-    inputs = _inputs(
-        keep, steps, calls, node_of, network, distance, collective_ns, first_ns, extra_ns, anyway
+    size, ranks = len(steps), len(steps.ranks)
+    first = np.zeros(ranks) if first_ns is None else _times(first_ns, "a start time")
+    if len(first) != ranks:
+        raise P3SError(f"simulation: {len(first)} start times, {ranks} ranks")
+    work = room.work(steps, packed, drawn)
+    _check_work(
+        steps, packed, work if drawn is None else drawn.ns, None if drawn is None else drawn.at
     )
-    inputs.slower, inputs.known = slower, int(known is not None)
-    each = len(steps) if tally is None else 0
-    live = room.column("live", len(steps), LIVE)
-    end = room.column("end", len(steps), np.float64)
+    inputs.work, inputs.first_ns, inputs.anyway = work.ctypes.data, first.ctypes.data, int(anyway)
+    each = size if tally is None else 0
+    live = room.column("live", size, LIVE)
+    state, end = room.column("state", size, np.uint8), room.column("end", size, np.float64)
     waiting, software = (room.column(name, each, np.float64) for name in ("waiting", "software"))
-    added = _added(keep, inputs, tally, room, len(steps.ranks))
-    at = np.empty(len(steps.ranks), dtype=np.int64)
-    columns = (live, end, waiting, software, *added, at)
-    out = Output(*(column.ctypes.data for column in columns))
+    weighed = None if tally is None else packed.weighed(tally, only)
+    added = _added(inputs, packed, tally, weighed, room)
+    at = np.empty(ranks, dtype=np.int64)
+    logs = tally is not None and packed.begun is None and only is None and size >= MANY
+    order = np.empty(size if logs else 0, dtype=np.int32)
+    columns = (live, state, end, waiting, software, *added, at)
+    out = Output(*(column.ctypes.data for column in columns), order.ctypes.data if logs else 0)
     result = library().p3s_simulate(ctypes.byref(inputs), ctypes.byref(out))
-    if result == 1:
+    if result == DEADLOCK:
         from p3s.simulate.deadlock import stuck
 
-        raise P3SError(stuck(steps, calls, at, live["owner"] >> 24))
-    if result == 3:
-        rank = steps.ranks[int(np.searchsorted(steps.start, out.where, side="right")) - 1]
-        raise P3SError(f"simulation: step {out.where} of rank {rank}: {FLAWS[out.flaw]}")
+        where = np.where(at >= 0, packed.number_of(np.maximum(at, 0)), steps.start[1:])
+        raise P3SError(stuck(steps, packed.calls, where, packed.by_number(state)))
     if result:
         raise P3SError(f"not enough memory to simulate {len(steps):,} steps; take fewer iterations")
-    room.known = known or Known(columns_of(steps), calls)
+    if logs and out.begun == size:
+        packed.begun = order
     times = Simulated(
         live["begin"], end, waiting, software, live["began"], live["arrival"], int(out.queued)
     )
-    return times, live["owner"] if out.loosened else None
+    return times, packed.by_number(state) if out.loosened else None
+
+
+def _times(values: Any, what: str) -> Floats:
+    """Return times as the core reads them, if they are times."""
+    found = np.ascontiguousarray(values, dtype=np.float64)
+    if found.size and not (np.isfinite(found).all() and found.min() >= 0):
+        raise P3SError(f"simulation: {what} is negative or no number")
+    return found
+
+
+def _check_work(steps: Steps, packed: Packed, work: Floats, at: Ints | None) -> None:
+    """Raise P3SError where computation is no time; ``at``: the steps it belongs to, None: all."""
+    if not work.size or (np.isfinite(work.min()) and work.min() >= 0 and np.isfinite(work.max())):
+        return
+    flawed = np.flatnonzero(~(np.isfinite(work) & (work >= 0)))
+    numbers = packed.number_of(flawed) if at is None else np.asarray(at)[flawed]
+    where = int(np.min(numbers))
+    rank = steps.ranks[int(np.searchsorted(steps.start, where, side="right")) - 1]
+    raise P3SError(f"simulation: step {where} of rank {rank}: {FLAWS[4]}")
 
 
 def _asked_for(
-    steps: Steps, node_of: Ints, network: Network, distance: Ints | None, extra_ns: Floats | None
+    steps: Steps, packed: Packed, network: Network, extra_ns: Floats | None
 ) -> Floats | None:
     """Return ``extra_ns`` with the way of the request that the target of a one-sided call answers.
 
@@ -233,10 +270,11 @@ def _asked_for(
     asked = np.flatnonzero(np.isin(steps.call, names) & (steps.peer >= 0))
     if not len(asked) or not network.paths:
         return extra_ns
+    node_of = np.asarray(packed.node_of)
     here, there = node_of[steps.rank[asked]], node_of[steps.peer[asked]]
     far = np.asarray(here != there, dtype=np.int64)
-    if distance is not None:
-        far = np.asarray(distance)[here, there]
+    if packed.distance is not None:
+        far = np.asarray(packed.distance)[here, there]
     values, which = np.unique(far, return_inverse=True)
     latency = [network.path(int(value)).transfer.at(0.0) for value in values]
     out = np.zeros(len(steps)) if extra_ns is None else extra_ns.copy()
@@ -245,20 +283,16 @@ def _asked_for(
 
 
 def _added(
-    keep: list[Any], inputs: Input, tally: Tally | None, room: Room, ranks: int
+    inputs: Input, packed: Packed, tally: Tally | None, weighed: Weighed | None, room: Room
 ) -> tuple[Floats, Floats]:
     """Tell the core what to add times up to; return where the sums will be."""
-    if tally is None:
+    if tally is None or weighed is None:
         return np.zeros(0), np.zeros(0)
-    cell = np.ascontiguousarray(tally.cell, dtype=np.int32)
-    if len(cell) != inputs.steps or (len(cell) and not 0 <= cell.min() <= cell.max() < tally.cells):
-        raise P3SError(f"simulation: {len(cell)} cells of {inputs.steps} steps, or one is no cell")
-    keep.append(cell)
-    inputs.cell, inputs.weight = cell.ctypes.data, _pointer(keep, tally.weight)
-    if tally.group is not None:
-        inputs.group = _pointer(keep, tally.group.astype(np.uint8, copy=False))
+    weight, group = weighed
+    inputs.weight = weight.ctypes.data
+    inputs.group = 0 if group is None else group.ctypes.data
     sums = room.column("sums", tally.cells * PARTS, np.float64)
-    longs = room.column("longs", tally.groups * ranks, np.float64)
+    longs = room.column("longs", tally.groups * len(packed.first), np.float64)
     sums[:], longs[:] = 0.0, 0.0
     return sums, longs
 
@@ -266,131 +300,81 @@ def _added(
 def _inputs(
     keep: list[Any],
     steps: Steps,
-    calls: Instances,
-    node_of: Ints,
+    packed: Packed,
     network: Network,
-    distance: Ints | None,
     collective_ns: Floats | None,
-    first_ns: Floats | None,
     extra_ns: Floats | None,
-    anyway: bool,
 ) -> Input:
-    """Return the arguments of the core; ``keep`` holds the arrays that they point into."""
+    """Return what the core is told of steps on a network; ``keep`` holds what it points into."""
 
-    def ints(values: Any) -> int:
-        keep.append(np.ascontiguousarray(values, dtype=np.int64))
+    def pointer(values: Any, dtype: type = np.int64) -> int:
+        keep.append(np.ascontiguousarray(values, dtype=dtype))
         return int(keep[-1].ctypes.data)
 
-    def narrow(name: str, dtype: type) -> int:
-        keep.append(_narrow(getattr(steps, name), name, dtype))
-        return int(keep[-1].ctypes.data)
+    def times(values: Any, what: str) -> int:
+        return pointer(_times(values, what), np.float64)
 
-    def floats(values: Any, what: str) -> int:
-        keep.append(np.ascontiguousarray(values, dtype=np.float64))
-        if keep[-1].size and not (np.isfinite(keep[-1]).all() and keep[-1].min() >= 0):
-            raise P3SError(f"simulation: {what} is negative or no number")
-        return int(keep[-1].ctypes.data)
-
-    _check(steps, node_of)
-    nodes = int(max(node_of)) + 1
-    distances = sorted(network.paths)
-    if not distances:
-        raise P3SError("simulation: the network has no path")
-    paths = [network.paths[d] for d in distances]
-    number = {d: distances.index(_nearest(network, d)) for d in (0, 1)}
-    path_of = 0
-    if distance is not None:
-        table = np.asarray(distance)
-        if table.ndim != 2 or table.shape[0] != table.shape[1] or table.shape[0] < nodes:
-            raise P3SError(f"simulation: distances are {table.shape}, not {nodes} x {nodes} nodes")
-        nodes = len(table)
-        values, which = np.unique(table, return_inverse=True)
-        picked = np.array([distances.index(_nearest(network, int(d))) for d in values])
-        keep.append(np.ascontiguousarray(picked[which].reshape(table.shape), dtype=np.uint8))
-        path_of = int(keep[-1].ctypes.data)
+    calls, node_of = packed.calls, np.asarray(packed.node_of)
+    nodes = int(node_of.max(initial=0)) + 1
+    if packed.distance is not None:
+        nodes = len(packed.distance)
+    paths = [network.paths[distance] for distance in packed.distances]
     curves = [
         curve for path in paths for curve in (path.transfer, path.send, path.receive, path.busy)
     ]
     if collective_ns is None and len(calls.call_step):
-        collective_ns = rough_costs(steps, network, np.asarray(node_of))
+        collective_ns = rough_costs(steps, network, node_of)
     if collective_ns is not None and len(collective_ns) != len(steps):
         raise P3SError(f"simulation: {len(collective_ns)} costs of collectives, {len(steps)} steps")
     call_ns = np.zeros(0) if collective_ns is None else collective_ns[calls.call_step]
-    if first_ns is not None and len(first_ns) != len(steps.ranks):
-        raise P3SError(f"simulation: {len(first_ns)} start times, {len(steps.ranks)} ranks")
     if extra_ns is not None:
         if len(extra_ns) != len(steps) or not np.isfinite(extra_ns).all():
             raise P3SError(f"simulation: extra_ns is not a time for each of {len(steps)} steps")
         call_ns = np.maximum(call_ns + extra_ns[calls.call_step], 0.0)
-    extra_ns = _asked_for(steps, np.asarray(node_of), network, distance, extra_ns)
-    scalars = [network.post, network.burst, network.sender_buffer]
-    floats(scalars, "post, burst or sender_buffer")
+    extra_ns = _asked_for(steps, packed, network, extra_ns)
+    _times([network.post, network.burst, network.sender_buffer], "post, burst or sender_buffer")
     if not network.rate > 0:
         raise P3SError(f"simulation: the rate of links is {network.rate} bytes per ns")
-    both, some = bool((steps.op == Op.SENDRECV).any()), bool((steps.op == Op.WAITSOME).any())
     return Input(
-        len(steps),
-        len(steps.ranks),
-        steps.n,
+        len(packed),
+        len(packed.first),
         nodes,
         len(calls.kind),
-        ints(steps.ranks),
-        ints(steps.start),
-        narrow("op", np.uint8),
-        narrow("peer", np.int32),
-        ints(steps.bytes),
-        narrow("peer2", np.int32) if both else 0,
-        ints(steps.bytes2) if both else 0,
-        narrow("number", np.int32) if some else 0,
-        ints(steps.done_start),
-        narrow("done", np.int32),
-        narrow("to", np.int32),
-        narrow("source", np.int32),
-        _pointer(keep, np.ascontiguousarray(steps.work_ns, dtype=np.float64)),
-        floats(np.zeros(len(steps.ranks)) if first_ns is None else first_ns, "a start time"),
-        0 if extra_ns is None else _pointer(keep, np.ascontiguousarray(extra_ns, dtype=np.float64)),
-        0,
+        len(packed.size),
+        packed.longest,
+        pointer(steps.ranks),
+        *(column.ctypes.data for column in (packed.step, packed.done, packed.first)),
+        0 if packed.order is None else packed.order.ctypes.data,
+        packed.size.ctypes.data,
+        *(0, 0),
+        0 if extra_ns is None else pointer(packed.moved(extra_ns), np.float64),
         1.0,
-        *(0, 0, 0),
-        ints(node_of),
-        path_of,
-        number[0],
-        number[1],
-        ints(np.cumsum([0, *(len(curve.nbytes) for curve in curves)])),
-        ints([path.linked for path in paths]),
-        floats([x for curve in curves for x in curve.nbytes], "the bytes of a cost"),
-        floats([y for curve in curves for y in curve.ns], "the cost of a message"),
-        _pointer(keep, np.array([path.eager_bytes for path in paths], dtype=np.float64)),
+        *(0, 0),
+        pointer(node_of),
+        pointer(np.cumsum([0, *(len(curve.nbytes) for curve in curves)])),
+        pointer([path.linked for path in paths]),
+        times([x for curve in curves for x in curve.nbytes], "the bytes of a cost"),
+        times([y for curve in curves for y in curve.ns], "the cost of a message"),
+        pointer([path.eager_bytes for path in paths], np.float64),
         network.rate,
         network.burst,
         network.post,
         network.sender_buffer / network.rate,
-        *_ways(keep, network, nodes, steps, np.asarray(node_of)),
+        *_ways(keep, network, nodes, steps, node_of),
         int(network.background),
-        int(anyway),
+        0,
         int(network.handshake),
         int(network.fair and _shared(network)),
         network.back,
-        ints(calls.call_start),
-        ints(calls.call_step),
-        ints(calls.call_instance),
-        floats(call_ns, "the cost of a collective"),
-        ints(calls.kind),
-        ints(calls.member_start),
-        ints(calls.member),
-        ints(calls.expected),
-        ints(calls.root),
+        pointer(packed.place_of(calls.call_step)),
+        pointer(calls.call_instance),
+        times(call_ns, "the cost of a collective"),
+        pointer(calls.kind),
+        pointer(calls.member_start),
+        pointer(calls.member),
+        pointer(calls.expected),
+        pointer(calls.root),
     )
-
-
-def _narrow(values: Ints, name: str, dtype: type) -> Ints:
-    """Return a column in the type that the core reads; itself where it has it already."""
-    if values.dtype != dtype and values.size:
-        room = np.iinfo(dtype)
-        if int(values.min()) < room.min or int(values.max()) > room.max:
-            where = int(np.flatnonzero((values < room.min) | (values > room.max))[0])
-            raise P3SError(f"simulation: {name} of step {where} is {values[where]}")
-    return np.ascontiguousarray(values, dtype=dtype)
 
 
 def _pointer(keep: list[Any], values: np.ndarray) -> int:
@@ -436,42 +420,3 @@ def _pairs(steps: Steps, node_of: Ints) -> tuple[Ints, Ints]:
     first, second = node_of[steps.rank[sends]], node_of[steps.peer[sends]]
     code = np.unique(first * (int(node_of.max()) + 1) + second)
     return np.divmod(code, int(node_of.max()) + 1)
-
-
-def _nearest(network: Network, distance: int) -> int:
-    """Return the distance whose path Network.path takes."""
-    return min(network.paths, key=lambda known: (abs(known - distance), known))
-
-
-def _check(steps: Steps, node_of: Ints) -> None:
-    """Raise P3SError where the columns do not fit together; the core looks at every step."""
-    size, ranks = len(steps), len(steps.ranks)
-    if len(node_of) < steps.n or (len(node_of) and int(np.min(node_of)) < 0):
-        raise P3SError(f"simulation: nodes of {len(node_of)} ranks given, {steps.n} needed")
-    if size >= 2**31:
-        raise P3SError(f"simulation: {size:,} steps are too many; take fewer iterations")
-    if ranks >= 2**24:
-        raise P3SError(f"simulation: {ranks:,} ranks are too many")
-    if (
-        len(steps.start) != ranks + 1
-        or steps.start[0] != 0
-        or steps.start[-1] != size
-        or (np.diff(steps.start) < 0).any()
-    ):
-        raise P3SError("simulation: the steps are not cut into ranks")
-    if ranks and not (0 <= int(np.min(steps.ranks)) <= int(np.max(steps.ranks)) < steps.n):
-        raise P3SError(f"simulation: a rank is not in 0..{steps.n - 1}")
-    if (
-        len(steps.done_start) != size + 1
-        or steps.done_start[-1] != len(steps.done)
-        or (np.diff(steps.done_start) < 0).any()
-    ):
-        raise P3SError("simulation: the lists of requests do not belong to the steps")
-    for field in fields(steps):
-        column = getattr(steps, field.name)
-        if field.name not in _OTHER and len(column) != size:
-            raise P3SError(f"simulation: {len(column)} entries of {field.name}, {size} steps")
-
-
-#: Fields of Steps that do not have an entry per step.
-_OTHER = ("n", "ranks", "start", "done_start", "done", "calls", "members")

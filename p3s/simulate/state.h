@@ -19,13 +19,14 @@ enum {
 enum { BOTH_IN_CALL, ANNOUNCE, ANSWER, EGRESS, TRUNK, INGRESS, CHOICE };
 enum { HOP_BITS = 40, KIND_BITS = 56 }; /* of an event: step or rank, hop, kind */
 enum { TOGETHER, FROM_ROOT, TO_ROOT, CHAIN };   /* kinds of collectives */
-enum { DONE, DEADLOCK, NO_MEMORY, FLAWED };
+enum { DONE, DEADLOCK, NO_MEMORY, FLAWED, NO_ROOM };
+enum { APART = 255 };
 enum { SOUND, NO_OPERATION, NO_RANK, NO_BYTES, NO_WORK, NOT_RECEIVED, NOT_SENT, NO_REQUEST };
 
-struct input {
-    i64 steps, ranks, n, nodes, instances;
+/* Steps as they are put in, each column as narrow as what it holds. */
+struct columns {
+    i64 steps, ranks, n, nodes;
     const i64 *rank, *start;
-    /* Of every step, as narrow as what they hold: the core waits for memory more than it computes. */
     const uint8_t *op;
     const int32_t *peer;
     const i64 *bytes;
@@ -34,17 +35,57 @@ struct input {
     const int32_t *number; /* of WAITSOME; NULL where there is none */
     const i64 *done_start;
     const int32_t *done, *to, *source;
-    const double *work, *first_ns, *extra; /* extra: NULL, or added to what each transfer takes */
-    i64 known;     /* that all but the work is sound */
-    double slower; /* work takes the slower-th part of it */
-    /* What times are added up to, of every step; NULL: times are put out as they are. */
-    const int32_t *cell;
-    const double *weight;
-    const uint8_t *group; /* NULL: there are none; 0: in none */
+    const int32_t *cell; /* NULL: times are not added up */
     const i64 *node_of;
-    const unsigned char *path_of;      /* nodes x nodes, or NULL: same inside, other between */
+    const unsigned char *path_of; /* nodes x nodes, or NULL: same inside, other between */
     i64 same, other;
-    const i64 *curve_start, *linked;   /* four curves per path, see cost_of */
+    i64 calls;
+    const i64 *call_step; /* of each collective call its step, ascending */
+};
+
+/* A step as the simulation has it: all that nobody changes, together in memory, as it waits for
+ * memory more than it computes. Steps have numbers in the order of the ranks, and places in the
+ * order that they are packed in. Steps are named by their places, -1: there is none. */
+struct step {
+    int32_t to, source, next;
+    union {
+        int32_t send; /* entry in the costs: of what it sends */
+        int32_t done; /* of a wait: first of the list of the requests that it completes */
+    };
+    union {
+        int32_t receive; /* of what it takes in when its sender is none of these ranks; of a
+                          * collective: the number of its call */
+        int32_t listed;  /* of a wait: how many */
+    };
+    int32_t cell, node; /* node: where what it sends goes; of WAITSOME: how many it completes */
+    uint32_t owner : 24, op : 8; /* owner: the number of its rank */
+};
+
+/* What a message costs, by its way and size: found when steps are packed. */
+struct size { i64 bytes; i64 path; };
+
+struct packed {
+    struct step *step;
+    int32_t *done, *place, *first; /* place: of each number; first: of each rank */
+    struct size *size;
+    i64 sizes, room, longest, flaw, where;
+};
+
+struct input {
+    i64 steps, ranks, nodes, instances, sizes, longest;
+    const i64 *rank;
+    const struct step *step;
+    const int32_t *done, *first;
+    const int32_t *number; /* of each place, NULL: they are the same */
+    const struct size *size;
+    const double *work, *first_ns, *extra; /* extra: NULL, or added to what each transfer takes */
+    double slower; /* work takes the slower-th part of it */
+    /* How often each step is added up, NULL: times are put out as they are; group: NULL: there are
+     * none, 0: in none, APART: the step is passed over. All by place, as work and extra. */
+    const double *weight;
+    const uint8_t *group;
+    const i64 *node_of;
+    const i64 *curve_start, *linked;   /* four curves per path, see price */
     const double *curve_bytes, *curve_ns, *eager;
     double rate, burst, post, held_ns;
     /* Links between switches: the place of each node (NULL: there are none), the links on the way
@@ -56,34 +97,34 @@ struct input {
     /* Messages on one link share its rate; what comes back takes this share of theirs. */
     i64 fair;
     double back;
-    /* Collective calls in the order of their steps, and the instances they take part in. */
-    const i64 *call_start, *call_step, *call_instance;
+    /* Collective calls by number, and the instances they take part in. */
+    const i64 *call_step, *call_instance; /* steps by place */
     const double *call_ns;
     const i64 *kind, *member_start, *member, *expected, *root;
 };
 
 /* What other ranks ask of a step, together in memory: begin of its call; of what it sends, begin of
- * the transfer and arrival; number of its rank; its entry in the costs. */
-struct live {
-    double begin, began, arrival;
-    int32_t cost;
-    uint32_t owner : 24, state : 8;
-};
+ * the transfer and arrival. */
+struct live { double begin, began, arrival; };
 
 /* Weighted sums of times of calls. */
 struct sum { double whole, waiting, transfer, software; };
 
 struct output {
     struct live *live;
+    uint8_t *state;
     double *end, *waiting, *software;
     struct sum *sums; /* of each cell */
     double *longs;    /* of each group and rank */
-    i64 *at, queued, flaw, where, loosened;
+    i64 *at; /* the step that each rank is in, -1: it is done */
+    int32_t *order; /* NULL, or the steps in the order in which they began */
+    i64 begun, queued, loosened;
 };
 
 /* load: bytes that would keep a node's link busy for as long as the message does. */
-struct cost { i64 bytes; int path; double transfer, send, receive, latency, load; };
-struct event { double ns; i64 what; };
+struct cost { double transfer, send, receive, latency, load, bytes; int path, linked, large; };
+/* what: kind, hop, number of the step or rank; place: of the step. */
+struct event { double ns; i64 what; i64 place; };
 struct item { double door, here, began, cost; };
 struct pick { double ns; i64 step, place; };
 
@@ -91,12 +132,14 @@ struct sim {
     const struct input *in;
     struct output *out;
     struct live *live;
-    int32_t *pending, *table;
+    uint8_t *state;
+    const struct step *step;
+    int32_t *pending;
     unsigned char *queued;
     double *clock, *choice, *egress, *ingress, *trunk, *latest;
-    i64 *runnable, *call, *arrived, *next;
-    i64 runnables, costs, cost_room, table_size, events, event_room;
-    struct cost *kinds;
+    i64 *runnable, *arrived, *next;
+    i64 runnables, events, event_room;
+    struct cost *costs;
     struct event *heap;
     struct item *items;
     struct pick *picks;
@@ -111,16 +154,22 @@ static int before(struct event a, struct event b)
     return a.ns < b.ns || (a.ns == b.ns && a.what < b.what);
 }
 
-static struct event event(double ns, int kind, i64 step)
+static i64 number_of(const struct sim *s, i64 step)
 {
-    struct event e = {ns, ((i64)kind << KIND_BITS) | step};
+    return s->in->number ? s->in->number[step] : step;
+}
+
+/* Of a step at the hop-th link of its message's way. */
+static struct event event_at(const struct sim *s, double ns, int kind, i64 hop, i64 step)
+{
+    i64 number = number_of(s, step);
+    struct event e = {ns, ((i64)kind << KIND_BITS) | (hop << HOP_BITS) | number, step};
     return e;
 }
 
-/* The same at the hop-th link of a message's way. */
-static struct event event_at(double ns, int kind, i64 hop, i64 step)
+static struct event event(const struct sim *s, double ns, int kind, i64 step)
 {
-    return event(ns, kind, (hop << HOP_BITS) | step);
+    return event_at(s, ns, kind, 0, step);
 }
 
 static void push(struct sim *s, struct event e)
@@ -185,65 +234,21 @@ static double along(const struct input *in, i64 curve, double bytes)
     return y[low] + (y[high] - y[low]) * ((bytes - x[low]) / (x[high] - x[low]));
 }
 
-static i64 place_of(const struct sim *s, int path, i64 bytes)
+static void price(const struct input *in, const struct size *size, struct cost *c)
 {
-    uint64_t mixed = ((uint64_t)bytes * 256 + (uint64_t)path) * 0x9e3779b97f4a7c15u;
-    i64 place = (i64)(mixed >> 20) & (s->table_size - 1);
-    while (s->table[place] >= 0 && (s->kinds[s->table[place]].bytes != bytes
-                                    || s->kinds[s->table[place]].path != path))
-        place = (place + 1) & (s->table_size - 1);
-    return place;
-}
-
-static int grow_costs(struct sim *s)
-{
-    i64 room = s->cost_room ? 2 * s->cost_room : 64;
-    struct cost *more = realloc(s->kinds, (size_t)room * sizeof *more);
-    int32_t *table;
-    if (more)
-        s->kinds = more;
-    table = more ? malloc((size_t)(4 * room) * sizeof *table) : NULL;
-    if (!table) {
-        s->failed = 1;
-        return 0;
-    }
-    free(s->table);
-    s->table = table;
-    s->cost_room = room;
-    s->table_size = 4 * room;
-    memset(table, 0xff, (size_t)s->table_size * sizeof *table);
-    for (i64 i = 0; i < s->costs; i++)
-        table[place_of(s, s->kinds[i].path, s->kinds[i].bytes)] = (int32_t)i;
-    return 1;
-}
-
-static int32_t cost_of(struct sim *s, int path, i64 bytes)
-{
-    const struct input *in = s->in;
-    i64 place = place_of(s, path, bytes);
-    if (s->table[place] >= 0)
-        return s->table[place];
-    if (s->costs == s->cost_room) {
-        if (!grow_costs(s))
-            return 0;
-        place = place_of(s, path, bytes);
-    }
-    struct cost *c = &s->kinds[s->costs];
+    i64 path = size->path;
+    double bytes = (double)size->bytes;
     c->bytes = bytes;
-    c->path = path;
-    c->transfer = along(in, 4 * path, (double)bytes);
+    c->path = (int)path;
+    c->transfer = along(in, 4 * path, bytes);
     c->latency = along(in, 4 * path, 0);
-    c->send = along(in, 4 * path + 1, (double)bytes);
-    c->receive = along(in, 4 * path + 2, (double)bytes);
-    double busy = isfinite(in->rate) ? in->rate * along(in, 4 * path + 3, (double)bytes) : 0;
-    c->load = busy > (double)bytes ? busy : (double)bytes;
-    return s->table[place] = (int32_t)s->costs++;
+    c->send = along(in, 4 * path + 1, bytes);
+    c->receive = along(in, 4 * path + 2, bytes);
+    double busy = isfinite(in->rate) ? in->rate * along(in, 4 * path + 3, bytes) : 0;
+    c->load = busy > bytes ? busy : bytes;
+    c->linked = in->linked[path] && (isfinite(in->rate) || in->place_of);
+    c->large = bytes > in->eager[path];
 }
 
-static int path_between(const struct input *in, i64 one, i64 other)
-{
-    i64 a = in->node_of[one], b = in->node_of[other];
-    return (int)(in->path_of ? in->path_of[a * in->nodes + b] : a == b ? in->same : in->other);
-}
-
-static i64 rank_of(const struct sim *s, i64 step) { return s->in->rank[s->live[step].owner]; }
+/* The costs of what a step sends. */
+static const struct cost *sent(const struct sim *s, i64 i) { return &s->costs[s->step[i].send]; }

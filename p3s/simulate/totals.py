@@ -2,74 +2,58 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from p3s.simulate.collectives import Instances
+from p3s.simulate.packed import Packed, Packs, Tally
 from p3s.simulate.steps import Floats, Ints, Steps
+
+__all__ = ["PARTS", "Drawn", "Room", "Tally", "Totals", "added_up"]
 
 #: Times of steps: whole, waiting, transfer, software.
 PARTS = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Tally:
-    """What times of steps are added up to.
-
-    ``cell``: of each step one of ``cells``, to which its times are added as often as its ``weight``
-    says. ``group``: of each step the sum of whole times of its rank that it is in, 1 to ``groups``,
-    0: none; None: there are no such sums.
-    """
-
-    cell: Ints
-    weight: Floats
-    cells: int
-    group: np.ndarray | None = None
-    groups: int = 0
-
-
-@dataclass(frozen=True, eq=False)
 class Totals:
     """Times added up in ns: ``sums`` (PARTS, cells), ``long`` (groups, ranks).
 
-    ``end_ns``: when each step ends. ``cut``: as in Simulated; ``notes``: what was changed.
+    ``ends_ns``: when each step ends, where ``place`` says, None: in the order of the steps.
+    ``cut``: as in Simulated; ``notes``: what was changed.
     """
 
     sums: Floats
     long: Floats
-    end_ns: Floats
+    ends_ns: Floats
+    place: np.ndarray | None = None
     cut: int = 0
     notes: tuple[str, ...] = ()
 
+    def ends_of(self, steps: Ints) -> Floats:
+        """Return when these steps end."""
+        return np.asarray(self.ends_ns[steps if self.place is None else self.place[steps]])
+
 
 @dataclass(frozen=True, eq=False)
-class Known:
-    """Columns of steps that were found to fit together, and which collective calls they are."""
+class Drawn:
+    """What some steps compute instead: ``ns`` before the steps ``at``."""
 
-    columns: tuple[Any, ...]
-    calls: Instances
-
-    def are(self, steps: Steps) -> bool:
-        """Tell whether steps have these very columns."""
-        return all(mine is its for mine, its in zip(self.columns, columns_of(steps), strict=True))
-
-
-def columns_of(steps: Steps) -> tuple[Any, ...]:
-    """Return all that steps are but for how long they compute."""
-    return tuple(getattr(steps, each.name) for each in fields(steps) if each.name != "work_ns")
+    at: Ints
+    ns: Floats
 
 
 @dataclass(eq=False)
 class Room:
     """Memory for simulations, one after the other: each ends what the one before has returned.
 
-    ``known``: what was found out of the steps that were simulated last.
+    ``packs``: the steps that were simulated last; rooms of several threads may share them.
     """
 
-    known: Known | None = None
+    packs: Packs = field(default_factory=Packs)
     _columns: dict[str, np.ndarray] = field(default_factory=dict)
+    _work: tuple[Any, ...] = (None, None, None)
 
     def column(self, name: str, size: int, dtype: Any) -> np.ndarray:
         """Return a column of so many entries, whatever was in it."""
@@ -78,6 +62,20 @@ class Room:
             self._columns.pop(name, None)
             found = self._columns[name] = np.empty(size, dtype=dtype)
         return found[:size]
+
+    def work(self, steps: Steps, packed: Packed, drawn: Drawn | None) -> Floats:
+        """Return the computation before each step in the order that they are packed in."""
+        if drawn is None and packed.order is None:
+            return np.ascontiguousarray(steps.work_ns, dtype=np.float64)
+        at = None if drawn is None else drawn.at
+        work = self.column("work", len(packed), np.float64)
+        mine, its, changed = self._work
+        if mine is not packed or its is not steps.work_ns or not (changed is None or changed is at):
+            work[:] = packed.moved(steps.work_ns)
+        if drawn is not None:
+            work[packed.place_of(drawn.at)] = drawn.ns
+        self._work = packed, steps.work_ns, at
+        return work
 
 
 def added_up(result: Any, start: Ints, tally: Tally) -> Totals:

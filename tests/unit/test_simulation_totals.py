@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -13,11 +14,12 @@ from p3s.costs.spread import Distribution, Spread
 from p3s.errors import P3SError
 from p3s.predict.estimators import variation as module
 from p3s.predict.estimators.variation import Variation
+from p3s.simulate import simulate as simulation
 from p3s.simulate.folded import folded, folded_totals
 from p3s.simulate.network import rough_network
 from p3s.simulate.simulate import simulate_anyway, totals
 from p3s.simulate.steps import constant, narrowed, taken
-from p3s.simulate.totals import PARTS, Room, Tally, added_up
+from p3s.simulate.totals import PARTS, Drawn, Room, Tally, added_up
 
 CELLS = 24
 
@@ -29,8 +31,11 @@ def tally_of(steps, rng) -> Tally:
     return Tally(cell, rng.uniform(0, 9, len(steps)), CELLS, group, 2)
 
 
+@pytest.mark.parametrize("many", [0, 20_000])
 @pytest.mark.parametrize("links", [False, True])
-def test_times_are_added_up_as_they_are_told(links) -> None:
+def test_times_are_added_up_as_they_are_told(links, many, monkeypatch) -> None:
+    """Also of steps that lie in the order in which they began the first time."""
+    monkeypatch.setattr(simulation, "MANY", many)
     room = Room()
     for seed in range(20):
         rng = np.random.default_rng(seed)
@@ -38,13 +43,18 @@ def test_times_are_added_up_as_they_are_told(links) -> None:
         net = network(rng, links=links, background=seed % 2 > 0)
         nodes = np.arange(steps.n) // 2
         tally, first = tally_of(steps, rng), rng.uniform(0, 500, len(steps.ranks))
+        for again in range(3):
+            cost = network(np.random.default_rng(again), links=links, background=seed % 2 > 0)
+            totals(steps, nodes, cost, tally, first_ns=first[::-1].copy(), room=room)
         found = totals(steps, nodes, net, tally, first_ns=first, room=room)
+        (packed,) = [one for one in room.packs.kept if one.columns[2] is steps.start]
+        assert (packed.order is not None) == (many == 0 and packed.begun is not None)
         single, notes = simulate_anyway(steps, nodes, net, first_ns=first)
         wanted = added_up(single, steps.start, tally)
         assert found.sums.shape == (PARTS, CELLS)
         assert (found.sums == wanted.sums).all()
         assert np.allclose(found.long, wanted.long, rtol=1e-12)
-        assert (found.end_ns == single.end_ns).all()
+        assert (found.ends_of(np.arange(len(steps))) == single.end_ns).all()
         assert (found.notes, found.cut) == (notes, single.cut)
 
 
@@ -77,6 +87,29 @@ def test_memory_that_is_used_again_leaves_nothing_behind() -> None:
         totals(unmet, nodes, net, tally, room=room)
 
 
+@pytest.mark.parametrize("many", [0, 20_000])
+def test_what_is_computed_instead_counts_for_one_simulation(many, monkeypatch) -> None:
+    monkeypatch.setattr(simulation, "MANY", many)
+    net, nodes, room = rough_network(), np.arange(16) // 4, Room()
+    steps = turns_of(HALO, 4, 4, 4, work=np.full(16, 1e5))
+    tally = Tally(steps.rank, np.ones(len(steps)), 16)
+    at = np.flatnonzero(steps.work_ns > 0)
+    rng = np.random.default_rng(4)
+    for _ in range(3):
+        plain = totals(steps, nodes, net, tally, room=room)
+        assert (plain.sums == totals(steps, nodes, net, tally).sums).all()
+        for which in (at[::2], at):
+            work = steps.work_ns.copy()
+            work[which] *= rng.uniform(0.5, 2, len(which))
+            drawn = Drawn(which, work[which])
+            found = totals(steps, nodes, net, tally, drawn=drawn, room=room)
+            assert (
+                found.sums == totals(replace(steps, work_ns=work), nodes, net, tally).sums
+            ).all()
+    with pytest.raises(P3SError, match=f"step {at[1]} of rank .*: its work is negative"):
+        totals(steps, nodes, net, tally, drawn=Drawn(at[:2], np.array([1.0, -1.0])), room=room)
+
+
 def test_cells_that_there_are_not_are_refused() -> None:
     steps = turns_of(SWEEP, 2, 2, 2, work=np.ones(4), periodic=False)
     with pytest.raises(P3SError, match="cells"):
@@ -85,23 +118,54 @@ def test_cells_that_there_are_not_are_refused() -> None:
 
 @pytest.mark.parametrize("pattern_", [HALO, SWEEP, AHEAD])
 @pytest.mark.parametrize("overlap", [False, True])
-def test_loops_fold_the_same_whoever_adds_up(pattern_, overlap) -> None:
+def test_loops_fold_the_same_whoever_adds_up(pattern_, overlap, monkeypatch) -> None:
+    monkeypatch.setattr(simulation, "MANY", 0)
     work = np.random.default_rng(1).uniform(1e5, 2e5, 16)
     loop = loop_of(turns_of(pattern_, 4, 4, 12, work=work, periodic=False), 300)
     net, nodes, room = rough_network(), np.arange(16) // 4, Room()
     kept = []
 
-    def add_up(steps, tally, first):
-        return totals(steps, nodes, net, tally, first_ns=first, room=room)
+    def add_up(steps, only, tally, first):
+        return totals(steps, nodes, net, tally, first_ns=first, only=only, room=room)
 
     def run(steps, _, first):
         kept.append(len(steps))
         return simulate_anyway(steps, nodes, net, first_ns=first)[0]
 
     one = folded_totals(loop, add_up, overlap=overlap)
+    again = folded_totals(loop, add_up, overlap=overlap)
+    assert all(packed.order is not None for packed in room.packs.kept)
+    assert (again.sums == one.sums).all()
     other = folded(loop, run, overlap=overlap)
     assert np.allclose(one.sums, other.sums, rtol=1e-12)
     assert (one.windows, one.settled) == (other.windows, other.settled) == (len(kept), one.settled)
+
+
+def test_threads_share_packed_steps(monkeypatch) -> None:
+    """While one thread simulates, others let go of what it was told: tallies, networks, order."""
+    monkeypatch.setattr(simulation, "MANY", 0)
+    steps = turns_of(HALO, 8, 8, 60, work=np.random.default_rng(1).uniform(1e5, 2e5, 64))
+    nodes, room = np.arange(64) // 4, Room()
+    nets = [replace(rough_network(), post=10.0 * k) for k in range(12)]
+    tallies = [Tally(steps.rank, np.full(len(steps), 1.0 + k), 64) for k in range(12)]
+    wanted = [totals(steps, nodes, *both).sums for both in zip(nets, tallies, strict=True)]
+
+    def simulated(seed: int) -> bool:
+        mine = Room(room.packs)
+        some = np.random.default_rng(seed).integers(0, 12, 40).tolist()
+        return all(
+            (
+                totals(
+                    steps, nodes, nets[k], replace(tallies[k], cell=tallies[0].cell), room=mine
+                ).sums
+                == wanted[k]
+            ).all()
+            for k in some
+        )
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(simulated, range(8)))
+    assert len(room.packs.kept) == 1
 
 
 def test_means_of_what_never_repeats_are_had_from_the_windows_that_are_allowed() -> None:
@@ -112,9 +176,10 @@ def test_means_of_what_never_repeats_are_had_from_the_windows_that_are_allowed()
     def sums(most: int) -> tuple[float, int, bool]:
         rng = np.random.default_rng(2)
 
-        def add_up(steps, tally, first):
+        def add_up(steps, only, tally, first):
             work = steps.work_ns * rng.uniform(0.8, 1.2, len(steps))
-            return totals(replace(steps, work_ns=work), nodes, net, tally, first_ns=first)
+            now = replace(steps, work_ns=work)
+            return totals(now, nodes, net, tally, first_ns=first, only=only)
 
         found = folded_totals(loop, add_up, most=most)
         return float(found.sums[0].mean()), found.windows, found.settled

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -11,17 +10,17 @@ import numpy as np
 from p3s import workers
 from p3s.simulate.folded import AddUp, Folded, folded_totals
 from p3s.simulate.simulate import totals
-from p3s.simulate.totals import PARTS, Room, Tally, Totals
+from p3s.simulate.totals import PARTS, Drawn, Room, Tally, Totals
 
 if TYPE_CHECKING:
     from p3s.predict.estimators.altered import Draws
     from p3s.predict.estimators.prepared import Prepared
     from p3s.predict.estimators.variation import Variation
     from p3s.simulate.network import Network
-    from p3s.simulate.steps import Floats, Steps
+    from p3s.simulate.steps import Bools, Floats, Ints, Steps
 
 #: Simulations with drawn computation: as many as so many steps allow, in these bounds.
-_STEPS = 4_000_000
+_STEPS = 8_000_000
 _REPEATS = (2, 12)
 #: Windows of a loop with drawn computation or other costs: at least so many, and this multiple of
 #: those that the loop needs to settle where nothing varies.
@@ -48,20 +47,24 @@ def runner(
     """
     rng = np.random.default_rng(seed)
     lasting = variation.ranks(ready.trace.n, rng) if variation is not None else None
+    computing: dict[tuple[int, bool], Ints] = {}
 
-    def run(steps: Steps, tally: Tally, first: Floats) -> Totals:
-        drawn = steps
+    def run(steps: Steps, only: Bools | None, tally: Tally, first: Floats) -> Totals:
+        drawn = None
         if variation is not None:
-            work = variation.computing(steps.work_ns, tally.cell, lasting, rng)
-            drawn = replace(steps, work_ns=work)
+            at = _computing(computing, steps, only)
+            work = variation.computing(steps.work_ns[at], tally.cell[at], lasting, rng)
+            drawn = Drawn(at, work)
         found = totals(
-            drawn,
+            steps,
             ready.node_of,
             network,
             tally,
             distance=ready.distance,
             first_ns=first,
             slower=factor,
+            only=only,
+            drawn=drawn,
             room=room,
         )
         notes.extend(found.notes)
@@ -70,6 +73,15 @@ def runner(
         return found
 
     return run
+
+
+def _computing(known: dict[tuple[int, bool], Ints], steps: Steps, only: Bools | None) -> Ints:
+    """Return the steps before which there is computation, of those that are made."""
+    key = id(steps), only is not None
+    if key not in known:
+        busy = steps.work_ns > 0
+        known[key] = np.flatnonzero(busy if only is None else busy & only)
+    return known[key]
 
 
 def windows_of(even: Folded) -> int:
@@ -93,7 +105,7 @@ def varied(
     """
     loop = ready.loops[number]
     windows = windows_of(even) if loop.chained else 0
-    size = len(loop.full) + windows * (len(loop.window) if loop.window is not None else 0)
+    size = len(loop.full) + windows * loop.window
     repeats = int(np.clip(_STEPS // max(size, 1), *_REPEATS))
     if draws is not None:
         windows, repeats = draws.planned(number, windows, repeats)
@@ -106,7 +118,7 @@ def varied(
         try:
             mine = rooms.get_nowait()
         except Empty:  # the first of a thread
-            mine = Room()
+            mine = Room(loop.packs)
         run = runner(ready, network, [], mine, variation=variation, seed=repeat)
         found = folded_totals(loop, run, windows=windows, overlap=overlap).sums
         rooms.put(mine)

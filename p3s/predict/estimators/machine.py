@@ -406,6 +406,7 @@ def simulated(
     overlap = math.isfinite(costs[0].rate) and len(np.unique(ready.node_of)) > 1
     room = Room()
     for number, loop in enumerate(ready.loops):
+        room.packs = loop.packs
         run = runner(ready, costs[0], notes, room, cut=cut)
         even = folded_totals(loop, run, overlap=overlap)
 

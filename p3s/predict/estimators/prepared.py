@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from p3s.program.scaled import ScaledTrace
     from p3s.study import Study
 
-#: Iterations of a loop that are put into one window, at least and at most, and steps of all ranks
-#: in it, as far as the rows of the trace tell: where that is not many, and where turns are not
-#: independent (queues at links, messages from one turn to the next).
-TURNS, MANY_TURNS, FEWEST_TURNS = 6, 24, 4
-FEW_STEPS, MANY_STEPS = 100_000, 1_000_000
+#: Iterations of a loop that are put into one window, at least and at most.
+TURNS, MANY_TURNS = 6, 24
+#: Steps of all ranks in a window, as far as the rows of the trace tell: where links have no queues,
+#: where they have, and where turns differ or messages reach from one to the next.
+FEW_STEPS, QUEUED_STEPS, MANY_STEPS = 100_000, 300_000, 1_000_000
 _NAMED = 4
 
 
@@ -114,10 +114,11 @@ def program_of(
     from p3s.program.order.reasons import unmatched
     from p3s.program.order.sections import sections_of
 
-    many = int(np.clip(MANY_STEPS // max(trace.rows, 1), FEWEST_TURNS, most))
-    turns = many if queues else min(max(FEW_STEPS // max(trace.rows, 1), TURNS), many)
+    rows, least = max(trace.rows, 1), min(TURNS, most)
+    many = int(np.clip(MANY_STEPS // rows, least, most))
+    turns = int(np.clip((QUEUED_STEPS if queues else FEW_STEPS) // rows, least, many))
     sections = sections_of(trace, order, turns=turns)
-    if turns < many and any(_crosses(section) for section in sections):
+    if turns < many and any(_hangs(section) for section in sections):
         sections = sections_of(trace, order, turns=many)
     return Program(
         trace,
@@ -171,13 +172,18 @@ def on_nodes(
     )
 
 
-def _crosses(section: Section) -> bool:
-    """Tell whether messages or requests reach from one iteration of a folded loop into another."""
+def _hangs(section: Section) -> bool:
+    """Tell whether a window needs many iterations.
+
+    That is so where more than the first and the last one are unlike the others, and where messages
+    or requests reach from one iteration of a folded loop into another.
+    """
     group = alike(section)
     if group is None or not group.folded:
         return False
     kept = np.isin(section.steps.turn, group.turns)
-    return not closed(section.steps, kept)
+    others = np.unique(section.steps.turn[~kept & (section.steps.row >= 0)])
+    return len(others) > 2 or not closed(section.steps, kept)
 
 
 def _left_out(sections: Sequence[Section]) -> list[str]:
