@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +15,7 @@ from test_dependency_random import network, pattern
 
 from p3s.costs.spread import Distribution, Spread
 from p3s.errors import P3SError
+from p3s.predict.estimators import drawn as of_draws
 from p3s.predict.estimators import variation as module
 from p3s.predict.estimators.variation import Variation
 from p3s.simulate.folded import folded, folded_totals
@@ -135,12 +140,40 @@ def test_draws_do_not_depend_on_how_many_are_made_at_once(monkeypatch) -> None:
         return varies.computing(work, cell, lasting, np.random.default_rng(8))
 
     whole = drawn()
-    monkeypatch.setattr(module, "_CHUNK", 97)
+    kept = varies.varying(work, cell, lasting)
+    again = [kept.drawn(np.random.default_rng(8)) for _ in range(2)]
+    assert (again == whole).all()
+    monkeypatch.setattr(module, "FEW", 97)
     assert (drawn() == whole).all()
     even = cell % 3 == 1
     assert (whole[even] == (work * lasting[cell])[even]).all()
     busy = ~even & (work > 0)
     assert np.std(whole[busy] / (work * lasting[cell])[busy]) > 0.1
+
+
+def test_few_steps_are_drawn_in_this_thread_and_many_alike_in_several(monkeypatch) -> None:
+    loop = loop_of(turns_of(HALO, 4, 4, 6, work=np.full(16, 1e5)), 500)
+    net, nodes = rough_network(), np.arange(16) // 4
+    ready: Any = SimpleNamespace(
+        loops=(loop,), trace=SimpleNamespace(n=16), node_of=nodes, distance=None
+    )
+    varies = Variation((Spread(turns=Distribution.of((0.1, 0.5, 0.9), (0.5, 1.0, 1.6))),))
+    even = folded_totals(loop, of_draws.runner(ready, net, [], Room()))
+    threads = set()
+
+    def seen(*args, **more):
+        threads.add(threading.get_ident())
+        return folded_totals(*args, **more)
+
+    monkeypatch.setattr(of_draws, "folded_totals", seen)
+    few = of_draws.varied(ready, 0, net, varies, even, False)
+    assert threads == {threading.get_ident()}
+    monkeypatch.setattr(of_draws, "_WORTH_A_THREAD", 1)
+    monkeypatch.setattr(of_draws, "FEW", 1)
+    threads.clear()
+    many = of_draws.varied(ready, 0, net, varies, even, False)
+    assert (many == few).all() and not (few == even.sums).all()
+    assert threading.get_ident() not in threads or len(os.sched_getaffinity(0)) == 1
 
 
 def test_columns_take_no_more_bits_than_they_need() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s import workers
+from p3s.predict.estimators.variation import FEW
 from p3s.simulate.folded import AddUp, Folded, folded_totals
 from p3s.simulate.simulate import totals
 from p3s.simulate.totals import PARTS, Room, Tally, Totals
@@ -16,9 +17,9 @@ from p3s.simulate.totals import PARTS, Room, Tally, Totals
 if TYPE_CHECKING:
     from p3s.predict.estimators.altered import Draws
     from p3s.predict.estimators.prepared import Prepared
-    from p3s.predict.estimators.variation import Variation
+    from p3s.predict.estimators.variation import Variation, Varying
     from p3s.simulate.network import Network
-    from p3s.simulate.steps import Floats, Steps
+    from p3s.simulate.steps import Floats, Ints, Steps
 
 #: Simulations with drawn computation: as many as so many steps allow, in these bounds.
 _STEPS = 4_000_000
@@ -26,6 +27,9 @@ _REPEATS = (2, 12)
 #: Windows of a loop with drawn computation or other costs: at least so many, and this multiple of
 #: those that the loop needs to settle where nothing varies.
 _FEWEST_WINDOWS, _LONGER = 4, 2
+#: Steps from which a drawn simulation is worth a thread: of fewer, Python takes the longer part of
+#: the time, and threads wait for each other's.
+_WORTH_A_THREAD = 100_000
 _NS_PER_S = 1e9
 
 
@@ -48,12 +52,21 @@ def runner(
     """
     rng = np.random.default_rng(seed)
     lasting = variation.ranks(ready.trace.n, rng) if variation is not None else None
+    last: tuple[Steps, Ints, Varying] | None = None
+
+    def computing(steps: Steps, cell: Ints, variation: Variation) -> Floats:
+        """Return computation drawn anew; the windows of a loop have the same steps."""
+        nonlocal last
+        if len(steps) > FEW:
+            return variation.computing(steps.work_ns, cell, lasting, rng)
+        if last is None or last[0] is not steps or last[1] is not cell:
+            last = steps, cell, variation.varying(steps.work_ns, cell, lasting)
+        return last[2].drawn(rng)
 
     def run(steps: Steps, tally: Tally, first: Floats) -> Totals:
         drawn = steps
         if variation is not None:
-            work = variation.computing(steps.work_ns, tally.cell, lasting, rng)
-            drawn = replace(steps, work_ns=work)
+            drawn = replace(steps, work_ns=computing(steps, tally.cell, variation))
         found = totals(
             drawn,
             ready.node_of,
@@ -112,7 +125,8 @@ def varied(
         rooms.put(mine)
         return found
 
-    for found in workers.in_threads(drawn, range(repeats)):
+    together = workers.in_threads if size >= _WORTH_A_THREAD else map
+    for found in together(drawn, range(repeats)):
         total += found / repeats
         each.append(float(found[0].sum()) / ready.trace.n / _NS_PER_S)
     if draws is not None:

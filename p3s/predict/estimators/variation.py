@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p3s.costs.spread import EVEN, Spread
+from p3s.costs.spread import EVEN, Distribution, Spread
 from p3s.simulate.steps import Floats, Ints
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _LEAST_OCCURRENCES = 10
 #: Points at which a distribution is looked at for its deviation.
 _GRID = 4000
 #: Steps whose computation is drawn at once: what that needs stays in the processor's caches.
-_CHUNK = 1 << 15
+FEW = 1 << 15
 #: Units of work that are times.
 _NS_UNITS = frozenset({"cpu_ns", "wall_ns"})
 
@@ -71,8 +71,10 @@ class Variation:
 
         ``lasting``: of :meth:`ranks`. ``cell``: of each step.
         """
+        if len(work_ns) <= FEW:
+            return self.varying(work_ns, cell, lasting).drawn(rng)
         drawn = np.array(work_ns, dtype=np.float64)
-        chunks = [slice(first, first + _CHUNK) for first in range(0, len(drawn), _CHUNK)]
+        chunks = [slice(first, first + FEW) for first in range(0, len(drawn), FEW)]
         present = np.zeros(len(self.spreads), dtype=bool)
         for chunk in chunks:
             if lasting is not None:
@@ -84,6 +86,34 @@ class Variation:
                 here = drawn[chunk]
                 mine = np.flatnonzero((here > 0) & (cell[chunk] % len(present) == k))
                 here[mine] *= 1.0 + share * (one.turns.sample(rng, len(mine)) - 1.0)
+        return drawn
+
+    def varying(self, work_ns: Floats, cell: Ints, lasting: Floats | None) -> Varying:
+        """Return the computation before each of a few steps, to be drawn many times."""
+        work = np.array(work_ns, dtype=np.float64)
+        if lasting is not None:
+            work *= lasting[cell]
+        phase = cell % len(self.spreads)
+        drawn = [k for k in np.unique(phase).tolist() if self.shares[k] > 0]
+        parts = [
+            (self.spreads[k].turns, self.shares[k], np.flatnonzero((work > 0) & (phase == k)))
+            for k in drawn
+        ]
+        return Varying(work, tuple((*part, work[part[2]]) for part in parts))
+
+
+@dataclass(frozen=True, eq=False)
+class Varying:
+    """Computation before steps, and what of it varies: how, how much of that, where, and itself."""
+
+    work_ns: Floats
+    parts: tuple[tuple[Distribution, float, Ints, Floats], ...]
+
+    def drawn(self, rng: np.random.Generator) -> Floats:
+        """Return the computation before each step, drawn anew."""
+        drawn = self.work_ns.copy()
+        for turns, share, where, work in self.parts:
+            drawn[where] = work * (1.0 + share * (turns.sample(rng, len(where)) - 1.0))
         return drawn
 
 
