@@ -222,20 +222,35 @@ def _text_bytes(schema: Any, data: bytes, most: int) -> int:
     names = [column.name for column in schema if not _is_of_numbers(column.type)]
     if not names:
         return 0
-    import pyarrow.compute as pc  # takes long, and most tables have numbers alone
-
     total = 0
     file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=names)
     for batch in file.iter_batches(_TEXT_ROWS, columns=names, use_threads=False):
         for texts in batch.columns:
             if pa.types.is_dictionary(texts.type) and _is(texts.type, str):
-                sizes = pc.take(pc.binary_length(texts.dictionary), texts.indices)
-                total += pc.sum(sizes).as_py() or 0
+                total += _bytes_of_texts(texts)
             else:
                 total += texts.nbytes
         if total > most:
             break
     return total
+
+
+def _bytes_of_texts(texts: Any) -> int:
+    """Return the bytes of texts that a dictionary has once, each written out."""
+    import numpy as np
+    import pyarrow as pa
+
+    known = texts.dictionary
+    if texts.null_count or known.null_count:
+        import pyarrow.compute as pc  # takes long, and texts of most tables are all there
+
+        return int(pc.sum(pc.take(pc.binary_length(known), texts.indices)).as_py() or 0)
+    if not len(texts):
+        return 0
+    kind = np.dtype(np.int64 if pa.types.is_large_string(known.type) else np.int32)
+    ends = np.frombuffer(known.buffers()[1], kind, len(known) + 1, known.offset * kind.itemsize)
+    times = np.bincount(numbers(texts.indices), minlength=len(known))
+    return int((times * np.diff(ends)).sum())
 
 
 def _is_of_numbers(kind: Any) -> bool:

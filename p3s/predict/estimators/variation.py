@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from p3s.artefacts import LastRead, files_in
 from p3s.costs.spread import EVEN, Distribution, Spread
 from p3s.simulate.steps import Floats, Ints
 
@@ -144,28 +145,13 @@ def _own(study: Study, quiet: Collection[int]) -> float:
         if run.status == "complete" and run.np > 1 and run.np not in unused
     ]
     runs = [run for run in runs if run.np in quiet] or runs
-    files = {
-        run.path: tuple(
-            (file.name, file.stat().st_size, file.stat().st_mtime_ns)
-            for file in sorted(Path(run.path).iterdir())
-            if file.is_file()
-        )
-        for run in runs
-    }
-    sizes = {path: sum(size for _, size, _ in some) for path, some in files.items()}
+    files = {run.path: files_in(run.path) for run in runs}
+    sizes = {path: sum(size for _, size, *_ in some) for path, some in files.items()}
     small = [run for run in runs if sizes[run.path] <= _MOST_BYTES]
     chosen = max(small, key=lambda run: (run.np, -run.rep), default=None) or min(
         runs, key=lambda run: sizes[run.path], default=None
     )
-    return math.inf if chosen is None else _deviation(Path(chosen.path), files[chosen.path])
-
-
-@lru_cache(maxsize=8)  # a prediction simulates its counts many times over
-def _deviation(run: Path, files: tuple[tuple[str, int, int], ...]) -> float:
-    """Return ``own_deviation`` of a captured run; ``files``: name, size and age of each of it."""
-    from p3s.trace import read_run
-
-    return own_deviation(read_run(run))
+    return math.inf if chosen is None else _last_deviation(chosen.path)
 
 
 def own_deviation(run: Any) -> float:
@@ -208,3 +194,13 @@ def own_deviation(run: Any) -> float:
             own += float((weight * (off - off.mean(axis=0)) ** 2).sum())
             whole += float(table.sum())
     return float(np.sqrt(own / whole)) if whole > 0 else math.inf
+
+
+def _read_deviation(run: Path) -> float:
+    from p3s.trace import read_run
+
+    return own_deviation(read_run(run))
+
+
+#: A prediction simulates its counts many times over.
+_last_deviation = LastRead(_read_deviation, files=8, mark=files_in)
