@@ -165,8 +165,12 @@ def columns_of(path: Path) -> list[str]:
         return list(pq.read_schema(file).names)
 
 
-def open_table(path: Path, known: Mapping[str, TableFacts] | None) -> Any:
+def open_table(
+    path: Path, known: Mapping[str, TableFacts] | None, coded: Iterable[str] = ()
+) -> Any:
     """Return a table's file, opened by pyarrow, checked: digest, rows, the memory it asks for.
+
+    ``coded``: columns of texts that are read as numbers and the texts that they stand for.
 
     Read it with ``use_threads=False``: Arrow's threads can abort or hang a process that ends while
     they do (apache/arrow 34314 and 50482), after all its work. Raises ValueError for what is
@@ -176,7 +180,9 @@ def open_table(path: Path, known: Mapping[str, TableFacts] | None) -> Any:
     import pyarrow.parquet as pq
 
     data = checked_bytes(path, known)
-    file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+    file = pq.ParquetFile(
+        pa.BufferReader(data), read_dictionary=list(coded), page_checksum_verification=True
+    )
     rows = file.metadata.num_rows
     most = ROOM + TIMES_ITS_SIZE * len(data)
     asked = max(_cells(file.metadata, data) * _CELL_BYTES, _stated_bytes(file.metadata))
@@ -318,10 +324,11 @@ def read_table(
 ) -> pa.Table:
     """Return columns of a table, checked: digest, rows, memory, types; nothing is missing in them.
 
-    columns: name -> int, float (finite), str or list (of whole numbers). Raises ValueError for
-    what is damaged, pyarrow's errors, OSError.
+    columns: name -> int, float (finite), str (as numbers and the texts that they stand for) or list
+    (of whole numbers). Raises ValueError for what is damaged, pyarrow's errors, OSError.
     """
-    table = open_table(path, known).read(list(columns), use_threads=False)
+    texts = [name for name, kind in columns.items() if kind is str]
+    table = open_table(path, known, texts).read(list(columns), use_threads=False)
     return checked_columns(table, columns, path.name)
 
 

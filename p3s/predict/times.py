@@ -237,7 +237,7 @@ def _sums(scaled_dir: Path, n: int, slot_of: dict[int, int], ends: Ends | None) 
     any_files = False
     for part in parts_of(scaled_dir, head):
         try:
-            with open_table(part, known_tables(head)) as file:
+            with open_table(part, known_tables(head), ("op", "kind")) as file:
                 once = "compute_ns" if "compute_ns" in file.schema_arrow.names else "work"
                 spent = "io_ns" in file.schema_arrow.names
                 any_files |= spent
