@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 _INTERRUPTED = 130
 #: New objects after which Python looks for unreachable cycles of them, of which commands make few:
-#: with its own number, 700, a tenth of the time of `p3s model` went into that.
-_BETWEEN_COLLECTIONS = 100_000
+#: with its own number, 700, a tenth of the time of `p3s model` went into that. Modules alone are
+#: more than 100,000 of them.
+_BETWEEN_COLLECTIONS = 200_000
 _SAID = b"p3s: interrupted; what was finished before is kept\n"
 
 
@@ -47,6 +48,7 @@ def main() -> NoReturn:
         if heard:
             signals.signal(signals.SIGINT, usual)
         code = run()
+        gc.freeze()  # else the interpreter looks at all objects once more, and then ends
         if heard:  # all is said and written: what is left to do is the interpreter's
             signals.signal(signals.SIGINT, lambda _number, _frame: os._exit(code))
     except KeyboardInterrupt:  # before or after the command itself

@@ -176,26 +176,63 @@ def file_bytes(path: Path) -> bytes:
         return file.read()
 
 
-class LastRead(Generic[T]):
-    """Reads a file, and returns what was read last where the file is still the same.
+def content_mark(path: Path) -> bytes:
+    """Return a digest of what a file holds."""
+    return hashlib.blake2b(file_bytes(path)).digest()
 
-    Commands ask for the same file many times. ``read``: returns what nobody changes.
+
+#: Name, size in bytes, age (st_mtime_ns) and number of files.
+FilesIn = tuple[tuple[str, int, int, int], ...]
+
+
+def files_in(directory: Path) -> FilesIn:
+    """Return which files a directory has, by name; of another content one of these differs."""
+    found = []
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_file():
+                about = entry.stat()
+                found.append((entry.name, about.st_size, about.st_mtime_ns, about.st_ino))
+    return tuple(sorted(found))
+
+
+class LastRead(Generic[T]):
+    """Reads files, and returns what was read last where a file is still the same.
+
+    Commands ask for the same file many times. ``read``: returns what nobody changes. ``files``:
+    so many are remembered, those that were read last. ``mark``: by what a file, or a directory, is
+    known to be the same. ``small``: whether what was read is small enough to be remembered.
     """
 
-    def __init__(self, read: Callable[[Path], T]) -> None:
+    def __init__(
+        self,
+        read: Callable[[Path], T],
+        files: int = 1,
+        mark: Callable[[Path], object] = content_mark,
+        small: Callable[[T], bool] = lambda _: True,
+    ) -> None:
         """Take what reads, checked."""
-        self._read = read
-        self._last: tuple[tuple[Path, bytes], T] | None = None
+        self._read, self._files, self._mark, self._small = read, files, mark, small
+        self._last: dict[str, tuple[object, T]] = {}
 
     def __call__(self, path: Path) -> T:
         """Return what is in a file; raises as the reader does."""
+        path = Path(path)
+        key = os.path.abspath(path)  # where others compute, paths are absolute
         try:
-            key = Path(path), hashlib.blake2b(file_bytes(Path(path))).digest()
+            mark = self._mark(path)
         except OSError:  # as the reader says it
             return self._read(path)
-        if self._last is None or self._last[0] != key:
-            self._last = key, self._read(path)
-        return self._last[1]
+        known = self._last.get(key)
+        if known is not None and known[0] == mark:
+            return known[1]
+        self._last.pop(key, None)
+        found = self._read(path)
+        if self._small(found):
+            while len(self._last) >= self._files:
+                del self._last[next(iter(self._last))]
+            self._last[key] = mark, found
+        return found
 
 
 def crc_of(path: Path) -> int:

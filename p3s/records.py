@@ -11,14 +11,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from p3s.artefacts import read_json
+from p3s.artefacts import LastRead, read_json
 from p3s.errors import Damaged, P3SError
 from p3s.serialise import Natural, NotNegative, ProcessCount, ShapeError, Share, from_data
 from p3s.tables import TableFacts
 
-RUN_SCHEMA = "p3s.run"
+RUN_SCHEMA, STUDY_SCHEMA = "p3s.run", "p3s.study"
 
 _UNITS = {"wall_ns": "wall", "cpu_ns": "cpu", "instructions": "instructions"}
+#: Records of runs, and of studies, that are remembered: a study has others inside it.
+_RUNS, _STUDIES = 256, 64
 _RUN_NAME = re.compile(r"^np(\d{4,})\.r(\d+)(\.failed)?$")
 
 
@@ -133,14 +135,43 @@ def runs_in(folder: Path, np: int | None = None) -> list[RunRecord]:
 
 
 def read_run(path: Path) -> dict[str, Any]:
-    """Return run.json of a run's directory, checked; raises P3SError in one line."""
-    file = path / "run.json"
+    """Return run.json of a run's directory, checked; raises P3SError in one line.
+
+    What is returned is not to be changed.
+    """
+    return _last_read(path / "run.json")
+
+
+def _read(file: Path) -> dict[str, Any]:
     info = read_json(file, RUN_SCHEMA)
     try:
         from_data(RunRead, info, more=True)
     except ShapeError as err:
         raise Damaged(f"{file}: damaged ({err})") from err
     return info
+
+
+_last_read = LastRead(_read, files=_RUNS)
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Return a study.json, checked; raises P3SError in one line.
+
+    What is returned is not to be changed.
+    """
+    return _last_manifest(path)
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    obj = read_json(path, STUDY_SCHEMA)
+    try:
+        from_data(StudyRead, obj, more=True)
+    except ShapeError as err:
+        raise Damaged(f"{path}: damaged: {err}") from err
+    return obj
+
+
+_last_manifest = LastRead(_manifest, files=_STUDIES)
 
 
 @cache

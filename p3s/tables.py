@@ -165,8 +165,12 @@ def columns_of(path: Path) -> list[str]:
         return list(pq.read_schema(file).names)
 
 
-def open_table(path: Path, known: Mapping[str, TableFacts] | None) -> Any:
+def open_table(
+    path: Path, known: Mapping[str, TableFacts] | None, coded: Iterable[str] = ()
+) -> Any:
     """Return a table's file, opened by pyarrow, checked: digest, rows, the memory it asks for.
+
+    ``coded``: columns of texts that are read as numbers and the texts that they stand for.
 
     Read it with ``use_threads=False``: Arrow's threads can abort or hang a process that ends while
     they do (apache/arrow 34314 and 50482), after all its work. Raises ValueError for what is
@@ -176,7 +180,9 @@ def open_table(path: Path, known: Mapping[str, TableFacts] | None) -> Any:
     import pyarrow.parquet as pq
 
     data = checked_bytes(path, known)
-    file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+    file = pq.ParquetFile(
+        pa.BufferReader(data), read_dictionary=list(coded), page_checksum_verification=True
+    )
     rows = file.metadata.num_rows
     most = ROOM + TIMES_ITS_SIZE * len(data)
     asked = max(_cells(file.metadata, data) * _CELL_BYTES, _stated_bytes(file.metadata))
@@ -222,20 +228,35 @@ def _text_bytes(schema: Any, data: bytes, most: int) -> int:
     names = [column.name for column in schema if not _is_of_numbers(column.type)]
     if not names:
         return 0
-    import pyarrow.compute as pc  # takes long, and most tables have numbers alone
-
     total = 0
     file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=names)
     for batch in file.iter_batches(_TEXT_ROWS, columns=names, use_threads=False):
         for texts in batch.columns:
             if pa.types.is_dictionary(texts.type) and _is(texts.type, str):
-                sizes = pc.take(pc.binary_length(texts.dictionary), texts.indices)
-                total += pc.sum(sizes).as_py() or 0
+                total += _bytes_of_texts(texts)
             else:
                 total += texts.nbytes
         if total > most:
             break
     return total
+
+
+def _bytes_of_texts(texts: Any) -> int:
+    """Return the bytes of texts that a dictionary has once, each written out."""
+    import numpy as np
+    import pyarrow as pa
+
+    known = texts.dictionary
+    if texts.null_count or known.null_count:
+        import pyarrow.compute as pc  # takes long, and texts of most tables are all there
+
+        return int(pc.sum(pc.take(pc.binary_length(known), texts.indices)).as_py() or 0)
+    if not len(texts):
+        return 0
+    kind = np.dtype(np.int64 if pa.types.is_large_string(known.type) else np.int32)
+    ends = np.frombuffer(known.buffers()[1], kind, len(known) + 1, known.offset * kind.itemsize)
+    times = np.bincount(numbers(texts.indices), minlength=len(known))
+    return int((times * np.diff(ends)).sum())
 
 
 def _is_of_numbers(kind: Any) -> bool:
@@ -303,10 +324,11 @@ def read_table(
 ) -> pa.Table:
     """Return columns of a table, checked: digest, rows, memory, types; nothing is missing in them.
 
-    columns: name -> int, float (finite), str or list (of whole numbers). Raises ValueError for
-    what is damaged, pyarrow's errors, OSError.
+    columns: name -> int, float (finite), str (as numbers and the texts that they stand for) or list
+    (of whole numbers). Raises ValueError for what is damaged, pyarrow's errors, OSError.
     """
-    table = open_table(path, known).read(list(columns), use_threads=False)
+    texts = [name for name, kind in columns.items() if kind is str]
+    table = open_table(path, known, texts).read(list(columns), use_threads=False)
     return checked_columns(table, columns, path.name)
 
 

@@ -76,7 +76,7 @@ class Validation:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as it is written."""
-        from p3s.model.compare import VALIDATION
+        from p3s.model.comparison import VALIDATION
         from p3s.serialise import to_data
 
         return {

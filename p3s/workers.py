@@ -15,20 +15,16 @@ import sys
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import (
-    BrokenExecutor,
-    Executor,
-    Future,
-    ProcessPoolExecutor,
-    ThreadPoolExecutor,
-)
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from p3s.errors import P3SError, UsageError
 from p3s.version import __version__
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
 
 R = TypeVar("R")
 
@@ -114,6 +110,8 @@ def in_threads(function: Callable[[int], R], numbers: Iterable[int]) -> Iterator
     if cores < 2:
         yield from map(function, coming)
         return
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(cores) as pool:
         waiting = deque(pool.submit(function, each) for each in islice(coming, cores))
         while waiting:
@@ -131,6 +129,8 @@ class _Handed:
 
     def fill(self, tasks: Iterator[Sequence[Any]]) -> bool:
         """Hand out as many tasks as there may be; tells whether there is one to wait for."""
+        from concurrent.futures import BrokenExecutor, Future
+
         while len(self._waiting) < self._most and (task := next(tasks, None)) is not None:
             try:
                 future = self._pool.submit(_computed, self._function, task, self._mark)
@@ -141,6 +141,8 @@ class _Handed:
 
     def first(self) -> Any:
         """Return the result of the first task, computing others in the meantime."""
+        from concurrent.futures import BrokenExecutor
+
         while not self._waiting[0][0].done() and self._compute_one():
             pass
         future, task = self._waiting.popleft()
@@ -167,6 +169,8 @@ class _Handed:
 
 def _made(function: Callable[..., Any], task: Sequence[Any]) -> Future[Any]:
     """Return what a task came to, computed here; so are its own tasks."""
+    from concurrent.futures import Future
+
     global _inside
     made: Future[Any] = Future()
     before, _inside = _inside, True
@@ -190,6 +194,7 @@ def _pool(tasks: int, jobs: int) -> Iterator[Executor | None]:
         yield _job.pool
         return
     import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
 
     from p3s.host.processes import end_with_parent
 

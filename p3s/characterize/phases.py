@@ -8,17 +8,19 @@ segments of the sequence of events). What is in no loop is phase 0.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from p3s.artefacts import is_of_others
-from p3s.characterize.parse import Ints, trips, turns_with
 from p3s.characterize.phase_file import SCHEMA, VERSION, read_phases
-from p3s.characterize.structure import Member, Structure, structure
-from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
 from p3s.trace.ops import COMPLETION, named
+
+if TYPE_CHECKING:
+    from p3s.characterize.parse import Ints
+    from p3s.characterize.structure import Member, Structure
+    from p3s.characterize.tables import PointTable
 
 #: A phase is relevant from this share of the time of a run on (thesis ch. 4.2).
 RELEVANT_SHARE = 0.01
@@ -32,6 +34,7 @@ Turns = tuple[np.ndarray, np.ndarray, np.ndarray]
 def write_phases(study_dir: Path) -> Json:
     """Write signature/phases.json of a study from its signatures; return it."""
     from p3s.characterize.store import load_table
+    from p3s.characterize.structure import structure
     from p3s.study import Study, write_json
 
     study = Study.open(Path(study_dir))
@@ -219,6 +222,8 @@ class _Leaves:
     """The tree as plain data, with what the samples say about trips and turns."""
 
     def __init__(self, s: Structure) -> None:
+        from p3s.characterize.parse import trips, turns_with
+
         self.s = s
         self.index = {id(loop): k for k, loop in enumerate(s.nest.loops)}
         self.totals = {t.np: _Totals(s, t) for t in s.tables}

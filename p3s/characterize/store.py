@@ -14,6 +14,7 @@ from p3s.characterize.events import compact, distinct
 from p3s.characterize.tables import Group, Place, PointTable
 from p3s.errors import P3SError
 from p3s.serialise import Natural, NotNegative, Positive, ProcessCount, ShapeError, Total, from_data
+from p3s.study import SIGNATURE_SCHEMA, SIGNATURE_VERSION
 from p3s.tables import (
     TableFacts,
     check_range,
@@ -27,9 +28,7 @@ from p3s.tables import (
 )
 from p3s.text import processes
 
-SCHEMA = "p3s.signature"
-#: Version 3 has transitions between places in the program, and the tree; 4 the order of events.
-VERSION = 4
+SCHEMA, VERSION = SIGNATURE_SCHEMA, SIGNATURE_VERSION
 _CALL_COLUMNS = ("rank", "group", "nbytes", "elem_bytes", "count", "work", "elapsed_ns", "first")
 _SEGMENT_COLUMNS = segments.COLUMNS
 _EDGE_COLUMNS = ("rank", "from_node", "to_node", "count", "first")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from p3s.characterize.tables import PointTable
 from p3s.text import plural, processes
 from p3s.trace.ops import PROCESS, kind_of
+
+if TYPE_CHECKING:
+    from p3s.characterize.tables import PointTable
 
 
 def unmodelled_calls(tables: Sequence[PointTable]) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ def check_request(
     """
     from p3s.machine.cluster import cluster_of
     from p3s.program.collectives.library import rules_of
-    from p3s.program.generate import MOST_PREDICTED, MOST_RANKS
+    from p3s.program.types import MOST_PREDICTED, MOST_RANKS
 
     if counts[-1] > MOST_PREDICTED:
         raise UsageError(

@@ -11,7 +11,6 @@ from p3s.cli.common import JSON_OPTION, MODULES, emit_json, header, out, parse_c
 from p3s.errors import P3SError, UsageError
 
 if TYPE_CHECKING:
-    from p3s.characterize.thesis import Similarity
     from p3s.report.phases import Phases
     from p3s.study import Study
     from p3s.trace.source import Where
@@ -56,14 +55,14 @@ def phases(
     from p3s.trace.sites import resolve_sites
 
     wanted = parse_counts(counts) if counts is not None else None
-    settings = _settings(similar)
+    shares = _shares(similar)
     if thesis and wanted is not None and len(wanted) > 1:
         raise UsageError("-n: the phases of the thesis are of one count; give one")
     study = Study.open(study_dir)
     _make(study)
     found = load(study.phases_path)
     if thesis:
-        return _thesis(study, found, wanted, settings, everything, json_)
+        return _thesis(study, found, wanted, shares, everything, json_)
     if wanted is not None:
         found = found.only(wanted, study.root)
     places, notes = resolve_sites(study, found.sites, modules)
@@ -82,9 +81,8 @@ def phases(
     return 0
 
 
-def _settings(text: str) -> Similarity:
-    from p3s.characterize.thesis import Similarity
-
+def _shares(text: str) -> tuple[float, float, float, float]:
+    """Return the shares that --similar names: of volume, computation, events, of a phase."""
     try:
         shares = [float(word.strip().removesuffix("%")) / 100 for word in text.split(",")]
         volume, compute, events, relevance = shares
@@ -94,22 +92,23 @@ def _settings(text: str) -> Similarity:
         raise UsageError(
             f"--similar {text}: not four percentages; for example --similar 5%,90%,80%,1%"
         )
-    return Similarity(volume=volume, compute=compute, events=events, relevance=relevance)
+    return volume, compute, events, relevance
 
 
 def _thesis(
     study: Study,
     found: Phases,
     wanted: list[int] | None,
-    settings: Similarity,
+    shares: tuple[float, float, float, float],
     everything: bool,
     json_: bool,
 ) -> int:
     """Show the phases as the thesis finds them, at one count."""
-    from p3s.characterize.thesis import loop_of, thesis_phases
+    from p3s.characterize.thesis import Similarity, loop_of, thesis_phases
     from p3s.report.thesis import as_rows, render
     from p3s.trace import read_run
 
+    settings = Similarity(*shares)
     n = found.only(wanted, study.root).counts[0] if wanted else found.counts[-1]
     runs = [run for run in study.runs(n) if run.status == "complete"]
     if not runs:

@@ -69,7 +69,7 @@ def validate(
     The study's own command is run without a question only if you have made the study.
     """
     from p3s.cli.grid import check_dims, keep_dims, outermost, parse_dims
-    from p3s.parameters.stage import of_one_value
+    from p3s.parameters.derived import of_one_value
     from p3s.pipeline.stages import ensure_model
 
     wanted = parse_counts(count)

@@ -10,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from p3s.costs.families import CONSTANT, KINDS, Column
-from p3s.costs.posterior import Best, Draws, posterior
-from p3s.costs.prepare import measured_points, usable_points
-from p3s.costs.scoring import Measured
 from p3s.errors import P3SError
 from p3s.laws.mixture import quantiles
-from p3s.small_runs.points import Point
+
+if TYPE_CHECKING:
+    from p3s.costs.posterior import Best, Draws
+    from p3s.costs.scoring import Measured
+    from p3s.small_runs.points import Point
 
 #: Share inside the interval.
 INSIDE = 0.90
@@ -200,6 +201,9 @@ def fit_cost(points: Sequence[Point], *, unit: str) -> CostLaw:
 
 @lru_cache(maxsize=1024)  # with and without what is held out, most places have the same points
 def _fitted(points: tuple[Point, ...], unit: str) -> CostLaw:
+    from p3s.costs.posterior import posterior
+    from p3s.costs.prepare import measured_points, usable_points
+
     usable = usable_points(points)
     if not usable:
         return _nothing(points, unit)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.characterize.times import QUANTILES
+from p3s.characterize.clock import QUANTILES
 from p3s.errors import P3SError
 from p3s.laws.mixture import quantiles
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,8 +15,10 @@ from p3s.files.times import FileTimes, file_times
 from p3s.files.types import FileUseAt
 from p3s.machine import filesystem, machinefile
 from p3s.machine.filesystem import FileSystem
-from p3s.model.evaluate import ScaledRows
-from p3s.model.types import Model
+
+if TYPE_CHECKING:
+    from p3s.model.evaluate import ScaledRows
+    from p3s.model.types import Model
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from p3s.files.places import FilePlace, Seen
 from p3s.machine.filesystem import OWN, RENEW, FileSystem, Span
-from p3s.model.evaluate import ScaledRows
-from p3s.model.types import Model
 from p3s.trace.ops import IO, OPEN, READ, SYNC, WRITE, file_work
+
+if TYPE_CHECKING:
+    from p3s.model.evaluate import ScaledRows
+    from p3s.model.types import Model
 
 
 @dataclass(frozen=True)

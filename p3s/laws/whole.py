@@ -8,7 +8,6 @@ import numpy as np
 
 from p3s.errors import P3SError
 from p3s.laws.expr import Env, Expr, evaluate, rounded
-from p3s.laws.symbolic import to_text
 
 
 def evaluate_int(expr: Expr, env: Env, undefined: int | None = None) -> Any:
@@ -20,6 +19,8 @@ def evaluate_int(expr: Expr, env: Env, undefined: int | None = None) -> Any:
     value = np.maximum(value, 0)
     if bad.any():
         if undefined is None:
+            from p3s.laws.symbolic import to_text
+
             raise P3SError(
                 f"model: the equation {to_text(expr)} has no value at "
                 f"{np.max(env['n'])} processes; choose another count"

@@ -79,8 +79,12 @@ class Cluster:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], where: str, typical: bool = False) -> Cluster:
-        """Return the cluster of a file's content; Damaged names what is wrong with it."""
-        wrong = first_problem(data, load_schema("cluster-1")) or _disorder(data)
+        """Return the cluster of a file's content; Damaged names what is wrong with it.
+
+        ``typical``: it is a file of this package, whose form is not looked at again each time.
+        """
+        wrong = "" if typical else first_problem(data, load_schema("cluster-1"))
+        wrong = wrong or _disorder(data)
         if wrong:
             raise Damaged(f"{where}: {wrong}; docs/formats.md describes the file")
         levels = tuple(
@@ -120,6 +124,7 @@ def names() -> tuple[str, ...]:
     )
 
 
+@cache
 def typical(name: str) -> Cluster:
     """Return a cluster of this package."""
     import json

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p3s.machine.machinefile import Curve, Machine
+if TYPE_CHECKING:
+    from p3s.machine.machinefile import Curve, Machine
 
 #: Operations of a kernel that one instruction can do at most: eight doubles of the widest vector.
 MOST_PER_INSTRUCTION = 8.0

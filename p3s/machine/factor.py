@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -22,7 +22,9 @@ from p3s.machine.explain import (
     memory_kernels,
     unknown_sizes,
 )
-from p3s.machine.machinefile import Curve, Machine
+
+if TYPE_CHECKING:
+    from p3s.machine.machinefile import Curve, Machine
 
 #: A kernel that makes less than this share of a cost does not bound its factor by itself.
 COUNTS_FROM = 0.05

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from p3s.artefacts import read_json
 from p3s.characterize.structure import structure
 from p3s.characterize.tables import PointTable
-from p3s.errors import P3SError
 from p3s.model.comparison import (
     CallAgreement,
     Comparison,
@@ -31,12 +28,9 @@ from p3s.model.tree import assign, phase_stages
 from p3s.model.types import Agreement, Item, Model
 from p3s.model.work.workload import rank_work
 from p3s.scores import relative_error, scores
-from p3s.serialise import from_data
 from p3s.trace.ops import COLLECTIVE, IO, RECV, SEND
 
 Tally = Counter[tuple[Any, ...]]
-#: Schema of the files in validate/.
-VALIDATION = "p3s.validation"
 
 
 def _summed(columns: Sequence[np.ndarray], amount: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -167,20 +161,6 @@ def compare(model: Model, t: PointTable, moved: Mapping[int, float] | None = Non
             sorted({t.groups[g].site for g in np.unique(t.group[of_row == n_items])})
         ),
     )
-
-
-def read_comparison(path: Path) -> tuple[int, Comparison]:
-    """Return what a file of validate/ holds: the checksum of its model, and the comparison.
-
-    Raises P3SError for one that is damaged.
-    """
-    data = read_json(path, VALIDATION)
-    own = {f.name for f in fields(Comparison)}
-    try:
-        found = from_data(Comparison, {k: v for k, v in data.items() if k in own})
-        return int(data["model_crc"]), found
-    except (P3SError, KeyError, TypeError, ValueError) as err:
-        raise P3SError(f"{path}: damaged ({err}); run `p3s validate` again") from err
 
 
 def _work_errors(

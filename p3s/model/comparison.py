@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 
+from p3s.artefacts import read_json
+from p3s.errors import P3SError
+from p3s.serialise import from_data
 from p3s.text import processes
+
+#: Schema of the files in validate/.
+VALIDATION = "p3s.validation"
 
 
 @dataclass(frozen=True)
@@ -201,3 +208,17 @@ class HoldOut:
     def without(self) -> str:
         """What it was fitted without: a process count, or a value of a parameter."""
         return f"{self.setting} ({processes(self.n)})" if self.setting else processes(self.n)
+
+
+def read_comparison(path: Path) -> tuple[int, Comparison]:
+    """Return what a file of validate/ holds: the checksum of its model, and the comparison.
+
+    Raises P3SError for one that is damaged.
+    """
+    data = read_json(path, VALIDATION)
+    own = {f.name for f in fields(Comparison)}
+    try:
+        found = from_data(Comparison, {k: v for k, v in data.items() if k in own})
+        return int(data["model_crc"]), found
+    except (P3SError, KeyError, TypeError, ValueError) as err:
+        raise P3SError(f"{path}: damaged ({err}); run `p3s validate` again") from err

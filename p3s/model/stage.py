@@ -63,12 +63,13 @@ def as_of_now(study: Study, model: Model) -> Model:
     A count that was refused since is proposed no more.
     """
     from p3s.model.grid.admissible import relearn
-    from p3s.model.nextcount import next_counts
 
     known = model.admissible
     now = relearn(known, study.complete_counts(), study.failed_counts(), model.grid.cart)
     if now == known:
         return model
+    from p3s.model.nextcount import next_counts
+
     model = replace(model, admissible=now)
     return replace(model, next=next_counts(model))
 

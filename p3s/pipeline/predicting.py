@@ -29,7 +29,7 @@ from p3s.predict.types import Prediction
 from p3s.predict.what_if.answers import cheap, with_answers
 from p3s.predict.what_if.changes import Changes, read_changes
 from p3s.predict.what_if.simulated import check_answerable, costs_of
-from p3s.program.generate import MOST_RANKS
+from p3s.program.types import MOST_RANKS
 from p3s.progress import Progress
 from p3s.settings import counts_behind
 from p3s.study import Study, write_json

@@ -42,7 +42,7 @@ def scaled_bytes(study: Study, n: int) -> int:
 
     from p3s.model.evaluate import SPREAD, SPREAD_RUN, Evaluator
     from p3s.model.stage import load
-    from p3s.program.generate import MOST_RANKS
+    from p3s.program.types import MOST_RANKS
 
     some = np.unique(np.linspace(0, n - 1, min(n, _SAMPLE)).astype(np.int64))
     rows = len(Evaluator(load(study.root), n).rows(some).rank)

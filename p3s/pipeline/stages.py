@@ -11,7 +11,7 @@ from p3s.artefacts import file_bytes, is_of_others, parse_json
 from p3s.errors import Damaged, OtherVersion, P3SError
 from p3s.progress import Progress
 from p3s.replay.settings import ReplaySettings
-from p3s.study import Study, is_old_replay, read_json
+from p3s.study import SIGNATURE_SCHEMA, SIGNATURE_VERSION, Study, is_old_replay, read_json
 from p3s.text import joined, processes
 
 if TYPE_CHECKING:
@@ -164,15 +164,14 @@ def _is_old(path: Path, runs: Sequence[RunRecord]) -> bool:
 
     ``runs``: those of its count; of the complete ones it can be made again.
     """
-    from p3s.characterize.store import SCHEMA, VERSION
     from p3s.trace.reader import mark_of
 
     complete = [run.path for run in runs if run.status == "complete"]
 
     try:
         head = parse_json(file_bytes(path))
-        version = head["schema_version"] if head["schema"] == SCHEMA else VERSION
-        if isinstance(version, int) and version < VERSION:
+        version = head["schema_version"]
+        if head["schema"] == SIGNATURE_SCHEMA and version < SIGNATURE_VERSION:
             return True
         if head["repeats"] + len(head["left_out"]) != len(complete):
             return True
@@ -297,7 +296,7 @@ def ensure_scaled(study: Study, n: int, bar: Progress, *, spread: bool = False) 
     spread: where all ranks are too many, some that stand for them will do.
     """
     from p3s.program import write_scaled
-    from p3s.program.generate import MOST_RANKS
+    from p3s.program.types import MOST_RANKS
 
     if scaled_is_missing(study, n) or (n > MOST_RANKS and not spread):
         bar.start(f"n={n}: scaling")

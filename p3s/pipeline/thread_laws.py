@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from p3s.errors import P3SError, UsageError
 from p3s.host.cores import cores
-from p3s.machine.openmp import load as load_openmp
 from p3s.pipeline.basis import Request, basis_of
 from p3s.pipeline.stages import (
     ensure_compute,
@@ -19,7 +19,6 @@ from p3s.pipeline.stages import (
 )
 from p3s.predict.what_if.threads import MoreThreads, NotKnown
 from p3s.progress import Once, Progress
-from p3s.report.teams import doubts
 from p3s.settings import (
     MIN_COUNTS,
     parent_of,
@@ -31,14 +30,17 @@ from p3s.settings import (
 )
 from p3s.study import Study
 from p3s.text import plural
-from p3s.threads import stage
-from p3s.threads.law import NOT_MEASURED, Measured, measured_of
-from p3s.threads.settings import at_threads, threads_in
-from p3s.topology.node import Node
+
+if TYPE_CHECKING:
+    from p3s.threads.law import Measured
+    from p3s.threads.stage import ThreadFile
+    from p3s.topology.node import Node
 
 
 def plain_node(cores: int, source: str = "") -> Node:
     """Return a node of which only the number of cores is known."""
+    from p3s.topology.node import Node
+
     return Node(source or plural(cores, "core"), (cores,), (1,), (cores,))
 
 
@@ -69,11 +71,14 @@ def check_fits(threads: Sequence[int], node: Node) -> None:
 
 def ensure_threads(
     root: Study, node: Node | None, progress: Progress, *, again: bool = False
-) -> stage.ThreadFile:
+) -> ThreadFile:
     """Fit the models of all traced values, and what threads change, where out of date.
 
     node: that the laws are for; None: that of an earlier fit, else one of this machine's cores.
     """
+    from p3s.threads import stage
+    from p3s.threads.settings import threads_in
+
     inputs: list[Path] = []
     alike = Once(progress)
     for setting, at in settings_in(root):
@@ -100,14 +105,18 @@ def ensure_threads(
 
 def _measured(root: Study, node: Node) -> Measured:
     """Return what p3s machine measure --openmp found on the machine of the runs, if anything."""
+    from p3s.machine.openmp import load as load_openmp
+    from p3s.threads.law import NOT_MEASURED, measured_of
+
     file = machine_file(root)
     found = load_openmp(file) if file is not None else None
     return NOT_MEASURED if found is None else measured_of(found, node)
 
 
-def ensure_base(root: Study, file: stage.ThreadFile, rest: str) -> Study:
+def ensure_base(root: Study, file: ThreadFile, rest: str) -> Study:
     """Return the study at values of the input with the base's threads, derived where not traced."""
     from p3s.parameters import instantiate
+    from p3s.threads.settings import at_threads
 
     at = at_threads(root, rest, file.base)
     if not at.model_path.exists() or len(at.signature_counts()) < MIN_COUNTS:
@@ -151,6 +160,8 @@ def more_threads(study: Study, per_node: int, progress: Progress) -> MoreThreads
         base = ensure_base(root, file, setting_name(without_threads(setting)))
     except P3SError as error:
         return NotKnown(str(error))
+    from p3s.report.teams import doubts
+
     against = [reason.text for reason in doubts(file) if reason.untrustworthy]
     if against or not file.laws:
         return NotKnown(against[0] if against else "no times of computation were taken")

@@ -379,7 +379,7 @@ def of_simulation(
 
 def of_stand_ins(rows: Sequence[Count], commands: Commands = NO_STUDY) -> list[Reason]:
     """Say where smaller process grids, simulated instead of all ranks, are far off, or may be."""
-    from p3s.program.generate import MOST_RANKS
+    from p3s.program.types import MOST_RANKS
 
     talks = {
         row.n: row.stand_ins

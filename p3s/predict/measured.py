@@ -6,8 +6,10 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from p3s.artefacts import LastRead, files_in
 from p3s.study import Study
 from p3s.trace.ops import INIT_OPS
 
@@ -61,12 +63,16 @@ class Measured:
 
 @dataclass(frozen=True)
 class RunTimes:
-    """Run time, computation of the busiest rank and of all in seconds, and the off-core share."""
+    """Run time, computation of the busiest rank and of all in seconds, and the off-core share.
+
+    ``emulated``: it ran in an emulator, which has no times.
+    """
 
     wall_s: float
     work_s: float
     off_core: float
     total_s: float = math.nan
+    emulated: bool = False
 
 
 def measured(study: Study, np: int) -> Measured | None:
@@ -82,12 +88,9 @@ def measured(study: Study, np: int) -> Measured | None:
 
 def measured_in(records: Sequence[RunRecord], np: int) -> Measured | None:
     """Return what these runs took; None when there are none, or they ran in an emulator."""
-    from p3s.trace import read_run
-
-    runs = [read_run(record.path) for record in records]
-    if not runs or any(str(run.work_origin).startswith(_EMULATOR) for run in runs):
+    times = [times_of(record.path) for record in records]
+    if not times or any(run.emulated for run in times):
         return None
-    times = [run_times(run) for run in runs]
     best = min(times, key=lambda run: run.wall_s)
     shared = any(record.info.get("oversubscribed", True) for record in records)
     return Measured(
@@ -99,6 +102,11 @@ def measured_in(records: Sequence[RunRecord], np: int) -> Measured | None:
         best.off_core,
         tuple(run.total_s for run in times),
     )
+
+
+def times_of(run: Path) -> RunTimes:
+    """Return what a run took that was captured in a directory; raises P3SError as read_run does."""
+    return _last_times(run)
 
 
 def run_times(run: RunTrace) -> RunTimes:
@@ -127,4 +135,20 @@ def run_times(run: RunTrace) -> RunTimes:
         work_ns, total_ns = max(work_ns, load.time_ns), total_ns + load.time_ns
         lost_ns = max(lost_ns, load.off_core_ns(rank.failed_poll_ns))
     work_s, total_s = (ns / 1e9 if timed else math.nan for ns in (work_ns, total_ns))
-    return RunTimes(wall_ns / 1e9, work_s, lost_ns / wall_ns if wall_ns else 0.0, total_s)
+    return RunTimes(
+        wall_ns / 1e9,
+        work_s,
+        lost_ns / wall_ns if wall_ns else 0.0,
+        total_s,
+        str(run.work_origin).startswith(_EMULATOR),
+    )
+
+
+def _read_times(run: Path) -> RunTimes:
+    from p3s.trace import read_run
+
+    return run_times(read_run(run))
+
+
+#: A prediction asks for the whole runs, and for their launches.
+_last_times = LastRead(_read_times, files=1024, mark=files_in)

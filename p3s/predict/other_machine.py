@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -120,7 +121,7 @@ def widen(made: Study, n: int) -> None:
     from p3s.costs.stage import read
 
     path = made.scaled_path(n)
-    head = scaled_head(path.parent)
+    head = deepcopy(scaled_head(path.parent))
     compute = read(made.compute_path)
     changed = False
     for phase in head["phases"]:

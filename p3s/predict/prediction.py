@@ -14,8 +14,7 @@ from p3s.artefacts import crc_of
 from p3s.commands import NO_STUDY, Commands, of_traces
 from p3s.errors import P3SError
 from p3s.files.types import FileUseAt
-from p3s.model.compare import read_comparison
-from p3s.model.comparison import Comparison, HoldOut
+from p3s.model.comparison import Comparison, HoldOut, read_comparison
 from p3s.model.types import Model
 from p3s.predict import below, curve_doubts, doubts, notes, outside, queues, start
 from p3s.predict.contradictions import contradictions

@@ -37,15 +37,14 @@ def start_and_end(study: Study, counts: Sequence[int]) -> tuple[StartAndEnd, ...
 
 def _measured(records: Sequence[RunRecord]) -> tuple[float, ...]:
     """Return the time of each launch beyond its run, of complete runs."""
-    from p3s.predict.measured import run_times
-    from p3s.trace import read_run
+    from p3s.predict.measured import times_of
 
     found = []
     for record in records:
         wall = record.info.get("wall_s")
         if record.status == "complete" and isinstance(wall, int | float):
             with contextlib.suppress(P3SError):  # p3s check tells what cannot be read
-                found.append(float(wall) - run_times(read_run(record.path)).wall_s)
+                found.append(float(wall) - times_of(record.path).wall_s)
     return tuple(value for value in found if value > _CLOCK_S)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from p3s.artefacts import LastRead, files_in
 from p3s.errors import P3SError
 from p3s.predict.ends import END, REST, START, Ends, ends_of
 from p3s.program.scaled import parts_of, scaled_head
@@ -236,7 +237,7 @@ def _sums(scaled_dir: Path, n: int, slot_of: dict[int, int], ends: Ends | None) 
     any_files = False
     for part in parts_of(scaled_dir, head):
         try:
-            with open_table(part, known_tables(head)) as file:
+            with open_table(part, known_tables(head), ("op", "kind")) as file:
                 once = "compute_ns" if "compute_ns" in file.schema_arrow.names else "work"
                 spent = "io_ns" in file.schema_arrow.names
                 any_files |= spent
@@ -284,10 +285,16 @@ def computation(study: Study, n: int) -> PhaseTimes:
     Where the order of the calls is known, phase 0 is divided into the start of the program (what
     comes before its first loop, phase -1), its end (phase -2) and the rest between its loops.
     """
+    scaled_dir = study.scaled_dir(n)
+    read_head(scaled_dir, n)  # it is of so many processes
+    return _last_computation(scaled_dir)
+
+
+def _computation(scaled_dir: Path) -> PhaseTimes:
     import numpy as np
 
-    scaled_dir = study.scaled_dir(n)
-    head = read_head(scaled_dir, n)
+    head = scaled_head(scaled_dir)
+    n = head["n"]
     phases = [
         {**phase, "kind": "loop" if not _is_root(phase) else "rest"} for phase in head["phases"]
     ]
@@ -312,6 +319,14 @@ def computation(study: Study, n: int) -> PhaseTimes:
         ranks=some_ranks(head),
         io=sums.io,
     )
+
+
+#: Seconds of ranks and phases, and counts, that are remembered: a prediction and what changes save
+#: in it rest on the same.
+_FEW_TIMES, _COUNTS = 1 << 16, 16
+_last_computation = LastRead(
+    _computation, _COUNTS, files_in, lambda times: times.compute.size <= _FEW_TIMES
+)
 
 
 def _is_root(phase: dict[str, Any]) -> bool:

@@ -27,15 +27,20 @@ from p3s.model.reasons import Verdict
 from p3s.model.types import Model, Phase
 from p3s.program.emptied import emptied
 from p3s.program.parts import Call, RankSums, first_slots, forget, laws_of, part_of, verdicts_of
-from p3s.program.types import NoTrend, PackedCall, RowShare, ScaledHead, ScaledPhase, UnknownCall
+from p3s.program.types import (
+    MOST_RANKS,
+    NoTrend,
+    PackedCall,
+    RowShare,
+    ScaledHead,
+    ScaledPhase,
+    UnknownCall,
+)
 from p3s.serialise import to_data
 from p3s.staging import discard
 from p3s.tables import TableFacts
 
 RANKS_PER_PART = 2048
-#: Largest count all of whose ranks are written: more can be had in parts. Largest whose ranks'
-#: places on the process grid are to fit into memory.
-MOST_RANKS, MOST_PREDICTED = 1 << 22, 1 << 23
 
 
 def write_scaled(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from p3s.artefacts import LastRead
 from p3s.errors import Damaged, P3SError
 from p3s.model.law_types import TraceOrder
 from p3s.program.types import Communicators, HeadRead, PackedCall
@@ -266,8 +267,14 @@ def _runs(runs: Sequence[Sequence[int]]) -> Ints:
 
 
 def scaled_head(scaled_dir: Path) -> dict[str, Any]:
-    """Return scaled.json, its form checked; raises P3SError in one line where it is damaged."""
-    return _checked_file(Path(scaled_dir) / "scaled.json", "p3s.scaled", HeadRead)[0]
+    """Return scaled.json, its form checked; raises P3SError in one line where it is damaged.
+
+    What is returned is not to be changed.
+    """
+    return _last_head(Path(scaled_dir) / "scaled.json")
+
+
+_last_head = LastRead(lambda path: _checked_file(path, "p3s.scaled", HeadRead)[0], files=16)
 
 
 def parts_of(scaled_dir: Path, head: Mapping[str, Any]) -> list[Path]:

@@ -12,6 +12,10 @@ from p3s.model.types import Buffers, NotModelled, Share, Tracing
 from p3s.serialise import MOST_PROCESSES, Natural, NotNegative, Positive, ProcessCount, to_data
 from p3s.tables import TableFacts
 
+#: Largest count all of whose ranks are written: more can be had in parts. Largest whose ranks'
+#: places on the process grid are to fit into memory.
+MOST_RANKS, MOST_PREDICTED = 1 << 22, 1 << 23
+
 
 @dataclass(frozen=True)
 class NoTrend:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from p3s.laws.worklaws import WorkLaw
 from p3s.predict.outside import NOTED, ratio_text
 from p3s.predict.types import Count, Law, PhaseAt, Prediction, part_s
 from p3s.report.counts import thinned
-from p3s.report.mathml import Maths, maths
 from p3s.text import percent, seconds, span, visible
+
+if TYPE_CHECKING:
+    from p3s.report.mathml import Maths
 
 #: Phases listed one by one; the rest is summed up and said so.
 MAX_PHASES = 200
@@ -247,6 +250,8 @@ def law_rows(prediction: Prediction) -> tuple[list[LawRow], str]:
 
     Phases come with the largest time at the largest count first.
     """
+    from p3s.report.mathml import maths
+
     last = {str(phase.phase): phase.time_s for phase in prediction.last.phases}
     found = []
     for entry in prediction.phase_laws:

@@ -69,11 +69,11 @@ def _common_end(paths: Sequence[Sequence[Where]]) -> list[str]:
 
 def places_of(study: Study) -> dict[str, str]:
     """Return the :func:`phase_places` of a study; none where it has no model."""
-    from p3s.model.stage import load
+    from p3s.model.stage import read
     from p3s.trace.sites import resolve_sites
 
     try:
-        model = load(study.root)
+        model = read(study.model_path)
     except P3SError:
         return {}
     return phase_places(model, resolve_sites(study, model.sites)[0])

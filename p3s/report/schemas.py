@@ -19,8 +19,7 @@ from p3s.costs.types import ComputeModel
 from p3s.machine import filesystem, machinefile
 from p3s.machine.machinefile import MachineRead
 from p3s.model import stage as model
-from p3s.model.compare import VALIDATION
-from p3s.model.comparison import Comparison
+from p3s.model.comparison import VALIDATION, Comparison
 from p3s.model.law_types import TraceOrder
 from p3s.model.types import Model
 from p3s.parameters import stage as parameters

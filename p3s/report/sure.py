@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from p3s.model.types import Model
 from p3s.predict.estimated import ESTIMATORS
 from p3s.predict.types import Count, Prediction, part_s
-from p3s.report.equations import listed, missed_rules
 from p3s.report.values import lines
 from p3s.text import percent, seconds, span, visible
 
@@ -194,6 +193,8 @@ def holdout_of(model: Model) -> list[str]:
     said = [f"Fitted without {held.without} and compared there."]
     for both, name in ((there.p2p_triples, "messages"), (there.collectives, "collectives")):
         said.append(f"{name}: {both.equal} of {both.true} equal, {both.predicted} predicted")
+    from p3s.report.equations import listed, missed_rules
+
     missed = missed_rules(model)
     if missed is not None:
         met = f"{len(model.items) - len(missed)} of {len(model.items)}"

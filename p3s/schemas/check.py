@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jsonschema import Draft202012Validator, ValidationError, validators
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
 
 #: Larger numbers do not fit into the floating-point numbers of this and other readers.
 LARGEST = 1.7e308
@@ -24,7 +25,7 @@ def load_schema(name: str) -> Mapping[str, Any]:
 
 def first_problem(value: Any, schema: Mapping[str, Any]) -> str:
     """Return where a value is not what the schema says and why, in words; "" where it is."""
-    error = next(_Validator(schema).iter_errors(value), None)
+    error = next(_validator()(schema).iter_errors(value), None)
     if error is None:
         return ""
     key, why = _why(error)
@@ -38,12 +39,17 @@ def _finite(_: Any, value: Any) -> bool:
     return -LARGEST <= value <= LARGEST  # neither infinite nor NaN
 
 
-_Validator = validators.extend(
-    Draft202012Validator,
-    type_checker=Draft202012Validator.TYPE_CHECKER.redefine_many(
-        {"number": _finite, "integer": lambda _, v: _finite(_, v) and v == int(v)}
-    ),
-)
+@cache
+def _validator() -> Any:
+    """Return the class that checks; importing its library takes 25 ms."""
+    from jsonschema import Draft202012Validator, validators
+
+    return validators.extend(
+        Draft202012Validator,
+        type_checker=Draft202012Validator.TYPE_CHECKER.redefine_many(
+            {"number": _finite, "integer": lambda _, v: _finite(_, v) and v == int(v)}
+        ),
+    )
 
 
 def _why(error: ValidationError) -> tuple[list[Any], str]:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
@@ -170,6 +169,8 @@ def write_platform(
     ``node_of``: node of every rank. ``sizes``: bytes of the messages in the trace. Latencies of
     paths beyond the nearest one between nodes are not told apart.
     """
+    from xml.sax.saxutils import quoteattr  # imports half of urllib
+
     nodes, per = int(node_of.max()) + 1, int(np.bincount(node_of).max())
     cluster, config = settings(network, sorted(sizes))
     attributes = {

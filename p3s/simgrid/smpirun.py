@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from p3s import simgrid
 from p3s.errors import P3SError
 from p3s.program.calls import RankProgram, programs_of_steps
 from p3s.simgrid.format import INDEX, Written, acts, write_trace
@@ -55,11 +55,6 @@ class Replayed:
     written: Written
 
 
-def find_smpirun() -> str:
-    """Return the path of smpirun, "" when SimGrid is not installed."""
-    return shutil.which("smpirun") or ""
-
-
 def replay(
     steps: Steps,
     node_of: Ints,
@@ -74,7 +69,7 @@ def replay(
     each rank starts. Raises P3SError when SimGrid is not there, ends with an error, or takes longer
     than ``patience_s``.
     """
-    smpirun = find_smpirun()
+    smpirun = simgrid.find_smpirun()
     if not smpirun:
         raise P3SError("smpirun is not installed; install SimGrid (Debian: libsimgrid-dev)")
     programs = list(programs_of_steps(steps))

@@ -44,30 +44,48 @@ def other_calls(
         code = binary.code()
         if code is None:
             return ()
-        ops = {op.lower() for op in stacks}
+        seen = set(executed).union(*(stack for found in stacks.values() for stack in found))
+        near_by = _near_by(code, stacks, seen)
+        if not any(others for _, _, others in near_by.values()):
+            return ()  # debug information takes long to read
+        ops = {op.lower() for op in near_by}
         mine = [after for after, _, name in code.calls if _normal(name) in ops]
         lines = {
             at + 1: (line.file, line.line)
             for at, line in binary.lines(after - 1 for after in mine).items()
             if line.line
         }
-    seen = set(executed).union(*(stack for found in stacks.values() for stack in found))
-    ran = {code.function(address - 1) for address in seen}
     found = []
-    for op, own in stacks.items():
-        around = {code.function(a - 1) for stack in own for a in stack} - {None}
-        below = _below(code, around, ran)
-        calls = [call for call in code.calls if _normal(call[2]) == op.lower()]
-        came = [(after, function) for after, function, _ in calls if after in seen]
+    for op, (below, came, others) in near_by.items():
         known = {lines.get(after) for after, _ in came} - {None}
         near = {code.name(function) for _, function in came}
-        for after, function, _ in calls:
-            if after in seen or function not in below or lines.get(after) in known:
+        for after, function in others:
+            if lines.get(after) in known:
                 continue
             name = code.name(function)
             copied = after not in lines and name in near
             found.append(OtherCall(op, name, code.name(below[function]), copied))
     return tuple(dict.fromkeys(found))
+
+
+#: Functions that are reached, and from which; calls that ran, and others, by return address and
+#: function.
+_NearBy = tuple[dict[int, int], list[tuple[int, int]], list[tuple[int, int]]]
+
+
+def _near_by(
+    code: Code, stacks: Mapping[str, Iterable[Collection[int]]], seen: Collection[int]
+) -> dict[str, _NearBy]:
+    """Return the calls near those of operations; ``seen``: return addresses of what ran."""
+    ran = {code.function(address - 1) for address in seen}
+    found: dict[str, _NearBy] = {}
+    for op, own in stacks.items():
+        around = {code.function(a - 1) for stack in own for a in stack} - {None}
+        below = _below(code, around, ran)
+        calls = [call[:2] for call in code.calls if _normal(call[2]) == op.lower()]
+        came = [call for call in calls if call[0] in seen]
+        found[op] = below, came, [c for c in calls if c[0] not in seen and c[1] in below]
+    return found
 
 
 def _normal(name: str) -> str:

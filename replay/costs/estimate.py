@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from p3s.program.scaled import ScaledTrace
-from p3s.replay.costs.spread import Spread, repeats_of, varied
 from p3s.simulate.network import Network
 from p3s.simulate.steps import Floats, Ints, Section, Steps, narrow
 from p3s.trace.ops import INIT_OPS
+
+if TYPE_CHECKING:
+    from p3s.replay.costs.spread import Spread
 
 Simulate = Callable[..., Any]
 
@@ -141,6 +143,8 @@ def phase_times(
     (work_spread); it makes others wait, the time for it is not counted. Returns the times and, per
     section, when each step begins (the schedule of timed black holes).
     """
+    from p3s.replay.costs.spread import repeats_of, varied
+
     found: list[list[Floats]] = [[] for _ in range(7)]
     for steps in full:
         times = [np.zeros(len(steps)) for _ in found]

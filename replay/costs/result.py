@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from p3s.artefacts import write_bytes, write_json
-from p3s.program.order.reasons import REASON_TEXT, Reason
+from p3s.program.order.reasons import SETUP_REASONS
 from p3s.replay.costs.calls import INTERPOLATED, CallCost
 from p3s.replay.costs.estimate import PhaseTimes
 from p3s.replay.costs.messages import NEAREST, NONE, PAIR, PAIR_BOTH, TRACE, TRACE_BOTH, USUAL
@@ -29,18 +29,6 @@ ESTIMATOR = (
 )
 #: Columns whose sums the head says.
 _SUMMED = ("comm_ns", "waiting_ns", "transfer_ns", "software_ns")
-#: Calls without communication of a phase: constructors, set-up, calls the replay does not know.
-SETUP_REASONS = tuple(
-    REASON_TEXT[reason]
-    for reason in (
-        Reason.CONSTRUCTOR,
-        Reason.NOT_REPLAYED,
-        Reason.SET_UP,
-        Reason.PROBE,
-        Reason.NOTHING,
-        Reason.FILE,
-    )
-)
 
 
 def columns(times: PhaseTimes, thesis: Floats, whole: Whole | None) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -74,6 +75,38 @@ def test_a_scaled_trace_is_made_and_read(study: p3s.Study) -> None:
     frames = pytest.importorskip("pandas", reason="pandas is not installed")
     frame = made.to_frame()
     assert isinstance(frame, frames.DataFrame) and len(frame) == made.rows
+
+
+#: What a usual prediction of a study whose stages are made has no use for.
+NOT_USED = (
+    "jsonschema",
+    "p3s.characterize.structure",
+    "p3s.costs.gather",
+    "p3s.model.evaluate",
+    "p3s.parameters.stage",
+    "p3s.program.generate",
+    "p3s.report.teams",
+    "p3s.topology.read",
+    "scipy",
+)
+
+
+def test_a_prediction_of_what_is_there_imports_what_it_needs(
+    study: p3s.Study, tmp_path: Path
+) -> None:
+    made = Path(shutil.copytree(study.path, tmp_path / "study"))
+    p3s.open(made).predict([8, 32], estimator="typical")
+    code = (
+        "import sys, p3s.cli.main as m\n"
+        f"words = ['predict', {str(made)!r}, '-n', '8,32', '--only', '--estimator', 'typical']\n"
+        "code = m.run(words)\n"
+        f"loaded = [name for name in {NOT_USED!r} if name in sys.modules]\n"
+        "sys.exit(' '.join(loaded) or int(code not in (0, 3)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], timeout=300, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_prediction_keeps_the_counts_of_before(study: p3s.Study) -> None:

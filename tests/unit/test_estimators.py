@@ -352,7 +352,7 @@ def test_no_more_is_drawn_than_is_their_own() -> None:
     spread = Spread(turns=Distribution.of((0.25, 0.5, 0.75), (0.5, 1.0, 1.5)))
     work, cell = np.full(20_000, 1e6), np.zeros(20_000, dtype=np.int64)
     off = [
-        np.std(Variation((spread,), own).computing(work, cell, None, np.random.default_rng(1)))
+        np.std(Variation((spread,), own).varying(work, cell, None).drawn(np.random.default_rng(1)))
         for own in (np.inf, 9.0, 0.1, 0.0)
     ]
     assert off[0] == off[1] > 3e5

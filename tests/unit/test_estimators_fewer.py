@@ -32,6 +32,7 @@ from p3s.predict.what_if import simulated
 from p3s.predict.what_if.changes import read_changes
 from p3s.predict.what_if.simulated import Simulation, check_answerable, costs_of, run_time
 from p3s.program import generate as of_generate
+from p3s.program import types as of_types
 from p3s.program import write_scaled
 from p3s.program.fewer import (
     Fewer,
@@ -211,13 +212,13 @@ def test_computation_is_changed_where_all_ranks_have_rows(
 
 def test_counts_beyond_all_rows_take_no_simulation_of_every_rank(tmp_path: Path) -> None:
     request = Request("auto", "infiniband-hdr", True, ReplaySettings())
-    check_request(tmp_path, [of_generate.MOST_PREDICTED], request, None, None)
+    check_request(tmp_path, [of_types.MOST_PREDICTED], request, None, None)
     with pytest.raises(UsageError, match="cannot be predicted"):
-        check_request(tmp_path, [of_generate.MOST_PREDICTED + 1], request, None, None)
+        check_request(tmp_path, [of_types.MOST_PREDICTED + 1], request, None, None)
     every = replace(request, every_rank=True)
-    check_request(tmp_path, [of_generate.MOST_RANKS], every, None, None)
+    check_request(tmp_path, [of_types.MOST_RANKS], every, None, None)
     with pytest.raises(UsageError, match="--every-rank"):
-        check_request(tmp_path, [of_generate.MOST_RANKS + 1], every, None, None)
+        check_request(tmp_path, [of_types.MOST_RANKS + 1], every, None, None)
 
 
 def test_what_smaller_grids_say_is_checked(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:

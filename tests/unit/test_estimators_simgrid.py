@@ -10,9 +10,9 @@ import pytest
 from replay_patterns import halo, ring, wave
 from test_estimators import study_of
 
+from p3s import simgrid
 from p3s.errors import P3SError
 from p3s.predict.estimators import Setting, available, estimate
-from p3s.simgrid import smpirun
 
 needs_simgrid = pytest.mark.skipif(
     shutil.which("smpirun") is None, reason="SimGrid (smpirun) is not installed"
@@ -21,7 +21,7 @@ needs_simgrid = pytest.mark.skipif(
 
 def test_where_simgrid_is_not_installed(tmp_path: Path, monkeypatch) -> None:
     study = study_of(tmp_path / "s", ring(2))
-    monkeypatch.setattr(smpirun, "find_smpirun", lambda: "")
+    monkeypatch.setattr(simgrid, "find_smpirun", lambda: "")
     assert "SimGrid is not installed" in available(study, 2)["simgrid"]
     with pytest.raises(P3SError, match="not installed"):
         estimate("simgrid", study, 2)

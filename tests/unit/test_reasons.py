@@ -150,7 +150,7 @@ def test_smaller_grids_that_are_far_off(off: float, against: bool) -> None:
 def test_smaller_grids_for_more_ranks_than_can_be_simulated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("p3s.program.generate.MOST_RANKS", 7)
+    monkeypatch.setattr("p3s.program.types.MOST_RANKS", 7)
     stand_ins = StandIns(3, 256, ("sides",), 0.01, 0.3, 1024, -0.3)
     made = replace(with_messages(8, Followed()), stand_ins=stand_ins)
     (reason,) = compose({8: made}, {}, {8: REPLAYED}, [4]).reasons

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +16,7 @@ from test_dependency_random import network, pattern
 
 from p3s.costs.spread import Distribution, Spread
 from p3s.errors import P3SError
-from p3s.predict.estimators import variation as module
+from p3s.predict.estimators import drawn as of_draws
 from p3s.predict.estimators.variation import Variation
 from p3s.simulate import simulate as simulation
 from p3s.simulate.folded import folded, folded_totals
@@ -189,23 +193,44 @@ def test_means_of_what_never_repeats_are_had_from_the_windows_that_are_allowed()
     assert few[0] == pytest.approx(many[0], rel=0.1)
 
 
-def test_draws_do_not_depend_on_how_many_are_made_at_once(monkeypatch) -> None:
+def test_what_varies_is_drawn_where_there_is_computation() -> None:
     turns = Distribution.of((0.1, 0.5, 0.9), (0.5, 1.0, 1.6))
     varies = Variation((Spread(turns=turns), Spread(), Spread(turns=turns)))
     rng = np.random.default_rng(3)
     work = np.where(rng.random(5000) < 0.3, 0.0, rng.uniform(1, 9, 5000))
     cell, lasting = rng.integers(0, 30, 5000), rng.uniform(0.5, 2, 30)
-
-    def drawn() -> np.ndarray:
-        return varies.computing(work, cell, lasting, np.random.default_rng(8))
-
-    whole = drawn()
-    monkeypatch.setattr(module, "_CHUNK", 97)
-    assert (drawn() == whole).all()
+    varying = varies.varying(work, cell, lasting)
+    whole, again = (varying.drawn(np.random.default_rng(8)) for _ in range(2))
+    assert (again == whole).all()
     even = cell % 3 == 1
     assert (whole[even] == (work * lasting[cell])[even]).all()
     busy = ~even & (work > 0)
     assert np.std(whole[busy] / (work * lasting[cell])[busy]) > 0.1
+    assert (whole[work == 0] == 0).all()
+
+
+def test_few_steps_are_drawn_in_this_thread_and_many_alike_in_several(monkeypatch) -> None:
+    loop = loop_of(turns_of(HALO, 4, 4, 6, work=np.full(16, 1e5)), 500)
+    net, nodes = rough_network(), np.arange(16) // 4
+    ready: Any = SimpleNamespace(
+        loops=(loop,), trace=SimpleNamespace(n=16), node_of=nodes, distance=None
+    )
+    varies = Variation((Spread(turns=Distribution.of((0.1, 0.5, 0.9), (0.5, 1.0, 1.6))),))
+    even = folded_totals(loop, of_draws.runner(ready, net, [], Room()))
+    threads = set()
+
+    def seen(*args, **more):
+        threads.add(threading.get_ident())
+        return folded_totals(*args, **more)
+
+    monkeypatch.setattr(of_draws, "folded_totals", seen)
+    few = of_draws.varied(ready, 0, net, varies, even, False)
+    assert threads == {threading.get_ident()}
+    monkeypatch.setattr(of_draws, "_WORTH_A_THREAD", 1)
+    threads.clear()
+    many = of_draws.varied(ready, 0, net, varies, even, False)
+    assert (many == few).all() and not (few == even.sums).all()
+    assert threading.get_ident() not in threads or len(os.sched_getaffinity(0)) == 1
 
 
 def test_columns_take_no_more_bits_than_they_need() -> None:

@@ -181,3 +181,21 @@ def test_a_file_is_read_again_where_it_has_changed(tmp_path: Path) -> None:
     one.unlink()
     with pytest.raises(FileNotFoundError):
         last(one)
+
+
+def test_of_several_files_those_that_were_read_last_are_remembered(tmp_path: Path) -> None:
+    read: list[str] = []
+
+    def reader(path: Path) -> str:
+        read.append(path.name)
+        return path.read_text()
+
+    last, paths = LastRead(reader, files=2), [tmp_path / name for name in "abc"]
+    for path in paths:
+        path.write_text(path.name)
+    assert [last(path) for path in (*paths[:2], *paths[:2])] == ["a", "b", "a", "b"]
+    assert read == ["a", "b"]
+    assert [last(paths[2]), last(paths[1]), last(paths[0])] == ["c", "b", "a"]
+    assert read == ["a", "b", "c", "a"]
+    paths[0].write_text("d")
+    assert last(paths[0]) == "d"

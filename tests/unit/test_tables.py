@@ -18,6 +18,7 @@ from p3s.artefacts import DEEPEST, parse_json, read_json, sealed, write_json
 from p3s.errors import Damaged
 from p3s.tables import (
     TableFacts,
+    _bytes_of_texts,
     check_names,
     check_range,
     check_sums,
@@ -287,6 +288,13 @@ def test_texts_come_back_as_their_numbers() -> None:
     assert [names[each] for each in code] == column.to_pylist()
     with pytest.raises(ValueError, match="missing"):
         codes(pa.array(["a", None]))
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+@pytest.mark.parametrize("values", [["a", "bc", "a", "déf"], ["a", None, "bc"], [], [None]])
+def test_texts_are_as_many_bytes_as_they_are_written_out(kind, values) -> None:
+    column = pa.array(["x", *values, "y"], kind).dictionary_encode().slice(1, len(values))
+    assert _bytes_of_texts(column) == sum(len(value.encode()) for value in values if value)
 
 
 def test_whole_numbers_that_do_not_fit_are_refused() -> None:

@@ -12,6 +12,7 @@ from compute_by_hand import compute_model, phase_costs
 from handmade import put_model, put_replay
 from machines import synthetic
 from replay_patterns import Trace
+from scipy import stats
 
 from p3s.costs.spread import Distribution, Spread
 from p3s.costs.stage import as_file
@@ -22,7 +23,7 @@ from p3s.predict.estimators.altered import Draws, off_by_draws
 from p3s.predict.prediction import predict
 from p3s.predict.saved import PredictionFile
 from p3s.predict.types import Prediction, WhatIf
-from p3s.predict.what_if.answers import with_answers
+from p3s.predict.what_if.answers import ENDS, _student, with_answers
 from p3s.predict.what_if.changes import read_changes
 from p3s.predict.what_if.simulated import Simulation, costs_of
 from p3s.study import Study, write_json
@@ -240,6 +241,12 @@ def put_spread(study: Study) -> None:
         study.compute_path,
         as_file(compute_model("cpu_ns", phases=(phase_costs(0, spread=spread),))),
     )
+
+
+def test_ends_of_students_t_are_those_of_scipy() -> None:
+    known = [stats.t.ppf(0.95, freedom) for freedom in range(1, len(ENDS) + 1)]
+    assert known == pytest.approx(ENDS, rel=1e-12)
+    assert _student(len(ENDS) + 9) == pytest.approx(stats.t.ppf(0.95, len(ENDS) + 9), rel=1e-12)
 
 
 def test_both_are_drawn_alike(tmp_path: Path) -> None:

@@ -10,15 +10,17 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from p3s.laws.extents import dims_rounded, divisors, factorisations, prime_factors
 from p3s.model.grid.at import GridAt
 from p3s.model.grid.grids import GridRule, Several
-from p3s.model.grid.nodes import Node
 from p3s.trace.ops import SEND
+
+if TYPE_CHECKING:
+    from p3s.model.grid.nodes import Node
 
 #: Numbers of arguments that are taken for extents of a domain, and at most how many.
 _LEAST, _MOST = 4, 6

@@ -10,7 +10,7 @@ the events of any rank at any count of it."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from typing import Any
@@ -26,8 +26,19 @@ from p3s.laws.expr import Expr
 from p3s.laws.lawfinder import find_law
 from p3s.model.grid.guards import GridAt
 from p3s.model.law_types import LoopRule, Order, TripLaw, Trips, Walk, When
-from p3s.model.order.observe import Cell, LoopTurns, Seen, cells_of_rows, first_signs, see
-from p3s.model.order.patterns import Bools, Ints, Pattern, Turns, fit_when
+from p3s.model.order.observe import Seen, cells_of_rows, first_signs, see
+from p3s.model.order.patterns import (
+    Bools,
+    Cell,
+    Ints,
+    LoopTurns,
+    Pattern,
+    Turns,
+    fit_when,
+    plain_turns,
+    positions,
+    where,
+)
 from p3s.model.types import Item, Model
 from p3s.trace.ops import COMPLETION
 
@@ -348,23 +359,6 @@ def _rule_order(
     return tuple(tuple(members[i]) for i in found), shown
 
 
-def positions(walk: Walk, cells: Iterable[tuple[Cell, int]]) -> dict[Cell, int]:
-    """Return at which iteration of a walk each of a rank's cells is; cells: with their partners."""
-    place = {i: x for x, mine in enumerate(walk.order) for i in mine}
-    key: dict[str, Callable[[Cell, int], tuple[int, ...]]] = {
-        "stage": lambda cell, _: (cell[2],),
-        "turn": lambda cell, _: (cell[3],),
-        "peer": lambda _, peer: (walk.sign * peer,),
-        "rules": lambda cell, _: (
-            place.get(cell[0], len(place)),
-            cell[2] if walk.then == "stage" else 0,
-        ),
-    }
-    keys = {cell: key[walk.by](cell, peer) for cell, peer in cells}
-    number = {key: x for x, key in enumerate(sorted(set(keys.values())))}
-    return {cell: number[key] for cell, key in keys.items()}
-
-
 def _trips(
     loop: LoopRule, kinds: Sequence[Seen], items: Sequence[Item], grids: Mapping[int, GridAt]
 ) -> tuple[Trips, ...]:
@@ -414,34 +408,6 @@ def _trip_rule(
     when = fit_when(at, entered) if at.index.shape[1] else []
     law = _trip_law(at.index[entered], n[entered], np.concatenate(values)[entered], grids)
     return Trips(None, None if when is None else tuple(when), law)
-
-
-def where(grid: Any, rank: int, iterations: int) -> tuple[Ints, Ints]:
-    """Return coordinates and extents of a rank for so many iterations (see Turns).
-
-    grid: n, dims and coords of all ranks, None where these are not known.
-    """
-    grid = getattr(grid, "whole", None) or grid
-    if grid.coords is None:
-        return (np.zeros((iterations, 0), dtype=np.int64),) * 2
-    coords = np.array([*grid.coords[:, rank], rank], dtype=np.int64)
-    extents = np.array([*grid.dims, grid.n], dtype=np.int64)
-    return np.tile(coords, (iterations, 1)), np.tile(extents, (iterations, 1))
-
-
-def plain_turns(turns: LoopTurns, coords: Ints, extents: Ints) -> Turns:
-    """Return the iterations of a loop for rules that depend on no row; see ``where``."""
-    none = np.zeros(len(turns.index), dtype=np.int64)
-    return Turns(
-        turns.index,
-        turns.trips,
-        none,
-        none,
-        np.full_like(turns.index, -1),
-        np.ones_like(turns.index),
-        coords,
-        extents,
-    )
 
 
 def _trip_law(index: Ints, n: Ints, value: Ints, grids: Mapping[int, GridAt]) -> TripLaw | None:

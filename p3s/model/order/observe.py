@@ -17,28 +17,15 @@ from p3s.characterize.parse import Nest, loop_indices, parse
 from p3s.characterize.structure import Structure
 from p3s.characterize.tables import PointTable, first_rows, node_of_row
 from p3s.model.grid.nodes import node_key
-from p3s.model.order.patterns import Ints
+from p3s.model.order.patterns import Cell, Ints, LoopTurns, turn_of
 from p3s.model.partners.shift import Shift
 from p3s.model.types import Model
 from p3s.trace.ops import COMPLETION, RECV, SEND, is_on_comm
 
-Cell = tuple[int, int, int, int]
 Cells = tuple[Cell, ...]
 #: Kinds of ranks looked at per count: of more, the first ones; of those with the same rules (that
 #: differ in what they do to whom, not in what they do) fewer.
 _KINDS, _ALIKE = 48, 3
-
-
-@dataclass(frozen=True)
-class LoopTurns:
-    """The iterations of one loop of one rank; index and trips: shape (iterations, levels).
-
-    within: for each iteration, the number of the iteration of the loop around.
-    """
-
-    index: Ints
-    trips: Ints
-    within: Ints
 
 
 @dataclass
@@ -287,10 +274,3 @@ def _in_order_of_appearance(
             rows.sort(key=lambda k: int(first[k]))
             for k, one in zip(rows, cells, strict=True):
                 out[k] = (one,)
-
-
-def turn_of(table: Any) -> Ints:
-    """Return the column ``turn`` of a table or of evaluated rows, zeros where there is
-    none."""
-    turn: Ints | None = getattr(table, "turn", None)
-    return np.zeros(len(table.rank), dtype=np.int64) if turn is None else turn

@@ -18,17 +18,22 @@ iteration of the row:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from p3s.errors import P3SError
 
+if TYPE_CHECKING:
+    from p3s.model.law_types import Walk
+
 Pattern = list[Any]
+#: An item, its slot, its stage, its turn: what is evaluated by itself.
+Cell = tuple[int, int, int, int]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 #: Longest list of iterations that is kept, as runs.
@@ -65,6 +70,70 @@ class Turns:
         return cls(
             *(np.concatenate([getattr(p, f) for p in parts]) for f in cls.__dataclass_fields__)
         )
+
+
+@dataclass(frozen=True)
+class LoopTurns:
+    """The iterations of one loop of one rank; index and trips: shape (iterations, levels).
+
+    within: for each iteration, the number of the iteration of the loop around.
+    """
+
+    index: Ints
+    trips: Ints
+    within: Ints
+
+
+def turn_of(table: Any) -> Ints:
+    """Return the column ``turn`` of a table or of evaluated rows, zeros where there is
+    none."""
+    turn: Ints | None = getattr(table, "turn", None)
+    return np.zeros(len(table.rank), dtype=np.int64) if turn is None else turn
+
+
+def where(grid: Any, rank: int, iterations: int) -> tuple[Ints, Ints]:
+    """Return coordinates and extents of a rank for so many iterations (see Turns).
+
+    grid: n, dims and coords of all ranks, None where these are not known.
+    """
+    grid = getattr(grid, "whole", None) or grid
+    if grid.coords is None:
+        return (np.zeros((iterations, 0), dtype=np.int64),) * 2
+    coords = np.array([*grid.coords[:, rank], rank], dtype=np.int64)
+    extents = np.array([*grid.dims, grid.n], dtype=np.int64)
+    return np.tile(coords, (iterations, 1)), np.tile(extents, (iterations, 1))
+
+
+def plain_turns(turns: LoopTurns, coords: Ints, extents: Ints) -> Turns:
+    """Return the iterations of a loop for rules that depend on no row; see ``where``."""
+    none = np.zeros(len(turns.index), dtype=np.int64)
+    return Turns(
+        turns.index,
+        turns.trips,
+        none,
+        none,
+        np.full_like(turns.index, -1),
+        np.ones_like(turns.index),
+        coords,
+        extents,
+    )
+
+
+def positions(walk: Walk, cells: Iterable[tuple[Cell, int]]) -> dict[Cell, int]:
+    """Return at which iteration of a walk each of a rank's cells is; cells: with their partners."""
+    place = {i: x for x, mine in enumerate(walk.order) for i in mine}
+    key: dict[str, Callable[[Cell, int], tuple[int, ...]]] = {
+        "stage": lambda cell, _: (cell[2],),
+        "turn": lambda cell, _: (cell[3],),
+        "peer": lambda _, peer: (walk.sign * peer,),
+        "rules": lambda cell, _: (
+            place.get(cell[0], len(place)),
+            cell[2] if walk.then == "stage" else 0,
+        ),
+    }
+    keys = {cell: key[walk.by](cell, peer) for cell, peer in cells}
+    number = {key: x for x, key in enumerate(sorted(set(keys.values())))}
+    return {cell: number[key] for cell, key in keys.items()}
 
 
 def holds(pattern: Pattern, at: Turns, level: int) -> Bools:

@@ -10,9 +10,19 @@ import numpy as np
 from p3s.laws.whole import evaluate_int
 from p3s.model.grid.guards import GridAt
 from p3s.model.law_types import LoopRule, OrderedItem, TripLaw, Trips, When
-from p3s.model.order.fit import plain_turns, positions, where
-from p3s.model.order.observe import LoopTurns, turn_of
-from p3s.model.order.patterns import Bools, Ints, Pattern, Turns, all_hold, dimensions_of
+from p3s.model.order.patterns import (
+    Bools,
+    Ints,
+    LoopTurns,
+    Pattern,
+    Turns,
+    all_hold,
+    dimensions_of,
+    plain_turns,
+    positions,
+    turn_of,
+    where,
+)
 from p3s.model.types import Item
 from p3s.trace.ops import COMPLETION
 

@@ -15,11 +15,11 @@ import numpy as np
 from p3s.model.grid.guards import GridAt
 from p3s.model.tree import phase_weight
 from p3s.model.types import Level, MeanLaw, Model, WorkLevel
-from p3s.model.work.means import fit_mean, mean_at, spread_at
+from p3s.model.work.means import PER_DOUBLING, fit_mean, mean_at, spread_at
 
 #: Half width of the 90 % interval of a mean: a constant and a multiple of the error at the
-#: largest count, half as much again with each further doubling.
-LEAST, PER_ERROR, PER_DOUBLING = 0.015, 1.0, 0.5
+#: largest count; more with each further doubling.
+LEAST, PER_ERROR = 0.015, 1.0
 #: Weight of what is in the wrong phase, beside what is wrong in all.
 SPLIT = 0.5
 #: Levels whose errors are within this factor of the least decide together.

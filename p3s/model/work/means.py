@@ -30,6 +30,8 @@ EXACT = 1e-4
 WRONG = 0.5
 #: Weight of the largest count among those left out: it is nearest to what is asked.
 LAST_WEIGHT = 2.0
+#: The half width of an interval grows by this share of it with each doubling beyond all counts.
+PER_DOUBLING = 0.5
 
 
 def shapes(ndims: int, logs: bool) -> list[tuple[Expr, float]]:

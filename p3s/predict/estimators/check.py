@@ -12,10 +12,10 @@ import numpy as np
 from p3s.errors import P3SError
 from p3s.predict.estimators.fewer import Checked, estimated, slower
 from p3s.predict.estimators.grids import COMM, Grids
-from p3s.program.fewer import Fewer, fewer
 
 if TYPE_CHECKING:
     from p3s.predict.estimators.settings import Setting
+    from p3s.program.fewer import Fewer
 
 #: Steps of all ranks in the iterations that are simulated first: usually, and at most where no
 #: count has so few.
@@ -33,6 +33,8 @@ def missed(grids: Grids, setting: Setting, cores: int) -> Checked | None:
     where nothing varies, as a share (0.1: smaller grids say 10 % more). None where there is no such
     count. ``cores``: ranks of a node.
     """
+    from p3s.program.fewer import Fewer
+
     still = replace(setting, vary=False)
     for few in _smaller(grids, cores):
         asked = grids.asked or grids.few.large.n
@@ -58,6 +60,7 @@ def _smaller(grids: Grids, cores: int) -> Iterator[Fewer]:
     from p3s.model.grid.admissible import doubt
     from p3s.model.stage import load
     from p3s.model.verdicts import judged_at
+    from p3s.program.fewer import fewer
 
     model = load(grids.study.root)
     smallest = grids.grid(0, grids.few)

@@ -15,7 +15,7 @@ from p3s.simulate.totals import PARTS, Drawn, Room, Tally, Totals
 if TYPE_CHECKING:
     from p3s.predict.estimators.altered import Draws
     from p3s.predict.estimators.prepared import Prepared
-    from p3s.predict.estimators.variation import Variation
+    from p3s.predict.estimators.variation import Variation, Varying
     from p3s.simulate.network import Network
     from p3s.simulate.steps import Bools, Floats, Ints, Steps
 
@@ -25,6 +25,9 @@ _REPEATS = (2, 12)
 #: Windows of a loop with drawn computation or other costs: at least so many, and this multiple of
 #: those that the loop needs to settle where nothing varies.
 _FEWEST_WINDOWS, _LONGER = 4, 2
+#: Steps from which a drawn simulation is worth a thread: of fewer, Python takes the longer part of
+#: the time, and threads wait for each other's. Steps above which the memory of another one is not.
+_WORTH_A_THREAD, _TOO_LARGE = 100_000, 1_000_000
 _NS_PER_S = 1e9
 
 
@@ -47,14 +50,13 @@ def runner(
     """
     rng = np.random.default_rng(seed)
     lasting = variation.ranks(ready.trace.n, rng) if variation is not None else None
-    computing: dict[tuple[int, bool], Ints] = {}
+    computing: dict[tuple[int, bool], tuple[Ints, Varying]] = {}
 
     def run(steps: Steps, only: Bools | None, tally: Tally, first: Floats) -> Totals:
         drawn = None
         if variation is not None:
-            at = _computing(computing, steps, only)
-            work = variation.computing(steps.work_ns[at], tally.cell[at], lasting, rng)
-            drawn = Drawn(at, work)
+            at, varying = _computing(computing, variation, steps, only, tally.cell, lasting)
+            drawn = Drawn(at, varying.drawn(rng))
         found = totals(
             steps,
             ready.node_of,
@@ -75,12 +77,23 @@ def runner(
     return run
 
 
-def _computing(known: dict[tuple[int, bool], Ints], steps: Steps, only: Bools | None) -> Ints:
-    """Return the steps before which there is computation, of those that are made."""
+def _computing(
+    known: dict[tuple[int, bool], tuple[Ints, Varying]],
+    variation: Variation,
+    steps: Steps,
+    only: Bools | None,
+    cell: Ints,
+    lasting: Floats | None,
+) -> tuple[Ints, Varying]:
+    """Return the steps before which there is computation, of those that are made, and that.
+
+    The windows of a loop have the same steps: what varies of them is looked up once.
+    """
     key = id(steps), only is not None
     if key not in known:
         busy = steps.work_ns > 0
-        known[key] = np.flatnonzero(busy if only is None else busy & only)
+        at = np.flatnonzero(busy if only is None else busy & only)
+        known[key] = at, variation.varying(steps.work_ns[at], cell[at], lasting)
     return known[key]
 
 
@@ -124,7 +137,9 @@ def varied(
         rooms.put(mine)
         return found
 
-    for found in workers.in_threads(drawn, range(repeats)):
+    many = size >= _WORTH_A_THREAD and len(loop.full) <= _TOO_LARGE
+    together = workers.in_threads if many else map
+    for found in together(drawn, range(repeats)):
         total += found / repeats
         each.append(float(found[0].sum()) / ready.trace.n / _NS_PER_S)
     if draws is not None:

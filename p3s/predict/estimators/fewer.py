@@ -25,7 +25,6 @@ import numpy as np
 
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.grids import COMM, SOFTWARE, TRANSFER, WAITING, Grids, Place, Simulated
-from p3s.program.fewer import Fewer, fewer
 from p3s.program.mapping import BLOCK
 from p3s.simulate.followed import StandIns
 from p3s.simulate.steps import Bools, Floats, Ints
@@ -33,6 +32,7 @@ from p3s.text import figures, processes
 
 if TYPE_CHECKING:
     from p3s.predict.estimators.settings import Setting
+    from p3s.program.fewer import Fewer
     from p3s.study import Study
 
 #: Up to how many ranks all of them are simulated for a prediction, and for the share of it that
@@ -78,6 +78,7 @@ def smaller(
         return None
     from p3s.model.stage import load
     from p3s.model.verdicts import judged_at
+    from p3s.program.fewer import fewer
 
     return fewer(judged_at(load(study.root), n), n, setting.ranks_per_node or cores)
 

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.predict.estimated import Communication
-from p3s.program.fewer import Fewer, Laws, longer, means_of, trace_of
-from p3s.replay.costs.estimate import work_of
 from p3s.simulate.steps import Floats, Ints
 from p3s.text import processes
 
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
     from p3s.predict.estimators.prepared import Prepared, Program
     from p3s.predict.estimators.settings import Setting
     from p3s.program.collectives.rules import Library
+    from p3s.program.fewer import Fewer, Laws
     from p3s.study import Study
 
 #: How many times as long grids are in one dimension, the longest where that is not too many steps.
@@ -132,6 +131,7 @@ class Grids:
     def _laws(self) -> Laws:
         from p3s.costs.stage import load as load_compute
         from p3s.files.stage import files_of_study
+        from p3s.program.fewer import Laws, means_of
 
         files = files_of_study(self.study.root, self.few.model)
         return Laws(load_compute(self.study.root), files, means_of(self.few))
@@ -139,6 +139,8 @@ class Grids:
     @cached_property
     def all(self) -> tuple[Fewer, ...]:
         """All of them."""
+        from p3s.program.fewer import longer
+
         size = self.grid(0, self.few).size
         long = LONGEST if LONGEST * size <= MANY_STEPS else LONGEST_OF_MANY
         sides = [d for d in range(len(self.few.dims)) if _room(self.few, d) > 1]
@@ -159,6 +161,7 @@ class Grids:
 
     def _prepared(self, number: int, few: Fewer) -> Grid:
         from p3s.predict.estimators.prepared import program_of
+        from p3s.program.fewer import trace_of
 
         extents = " x ".join(map(str, few.dims))
         self.say(f"{processes(few.large.n)}: simulating a grid of {extents} places")
@@ -205,6 +208,8 @@ def _matters(smallest: Simulated) -> bool:
 
 def _longer(few: Fewer, longer_by: Sequence[int]) -> Iterator[Fewer]:
     """Yield the grids that are so many times as long in one dimension each."""
+    from p3s.program.fewer import longer
+
     for times, dimension in product(longer_by, range(len(few.dims))):
         room = _room(few, dimension)
         if room > 1 and (times == min(longer_by) or room >= LONGEST_OF_MANY):
@@ -236,6 +241,8 @@ def _on_nodes(
 
 
 def _simulated(grid: Grid, place: Place, setting: Setting, ends: bool, varied: bool) -> Simulated:
+    from p3s.replay.costs.estimate import work_of
+
     few, still = grid.few, replace(setting, vary=False)
     found = place(grid, still, ends)
     more = None

@@ -32,8 +32,8 @@ from p3s.predict.estimators.settings import Setting
 from p3s.predict.estimators.variation import Variation, variation_of
 from p3s.predict.estimators.wired import on_wires, said_of, wired
 from p3s.predict.times import read_head, some_ranks
-from p3s.program.generate import MOST_RANKS
 from p3s.program.packing import usual as usual_packing
+from p3s.program.types import MOST_RANKS
 from p3s.simulate.folded import Folded, Loop, Settling, folded_totals
 from p3s.simulate.followed import Followed
 from p3s.simulate.network import Network, network_from_machine

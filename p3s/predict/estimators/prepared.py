@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from p3s.artefacts import LastRead, files_in
 from p3s.predict.estimators.settings import Setting
 from p3s.predict.estimators.wired import Wired, wired
 from p3s.program.scaled import read_order
@@ -96,12 +98,28 @@ def prepare(
 
 def read_program(directory: Path, *, queues: bool = False) -> Program:
     """Return what of the scaled trace in a directory is simulated; ``queues`` as in prepare."""
+    return _last_programs[queues](directory)
+
+
+def _read_program(directory: Path, *, queues: bool) -> Program:
     from p3s.program.scaled import read_scaled
 
     path = directory / "order.json"
     return program_of(
         read_scaled(directory), read_order(directory) if path.exists() else None, queues=queues
     )
+
+
+def _few(program: Program) -> bool:
+    return sum(len(section.steps) for section in program.sections) <= _FEW
+
+
+#: Programs of few steps are remembered: a prediction and what changes save simulate the same.
+_FEW, _COUNTS = 50_000, 8
+_last_programs = {
+    queues: LastRead(partial(_read_program, queues=queues), _COUNTS, files_in, _few)
+    for queues in (False, True)
+}
 
 
 def program_of(
@@ -188,7 +206,7 @@ def _hangs(section: Section) -> bool:
 
 def _left_out(sections: Sequence[Section]) -> list[str]:
     """Say which calls with communication are not simulated."""
-    from p3s.replay.costs.result import SETUP_REASONS
+    from p3s.program.order.reasons import SETUP_REASONS
 
     events: dict[tuple[str, str], float] = {}
     for section in sections:

@@ -28,10 +28,10 @@ _NS_PER_S = 1e9
 
 def why_not(study: Study, n: int, machine: Path | None) -> str:
     """Return "" or why SimGrid cannot be used: it is not installed, or there are no costs."""
+    from p3s import simgrid
     from p3s.predict.estimators.machine import why_not as no_costs
-    from p3s.simgrid.smpirun import find_smpirun
 
-    if not find_smpirun():
+    if not simgrid.find_smpirun():
         return "SimGrid is not installed (smpirun; Debian: libsimgrid-dev)"
     return no_costs(study, machine)
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p3s.costs.spread import EVEN, Spread
+from p3s.artefacts import LastRead, files_in
+from p3s.costs.spread import EVEN, Distribution, Spread
 from p3s.simulate.steps import Floats, Ints
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ _MOST_BYTES = 64 << 20
 _LEAST_OCCURRENCES = 10
 #: Points at which a distribution is looked at for its deviation.
 _GRID = 4000
-#: Steps whose computation is drawn at once: what that needs stays in the processor's caches.
-_CHUNK = 1 << 15
 #: Units of work that are times.
 _NS_UNITS = frozenset({"cpu_ns", "wall_ns"})
 
@@ -64,26 +63,35 @@ class Variation:
         ]
         return np.stack(columns, axis=1).reshape(-1)
 
-    def computing(
-        self, work_ns: Floats, cell: Ints, lasting: Floats | None, rng: np.random.Generator
-    ) -> Floats:
-        """Return the computation before each step, drawn anew.
+    def varying(self, work_ns: Floats, cell: Ints, lasting: Floats | None) -> Varying:
+        """Return the computation before some steps, to be drawn many times.
 
-        ``lasting``: of :meth:`ranks`. ``cell``: of each step.
+        ``cell``: of each step. ``lasting``: of :meth:`ranks`.
         """
-        drawn = np.array(work_ns, dtype=np.float64)
-        chunks = [slice(first, first + _CHUNK) for first in range(0, len(drawn), _CHUNK)]
-        present = np.zeros(len(self.spreads), dtype=bool)
-        for chunk in chunks:
-            if lasting is not None:
-                drawn[chunk] *= lasting[cell[chunk]]
-            present[cell[chunk] % len(present)] = True
-        for k in np.flatnonzero(present).tolist():
-            one, share = self.spreads[k], self.shares[k]
-            for chunk in chunks if share > 0 else ():
-                here = drawn[chunk]
-                mine = np.flatnonzero((here > 0) & (cell[chunk] % len(present) == k))
-                here[mine] *= 1.0 + share * (one.turns.sample(rng, len(mine)) - 1.0)
+        work = np.array(work_ns, dtype=np.float64)
+        if lasting is not None:
+            work *= lasting[cell]
+        phase = cell % len(self.spreads)
+        drawn = [k for k in np.unique(phase).tolist() if self.shares[k] > 0]
+        parts = [
+            (self.spreads[k].turns, self.shares[k], np.flatnonzero((work > 0) & (phase == k)))
+            for k in drawn
+        ]
+        return Varying(work, tuple((*part, work[part[2]]) for part in parts))
+
+
+@dataclass(frozen=True, eq=False)
+class Varying:
+    """Computation before steps, and what of it varies: how, how much of that, where, and itself."""
+
+    work_ns: Floats
+    parts: tuple[tuple[Distribution, float, Ints, Floats], ...]
+
+    def drawn(self, rng: np.random.Generator) -> Floats:
+        """Return the computation before each step, drawn anew."""
+        drawn = self.work_ns.copy()
+        for turns, share, where, work in self.parts:
+            drawn[where] = work * (1.0 + share * (turns.sample(rng, len(where)) - 1.0))
         return drawn
 
 
@@ -114,28 +122,13 @@ def _own(study: Study, quiet: Collection[int]) -> float:
         if run.status == "complete" and run.np > 1 and run.np not in unused
     ]
     runs = [run for run in runs if run.np in quiet] or runs
-    files = {
-        run.path: tuple(
-            (file.name, file.stat().st_size, file.stat().st_mtime_ns)
-            for file in sorted(Path(run.path).iterdir())
-            if file.is_file()
-        )
-        for run in runs
-    }
-    sizes = {path: sum(size for _, size, _ in some) for path, some in files.items()}
+    files = {run.path: files_in(run.path) for run in runs}
+    sizes = {path: sum(size for _, size, *_ in some) for path, some in files.items()}
     small = [run for run in runs if sizes[run.path] <= _MOST_BYTES]
     chosen = max(small, key=lambda run: (run.np, -run.rep), default=None) or min(
         runs, key=lambda run: sizes[run.path], default=None
     )
-    return math.inf if chosen is None else _deviation(Path(chosen.path), files[chosen.path])
-
-
-@lru_cache(maxsize=8)  # a prediction simulates its counts many times over
-def _deviation(run: Path, files: tuple[tuple[str, int, int], ...]) -> float:
-    """Return ``own_deviation`` of a captured run; ``files``: name, size and age of each of it."""
-    from p3s.trace import read_run
-
-    return own_deviation(read_run(run))
+    return math.inf if chosen is None else _last_deviation(chosen.path)
 
 
 def own_deviation(run: Any) -> float:
@@ -178,3 +171,13 @@ def own_deviation(run: Any) -> float:
             own += float((weight * (off - off.mean(axis=0)) ** 2).sum())
             whole += float(table.sum())
     return float(np.sqrt(own / whole)) if whole > 0 else math.inf
+
+
+def _read_deviation(run: Path) -> float:
+    from p3s.trace import read_run
+
+    return own_deviation(read_run(run))
+
+
+#: A prediction simulates its counts many times over.
+_last_deviation = LastRead(_read_deviation, files=8, mark=files_in)

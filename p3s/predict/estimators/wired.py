@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,8 +15,9 @@ from p3s.simulate.network import Curve, Network, Path
 from p3s.simulate.steps import Ints
 from p3s.simulate.switch_links import ANSWERS, LEAST_PAYLOAD, Wires
 from p3s.text import figures
-from p3s.topology.fabric import Fabric
-from p3s.topology.read import named, node_numbers, read_fabric
+
+if TYPE_CHECKING:
+    from p3s.topology.fabric import Fabric
 
 _BITS = 8.0
 
@@ -34,12 +36,16 @@ def wired(told: str, mapping: RankMap, hosts: Sequence[str] = ()) -> Wired:
 
     ``hosts``: names of its nodes, in order, where it has none.
     """
+    from p3s.topology.read import named, read_fabric
+
     fabric = read_fabric(told, max(mapping.nodes, len(hosts)))
     return wired_on(named(fabric, hosts), mapping)
 
 
 def wired_on(fabric: Fabric, mapping: RankMap) -> Wired:
     """Return a network with the nodes of a run on it. Errors: P3SError for hosts it has not."""
+    from p3s.topology.read import node_numbers
+
     told, node = fabric.about.source, node_numbers(fabric, mapping.names)
     if len(set(node.tolist())) < len(node):
         raise P3SError(f"{told}: two nodes of the run are one of the network; correct the hosts")
@@ -77,6 +83,8 @@ def _payload(network: Network, there: Wired) -> float:
 
 def _measured_at(there: Wired, hosts: Collection[str]) -> int:
     """Return how far two hosts are apart; the least distance where the network has them not."""
+    from p3s.topology.read import node_numbers
+
     known = set(there.fabric.about.hosts)
     pair = sorted(set(hosts))
     if len(pair) > 1 and known.issuperset(pair):

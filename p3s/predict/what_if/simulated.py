@@ -34,8 +34,8 @@ from p3s.predict.what_if.costs import altered_network
 from p3s.predict.what_if.on_grids import Changed, Found, OnGrids
 from p3s.predict.what_if.threads import HIGH, LOW, NOT_ASKED, VALUE, MoreThreads, NotKnown
 from p3s.predict.what_if.work import Where, altered_variation, altered_work, nowhere, where_of
-from p3s.program.generate import MOST_RANKS
 from p3s.program.mapping import BLOCK, CYCLIC
+from p3s.program.types import MOST_RANKS
 from p3s.text import processes
 
 if TYPE_CHECKING:
@@ -305,7 +305,8 @@ class Simulation:
             if self.grids.size(changed) > most:
                 return None
             return self.grids.simulated(changed, None, ends=False).times
-        ready = self._ready(messages, setting)
+        same = messages is self.costs.messages and setting is self.costs.setting
+        ready = self.ready if same else self._ready(messages, setting)
         if sum(len(loop.full) for loop in ready.loops) > most:
             return None
         still = replace(setting, vary=False)

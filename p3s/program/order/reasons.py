@@ -48,6 +48,18 @@ REASON_TEXT = {
 }
 #: Why a message is left out that the model sends, or receives, without anybody on the other side.
 UNMATCHED = frozenset(REASON_TEXT[reason] for reason in (Reason.NO_TAG, Reason.NO_PARTNER))
+#: Calls without communication of a phase: constructors, set-up, calls the replay does not know.
+SETUP_REASONS = tuple(
+    REASON_TEXT[reason]
+    for reason in (
+        Reason.CONSTRUCTOR,
+        Reason.NOT_REPLAYED,
+        Reason.SET_UP,
+        Reason.PROBE,
+        Reason.NOTHING,
+        Reason.FILE,
+    )
+)
 _SET_UP = frozenset({"MPI_Init", "MPI_Init_thread", "MPI_Finalize"})
 
 
