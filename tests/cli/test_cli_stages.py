@@ -93,6 +93,7 @@ class Stages:
     problems: list[str] = field(default_factory=list)
     holdout: HoldOut | None = None
     not_modelled: tuple[NotModelled, ...] = ()
+    program: str = "ring"  # whose model is the study's
 
     def run_traced(
         self, template: list[str], np: int, run_dir: Path, *, timeout_s: float | None, **_: Any
@@ -138,7 +139,7 @@ class Stages:
         self.calls.append(("model", holdout))
         counts = Study(study_dir).signature_counts()
         model = replace(
-            models.built("ring"),
+            models.built(self.program),
             counts=tuple(counts),
             holdout=self.holdout,
             not_modelled=self.not_modelled,
@@ -702,6 +703,24 @@ def test_validate_runs_traced_and_compares(
     text = capsys.readouterr().out
     assert "90.00 %" in text and "work: off by 3.0 %" in text
     assert Study.open(root).counts() == [2, 4, 8]
+
+
+def test_a_count_without_a_process_grid_is_told_before_anything_runs(
+    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The model's grid is square: a run at 27 processes could not be compared with it."""
+    stages.program = "turned"
+    characterize(root, "4,9,16")
+    stages.calls.clear()
+    capsys.readouterr()
+    assert run(["validate", str(root), "-n", "27", "--", *LAUNCH]) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1].startswith("p3s: the program's process grid (")
+    assert "has no form at 27 processes; the nearest with one are 25 and 36" in said[-1]
+    assert ("run", 27) not in stages.kinds() and ("validate", 27) not in stages.kinds()
+    assert not (root / "validate").exists()
+    assert run(["validate", str(root), "-n", "25", "--", *LAUNCH]) == 0
+    assert ("run", 25) in stages.kinds()
 
 
 def test_validation_with_another_command_needs_force(
