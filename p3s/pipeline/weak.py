@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from p3s.errors import P3SError, UsageError
-from p3s.model.comparison import HoldOut
+from p3s.model.types import Model
 from p3s.parameters.types import Family
 from p3s.pipeline import stages as pipeline
 from p3s.pipeline.basis import Request, basis_of, told_of
@@ -140,7 +140,7 @@ def predicted(
         bar.expect(2 * len(every) + 2)
         ensure_family(study, bar)
         studies: dict[int, Study] = {}
-        held = None
+        model = None
         for n, setting in along.items():
             at = studies[n] = Study(instantiate(study.root, setting))
             step = Named(bar, setting_name(setting))
@@ -150,11 +150,11 @@ def predicted(
             for count, why in pipeline.doubted(at, [n]).items():
                 bar.say(f"n={count}: {why}")
             pipeline.ensure_scaled(at, n, step)
-            held = read(at.model_path).holdout
+            model = read(at.model_path)
         words = (word for each in params for word in ("--param", each))
         predicting = ["predict", str(study.root), "--weak", law, *words]
         at_counts = sorted({n for _, at in traced for n in at.counts()})
-        composed = _composed(studies, at_counts, predicting, request, bar, knee, held)
+        composed = _composed(studies, at_counts, predicting, request, bar, knee, model)
         result = relate(composed, along, knee)
         found = Grown(replace(result, notes=(*notes, *result.notes)), told, base_n, path)
         write_json(path, as_file(found))
@@ -168,7 +168,7 @@ def _composed(
     request: Request,
     bar: Progress,
     knee: float,
-    held: HoldOut | None,
+    model: Model | None,
 ) -> Prediction:
     """Return the prediction of each count in its own study; ``predicting``: its command."""
     from p3s.commands import Commands
@@ -210,7 +210,8 @@ def _composed(
         replays,
         traced,
         threshold=knee,
-        holdout=held,
+        holdout=None if model is None else model.holdout,
+        order=None if model is None else model.order,
         others=found,
         why=choice.why,
         weak=True,

@@ -268,7 +268,8 @@ def verdicts(model: Model) -> list[str]:
         return ["no events, so no verdicts"]
     lines = [f"how sure messages, sizes and weights are (shares at {processes(max(model.counts))})"]
     lines += aligned([VERDICT_HEAD, *rows], [0], indent="  ")
-    return [*lines, f"work: {text.work_sure(model)}"]
+    order = text.order_sure(model)
+    return [*lines, f"work: {text.work_sure(model)}", *[f"order of calls: {order}"] * bool(order)]
 
 
 def holdout(model: Model) -> list[str]:
