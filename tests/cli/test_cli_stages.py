@@ -21,7 +21,7 @@ import p3s.characterize
 import p3s.program
 from p3s.characterize.store import VERSION
 from p3s.cli.main import run
-from p3s.errors import P3SError
+from p3s.errors import P3SError, RunFailed
 from p3s.model.comparison import HoldOut, Overlap, Weights
 from p3s.model.stage import as_file
 from p3s.model.types import Model, NotModelled
@@ -353,6 +353,30 @@ def test_first_run_that_leaves_nothing_leaves_no_study(
     assert run(["predict", str(root), "-n", "16", "--", *LAUNCH]) == 1 and not root.exists()
     root.mkdir()
     assert characterize(root, "2,4,8") == 1 and root.exists()  # not made by p3s
+
+
+@pytest.mark.parametrize(("left", "captured"), [("", False), ("stderr.txt", False), ("", True)])
+def test_first_run_that_traces_nothing_leaves_no_study(
+    stages: Stages, root: Path, monkeypatch: pytest.MonkeyPatch, left: str, captured: bool
+) -> None:
+    """What a program without MPI printed does not stay, unless it is named or came with events."""
+
+    def untraced(_: Any, np: int, run_dir: Path, **__: Any) -> Outcome:
+        (run_dir / "stdout.txt").write_text("hello")
+        if captured:
+            (run_dir / "rank-000000.p3t").write_bytes(b"p3t")
+        write_json(
+            run_dir / "run.json",
+            {"schema": "p3s.run", "schema_version": SCHEMA_VERSION, "np": np, "status": "failed"},
+        )
+        raise RunFailed("./app: no MPI call seen", 0, "failed", left)
+
+    monkeypatch.setattr(sys.modules["p3s.signature_runner.launch"], "run_traced", untraced)
+    stays = bool(left) or captured
+    assert characterize(root, "2,4,8") == 1
+    assert (root / "runs" / "np0002.r0.failed").exists() == root.exists() == stays
+    root.mkdir(exist_ok=True)
+    assert characterize(root, "2,4,8") == 1 and root.exists()  # not made by this command
 
 
 def test_failed_rerun_loses_nothing(stages: Stages, root: Path) -> None:
