@@ -129,7 +129,8 @@ def predicted(
         for n in every:
             ensure_scaled(made, n, progress, spread=True)
             other_machine.widen(made, n)
-        result = other_machine.compose(study, made, every, told)
+        files = [path for path in (machine, other_machine.base_path(study, base)) if path]
+        result = other_machine.compose(study, made, every, told, files)
         return made, _written(made, _with_answers(made, result, told, what_if, progress))
 
 
