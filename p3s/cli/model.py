@@ -89,7 +89,8 @@ def model(
 
     Prints them per phase, largest share first: destination, volume, work, weight. Exit code 3
     when the model, fitted without the largest count, misses anything there, or its work is off by
-    more than 25 %, and when calls that are not modelled are more than 10 % of the time or events.
+    more than 25 %, when ranks of the traced runs make its calls in another order, and when calls
+    that are not modelled are more than 10 % of the time or events.
     """
     from p3s.cli.params import at_value, has_parameters
     from p3s.cli.params import model as of_parameters
