@@ -17,7 +17,8 @@ import secrets
 import shutil
 import socket
 import zlib
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 #: Seconds without a change after which what another machine has left is removed.
@@ -142,6 +143,56 @@ def put_in_place(staged: Path, target: Path) -> None:
             release(staged)
             return
     raise OSError(errno.EBUSY, "other processes replace it all the time", str(target))
+
+
+@contextmanager
+def alone(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
+    """Let one process at a time read ``path``, and write what follows from that.
+
+    ``waiting`` is called once where another one is at it. The file with the lock is gone
+    afterwards; where there are no locks, or none can be made, nobody waits.
+    """
+    handle = _lock_of(path, waiting)
+    try:
+        yield
+    finally:
+        if handle >= 0:
+            with suppress(OSError):
+                _lock_name(path).unlink()  # still locked: whoever waits for it looks for a new one
+            with suppress(OSError):
+                fcntl.flock(handle, fcntl.LOCK_UN)  # a child may have it open still
+            os.close(handle)
+
+
+def _lock_name(path: Path) -> Path:
+    return path.with_name(f".{path.name}{_LOCK}")
+
+
+def _lock_of(path: Path, waiting: Callable[[], None]) -> int:
+    """Return the open file that is locked for a path, -1 where that is not possible."""
+    told = False
+    while True:
+        try:
+            handle = os.open(_lock_name(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError:
+            return -1
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if not told:
+                    told = True
+                    waiting()
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            if os.fstat(handle).st_nlink:
+                return handle
+        except OSError:
+            os.close(handle)
+            return -1
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)  # removed by the one that had it
 
 
 def _replace(staged: Path, target: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -305,9 +306,15 @@ class Study:
             },
         )
 
-    def remove_if_empty(self) -> None:
-        """Remove a study that holds no run, not even a failed one, and nothing else."""
+    def remove_if_empty(self, untraced: bool = False) -> None:
+        """Remove a study that holds no run, not even a failed one, and nothing else.
+
+        ``untraced``: failed runs that have captured nothing are none.
+        """
         try:
+            for run in self.root.glob("*/np*.failed") if untraced else ():
+                if not any(run.glob("rank-*.p3t")):
+                    shutil.rmtree(run)
             there = {path.name for path in self.root.iterdir()}
             if there - {"timed"} != {"study.json", "runs"}:
                 return

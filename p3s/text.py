@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import unicodedata
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,14 @@ from pathlib import Path
 NOT_KNOWN, UNKNOWN = "–", "unknown"
 #: What stands for a number in a launcher command; shells leave it as it is.
 _PLACEHOLDER = re.compile(r"\{\w+\}", re.ASCII)
+
+
+def text_width() -> int:
+    """Return at how many columns text is wrapped: of COLUMNS or the terminal, 60 to 120; else 100.
+
+    Tables keep their own width.
+    """
+    return min(max(shutil.get_terminal_size((100, 24)).columns, 60), 120)
 
 
 def command_line(words: Sequence[str]) -> str:

@@ -141,13 +141,11 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> Validation:
 
 def _left_to_chance(compared: Comparison, run_dir: Path) -> Comparison:
     """Return a comparison that knows which ranks' partners may come in any order."""
-    from p3s.trace import read_run
+    from p3s.model.order.chance import left_to_chance
 
-    if compared.order is None or not compared.order.shuffled:
+    if compared.order is None:
         return compared
-    ranks = read_run(run_dir).ranks
-    chance = sum(bool(len(ranks[rank].anybody)) for rank in compared.order.shuffled)
-    return replace(compared, order=replace(compared.order, by_chance=chance))
+    return replace(compared, order=left_to_chance(compared.order, run_dir))
 
 
 def _dealt(

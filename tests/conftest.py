@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+os.environ.pop("COLUMNS", None)  # some shells export it, and text would be as wide
+
 #: Folders whose tests start real MPI programs.
 STARTS_MPI = ("mpi", "e2e")
 

@@ -187,6 +187,8 @@ def check_template(words: Sequence[str]) -> None:
         )
 
 
+#: What is left of a job is told from so many seconds, and ended steps, on.
+_SOON_S, _STEPS_TO_TELL = 5.0, 2
 #: A job without a bar says what it is doing once it has taken so long.
 _SLOW_S = 2.0
 
@@ -247,14 +249,47 @@ def progress(steps: int) -> Iterator[Progress]:
         yield Progress()
         return
     from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TextColumn
     from rich.progress import Progress as RichProgress
+    from rich.table import Column
+    from rich.text import Text
+
+    class Times(ProgressColumn):
+        """How long it has taken, and what is left."""
+
+        def render(self, task: Task) -> Text:
+            """Return both."""
+            return Text(time_and_left(task.elapsed or 0.0, task.completed, task.total or 0))
 
     with RichProgress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TimeElapsedColumn(),
+        TextColumn(
+            "{task.description}",
+            markup=False,
+            table_column=Column(ratio=3, no_wrap=True, overflow="ellipsis"),
+        ),
+        BarColumn(None, table_column=Column(ratio=1, min_width=4)),
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
+        Times(table_column=Column(no_wrap=True)),
         console=Console(stderr=True),
         transient=True,
+        expand=True,
     ) as bar:
         yield Progress(bar, bar.add_task("", total=steps))
+
+
+def time_and_left(elapsed: float, done: float, steps: float) -> str:
+    """Return how long a job has taken, and about how long it will: "1:02, about 2:04 left".
+
+    elapsed: in s; ``done`` of so many steps have ended. What is left is not said in the first
+    seconds, nor before two of the steps have ended, of which each may take another time.
+    """
+    took = _clock(elapsed)
+    if elapsed < _SOON_S or done < _STEPS_TO_TELL or done >= steps:
+        return took
+    return f"{took}, about {_clock(elapsed / done * (steps - done))} left"
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -89,7 +89,8 @@ def model(
 
     Prints them per phase, largest share first: destination, volume, work, weight. Exit code 3
     when the model, fitted without the largest count, misses anything there, or its work is off by
-    more than 25 %, and when calls that are not modelled are more than 10 % of the time or events.
+    more than 25 %, when ranks of the traced runs make its calls in another order, and when calls
+    that are not modelled are more than 10 % of the time or events.
     """
     from p3s.cli.params import at_value, has_parameters
     from p3s.cli.params import model as of_parameters
@@ -97,6 +98,7 @@ def model(
     from p3s.model.stage import as_file, read
     from p3s.pipeline.stages import ensure_compute, ensure_model
     from p3s.predict.doubts import missed, of_calls
+    from p3s.predict.order_doubts import of_order
     from p3s.serialise import to_data
     from p3s.study import Study
 
@@ -137,6 +139,7 @@ def model(
     commands = Commands(study)
     say(f"next: {commands.predict(count_to_predict(study))}")
     reasons, held = of_calls({"not_modelled": to_data(fitted.not_modelled)}), fitted.holdout
+    reasons += of_order(fitted.order, held, limit=1.0, commands=commands)
     if held is not None and held.possible:
         reasons += missed(held, limit=1.0, commands=commands)
         reasons = _by_timing(study, held, reasons)

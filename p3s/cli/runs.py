@@ -220,9 +220,9 @@ def trace_counts(
         if study.signature_counts():
             load_phases(study.root)
         return done
-    except BaseException:
-        if made:
-            study.remove_if_empty()
+    except BaseException as err:
+        if made:  # all that a program without MPI printed is in what is said, or named there
+            study.remove_if_empty(untraced=isinstance(err, RunFailed) and not err.left)
         raise
 
 

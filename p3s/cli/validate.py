@@ -69,6 +69,8 @@ def validate(
     The study's own command is run without a question only if you have made the study.
     """
     from p3s.cli.grid import check_dims, keep_dims, outermost, parse_dims
+    from p3s.model.evaluate import model_grid
+    from p3s.model.stage import load
     from p3s.parameters.derived import of_one_value
     from p3s.pipeline.stages import ensure_model
 
@@ -93,6 +95,7 @@ def validate(
             with chdir(there or "."):
                 program_of(words, n)
         ensure_model(study, bar)
+        model_grid(load(study.root), n)  # what cannot be compared need not run
         if run:
             _trace(study, words, n, timeout, there, bar)
         from p3s.validate import validate as compare

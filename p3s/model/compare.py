@@ -14,6 +14,7 @@ from p3s.characterize.tables import PointTable
 from p3s.model.comparison import (
     CallAgreement,
     Comparison,
+    OrderAgreement,
     Overlap,
     Unmodelled,
     WeightAt,
@@ -25,6 +26,7 @@ from p3s.model.evaluate import ScaledRows, generate, phase_weight
 from p3s.model.grid.guards import GridAt
 from p3s.model.order.sequence import compare_order
 from p3s.model.tree import assign, phase_stages
+from p3s.model.tripcounts import as_traced
 from p3s.model.types import Agreement, Item, Model
 from p3s.model.work.workload import rank_work
 from p3s.scores import relative_error, scores
@@ -133,11 +135,8 @@ def compare(model: Model, t: PointTable, moved: Mapping[int, float] | None = Non
     triples, colls = predicted_tallies(model, rows)
     weights = _true_weights(model, t, rows.grid)
     n_items = len(model.items)
-    of_row = np.minimum(assign(model.items, t, rows.grid, model.splits).of_row, n_items)
-    modelled = np.array(
-        [any(s.guard is not None for s in it.slots) for it in model.items] + [False]
-    )
-    left_out = ~modelled[of_row]
+    of_row = _of_row(model, t, rows)
+    left_out = _left_out(model, of_row)
     calls = _calls(model, t, rows, of_row)
     time_ns = t.work + t.elapsed_ns
     return Comparison(
@@ -161,6 +160,29 @@ def compare(model: Model, t: PointTable, moved: Mapping[int, float] | None = Non
             sorted({t.groups[g].site for g in np.unique(t.group[of_row == n_items])})
         ),
     )
+
+
+def order_at(model: Model, t: PointTable) -> OrderAgreement | None:
+    """Return how the order of events agrees with that of a run that the model was fitted to."""
+    model = as_traced(model, t.np)
+    rows = generate(model, t.np, work=False)
+    return compare_order(model, t, rows, ~_left_out(model, _of_row(model, t, rows)))
+
+
+def _of_row(model: Model, t: PointTable, rows: ScaledRows) -> np.ndarray:
+    """Return the item of each row of a table, their number where none explains it."""
+    of_row = assign(model.items, t, rows.grid, model.splits).of_row
+    found: np.ndarray = np.minimum(of_row, len(model.items))
+    return found
+
+
+def _left_out(model: Model, of_row: np.ndarray) -> np.ndarray:
+    """Tell of each row of a table whether the model leaves it out; of_row: their items."""
+    modelled = np.array(
+        [any(s.guard is not None for s in it.slots) for it in model.items] + [False]
+    )
+    found: np.ndarray = ~modelled[of_row]
+    return found
 
 
 def _work_errors(
@@ -211,8 +233,7 @@ def _work_of_phases(model: Model, rows: ScaledRows, phases: int) -> np.ndarray:
 
 def items_wrong(model: Model, t: PointTable, rows: ScaledRows) -> list[int]:
     """Return the items whose calls at ``t.np`` are not all in the model's rows for that count."""
-    of_row = assign(model.items, t, rows.grid, model.splits).of_row
-    of_row = np.minimum(of_row, len(model.items))
+    of_row = _of_row(model, t, rows)
     return _wrong_items(model, t, rows, of_row, _calls(model, t, rows, of_row))
 
 
@@ -322,6 +343,7 @@ def _by_call(model: Model, agreement: Mapping[int, Agreement]) -> tuple[CallAgre
 __all__ = [
     "compare",
     "items_wrong",
+    "order_at",
     "overlap",
     "predicted_tallies",
     "true_collectives",

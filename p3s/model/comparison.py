@@ -98,6 +98,7 @@ class OrderAgreement:
 
     shuffled: ranks that do the same as in the model, only with their partners in another order;
     by_chance: how many of these receive from MPI_ANY_SOURCE, so that no order is truer.
+    moved: ranks whose calls that they make as often as in the model come in another order.
     """
 
     ranks: int
@@ -107,11 +108,21 @@ class OrderAgreement:
     first: Difference | None
     shuffled: tuple[int, ...] = ()
     by_chance: int = 0
+    moved: tuple[int, ...] = ()
 
     @property
     def holds(self) -> bool:
         """Whether all ranks are in order, but for what is left to chance."""
         return self.equal + self.by_chance == self.ranks
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Ranks of a run of ``n`` whose calls come in another order than in the model; of how many."""
+
+    n: int
+    moved: tuple[int, ...]
+    ranks: int
 
 
 @dataclass(frozen=True)

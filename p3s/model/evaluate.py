@@ -83,7 +83,7 @@ def model_grid(model: Model, n: int) -> GridAt:
     grid = grid_at(family, n)
     if grid is None:
         raise P3SError(
-            f"scale: the program's process grid ({family.text()}) has no form at {processes(n)}; "
+            f"the program's process grid ({family.text()}) has no form at {processes(n)}; "
             f"{_nearest(family, n)} (traced: {joined(f'{m:,}' for m in model.counts)})"
             + _found_in_traces(model.grid)
         )

@@ -9,8 +9,8 @@ from pathlib import Path
 from p3s import workers
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
-from p3s.model.compare import compare
-from p3s.model.comparison import HoldOut
+from p3s.model.compare import compare, order_at
+from p3s.model.comparison import HoldOut, Moved
 from p3s.model.fit import MIN_COUNTS, fit_model
 from p3s.model.grid.check import misled, settled
 from p3s.model.grid.stated import Contradiction, Statement
@@ -140,7 +140,17 @@ def build_model(
         shares=shares(model, max(tables, key=lambda t: t.np)),
         items=with_measured(model, tables),
     )
+    model = _with_checked_order(model, tables)
     return replace(model, next=next_counts(model))
+
+
+def _with_checked_order(model: Model, tables: Sequence[PointTable]) -> Model:
+    """Return the model with the ranks of the traced runs that make their calls in another order."""
+    if model.order is None:
+        return model
+    found = {t.np: order_at(model, t) for t in tables}
+    moved = tuple(Moved(n, o.moved, o.ranks) for n, o in sorted(found.items()) if o and o.moved)
+    return replace(model, order=replace(model.order, moved=moved))
 
 
 def _turns_at_last(model: Model, trips: Mapping[str, int]) -> dict[str, int]:

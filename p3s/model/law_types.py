@@ -11,6 +11,7 @@ import numpy as np
 from p3s.laws.expr import Expr
 from p3s.laws.worklaws import WorkLaw
 from p3s.model.amount import Amount
+from p3s.model.comparison import Moved
 from p3s.model.partners.totals import Total
 
 
@@ -174,9 +175,10 @@ class LoopRule:
 
 @dataclass(frozen=True)
 class Order:
-    """The order of events: all loops, outer ones first."""
+    """The order of events: all loops, outer ones first; where it is not that of the traced runs."""
 
     loops: tuple[LoopRule, ...]
+    moved: tuple[Moved, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ def build(study_dir: Path, holdout: bool = True) -> Model:
     from p3s.characterize.store import load_table
     from p3s.model.grid.stated import Contradiction, known_grid
     from p3s.model.holdout import build_model
+    from p3s.model.order.chance import with_chance
     from p3s.study import Study, write_json
 
     study = Study.open(Path(study_dir))
@@ -51,7 +52,7 @@ def build(study_dir: Path, holdout: bool = True) -> Model:
             f"{study.root}: the grid that is stated ({known.text()}) does not fit the traces: "
             f"{err}; correct it with p3s model --grid, or take it back with --grid none"
         ) from err
-    model = replace(as_of_now(study, model), without=tuple(study.left_out()))
+    model = replace(as_of_now(study, with_chance(model, study)), without=tuple(study.left_out()))
     made_of = [study.signature_path(n) for n in counts]
     write_json(study.model_path, as_file(model), made_of)
     return model

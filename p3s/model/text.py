@@ -17,6 +17,7 @@ from p3s.model.partners.communicator_laws import CommunicatorLaw
 from p3s.model.partners.relation import Relation
 from p3s.model.partners.shift import Shift
 from p3s.model.types import Item, Model, Phase, Slot
+from p3s.text import processes
 from p3s.trace.ops import COLLECTIVE, COMM, IO, RECV, SEND, is_on_comm
 
 #: Who takes part where no guard was found.
@@ -109,6 +110,16 @@ def work_sure(model: Model) -> str:
         if off >= 0.0005
         else "fitted, ± less than 0.1 % at the hold-out"
     )
+
+
+def order_sure(model: Model) -> str:
+    """Return at how many ranks of the traced runs calls come in another order, "" at none."""
+    moved = model.order.moved if model.order is not None else ()
+    if not moved:
+        return ""
+    ranks = sum(len(each.moved) for each in moved)
+    at = processes([each.n for each in moved])
+    return f"another one at {ranks:,} of {sum(each.ranks for each in moved):,} ranks of {at}"
 
 
 def no_trend(law: WorkLaw) -> str:

@@ -19,7 +19,7 @@ from p3s.errors import P3SError
 from p3s.laws.expr import mul, num
 from p3s.laws.lawfinder import find_law
 from p3s.model.grid.guards import GridAt
-from p3s.model.law_types import CountLaw, Order
+from p3s.model.law_types import CountLaw
 from p3s.model.sizes.observed import Observed
 from p3s.model.tree import assign
 from p3s.model.types import Item, Model, Phase, Refusal, Slot
@@ -318,4 +318,4 @@ def follow_counts(model: Model) -> Model:
             loops[own[-1]] = replace(
                 loop, trips=tuple(replace(rule, law=None) for rule in loop.trips)
             )
-    return replace(model, order=Order(tuple(loops.values())))
+    return replace(model, order=replace(model.order, loops=tuple(loops.values())))

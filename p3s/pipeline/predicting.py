@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from p3s.predict.what_if.simulated import check_answerable, costs_of
 from p3s.program.types import MOST_RANKS
 from p3s.progress import Progress
 from p3s.settings import counts_behind
+from p3s.staging import alone
 from p3s.study import Study, write_json
 from p3s.text import processes
 
@@ -93,41 +95,49 @@ def predicted(
         machine = None  # nothing moves, and the times of its runs can be compared
     made = None if machine is None else other_machine.prepare(study, machine, base)
     request = filled(study, request, made)
-    before = [] if only else earlier_counts(made or study, progress)
-    earlier = sorted({*before} - {*wanted})
-    if earlier:
-        listed = ", ".join(map(str, earlier))
-        progress.say(f"predicted again with them: {listed} (--only leaves them out)")
-    for n, why in doubted(study, wanted).items():
-        progress.say(f"n={n}: {why}")
-    asked = sorted({*wanted, *earlier})
-    every = sorted({*asked, *counts_behind(study)})
-    _scale(study, every, progress)
-    file = machine_file(made or study)
-    basis = basis_of(request, dict.fromkeys(every, study), asked, file)
-    if told_of(basis):
-        progress.say(told_of(basis))
-    if basis.replay and every[-1] > MOST_RANKS:
-        raise P3SError(
-            f"{processes(every[-1])}: a replay needs the rows of all ranks, which "
-            f"{MOST_RANKS:,} have at most; add --network or a machine file"
-        )
-    if basis.replay:
-        ensure_replays(study, every, request.settings, progress)
-    told = _told(study, every, request, basis, file, knee, progress)
-    told["allowed"] = allowed
-    if what_if.asked:
-        whose = costs_of(made or study, basis.estimator, told["machine"], told["setting"])
-        check_answerable(study, what_if.asked, asked, whose)
-    progress.start("predicting")
-    if made is None:
-        result = predict(study, every, **told)
-        return study, _written(study, _with_answers(study, result, told, what_if, progress))
-    for n in every:
-        ensure_scaled(made, n, progress, spread=True)
-        other_machine.widen(made, n)
-    result = other_machine.compose(study, made, every, told)
-    return made, _written(made, _with_answers(made, result, told, what_if, progress))
+    with one_at_a_time((made or study).prediction_path, progress):
+        before = [] if only else earlier_counts(made or study, progress)
+        earlier = sorted({*before} - {*wanted})
+        if earlier:
+            listed = ", ".join(map(str, earlier))
+            progress.say(f"predicted again with them: {listed} (--only leaves them out)")
+        for n, why in doubted(study, wanted).items():
+            progress.say(f"n={n}: {why}")
+        asked = sorted({*wanted, *earlier})
+        every = sorted({*asked, *counts_behind(study)})
+        _scale(study, every, progress)
+        file = machine_file(made or study)
+        basis = basis_of(request, dict.fromkeys(every, study), asked, file)
+        if told_of(basis):
+            progress.say(told_of(basis))
+        if basis.replay and every[-1] > MOST_RANKS:
+            raise P3SError(
+                f"{processes(every[-1])}: a replay needs the rows of all ranks, which "
+                f"{MOST_RANKS:,} have at most; add --network or a machine file"
+            )
+        if basis.replay:
+            ensure_replays(study, every, request.settings, progress)
+        told = _told(study, every, request, basis, file, knee, progress)
+        told["allowed"] = allowed
+        if what_if.asked:
+            whose = costs_of(made or study, basis.estimator, told["machine"], told["setting"])
+            check_answerable(study, what_if.asked, asked, whose)
+        progress.start("predicting")
+        if made is None:
+            result = predict(study, every, **told)
+            return study, _written(study, _with_answers(study, result, told, what_if, progress))
+        for n in every:
+            ensure_scaled(made, n, progress, spread=True)
+            other_machine.widen(made, n)
+        files = [path for path in (machine, other_machine.base_path(study, base)) if path]
+        result = other_machine.compose(study, made, every, told, files)
+        return made, _written(made, _with_answers(made, result, told, what_if, progress))
+
+
+def one_at_a_time(path: Path, progress: Progress) -> AbstractContextManager[None]:
+    """Return what lets one prediction at a time add its counts to those in a file."""
+    text = f"another p3s predict is writing {path}; this one goes on when it is done"
+    return alone(path, lambda: progress.say(text))
 
 
 def _written(study: Study, result: Prediction) -> Prediction:

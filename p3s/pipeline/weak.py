@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from p3s.errors import P3SError, UsageError
-from p3s.model.comparison import HoldOut
+from p3s.model.types import Model
 from p3s.parameters.types import Family
 from p3s.pipeline import stages as pipeline
 from p3s.pipeline.basis import Request, basis_of, told_of
@@ -113,6 +113,7 @@ def predicted(
     from p3s.model.stage import read
     from p3s.parameters import instantiate
     from p3s.parameters.weak import parse_laws, settings_along
+    from p3s.pipeline.predicting import one_at_a_time
     from p3s.predict.weak import relate
 
     names = parameters(study)
@@ -131,31 +132,32 @@ def predicted(
     base_n = min(n for _, at in traced for n in at.counts())
     fixed = _base(params, names, [s for s, _ in traced])
     whole = {name: all(s[name].denominator == 1 for s, _ in traced) for name in names}
-    every = sorted({base_n, *counts, *([] if only else _earlier(path, told))})
-    along, notes = settings_along(laws, fixed, names, every, base_n, whole)
-    for note in notes:
-        bar.say(note)
-    bar.expect(2 * len(every) + 2)
-    ensure_family(study, bar)
-    studies: dict[int, Study] = {}
-    held = None
-    for n, setting in along.items():
-        at = studies[n] = Study(instantiate(study.root, setting))
-        step = Named(bar, setting_name(setting))
-        pipeline.ensure_model(at, step)
-        pipeline.ensure_compute(at, step)
-        pipeline.check_times(at)
-        for count, why in pipeline.doubted(at, [n]).items():
-            bar.say(f"n={count}: {why}")
-        pipeline.ensure_scaled(at, n, step)
-        held = read(at.model_path).holdout
-    words = (word for each in params for word in ("--param", each))
-    predicting = ["predict", str(study.root), "--weak", law, *words]
-    at_counts = sorted({n for _, at in traced for n in at.counts()})
-    composed = _composed(studies, at_counts, predicting, request, bar, knee, held)
-    result = relate(composed, along, knee)
-    found = Grown(replace(result, notes=(*notes, *result.notes)), told, base_n, path)
-    write_json(path, as_file(found))
+    with one_at_a_time(path, bar):
+        every = sorted({base_n, *counts, *([] if only else _earlier(path, told))})
+        along, notes = settings_along(laws, fixed, names, every, base_n, whole)
+        for note in notes:
+            bar.say(note)
+        bar.expect(2 * len(every) + 2)
+        ensure_family(study, bar)
+        studies: dict[int, Study] = {}
+        model = None
+        for n, setting in along.items():
+            at = studies[n] = Study(instantiate(study.root, setting))
+            step = Named(bar, setting_name(setting))
+            pipeline.ensure_model(at, step)
+            pipeline.ensure_compute(at, step)
+            pipeline.check_times(at)
+            for count, why in pipeline.doubted(at, [n]).items():
+                bar.say(f"n={count}: {why}")
+            pipeline.ensure_scaled(at, n, step)
+            model = read(at.model_path)
+        words = (word for each in params for word in ("--param", each))
+        predicting = ["predict", str(study.root), "--weak", law, *words]
+        at_counts = sorted({n for _, at in traced for n in at.counts()})
+        composed = _composed(studies, at_counts, predicting, request, bar, knee, model)
+        result = relate(composed, along, knee)
+        found = Grown(replace(result, notes=(*notes, *result.notes)), told, base_n, path)
+        write_json(path, as_file(found))
     return found
 
 
@@ -166,7 +168,7 @@ def _composed(
     request: Request,
     bar: Progress,
     knee: float,
-    held: HoldOut | None,
+    model: Model | None,
 ) -> Prediction:
     """Return the prediction of each count in its own study; ``predicting``: its command."""
     from p3s.commands import Commands
@@ -208,7 +210,8 @@ def _composed(
         replays,
         traced,
         threshold=knee,
-        holdout=held,
+        holdout=None if model is None else model.holdout,
+        order=None if model is None else model.order,
         others=found,
         why=choice.why,
         weak=True,

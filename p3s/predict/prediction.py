@@ -27,6 +27,7 @@ from p3s.predict.intervals import HOW
 from p3s.predict.knee import KNEE_EFFICIENCY, knee, recommended
 from p3s.predict.limits import limits
 from p3s.predict.measured import Measured, measured
+from p3s.predict.order_doubts import of_order
 from p3s.predict.other_ways import other_ways
 from p3s.predict.phase_laws import phase_laws
 from p3s.predict.reasons import OTHER_CALLS, Reason, with_allowed
@@ -47,6 +48,7 @@ from p3s.trace.ops import called
 from p3s.trace.other_calls import OtherCall
 
 if TYPE_CHECKING:
+    from p3s.model.law_types import Order
     from p3s.predict.estimates import Estimates, Say
     from p3s.predict.estimators import Setting
 
@@ -116,6 +118,7 @@ def predict(
         traced,
         threshold=threshold,
         holdout=model.holdout,
+        order=model.order,
         others=found,
         why=choice.why,
         admits=_admits(model),
@@ -189,7 +192,8 @@ def compose(
     traced: Sequence[int],
     *,
     threshold: float = KNEE_EFFICIENCY,
-    holdout: Any = None,
+    holdout: HoldOut | None = None,
+    order: Order | None = None,
     others: Estimates | None = None,
     why: str = "",
     admits: Callable[[int], bool] | None = None,
@@ -252,6 +256,7 @@ def compose(
         *([] if weak else curve_doubts.of_growth(rows, base, traced)),
         *curve_doubts.of_intervals(rows, sorted(runs), commands, odd),
         *_of_model([made.head for made in times.values()], holdout, validations, commands),
+        *of_order(order, holdout, commands=commands),
         *curve_doubts.of_other_calls(other, beyond, traced, commands, open_=not known),
         *curve_doubts.of_emptied({n: times[n].head for n in counts}, traced, commands),
         *doubts.of_reach(ratio, traced, commands),

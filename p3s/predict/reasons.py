@@ -25,6 +25,7 @@ CODES: dict[str, str] = {
     "same-work": "processes do not share the work",
     "wide": "the interval is too wide",
     "holdout-missed": "the model missed messages or iterations of the run it was checked on",
+    "order": "the model's order of calls is not that of the traced runs",
     "depends-on-timing": "communication depends on timing and differs between runs",
     "holdout-work": "the model missed the computation of the run it was checked on",
     "not-held-out": "the model could not be checked",

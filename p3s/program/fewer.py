@@ -8,8 +8,9 @@ end, in every dimension.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from math import prod
@@ -41,13 +42,15 @@ _SHORTER = 4
 class Fewer:
     """A process grid and a smaller one of the same form.
 
-    ``dims``: extents of the smaller one. ``stands_for``: for each of its ranks, the rank of the
-    large grid whose amounts it has, ascending.
+    ``dims``: extents of the smaller one. ``periods``: after how many places its ranks are of the
+    same kinds again, in each dimension (:func:`periods_of`). ``stands_for``: for each of its ranks,
+    the rank of the large grid whose amounts it has, ascending.
     """
 
     model: Model
     large: GridAt
     dims: tuple[int, ...]
+    periods: tuple[int, ...] = ()
 
     @cached_property
     def grid(self) -> GridAt:
@@ -101,9 +104,15 @@ class Fewer:
         """How many ranks of the large grid each stands for."""
         found = np.ones(self.n, dtype=np.int64)
         on = self.grid.inside
-        for few, many, at in zip(self.dims, self.large.dims, self.grid.coords, strict=True):
-            found[on] *= np.bincount(inner_places(few, many), minlength=few)[at[on]]
+        for d, (few, many) in enumerate(zip(self.dims, self.large.dims, strict=True)):
+            number = np.bincount(self._inner(d, many), minlength=few)
+            found[on] *= number[self.grid.coords[d][on]]
         return found
+
+    def _inner(self, dimension: int, many: int) -> Ints:
+        """Return the place that stands for each of ``many`` along a dimension."""
+        period = self.periods[dimension] if self.periods else 1
+        return inner_places(self.dims[dimension], many, period)
 
     @cached_property
     def stood_for_by(self) -> Ints:
@@ -125,8 +134,8 @@ class Fewer:
         """Return the rank that stands for each of some ranks of a grid; ``whole``: all of them."""
         coords = np.stack(
             [
-                inner_places(few, many)[at]
-                for few, many, at in zip(self.dims, whole.dims, large.coords, strict=True)
+                self._inner(d, many)[at]
+                for d, (many, at) in enumerate(zip(whole.dims, large.coords, strict=True))
             ]
         )
         on = large.inside
@@ -143,15 +152,17 @@ def outer_places(few: int, many: int) -> Ints:
     return np.where(at < (few + 1) // 2, at, at + many - few)
 
 
-def inner_places(few: int, many: int) -> Ints:
+def inner_places(few: int, many: int, period: int = 1) -> Ints:
     """Return which of ``few`` places stands for each of ``many``.
 
     Within a quarter of ``few`` from an end it lies as far from that end; those between take turns
-    in the half in the middle, so that what repeats from place to place (nodes, say) repeats.
+    in the half in the middle, so that what repeats from place to place (nodes, say) repeats. They
+    do so in whole multiples of ``period``, as far as one fits in there.
     """
     at = np.arange(many)
     edge = few // 4
     middle = max(few - 2 * edge, 1)
+    middle = middle // period * period or middle
     inside = edge + (at - edge) % middle
     return np.where(at < edge, at, np.where(at >= many - edge, at - many + few, inside))
 
@@ -182,10 +193,35 @@ def shortest(large: GridAt, layout: str, cores: int) -> tuple[int, ...]:
     return tuple(dims)
 
 
+def periods_of(few: Fewer, cores: int) -> tuple[int, ...]:
+    """Return after how many places in each dimension ranks make the same calls again.
+
+    As the ranks in the middle of the smaller grid tell, with the nodes of ``cores`` where they lie
+    along the only dimension; 1 where all are alike, or nothing repeats.
+    """
+    kind = np.zeros(few.n, dtype=np.uint64)
+    rows = Evaluator(few.model, few.n, grid=few.grid).rows(work=False)
+    call = rows.item * (int(rows.slot.max(initial=0)) + 1) + rows.slot
+    marks = np.random.default_rng(0).integers(1 << 63, size=int(call.max(initial=0)) + 1)
+    np.add.at(kind, rows.rank, marks.astype(np.uint64)[call])
+    on = few.grid.inside
+    at = np.zeros(few.dims, dtype=np.uint64)
+    at[tuple(few.grid.coords[:, on])] = kind[on]
+    found = []
+    for d, side in enumerate(few.dims):
+        middle = np.moveaxis(at, d, 0)[side // 4 : side - side // 4]
+        size = len(middle)
+        fits = (p for p in range(1, size // 2 + 1) if np.array_equal(middle[p:], middle[:-p]))
+        period = next(fits, 1)
+        both = math.lcm(period, cores)
+        found.append(both if len(few.dims) == 1 and period > 1 and both <= size else period)
+    return tuple(found)
+
+
 def longer(few: Fewer, dimensions: Sequence[int], times: int) -> Fewer:
     """Return a grid that is so many times as long in some dimensions."""
     dims = [side * times if d in dimensions else side for d, side in enumerate(few.dims)]
-    return Fewer(few.model, few.large, tuple(dims))
+    return Fewer(few.model, few.large, tuple(dims), few.periods)
 
 
 def fewer(model: Model, n: int, cores: int) -> Fewer | None:
@@ -204,7 +240,10 @@ def fewer(model: Model, n: int, cores: int) -> Fewer | None:
     if len(large.dims) != model.grid.family.ndims:
         return None
     dims = shortest(large, model.grid.family.arrangement(), cores)
-    return None if dims == large.dims else Fewer(model, large, dims)
+    if dims == large.dims:
+        return None
+    few = Fewer(model, large, dims)
+    return replace(few, periods=periods_of(few, cores))
 
 
 @dataclass(frozen=True)
@@ -233,8 +272,6 @@ def rows_of(few: Fewer, means: Floats) -> tuple[Evaluator, ScaledRows]:
 
 def trace_of(few: Fewer, laws: Laws) -> tuple[ScaledTrace, TraceOrder]:
     """Return the scaled trace of the smaller grid, weights as at the large one, and its order."""
-    from dataclasses import replace
-
     model, large = few.model, few.large
     evaluator, rows = rows_of(few, laws.means)
     there = replace(rows, rank=few.stands_for[rows.rank], grid=large, n=large.n)

@@ -21,7 +21,16 @@ from p3s.model.types import NO_SHARE, Model, NextCount
 from p3s.report.places import Places, joined_places
 from p3s.report.rules import PhaseRules, Rule, Share, phase_rules, used_symbols
 from p3s.serialise import to_data
-from p3s.text import aligned, mixed_clocks, not_used, percent, plural, processes, visible
+from p3s.text import (
+    aligned,
+    mixed_clocks,
+    not_used,
+    percent,
+    plural,
+    processes,
+    text_width,
+    visible,
+)
 
 WIDTH = 100
 #: Without --all: phases, and rules of one phase.
@@ -56,7 +65,7 @@ def render(
             "",
         ]
     lines += [*verdicts(model), "", *holdout(model)]
-    lines += [line for note in notes(model, places or {}) for line in wrap(note, WIDTH)]
+    lines += [line for note in notes(model, places or {}) for line in wrap(note, text_width())]
     return "\n".join(lines)
 
 
@@ -105,7 +114,7 @@ def _title(model: Model, phases: Sequence[PhaseRules], commands: Commands) -> li
     lines.append("symbols: " + ", ".join(f"{name} {what}" for name, what in meanings))
     unused = not_used(model.without, commands.take_back(model.without))
     return [
-        *(line for each in lines for line in wrap(visible(each, 2000), WIDTH)),
+        *(line for each in lines for line in wrap(visible(each, 2000), text_width())),
         *([visible(unused, 2000)] if unused else []),
     ]
 
@@ -119,7 +128,7 @@ def _in_all(phase: PhaseRules) -> str:
 def _phase(phase: PhaseRules, model: Model, everything: bool, commands: Commands) -> list[str]:
     rules, hidden = chosen_rules(phase, everything)
     share = ", ".join(f"{what} {percent(phase.share[what])}" for what in SHARES)
-    lines = wrap(f"phase {phase.phase}{phase.inside}: {phase.name}  ({share})", WIDTH)
+    lines = wrap(f"phase {phase.phase}{phase.inside}: {phase.name}  ({share})", text_width())
     lines += _indented(f"at {phase.place}", 2) if phase.place else []
     traced = ", ".join(f"{n}: {v:,}" for n, v in phase.weight_points)
     traced = f"  (traced {traced})" if traced else ""
@@ -182,7 +191,7 @@ def _table(rules: Sequence[Rule]) -> list[str]:
 
 def _long(line: str, by: int) -> list[str]:
     """Return an equation of its own, indented; broken as in a cell."""
-    first, *rest = _wrapped(line, WIDTH - by - 4)
+    first, *rest = _wrapped(line, text_width() - by - 4)
     return [" " * by + first, *(" " * (by + 4) + each for each in rest)]
 
 
@@ -227,7 +236,7 @@ def _wrapped(cell: str, size: int) -> list[str]:
 
 def _indented(line: str, by: int) -> list[str]:
     pad = " " * by
-    return wrap(line, WIDTH, initial_indent=pad, subsequent_indent=f"{pad}  ")
+    return wrap(line, text_width(), initial_indent=pad, subsequent_indent=f"{pad}  ")
 
 
 def _share_text(share: Share) -> str:
@@ -268,7 +277,8 @@ def verdicts(model: Model) -> list[str]:
         return ["no events, so no verdicts"]
     lines = [f"how sure messages, sizes and weights are (shares at {processes(max(model.counts))})"]
     lines += aligned([VERDICT_HEAD, *rows], [0], indent="  ")
-    return [*lines, f"work: {text.work_sure(model)}"]
+    order = text.order_sure(model)
+    return [*lines, f"work: {text.work_sure(model)}", *[f"order of calls: {order}"] * bool(order)]
 
 
 def holdout(model: Model) -> list[str]:
@@ -278,7 +288,9 @@ def holdout(model: Model) -> list[str]:
         return ["nothing was held out: the rules were not checked at a count they do not know"]
     there = held.comparison
     if there is None:
-        return wrap(f"hold-out at {held.without} was not possible: {visible(held.problem)}", WIDTH)
+        return wrap(
+            f"hold-out at {held.without} was not possible: {visible(held.problem)}", text_width()
+        )
     lines = [f"hold-out: fitted without {held.without} and compared there"]
     for pair, name in ((there.p2p_triples, "messages"), (there.collectives, "collectives")):
         lines.append(
@@ -291,7 +303,7 @@ def holdout(model: Model) -> list[str]:
         lines += wrap(
             f"{'rules':<13} {met} of {len(model.items)} calls by an exact rule that "
             "it met" + (f"; not {listed(missed)}" if missed else ""),
-            WIDTH,
+            text_width(),
             initial_indent="  ",
             subsequent_indent=" " * 16,
         )

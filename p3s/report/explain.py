@@ -35,7 +35,7 @@ from p3s.model.types import (
 from p3s.model.verdicts import ranks_differ
 from p3s.report.equations import WIDTH
 from p3s.report.places import Places, call_place, phase_place
-from p3s.text import aligned, percent, plural, processes, visible
+from p3s.text import aligned, percent, plural, processes, text_width, visible
 
 #: Without --all: calls of a phase, classes of ranks of a count.
 MAX_CALLS, MAX_CLASSES = 12, 4
@@ -439,12 +439,12 @@ def _wrapped(line: str, by: int = 0) -> list[str]:
     if not line:
         return []
     pad = " " * by
-    return wrap(line, WIDTH, initial_indent=pad, subsequent_indent=f"{pad}  ")
+    return wrap(line, text_width(), initial_indent=pad, subsequent_indent=f"{pad}  ")
 
 
 def _named(name: str, line: str) -> list[str]:
     """Return a line that begins with its name, what follows below it."""
-    return wrap(line, WIDTH, initial_indent=f"  {name:<13}", subsequent_indent=" " * 17)
+    return wrap(line, text_width(), initial_indent=f"  {name:<13}", subsequent_indent=" " * 17)
 
 
 def _aligned(head: Sequence[str], rows: Sequence[Sequence[str]], by: int) -> list[str]:

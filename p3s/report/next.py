@@ -7,8 +7,8 @@ from textwrap import wrap
 from typing import Any
 
 from p3s.model.types import Model
-from p3s.report.equations import WIDTH, verdict_rows
-from p3s.text import figures, percent, processes, seconds, visible
+from p3s.report.equations import verdict_rows
+from p3s.text import figures, percent, processes, seconds, text_width, visible
 
 #: What stands in a command for arguments that nobody but the user knows.
 ARGUMENTS = "ARGUMENTS"
@@ -26,14 +26,14 @@ def render(model: Model, command: str, validate: str = "") -> str:
             wrap(
                 f"{open_} are ambiguous, but no count that the program is known to accept, up to "
                 "some ten times the largest, would decide them.",
-                WIDTH,
+                text_width(),
             )
         )
     if not wanted:
         text = wrap(
             "No further count is known to decide anything: no rule of this model is open between "
             "equally good ones. " + _rest(model),
-            WIDTH,
+            text_width(),
         )
         return "\n".join(
             text + (["", f"A larger count still tests it: {validate}"] if validate else [])
@@ -50,9 +50,9 @@ def render(model: Model, command: str, validate: str = "") -> str:
             times = f"{len(shares)} calls, " if len(shares) > 1 else ""
             words = visible(question, 400)
             words += f" ({times}up to {percent(min(1.0, sum(shares)))} of the program)"
-            lines += wrap(words, WIDTH, initial_indent="  ", subsequent_indent="    ")
+            lines += wrap(words, text_width(), initial_indent="  ", subsequent_indent="    ")
     if open_:
-        lines += wrap(f"open now: {open_}", WIDTH)
+        lines += wrap(f"open now: {open_}", text_width())
     return "\n".join([*lines, "", command])
 
 
@@ -94,20 +94,20 @@ def render_far(far: Mapping[str, Any], unit: str, command: str) -> str:
         lines += wrap(
             f"At {processes(n)} {_phases([visible(a, 60) for a in far['above']])} "
             "with more work per iteration than was measured: no smaller workload shows that.",
-            WIDTH,
+            text_width(),
         )
     if not far["phases"]:
         if not far["above"]:
             lines += wrap(
                 f"No smaller input is needed for {processes(n)}: what a process computes in one "
                 "iteration of each phase there has been measured.",
-                WIDTH,
+                text_width(),
             )
         return "\n".join(lines)
     lines += wrap(
         f"A smaller input for {processes(n)}: there a process computes less in one iteration "
         "than in any run so far.",
-        WIDTH,
+        text_width(),
     )
     for p in far["phases"]:
         ever = f" ({p['outside']:.3g} times less than ever)" if p["outside"] else ""
@@ -115,7 +115,7 @@ def render_far(far: Mapping[str, Any], unit: str, command: str) -> str:
         lines += wrap(
             f"phase {p['phase']} {visible(str(p['name']), 60)}: {_work(p['work'], unit)}, measured "
             f"from {least} to {most}{ever}",
-            WIDTH,
+            text_width(),
             initial_indent="  ",
             subsequent_indent="    ",
         )
@@ -127,20 +127,20 @@ def render_far(far: Mapping[str, Any], unit: str, command: str) -> str:
             for m, x in zip(far["counts"], far["stands_for"], strict=True)
         )
         + ".",
-        WIDTH,
+        text_width(),
     )
     uneven = [str(p["phase"]) for p in far["phases"] if not p["even"]]
     if uneven:
         lines += wrap(
             f"In phase{'s' * (len(uneven) > 1)} {', '.join(uneven)} the total work is not the same "
             "at all counts: what the runs stand for there will be looked up, and may differ.",
-            WIDTH,
+            text_width(),
         )
     if far["unmatched"]:
         lines += wrap(
             "But work is time in this study, and no message's size depends on the count: "
             "what such runs stand for could not be told. Trace with --work instructions.",
-            WIDTH,
+            text_width(),
         )
         return "\n".join(lines)
     if not command:
@@ -151,14 +151,14 @@ def render_far(far: Mapping[str, Any], unit: str, command: str) -> str:
                     "The study's command has no arguments to change. If its input is in a file, "
                     "or set when the program is built, run it with such an input in another "
                     "directory, or build: p3s characterize --far adds these runs to the study.",
-                    WIDTH,
+                    text_width(),
                 ),
             ]
         )
     lines += wrap(
         "Only you know which arguments of the program make such an input; those of the whole "
         f"input are: {visible(str(far['arguments']), 400)}",
-        WIDTH,
+        text_width(),
     )
     last = f"This line does not run as it is; put yours in place of {ARGUMENTS}:"
     return "\n".join([*lines, last, "", f"  {command}"])

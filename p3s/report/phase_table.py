@@ -10,7 +10,7 @@ from textwrap import wrap
 
 from p3s.report.phases import Account, Call, Loop, Phase, Phases
 from p3s.report.places import Places, common_place
-from p3s.text import NOT_KNOWN, aligned, percent, seconds, visible
+from p3s.text import NOT_KNOWN, aligned, percent, seconds, text_width, visible
 
 WIDTH = 100
 #: Without --all: rows of the table.
@@ -166,7 +166,7 @@ def _about_work(listed: Sequence[Phase], counts: Sequence[int]) -> list[str]:
         text += f"not constant within 10 % in phase{plural} {', '.join(changing)} (!)"
     else:
         text += "constant within 10 %"
-    return wrap(text, WIDTH)
+    return wrap(text, text_width())
 
 
 def _operations(operations: Mapping[str, int], limit: int = 5) -> str:
@@ -196,7 +196,7 @@ def accounting(found: Phases) -> list[str]:
     """Return where all events and all the time of each count are: phases, rest, start, end."""
     rows = account_rows(found)
     lines = _laid_out(ACCOUNT_HEAD, rows, [[]] * len(rows), left=1)
-    return lines + [line for note in account_notes(found) for line in wrap(note, WIDTH)]
+    return lines + [line for note in account_notes(found) for line in wrap(note, text_width())]
 
 
 def account_rows(found: Phases) -> list[list[str]]:

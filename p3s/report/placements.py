@@ -9,9 +9,8 @@ from textwrap import wrap
 
 from p3s.predict.placing.types import Advice, Gain, Placements, Ranked
 from p3s.program.mapping import BLOCK, CYCLIC
-from p3s.text import joined, percent, plural, seconds, span, table
+from p3s.text import joined, percent, plural, seconds, span, table, text_width
 
-_WIDTH = 100
 #: Rows of a table.
 _MOST_ROWS, _MOST_PHASES = 12, 8
 #: What is worth a sentence.
@@ -218,7 +217,7 @@ def _layer(number: int) -> str:
 
 
 def _wrapped(told: Sequence[str]) -> list[str]:
-    return [line for text in told for line in wrap(text, _WIDTH)]
+    return [line for text in told for line in wrap(text, text_width())]
 
 
 def as_csv(found: Placements) -> str:

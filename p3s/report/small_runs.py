@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from textwrap import wrap
 from typing import Any
 
-from p3s.report.equations import WIDTH
-from p3s.text import aligned, visible
+from p3s.text import aligned, text_width, visible
 
 _BY_SITE = "by call site"
 _STATUS = {
@@ -34,7 +33,10 @@ def render(found: Mapping[str, Any], only: str | None = None) -> list[str]:
         lines += ["", visible(f"{workload['name']}: {' '.join(workload['command'])}", 400)]
         if workload["error"]:
             lines += wrap(
-                visible(workload["error"], 400), WIDTH, initial_indent="  ", subsequent_indent="  "
+                visible(workload["error"], 400),
+                text_width(),
+                initial_indent="  ",
+                subsequent_indent="  ",
             )
             continue
         if workload.get("places", _BY_SITE) != _BY_SITE:
@@ -49,7 +51,7 @@ def render(found: Mapping[str, Any], only: str | None = None) -> list[str]:
         for row in workload["minimum"]:
             lines += wrap(
                 visible(f"phase {row['phase']} {row['name']}: {status_text(row)}", 400),
-                WIDTH,
+                text_width(),
                 initial_indent="  ",
                 subsequent_indent="    ",
             )
@@ -59,7 +61,7 @@ def render(found: Mapping[str, Any], only: str | None = None) -> list[str]:
                 f"phase{'s' * (len(shapes) > 1)} {', '.join(map(str, shapes))}: by the bytes of "
                 "the messages it is another count than by work (more than 10 % apart): the blocks "
                 "have another shape there, or the law of work does not hold that far",
-                WIDTH,
+                text_width(),
                 initial_indent="  ",
                 subsequent_indent="    ",
             )
@@ -116,7 +118,7 @@ def _without(rows: list[Mapping[str, Any]], unit: str) -> list[str]:
             )
             lines += wrap(
                 visible(f"phase {phase} {name} stands for no count: {told}", 600),
-                WIDTH,
+                text_width(),
                 initial_indent="  ",
                 subsequent_indent="    ",
             )
@@ -124,7 +126,7 @@ def _without(rows: list[Mapping[str, Any]], unit: str) -> list[str]:
         lines += wrap(
             "work is time in this study, and these runs tell no cost: only a study made "
             "with --work instructions has one",
-            WIDTH,
+            text_width(),
             initial_indent="  ",
             subsequent_indent="    ",
         )

@@ -15,7 +15,6 @@ from p3s.report.files import files_of
 from p3s.report.points import Point, points_of
 from p3s.report.sure import estimates_of, residuals_of
 from p3s.report.values import lines
-from p3s.report.verdict import WIDTH as TEXT_WIDTH
 from p3s.report.verdict import (
     figure_sentences,
     reason_lines,
@@ -24,7 +23,7 @@ from p3s.report.verdict import (
     warning_of,
 )
 from p3s.report.what_if import summary_lines, terminal_lines
-from p3s.text import aligned, percent, processes, seconds, visible
+from p3s.text import aligned, percent, processes, seconds, text_width, visible
 
 WIDTH, HEIGHT = 56, 13
 #: Lines of a kind; what is beyond is counted.
@@ -86,7 +85,7 @@ def _verdict(prediction: Prediction, places: Mapping[str, str] | None) -> list[s
     if not against:
         return verdict_sentences(prediction, places)
     return [
-        *wrap(warning_of(prediction), TEXT_WIDTH),
+        *wrap(warning_of(prediction), text_width()),
         *reason_lines(against[:MAX_LINES]),
         "",
         *figure_sentences(prediction, places),

@@ -10,10 +10,19 @@ from textwrap import wrap
 from p3s.predict.reasons import Reason, in_short, named, untrusted
 from p3s.predict.types import Count, Limit, PhaseAt, Prediction
 from p3s.report.counts import core_hours, factors, not_known
-from p3s.text import NOT_KNOWN, UNKNOWN, factor, interval, percent, processes, seconds, visible
+from p3s.text import (
+    NOT_KNOWN,
+    UNKNOWN,
+    factor,
+    interval,
+    percent,
+    processes,
+    seconds,
+    text_width,
+    visible,
+)
 
 #: Characters of a line of text.
-WIDTH = 100
 _BECAUSE = {
     "compute": "computation that does not shrink",
     "io": "files",
@@ -51,7 +60,7 @@ def reason_lines(reasons: Sequence[Reason]) -> list[str]:
     lines = []
     for reason in reasons:
         head = reason.code if reason.untrustworthy else "caution"
-        lines += wrap(f"{head}: {reason.text}", WIDTH, subsequent_indent="    ")
+        lines += wrap(f"{head}: {reason.text}", text_width(), subsequent_indent="    ")
         if reason.advice:  # in one line: a command that is broken in two cannot be copied
             lines.append(f"    to do: {reason.advice}")
     return lines

@@ -7,6 +7,8 @@ shows what runs have in common.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,6 +35,18 @@ def there(run: RunTrace) -> bool:
     present = getattr(run.ranks, "present", range(len(run.ranks)))
     some = ((rt.call, rt.anybody) for rt in (run.ranks[rank] for rank in present))
     return any(sum(takes(run.calls[c].op) for c in call[at]) > 1 for call, at in some)
+
+
+def receivers(run_dir: Path, ranks: Collection[int]) -> set[int]:
+    """Return those of some ranks that have receives or probes from anybody in a run.
+
+    Raises P3SError where a rank cannot be read.
+    """
+    from p3s.trace.reader import read_file, run_files
+
+    files = run_files(run_dir).files
+    read = ((rank, read_file(files[rank], completions=False)) for rank in ranks if rank in files)
+    return {rank for rank, run in read if len(run.ranks[rank].anybody)}
 
 
 def parts(run: RunTrace, rt: RankTrace, book: CallBook) -> Parts:

@@ -21,7 +21,7 @@ import p3s.characterize
 import p3s.program
 from p3s.characterize.store import VERSION
 from p3s.cli.main import run
-from p3s.errors import P3SError
+from p3s.errors import P3SError, RunFailed
 from p3s.model.comparison import HoldOut, Overlap, Weights
 from p3s.model.stage import as_file
 from p3s.model.types import Model, NotModelled
@@ -93,6 +93,7 @@ class Stages:
     problems: list[str] = field(default_factory=list)
     holdout: HoldOut | None = None
     not_modelled: tuple[NotModelled, ...] = ()
+    program: str = "ring"  # whose model is the study's
 
     def run_traced(
         self, template: list[str], np: int, run_dir: Path, *, timeout_s: float | None, **_: Any
@@ -138,7 +139,7 @@ class Stages:
         self.calls.append(("model", holdout))
         counts = Study(study_dir).signature_counts()
         model = replace(
-            models.built("ring"),
+            models.built(self.program),
             counts=tuple(counts),
             holdout=self.holdout,
             not_modelled=self.not_modelled,
@@ -352,6 +353,30 @@ def test_first_run_that_leaves_nothing_leaves_no_study(
     assert run(["predict", str(root), "-n", "16", "--", *LAUNCH]) == 1 and not root.exists()
     root.mkdir()
     assert characterize(root, "2,4,8") == 1 and root.exists()  # not made by p3s
+
+
+@pytest.mark.parametrize(("left", "captured"), [("", False), ("stderr.txt", False), ("", True)])
+def test_first_run_that_traces_nothing_leaves_no_study(
+    stages: Stages, root: Path, monkeypatch: pytest.MonkeyPatch, left: str, captured: bool
+) -> None:
+    """What a program without MPI printed does not stay, unless it is named or came with events."""
+
+    def untraced(_: Any, np: int, run_dir: Path, **__: Any) -> Outcome:
+        (run_dir / "stdout.txt").write_text("hello")
+        if captured:
+            (run_dir / "rank-000000.p3t").write_bytes(b"p3t")
+        write_json(
+            run_dir / "run.json",
+            {"schema": "p3s.run", "schema_version": SCHEMA_VERSION, "np": np, "status": "failed"},
+        )
+        raise RunFailed("./app: no MPI call seen", 0, "failed", left)
+
+    monkeypatch.setattr(sys.modules["p3s.signature_runner.launch"], "run_traced", untraced)
+    stays = bool(left) or captured
+    assert characterize(root, "2,4,8") == 1
+    assert (root / "runs" / "np0002.r0.failed").exists() == root.exists() == stays
+    root.mkdir(exist_ok=True)
+    assert characterize(root, "2,4,8") == 1 and root.exists()  # not made by this command
 
 
 def test_failed_rerun_loses_nothing(stages: Stages, root: Path) -> None:
@@ -702,6 +727,24 @@ def test_validate_runs_traced_and_compares(
     text = capsys.readouterr().out
     assert "90.00 %" in text and "work: off by 3.0 %" in text
     assert Study.open(root).counts() == [2, 4, 8]
+
+
+def test_a_count_without_a_process_grid_is_told_before_anything_runs(
+    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The model's grid is square: a run at 27 processes could not be compared with it."""
+    stages.program = "turned"
+    characterize(root, "4,9,16")
+    stages.calls.clear()
+    capsys.readouterr()
+    assert run(["validate", str(root), "-n", "27", "--", *LAUNCH]) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1].startswith("p3s: the program's process grid (")
+    assert "has no form at 27 processes; the nearest with one are 25 and 36" in said[-1]
+    assert ("run", 27) not in stages.kinds() and ("validate", 27) not in stages.kinds()
+    assert not (root / "validate").exists()
+    assert run(["validate", str(root), "-n", "25", "--", *LAUNCH]) == 0
+    assert ("run", 25) in stages.kinds()
 
 
 def test_validation_with_another_command_needs_force(

@@ -242,6 +242,7 @@ def test_what_is_no_mpi_program_is_one_line(programs: Path, program: str, says: 
     before = ("tracing into", "note: -n 2,4,8 has")
     lines = [line for line in done.err.splitlines() if not line.startswith(before)]
     assert len(lines) == 1 and says in lines[0]
+    assert not (programs / "wrong").exists()
 
 
 def test_two_counts_are_refused_before_anything_runs(programs: Path) -> None:

@@ -145,6 +145,61 @@ def test_two_writers_of_one_directory_both_end(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["run"]
 
 
+#: A process that is alone at a file, says so, and goes on when it is told to.
+ALONE = """
+import sys
+from pathlib import Path
+from p3s import staging
+
+with staging.alone(Path(sys.argv[1]), lambda: print("waits", flush=True)):
+    print("alone", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def alone(path: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", ALONE, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_one_process_at_a_time_is_at_a_file(tmp_path: Path, killed: bool) -> None:
+    """The next one has it when the first is done, or gone, and nothing is left beside the file."""
+    first = alone(tmp_path / "file")
+    assert first.stdout is not None and first.stdout.readline() == "alone\n"
+    second = alone(tmp_path / "file")
+    try:
+        assert second.stdout is not None and second.stdout.readline() == "waits\n"
+        if killed:
+            first.kill()
+        first.communicate("\n", timeout=60)
+        assert second.stdout.readline() == "alone\n"
+        second.communicate("\n", timeout=60)
+        assert second.returncode == 0 and os.listdir(tmp_path) == []
+    finally:
+        for process in (first, second):
+            process.kill()
+            process.wait()
+
+
+def test_nobody_waits_where_there_are_no_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(staging.fcntl, "flock", none)
+    with staging.alone(tmp_path / "file", lambda: pytest.fail("waits")):
+        pass
+    with staging.alone(tmp_path / "none" / "file", lambda: pytest.fail("waits")):
+        pass
+
+
 def test_a_full_disk_is_said_with_the_name_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

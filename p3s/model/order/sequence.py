@@ -26,7 +26,8 @@ def compare_order(
     ``first``: rank, position (0: the first such event), expected (in the run) and found (in the
     model), null where one of them has ended. ``events``: how many of all ranks lie before the
     first difference of their rank; ``equal_but_bytes``: ranks whose operations and partners are
-    in order; ``shuffled``: those whose partners alone are in another one. None where the run was
+    in order; ``shuffled``: those whose partners alone are in another one; ``moved``: those whose
+    calls are, sizes and what is not as often in both left aside. None where the run was
     too long to keep all sequences or the model holds no order.
     """
     if model.order is None or len(t.sequences) < len(np.unique(t.rank)):
@@ -49,6 +50,7 @@ def compare_order(
     nobody: dict[tuple[str, int], int] = {}
     partnerless = np.array([nobody.setdefault(e[::2], len(nobody)) for e in names], dtype=np.int64)
     shuffled: list[int] = []
+    moved: list[int] = []
     sizeless = np.array([plain.setdefault(e[:2], len(plain)) for e in names], dtype=np.int64)
     for rank, codes in sorted(t.sequences.items()):
         row = codes[codes >= 0].astype(np.int64) + begin.get(rank, 0)
@@ -65,6 +67,8 @@ def compare_order(
             continue
         if np.array_equal(partnerless[a], partnerless[b]) and _same_events(a, b):
             shuffled.append(int(rank))
+        if _moved(sizeless[a], sizeless[b]):
+            moved.append(int(rank))
         if first is None:
             first = Difference(
                 rank=rank,
@@ -79,12 +83,22 @@ def compare_order(
         events={"true": total, "equal": alike},
         first=first,
         shuffled=tuple(shuffled),
+        moved=tuple(moved),
     )
 
 
 def _same_events(a: np.ndarray, b: np.ndarray) -> bool:
     """Tell whether two sequences hold the same events, in whatever order."""
     return bool(np.array_equal(np.sort(a), np.sort(b)))
+
+
+def _moved(a: np.ndarray, b: np.ndarray) -> bool:
+    """Tell whether the events that are as often in both sequences come in another order."""
+    values, inverse = np.unique(np.concatenate([a, b]), return_inverse=True)
+    ours, theirs = inverse[: len(a)], inverse[len(a) :]
+    often = [np.bincount(each, minlength=len(values)) for each in (ours, theirs)]
+    same = often[0] == often[1]
+    return not np.array_equal(ours[same[ours]], theirs[same[theirs]])
 
 
 def _codes(model: Model, rows: Any, code: dict[Event, int]) -> np.ndarray:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.errors import P3SError
-from p3s.predict.estimators.fewer import Checked, estimated, slower
-from p3s.predict.estimators.grids import COMM, Grids
+from p3s.predict.estimators.fewer import Checked, slower, taken_to
+from p3s.predict.estimators.grids import COMM, Grids, Simulated
 
 if TYPE_CHECKING:
     from p3s.predict.estimators.settings import Setting
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 #: Steps of all ranks in the iterations that are simulated first: usually, and at most where no
 #: count has so few.
 USUAL_STEPS, STEPS = 250_000, 1_000_000
+#: What variation adds is checked where it is more than this share of communication without it.
+_VARIES = 0.2
 #: So many counts of other forms are looked at, at most.
 _TRIED = 32
 
@@ -29,30 +31,40 @@ def missed(grids: Grids, setting: Setting, cores: int) -> Checked | None:
 
     That is the largest of a half, a quarter and so on of the processes, or of the sides of their
     grid, at which all ranks have no more than USUAL_STEPS and smaller grids stand for them, else
-    one of another form, or of more steps. How far: of the communication that ranks have there
-    where nothing varies, as a share (0.1: smaller grids say 10 % more). None where there is no such
-    count. ``cores``: ranks of a node.
+    one of another form, or of more steps. How far: of the communication that ranks have there, as a
+    share (0.1: smaller grids say 10 % more), with what variation adds where that is no small part.
+    None where there is no such count. ``cores``: ranks of a node.
     """
     from p3s.program.fewer import Fewer
 
-    still = replace(setting, vary=False)
     for few in _smaller(grids, cores):
         asked = grids.asked or grids.few.large.n
         there = replace(grids, few=few, asked=asked, ranks=None, keep=False)
         whole = Fewer(few.model, few.large, few.large.dims)
-        all_ranks = there.alone(whole, still)
-        true = all_ranks.mean[COMM]
+        made = there.simulated(there.plainly, setting)
+        varies = _varies(made[0])
+        if not varies:
+            made = [replace(one, more=None) for one in made]
+        all_ranks = there.alone(whole, replace(setting, vary=varies))
+        more = np.zeros(len(all_ranks.plain)) if all_ranks.more is None else all_ranks.more
+        true = all_ranks.mean[COMM] + more
         if true.sum() > 0:
-            found, _ = estimated(there, there.plainly, still)
+            found, _ = taken_to(few, None, made)
             said = found.comm.mean(axis=0)
             each = np.divide(said - true, true, out=np.zeros_like(true), where=true > 0)
             return Checked(
                 few.large.n,
                 float(said.sum() / true.sum()) - 1.0,
                 each,
-                slower(found.comm, all_ranks.times[COMM], all_ranks.computed),
+                slower(found.comm, all_ranks.times[COMM] + more, all_ranks.computed),
             )
     return None
+
+
+def _varies(smallest: Simulated) -> bool:
+    """Tell whether variation adds so much that it has to be checked as well."""
+    more, comm = smallest.more, float(smallest.mean[COMM].sum())
+    return more is not None and float(more.sum()) > _VARIES * comm
 
 
 def _smaller(grids: Grids, cores: int) -> Iterator[Fewer]:

@@ -110,7 +110,7 @@ def estimated(
     ``place`` simulates one of them. ``like``: the ways in which times change with the grid, where
     they are known: of the same program with other costs.
     """
-    return _taken_to(grids.few, grids.ranks, grids.simulated(place, setting), like, checked)
+    return taken_to(grids.few, grids.ranks, grids.simulated(place, setting), like, checked)
 
 
 def _possible(few: Fewer, made: Sequence[Simulated], phase: int) -> list[tuple[str, ...]]:
@@ -267,12 +267,12 @@ def _extent(few: Fewer, made: Sequence[Simulated], like: Ways | None) -> _Extent
     return _Extent(Ways(tuple(chosen)), low, high, np.array(missed))
 
 
-def _taken_to(
+def taken_to(
     few: Fewer,
     ranks: Ints | None,
     made: Sequence[Simulated],
-    like: Ways | None,
-    checked: Checked | None,
+    like: Ways | None = None,
+    checked: Checked | None = None,
 ) -> tuple[Communication, Ways]:
     """Return the communication of the large grid from that of smaller ones, and the ways there.
 
@@ -331,12 +331,12 @@ def _at_places(few: Fewer, made: Sequence[Simulated], ways: Ways) -> Floats:
     """Return what the ranks take that each of the smallest grid stands for, (columns, ranks,
     phases).
 
-    A root, a border and what lies between take each what they take on longer grids, and in the mean
-    what the phases' ways say.
+    A root, a border and what lies between take each what they take on longer grids. Those that have
+    the phase's way take in the mean what that says; what others take more is on top of it.
     """
-    found, own = _by_places(few, made, ways, few.large.dims, few.large.n)
+    found, usual, own = _by_places(few, made, ways, few.large.dims, few.large.n)
     weight = (few.weight / few.large.n)[:, None]
-    left = ways.at - (weight * found).sum(axis=1)
+    left = ways.at - (weight * usual).sum(axis=1)
     share = (weight * ~own).sum(axis=0)
     moved = np.where(share > _MOST_USUAL, left / np.maximum(share, _MOST_USUAL), 0.0)
     return np.asarray(np.maximum(found + ~own * moved[:, None, :], 0.0), dtype=np.float64)
@@ -344,13 +344,15 @@ def _at_places(few: Fewer, made: Sequence[Simulated], ways: Ways) -> Floats:
 
 def _by_places(
     few: Fewer, made: Sequence[Simulated], ways: Ways, dims: Sequence[int], n: int
-) -> tuple[Floats, Bools]:
-    """Return the times of each place by what they are on some grids, and which have their own way.
+) -> tuple[Floats, Floats, Bools]:
+    """Return the times of each place by what they are on some grids, those by the phase's way, and
+    which have their own way.
 
-    (columns, ranks, phases) and (ranks, phases). A place has the phase's way, but for one that
-    misses it by far where another does not.
+    (columns, ranks, phases) twice and (ranks, phases). A place has the phase's way, but for one
+    that misses it by far where another does not.
     """
     times = np.stack([one.on(few) for one in made])
+    alike = np.empty(times.shape[1:])
     found, own = np.empty(times.shape[1:]), np.zeros(times.shape[2:], dtype=bool)
     mean = np.stack([one.mean[COMM] for one in made])
     for phase, way in enumerate(ways.each):
@@ -365,13 +367,15 @@ def _by_places(
             apart = (table @ there).reshape(here.shape)[:, COMM] - here[:, COMM]
             off = (np.abs(apart) / least).max(axis=0)
             at = np.array(_features(few, dims, n, used)) @ there
+            at = np.maximum(at.reshape(here.shape[1:]), 0.0)
             if not len(usual):
                 usual, better = off, np.full(len(off), True)
+                alike[..., phase] = at
             else:
                 better = (usual > _NEARLY_MET) & (off * _FAR_MORE < usual)
                 usual, own[better, phase] = np.where(better, off, usual), True
-            found[:, better, phase] = np.maximum(at.reshape(here.shape[1:]), 0.0)[:, better]
-    return found, own
+            found[:, better, phase] = at[:, better]
+    return found, alike, own
 
 
 def slower(said: Floats, true: Floats, computed: Floats) -> float:
@@ -392,7 +396,7 @@ def _slowest_missed(few: Fewer, made: Sequence[Simulated], ways: Ways) -> float:
     most = max(len(_features(few, few.dims, few.n, way.used)) for way in ways.each)
     if len(rest) < most:
         return 0.0
-    found, _ = _by_places(few, rest, ways, last.few.dims, last.few.n)
+    found, _, _ = _by_places(few, rest, ways, last.few.dims, last.few.n)
     said = found[COMM][few.standing_for_those_of(last.few)]
     return abs(slower(said, last.times[COMM], last.computed))
 

@@ -103,7 +103,8 @@ class Simulated:
         weight = self.few.weight.astype(np.float64)
         found = np.zeros((smallest.n, len(self.times), self.times.shape[2]))
         np.add.at(found, place, np.moveaxis(self.times * weight[:, None], 1, 0))
-        return np.moveaxis(found / np.bincount(place, weight, smallest.n)[:, None, None], 0, 1)
+        stood = np.maximum(np.bincount(place, weight, smallest.n), 1.0)  # some stand for nobody
+        return np.moveaxis(found / stood[:, None, None], 0, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +186,7 @@ class Grids:
 
     def alone(self, few: Fewer, setting: Setting) -> Simulated:
         """Return the times of one grid, without the ends of the interval."""
-        return _simulated(self._prepared(-1, few), self.plainly, setting, False, False)
+        return _simulated(self._prepared(-1, few), self.plainly, setting, False, setting.vary)
 
     def simulated(self, place: Place, setting: Setting) -> list[Simulated]:
         """Return the times of all of them."""

@@ -29,6 +29,7 @@ from p3s.predict.estimators.messages import Messages
 from p3s.predict.estimators.packing import with_packing
 from p3s.predict.estimators.prepared import Prepared, on_nodes, read_program
 from p3s.predict.estimators.settings import Setting
+from p3s.predict.estimators.unseen import with_unseen
 from p3s.predict.estimators.variation import Variation, variation_of
 from p3s.predict.estimators.wired import on_wires, said_of, wired
 from p3s.predict.times import read_head, some_ranks
@@ -206,9 +207,9 @@ def estimated(
     if few is not None:
         grids = grids_of(messages, study, few, setting, say)
         cores = setting.ranks_per_node or messages.cores
-        return of_fewer(grids, grids.as_predicted, setting, checked=missed(grids, setting, cores))[
-            0
-        ]
+        checked = missed(grids, setting, cores)
+        found, _ = of_fewer(grids, grids.as_predicted, setting, checked=checked)
+        return with_unseen(found, few, grids.all, checked)
     if some_ranks(read_head(study.scaled_dir(n), n)) is not None:
         raise P3SError(
             f"{processes(n)} are too many to simulate every rank, and smaller process grids do not "

@@ -1,0 +1,120 @@
+"""An order of calls that no traced rank has is told with the model, and with what rests on it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import corpus
+import pytest
+from capture_writer import Writer
+from grid_programs import bitonic
+from test_any_counts import put_times
+
+from p3s.cli.main import run
+from p3s.errors import P3SError
+from p3s.model.comparison import Moved, OrderAgreement
+from p3s.model.evaluate import generate
+from p3s.model.fit import fit_model
+from p3s.model.holdout import build_model
+from p3s.model.order.chance import left_to_chance, with_chance
+from p3s.model.order.sequence import compare_order
+from p3s.predict.order_doubts import of_order
+from p3s.predict.saved import read_prediction
+from p3s.study import Study, write_json
+
+
+def test_the_model_and_what_is_predicted_from_it_say_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All messages of a bitonic sort are known, and no rank sends them in the model's order."""
+    study = put_times(tmp_path / "study", bitonic(), (4, 8, 16, 32), "cpu_ns")
+    assert run(["model", str(study.root)]) == 3
+    told = capsys.readouterr()
+    assert "order of calls: another one at 60 of 60 ranks of 4, 8, 16 and 32 processes" in told.out
+    assert (
+        "do not rely on this model (order): at 4, 8, 16 and 32 processes 60 of 60 ranks of the "
+        "traced runs make their calls in another order than the model says; "
+    ) in told.err
+    assert run(["predict", str(study.root), "-n", "64"]) == 3
+    codes = {each.code for each in read_prediction(study.prediction_path).reasons}
+    assert "order" in codes and "holdout-missed" not in codes
+
+
+def test_an_order_that_is_right_is_not_told() -> None:
+    model = build_model([corpus.table(corpus.ring(), n) for n in (2, 4, 8, 16)])
+    assert model.order is not None and model.order.moved == ()
+    assert of_order(model.order, model.holdout, limit=1.0) == []
+
+
+def turned(late: int, more: int = 0) -> corpus.Program:
+    """Two collectives in turn, the other way round from ``late`` processes on.
+
+    ``more``: further calls that ranks of so many processes make.
+    """
+
+    def program(rec: corpus.Recorder) -> None:
+        for _ in range(3):
+            for name in ("Bcast", "Reduce") if rec.n < late else ("Reduce", "Bcast"):
+                rec(name, nbytes=8, root=0)
+        for _ in range(4 if rec.n == more else 0):
+            rec("Barrier")
+
+    return program
+
+
+def test_what_is_not_as_often_is_no_matter_of_order() -> None:
+    """Calls that the model lacks are told as such; between them the others are in order."""
+    model = fit_model([corpus.table(turned(99), n) for n in (2, 4, 8)])
+    rows = generate(model, 16)
+    for late, moved in ((99, ()), (16, tuple(range(16)))):
+        order = compare_order(model, corpus.table(turned(late, more=16), 16), rows)
+        assert order is not None and order.equal == 0 and order.moved == moved
+
+
+@pytest.mark.parametrize(("moved", "limit", "told"), [(1, 0.9, 0), (1, 1.0, 1), (2, 0.9, 1)])
+def test_the_limit_is_a_share_of_the_ranks(moved: int, limit: float, told: int) -> None:
+    """Where all counts leave no order open, the fit without the largest does not matter."""
+    model = build_model([corpus.table(corpus.ring(), n) for n in (2, 4, 8)])
+    assert model.order is not None and model.holdout and model.holdout.comparison
+    ranks = tuple(range(moved))
+    known = replace(model.order, moved=(Moved(10, ranks, 10),))
+    assert [each.code for each in of_order(known, None, limit)] == ["order"] * told
+    there = model.holdout.comparison
+    held = replace(there, order=OrderAgreement(10, 10 - moved, 0, {}, None, moved=ranks))
+    reasons = of_order(model.order, replace(model.holdout, comparison=held), limit)
+    assert [each.code for each in reasons] == ["order"] * told
+
+
+def put_run(folder: Path, *, anybody: int, size: int = 3) -> None:
+    """A run of which one rank receives from anybody."""
+    folder.mkdir(parents=True)
+    write_json(
+        folder / "run.json",
+        {"schema": "p3s.run", "schema_version": 1, "np": size, "status": "complete"},
+    )
+    for rank in range(size):
+        w = Writer(rank, size)
+        w.opname(0, "MPI_Recv")
+        w.comm(0, list(range(size)), "MPI_COMM_WORLD")
+        w.site(1, "a+0x1")
+        at = w.event(w.call(0, peer=-2 if rank == anybody else (rank + 1) % size))
+        if rank == anybody:
+            w.resolved(at, (rank + 1) % size, 5, 0)
+        w.end()
+        w.save(folder)
+
+
+def test_what_chance_decides_is_held_against_no_model(tmp_path: Path) -> None:
+    study = Study.create(tmp_path, ["mpiexec", "-n", "{np}", "./program"])
+    put_run(study.runs_dir(3), anybody=1)
+    order = OrderAgreement(3, 0, 0, {}, None, shuffled=(0, 1), moved=(0, 1, 2))
+    told = left_to_chance(order, study.runs_dir(3))
+    assert (told.by_chance, told.moved) == (1, (0, 2))
+    with pytest.raises(P3SError):
+        left_to_chance(order, study.runs_dir(4))
+    model = build_model([corpus.table(corpus.ring(), n) for n in (2, 3, 4)])
+    assert model.order is not None
+    known = (Moved(3, (1,), 3), Moved(4, (1,), 4))  # no run of 4 is there to ask
+    model = with_chance(replace(model, order=replace(model.order, moved=known)), study)
+    assert model.order is not None and model.order.moved == known[1:]
