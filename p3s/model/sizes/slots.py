@@ -103,6 +103,14 @@ def fit_sizes(
     return [_fit_slot(item, part, counts, pool, varying, mixed=False) for part in parts]
 
 
+def numbers_of(item: Observed, counts: list[int], varying: bool) -> list[CountLaw]:
+    """Return the laws of the numbers of :func:`fit_sizes`; none where they may be by iteration."""
+    if any(_by_turn(item, n) for n in counts if len(item.rows[n].rank)):
+        return []
+    parts = _by_size(item, counts) or [item]
+    return [_fit_count(item, _times(part, counts), counts, varying)[0] for part in parts]
+
+
 def finished(
     item: Observed, counts: list[int], varying: bool, sized: Sequence[SizedSlot]
 ) -> list[Slot]:
