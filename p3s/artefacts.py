@@ -190,12 +190,20 @@ class LastRead(Generic[T]):
     def __call__(self, path: Path) -> T:
         """Return what is in a file; raises as the reader does."""
         try:
-            key = Path(path), hashlib.blake2b(file_bytes(Path(path))).digest()
+            key = self._key(path)
         except OSError:  # as the reader says it
             return self._read(path)
         if self._last is None or self._last[0] != key:
             self._last = key, self._read(path)
         return self._last[1]
+
+    def keep(self, path: Path, written: T) -> None:
+        """Take what was just written for read: the same, checked, as the reader makes it."""
+        self._last = self._key(path), written
+
+    @staticmethod
+    def _key(path: Path) -> tuple[Path, bytes]:
+        return Path(path), hashlib.blake2b(file_bytes(Path(path))).digest()
 
 
 def crc_of(path: Path) -> int:
