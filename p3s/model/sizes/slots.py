@@ -25,6 +25,7 @@ from p3s.model.reasons import Code, Reason
 from p3s.model.sizes import sampled
 from p3s.model.sizes.blocks import ExtentPool, FittedSize, Observations
 from p3s.model.sizes.by_iteration import fit_root, fit_turns, turns_matter
+from p3s.model.sizes.columns import distinct_columns
 from p3s.model.sizes.elements import fit_elements
 from p3s.model.sizes.observed import Observed, Rows, env_of
 from p3s.model.sizes.pickled import fit_pickled
@@ -438,9 +439,9 @@ def _open_size(law: FittedSize) -> list[Reason]:
 
 def _all_there(env: dict[str, np.ndarray]) -> bool:
     """Tell whether every rank is there at every count, stage and iteration at which any is."""
-    cells = np.unique(np.stack([env[k] for k in ("n", "s", "t", "r")]), axis=1)
-    _, first, ranks = np.unique(cells[:3], axis=1, return_index=True, return_counts=True)
-    return bool(np.all(ranks == cells[0][first]))
+    cells = distinct_columns([env[k] for k in ("n", "s", "t", "r")])[0]
+    _, first, which = distinct_columns(list(cells[:3]))
+    return bool(np.all(np.bincount(which) == cells[0][first]))
 
 
 def _across(item: Observed) -> tuple[int, ...]:
