@@ -228,11 +228,19 @@ class LastRead(Generic[T]):
             return known[1]
         self._last.pop(key, None)
         found = self._read(path)
+        self._remember(key, mark, found)
+        return found
+
+    def keep(self, path: Path, written: T) -> None:
+        """Take what was just written for read: the same, checked, as the reader makes it."""
+        self._remember(os.path.abspath(path), self._mark(Path(path)), written)
+
+    def _remember(self, key: str, mark: object, found: T) -> None:
+        self._last.pop(key, None)
         if self._small(found):
             while len(self._last) >= self._files:
                 del self._last[next(iter(self._last))]
             self._last[key] = mark, found
-        return found
 
 
 def crc_of(path: Path) -> int:

@@ -9,7 +9,7 @@ are those of the design notes on structure (natural loops, one header per class)
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -382,20 +382,14 @@ def _one_loop(comp: set[int], classes: Sequence[_Class]) -> Loop | None:
     removed: list[tuple[_Class, set[Edge]]] = []
     for cls in classes:
         local = {e for e in cls.active if e[0] in comp and e[1] in comp}
-        touched = {v for e in cls.total for v in e if v in comp}
         if closer is not None:
             removed.append((cls, {e for e in local if e[0] == closer}))
             continue
+        touched = {v for e in cls.total for v in e if v in comp}
         for scc in strongly_connected(sorted(touched), _adjacency(touched, local)):
             if _cyclic(scc, local):
-                removed.append(
-                    (
-                        cls,
-                        _outer_back_edges(
-                            scc, cls, {e for e in local if e[0] in scc and e[1] in scc}
-                        ),
-                    )
-                )
+                inside = {e for e in local if e[0] in scc and e[1] in scc}
+                removed.append((cls, _outer_back_edges(scc, cls, inside)))
     if not removed:
         return None
     for cls, back in removed:
@@ -425,19 +419,25 @@ def _closer(comp: set[int], classes: Sequence[_Class]) -> int | None:
         for a, b in local:
             out.setdefault(a, set()).add(b)
         mine = {v for v in touched if v in out and out[v] <= entries}
-        for v in list(mine):
-            for m, counts in zip(cls.members, cls.counts, strict=True):
-                k = sum(c for e, c in counts.items() if e[1] == v)
+        for m, counts in zip(cls.members, cls.counts, strict=True) if mine else ():
+            for v, k in _times(mine, counts).items():
                 if times.setdefault((v, m[0] if isinstance(m, tuple) else None), k) != k:
                     mine.discard(v)
-        total = {v: sum(k for e, k in cls.total.items() if e[1] == v) for v in mine}
-        candidates = (
-            total if first else {v: candidates[v] + k for v, k in total.items() if v in candidates}
-        )
-        first = False
+        total = _times(mine, cls.total)
+        both = {v: candidates[v] + k for v, k in total.items() if v in candidates}
+        candidates, first = total if first else both, False
     if len(headers) < 2 or not candidates:
         return None
     return min(candidates, key=lambda v: (candidates[v], v))
+
+
+def _times(nodes: Collection[int], counts: Mapping[Edge, int]) -> dict[int, int]:
+    """Return how often nodes are executed, by the transitions to them."""
+    out = dict.fromkeys(nodes, 0)
+    for (_, v), k in counts.items():
+        if v in out:
+            out[v] += k
+    return out
 
 
 def _outer_back_edges(scc: set[int], cls: _Class, local: set[Edge]) -> set[Edge]:

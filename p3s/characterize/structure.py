@@ -143,7 +143,7 @@ def _walks(
     """Return the loops that only go from partner to partner, or complete requests."""
     out: dict[int, str] = {}
     most = {t.np: _most_to_one_partner(t) for t in tables}
-    of_count = {t.np: t for t in tables}
+    partners = {t.np: _partners(t) for t in tables}
     for k in range(len(nest.loops) - 1, 0, -1):  # inner loops have higher numbers
         loop = nest.loops[k]
         inner = [c for c in loop.children if isinstance(c, Loop)]
@@ -166,22 +166,33 @@ def _walks(
             and all(
                 most[largest].get((m[1], nodes[v]), 0) <= loop.entries[m] for m in mine for v in p2p
             )
-            and _one_at_a_time([nodes[v] for v in p2p], of_count[largest])
+            and _one_at_a_time([nodes[v] for v in p2p], partners[largest])
         ):
             out[k] = PARTNERS
     return out
 
 
-def _one_at_a_time(p2p: Sequence[Node], t: PointTable) -> bool:
-    """Tell whether an iteration sends to one partner and receives from one: all calls have the
-    same."""
-    partners: dict[tuple[int, str], dict[Node, set[int]]] = {}
-    wanted = set(p2p)
+#: Node -> (rank, kind of call) -> partners.
+_Partners = dict[Node, dict[tuple[int, str], set[int]]]
+
+
+def _partners(t: PointTable) -> _Partners:
+    out: _Partners = {}
     for rank, group in zip(t.rank.tolist(), t.group.tolist(), strict=True):
         g = t.groups[group]
-        if (g.site, g.op) in wanted:
-            partners.setdefault((rank, g.kind), {}).setdefault((g.site, g.op), set()).add(g.peer)
-    return all(len({frozenset(p) for p in each.values()}) == 1 for each in partners.values())
+        out.setdefault((g.site, g.op), {}).setdefault((rank, g.kind), set()).add(g.peer)
+    return out
+
+
+def _one_at_a_time(p2p: Sequence[Node], partners: _Partners) -> bool:
+    """Tell whether an iteration sends to one partner and receives from one: all calls have the
+    same."""
+    first: dict[tuple[int, str], set[int]] = {}
+    return all(
+        first.setdefault(who, theirs) == theirs
+        for node in p2p
+        for who, theirs in partners.get(node, {}).items()
+    )
 
 
 def _most_to_one_partner(t: PointTable) -> dict[tuple[int, Node], int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -35,7 +36,7 @@ from p3s.model.sizes.amounts import alike, fit_amounts
 from p3s.model.sizes.blocks import ExtentPool
 from p3s.model.sizes.observed import Observed
 from p3s.model.sizes.slots import fit_item, sample_slots
-from p3s.model.sizing import Draft, Sizing
+from p3s.model.sizing import Draft, Sizing, TooDearError
 from p3s.model.tree import items_of_nodes, phases_of, weight_law
 from p3s.model.tripcounts import (
     as_traced,
@@ -217,12 +218,15 @@ def _nodes_on_grid(
 
     sizings: list[Sizing] = []
 
-    def sizing(choice: GridChoice) -> Sizing:
+    def sizing(choice: GridChoice, most: float = math.inf) -> Sizing:
         done = next((s for s in sizings if s.of(nodes, choice)), None)
-        return done or Sizing(nodes, choice, tables, typed)
+        return done or Sizing(nodes, choice, tables, typed, most)
 
-    def vote(choice: GridChoice) -> float:
-        sizings.append(sizing(choice))
+    def vote(choice: GridChoice, most: float) -> float:
+        try:
+            sizings.append(sizing(choice, most))
+        except TooDearError:
+            return math.inf
         return sizings[-1].cost()
 
     memo: Memo = {}

@@ -6,6 +6,7 @@ work come when the grid is chosen.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,8 +20,8 @@ from p3s.model.sizes.blocks import ExtentPool, FittedSize, Observations
 from p3s.model.sizes.elements import distinct, known_law
 from p3s.model.sizes.joint import JointSizes
 from p3s.model.sizes.observed import Observed, digest
-from p3s.model.sizes.price import cost_of_sizes
-from p3s.model.sizes.slots import OF_SIZES, SizedSlot, finished, fit_sizes, with_size
+from p3s.model.sizes.price import cost_of_sizes, cost_without_laws
+from p3s.model.sizes.slots import OF_SIZES, SizedSlot, finished, fit_sizes, numbers_of, with_size
 from p3s.model.types import Item, Slot
 from p3s.trace.ops import COMPLETION, RECV, SEND
 
@@ -36,8 +37,16 @@ class Draft:
     seen: Observed
 
 
+class TooDearError(Exception):
+    """Sizes and numbers cost more than they may."""
+
+
 class Sizing:
-    """The items of a program on one grid, fitted as far as grids are compared by it."""
+    """The items of a program on one grid, fitted as far as grids are compared by it.
+
+    most: what sizes and numbers may cost, in relations. Raises TooDearError as soon as it is known
+    that they cost more.
+    """
 
     def __init__(
         self,
@@ -45,11 +54,14 @@ class Sizing:
         choice: GridChoice,
         tables: Sequence[PointTable],
         typed: Collection[int],
+        most: float = math.inf,
     ) -> None:
         self._nodes, self._choice, self._typed = nodes, choice, typed
         self._counts = [t.np for t in tables]
         self._varying = {v for t in tables for v in t.moved}
         self._drafts = _drafts(nodes, choice, tables)
+        self._alike = self._ranked()
+        self._check_numbers(most)
         pool = ExtentPool(typed=frozenset(typed))
         self._sized = self._fit(pool)
         known: dict[int, tuple[Observations, FittedSize | None]] = {}
@@ -124,6 +136,16 @@ class Sizing:
         what their sizes left open is decided again when all extents are known. Items that did the
         same have the same laws.
         """
+        sized: dict[int, list[SizedSlot]] = {}
+        for first, *others in (*self._alike, *self._alike):
+            if first not in sized or any(s.elements.open for s, _ in sized[first]):
+                seen = self._drafts[first].seen
+                sized[first] = fit_sizes(seen, self._counts, pool, self._varies(first))
+                sized.update(dict.fromkeys(others, sized[first]))
+        return sized
+
+    def _ranked(self) -> list[list[int]]:
+        """Return the items that did the same, those seen at many counts first."""
         ranked = sorted(
             range(len(self._drafts)),
             key=lambda k: _spread(self._drafts[k].seen, self._counts),
@@ -132,13 +154,19 @@ class Sizing:
         alike: dict[object, list[int]] = {}
         for k in ranked:
             alike.setdefault((self._varies(k), digest(self._drafts[k].seen)), []).append(k)
-        sized: dict[int, list[SizedSlot]] = {}
-        for first, *others in (*alike.values(), *alike.values()):
-            if first not in sized or any(s.elements.open for s, _ in sized[first]):
-                seen = self._drafts[first].seen
-                sized[first] = fit_sizes(seen, self._counts, pool, self._varies(first))
-                sized.update(dict.fromkeys(others, sized[first]))
-        return sized
+        return list(alike.values())
+
+    def _check_numbers(self, most: float) -> None:
+        """Raise TooDearError where numbers that have no law cost more than everything may.
+
+        On a wrong grid many have none, those seen least first.
+        """
+        least = 0.0
+        for some in reversed(self._alike) if most < math.inf else ():
+            laws = numbers_of(self._drafts[some[0]].seen, self._counts, self._varies(some[0]))
+            least += cost_without_laws(laws) * len(some)
+            if least > most:
+                raise TooDearError
 
     def _varies(self, k: int) -> bool:
         item = self._drafts[k].item
@@ -160,7 +188,14 @@ def vote_of_sizes(
     nodes: Sequence[Node], tables: Sequence[PointTable], typed: Collection[int]
 ) -> Vote:
     """Return what prices the sizes of messages on a grid."""
-    return lambda choice: Sizing(nodes, choice, tables, typed).cost()
+
+    def vote(choice: GridChoice, most: float) -> float:
+        try:
+            return Sizing(nodes, choice, tables, typed, most).cost()
+        except TooDearError:
+            return math.inf
+
+    return vote
 
 
 def _partners(choice: GridChoice) -> object:

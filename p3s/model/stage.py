@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,11 +19,14 @@ if TYPE_CHECKING:
 SCHEMA = "p3s.model"
 #: Keys of the file that are none of the model.
 _HEAD = ("schema", "schema_version")
+#: What is raised for a model that is not as it should be.
+_WRONG = (P3SError, ValueError, TypeError, KeyError, IndexError)
 
 
 def build(study_dir: Path, holdout: bool = True) -> Model:
     """Fit the model of a study from all its signatures and write model.json; return it."""
     from p3s.characterize.store import load_table
+    from p3s.model.check import check
     from p3s.model.grid.stated import Contradiction, known_grid
     from p3s.model.holdout import build_model
     from p3s.model.order.chance import with_chance
@@ -55,6 +59,9 @@ def build(study_dir: Path, holdout: bool = True) -> Model:
     model = replace(as_of_now(study, with_chance(model, study)), without=tuple(study.left_out()))
     made_of = [study.signature_path(n) for n in counts]
     write_json(study.model_path, as_file(model), made_of)
+    with suppress(*_WRONG):  # else reading it says so
+        check(model)
+        _last_read.keep(study.model_path, model)
     return model
 
 
@@ -142,7 +149,7 @@ def _read(path: Path) -> Model:
     try:
         model = from_data(Model, {k: v for k, v in data.items() if k not in _HEAD})
         check(model)
-    except (P3SError, ValueError, TypeError, KeyError, IndexError) as err:
+    except _WRONG as err:
         raise _damaged(path, " ".join(str(err).split())[:120]) from err
     return model
 

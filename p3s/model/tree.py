@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -44,10 +45,29 @@ class Assignment:
     shared: bool
 
 
+#: Tables with what their rows were mapped to last: several steps ask for the same.
+_LAST: deque[tuple[PointTable, object, Assignment]] = deque(maxlen=8)
+
+
 def assign(
     items: Sequence[Item], table: PointTable, grid: GridAt, split: Mapping[tuple[str, str], bool]
 ) -> Assignment:
     """Map the rows of a table to model items; rows of no item get numbers of their own."""
+    ranks = None if grid.ranks is None else grid.ranks.tolist()
+    rules = [(i.site, i.op, i.tag, i.relation, i.place) for i in items]
+    asked = rules, grid.key, ranks, dict(split)
+    for known, what, found in _LAST:
+        if known is table and what == asked:
+            return found
+    found = _assigned(items, table, grid, split)
+    found.of_row.setflags(write=False)
+    _LAST.append((table, asked, found))
+    return found
+
+
+def _assigned(
+    items: Sequence[Item], table: PointTable, grid: GridAt, split: Mapping[tuple[str, str], bool]
+) -> Assignment:
     by_node: dict[tuple[str, str, int | None], list[int]] = {}
     for i, item in enumerate(items):
         by_node.setdefault((item.site, item.op, item.tag), []).append(i)

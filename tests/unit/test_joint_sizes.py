@@ -232,7 +232,7 @@ def test_the_cheapest_cover_is_found_with_indices_that_every_scipy_takes(
 
     solve = optimize.milp
     monkeypatch.setattr(optimize, "milp", milp)
-    monkeypatch.setattr(cover, "MOST_TRIED", 0)  # few constants are tried without a solver
+    monkeypatch.setattr(cover, "MOST_BRANCHES", 0)  # few branches are tried without a solver
     bits = {"a": 3.0, "b": 2.5, "c": 4.0}
     groups = [[(1.0, "ab"), (4.0, "c")], [(1.0, "bc"), (2.0, "a")], [(2.0, "ac"), (1.0, "b")]]
     every = {}

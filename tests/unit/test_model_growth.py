@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import cProfile
 import pstats
+from itertools import product
 from typing import Any
 
+import numpy as np
 import pytest
-from corpus import Program, table
+from corpus import Program, Recorder, block, table
 
-from p3s.model import evaluate
+from p3s.laws.extents import dims_balanced
+from p3s.model import evaluate, sizing
 from p3s.model.fit import fit_model
 
 
@@ -58,3 +61,45 @@ def test_rows_of_equal_call_sites_are_evaluated_once(monkeypatch: pytest.MonkeyP
         assert (
             sizes[f"{k}s", "MPI_Isend"] == sizes[f"{k % 5}s", "MPI_Isend"] == [8 * (k % 5 + 1)] * 16
         )
+
+
+def in_space(rec: Recorder) -> None:
+    """Exchange with the neighbours across the faces, edges and corners of blocks of a domain."""
+    dims = dims_balanced(rec.n, 3)
+    here = np.unravel_index(rec.rank, dims)
+    own = [block(e, p, int(c)) for e, p, c in zip((157, 211, 133), dims, here, strict=True)]
+    for k in range(4):
+        for step in product((-1, 0, 1), repeat=3):
+            to = [int(c) + s for c, s in zip(here, step, strict=True)]
+            inside = all(0 <= c < p for c, p in zip(to, dims, strict=True))
+            if any(step) and inside and (not k or sum(map(abs, step)) == 1):
+                peer = int(np.ravel_multi_index(to, dims))
+                size = 8 * int(np.prod([x for x, s in zip(own, step, strict=True) if not s]))
+                for op in ("Irecv", "Isend"):
+                    rec(op, site=f"{k}{op}", peer=peer, nbytes=size)
+        rec("Waitall", site=f"{k}w")
+
+
+def test_a_grid_that_is_too_dear_is_left_before_its_sizes_are_fitted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tables = [table(in_space, n) for n in (4, 8, 12, 18)]
+    asked: list[tuple[int, Any, float]] = []
+    fitted: list[int] = []
+    begin, fit_sizes = sizing.Sizing.__init__, sizing.fit_sizes
+
+    def init(self: Any, nodes: Any, choice: Any, tables: Any, typed: Any, most: float) -> None:
+        asked.append((choice.family.ndims, (nodes, choice, tables, typed), most))
+        begin(self, *asked[-1][1], most)
+
+    def sizes(seen: Any, *rest: Any) -> Any:
+        fitted.append(len(next(iter(seen.grids.values())).dims))
+        return fit_sizes(seen, *rest)
+
+    monkeypatch.setattr(sizing.Sizing, "__init__", init)
+    monkeypatch.setattr(sizing, "fit_sizes", sizes)
+    assert fit_model(tables).grid.family.ndims == 3
+    others = [(words, most) for ndims, words, most in asked if ndims != 3]
+    assert others and set(fitted) == {3}
+    monkeypatch.undo()
+    assert all(sizing.Sizing(*words).cost() > most for words, most in others)

@@ -233,6 +233,10 @@ def test_a_file_is_read_again_where_it_has_changed(tmp_path: Path) -> None:
     os.utime(one, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # as long and as old
     assert last(one) == "b"
     assert (last(other), len(read)) == ("a", 3)
+    last.keep(one, "kept")
+    assert (last(one), len(read)) == ("kept", 3)
+    one.write_text("c")
+    assert (last(one), len(read)) == ("c", 4)
     one.unlink()
     with pytest.raises(FileNotFoundError):
         last(one)

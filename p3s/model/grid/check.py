@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -65,12 +66,16 @@ class _Price:
     def __call__(self, choice: GridChoice) -> float:
         key = repr([(n, g.key) for n, g in choice.grids.items()])
         if key not in self._asked:
-            self._asked[key] = self._vote(choice)
+            self._asked[key] = self._vote(choice, math.inf)
         return self._asked[key]
 
 
 def contradiction(
-    nodes: Sequence[Node], choice: GridChoice, free: GridChoice, times: float, sizes: Vote
+    nodes: Sequence[Node],
+    choice: GridChoice,
+    free: GridChoice,
+    times: float,
+    sizes: Callable[[GridChoice], float],
 ) -> str:
     """Return why a grid cannot be the program's, "" where it can.
 

@@ -101,8 +101,8 @@ class GridChoice:
         return self.poor() or any(e.cost > _DEAR for e in self.explained.values())
 
 
-#: What the sizes of messages cost on a grid, in relations.
-Vote = Callable[[GridChoice], float]
+#: What the sizes of messages cost on a grid, in relations: any number above what they may cost.
+Vote = Callable[[GridChoice, float], float]
 #: What a dimension costs: without it, many short dimensions would explain anything.
 _DIMENSION = 0.5
 #: Rival rules that are kept.
@@ -250,9 +250,8 @@ class _Search:
 
     def likeliest(self, families: Sequence[GridRule]) -> list[GridRule]:
         """Return those of many rules that the partners look likeliest on."""
-        admitted = [f for f in families if len(self.grids(f)) == len(self.counts)]
-        rough = {f: _rough(self.grids(f), self.todo) for f in admitted}
-        return sorted(admitted, key=lambda f: rough[f])[:_LIKELIEST]
+        grids = {f: g for f in families if len(g := self.grids(f)) == len(self.counts)}
+        return sorted(grids, key=lambda f: _rough(grids[f], self.todo))[:_LIKELIEST]
 
     def alike(self, rules: Sequence[GridRule]) -> list[GridRule]:
         """Return the rules that have the best one's grids at all traced counts."""
@@ -281,14 +280,18 @@ class _Search:
     def elect(self, vote: Vote) -> None:
         """Take the grid of those that cost little more which the sizes of messages speak for."""
         assert self.best is not None
-        running = [self.best, *self.near()[:_ELECTED]]
-        if len(running) > 1:
-            costs = [
-                choice.cost + vote(replace(choice, explained=_settled(self.nodes, choice)))
-                for choice in running
-            ]
-            if min(costs) < costs[0] - _CLEARLY:
-                self.best = running[costs.index(min(costs))]
+        running = self.near()[:_ELECTED]
+        if not running:
+            return
+
+        def cost(choice: GridChoice, most: float) -> float:
+            settled = replace(choice, explained=_settled(self.nodes, choice))
+            return choice.cost + vote(settled, most - choice.cost)
+
+        most = cost(self.best, math.inf) - _CLEARLY
+        for choice in running:
+            if (found := cost(choice, most)) < most:
+                self.best, most = choice, found
 
     def limit(self) -> float:
         """Return what a grid that is worth knowing costs at most."""

@@ -65,7 +65,14 @@ class _Directions:
         self.nodes, self.explained, self.grids = nodes, explained, grids
         widest = np.max([g.dims for g in grids.values()], axis=0)
         self.open = {d for d, p in enumerate(widest) if p <= 2}
+        self._rates: dict[object, float | None] = {}
+        self._steps: dict[object, list[Vector]] = {}
         self.kinds = {i: kind for i, e in explained.items() if (kind := self._kind(i, e))}
+
+    def _pairs(self, i: int) -> tuple[object, ...]:
+        """Return what tells the messages of a node from those of others."""
+        rows = self.nodes[i].rows.items()
+        return tuple((n, *(x.tobytes() for x in (r.rank, r.peer, r.count))) for n, r in rows)
 
     def _kind(self, i: int, e: Explanation) -> _Kind | None:
         """Return how a node reaches its neighbours in the dimensions that show it."""
@@ -88,6 +95,12 @@ class _Directions:
     def _rate(self, i: int, rels: Sequence[Relation]) -> float | None:
         """Return the messages of each way to a partner at the largest count; None: not constant,
         or other partners."""
+        key = (*rels, *self._pairs(i))
+        if key not in self._rates:
+            self._rates[key] = self._rate_of(i, rels)
+        return self._rates[key]
+
+    def _rate_of(self, i: int, rels: Sequence[Relation]) -> float | None:
         rate = None
         for n, rows in self.nodes[i].rows.items():
             known = rows.peer >= 0
@@ -128,6 +141,12 @@ class _Directions:
 
         Across an edge of which one dimension has a single rank a step is one along the other.
         """
+        key = self._pairs(i)
+        if key not in self._steps:
+            self._steps[key] = self._vectors_of(i)
+        return self._steps[key]
+
+    def _vectors_of(self, i: int) -> list[Vector]:
         steps: dict[Vector, set[Vector]] = {}
         for n, rows in self.nodes[i].rows.items():
             p = pairs_on(rows, self.grids[n])

@@ -101,7 +101,8 @@ def where(grid: Any, rank: int, iterations: int) -> tuple[Ints, Ints]:
         return (np.zeros((iterations, 0), dtype=np.int64),) * 2
     coords = np.array([*grid.coords[:, rank], rank], dtype=np.int64)
     extents = np.array([*grid.dims, grid.n], dtype=np.int64)
-    return np.tile(coords, (iterations, 1)), np.tile(extents, (iterations, 1))
+    shape = (iterations, len(coords))
+    return np.broadcast_to(coords, shape), np.broadcast_to(extents, shape)
 
 
 def plain_turns(turns: LoopTurns, coords: Ints, extents: Ints) -> Turns:

@@ -118,15 +118,13 @@ class _Rank:
         none = np.zeros((1, 0), dtype=np.int64)
         self.turns = {0: LoopTurns(none, none, np.zeros(1, dtype=np.int64))}
         self.place: dict[int, tuple[Ints, int]] = {}
+        rows_in: dict[int, list[int]] = {}
+        for x, around in enumerate(self.loops):
+            for k in around:
+                rows_in.setdefault(k, []).append(x)
         for k, loop in sorted(all_.loops.items()):
-            level = len(loop.at)
-            inside = [
-                x
-                for x, around in enumerate(self.loops)
-                if len(around) >= level and around[level - 1] == k
-            ]
-            if inside and loop.parent in self.turns:
-                self._enter(loop, inside)
+            if k in rows_in and loop.parent in self.turns:
+                self._enter(loop, rows_in[k])
 
     def _enter(self, loop: LoopRule, inside: list[int]) -> None:
         around = self.turns[loop.parent]
@@ -242,26 +240,14 @@ class _Rank:
         loops = item.loops or ()
         turns = self.turns.get(loops[-1] if loops else 0, self.turns[0])
         m = len(turns.index)
-        walk = np.full((m, len(loops)), -1, dtype=np.int64)
-        keys = np.ones((m, len(loops)), dtype=np.int64)
-        for level, loop in enumerate(loops):
-            if loop in self.place:
-                walk[:, level] = self.place[loop][0][x]
-                keys[:, level] = self.place[loop][1]
-        at = Turns(
-            turns.index,
-            turns.trips,
-            np.full(m, self.stage[x]),
-            np.full(m, self.turn[x]),
-            walk,
-            keys,
-            *where(self.all.grid, self.number, m),
-        )
         when = self._when(item.slots[self.slot[x]].when or (), loops)
         total = int(self.repeat[mine].sum())
-        pick = (
-            np.flatnonzero(all_hold(when, at)) if when is not None else np.zeros(0, dtype=np.int64)
-        )
+        if when is None:
+            pick = np.zeros(0, dtype=np.int64)
+        elif all(pattern[0] == "all" for pattern in when):
+            pick = np.arange(m)
+        else:
+            pick = np.flatnonzero(all_hold(when, self._at(x, turns, loops)))
         if len(pick) != total:  # the pattern does not say it: spread evenly over the iterations
             pick = np.arange(total) * m // max(total, 1) if m else np.zeros(total, dtype=np.int64)
         key = np.full((total, width), -1, dtype=np.int64)
@@ -271,6 +257,25 @@ class _Rank:
                 key[:, 2 * level + 1] = turns.index[pick, level]
         rows = np.array(mine, dtype=np.int64)[np.arange(total) % len(mine)]
         return rows, key
+
+    def _at(self, x: int, turns: LoopTurns, loops: Sequence[int]) -> Turns:
+        """Return the iterations that a row may be made in, as patterns ask for them."""
+        m = len(turns.index)
+        walk = np.full((m, len(loops)), -1, dtype=np.int64)
+        keys = np.ones((m, len(loops)), dtype=np.int64)
+        for level, loop in enumerate(loops):
+            if loop in self.place:
+                walk[:, level] = self.place[loop][0][x]
+                keys[:, level] = self.place[loop][1]
+        return Turns(
+            turns.index,
+            turns.trips,
+            np.full(m, self.stage[x]),
+            np.full(m, self.turn[x]),
+            walk,
+            keys,
+            *where(self.all.grid, self.number, m),
+        )
 
 
 R = TypeVar("R", When, Trips)

@@ -182,12 +182,12 @@ def _known_cells(
 
 def _one_size(rows: Rows, stage: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """Return cells (stage, rank) all of whose messages have one size."""
-    low = np.full(shape, np.iinfo(np.int64).max, dtype=np.int64)
-    high = np.full(shape, -1, dtype=np.int64)
-    np.minimum.at(low, (stage, rows.rank), rows.nbytes)
-    np.maximum.at(high, (stage, rows.rank), rows.nbytes)
-    result: np.ndarray = low == high
-    return result
+    out, size = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=np.int64)
+    size[stage, rows.rank] = rows.nbytes  # of several one stays
+    out[stage, rows.rank] = True
+    other = size[stage, rows.rank] != rows.nbytes
+    out[stage[other], rows.rank[other]] = False
+    return out
 
 
 def _law_of_rows(node: Node, choice: GridChoice) -> CommunicatorLaw:

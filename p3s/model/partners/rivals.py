@@ -13,13 +13,15 @@ from p3s.model.partners.communicator_laws import CommunicatorLaw
 from p3s.model.partners.infer_partners import Explanation, candidates
 from p3s.model.partners.pairs import Pairs
 from p3s.model.partners.relation import Relation
-from p3s.model.partners.relations import at_stage, partners
+from p3s.model.partners.relations import MOST_CELLS, at_stage, partners
 from p3s.model.partners.shift import MAX_REACH, Shift
 
 #: What a rival costs more at most, and how many are kept.
 _WITHIN, _MOST = 1.3, 6
 #: Up to so many ranks all are asked for their partners; those at the ends always.
 _ALL, _ENDS = 8192, 256
+#: Pairs of relations at counts.
+_REACHED: dict[tuple[object, ...], np.ndarray] = {}
 
 
 def rival_relations(
@@ -95,13 +97,29 @@ def reached(rel: Relation, g: GridAt, guards: Sequence[Guard] = ()) -> np.ndarra
     """
     if g.n > _ALL and g.ranks is None:
         g = g.only(_asked(g.n))
+    if guards or g.ranks is not None:
+        return _reached(rel, g, guards)
+    key = (*g.key, rel)
+    found = _REACHED.get(key)
+    if found is None:  # nodes have the same rivals
+        if len(_REACHED) * g.n > MOST_CELLS:
+            _REACHED.clear()
+        found = _REACHED[key] = _reached(rel, g, ())
+        found.setflags(write=False)
+    return found
+
+
+def _reached(rel: Relation, g: GridAt, guards: Sequence[Guard]) -> np.ndarray:
     table = partners(rel, g)
     there = table >= 0
     for s, row in enumerate(table if guards else ()):
         here = at_stage(rel, g, s, len(table))
         there[s] &= np.any([guard.holds(here, row) for guard in guards], axis=0)
-    codes = g.r * g.n + table
-    return np.unique(codes[there])
+    codes: np.ndarray = (g.r * g.n + table)[there]
+    codes.sort()
+    first = np.ones(len(codes), dtype=bool)
+    np.not_equal(codes[1:], codes[:-1], out=first[1:])
+    return codes[first]
 
 
 def _asked(n: int) -> np.ndarray:

@@ -7,9 +7,11 @@ and extents that are known are tried first.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from p3s.laws.counts import Law
 from p3s.laws.expr import BLOCK_KINDS, Expr, block_size
 from p3s.laws.shapes import roundness
 from p3s.model.sizes.cells import Candidate, Votes
+from p3s.model.sizes.columns import distinct_columns
 
 GHOSTS = (0, 1, 2, 4)
 #: Shares rounded down or up whatever the block.
@@ -30,6 +33,16 @@ MAX_EXTENTS = 1 << 13
 MAX_RIVALS = 12
 #: Factors tried (fields, components, planes in one message), smallest first.
 MAX_FACTORS = 64
+
+
+#: Extents that :func:`solve_one` found; so many are kept.
+_SOLVED: dict[tuple[str, bytes, bytes], list[int]] = {}
+_MOST_SOLVED = 8192
+
+
+def digest_of(values: np.ndarray) -> bytes:
+    """Return what tells whole numbers from others."""
+    return hashlib.blake2b(values.tobytes(), digest_size=16).digest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +61,11 @@ class Axis:
     def name(self) -> str:
         """The symbol of the number of blocks; empty where it is none."""
         return str(self.p[1]) if self.p[0] == "sym" else ""
+
+    @cached_property
+    def digest(self) -> bytes:
+        """What tells the values from others."""
+        return digest_of(self.count) + digest_of(self.at)
 
     def varies(self) -> bool:
         """Tell whether the rows differ in the number of blocks or in the position."""
@@ -88,9 +106,7 @@ class Observations:
     def unique(self) -> Observations:
         """Return the same observations without repeated rows."""
         names = sorted(k for k in self.env if k != "r")
-        stack = np.stack([*(self.env[k] for k in names), self.value], axis=1)
-        _, keep = np.unique(stack, axis=0, return_index=True)
-        return self.take(keep)
+        return self.take(distinct_columns([*(self.env[k] for k in names), self.value])[1])
 
     def digest(self) -> bytes:
         """Return what tells these observations from others."""
@@ -202,9 +218,9 @@ class ExtentPool:
         return sorted(BLOCK_KINDS, key=lambda k: (-uses.get(k, 0), BLOCK_KINDS.index(k)))
 
 
-def extent_bounds(value: np.ndarray, axis: Axis, kind: str) -> tuple[int, int]:
-    """Return the smallest and the largest extent whose blocks can have these sizes."""
-    p, c = axis.count, axis.at
+def extent_bounds(value: np.ndarray, p: np.ndarray, c: np.ndarray, kind: str) -> tuple[int, int]:
+    """Return the smallest and the largest extent of which blocks ``c`` of ``p`` can have these
+    sizes."""
     low, high = (value - 1) * p + 1, (value + 1) * p - 1
     if kind == "tail":  # the last block may be nearly twice as long as the others
         low = np.where(c == p - 1, (value - p + 1) * p, low)
@@ -229,15 +245,27 @@ def kinds_possible(value: np.ndarray, axis: Axis, kinds: Sequence[str]) -> list[
 
 
 def solve_one(value: np.ndarray, axis: Axis, kind: str) -> list[int]:
-    """Return all extents whose blocks along ``axis`` equal ``value`` in every row."""
-    low, high = extent_bounds(value, axis, kind)
+    """Return all extents whose blocks along ``axis`` equal ``value`` in every row.
+
+    Remembered: steps and slots ask for the same blocks.
+    """
+    key = kind, axis.digest, digest_of(value)
+    if key not in _SOLVED:
+        if len(_SOLVED) >= _MOST_SOLVED:
+            _SOLVED.clear()
+        _SOLVED[key] = _solved(value, axis.count, axis.at, kind)
+    return _SOLVED[key]
+
+
+def _solved(value: np.ndarray, p: np.ndarray, c: np.ndarray, kind: str) -> list[int]:
+    low, high = extent_bounds(value, p, c, kind)
     if low > high:
         return []
     if high - low > MAX_EXTENTS:
         high = low + MAX_EXTENTS
     extents = np.arange(high, low - 1, -1)
     for part in (slice(0, 4), slice(4, None)):  # most fail at once
-        got = block_size(kind, extents[:, None], axis.count[part], axis.at[part])
+        got = block_size(kind, extents[:, None], p[part], c[part])
         extents = extents[np.all(got == value[part], axis=1)]
         if not len(extents):
             return []

@@ -15,12 +15,14 @@ import numpy as np
 
 C = TypeVar("C", bound=Hashable)
 
-#: How far from the cheapest a cover may be, relative.
-GAP = 0.002
-#: Branches of the search for the cheapest cover; the best one found by then is taken.
-MOST_NODES = 20_000
-#: So many constants, or fewer, have all their sets tried: sooner done than handed to a solver.
-MOST_TRIED = 11
+#: Branches of our own search for the cheapest cover, of which small programs take some dozens. What
+#: takes more is for a solver, whose import alone takes as long.
+MOST_BRANCHES = 5_000
+#: How far from the cheapest a cover of the solver may be, relative; its branches, of which the best
+#: found by then is taken.
+GAP, MOST_NODES = 0.002, 20_000
+#: Bits that make no difference.
+_SAME = 1e-9
 
 
 @dataclass(frozen=True)
@@ -152,10 +154,74 @@ def _least(
     """Return which constants the cheapest cover has.
 
     users: per constant the options that need it, numbered through all groups; bits: what each
-    costs. Constants are 0 or 1; options are shares of one.
+    costs.
     """
-    if len(users) <= MOST_TRIED:
-        return _tried(groups, users, bits)
+    found = _Branches(groups, users, bits).least()
+    return _solved(groups, users, bits) if found is None else found.tolist()
+
+
+class _Branches:
+    """Branch and bound: group by group one of its options, the most promising first.
+
+    No cover is cheaper than if every group paid for the constants of its option only the share that
+    falls on it where all groups that may need them did.
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[Sequence[_Option]],
+        users: Sequence[Sequence[int]],
+        bits: Sequence[float],
+    ) -> None:
+        self._first = np.cumsum([0, *map(len, groups)])
+        self._own = np.array([o.cost for some in groups for o in some])
+        self._bits = np.array(bits)
+        self._needs = np.zeros((len(self._own), len(users)), dtype=bool)
+        for c, who in enumerate(users):
+            self._needs[list(who), c] = True
+        self._used = np.logical_or.reduceat(self._needs, self._first[:-1], axis=0)
+
+    def least(self) -> np.ndarray | None:
+        """Return which constants are taken, (constants,); None where that takes too long."""
+        start = np.arange(len(self._used)), np.zeros(len(self._bits), dtype=bool), 0.0
+        stack, least = [(0.0, *start)], np.inf
+        best: np.ndarray | None = None
+        for _ in range(MOST_BRANCHES):
+            while stack and stack[-1][0] >= least - _SAME:
+                stack.pop()
+            if not stack:
+                return best
+            _, left, taken, paid = stack.pop()
+            if len(left):
+                stack += self._next(left, taken, paid)
+            else:
+                least, best = paid, taken
+        return None
+
+    def _next(self, left: np.ndarray, taken: np.ndarray, paid: float) -> list[_Branch]:
+        """Return what comes of the options of one of the groups that are left, cheapest last."""
+        open_bits = np.where(taken, 0.0, self._bits)
+        share = open_bits / np.maximum(self._used[left].sum(axis=0), 1)
+        at_least, alone = (self._own + self._needs @ each for each in (share, open_bits))
+        low, high = (np.minimum.reduceat(x, self._first[:-1])[left] for x in (at_least, alone))
+        k = int(np.argmax(high - low))  # the group that the bound is most wrong about
+        some = range(*self._first[left[k] : left[k] + 2])
+        rest, bound = np.delete(left, k), paid + float(low.sum() - low[k])
+        return [
+            (bound + float(at_least[o]), rest, taken | self._needs[o], paid + float(alone[o]))
+            for o in sorted(some, key=lambda o: (-at_least[o], -o))
+        ]
+
+
+#: A least cost, the groups that are left, the constants taken, what was paid so far.
+_Branch = tuple[float, np.ndarray, np.ndarray, float]
+
+
+def _solved(
+    groups: Sequence[Sequence[_Option]], users: Sequence[Sequence[int]], bits: Sequence[float]
+) -> list[bool] | None:
+    """Return what ``_least`` does, by an integer program: constants are 0 or 1, options are shares
+    of one."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array
 
@@ -186,19 +252,3 @@ def _least(
         options={"mip_rel_gap": GAP, "node_limit": MOST_NODES},
     )
     return None if found.x is None else [bool(x > 0.5) for x in found.x[:m]]
-
-
-def _tried(
-    groups: Sequence[Sequence[_Option]], users: Sequence[Sequence[int]], bits: Sequence[float]
-) -> list[bool] | None:
-    """Return what ``_least`` does, from all sets of constants; the first of equally cheap ones."""
-    sets = np.arange(1 << len(users))
-    has = [(sets >> c & 1).astype(bool) for c in range(len(users))]
-    cost = np.repeat([[o.cost] for some in groups for o in some], len(sets), axis=1)
-    for c, who in enumerate(users):
-        cost[np.ix_(np.array(who), ~has[c])] = np.inf
-    first = np.cumsum([0, *(len(some) for some in groups[:-1])])
-    total = np.minimum.reduceat(cost, first, axis=0).sum(axis=0)
-    total += sum(b * there for b, there in zip(bits, has, strict=True))
-    best = int(np.argmax(total <= total.min() * (1 + 1e-12)))
-    return [bool(there[best]) for there in has] if np.isfinite(total[best]) else None

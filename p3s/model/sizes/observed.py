@@ -34,6 +34,8 @@ class Rows:
 
     def take(self, mask: np.ndarray) -> Rows:
         """Return the rows selected by a mask or index array."""
+        if mask.dtype == bool and mask.all():  # nothing is to be copied then
+            return self
         return Rows(*(getattr(self, f)[mask] for f in self.__dataclass_fields__))
 
 

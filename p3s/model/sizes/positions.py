@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import combinations, product
 
 import numpy as np
 
 from p3s.laws.expr import Expr, add, evaluate, mul, num, sym
 from p3s.model.sizes.blocks import Axis, Observations
+from p3s.model.sizes.columns import cells_of
 
 #: Offsets of an affine coordinate.
 OFFSETS = (0, -1, 1, -2, 2)
@@ -55,36 +55,6 @@ def plain_axes(obs: Observations) -> list[Axis]:
         if a.p == sym("n") and len(a.at) and a.at.min() > 0 and a.count.min() > 2
     ]
     return out
-
-
-def distinct_columns(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the distinct entries of columns, where each is first, and which one every row has.
-
-    columns: whole numbers, of equal length; the entries are in ascending order, (columns, entries).
-    """
-    key, most = np.zeros(len(columns[0]), dtype=np.int64), 1
-    for column in columns:
-        low = int(column.min(initial=0))
-        many = int(column.max(initial=0)) - low + 1
-        if most * many > 1 << 62:
-            key = np.unique(key, return_inverse=True)[1].ravel()
-            most = len(key)
-        key, most = key * many + (column - low), most * many
-    _, first, which = np.unique(key, return_index=True, return_inverse=True)
-    return np.stack([column[first] for column in columns]), first, which.ravel()
-
-
-def cells_of(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the same as :func:`distinct_columns`, remembered: many slots have equal rows."""
-    return _cells_of(tuple(column.tobytes() for column in columns))
-
-
-@lru_cache(maxsize=512)
-def _cells_of(columns: tuple[bytes, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    found = distinct_columns([np.frombuffer(column, dtype=np.int64) for column in columns])
-    for part in found:
-        part.setflags(write=False)
-    return found
 
 
 def composite_axes(obs: Observations) -> list[Axis]:
@@ -175,9 +145,5 @@ def variants(obs: Observations, d: Direction) -> Iterator[tuple[float, int, int,
 
 def decides(obs: Observations, axes: Sequence[Axis], extra: Sequence[np.ndarray] = ()) -> bool:
     """Tell whether the value is a function of the count and the position along the axes."""
-    key = obs.env["n"].copy()
-    for column in (*(a.at for a in axes), *extra):
-        key = key * (int(column.max()) + 1) + column
-    order = np.argsort(key, kind="stable")
-    same = key[order][1:] == key[order][:-1]
-    return not np.any(same & (obs.value[order][1:] != obs.value[order][:-1]))
+    _, first, which = cells_of([obs.env["n"], *(a.at for a in axes), *extra])
+    return bool(np.array_equal(obs.value[first][which], obs.value))

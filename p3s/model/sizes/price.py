@@ -7,6 +7,7 @@ from fractions import Fraction
 from math import log2
 
 from p3s.laws.expr import Expr
+from p3s.model.law_types import CountLaw
 from p3s.model.types import Slot
 
 #: Bits that cost as much as a relation, and those of sizes and numbers without a law.
@@ -30,6 +31,11 @@ def cost_of_sizes(slots: Iterable[Slot], typed: Collection[int] = ()) -> float:
             used.update(_constants(law.expr, "mul"))
             bits += _operations(law.expr)
     return (bits + sum(_bits(each, typed) for each in used)) / BITS
+
+
+def cost_without_laws(laws: Iterable[CountLaw]) -> float:
+    """Return what those of the laws cost that have no equation, in relations."""
+    return sum(law.expr is None for law in laws) * WITHOUT_LAW / BITS
 
 
 def _constants(expr: Expr, inside: str) -> Iterator[object]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from p3s.laws.counts import Law, WorkLaw
+from p3s.laws.counts import WorkLaw
 from p3s.laws.expr import symbols_of, whole_number
 from p3s.laws.lawfinder import find_law
 from p3s.laws.whole import evaluate_int
@@ -25,16 +25,14 @@ from p3s.model.reasons import Code, Reason
 from p3s.model.sizes import sampled
 from p3s.model.sizes.blocks import ExtentPool, FittedSize, Observations
 from p3s.model.sizes.by_iteration import fit_root, fit_turns, turns_matter
+from p3s.model.sizes.columns import distinct_columns
 from p3s.model.sizes.elements import fit_elements
+from p3s.model.sizes.numbers import extents_of, fit_count
 from p3s.model.sizes.observed import Observed, Rows, env_of
 from p3s.model.sizes.pickled import fit_pickled
-from p3s.model.sizes.rankcounts import by_class, fit_rank_count
 from p3s.model.types import Slot
 
 MAX_VARIANTS = 32
-#: Laws of numbers that differ by rank, by what was seen; so many are kept.
-_BY_RANK: dict[bytes, CountLaw | None] = {}
-_MOST_KNOWN = 1024
 #: Bits that a rival guard may take more to name.
 RIVAL_BITS = 5.0
 
@@ -103,6 +101,14 @@ def fit_sizes(
     return [_fit_slot(item, part, counts, pool, varying, mixed=False) for part in parts]
 
 
+def numbers_of(item: Observed, counts: list[int], varying: bool) -> list[CountLaw]:
+    """Return the laws of the numbers of :func:`fit_sizes`; none where they may be by iteration."""
+    if any(_by_turn(item, n) for n in counts if len(item.rows[n].rank)):
+        return []
+    parts = _by_size(item, counts) or [item]
+    return [fit_count(item, _times(part, counts), counts, varying)[0] for part in parts]
+
+
 def finished(
     item: Observed, counts: list[int], varying: bool, sized: Sequence[SizedSlot]
 ) -> list[Slot]:
@@ -163,7 +169,7 @@ def _fit_slot(
     turned: bool = False,
 ) -> SizedSlot:
     times = _times(part, counts)
-    count, why_count = _fit_count(item, times, counts, varying)
+    count, why_count = fit_count(item, times, counts, varying)
     turns = _fit_turns(part, counts) if turned else None
     elements, elem_bytes, obs, why_size = _fit_bytes(part, counts, pool, mixed)
     root, why_root = _fit_root(part, counts, turns is not None)
@@ -224,111 +230,6 @@ def _fit_guards(
 def _near(guards: Sequence[Guard]) -> list[Guard]:
     """Return the first guard and those that are named in few bits more."""
     return [g for g in guards if g.bits <= guards[0].bits + RIVAL_BITS]
-
-
-def _cells(item: Observed, times: dict[int, np.ndarray], n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return (stage, rank) of the cells that are known to belong to this slot alone."""
-    stage, rank = np.nonzero((times[n] > 0) & item.care[n])
-    return stage, rank
-
-
-def _fit_count(
-    item: Observed, times: dict[int, np.ndarray], counts: list[int], varying: bool
-) -> tuple[CountLaw, list[Reason]]:
-    """Return how often each rank does it, and what keeps that from being surer."""
-    ndims = len(item.grids[counts[0]].dims)
-    envs: list[dict[str, int]] = []
-    values: list[int] = []
-    parts: list[tuple[dict[str, np.ndarray], np.ndarray]] = []
-    exact = True
-    for n in counts:
-        s, r = _cells(item, times, n)
-        if not len(s):
-            continue
-        got = times[n][s, r]
-        g = item.grids[n]
-        env = env_of(g, r, item.peers[n][s, r] if item.peers is not None else None, s)
-        parts.append((env, got))
-        if np.any(got != got[0]):
-            exact = False
-        envs.append(_extents(g))
-        values.append(int(got[0]))
-    if not parts:  # every cell is shared with another relation: each gets its part
-        return _shared_count(item, times, counts), [Reason(Code.SHARED_PARTNER)]
-    if exact and not varying:
-        found = find_law(zip(envs, values, strict=True), "whole").law
-        if found is not None:
-            return exact_count(found), []
-        why = Code.NO_COUNT
-    elif not varying:
-        names = set(parts[0][0])
-        law = _by_rank(
-            Observations(
-                {k: np.concatenate([e[k] for e, _ in parts]) for k in names},
-                np.concatenate([v for _, v in parts]),
-                ndims,
-            )
-        )
-        if law is not None:
-            return law, []
-        why = Code.COUNT_BY_RANK
-    else:
-        why = Code.COUNT_BY_REPEAT
-    total = find_law(
-        ((e["n"], int(v.sum())) for e, (_, v) in zip(envs, parts, strict=True)), "whole"
-    ).law
-    if total is not None and total.free < total.points:
-        return CountLaw(total=total.expr), [Reason(why)]
-    means = [float(v.mean()) for _, v in parts]
-    return CountLaw(stat=find_law(zip(envs, means, strict=True), "work").fit), [Reason(why)]
-
-
-def _by_rank(obs: Observations) -> CountLaw | None:
-    """Return the law of numbers that differ by rank, found once for call sites with the same."""
-    key = obs.digest()
-    if key not in _BY_RANK:
-        if len(_BY_RANK) >= _MOST_KNOWN:
-            _BY_RANK.clear()
-        _BY_RANK[key] = _fit_by_rank(obs)
-    return _BY_RANK[key]
-
-
-def _fit_by_rank(obs: Observations) -> CountLaw | None:
-    by_rank = fit_rank_count(obs.env, obs.value, obs.ndims)
-    if by_rank is not None and (by_rank.free < by_rank.points or by_class(by_rank.expr)):
-        return exact_count(by_rank)
-    law = fit_elements(obs, ExtentPool())
-    if law is not None and law.points >= 2 and law.free < law.points:
-        return CountLaw(expr=law.expr, points=law.points, free=law.free)
-    return None
-
-
-def _shared_count(item: Observed, times: dict[int, np.ndarray], counts: list[int]) -> CountLaw:
-    """Return the law of a call that always has its partner in common with others: its part."""
-    envs: list[dict[str, int]] = []
-    values: list[float] = []
-    for n in counts:
-        s, r = np.nonzero(times[n])
-        if len(s):
-            ways = np.maximum(item.ways[n][s, r], 1) if n in item.ways else 1
-            envs.append(_extents(item.grids[n]))
-            values.append(float(np.median(times[n][s, r] / ways)))
-    whole = all(v == int(v) for v in values)
-    law = find_law(zip(envs, map(int, values), strict=True), "whole").law if whole else None
-    if law is not None:
-        return CountLaw(expr=law.expr)
-    return CountLaw(stat=find_law(zip(envs, values, strict=True), "work").fit)
-
-
-def exact_count(law: Law) -> CountLaw:
-    """Return an exact law with the rivals that meet its points too."""
-    rivals = tuple(Rival(expr=e) for e in law.others) or None
-    return CountLaw(expr=law.expr, points=law.points, free=law.free, rivals=rivals)
-
-
-def _extents(g: GridAt) -> dict[str, int]:
-    """Return the symbols of laws that hold for all ranks of a count."""
-    return {"n": g.n, **{f"p{d}": p for d, p in enumerate(g.dims)}}
 
 
 def _known_rows(item: Observed, n: int) -> tuple[dict[str, np.ndarray], Rows, np.ndarray]:
@@ -430,9 +331,9 @@ def _open_size(law: FittedSize) -> list[Reason]:
 
 def _all_there(env: dict[str, np.ndarray]) -> bool:
     """Tell whether every rank is there at every count, stage and iteration at which any is."""
-    cells = np.unique(np.stack([env[k] for k in ("n", "s", "t", "r")]), axis=1)
-    _, first, ranks = np.unique(cells[:3], axis=1, return_index=True, return_counts=True)
-    return bool(np.all(ranks == cells[0][first]))
+    cells = distinct_columns([env[k] for k in ("n", "s", "t", "r")])[0]
+    _, first, which = distinct_columns(list(cells[:3]))
+    return bool(np.all(np.bincount(which) == cells[0][first]))
 
 
 def _across(item: Observed) -> tuple[int, ...]:
@@ -557,5 +458,5 @@ def bytes_of(
         return np.asarray(elements * slot.elem_bytes)
     if law.stat is None:
         raise ValueError("a size has no law")
-    mean = float(law.stat.value(_extents(g))) * slot.elem_bytes
+    mean = float(law.stat.value(extents_of(g))) * slot.elem_bytes
     return np.full(len(ranks), whole_number(mean, g.n), dtype=np.int64)
