@@ -34,6 +34,7 @@ from p3s.signature_runner.output import (
     program_said,
     tail,
 )
+from p3s.signature_runner.standstill import last_call, unfinished
 from p3s.trace.capture import Capture, read_capture
 
 
@@ -132,7 +133,7 @@ def _judge(
         return Verdict(
             status,
             f"{shown}: not finished after {timeout_s:g} s at {np} ranks, stopped;"
-            f"{_stuck(captures)} give it more time or a smaller problem",
+            f"{unfinished(captures, program_said(run_dir).text)}",
             left=left,
         )
     if (run_dir / "other-mpi").exists():
@@ -161,7 +162,8 @@ def _judge(
         rank = min(set(range(np)) - set(ended))
         return Verdict(
             "partial",
-            f"{shown}: rank {rank} of {np} ended without MPI_Finalize{_last(captures.get(rank))}",
+            f"{shown}: rank {rank} of {np} ended without MPI_Finalize"
+            f"{last_call(captures.get(rank))}",
             left=left,
         )
     return Verdict("complete")
@@ -191,30 +193,6 @@ def captures_of(run_dir: Path) -> dict[int, Capture]:
             continue
         found[capture.header.rank] = capture
     return found
-
-
-def _last(capture: Capture | None) -> str:
-    """Return ", in MPI_X" or ", after MPI_X" of a rank."""
-    if capture is None:
-        return ", before MPI_Init returned"
-    if capture.header.in_call:
-        return f", inside {capture.op_name(capture.header.in_call - 1)}"
-    if len(capture.events):
-        call = capture.calls[int(capture.events["call"][-1])]
-        return f", after {capture.op_name(int(call['op']))}"
-    return ""
-
-
-def _stuck(captures: dict[int, Capture]) -> str:
-    inside: dict[str, list[int]] = {}
-    for rank, capture in captures.items():
-        if not capture.complete:
-            inside.setdefault(_last(capture)[2:] or "running", []).append(rank)
-    parts = []
-    for where, ranks in list(inside.items())[:3]:
-        shown = ", ".join(map(str, ranks[:4])) + (", ..." if len(ranks) > 4 else "")
-        parts.append(f" rank{'s' if len(ranks) > 1 else ''} {shown} {where}")
-    return ",".join(parts) + ";" if parts else ""
 
 
 def _first_line(path: Path) -> str:
@@ -435,7 +413,7 @@ def _ended(death: _Death, np: int, ranks: str, captures: dict[int, Capture]) -> 
         return f"{who} {ended} after MPI_Finalize"
     if death.rank is None:
         return f"failed at {ranks}" + (f" ({how})" if how else "")
-    last = _last(captures.get(death.rank))
+    last = last_call(captures.get(death.rank))
     if death.how.end is _End.NO_FINALIZE:
         return f"rank {death.rank} of {np} {how}{last}"
     facts = (how + last).removeprefix(", ")

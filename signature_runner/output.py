@@ -70,6 +70,10 @@ _ERROR, _LAST = (
     ),
     20,
 )
+#: An exception that Python prints, a line of a traceback, files of Python itself and of libraries.
+_EXCEPTION = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)(?::|$)")
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+_OF_LIBRARIES = re.compile(r"^<|/(?:site|dist)-packages/|/lib/python\d|\.(?:pyx|pxi)$")
 _ERROR_IN = re.compile(
     r"An error occurred in MPI_(?P<here>\w+)"
     r"|Fatal error in (?:internal_|PMPI_|MPI_)(?P<there>\w+): (?P<what>[^,\n]*)"
@@ -82,16 +86,32 @@ _HYDRA_ERROR = re.compile(r"^\[(?:mpiexec|proxy[:\d]*)@[^\]]*\] (.*)$", re.MULTI
 def program_said(run_dir: Path) -> Words:
     """Return the last words of the program itself, stderr first: a line that says error, if any.
 
-    Else the last message, which may be of several lines, as one line.
+    Of a Python program's exception its last line, and where in the program it was. Else the last
+    message, which may be of several lines, as one line.
     """
     for name in OUTPUTS:
         every = _BLOCKS.sub("", tail(run_dir / name)).splitlines()
         own = ["" if _is_talk(line) else " ".join(line.split()) for line in every]
         lines = [line for line in own if line]
         errors = [line for line in lines[-_LAST:] if _ERROR.match(line)]
+        if exception := _exception(lines):
+            return Words(exception, name, True)
         if lines:
             return Words((errors[-1] if errors else _last_message(own))[:_SAID], name, bool(errors))
     return Words()
+
+
+def _exception(lines: Sequence[str]) -> str:
+    """Return the exception that ended a Python program, with the last line of its own in it."""
+    if not any(line.startswith("Traceback (most recent call last)") for line in lines):
+        return ""
+    at = max((k for k, line in enumerate(lines) if _EXCEPTION.match(line)), default=0)
+    frames = [found for line in lines[:at] if (found := _FRAME.match(line))]
+    own = [frame for frame in frames if not _OF_LIBRARIES.search(frame["file"])] or frames
+    if not own:
+        return ""
+    where = f" ({Path(own[-1]['file']).name}:{own[-1]['line']})"
+    return lines[at][: _SAID - len(where)] + where
 
 
 def _is_talk(line: str) -> bool:

@@ -27,7 +27,7 @@ from p3s.cli.grid import DIMS
 from p3s.cli.runs import program_of, trace_once
 from p3s.cli.trust import TRUST, settle
 from p3s.commands import elsewhere
-from p3s.errors import UsageError
+from p3s.errors import P3SError, UsageError
 from p3s.study import Study
 from p3s.text import plural, processes, table
 
@@ -72,7 +72,7 @@ def validate(
     from p3s.model.evaluate import model_grid
     from p3s.model.stage import load
     from p3s.parameters.derived import of_one_value
-    from p3s.pipeline.stages import ensure_model
+    from p3s.pipeline.stages import ensure_model, too_few
 
     wanted = parse_counts(count)
     if len(wanted) != 1:
@@ -89,6 +89,8 @@ def validate(
     keep_dims(outermost(study), extents)
     there = None if launcher_words(ctx) else elsewhere(study)
     if run and not launcher_words(ctx):
+        if not study.counts() and not study.gone_counts():
+            raise P3SError(too_few(study, []))
         settle(study, words, there or Path.cwd(), trust)
     with progress(2) as bar:
         if run:

@@ -23,6 +23,7 @@ from p3s.model.reasons import Code, Verdict
 from p3s.model.sizes.rivals import differ
 from p3s.model.types import NO_SHARE, Decision, Item, Model, NextCount
 from p3s.model.verdicts import items_with_rivals, leaves_remainder, partners_differ, ranks_differ
+from p3s.text import joined
 
 #: Counts proposed at most, each for what those before it leave open.
 MAX_PROPOSED = 3
@@ -39,11 +40,13 @@ class Question:
     """Something the traced counts leave open; decides: whether a count's trace settles it.
 
     weight: the share of the program that hangs on it, in events or bytes, whichever is more.
+    differ: whether the text names what rules that still fit differ in.
     """
 
     text: str
     weight: float
     decides: Callable[[GridAt], bool]
+    differ: bool = False
 
 
 def next_counts(model: Model) -> tuple[NextCount, ...]:
@@ -79,10 +82,23 @@ def next_counts(model: Model) -> tuple[NextCount, ...]:
         grid = grids.pop(best[1])
         decided = [q for q, decides in left if decides[grid.n]]
         left = [(q, decides) for q, decides in left if not decides[grid.n]]
-        decided.sort(key=lambda q: -q.weight)
-        decisions = tuple(Decision(q.text, round(q.weight, 6)) for q in decided)
-        out.append(NextCount(grid.n, tuple(grid.dims), round(best[0], 6), decisions))
+        out.append(NextCount(grid.n, tuple(grid.dims), round(best[0], 6), _decisions(decided)))
     return tuple(out)
+
+
+def _decisions(decided: Sequence[Question]) -> tuple[Decision, ...]:
+    """Return what a count settles, the most telling first; what rules differ in is one sentence."""
+    texts: dict[str, float] = {}
+    ranked = sorted(decided, key=lambda q: -q.weight)
+    for q in ranked:
+        if not q.differ:
+            texts[q.text] = texts.get(q.text, 0.0) + q.weight
+    what = [q for q in ranked if q.differ]
+    if what:
+        named = joined(dict.fromkeys(q.text for q in what))
+        texts[f"the rules that still fit differ there in {named}"] = sum(q.weight for q in what)
+    in_order = sorted(texts.items(), key=lambda t: -t[1])
+    return tuple(Decision(text, round(min(1.0, weight), 6)) for text, weight in in_order)
 
 
 def _answers(q: Question, grids: Mapping[int, GridAt]) -> dict[int, bool]:
@@ -171,9 +187,7 @@ def _sizes(model: Model, grids: Sequence[GridAt]) -> Iterator[Question]:
                 continue
             if slot.guard_rivals:
                 yield Question(
-                    "the rules that still fit differ there in which ranks take part",
-                    _weight(item),
-                    partial(ranks_differ, slot),
+                    "which ranks take part", _weight(item), partial(ranks_differ, slot), differ=True
                 )
             if (
                 law.expr is not None
@@ -189,9 +203,10 @@ def _sizes(model: Model, grids: Sequence[GridAt]) -> Iterator[Question]:
                 if each.rivals:
                     known = answers.setdefault(repr((each.expr, each.rivals, slot.relation)), {})
                     yield Question(
-                        f"the rules that still fit differ there in the {what}",
+                        f"the {what}",
                         _weight(item),
                         partial(_rules_differ, each, slot.relation, known, grids),
+                        differ=True,
                     )
 
 
@@ -222,9 +237,7 @@ def _partners(model: Model) -> Iterator[Question]:
         nodes[key] = items
     for name, items in nodes.items():
         yield Question(
-            "the rules that still fit differ there in the partners",
-            weights[name],
-            partial(_partners_differ, items, {}),
+            "the partners", weights[name], partial(_partners_differ, items, {}), differ=True
         )
 
 
@@ -241,9 +254,10 @@ def _grids(model: Model) -> Iterator[Question]:
     if rules:
         weight = sum(_weight(item) for item in model.items if item.relation is not None)
         yield Question(
-            "the rules that still fit differ there in the process grid",
+            "the process grid",
             min(weight, 1.0) * 0.5,
             lambda g: any(_differs(rule, g) for rule in rules),
+            differ=True,
         )
 
 

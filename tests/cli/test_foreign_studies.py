@@ -80,6 +80,17 @@ def test_validate_asks_before_it_runs_the_command_of_a_strangers_study(
     assert not was_run(launcher) and not was_run(program)
 
 
+def test_a_study_without_a_finished_run_is_called_that_and_no_strangers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launcher = evil(tmp_path / "bin/mpiexec", "Open MPI")
+    Study.create(tmp_path / "study", [str(launcher), "-n", "{np}", "./app"])
+    assert run(["validate", str(tmp_path / "study"), "-n", "16"]) == 1
+    said = capsys.readouterr().err
+    assert "the model needs 3 process counts, 0 are there" in said and "not made by you" not in said
+    assert not was_run(launcher)
+
+
 def test_an_answer_on_a_terminal_counts(tmp_path: Path) -> None:
     study = study_of(tmp_path / "study", ["./mpiexec", "-n", "{np}", "./app"])
     for answer, told in (("n\n", "add --trust"), ("y\n", "launcher not found")):

@@ -346,3 +346,14 @@ def test_waits_for_no_request_in_the_first_iteration_are_told_from_the_others() 
     order = compare_order(model, corpus.table(late_waits(), 16), generate(model, 16))
     assert order is not None
     assert order.equal == 16, order.first
+
+
+def test_few_iterations_are_looked_at_first_and_all_of_them_decide() -> None:
+    at = turns(4000)
+    x = at.index[:, 1]
+    # even ones, as are all that are looked at first, and one more or one less
+    for made in (x % 2 == 0, (x % 2 == 0) | (x == 2345), (x % 2 == 0) & (x != 2346)):
+        found = fit_when(at, made)
+        if found is not None:
+            assert np.array_equal(holds(found[1], at, 1), made)
+    assert fit_when(at, x % 2 == 0) == [["all"], ["every", 2, 0]]

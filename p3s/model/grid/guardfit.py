@@ -27,6 +27,8 @@ from p3s.model.grid.atom import (
 from p3s.model.grid.guards import WITH_PARTNER
 from p3s.model.grid.stage_atoms import ForPartner, Not
 
+#: Atoms of a conjunction at most.
+MOST_ATOMS = 6
 _BLOCKS: dict[Any, np.ndarray] = {}
 _PROPOSED: dict[Any, list[Atom]] = {}
 _MATRICES: dict[Any, tuple[list[Atom], np.ndarray]] = {}
@@ -257,6 +259,10 @@ def _cover(
     useful, wrong = useful[keep], wrong[keep]
     if (wrong > 0).all(axis=0).any():  # some rank is in all of them, or there are none
         return []
+    out = wrong.shape[1] - wrong.sum(axis=1)  # how many each excludes
+    most = np.sort(out)[::-1]
+    if most[:MOST_ATOMS].sum() < wrong.shape[1]:
+        return []
     cost = costs[useful]
     found: list[tuple[float, tuple[int, ...]]] = []
     found += [(float(cost[i]), (int(i),)) for i in np.flatnonzero(wrong.sum(axis=1) == 0)[:3]]
@@ -271,13 +277,14 @@ def _cover(
         ]
     if not found:
         few = wrong[:48]
-        for i in range(len(few)):
-            rest = np.argwhere(np.triu((few * few[i]) @ few.T == 0, 1))
-            rest = rest[rest[:, 0] > i]
+        two = most[:2].sum()
+        for i in np.flatnonzero(out[:48] + two >= wrong.shape[1]):
+            left = few[i + 1 :, few[i] > 0]  # what the others have to exclude
+            rest = i + 1 + np.argwhere(np.triu(left @ left.T == 0, 1))
             if len(rest):
                 total = cost[i] + cost[rest].sum(axis=1) + 0.4
                 k = int(np.argmin(total))
-                found.append((float(total[k]), (i, int(rest[k][0]), int(rest[k][1]))))
+                found.append((float(total[k]), (int(i), int(rest[k][0]), int(rest[k][1]))))
     if not found and len(wrong):
         found += _greedy(wrong, cost)
     found.sort(key=lambda f: f[0])
@@ -285,11 +292,11 @@ def _cover(
 
 
 def _greedy(wrong: np.ndarray, cost: np.ndarray) -> list[tuple[float, tuple[int, ...]]]:
-    """Return a conjunction of at most six atoms, each the one that excludes most."""
+    """Return a conjunction of a few atoms, each the one that excludes most."""
     left = np.ones(wrong.shape[1], dtype=bool)
     chosen: list[int] = []
     cheap = np.flatnonzero(cost <= GEOMETRIC)  # many atoms that are not geometric fit anything
-    while left.any() and len(chosen) < 6:
+    while left.any() and len(chosen) < MOST_ATOMS:
         out = (wrong[cheap][:, left] == 0).sum(axis=1)
         if not len(out) or out.max() == 0:
             return []

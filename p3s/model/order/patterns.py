@@ -38,6 +38,8 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 #: Longest list of iterations that is kept, as runs.
 _MOST_RUNS = 256
+#: Iterations in which a call is made that a pattern is compared with before all others.
+_LOOKED_AT_FIRST = 256
 #: Patterns that depend on where the rank is in the process grid.
 OF_PLACE = ("block", "dealt", "not block", "not dealt")
 _NOWHERE = np.zeros((0, 0), dtype=np.int64)
@@ -70,6 +72,12 @@ class Turns:
         return cls(
             *(np.concatenate([getattr(p, f) for p in parts]) for f in cls.__dataclass_fields__)
         )
+
+    def some(self, entries: Ints) -> Turns:
+        """Return these iterations alone."""
+        size = len(self.index)
+        columns = (getattr(self, f) for f in self.__dataclass_fields__)
+        return Turns(*(c[entries] if np.ndim(c) and len(c) == size else c for c in columns))
 
 
 @dataclass(frozen=True)
@@ -221,8 +229,12 @@ def fit_when(at: Turns, made: Bools) -> list[Pattern] | None:
     if not made.any() or not levels:
         return None
     usable: list[tuple[float, int, Pattern, Bools]] = []
+    calls = np.flatnonzero(made)
+    few = at.some(calls[:: len(calls) // _LOOKED_AT_FIRST + 1])
     for level in range(levels):
         for cost, pattern in _candidates(at, made, level):
+            if not holds(pattern, few, level).all():
+                continue  # most, and found with few iterations
             mask = holds(pattern, at, level)
             if not np.any(made & ~mask):
                 usable.append((cost + 0.1 * (levels - 1 - level), level, pattern, mask))

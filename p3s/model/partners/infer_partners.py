@@ -8,22 +8,22 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from p3s.model.grid.at import GridAt
 from p3s.model.grid.axes import Axis, line
 from p3s.model.partners.communicator_laws import CommunicatorLaw
 from p3s.model.partners.mixture import mixture, used_pairs
 from p3s.model.partners.pairs import Pairs
-from p3s.model.partners.relation import Relation, Staged
+from p3s.model.partners.relation import Relation
 from p3s.model.partners.relations import partners
 from p3s.model.partners.shift import MAX_REACH, Shift, bordered_steps, is_stencil, shift_vectors
 from p3s.model.partners.single import Oneself
 from p3s.model.partners.stencil import stencil
+from p3s.model.partners.together import Together
 
 MAX_SHIFTS = 26
 #: A staged relation along a shorter line says nothing that shifts do not.
 MIN_LINE = 4
-#: Relations that are looked for among the pairs at once; cells of partners kept for that.
-TOGETHER, MOST_CELLS = 48, 1 << 22
+#: Relations that are looked for among the pairs at once.
+TOGETHER = 48
 #: What a guard costs beside its relation.
 GUARD_WEIGHT = 0.15
 #: What a neighbour's neighbour costs more than a neighbour, and one across a corner.
@@ -58,23 +58,6 @@ def _covered(rel: Relation, pairs: Sequence[Pairs]) -> list[np.ndarray]:
             else np.zeros(len(p.rank), dtype=bool)
         )
     return out
-
-
-_STACKS: dict[object, tuple[np.ndarray, np.ndarray]] = {}
-
-
-def _somewhere(rels: Sequence[Relation], g: GridAt, used: np.ndarray) -> list[bool]:
-    """Return which relations have a pair at one count; used: as of :func:`used_pairs`."""
-    key = (g.key, *rels)
-    if key not in _STACKS:
-        tables = [partners(rel, g) for rel in rels]
-        of = np.repeat(np.arange(len(rels)), [len(table) for table in tables])
-        if len(_STACKS) * len(of) * g.n > MOST_CELLS:
-            _STACKS.clear()
-        _STACKS[key] = np.concatenate(tables), of
-    table, of = _STACKS[key]
-    there = (used[np.arange(g.n)[None, :], table] & (table >= 0)).any(axis=1)
-    return (np.bincount(of[there], minlength=len(rels)) > 0).tolist()  # type: ignore[no-any-return]
 
 
 def _lines(pairs: Sequence[Pairs], axes: Sequence[CommunicatorLaw]) -> list[Axis]:
@@ -240,9 +223,12 @@ class _Search:
             for cost, rel in kind.for_everybody(self.pairs):
                 self.consider(cost, rel)
 
-    def consider(self, cost: float, rel: Relation) -> None:
-        """Offer a relation if it explains everything, remember it if a part."""
-        hit = self.covered(rel)
+    def consider(self, cost: float, rel: Relation, hit: np.ndarray | None = None) -> None:
+        """Offer a relation if it explains everything, remember it if a part.
+
+        hit: the pairs that it explains, where that is known.
+        """
+        hit = self.covered(rel) if hit is None else hit
         if hit.all():
             self.offer([rel], cost)
         elif hit.any():
@@ -291,30 +277,16 @@ class _Search:
         if self.beaten(1.0):
             return
         tried = candidates(self.pairs, axes)
-        last = self.pairs[-1].grid
         for start in range(0, len(tried), TOGETHER):
             some = tried[start : start + TOGETHER]
             if self.beaten(some[0][0]):
                 break
-            there = _somewhere([rel for _, rel in some], last, self.used[-1])
-            for (cost, rel), may_lead in zip(some, there, strict=True):
+            together = Together([rel for _, rel in some], self.pairs, self.used)
+            for k, (cost, rel) in enumerate(some):
                 if self.beaten(cost):
                     return
-                if may_lead and (not isinstance(rel, Staged) or self._leads(rel)):
-                    self.consider(cost, rel)
-
-    def _leads(self, rel: Staged) -> bool:
-        """Whether two stages are used somewhere, and much of what the relation says is there."""
-        hit, said, levels = 0, 0, 0
-        for p, used in zip(self.pairs[::-1], self.used[::-1], strict=True):
-            table = partners(rel, p.grid)
-            there = used[np.arange(p.grid.n)[None, :], table] & (table >= 0)
-            took = np.zeros(p.grid.n, dtype=bool)
-            took[p.rank] = True
-            hit += int(there.sum())
-            said += int((table[:, took] >= 0).sum())
-            levels = max(levels, rel.levels(there, table, p.grid))
-        return levels > 1 and (self.loose or 4 * hit >= said or rel.sparse)
+                if together.leads(k, self.loose):
+                    self.consider(cost, rel, together.hits[k])
 
     def mixtures(self) -> None:
         """Try several relations through one call (a shared wrapper line, a list of partners)."""

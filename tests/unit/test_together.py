@@ -1,0 +1,101 @@
+"""What is looked for at once is what is found one by one."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from p3s.model.grid import guardfit
+from p3s.model.grid.grids import Balanced, Line
+from p3s.model.nextcount import Question, _decisions
+from p3s.model.partners import together
+from p3s.model.partners.infer_partners import candidates
+from p3s.model.partners.mixture import used_pairs
+from p3s.model.partners.pairs import Pairs
+from p3s.model.partners.relation import Relation, Staged
+from p3s.model.partners.relations import partners
+
+
+def some_pairs(family, seed: int) -> list[Pairs]:
+    """Return half of all pairs, at random, and those of a ring."""
+    rng = np.random.default_rng(seed)
+    out = []
+    for n in (4, 8, 16):
+        there = rng.random((n, n)) < 0.5
+        there[np.arange(n), (np.arange(n) + 1) % n] = True
+        np.fill_diagonal(there, False)
+        out.append(Pairs(family.at(n), *np.nonzero(there)))
+    return out
+
+
+def leads(rel: Relation, pairs: list[Pairs], loose: bool) -> bool:
+    """Return of one relation whether it leads to pairs, as a whole or in stages."""
+    hit, said, levels, last = 0, 0, 0, False
+    for p in pairs:
+        table = partners(rel, p.grid)
+        there = used_pairs(p)[np.arange(p.grid.n)[None, :], table] & (table >= 0)
+        last = bool(there.any())
+        hit += int(there.sum())
+        said += int((table[:, np.unique(p.rank)] >= 0).sum())
+        if isinstance(rel, Staged):
+            levels = max(levels, rel.levels(there, table, p.grid))
+    if not last or not isinstance(rel, Staged):
+        return last
+    return levels > 1 and (loose or 4 * hit >= said or rel.sparse)
+
+
+@pytest.mark.parametrize("family", [Line(1), Balanced(2)], ids=["line", "grid"])
+@pytest.mark.parametrize("cells", [1 << 22, 64])
+def test_relations_looked_for_at_once_are_those_found_one_by_one(family, cells, monkeypatch):
+    monkeypatch.setattr(together, "MOST_CELLS", cells)
+    together._STACKS.clear()
+    pairs = some_pairs(family, 3)
+    rels = [rel for _, rel in candidates(pairs, ())]
+    found = together.Together(rels, pairs, [used_pairs(p) for p in pairs])
+    assert {found.leads(k, False) for k in range(len(rels))} == {True, False}
+    for k, rel in enumerate(rels):
+        for loose in (False, True):
+            assert found.leads(k, loose) == leads(rel, pairs, loose), rel.text()
+        if found.somewhere[k]:
+            tables = [(partners(rel, p.grid)[:, p.rank] == p.peer).any(axis=0) for p in pairs]
+            assert np.array_equal(found.hits[k], np.concatenate(tables)), rel.text()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_conjunction_is_found_wherever_three_atoms_are_enough(seed):
+    rng = np.random.default_rng(seed)
+    values = rng.random((14, 24)) < rng.choice([0.5, 0.7, 0.85])
+    truth = np.zeros(24, dtype=bool)
+    truth[:3] = True
+    values[:10, :3] = True  # the last four atoms leave out some who take part
+    everybody = np.ones(24, dtype=bool)
+    found = guardfit._cover(range(14), values, np.ones(14), everybody, truth)
+    for guard in found:
+        assert np.array_equal(values[list(guard.atoms)].all(axis=0), truth)
+    enough = [
+        k
+        for k in (1, 2, 3)
+        if any(np.array_equal(values[list(c)].all(0), truth) for c in combinations(range(14), k))
+    ]
+    if enough:
+        assert len(found[0].atoms) == enough[0]
+
+
+def test_what_rules_differ_in_is_one_sentence():
+    def question(text: str, weight: float, differ: bool = False) -> Question:
+        return Question(text, weight, lambda g: True, differ)
+
+    asked = [
+        question("the size", 0.2, True),
+        question("tells the direction", 0.6),
+        question("the process grid", 0.3, True),
+        question("the size", 0.2, True),
+    ]
+    said = _decisions(asked)
+    assert [d.question for d in said] == [
+        "the rules that still fit differ there in the process grid and the size",
+        "tells the direction",
+    ]
+    assert said[0].share == pytest.approx(0.7)
