@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from p3s.simulate.steps import Bools, Floats, Ints, Steps
 
 #: Simulations with drawn computation: as many as so many steps allow, in these bounds.
-_STEPS = 8_000_000
-_REPEATS = (2, 12)
+_STEPS = 4_000_000
+_REPEATS = (3, 12)
 #: Windows of a loop with drawn computation or other costs: at least so many, and this multiple of
 #: those that the loop needs to settle where nothing varies.
 _FEWEST_WINDOWS, _LONGER = 4, 2
