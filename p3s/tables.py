@@ -6,6 +6,7 @@ is not as its head says is damaged. Heads of earlier versions say nothing: their
 
 from __future__ import annotations
 
+import functools
 import io
 import math
 import struct
@@ -180,9 +181,13 @@ def open_table(
     import pyarrow.parquet as pq
 
     data = checked_bytes(path, known)
-    file = pq.ParquetFile(
-        pa.BufferReader(data), read_dictionary=list(coded), page_checksum_verification=True
-    )
+    read = functools.partial(pq.ParquetFile, page_checksum_verification=True)
+    try:
+        file = read(pa.BufferReader(data), read_dictionary=list(coded))
+    except KeyError:  # it has not all of these columns
+        file = read(pa.BufferReader(data))
+        known_here = set(file.schema_arrow.names)
+        file = read(pa.BufferReader(data), read_dictionary=[c for c in coded if c in known_here])
     rows = file.metadata.num_rows
     most = ROOM + TIMES_ITS_SIZE * len(data)
     asked = max(_cells(file.metadata, data) * _CELL_BYTES, _stated_bytes(file.metadata))

@@ -116,7 +116,7 @@ def _weak(path: Path) -> Any:
 
 
 def _validation(path: Path) -> Any:
-    from p3s.model.compare import read_comparison
+    from p3s.model.comparison import read_comparison
 
     return read_comparison(path)
 
