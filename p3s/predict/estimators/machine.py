@@ -29,7 +29,6 @@ from p3s.predict.estimators.messages import Messages
 from p3s.predict.estimators.packing import with_packing
 from p3s.predict.estimators.prepared import Prepared, on_nodes, read_program
 from p3s.predict.estimators.settings import Setting
-from p3s.predict.estimators.unseen import with_unseen
 from p3s.predict.estimators.variation import Variation, variation_of
 from p3s.predict.estimators.wired import on_wires, said_of, wired
 from p3s.predict.times import read_head, some_ranks
@@ -205,6 +204,8 @@ def estimated(
     """Return the communication of ``n`` processes, messages and ranks on nodes as they are told."""
     few = smaller(study, n, messages.cores, setting)
     if few is not None:
+        from p3s.predict.estimators.unseen import with_unseen
+
         grids = grids_of(messages, study, few, setting, say)
         cores = setting.ranks_per_node or messages.cores
         checked = missed(grids, setting, cores)
