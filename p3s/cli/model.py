@@ -95,6 +95,7 @@ def model(
     from p3s.cli.params import at_value, has_parameters
     from p3s.cli.params import model as of_parameters
     from p3s.commands import Commands, count_to_predict
+    from p3s.model.order.kinds import Kinds
     from p3s.model.stage import as_file, read
     from p3s.pipeline.stages import ensure_compute, ensure_model
     from p3s.predict.doubts import missed, of_calls
@@ -139,7 +140,7 @@ def model(
     commands = Commands(study)
     say(f"next: {commands.predict(count_to_predict(study))}")
     reasons, held = of_calls({"not_modelled": to_data(fitted.not_modelled)}), fitted.holdout
-    reasons += of_order(fitted.order, held, limit=1.0, commands=commands)
+    reasons += of_order(fitted.order, held, limit=1.0, commands=commands, kinds=Kinds(fitted))
     if held is not None and held.possible:
         reasons += missed(held, limit=1.0, commands=commands)
         reasons = _by_timing(study, held, reasons)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from p3s.commands import NO_STUDY, Commands
+from p3s.errors import P3SError
 from p3s.model.comparison import HoldOut, Moved
 from p3s.model.law_types import Order
+from p3s.model.order.kinds import Kinds
 from p3s.predict.advice import another
 from p3s.predict.doubts import HOLDOUT_LIMIT
 from p3s.predict.reasons import Reason
@@ -16,11 +20,15 @@ def of_order(
     holdout: HoldOut | None,
     limit: float = HOLDOUT_LIMIT,
     commands: Commands = NO_STUDY,
+    kinds: Kinds | None = None,
+    counts: Sequence[int] = (),
 ) -> list[Reason]:
     """Say where ranks of the traced runs make the model's calls in another order.
 
     ``limit`` is the share of the ranks of a count whose order must be right; what the model knows
-    of all counts goes before what it knew without the largest.
+    of all counts goes before what it knew without the largest. What it had wrong there of ranks
+    of ``kinds`` that no other count has, it could not know: that matters where ranks of ``counts``
+    make calls together that no traced rank makes together.
     """
     found = [each for each in order.moved if _too_many(each, limit)] if order else []
     if found:
@@ -38,11 +46,41 @@ def of_order(
     held = Moved(there.n, there.order.moved, there.order.ranks)
     if not _too_many(held, limit):
         return []
-    text = (
-        f"fitted without {holdout.without}, the model has the calls of "
-        f"{len(held.moved):,} of {plural(held.ranks, 'rank')} there in another order"
-    )
-    return [Reason("order", text, another(commands))]
+    known = held if kinds is None else _of_known_kinds(held, kinds)
+    if _too_many(known, limit):
+        text = (
+            f"fitted without {holdout.without}, the model has the calls of "
+            f"{len(known.moved):,} of {plural(known.ranks, 'rank')} there in another order"
+        )
+        return [Reason("order", text, another(commands))]
+    return _of_new_kinds(holdout, limit, commands, kinds, counts) if kinds is not None else []
+
+
+def _of_known_kinds(held: Moved, kinds: Kinds) -> Moved:
+    """Return the ranks of kinds that other counts have too: whose order the model could know."""
+    try:
+        _, new = kinds.unseen(held.n, [n for n in kinds.model.counts if n < held.n])
+    except P3SError:
+        return held
+    return Moved(held.n, tuple(sorted({*held.moved} - {*new.tolist()})), held.ranks)
+
+
+def _of_new_kinds(
+    holdout: HoldOut, limit: float, commands: Commands, kinds: Kinds, counts: Sequence[int]
+) -> list[Reason]:
+    for n in sorted(counts, reverse=True):
+        try:
+            at, new = kinds.unseen(n, kinds.model.counts)
+        except P3SError:
+            continue
+        if _too_many(Moved(at, tuple(new.tolist()), at), limit):
+            text = (
+                f"at {processes(at)} {len(new):,} of {plural(at, 'rank')} make calls together that "
+                f"no traced rank makes together; fitted without {holdout.without}, the model had "
+                "such calls in another order"
+            )
+            return [Reason("order", text, another(commands))]
+    return []
 
 
 def _too_many(moved: Moved, limit: float) -> bool:

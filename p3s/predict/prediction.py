@@ -15,6 +15,7 @@ from p3s.commands import NO_STUDY, Commands, of_traces
 from p3s.errors import P3SError
 from p3s.files.types import FileUseAt
 from p3s.model.comparison import Comparison, HoldOut, read_comparison
+from p3s.model.order.kinds import Kinds
 from p3s.model.types import Model
 from p3s.predict import below, curve_doubts, doubts, notes, outside, queues, start
 from p3s.predict.contradictions import contradictions
@@ -119,6 +120,7 @@ def predict(
         threshold=threshold,
         holdout=model.holdout,
         order=model.order,
+        kinds=Kinds(model),
         others=found,
         why=choice.why,
         admits=_admits(model),
@@ -194,6 +196,7 @@ def compose(
     threshold: float = KNEE_EFFICIENCY,
     holdout: HoldOut | None = None,
     order: Order | None = None,
+    kinds: Kinds | None = None,
     others: Estimates | None = None,
     why: str = "",
     admits: Callable[[int], bool] | None = None,
@@ -256,7 +259,7 @@ def compose(
         *([] if weak else curve_doubts.of_growth(rows, base, traced)),
         *curve_doubts.of_intervals(rows, sorted(runs), commands, odd),
         *_of_model([made.head for made in times.values()], holdout, validations, commands),
-        *of_order(order, holdout, commands=commands),
+        *of_order(order, holdout, commands=commands, kinds=kinds, counts=counts),
         *curve_doubts.of_other_calls(other, beyond, traced, commands, open_=not known),
         *curve_doubts.of_emptied({n: times[n].head for n in counts}, traced, commands),
         *doubts.of_reach(ratio, traced, commands),

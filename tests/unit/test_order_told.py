@@ -7,17 +7,20 @@ from pathlib import Path
 
 import corpus
 import pytest
+import timed_study as ts
 from capture_writer import Writer
 from grid_programs import bitonic
-from test_any_counts import put_times
+from test_any_counts import PROGRAMS, put_times
 
 from p3s.cli.main import run
 from p3s.errors import P3SError
+from p3s.model.compare import order_at
 from p3s.model.comparison import Moved, OrderAgreement
 from p3s.model.evaluate import generate
 from p3s.model.fit import fit_model
 from p3s.model.holdout import build_model
 from p3s.model.order.chance import left_to_chance, with_chance
+from p3s.model.order.kinds import Kinds
 from p3s.model.order.sequence import compare_order
 from p3s.predict.order_doubts import of_order
 from p3s.predict.saved import read_prediction
@@ -118,3 +121,32 @@ def test_what_chance_decides_is_held_against_no_model(tmp_path: Path) -> None:
     known = (Moved(3, (1,), 3), Moved(4, (1,), 4))  # no run of 4 is there to ask
     model = with_chance(replace(model, order=replace(model.order, moved=known)), study)
     assert model.order is not None and model.order.moved == known[1:]
+
+
+@pytest.mark.parametrize(("counts", "told"), [((4, 8, 16), False), ((2, 4, 8), True)])
+def test_an_order_that_nothing_could_tell_matters_where_such_ranks_are_not_traced(
+    counts: tuple[int, ...], told: bool
+) -> None:
+    """Fitted without the largest, no rank has neighbours on all sides; with 16 there are some."""
+    program = PROGRAMS["column-major"]
+    model = build_model([ts.counted(program, n, "cpu_ns") for n in counts])
+    assert model.order is not None and model.order.moved == ()
+    assert [each.code for each in of_order(model.order, model.holdout)] == ["order"]
+    kinds = Kinds(model)
+    assert of_order(model.order, model.holdout, limit=1.0, kinds=kinds) == []
+    reasons = of_order(model.order, model.holdout, kinds=kinds, counts=[49])
+    truth = order_at(model, ts.counted(program, 49, "cpu_ns"))
+    assert truth is not None and bool(truth.moved) == told
+    assert [each.code for each in reasons] == ["order"] * told
+    assert not told or f"{len(truth.moved)} of 49 ranks make" in reasons[0].text
+
+
+def test_kinds_of_ranks_are_the_calls_that_they_make() -> None:
+    model = build_model([corpus.table(corpus.jacobi2d(), n) for n in (4, 9, 16, 25)])
+    kinds = Kinds(model)
+    at, new = kinds.unseen(36, [4])
+    inside = [r for r in range(36) if 0 < r // 6 < 5 or 0 < r % 6 < 5]
+    assert at == 36 and new.tolist() == inside  # only corners have two neighbours
+    assert kinds.unseen(36, [16])[1].tolist() == []
+    at, new = kinds.unseen(1 << 20, [25])
+    assert at == 4096 and not len(new)
