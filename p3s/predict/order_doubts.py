@@ -27,8 +27,8 @@ def of_order(
 
     ``limit`` is the share of the ranks of a count whose order must be right; what the model knows
     of all counts goes before what it knew without the largest. What it had wrong there of ranks
-    of ``kinds`` that no other count has, it could not know: that matters where ranks of ``counts``
-    make calls together that no traced rank makes together.
+    of ``kinds`` that no other count has, it could not know: that does not matter. What does is
+    ranks of ``counts`` that make calls together that no traced rank makes together.
     """
     found = [each for each in order.moved if _too_many(each, limit)] if order else []
     if found:
@@ -40,20 +40,26 @@ def of_order(
         )
         advice = "rely on messages and sizes alone: no order was found that fits these runs"
         return [Reason("order", text, advice)]
+    held = _of_hold_out(holdout, limit, commands, kinds)
+    return held or (_of_new_kinds(limit, commands, kinds, counts) if kinds is not None else [])
+
+
+def _of_hold_out(
+    holdout: HoldOut | None, limit: float, commands: Commands, kinds: Kinds | None
+) -> list[Reason]:
     there = holdout.comparison if holdout else None
     if holdout is None or there is None or there.order is None:
         return []
     held = Moved(there.n, there.order.moved, there.order.ranks)
+    if kinds is not None and _too_many(held, limit):
+        held = _of_known_kinds(held, kinds)
     if not _too_many(held, limit):
         return []
-    known = held if kinds is None else _of_known_kinds(held, kinds)
-    if _too_many(known, limit):
-        text = (
-            f"fitted without {holdout.without}, the model has the calls of "
-            f"{len(known.moved):,} of {plural(known.ranks, 'rank')} there in another order"
-        )
-        return [Reason("order", text, another(commands))]
-    return _of_new_kinds(holdout, limit, commands, kinds, counts) if kinds is not None else []
+    text = (
+        f"fitted without {holdout.without}, the model has the calls of "
+        f"{len(held.moved):,} of {plural(held.ranks, 'rank')} there in another order"
+    )
+    return [Reason("order", text, another(commands))]
 
 
 def _of_known_kinds(held: Moved, kinds: Kinds) -> Moved:
@@ -66,7 +72,7 @@ def _of_known_kinds(held: Moved, kinds: Kinds) -> Moved:
 
 
 def _of_new_kinds(
-    holdout: HoldOut, limit: float, commands: Commands, kinds: Kinds, counts: Sequence[int]
+    limit: float, commands: Commands, kinds: Kinds, counts: Sequence[int]
 ) -> list[Reason]:
     for n in sorted(counts, reverse=True):
         try:
@@ -76,8 +82,7 @@ def _of_new_kinds(
         if _too_many(Moved(at, tuple(new.tolist()), at), limit):
             text = (
                 f"at {processes(at)} {len(new):,} of {plural(at, 'rank')} make calls together that "
-                f"no traced rank makes together; fitted without {holdout.without}, the model had "
-                "such calls in another order"
+                "no traced rank makes together: nothing tells in which order"
             )
             return [Reason("order", text, another(commands))]
     return []

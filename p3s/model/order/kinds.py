@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from p3s.model.types import Model
 
 #: Of more processes, those of a half, a quarter ... are looked at: kinds repeat.
-MOST = 4096
+MOST = 512
 
 
 @dataclass(frozen=True)
