@@ -79,9 +79,7 @@ def test_a_scaled_trace_is_made_and_read(study: p3s.Study) -> None:
 #: What a usual prediction of a study whose stages are made has no use for.
 NOT_USED = (
     "jsonschema",
-    "p3s.characterize.structure",
     "p3s.costs.gather",
-    "p3s.model.evaluate",
     "p3s.parameters.stage",
     "p3s.program.generate",
     "p3s.report.teams",
