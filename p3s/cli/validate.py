@@ -89,7 +89,8 @@ def validate(
     keep_dims(outermost(study), extents)
     there = None if launcher_words(ctx) else elsewhere(study)
     if run and not launcher_words(ctx):
-        if not study.counts() and not study.gone_counts():
+        derived = bool(study.manifest().get("derived"))
+        if not (derived or study.counts() or study.gone_counts()):
             raise P3SError(too_few(study, []))
         settle(study, words, there or Path.cwd(), trust)
     with progress(2) as bar:

@@ -12,7 +12,7 @@ from p3s.program.collectives.choose import chosen_name, most_common, schedule
 from p3s.program.collectives.registry import COLLECTIVES
 from p3s.program.collectives.rules import Library
 from p3s.program.collectives.writer import Schedule
-from p3s.simulate.steps import Bools, Ints, Op, Steps, constant, narrow, narrowed, taken
+from p3s.simulate.steps import Bools, Ints, Op, Steps, constant, narrow, taken
 from p3s.trace.ops import blocking_of
 
 #: Tags of the messages of collectives: this and the number of the call on its communicator.
@@ -348,7 +348,6 @@ class _Assembly:
             number_of[int(kind)] = calls.index(name)
         kept = ~self.replaced
         self._exchanges = self._any_exchange()
-        self._large = self._any_large()
         new: dict[str, Any] = {
             name: self._moved(getattr(old, name), fill, name in _OF_HALVES and not self._exchanges)
             for name, fill in (
@@ -364,7 +363,7 @@ class _Assembly:
             )
         }
         for name in ("comm", "row", "weight", "turn"):
-            new[name] = taken(_fewest_bits(getattr(old, name)), self.origin)
+            new[name] = taken(getattr(old, name), self.origin)
         empty = self.own[self.empty]  # no message here: only computation is left
         new["call"][empty] = old.call[self.empty]
         work = np.zeros(self.total)
@@ -434,32 +433,14 @@ class _Assembly:
             for plan in plans.values()
         )
 
-    def _any_large(self) -> bool:
-        """Tell whether any message has more bytes than 32 bits hold."""
-        plans = {id(part.call.plan): part.call.plan for part in self.parts}
-        return any(
-            plan is not None
-            and len(plan)
-            and int(max(plan.bytes.max(), plan.bytes2.max())) >= 1 << 31
-            for plan in plans.values()
-        )
-
     def _moved(self, column: Ints, fill: int, same: bool) -> Ints:
         """Return a column in its new places; ``same``: no record of a call has another value."""
         if same and column.strides == (0,) and column.size and column[0] == fill:
             return constant(fill, self.total)
-        # Few bits where they are enough: these columns are most of the memory.
-        if column.dtype == np.int64 and not self._large:
-            column = narrowed(column)
         moved = np.full(self.total, fill, dtype=column.dtype)
         kept = ~self.replaced
         moved[self.own[kept]] = taken(column, kept)
         return moved
-
-
-def _fewest_bits(column: np.ndarray) -> np.ndarray:
-    """Return a column narrowed, unless it lies in memory once."""
-    return column if column.strides == (0,) or column.dtype != np.int64 else narrowed(column)
 
 
 def _heads(plan: Schedule) -> Ints:
