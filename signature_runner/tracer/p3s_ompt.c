@@ -81,8 +81,8 @@ static void implicit_task(int point, union data *parallel, union data *task, uns
         if (!team)
             return;
         p3s_body_begin(team, index == 0);
-        if (index == 0)
-            team->size = threads;
+        /* All say the same; the first thread may come last. */
+        __atomic_store_n(&team->size, threads, __ATOMIC_RELAXED);
     } else if (t->body.team && t->body.first && t->body.team->size == 1) {
         p3s_body_end();
     } else {

@@ -266,9 +266,12 @@ void p3s_region_end(struct p3s_team *team)
 uint32_t p3s_size_of_team(void)
 {
     struct p3s_team *team = p3s_self.body.team;
-    if (!team->size)
-        team->size = p3s_team_size();
-    return team->size;
+    uint32_t size = __atomic_load_n(&team->size, __ATOMIC_RELAXED);
+    if (!size) {
+        size = p3s_team_size();
+        __atomic_store_n(&team->size, size, __ATOMIC_RELAXED);
+    }
+    return size;
 }
 
 /* What the thread has worked in the regions that it is in, as far as no MPI call had it before; into

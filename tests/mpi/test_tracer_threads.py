@@ -171,6 +171,20 @@ def test_calls_in_a_region_are_their_threads(
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
+def test_first_call_of_a_thread_knows_its_team_before_the_first_thread_does(
+    runtime: str, folder: Path, tmp_path: Path
+) -> None:
+    program, regions, team = built("callers", runtime, folder), 40, int(SETTINGS["OMP_NUM_THREADS"])
+    run = traced([str(program), "multiple", "1", str(regions)], 2, tmp_path / "run")
+    if "not provided" in (tmp_path / "run" / "stdout.txt").read_text():
+        pytest.skip("this MPI has no MPI_THREAD_MULTIPLE")
+    for rank in run.ranks:
+        calls = [run.calls[call] for call in rank.call.tolist()]
+        teams = Counter(call.team for call in calls if call.op == "MPI_Sendrecv")
+        assert teams == {0: 1, team: team * regions}
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
 def test_work_is_that_of_the_longest_thread(runtime: str, folder: Path, tmp_path: Path) -> None:
     run = traced([str(built("shares", runtime, folder))], 1, tmp_path / "run")
     rank = run.ranks[0]

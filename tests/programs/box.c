@@ -1,11 +1,11 @@
 /* A 7-point halo in a box, on a process grid that it is given or makes itself.
  *
- *   box PX PY PZ [last] [periodic] [one] [squares | cubes | powers]
+ *   box PX PY PZ [last] [periodic] [one] [smaller] [squares | cubes | powers]
  *
  * 0 0 0 makes the grid with MPI_Dims_create, without a Cartesian communicator. The rank counts
- * along x first, or with "last" along z. "one" sends all faces from one call. The last words say
- * which process counts it takes; at others it ends with code 3, as it does where PX PY PZ are not
- * those of its ranks.
+ * along x first, or with "last" along z. "one" sends all faces from one call; "smaller" takes a box
+ * of half the edge. The last words say which process counts it takes; at others it ends with code 3,
+ * as it does where PX PY PZ are not those of its ranks.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 enum { N = 24, STEPS = 6 };
 
-static int p[3], c[3], last, periodic;
+static int p[3], c[3], last, periodic, edge = N;
 static double out[N * N], in[6][N * N];
 
 static int block(int extent, int parts, int at)
@@ -39,7 +39,7 @@ static int neighbour(int d, int step)
 static int face(int d)
 {
     int e = (d + 1) % 3, f = (d + 2) % 3;
-    return block(N, p[e], c[e]) * block(N, p[f], c[f]);
+    return block(edge, p[e], c[e]) * block(edge, p[f], c[f]);
 }
 
 static void from_one_call(void)
@@ -102,6 +102,8 @@ int main(int argc, char **argv)
         last |= !strcmp(argv[k], "last");
         periodic |= !strcmp(argv[k], "periodic");
         one |= !strcmp(argv[k], "one");
+        if (!strcmp(argv[k], "smaller"))
+            edge = N / 2;
         if (!strcmp(argv[k], "powers") || !strcmp(argv[k], "squares") || !strcmp(argv[k], "cubes"))
             good &= takes(argv[k], n);
     }

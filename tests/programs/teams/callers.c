@@ -21,12 +21,11 @@ static void exchange(int tag)
 int main(int argc, char **argv)
 {
     const char *levels[] = {"single", "funneled", "serialized", "multiple"};
-    int required = 0, provided, calls = atoi(argv[2]);
+    int required = 0, provided, calls = atoi(argv[2]), regions = argc > 3 ? atoi(argv[3]) : 1;
     while (strcmp(levels[required], argv[1]))
         required++;
     const int level[] = {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED,
                          MPI_THREAD_MULTIPLE};
-    (void)argc;
     MPI_Init_thread(&argc, &argv, level[required], &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
     other = 1 - me;
@@ -50,9 +49,11 @@ int main(int argc, char **argv)
             }
         }
     } else {
-        #pragma omp parallel
-        for (int i = 0; i < calls; i++)
-            exchange(omp_get_thread_num());
+        for (int region = 0; region < regions; region++) {
+            #pragma omp parallel
+            for (int i = 0; i < calls; i++)
+                exchange(omp_get_thread_num());
+        }
     }
     exchange(99);
     MPI_Finalize();
