@@ -17,6 +17,7 @@ from test_dependency_random import network, pattern
 from p3s.costs.spread import Distribution, Spread
 from p3s.errors import P3SError
 from p3s.predict.estimators import drawn as of_draws
+from p3s.predict.estimators import variation as of_variation
 from p3s.predict.estimators.variation import Variation
 from p3s.simulate import simulate as simulation
 from p3s.simulate.folded import folded, folded_totals
@@ -207,6 +208,21 @@ def test_what_varies_is_drawn_where_there_is_computation() -> None:
     busy = ~even & (work > 0)
     assert np.std(whole[busy] / (work * lasting[cell])[busy]) > 0.1
     assert (whole[work == 0] == 0).all()
+
+
+@pytest.mark.parametrize("phases", [1, 3])
+def test_what_is_drawn_piece_by_piece_is_what_is_drawn_at_once(phases, monkeypatch) -> None:
+    turns = Distribution.of((0.1, 0.5, 0.9), (0.5, 1.0, 1.6))
+    varies = Variation(tuple(Spread(turns=turns) for _ in range(phases)))
+    rng = np.random.default_rng(3)
+    work, cell = rng.uniform(1, 9, 50_000), rng.integers(0, 30, 50_000)
+    varying = varies.varying(work, cell, rng.uniform(0.5, 2, 30))
+    assert all((where is None) == (phases == 1) for _, _, where in varying.parts)
+    found = []
+    for number in (700, 1 << 14, 1 << 20):
+        monkeypatch.setattr(of_variation, "_AT_ONCE", number)
+        found.append(varying.drawn(np.random.default_rng(8)))
+    assert (found[0] == found[2]).all() and (found[1] == found[2]).all()
 
 
 def test_few_steps_are_drawn_in_this_thread_and_many_alike_in_several(monkeypatch) -> None:
