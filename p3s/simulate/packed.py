@@ -137,9 +137,10 @@ class Packed:
 
     def weighed(self, tally: Tally, only: Bools | None) -> Weighed:
         """Return weights and groups by place; steps that are not among ``only`` are APART."""
-        for told, those, found in self._weighed:
-            if told is tally and those is only:
-                return found
+        for one in self._weighed:
+            if one[0] is tally and one[1] is only:
+                self._weighed = [*(other for other in self._weighed if other is not one), one]
+                return one[2]
         cell, group = tally.cell, tally.group
         if len(cell) and not 0 <= cell.min() <= cell.max() < tally.cells:
             raise P3SError(f"simulation: cells {cell.min()} to {cell.max()} of {tally.cells}")

@@ -19,6 +19,7 @@ from p3s.errors import P3SError
 from p3s.predict.estimators import drawn as of_draws
 from p3s.predict.estimators import variation as of_variation
 from p3s.predict.estimators.variation import Variation
+from p3s.simulate import packed as of_packed
 from p3s.simulate import simulate as simulation
 from p3s.simulate.folded import folded, folded_totals
 from p3s.simulate.network import rough_network
@@ -171,6 +172,31 @@ def test_threads_share_packed_steps(monkeypatch) -> None:
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(simulated, range(8)))
     assert len(room.packs.kept) == 1
+
+
+def test_simulations_of_a_loop_add_up_by_the_same_tallies(monkeypatch) -> None:
+    """Also in a last window of which some iterations count: they are weighed once for all."""
+    loop = loop_of(turns_of(HALO, 4, 4, 4, work=np.full(16, 1e5)), 6)
+    net, nodes, room = rough_network(), np.arange(16) // 4, Room(loop.packs)
+    told: list[Tally] = []
+    moved: list[int] = []
+    move = of_packed.Packed.moved
+
+    def seen(self, column):
+        moved.append(len(column))
+        return move(self, column)
+
+    def add_up(steps, only, tally, first):
+        told.append(tally)
+        return totals(steps, nodes, net, tally, first_ns=first, only=only, room=room)
+
+    first = folded_totals(loop, add_up)
+    monkeypatch.setattr(of_packed.Packed, "moved", seen)
+    again = folded_totals(loop, add_up)
+    assert again.settled and (again.sums == first.sums).all()
+    half = len(told) // 2
+    assert half > 1 and all(a is b for a, b in zip(told[:half], told[half:], strict=True))
+    assert len({id(tally) for tally in told}) == half == 2 and not moved
 
 
 def test_means_of_what_never_repeats_are_had_from_the_windows_that_are_allowed() -> None:
