@@ -70,18 +70,19 @@ class Variation:
 
         ``cell``: of each step. ``lasting``: of :meth:`ranks`.
         """
-        if lasting is None:
-            work = np.array(work_ns, dtype=np.float64)
-        else:
-            work = lasting[cell]
-            work *= work_ns
-        phase = cell % len(self.spreads)
-        there = np.flatnonzero(np.bincount(phase, minlength=1))
+        work, phase = np.array(work_ns, dtype=np.float64), cell % len(self.spreads)
+        there = np.zeros(len(self.spreads), dtype=bool)
+        for first in range(0, len(work), _AT_ONCE):
+            some = slice(first, first + _AT_ONCE)
+            there[phase[some]] = True
+            if lasting is not None:
+                work[some] *= lasting[cell[some]]
         parts = []
-        for k in (k for k in there.tolist() if self.shares[k] > 0):
-            where = np.flatnonzero((work > 0) & (phase == k))
-            every = len(where) == len(work)
-            parts.append((self.spreads[k].turns, self.shares[k], None if every else where))
+        for k in (k for k in np.flatnonzero(there).tolist() if self.shares[k] > 0):
+            mine = phase == k
+            mine &= work > 0
+            where = None if mine.all() else np.flatnonzero(mine)
+            parts.append((self.spreads[k].turns, self.shares[k], where))
         return Varying(work, tuple(parts))
 
 
