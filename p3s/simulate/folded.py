@@ -112,6 +112,7 @@ class Windows:
     In the first simulation all before ``end`` count; in windows those from ``head`` on and before
     ``end``. ``first``, ``tally``: what is added up then, and in windows. ``work``: computation of
     each rank in what counts of a window; ``at``: its last step before the next window begins.
+    ``last``: what is added up in a last window, by how many of its iterations count.
     """
 
     head: int
@@ -120,6 +121,7 @@ class Windows:
     tally: Tally
     work: Floats
     at: Ints
+    last: dict[float, Tally] = field(default_factory=dict)
 
     @property
     def turns(self) -> int:
@@ -187,7 +189,8 @@ class Loop:
     def place(self) -> Ints:
         """Return which of the alike iterations each step is in; of others it means nothing."""
         assert self.group is not None
-        return np.searchsorted(self.group.turns, self.full.turn)
+        number = int(self.full.turn.max(initial=-1)) + 1
+        return np.searchsorted(self.group.turns, np.arange(number))[self.full.turn]
 
     def ready(self, overlap: bool) -> Windows:
         """Return how windows are cut out; ``overlap``: as in ``folded``."""
@@ -210,6 +213,19 @@ class Loop:
             last_of(self.full, self.kept & (place < end - head)),
         )
         return self.cut[overlap]
+
+    def last(self, ready: Windows, left: float) -> Tally:
+        """Return what is added up in a window of which the first ``left`` iterations count.
+
+        One and the same each time: simulators know it again.
+        """
+        found = ready.last.get(left)
+        if found is None:
+            share = np.clip(left - (self.place() - ready.head), 0.0, 1.0)
+            found = replace(ready.tally, weight=ready.tally.weight * share)
+            ready.last.clear()  # one is as large as the rest
+            ready.last[left] = found
+        return found
 
     def once(self) -> Floats:
         """Return the weights with which every iteration counts once for each entry of the loop."""
@@ -273,8 +289,7 @@ def _strung(
     period, number, change = 0, 0, 0.0
     while left > 0 and number < most and not period:
         if left < turns:  # the loop ends within this window
-            share = np.clip(left - (loop.place() - ready.head), 0.0, 1.0)
-            tally = replace(tally, weight=tally.weight * share)
+            tally = loop.last(ready, left)
         result = next(results)
         number += 1
         made = _Window(result.sums, result.long[0])

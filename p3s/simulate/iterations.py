@@ -49,9 +49,8 @@ def alike(section: Section, *, repeated: bool = False) -> Alike | None:
     # What an iteration is: the rows of the trace that are its calls, and what they stand for.
     like = np.zeros(number, dtype=np.uint64)
     weight = np.round(np.log(np.maximum(steps.weight, 1e-300)) / _EQUAL / 10).astype(np.int64)
-    code = _mixed(
-        _mixed(_mixed(steps.rank) + steps.row.astype(np.uint64)) + weight.astype(np.uint64)
-    )
+    rank = np.repeat(_mixed(steps.ranks), np.diff(steps.start))
+    code = _mixed(_mixed(rank + steps.row.astype(np.uint64)) + weight.astype(np.uint64))
     rows = steps.row >= 0  # computation after the last call is in the last iteration alone
     np.add.at(like, steps.turn[rows], code[rows])
     used = np.flatnonzero(np.bincount(steps.turn[rows], minlength=number))

@@ -162,3 +162,122 @@ void p3s_reorder(i64 steps, i64 ranks, const struct packed *old, const int32_t *
     for (i64 r = 0; r < ranks; r++)
         out->first[r] = moved(out->place, old->first[r]);
 }
+
+/* ---- whether all ranks come to their ends, whatever the costs ---- */
+
+/* Sends return at once. Where this says so it is so; where it does not, a simulation tells. */
+struct ending {
+    const struct columns *in;
+    const i64 *call_instance, *expected, *member_start, *member;
+    int32_t *owner, *pending;
+    uint8_t *state; /* BEGUN; WANT_HERE: its rank waits for it */
+    i64 *at, *runnable, *arrived;
+    i64 runnables;
+};
+
+static int known_to_end(i64 op)
+{
+    return op != SSEND && op != ISSEND && op != START_SSEND && op != WAITANY && op != WAITSOME;
+}
+
+/* The instance of the collective call that step i is. */
+static i64 instance_of(const struct ending *e, i64 i)
+{
+    i64 low = 0, high = e->in->calls;
+    while (high - low > 1) {
+        i64 middle = low + (high - low) / 2;
+        if (e->in->call_step[middle] <= i)
+            low = middle;
+        else
+            high = middle;
+    }
+    return e->call_instance[low];
+}
+
+static void let_go_on(struct ending *e, i64 i)
+{
+    if (e->state[i] & WANT_HERE) {
+        e->state[i] &= (uint8_t)~WANT_HERE;
+        if (--e->pending[e->owner[i]] == 0)
+            e->runnable[e->runnables++] = e->owner[i];
+    }
+}
+
+static void begins(struct ending *e, i64 i)
+{
+    i64 op = e->in->op[i];
+    e->state[i] |= BEGUN;
+    if (is_send(op) && e->in->to[i] >= 0)
+        let_go_on(e, e->in->to[i]);
+    if (op == COLLECTIVE || op == ICOLLECTIVE) {
+        i64 g = instance_of(e, i);
+        if (++e->arrived[g] >= e->expected[g])
+            for (i64 m = e->member_start[g]; m < e->member_start[g + 1]; m++)
+                let_go_on(e, e->in->call_step[e->member[m]]);
+    }
+}
+
+/* Step i of rank r, or a request, waits for what has not begun. */
+static void wait_for(struct ending *e, i64 r, i64 i)
+{
+    i64 op = e->in->op[i], source = e->in->source[i], g;
+    int here = 1;
+    if (is_receive(op))
+        here = source < 0 || e->state[source] & BEGUN;
+    else if (op == COLLECTIVE || op == ICOLLECTIVE) {
+        g = instance_of(e, i);
+        here = e->arrived[g] >= e->expected[g];
+    }
+    if (!here && !(e->state[i] & WANT_HERE)) {
+        e->state[i] |= WANT_HERE;
+        e->pending[r]++;
+    }
+}
+
+static void go_as_far(struct ending *e, i64 r)
+{
+    const struct columns *in = e->in;
+    for (i64 i = e->at[r]; i < in->start[r + 1]; i = ++e->at[r]) {
+        i64 op = in->op[i];
+        if (!(e->state[i] & BEGUN))
+            begins(e, i);
+        if (op == RECV || op == SENDRECV || op == COLLECTIVE)
+            wait_for(e, r, i);
+        for (i64 d = in->done_start[i]; op == WAIT && d < in->done_start[i + 1]; d++)
+            wait_for(e, r, in->done[d]);
+        if (e->pending[r])
+            return;
+    }
+}
+
+/* Whether steps fit together and surely come to their ends. */
+int p3s_ends(const struct columns *in, i64 instances, const i64 *call_instance, const i64 *expected,
+             const i64 *member_start, const i64 *member)
+{
+    struct ending e = {.in = in, .call_instance = call_instance, .expected = expected,
+                       .member_start = member_start, .member = member};
+    int ends;
+    e.owner = malloc((size_t)(in->steps + 1) * sizeof *e.owner);
+    e.state = calloc((size_t)(in->steps + 1), 1);
+    e.pending = calloc((size_t)(in->ranks + 1), sizeof *e.pending);
+    e.at = malloc((size_t)(in->ranks + 1) * sizeof *e.at);
+    e.runnable = malloc((size_t)(in->ranks + 1) * sizeof *e.runnable);
+    e.arrived = calloc((size_t)(instances + 1), sizeof *e.arrived);
+    ends = e.owner && e.state && e.pending && e.at && e.runnable && e.arrived;
+    for (i64 r = in->ranks - 1; ends && r >= 0; r--) {
+        e.at[r] = in->start[r];
+        e.runnable[e.runnables++] = r;
+        for (i64 i = in->start[r]; i < in->start[r + 1]; i++)
+            e.owner[i] = (int32_t)r;
+    }
+    for (i64 i = 0; ends && i < in->steps; i++)
+        ends = known_to_end(in->op[i]) && flaw(in, i, in->start[e.owner[i]], e.owner) == SOUND;
+    while (ends && e.runnables)
+        go_as_far(&e, e.runnable[--e.runnables]);
+    for (i64 r = 0; ends && r < in->ranks; r++)
+        ends = e.at[r] >= in->start[r + 1];
+    void *all[] = {e.owner, e.state, e.pending, e.at, e.runnable, e.arrived};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+    return ends;
+}

@@ -15,7 +15,7 @@ import numpy as np
 from p3s.errors import P3SError
 from p3s.simulate.collectives import Instances, instances
 from p3s.simulate.core import APART, FLAWED, FLAWS, NO_ROOM, SIZE, STEP, Columns, Input, Packing
-from p3s.simulate.network import Network
+from p3s.simulate.network import Network, rough_network
 from p3s.simulate.steps import Bools, Floats, Ints, Op, Steps
 
 #: Fields of Steps that do not have an entry per step.
@@ -137,9 +137,10 @@ class Packed:
 
     def weighed(self, tally: Tally, only: Bools | None) -> Weighed:
         """Return weights and groups by place; steps that are not among ``only`` are APART."""
-        for told, those, found in self._weighed:
-            if told is tally and those is only:
-                return found
+        for one in self._weighed:
+            if one[0] is tally and one[1] is only:
+                self._weighed = [*(other for other in self._weighed if other is not one), one]
+                return one[2]
         cell, group = tally.cell, tally.group
         if len(cell) and not 0 <= cell.min() <= cell.max() < tally.cells:
             raise P3SError(f"simulation: cells {cell.min()} to {cell.max()} of {tally.cells}")
@@ -232,6 +233,30 @@ def pack(steps: Steps, node_of: Ints, distance: Any, network: Network, cell: Any
         size[: out.sizes].copy(),
         int(out.longest),
     )
+
+
+def surely_end(steps: Steps) -> bool:
+    """Tell whether it is certain that all ranks come to their last step if sends return at once.
+
+    False: that is not so, or a simulation must tell, or steps refer to what is not there. Costs do
+    not matter.
+    """
+    from p3s.simulate.build import library
+
+    node_of = np.zeros(steps.n, dtype=np.int64)
+    work = np.asarray(steps.work_ns)
+    if work.size and not (work.min() >= 0 and np.isfinite(work.max())):
+        return False
+    try:
+        _check(steps, node_of)
+        calls, keep = instances(steps), list[Any]()
+        columns = _columns(keep, steps, calls, node_of, None, rough_network())
+    except P3SError:
+        return False
+    each = (calls.call_instance, calls.expected, calls.member_start, calls.member)
+    where = [ctypes.c_void_p(_pointer(keep, column, np.int64)) for column in each]
+    number = ctypes.c_int64(len(calls.kind))
+    return bool(library().p3s_ends(ctypes.byref(columns), number, *where))
 
 
 def _columns(

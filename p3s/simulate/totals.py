@@ -71,7 +71,11 @@ class Room:
         work = self.column("work", len(packed), np.float64)
         mine, its, changed = self._work
         if mine is not packed or its is not steps.work_ns or not (changed is None or changed is at):
-            work[:] = packed.moved(steps.work_ns)
+            usual = np.asarray(steps.work_ns, dtype=np.float64)
+            if packed.order is None:
+                work[:] = usual
+            else:  # straight to its place: places are known to be inside
+                np.take(usual, packed.order, out=work, mode="clip")
         if drawn is not None:
             work[packed.place_of(drawn.at)] = drawn.ns
         self._work = packed, steps.work_ns, at

@@ -235,6 +235,9 @@ def test_what_smaller_grids_say_is_checked(study: Study, monkeypatch: pytest.Mon
     few = of_fewer.smaller(study, 4 * LARGE, messages.cores, setting)
     assert few is not None
     grids = grids_of(messages, study, few, setting, lambda _: None)
+    grid = grids.grid(0, few)
+    assert "program" not in vars(grid)  # it is large, and made anew for who asks
+    assert grid.on(messages, setting).size == grid.size and "program" in vars(grid)
     checked = of_fewer.Checked(LARGE, -0.5, np.full(len(found.phases), -0.5), 0.0)
     wide, _ = of_fewer.estimated(grids, grids.as_predicted, setting, checked=checked)
     assert wide.comm == pytest.approx(found.comm)

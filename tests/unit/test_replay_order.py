@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections import defaultdict, deque
+from dataclasses import replace
 from pathlib import Path
 
 import corpus
@@ -23,8 +24,9 @@ from p3s.program.order.links import first_in_first_out
 from p3s.program.order.pairs import pair
 from p3s.program.order.reasons import unmatched
 from p3s.program.order.sections import read_sections, sections_of, take
-from p3s.program.order.unstick import ends, unstuck
+from p3s.program.order.unstick import _ends_simulated, ends, unstuck
 from p3s.program.scaled import ScaledTrace, read_scaled
+from p3s.simulate.packed import surely_end
 from p3s.simulate.steps import RECEIVES, REQUESTS, SENDS, WAITS, Op, Section, Steps
 from p3s.study import Study, write_json
 
@@ -585,6 +587,65 @@ def test_sends_that_everybody_waits_for_are_moved_ahead() -> None:
     assert moved.work_ns.sum() == 4.0
     again, none = unstuck(moved)
     assert none == 0 and again is moved
+
+
+_CALLS = (
+    "MPI_Send MPI_Isend MPI_Bsend MPI_Recv MPI_Recv MPI_Irecv MPI_Irecv MPI_Sendrecv MPI_Wait "
+    "MPI_Waitall MPI_Allreduce MPI_Bcast MPI_Reduce MPI_Scan MPI_Ibarrier REST"
+).split()
+
+
+def any_steps(seed: int, calls: list[str]) -> Steps:
+    """Return what some ranks do; most wait for each other for ever, many do not."""
+    rng = random.Random(seed)
+    n = rng.randint(1, 4)
+    b = Builder(n, ranks=range(rng.randint(max(1, n - 1), n)))
+    for _ in range(rng.randint(1, 10)):
+        call, rank = rng.choice(calls), rng.choice(b.ranks)
+        peer = rng.randrange(n)
+        if call in ("MPI_Allreduce", "MPI_Bcast", "MPI_Reduce", "MPI_Scan", "MPI_Ibarrier"):
+            root = peer if call in ("MPI_Bcast", "MPI_Reduce") else -1
+            for each in b.ranks if rng.random() < 0.9 else [rank]:
+                b.add(each, call, root)
+        elif call in ("MPI_Wait", "MPI_Waitall", "MPI_Waitany", "REST"):
+            b.add(rank, call)
+        elif call == "MPI_Sendrecv":
+            b.add(rank, call, peer, 8, peer2=rng.randrange(n), bytes2=8)
+        else:
+            b.add(rank, call, peer, 8)
+            other = "MPI_Irecv" if call == "MPI_Send" else "MPI_Recv"
+            if "end" in call and peer in b.ranks and rng.random() < 0.8:
+                b.add(peer, other, rank, 8)
+    return b.build()
+
+
+def test_whether_ranks_come_to_their_ends_is_told_without_a_simulation() -> None:
+    told = {True: 0, False: 0}
+    for seed in range(600):
+        steps = any_steps(seed, _CALLS)
+        said, true = surely_end(steps), _ends_simulated(steps)
+        told[said] += 1
+        # A broadcast that a member never calls ends for those who have heard from its root.
+        rooted = any(name in ("MPI_Bcast", "MPI_Reduce", "MPI_Scan") for name in steps.calls)
+        assert said == true or (true and rooted), seed
+    assert min(told.values()) > 100
+    other = [*_CALLS, "MPI_Ssend", "MPI_Issend", "MPI_Waitany"]
+    for seed in range(300):
+        steps = any_steps(seed, other)
+        assert _ends_simulated(steps) or not surely_end(steps), seed
+        assert ends(steps) == _ends_simulated(steps), seed
+
+
+def test_steps_that_refer_to_what_is_not_there_do_not_surely_end() -> None:
+    b = Builder(2)
+    b.add(0, "MPI_Send", 1, 8)
+    b.add(1, "MPI_Recv", 0, 8)
+    steps = b.build()
+    assert surely_end(steps)
+    for name, value in (("to", 0), ("source", 1), ("bytes", -1), ("work_ns", np.nan), ("op", 99)):
+        column = getattr(steps, name).copy()
+        column[:] = value
+        assert not surely_end(replace(steps, **{name: column})), name
 
 
 def test_a_rank_that_waits_for_many_sends_is_tried_once_after_each() -> None:

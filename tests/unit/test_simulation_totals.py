@@ -17,7 +17,9 @@ from test_dependency_random import network, pattern
 from p3s.costs.spread import Distribution, Spread
 from p3s.errors import P3SError
 from p3s.predict.estimators import drawn as of_draws
+from p3s.predict.estimators import variation as of_variation
 from p3s.predict.estimators.variation import Variation
+from p3s.simulate import packed as of_packed
 from p3s.simulate import simulate as simulation
 from p3s.simulate.folded import folded, folded_totals
 from p3s.simulate.network import rough_network
@@ -172,6 +174,31 @@ def test_threads_share_packed_steps(monkeypatch) -> None:
     assert len(room.packs.kept) == 1
 
 
+def test_simulations_of_a_loop_add_up_by_the_same_tallies(monkeypatch) -> None:
+    """Also in a last window of which some iterations count: they are weighed once for all."""
+    loop = loop_of(turns_of(HALO, 4, 4, 4, work=np.full(16, 1e5)), 6)
+    net, nodes, room = rough_network(), np.arange(16) // 4, Room(loop.packs)
+    told: list[Tally] = []
+    moved: list[int] = []
+    move = of_packed.Packed.moved
+
+    def seen(self, column):
+        moved.append(len(column))
+        return move(self, column)
+
+    def add_up(steps, only, tally, first):
+        told.append(tally)
+        return totals(steps, nodes, net, tally, first_ns=first, only=only, room=room)
+
+    first = folded_totals(loop, add_up)
+    monkeypatch.setattr(of_packed.Packed, "moved", seen)
+    again = folded_totals(loop, add_up)
+    assert again.settled and (again.sums == first.sums).all()
+    half = len(told) // 2
+    assert half > 1 and all(a is b for a, b in zip(told[:half], told[half:], strict=True))
+    assert len({id(tally) for tally in told}) == half == 2 and not moved
+
+
 def test_means_of_what_never_repeats_are_had_from_the_windows_that_are_allowed() -> None:
     """Queues at links need not repeat, here not at all; what they cost in the mean settles soon."""
     loop = loop_of(turns_of(HALO, 4, 4, 6, work=np.full(16, 1e5)), 5000)
@@ -207,6 +234,21 @@ def test_what_varies_is_drawn_where_there_is_computation() -> None:
     busy = ~even & (work > 0)
     assert np.std(whole[busy] / (work * lasting[cell])[busy]) > 0.1
     assert (whole[work == 0] == 0).all()
+
+
+@pytest.mark.parametrize("phases", [1, 3])
+def test_what_is_drawn_piece_by_piece_is_what_is_drawn_at_once(phases, monkeypatch) -> None:
+    turns = Distribution.of((0.1, 0.5, 0.9), (0.5, 1.0, 1.6))
+    varies = Variation(tuple(Spread(turns=turns) for _ in range(phases)))
+    rng = np.random.default_rng(3)
+    work, cell = rng.uniform(1, 9, 50_000), rng.integers(0, 30, 50_000)
+    varying = varies.varying(work, cell, rng.uniform(0.5, 2, 30))
+    assert all((where is None) == (phases == 1) for _, _, where in varying.parts)
+    found = []
+    for number in (700, 1 << 14, 1 << 20):
+        monkeypatch.setattr(of_variation, "_AT_ONCE", number)
+        found.append(varying.drawn(np.random.default_rng(8)))
+    assert (found[0] == found[2]).all() and (found[1] == found[2]).all()
 
 
 def test_few_steps_are_drawn_in_this_thread_and_many_alike_in_several(monkeypatch) -> None:

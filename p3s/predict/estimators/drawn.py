@@ -87,10 +87,12 @@ def _computing(
 ) -> tuple[Ints, Varying]:
     """Return the steps before which there is computation, of those that are made, and that.
 
-    The windows of a loop have the same steps: what varies of them is looked up once.
+    The windows of a loop have the same steps: what varies of them is looked up once, and those of
+    the loop before are forgotten, which never come again.
     """
     key = id(steps), only is not None
     if key not in known:
+        known.clear()
         busy = steps.work_ns > 0
         at = np.flatnonzero(busy if only is None else busy & only)
         known[key] = at, variation.varying(steps.work_ns[at], cell[at], lasting)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from p3s.host.memory import give_back
 from p3s.predict.estimated import Communication
 from p3s.simulate.steps import Floats, Ints
 from p3s.text import processes
@@ -42,14 +43,19 @@ class Grid:
     """A grid that can be simulated: ``ready`` with the collectives of the large one.
 
     ``number``: which of the grids of a count it is. ``plain``: mean communication in s where each
-    collective is one call, by phase.
+    collective is one call, by phase. ``make``: makes what is simulated, wherever its ranks are.
     """
 
     number: int
     few: Fewer
-    program: Program
+    make: Callable[[], Program]
     ready: Prepared
     plain: Floats
+
+    @cached_property
+    def program(self) -> Program:
+        """What is simulated, wherever its ranks are: made anew, as it is large and few ask."""
+        return self.make()
 
     @property
     def size(self) -> int:
@@ -167,14 +173,21 @@ class Grids:
         extents = " x ".join(map(str, few.dims))
         self.say(f"{processes(few.large.n)}: simulating a grid of {extents} places")
         messages, still = self.messages, replace(self.setting, vary=False)
-        program = program_of(*trace_of(few, self._laws), queues=messages.queues, most=_TURNS)
+
+        def make() -> Program:
+            trace, order = trace_of(few, self._laws)
+            return program_of(trace, order, queues=messages.queues, most=_TURNS)
+
+        program = make()
         asked = self.asked or few.large.n
         in_calls = _on_nodes(messages, few, program, self.setting, calls=True)
         plain = self.place(replace(in_calls, of=asked), still, False)
         del in_calls  # its columns are as large as those to come
         ready = replace(_on_nodes(messages, few, program, self.setting), of=asked)
+        del program  # and so are those that it was made of
+        give_back()
         weight = few.weight / few.large.n
-        return Grid(number, few, program, ready, np.asarray(weight @ plain.comm))
+        return Grid(number, few, make, ready, np.asarray(weight @ plain.comm))
 
     def as_predicted(self, grid: Grid, setting: Setting, ends: bool) -> Communication:
         """Return the communication of one of them: a Place."""

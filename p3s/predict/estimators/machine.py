@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p3s.errors import P3SError
+from p3s.host.memory import give_back
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.altered import Altered, Draws
 from p3s.predict.estimators.check import missed
@@ -222,6 +223,7 @@ def estimated(
     there = wired(setting.topology, mapping, setting.hosts) if setting.topology else None
     ready = on_nodes(program, messages.library, mapping, there)
     del program  # its columns are as large as those of what is simulated
+    give_back()
     return placed(messages, study, ready, setting, say)
 
 

@@ -27,6 +27,8 @@ _MOST_BYTES = 64 << 20
 _LEAST_OCCURRENCES = 10
 #: Points at which a distribution is looked at for its deviation.
 _GRID = 4000
+#: Steps whose computation is drawn at once: what that takes stays in the cache of a core.
+_AT_ONCE = 1 << 14
 #: Units of work that are times.
 _NS_UNITS = frozenset({"cpu_ns", "wall_ns"})
 
@@ -68,30 +70,43 @@ class Variation:
 
         ``cell``: of each step. ``lasting``: of :meth:`ranks`.
         """
-        work = np.array(work_ns, dtype=np.float64)
-        if lasting is not None:
-            work *= lasting[cell]
-        phase = cell % len(self.spreads)
-        drawn = [k for k in np.unique(phase).tolist() if self.shares[k] > 0]
-        parts = [
-            (self.spreads[k].turns, self.shares[k], np.flatnonzero((work > 0) & (phase == k)))
-            for k in drawn
-        ]
-        return Varying(work, tuple((*part, work[part[2]]) for part in parts))
+        work, phase = np.array(work_ns, dtype=np.float64), cell % len(self.spreads)
+        there = np.zeros(len(self.spreads), dtype=bool)
+        for first in range(0, len(work), _AT_ONCE):
+            some = slice(first, first + _AT_ONCE)
+            there[phase[some]] = True
+            if lasting is not None:
+                work[some] *= lasting[cell[some]]
+        parts = []
+        for k in (k for k in np.flatnonzero(there).tolist() if self.shares[k] > 0):
+            mine = phase == k
+            mine &= work > 0
+            where = None if mine.all() else np.flatnonzero(mine)
+            parts.append((self.spreads[k].turns, self.shares[k], where))
+        return Varying(work, tuple(parts))
 
 
 @dataclass(frozen=True, eq=False)
 class Varying:
-    """Computation before steps, and what of it varies: how, how much of that, where, and itself."""
+    """Computation before steps, and what of it varies: how, how much of that, and where.
+
+    The place None: everywhere."""
 
     work_ns: Floats
-    parts: tuple[tuple[Distribution, float, Ints, Floats], ...]
+    parts: tuple[tuple[Distribution, float, Ints | None], ...]
 
     def drawn(self, rng: np.random.Generator) -> Floats:
         """Return the computation before each step, drawn anew."""
         drawn = self.work_ns.copy()
-        for turns, share, where, work in self.parts:
-            drawn[where] = work * (1.0 + share * (turns.sample(rng, len(where)) - 1.0))
+        for turns, share, where in self.parts:
+            number = len(drawn) if where is None else len(where)
+            for first in range(0, number, _AT_ONCE):
+                last = min(first + _AT_ONCE, number)
+                factor = turns.sample(rng, last - first)
+                factor -= 1.0
+                factor *= share
+                factor += 1.0
+                drawn[slice(first, last) if where is None else where[first:last]] *= factor
         return drawn
 
 

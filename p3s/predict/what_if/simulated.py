@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from p3s.predict.estimators.messages import Messages
     from p3s.predict.estimators.prepared import Prepared, Program
     from p3s.predict.what_if.changes import Change
+    from p3s.program.scaled import ScaledTrace
     from p3s.study import Study
 
 #: Draws of computation where only a ratio is asked for, whose two times draw the same.
@@ -164,14 +165,19 @@ class Simulation:
 
     @cached_property
     def program(self) -> Program:
-        """What of the scaled trace is simulated; of the smallest grid, where these stand for it."""
-        if self.grids is not None:
-            return self.grids.grids.prepared[0].program
+        """What of the scaled trace is simulated, where no grids stand for it."""
         return read_program(self.study.scaled_dir(self.n), queues=self.costs.messages.queues)
+
+    @property
+    def trace(self) -> ScaledTrace:
+        """The trace of what is simulated: of the smallest grid, where these stand for all ranks."""
+        if self.grids is not None:
+            return self.grids.grids.prepared[0].ready.trace
+        return self.program.trace
 
     @cached_property
     def ready(self) -> Prepared:
-        """The program with its ranks on nodes, as the prediction has them; as ``program``."""
+        """The program with its ranks on nodes, as the prediction has them; as ``trace``."""
         if self.grids is not None:
             return self.grids.grids.prepared[0].ready
         return self._ready(self.costs.messages, self.costs.setting)

@@ -75,7 +75,7 @@ def _algorithms(there: Simulation) -> Iterator[Rule]:
 
     They are sorted by simulations in which nothing varies.
     """
-    trace = there.program.trace
+    trace = there.trace
     names = {blocking_of(trace.ops[op]) for op in np.unique(trace.op).tolist()}
     calls = sorted(name.removeprefix("MPI_").lower() for name in names)
     usual_time: float | None = None
