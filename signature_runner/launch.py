@@ -131,6 +131,7 @@ def _execute(
     on_output: OnOutput | None,
     np: int,
     seen: stopping.Saturation | None,
+    on_timeout: Callable[[], None] | None,
 ) -> _Ended:
     """Run a launcher to its end, or until all there was to see has been."""
     how = "ended"
@@ -169,6 +170,8 @@ def _execute(
         grace_s = _SRUN_GRACE_S if srun else _GRACE_S
         try:
             how = _wait(process, timeout_s, seen)
+            if how == "timed out" and on_timeout is not None:
+                on_timeout()
         finally:
             order = deaths.end()
             wall_s = time.monotonic() - begin
@@ -262,13 +265,15 @@ def run_traced(
     on_output: OnOutput | None = None,
     recording: Recording | None = None,
     sharing: bool | None = None,
+    on_timeout: Callable[[], None] | None = None,
 ) -> RunOutcome:
     """Run a launcher command at ``np`` ranks with the tracer before the program.
 
     ``{np}`` in ``template`` is replaced. ``run_dir`` gets one .p3t file per rank, run.json,
     stdout.txt and stderr.txt. ``recording`` says how work is measured and how much is kept. With
     ``trace`` False the program runs as it is. ``sharing``: whether ranks share cores; None: if
-    there are more than this machine has cores.
+    there are more than this machine has cores. ``on_timeout`` is called when the time is over,
+    while all processes are still there.
     Errors: UsageError for a command P3S cannot read; P3SError, one line naming the likely cause,
     when the program does not exist, made no MPI call, ran as singletons, failed, or was timed
     out. What was captured stays in ``run_dir`` and run.json tells its status.
@@ -296,7 +301,7 @@ def run_traced(
         if recording.plan is not None and tracer is not None:
             recording.plan.write(run_dir)
             seen = stopping.Saturation(run_dir, np, recording.plan) if recording.stop else None
-        return _execute(argv, env, run_dir, timeout_s, on_output, np, seen)
+        return _execute(argv, env, run_dir, timeout_s, on_output, np, seen, on_timeout)
 
     ended = attempt(tracer)
     found = _other_family(parsed, tracer, run_dir)
