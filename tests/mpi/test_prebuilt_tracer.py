@@ -67,7 +67,7 @@ def test_a_program_is_traced_without_a_compiler(
             [came.mpiexec, "-n", "{np}", str(program), "none", "3"],
             2,
             tmp_path / "run",
-            timeout_s=60,
+            timeout_s=300,
         )
         compiler = doctor._compiler()
     finally:
