@@ -71,7 +71,7 @@ def _compile(wrappers: Sequence[str], folder: Path) -> None:
     put(machine.name_of(machine.KERNELS), kernels, sources, machine.FLAGS)
     for wrapper in wrappers:
         install = mpi.describe(os.path.abspath(wrapper))
-        path = mpi.libmpi_for(_linked(wrapper, folder), install.mpiexec) if install else None
+        path = _libmpi(wrapper, install.mpiexec) if install else None
         library = prebuilt.library_at(path) if path else None
         if library is None:
             raise SystemExit(f"{wrapper}: no compiler of an MPI with its libmpi and mpiexec")
@@ -87,14 +87,15 @@ def _compile(wrappers: Sequence[str], folder: Path) -> None:
     prebuilt.write_index(folder, made)
 
 
-def _linked(wrapper: str, folder: Path) -> str:
-    """Return a program that a wrapper has linked: it names the libmpi, wherever the launcher is."""
-    source = folder / "linked.c"
-    source.write_text("#include <mpi.h>\nint main(void) { return MPI_Init(0, 0); }\n")
-    program = folder.parent / "linked"
-    subprocess.run([wrapper, "-o", program, source], check=True, capture_output=True)
-    source.unlink()
-    return str(program)
+def _libmpi(wrapper: str, mpiexec: str | None) -> str | None:
+    """Return the libmpi that a wrapper links programs to, wherever the launcher is."""
+    from p3s.host import mpi
+
+    with tempfile.TemporaryDirectory(prefix="p3s-linked-") as folder:
+        source, program = Path(folder, "linked.c"), Path(folder, "linked")
+        source.write_text("#include <mpi.h>\nint main(void) { return MPI_Init(0, 0); }\n")
+        subprocess.run([wrapper, "-o", program, source], check=True, capture_output=True)
+        return mpi.libmpi_for(str(program), mpiexec)
 
 
 def _unlinked(mpicc: str, sources: list[Path], flags: Sequence[str]) -> Path:

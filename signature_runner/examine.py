@@ -11,9 +11,10 @@ from p3s.errors import P3SError
 from p3s.host import command, mpi
 from p3s.signature_runner import launch
 from p3s.signature_runner.archive import has_tracer, relink
-from p3s.signature_runner.trials import FAIL, INFO, OK, WARN, Check
+from p3s.signature_runner.trials import FAIL, INFO, OK, TIMEOUT_S, WARN, Check
 
 _RANKS = 2
+#: From the start of MPI on, to which launchers and large programs come after any time.
 _TRY_S = 8.0
 
 
@@ -93,7 +94,7 @@ def _start(template: Sequence[str], parsed: command.Command) -> Check:
     with tempfile.TemporaryDirectory(prefix="p3s-doctor-") as folder:
         run_dir = Path(folder, "run")
         try:
-            launch.run_traced(list(template), _RANKS, run_dir, timeout_s=_TRY_S)
+            launch.run_traced(list(template), _RANKS, run_dir, timeout_s=_TRY_S, start_s=TIMEOUT_S)
         except P3SError as error:
             began = launch.status_of(run_dir) == "partial" and "not finished after" in str(error)
             if not began:

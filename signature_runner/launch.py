@@ -99,21 +99,43 @@ class _Ended:
     deaths: list[frozenset[int]]
 
 
-def _wait(
-    process: subprocess.Popen[bytes], timeout_s: float | None, seen: stopping.Saturation | None
-) -> str:
+@dataclass(frozen=True)
+class _Limit:
+    """How long a run may take, from the first capture on if ``start_s`` is the most until then."""
+
+    run_dir: Path
+    timeout_s: float | None
+    start_s: float
+
+    def begun(self) -> bool:
+        """Whether a rank has started MPI, or nobody asks."""
+        return not self.start_s or any(self.run_dir.glob("rank-*.p3t"))
+
+    @property
+    def most_s(self) -> float | None:
+        """Seconds that a run has had which reached the limit."""
+        if self.timeout_s is None or self.begun():
+            return self.timeout_s
+        return self.start_s + self.timeout_s
+
+
+def _wait(process: subprocess.Popen[bytes], limit: _Limit, seen: stopping.Saturation | None) -> str:
     """Wait for the end of a launcher; return "ended", "timed out", or "seen" all there was to."""
-    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    begun = limit.begun()
+    deadline = None if limit.most_s is None else time.monotonic() + limit.most_s
     while True:
         left = None if deadline is None else max(deadline - time.monotonic(), 0)
         try:
-            process.wait(left if seen is None else min(stopping.LOOK_S, left or stopping.LOOK_S))
+            looks = seen is not None or not begun
+            process.wait(min(stopping.LOOK_S, left or stopping.LOOK_S) if looks else left)
             return "ended"
         except subprocess.TimeoutExpired:
             if deadline is not None and time.monotonic() >= deadline:
                 return "timed out"
             if seen is not None and seen.reached():
                 return "seen"
+        if not begun and limit.begun() and limit.timeout_s is not None:
+            begun, deadline = True, time.monotonic() + limit.timeout_s
 
 
 def _end_early(process: subprocess.Popen[bytes], grace_s: float) -> None:
@@ -127,10 +149,11 @@ def _execute(
     argv: list[str],
     env: dict[str, str],
     run_dir: Path,
-    timeout_s: float | None,
+    limit: _Limit,
     on_output: OnOutput | None,
     np: int,
     seen: stopping.Saturation | None,
+    on_timeout: Callable[[], None] | None,
 ) -> _Ended:
     """Run a launcher to its end, or until all there was to see has been."""
     how = "ended"
@@ -168,7 +191,9 @@ def _execute(
         srun = any(os.path.basename(word) == "srun" for word in argv[:8])
         grace_s = _SRUN_GRACE_S if srun else _GRACE_S
         try:
-            how = _wait(process, timeout_s, seen)
+            how = _wait(process, limit, seen)
+            if how == "timed out" and on_timeout is not None:
+                on_timeout()
         finally:
             order = deaths.end()
             wall_s = time.monotonic() - begin
@@ -262,13 +287,17 @@ def run_traced(
     on_output: OnOutput | None = None,
     recording: Recording | None = None,
     sharing: bool | None = None,
+    on_timeout: Callable[[], None] | None = None,
+    start_s: float = 0.0,
 ) -> RunOutcome:
     """Run a launcher command at ``np`` ranks with the tracer before the program.
 
     ``{np}`` in ``template`` is replaced. ``run_dir`` gets one .p3t file per rank, run.json,
     stdout.txt and stderr.txt. ``recording`` says how work is measured and how much is kept. With
     ``trace`` False the program runs as it is. ``sharing``: whether ranks share cores; None: if
-    there are more than this machine has cores.
+    there are more than this machine has cores. ``on_timeout`` is called when the time is over,
+    while all processes are still there. ``start_s``: the time begins when the first rank has
+    started MPI, for which there are so many seconds.
     Errors: UsageError for a command P3S cannot read; P3SError, one line naming the likely cause,
     when the program does not exist, made no MPI call, ran as singletons, failed, or was timed
     out. What was captured stays in ``run_dir`` and run.json tells its status.
@@ -286,6 +315,7 @@ def run_traced(
         team_for(recording.threads, recording.affinity, parsed, np) if recording.threads else None
     )
     oversubscribed = np * width > cores() if sharing is None else sharing
+    limit = _Limit(run_dir, timeout_s, start_s)
 
     def attempt(tracer: build.TracerBuild | None) -> _Ended:
         mark = new_mark()
@@ -296,7 +326,7 @@ def run_traced(
         if recording.plan is not None and tracer is not None:
             recording.plan.write(run_dir)
             seen = stopping.Saturation(run_dir, np, recording.plan) if recording.stop else None
-        return _execute(argv, env, run_dir, timeout_s, on_output, np, seen)
+        return _execute(argv, env, run_dir, limit, on_output, np, seen, on_timeout)
 
     ended = attempt(tracer)
     found = _other_family(parsed, tracer, run_dir)
@@ -306,7 +336,7 @@ def run_traced(
     for path in run_dir.glob("insn-*"):  # of ranks that were killed
         path.unlink(missing_ok=True)
     counted = recording.work == INSTRUCTIONS
-    limit_s = timeout_s if ended.timed_out else None
+    limit_s = limit.most_s if ended.timed_out else None
     code, wall_s = ended.exit_code, ended.wall_s
     if ended.stopped:
         verdict = diagnose.stopped(run_dir)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,9 @@ from pathlib import Path
 import pytest
 
 os.environ.pop("COLUMNS", None)  # some shells export it, and text would be as wide
+# Shells start what goes on in the background with Ctrl-C ignored, and programs keep to that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 #: Folders whose tests start real MPI programs.
 STARTS_MPI = ("mpi", "e2e")

@@ -20,9 +20,8 @@ from p3s.small_runs.iterations import together
 from p3s.small_runs.places import FOREIGN, share, used
 from p3s.trace.ops import COMPLETION
 
-#: Work is counted exactly, time is not: by how much a workload may exceed the study's.
-_MORE, _MORE_TIME = 1.02, 1.25
-_LESS = 0.98
+#: By how much a workload may exceed the study's, or stay below it, and still be as large.
+_MORE, _LESS = 1.02, 0.98
 _SHOWN = 3
 
 
@@ -169,16 +168,14 @@ def _percent(of: dict[int, Sums], phases: Sequence[int]) -> str:
 
 
 def _size(s: Structure, own: Sequence[PointTable], far: PointTable, where: str) -> None:
-    """Refuse a workload that is not smaller, per process and iteration of the phases."""
+    """Refuse a workload that is not smaller, per process and iteration of the phases.
+
+    Where work is time, which wanders from run to run, bytes alone tell a larger one. What carries
+    as many is no larger for having taken longer: it is compared with nothing (match.py says so)."""
     work, nbytes = ratios(s, own, far)
     exact = far.work_unit == INSTRUCTIONS
-    if exact:
-        larger = work > _MORE or nbytes > _MORE
-        equal = work > _LESS
-    else:  # times wander; what messages carry does not
-        same = not nbytes < _LESS
-        larger = nbytes > _MORE or (same and work > _MORE_TIME)
-        equal = False
+    larger = nbytes > _MORE or (exact and work > _MORE)
+    equal = exact and work > _LESS
     told = f"{work:.3g} times its {'work' if exact else 'time'}"
     if not math.isnan(nbytes):
         told += f" and {nbytes:.3g} times its bytes"

@@ -38,6 +38,8 @@ ERROR_MARK = "p3s replay: error: "
 #: disturbs somebody.
 _POLL_S = 1.0
 _FEWEST_POLLS = 10
+#: A look that comes later than so many of its intervals was kept from coming.
+_LATE = 2.0
 #: Time for a line to be read before the process ends.
 _LAST_WORD_S = 0.2
 #: Time for the other processes to print their line before the first one takes the job down.
@@ -176,6 +178,7 @@ class Watchdog(threading.Thread):
 
     Without a change for ``stall_s`` seconds, and what ``allow`` adds, the process says what it
     waits for and ends with EXIT_STALLED, without MPI, which makes the launcher end the others.
+    Time in which it could not look, as the job was suspended or had no core, does not count.
     When the neighbour is gone before it was done, or the launcher ends this process for such a
     reason, it says what the neighbour was doing (EXIT_OTHER_DIED).
     """
@@ -219,7 +222,7 @@ class Watchdog(threading.Thread):
     def run(self) -> None:
         """Watch until stopped."""
         words = self._page.words
-        seen, since = words[:4].tolist(), time.monotonic()
+        seen, still_s, looked = words[:4].tolist(), 0.0, time.monotonic()
         while not self._stopped:
             fds = [self._woken] + ([self._neighbour.pidfd] if self._neighbour else [])
             ready = select.select(fds, [], [], self._poll_s)[0]
@@ -233,10 +236,11 @@ class Watchdog(threading.Thread):
                 self._say_pending()
             if ready:
                 self._check_neighbour()
-            now = words[:4].tolist()
+            now, before, looked = words[:4].tolist(), looked, time.monotonic()
+            still_s += min(looked - before, _LATE * self._poll_s)
             if now != seen:
-                seen, since = now, time.monotonic()
-            elif time.monotonic() - since > self._stall_s + self._allowed_s:
+                seen, still_s = now, 0.0
+            elif still_s > self._stall_s + self._allowed_s:
                 self._give_up()
 
     def _check_neighbour(self) -> None:

@@ -16,7 +16,7 @@ from p3s.errors import P3SError
 from p3s.replay.launch.landing import Place, check_landing
 from p3s.replay.launch.launcher import Mpi, shares_cores, write_hosts
 from p3s.replay.launch.store import read_places
-from p3s.replay.launch.watch import Watch
+from p3s.replay.launch.watch import what_is_seen
 from p3s.replay.plan.world import World
 from p3s.replay.settings import ReplaySettings
 
@@ -78,7 +78,8 @@ def run_job(
     since = time.time()
     problem: str | None = None
     wall_s = 0.0
-    with Witness(directory, world.size) as witness, Watch(directory, limit_s) as watch:
+    seen: list[str] = []
+    with Witness(directory, world.size) as witness:
         try:
             wall_s = run_traced(
                 words,
@@ -88,6 +89,7 @@ def run_job(
                 trace=False,
                 on_output=said,
                 sharing=shares_cores(mpi, world),
+                on_timeout=lambda: seen.append(what_is_seen(directory)),
             ).wall_s
         except P3SError as err:
             problem = str(err)
@@ -96,7 +98,10 @@ def run_job(
     # Some launchers return 0 when a process has left early.
     if problem is not None or not (directory / DONE).exists():
         said.table()
-        why = watch.why or said.failure() or witness.first or problem or _EARLY
+        why = said.failure() or witness.first or problem or _EARLY
+        if seen:
+            told = f": {seen[0]}" if seen[0] else ""
+            why = f"not done after {limit_s:g} s (--timeout gives it more time){told}"
         raise P3SError(f"the replay failed: {why}")
     places = read_places(directory / PLACES)
     try:

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 
 from p3s.replay.engine.clocks import kernel
 from p3s.replay.engine.watchdog import pages_dir, pending
 
-#: The look is taken so long before the time is over.
-_BEFORE_S = 0.5
 _SHOWN = 3
 #: Where launchers tell a process its number.
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
@@ -34,35 +31,6 @@ class _Seen:
 
     def __str__(self) -> str:
         return f"process {self.rank}" if self.rank >= 0 else f"{self.name} (pid {self.pid})"
-
-
-class Watch(threading.Thread):
-    """Watches a job directory while in use (``with``).
-
-    ``why``: what there was to see when ``limit_s`` seconds were over; None: it ended before.
-    """
-
-    def __init__(self, directory: Path, limit_s: float) -> None:
-        super().__init__(name="watch", daemon=True)
-        self.why: str | None = None
-        self._directory = directory
-        self._limit_s = limit_s
-        self._ended = threading.Event()
-
-    def __enter__(self) -> Watch:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self.join()
-
-    def run(self) -> None:
-        """Wait for the end of the job, or of its time."""
-        if not self._ended.wait(max(self._limit_s - _BEFORE_S, 0.0)):
-            self.why = f"not done after {self._limit_s:.0f} s (--timeout gives it more time)"
-            seen = what_is_seen(self._directory)
-            self.why += f": {seen}" if seen else ""
 
 
 def what_is_seen(directory: Path) -> str:

@@ -18,6 +18,8 @@ import pytest
 from endings import only_work
 from paths import ROOT
 
+from p3s.host.cores import cores
+
 TIMEOUT_S = 600.0
 #: What speaks against a prediction where other programs took the cores while tracing.
 NOISE = {"holdout-work", "model-off", "superlinear", "validate-work", "wide"}
@@ -149,7 +151,9 @@ def test_validate_prints_the_promised_numbers(study: Path) -> None:
     # Two iterations' worth of boundary: 20 iterations, 4 directions, a 4 x 3 grid.
     assert result["p2p_triples"]["true"] == 20 * 2 * (3 * 3 + 4 * 2)
     assert (study / "validate" / "np000012.json").exists()
-    assert result["run_time"]["why_not"] == "shared-cores" and result["run_time"]["measured_s"] > 0
+    assert result["run_time"]["measured_s"] > 0
+    why = result["run_time"]["why_not"]
+    assert why == "shared-cores" if cores() < 12 else why in ("off-core", "not-predicted")
 
 
 def test_validate_works_from_another_directory(study: Path, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tracer_helpers import the_mpi
 from p3s.host.mpi import OPENMPI
 
 SOURCES = PROGRAMS / "libraries"
-LIMIT_S = 60.0
+LIMIT_S = 300.0
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,7 @@ def run_job(
     size: int,
     *,
     worker: Sequence[str] = (),
-    timeout_s: float = 60.0,
+    timeout_s: float = 300.0,
     sharing: bool = True,
 ) -> Ended:
     """Start the processes of a job that is written, and wait for their end."""

@@ -13,7 +13,7 @@ from tracer_helpers import compile_c, the_mpi
 from p3s.signature_runner.launch import run_traced
 from p3s.trace import read_run
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 300.0
 
 
 @pytest.fixture(scope="module")

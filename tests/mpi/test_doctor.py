@@ -16,7 +16,7 @@ from tracer_helpers import PROGRAMS, compile_c, the_mpi
 from p3s.cli.main import run as main
 from p3s.errors import P3SError
 from p3s.host import mpi
-from p3s.signature_runner import doctor, trials
+from p3s.signature_runner import doctor, examine, trials
 from p3s.signature_runner.launch import run_traced
 
 pytestmark = [pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
@@ -91,6 +91,20 @@ def test_a_program_that_takes_long(program: Path, tmp_path: Path) -> None:
     done, found = about(tmp_path, mpiexec(), "-n", "{np}", str(program), "hang", "1")
     assert done.code == 0, done.err
     assert "2 ranks traced, stopped after" in found["start"]["detail"]
+
+
+def test_a_program_that_comes_late_to_mpi(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its time begins with MPI: a launcher that queues and large programs take a while to it."""
+    monkeypatch.setattr(examine, "_TRY_S", 0.5)
+    words = [mpiexec(), "-n", "{np}", "sh", "-c", f"sleep 2; exec '{program}' hang 1"]
+    (start,) = [check for check in examine.examine(words) if check.name == "start"]
+    assert (start.status, start.fix) == ("ok", "")
+    assert "2 ranks traced, stopped after 0.5 s" in start.detail
+    monkeypatch.setattr(examine, "TIMEOUT_S", 0.5)
+    (start,) = [check for check in examine.examine(words) if check.name == "start"]
+    assert start.status == "fail" and "not finished after 1 s" in start.detail
 
 
 @pytest.mark.skipif(not STATIC_MPICH.is_file(), reason="no static MPI library (libmpich-dev)")

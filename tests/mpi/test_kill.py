@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import pytest
+from time_limits import LIMIT_S, over_when
 from tracer_helpers import PROGRAMS, compile_c, the_mpi
 
 from p3s.errors import P3SError
@@ -27,8 +28,6 @@ from p3s.trace.types import RankTrace, RunTrace
 pytestmark = [pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 
 TIMEOUT_S = 120.0
-#: Of a run that hangs: on a busy machine all its ranks come to where they do within this.
-HANG_S = 12
 TRIALS = 50
 QUICK = {(2, 0), (3, 1), (8, 2)}  # (ranks, trial) that `make test` runs
 
@@ -49,16 +48,17 @@ def ledger(folder: Path, rank: int) -> tuple[int, int]:
 
 
 class Killer(threading.Thread):
-    """Kills one rank of a program a given time after all its ranks have begun to call MPI."""
+    """Kills one rank of a program a given time after ``calls`` calls of all ranks have returned."""
 
-    def __init__(self, folder: Path, np: int, rank: int, wait_s: float) -> None:
+    def __init__(self, folder: Path, np: int, rank: int, wait_s: float, calls: int = 2) -> None:
         super().__init__(daemon=True)
         self.folder, self.np, self.rank, self.wait_s = folder, np, rank, wait_s
+        self.calls = calls
         self.killed = False
 
     def run(self) -> None:
         deadline = time.monotonic() + TIMEOUT_S
-        while any(ledger(self.folder, rank)[1] < 2 for rank in range(self.np)):
+        while any(ledger(self.folder, rank)[1] < self.calls for rank in range(self.np)):
             if time.monotonic() > deadline:
                 return
             time.sleep(0.002)
@@ -170,9 +170,12 @@ def test_a_run_that_is_timed_out(
     endless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    said = launch([str(endless), "3", "1", "hang", "500"], 3, tmp_path / "run", timeout_s=HANG_S)
+    with over_when(lambda: ledger(tmp_path, 1)[1] == 500):
+        said = launch(
+            [str(endless), "3", "1", "hang", "500"], 3, tmp_path / "run", timeout_s=LIMIT_S
+        )
     check_nothing_lost(tmp_path / "run", tmp_path, 3)
-    assert f"not finished after {HANG_S} s at 3 ranks" in said
+    assert f"not finished after {LIMIT_S:g} s at 3 ranks" in said
     for rank in range(3):
         assert not os.path.exists(f"/proc/{ledger(tmp_path, rank)[0]}/exe")
 

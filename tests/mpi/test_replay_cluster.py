@@ -39,7 +39,7 @@ OPENMPI = Path("/usr/bin/mpiexec.openmpi")
 if not WHY and not (OPENMPI.exists() and Path("/usr/bin/mpicc.openmpi").exists()):
     WHY = "Debian's Open MPI is not installed"
 pytestmark = [pytest.mark.skipif(bool(WHY), reason=WHY)]
-TIMEOUT_S = 60.0
+TIMEOUT_S = 300.0
 #: One process on each of four nodes.
 WORLD = World(tuple(Process(MEASURED, rank, rank % 2, rank // 2) for rank in range(4)))
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -114,7 +117,7 @@ def broken(directory: Path, mpi: Mpi, action: str, inside: bool, **values: objec
     # MPICH's launcher says 0 when a process left with 0; what counts is that it is not done.
     assert not (directory / DONE).exists()
     assert ended.code != 0 or "os._exit(0)" in action
-    deadline = time.monotonic() + 60.0
+    deadline = time.monotonic() + 300.0
     while processes_with(str(script)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert processes_with(str(script)) == []
@@ -207,3 +210,37 @@ def test_computation_is_no_standstill(tmp_path: Path) -> None:
     )
     ended = run_job(tmp_path, mpi, SIZE)
     assert ended.code == 0, ended.stderr
+
+
+#: Watches itself; goes on, after a line of input, for longer than a process that gave up would.
+SUSPENDED = """
+import sys, time
+from p3s.replay.engine.watchdog import BEATS, Page, Watchdog
+page = Page()
+Watchdog(page, {stall_s}, lambda most: (0, [])).start()
+print("ready", flush=True)
+sys.stdin.readline()
+for _ in range(30):
+    page.words[BEATS] += 1
+    time.sleep(0.1)
+"""
+
+
+def test_a_job_that_was_suspended_goes_on() -> None:
+    """Batch systems stop jobs and continue them: nobody could move, nobody stood still."""
+    stall_s = 5.0
+    process = subprocess.Popen(
+        [sys.executable, "-c", SUSPENDED.format(stall_s=stall_s)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(1.2 * stall_s)
+        process.send_signal(signal.SIGCONT)
+        time.sleep(0.2 * stall_s)  # it looks before it goes on
+        said = process.communicate("\n", timeout=120)[1]
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, said) == (0, "")

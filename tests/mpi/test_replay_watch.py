@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 from replay_jobs import Script, mpis, program_of, settings_of, world_of
+from time_limits import LIMIT_S, over_when
 
 from p3s.errors import P3SError
 from p3s.replay.driver import Spare
 from p3s.replay.engine.job import write_job
+from p3s.replay.launch import run
 from p3s.replay.launch.launcher import find_mpi, on_hosts
 from p3s.replay.launch.run import run_job
-from p3s.replay.launch.watch import processes_of
+from p3s.replay.launch.watch import processes_of, what_is_seen
 from p3s.replay.plan.program import Code
 from p3s.replay.settings import ReplaySettings
 
 SIZE = 4
-#: Under load the processes need some time to come to where one of them is frozen.
-LIMIT_S = 20.0
 
 #: The worker; process 1 stops itself before MPI_Init, or in the first program.
 WORKER = """
@@ -50,7 +51,11 @@ def frozen(directory: Path, early: bool) -> str:
     job.mkdir()
     write_job(job, [program_of(scripts, name="first")], world, settings_of(mpis()[0]))
     mpi = on_hosts(find_mpi((mpis()[0].mpiexec,)), None, world)
-    with pytest.raises(P3SError) as caught:
+
+    def is_frozen() -> bool:
+        return any(one.rank == 1 and one.stopped for one in processes_of(job))
+
+    with over_when(is_frozen), pytest.raises(P3SError) as caught:
         run_job(job, mpi, world, timeout_s=LIMIT_S, worker=[str(script)])
     assert processes_of(job) == []
     return str(caught.value)
@@ -59,7 +64,7 @@ def frozen(directory: Path, early: bool) -> str:
 @pytest.mark.parametrize("early", [True, False])
 def test_a_frozen_process_is_named_when_the_time_is_over(tmp_path: Path, early: bool) -> None:
     why = frozen(tmp_path, early)
-    assert f"not done after {LIMIT_S:.0f} s" in why
+    assert f"not done after {LIMIT_S:g} s" in why
     assert "process 1" in why and "is stopped (by SIGSTOP or a debugger)" in why
     assert early or "process 1 (measured 1 of side 0, node 0)" in why
 
@@ -75,9 +80,27 @@ def test_processes_that_do_not_come_out_of_mpi_init(tmp_path: Path) -> None:
     job.mkdir()
     write_job(job, [program_of(scripts)], world, settings_of(mpis()[0]))
     mpi = on_hosts(find_mpi((mpis()[0].mpiexec,)), None, world)
-    with pytest.raises(P3SError, match="process 0, process 1 in MPI_Init, or before it"):
+
+    def all_there() -> bool:
+        return [one.rank for one in processes_of(job) if one.rank >= 0] == [0, 1]
+
+    with (
+        over_when(all_there),
+        pytest.raises(P3SError, match="process 0, process 1 in MPI_Init, or before it"),
+    ):
         run_job(job, mpi, world, timeout_s=LIMIT_S, worker=[str(script)])
     assert processes_of(job) == []
+
+
+def test_a_look_that_takes_long_is_still_one_at_processes_that_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slowly(directory: Path) -> str:
+        time.sleep(3.0)
+        return what_is_seen(directory)
+
+    monkeypatch.setattr(run, "what_is_seen", slowly)
+    assert "process 1 is stopped" in frozen(tmp_path, early=True)
 
 
 def test_all_launches_of_a_replay_have_one_limit() -> None:

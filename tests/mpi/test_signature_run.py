@@ -248,7 +248,8 @@ def test_a_rank_killed_in_the_middle_loses_no_count(
     victim: int, endless: Path, short: RunTrace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    killer = Killer(tmp_path, NP, victim, 0.2)
+    # An iteration of the outer phase is at most 24 calls: all phases have been left by then.
+    killer = Killer(tmp_path, NP, victim, 0.02, calls=24 * (LEFT_AFTER + 2))
     killer.start()
     with pytest.raises(P3SError):
         sample(

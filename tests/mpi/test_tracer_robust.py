@@ -9,12 +9,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from time_limits import LIMIT_S, over_when
 from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, recorded, the_mpi, trace
 
 from p3s.errors import P3SError
 from p3s.signature_runner import build
+from p3s.signature_runner.diagnose import captures_of
 from p3s.signature_runner.launch import run_traced
 from p3s.signature_runner.recording import recording
+from p3s.signature_runner.standstill import last_call
 from p3s.trace import read_run
 
 pytestmark = [pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
@@ -83,8 +86,16 @@ def test_the_cause_of_death_is_that_of_the_rank(
 
 
 def test_a_hanging_program_is_stopped_and_says_where(dies: Path, tmp_path: Path) -> None:
-    with pytest.raises(P3SError, match=r"rank 0 inside MPI_Barrier, rank 1 inside MPI_Recv"):
-        _launch([str(dies), "hang", "3"], 2, tmp_path, timeout_s=12)
+    def hangs() -> bool:
+        captures = captures_of(tmp_path)
+        there = [last_call(captures.get(rank)) for rank in (0, 1)]
+        return there == [", inside MPI_Barrier", ", inside MPI_Recv"]
+
+    with (
+        over_when(hangs),
+        pytest.raises(P3SError, match=r"rank 0 inside MPI_Barrier, rank 1 inside MPI_Recv"),
+    ):
+        _launch([str(dies), "hang", "3"], 2, tmp_path, timeout_s=LIMIT_S)
     assert len(read_run(tmp_path).ranks[1].call) == 7
     pids = [rank_pid(tmp_path / f"rank-{rank:06d}.p3t") for rank in (0, 1)]
     assert not any(os.path.exists(f"/proc/{pid}/exe") for pid in pids)

@@ -156,6 +156,18 @@ def test_workloads_that_are_no_far_points(
     assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("unit", ["cpu_ns", "wall_ns"])
+@pytest.mark.parametrize("n", [3, 4])
+def test_a_run_that_took_longer_is_no_larger_workload(unit: str, n: int) -> None:
+    """Times wander, on a busy machine by any factor; messages do not."""
+    own = [table(1 << 14, m, unit=unit) for m in (2, 4, 8)]
+    same = table(1 << 14, n, unit=unit)
+    refuse(own, replace(same, work=same.work * 3))
+    refuse(own, replace(table(1 << 12, n, unit=unit), work=same.work * 3))
+    with pytest.raises(P3SError, match="a larger workload: 0.25 times its time and 2 times"):
+        refuse(own, replace(table(1 << 15, 4, unit=unit), work=table(1 << 12, 4).work))
+
+
 def test_units_are_not_mixed() -> None:
     with pytest.raises(P3SError, match="measured in cpu_ns and in instructions in the study"):
         refuse([table(1 << 14, n) for n in (2, 4)], table(1 << 10, 4, unit="cpu_ns"))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,17 +17,25 @@ from p3s.host import compiling
 def test_a_compiler_that_is_stopped_is_ended_with_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiling, "_TIMEOUT_S", 1.0)
     child = tmp_path / "child"
     stopped = f"sleep 600 & echo $! >{child}; kill -STOP $$"
+    deadline, start = time.monotonic() + 120, subprocess.Popen
+
+    def started(*words: Any, **options: Any) -> subprocess.Popen[str]:
+        """Start it; its time begins when its child is there, on a busy machine some time later."""
+        process = start(*words, **options)
+        while not (child.exists() and child.read_text()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return process
+
+    monkeypatch.setattr(compiling, "_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(subprocess, "Popen", started)
     with pytest.raises(P3SError, match="cannot compile it with sh: it did not end within 1 s"):
         compiling.run_tool(["sh", "-c", stopped], "compile it")
     number = int(child.read_text())
-    for _ in range(200):
-        if not _lives(number):
-            return
+    while _lives(number) and time.monotonic() < deadline:
         time.sleep(0.05)
-    pytest.fail("what the compiler has started is still there")
+    assert not _lives(number), "what the compiler has started is still there"
 
 
 def test_the_first_error_of_a_compiler_is_told() -> None:

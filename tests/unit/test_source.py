@@ -18,7 +18,7 @@ from p3s.trace.modules import Modules
 from p3s.trace.names import readable, without_parameters
 from p3s.trace.source import Where, parse, resolve, shown, stack
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 300.0
 
 #: note() prints its return address, relative to where the module is loaded, and what it is told.
 NOTE = r"""

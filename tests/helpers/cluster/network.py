@@ -34,7 +34,7 @@ PREFIX = "p3s"
 #: One file per cluster: the process that it belongs to, and its namespaces.
 _OWNERS = Path("/run/p3s-test-clusters")
 _LETTERS = 6
-_TIMEOUT_S = 30.0
+_TIMEOUT_S = 300.0
 _SWITCH = Path(__file__).with_name("switch.c")
 
 #: Runs a command on a node, word for word.

@@ -63,7 +63,7 @@ def measure(
     *,
     repetitions: int = 20,
     warmup: int = 2,
-    timeout_s: float = 60.0,
+    timeout_s: float = 300.0,
 ) -> Truth:
     """Run a pattern for real, ranks in blocks over the nodes."""
     script = pattern.write_script(Path(directory) / "script.txt")

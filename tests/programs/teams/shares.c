@@ -17,9 +17,18 @@ static void compute(int shares)
     }
 }
 
+/* Return when two tasks have begun, asleep: a thread that comes late must not find both done. */
+static void with_another(int *begun)
+{
+    const struct timespec wait = {0, 1000000};
+    __atomic_add_fetch(begun, 1, __ATOMIC_SEQ_CST);
+    for (int i = 0; i < 60000 && __atomic_load_n(begun, __ATOMIC_SEQ_CST) < 2; i++)
+        nanosleep(&wait, NULL);
+}
+
 int main(int argc, char **argv)
 {
-    int level;
+    int level, begun = 0;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
     MPI_Barrier(MPI_COMM_WORLD);
     compute(1);
@@ -44,8 +53,11 @@ int main(int argc, char **argv)
     {
         #pragma omp single nowait
         for (int i = 0; i < 2; i++) {
-            #pragma omp task
-            compute(3);
+            #pragma omp task shared(begun)
+            {
+                with_another(&begun);
+                compute(3);
+            }
         }
     }
     compute(1);
