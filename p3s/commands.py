@@ -189,7 +189,9 @@ def counts_to_add(study: Study, needed: int) -> list[int]:
     """Return counts to trace beside those that ran, so that there are ``needed`` at least."""
     from p3s.model.grid.counts import ENOUGH, choose
 
-    ran, failed = study.counts(), study.failed_counts()
+    ran, failed, stopped = study.counts(), study.failed_counts(), study.stopped_counts()
+    if stopped and len({*ran, *stopped}) >= needed:
+        return stopped
     found: list[int] = []
     for times in (2, 4, 8):
         found = choose(times * max([*ran, 4]), ran, failed)

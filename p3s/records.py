@@ -1,11 +1,11 @@
-"""Run directories, by their names: npNNNN.rR, and npNNNN.rR.failed of what failed."""
+"""Run directories, by their names: npNNNN.rR, with .failed or .stopped of what has no end."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -21,7 +21,8 @@ RUN_SCHEMA, STUDY_SCHEMA = "p3s.run", "p3s.study"
 _UNITS = {"wall_ns": "wall", "cpu_ns": "cpu", "instructions": "instructions"}
 #: Records of runs, and of studies, that are remembered: a study has others inside it.
 _RUNS, _STUDIES = 256, 64
-_RUN_NAME = re.compile(r"^np(\d{4,})\.r(\d+)(\.failed)?$")
+FAILED, STOPPED = ".failed", ".stopped"
+_RUN_NAME = re.compile(r"^np(\d{4,})\.r(\d+)(\.failed|\.stopped)?$")
 
 
 @dataclass(frozen=True)
@@ -139,19 +140,7 @@ def read_run(path: Path) -> dict[str, Any]:
 
     What is returned is not to be changed.
     """
-    return _last_read(path / "run.json")
-
-
-def _read(file: Path) -> dict[str, Any]:
-    info = read_json(file, RUN_SCHEMA)
-    try:
-        from_data(RunRead, info, more=True)
-    except ShapeError as err:
-        raise Damaged(f"{file}: damaged ({err})") from err
-    return info
-
-
-_last_read = LastRead(_read, files=_RUNS)
+    return _last_run(path / "run.json")
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -162,16 +151,22 @@ def read_manifest(path: Path) -> dict[str, Any]:
     return _last_manifest(path)
 
 
-def _manifest(path: Path) -> dict[str, Any]:
-    obj = read_json(path, STUDY_SCHEMA)
-    try:
-        from_data(StudyRead, obj, more=True)
-    except ShapeError as err:
-        raise Damaged(f"{path}: damaged: {err}") from err
-    return obj
+def _checked(schema: str, kind: type[RunRead | StudyRead]) -> Callable[[Path], dict[str, Any]]:
+    """Return what reads JSON files of a schema, and checks what of them is used."""
+
+    def read(path: Path) -> dict[str, Any]:
+        found = read_json(path, schema)
+        try:
+            from_data(kind, found, more=True)
+        except ShapeError as err:
+            raise Damaged(f"{path}: damaged ({err})") from err
+        return found
+
+    return read
 
 
-_last_manifest = LastRead(_manifest, files=_STUDIES)
+_last_run = LastRead(_checked(RUN_SCHEMA, RunRead), files=_RUNS)
+_last_manifest = LastRead(_checked(STUDY_SCHEMA, StudyRead), files=_STUDIES)
 
 
 @cache
@@ -198,9 +193,9 @@ def count_of(run: Path) -> int | None:
     return int(match[1]) if match else None
 
 
-def failed_in(folder: Path) -> set[int]:
-    """Return the counts of the runs that failed there."""
-    return {int(match[1]) for _, match in _named(folder) if match[3]}
+def ended_early(folder: Path, how: str) -> set[int]:
+    """Return the counts of the runs there that ended so: FAILED, or STOPPED by the user."""
+    return {int(match[1]) for _, match in _named(folder) if match[3] == how}
 
 
 def _named(folder: Path) -> list[tuple[Path, re.Match[str]]]:

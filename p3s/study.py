@@ -26,12 +26,14 @@ from p3s.artefacts import (
 )
 from p3s.errors import Damaged, P3SError, UsageError
 from p3s.records import (
+    FAILED,
     RUN_SCHEMA,
+    STOPPED,
     STUDY_SCHEMA,
     ReplayRead,
     RunRecord,
     commands_of,
-    failed_in,
+    ended_early,
     read_manifest,
     runs_in,
 )
@@ -443,9 +445,14 @@ class Study:
     def failed_counts(self) -> list[int]:
         """Return the process counts at which the program failed or refused, and never succeeded."""
         where = ("runs", "timed", "validate")  # native runs are made first
-        failed = {np for name in where for np in failed_in(self.root / name)}
+        failed = {np for name in where for np in ended_early(self.root / name, FAILED)}
         validated = {run.np for run in runs_in(self.root / "validate") if run.status == "complete"}
         return sorted(failed - set(self.complete_counts()) - validated)
+
+    def stopped_counts(self) -> list[int]:
+        """Return the process counts whose tracing the user stopped, and that have no run since."""
+        stopped = {n for name in ("runs", "timed") for n in ended_early(self.root / name, STOPPED)}
+        return sorted(stopped - {*self.complete_counts(), *self.failed_counts()})
 
     def signature_counts(self) -> list[int]:
         """Return the process counts that have been characterized and that the model rests on.
@@ -474,15 +481,16 @@ class Study:
         except OSError as err:
             raise P3SError(f"{target}: cannot be put in place: {reason(err)}") from err
 
-    def keep_failed_run(self, staged: Path, target: Path) -> Path | None:
+    def keep_failed_run(self, staged: Path, target: Path, stopped: bool = False) -> Path | None:
         """Keep what a failed run left, beside the study's runs, as ``<name>.failed``.
 
+        ``stopped``: it did not fail but was stopped by the user; then as ``<name>.stopped``.
         Returns its path, or None when the run left nothing.
         """
         if not staged.is_dir() or not any(staged.iterdir()):
             discard(staged)
             return None
-        kept = target.parent / f"{target.name}.failed"
+        kept = target.parent / f"{target.name}{STOPPED if stopped else FAILED}"
         try:
             put_in_place(staged, kept)
         except OSError:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from p3s.trace import RankTrace
 
 #: Events of a block.
-EVENTS = 1 << 20
+EVENTS = 1 << 16
 
 
 class Block(NamedTuple):

@@ -6,45 +6,18 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 partial or not to be trusted, 4 gate fa
 
 from __future__ import annotations
 
-import inspect
+import importlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from types import FrameType
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-from p3s.cli import (
-    add,
-    advise,
-    baseline,
-    characterize,
-    check,
-    compare,
-    doctor,
-    dump,
-    exec,
-    explain,
-    export,
-    gate,
-    machine,
-    matrix,
-    model,
-    next,
-    phases,
-    place,
-    predict,
-    recover,
-    replay,
-    report,
-    scale,
-    submit,
-    validate,
-    view,
-)
 from p3s.cli.common import ReaderGone, WithLauncher, emit_json, forget_output, header, out, say
 from p3s.cli.helptext import Command
 from p3s.errors import P3SError, UsageError
@@ -63,23 +36,34 @@ _MOST_NAMED = 3
 INTERRUPTED = 130
 
 
+class _OnDemand(Mapping[str, Any]):
+    """The commands by name; the module of one is imported when it is asked for.
+
+    All of them together take longer to import than a small study to read.
+    """
+
+    def __getitem__(self, name: str) -> Any:
+        return _loaded(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_entries())
+
+    def __len__(self) -> int:
+        return len(_entries())
+
+
 class Grouped(TyperGroup):
     """The commands, in their groups."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{**settings, "commands": _OnDemand()})
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a section for each group."""
         for title, commands in _GROUPS.items():
-            rows = [
-                (settings.get("name") or _name_of(module), short)
-                for module, _, short, settings in commands
-            ]
+            rows = [(name, short) for name, _, short, _ in commands]
             with formatter.section(title):
                 formatter.write_dl(rows)
-
-
-def _name_of(module: Any) -> str:
-    """Return the name of the command in a module."""
-    return str(module.__name__).rpartition(".")[2]
 
 
 app = typer.Typer(
@@ -102,88 +86,103 @@ _ALIAS = "trace"
 #: The program's own options must reach it: parsing stops at the first word that is no option.
 _PASS_THROUGH = {"allow_interspersed_args": False}
 
-#: Groups of the commands in ``--help``; of each: module, function, sentence, settings.
-_GROUPS: dict[str, list[tuple[Any, Any, str, dict[str, Any]]]] = {
+#: Groups of the commands in ``--help``; of each: name, module and function, sentence, settings.
+_GROUPS: dict[str, list[tuple[str, str, str, dict[str, Any]]]] = {
     "Start": [
         (
-            doctor,
-            doctor.doctor,
+            "doctor",
+            "doctor.doctor",
             "Check what this machine has for tracing, and what it lacks.",
             {"cls": WithLauncher},
         ),
         (
-            characterize,
-            characterize.characterize,
+            _ALIAS,
+            "characterize.characterize",
             "Trace your program at a few small process counts.",
-            {"name": _ALIAS, "context_settings": _PASS_THROUGH},
+            {"context_settings": _PASS_THROUGH},
         ),
         (
-            characterize,
-            characterize.characterize,
+            "characterize",
+            "characterize.characterize",
             "The same as trace.",
             {"context_settings": _PASS_THROUGH},
         ),
         (
-            predict,
-            predict.predict,
+            "predict",
+            "predict.predict",
             "Predict run time and speedup at larger process counts.",
             {"cls": WithLauncher},
         ),
-        (report, report.report, "Write report.html and a picture of the speedup curve.", {}),
-        (view, view.view, "Open that page in a browser, here or through ssh.", {}),
-        (next, next.next_, "Name the process count whose trace would tell most.", {}),
+        ("report", "report.report", "Write report.html and a picture of the speedup curve.", {}),
+        ("view", "view.view", "Open that page in a browser, here or through ssh.", {}),
+        ("next", "next.next_", "Name the process count whose trace would tell most.", {}),
     ],
     "Inspect": [
-        (phases, phases.phases, "Show loops, calls and where the time goes.", {}),
-        (model, model.model, "Show the equations of every call, and how well they hold.", {}),
-        (explain, explain.explain, "Show the values behind the equations of a phase.", {}),
-        (matrix, matrix.matrix, "Show who sends how much to whom.", {}),
-        (check, check.check, "Tell whether captured runs are whole.", {}),
-        (dump, dump.dump, "Print a captured run, or write it as Parquet.", {}),
+        ("phases", "phases.phases", "Show loops, calls and where the time goes.", {}),
+        ("model", "model.model", "Show the equations of every call, and how well they hold.", {}),
+        ("explain", "explain.explain", "Show the values behind the equations of a phase.", {}),
+        ("matrix", "matrix.matrix", "Show who sends how much to whom.", {}),
+        ("check", "check.check", "Tell whether captured runs are whole.", {}),
+        ("dump", "dump.dump", "Print a captured run, or write it as Parquet.", {}),
     ],
     "Compare and gate": [
-        (compare, compare.compare, "Show two predictions side by side.", {}),
-        (gate, gate.gate, "Fail when a prediction misses the limit you set.", {}),
+        ("compare", "compare.compare", "Show two predictions side by side.", {}),
+        ("gate", "gate.gate", "Fail when a prediction misses the limit you set.", {}),
         (
-            validate,
-            validate.validate,
+            "validate",
+            "validate.validate",
             "Run the program at a count and compare every message.",
             {"cls": WithLauncher},
         ),
-        (baseline, baseline.app, "Predict by a regression of run times alone.", {}),
+        ("baseline", "baseline.app", "Predict by a regression of run times alone.", {}),
     ],
     "Machines and placement": [
-        (machine, machine.app, "Measure this machine; list and compare machines.", {}),
-        (place, place.place, "Choose the node of every rank.", {}),
-        (advise, advise.advise, "Choose processes, threads and nodes.", {}),
+        ("machine", "machine.app", "Measure this machine; list and compare machines.", {}),
+        ("place", "place.place", "Choose the node of every rank.", {}),
+        ("advise", "advise.advise", "Choose processes, threads and nodes.", {}),
     ],
     "Expert": [
         (
-            exec,
-            exec.exec_,
+            "exec",
+            "exec.exec_",
             "Trace the program inside a launcher that you start.",
             {"context_settings": _PASS_THROUGH},
         ),
-        (add, add.add, "Put runs captured elsewhere into a study.", {"cls": WithLauncher}),
-        (scale, scale.scale, "Write the predicted trace of a larger process count.", {}),
-        (replay, replay.replay, "Measure the communication of that trace on your nodes.", {}),
+        ("add", "add.add", "Put runs captured elsewhere into a study.", {"cls": WithLauncher}),
+        ("scale", "scale.scale", "Write the predicted trace of a larger process count.", {}),
+        ("replay", "replay.replay", "Measure the communication of that trace on your nodes.", {}),
         (
-            submit,
-            submit.submit,
+            "submit",
+            "submit.submit",
             "Write batch scripts that trace or measure on a cluster.",
             {"cls": WithLauncher},
         ),
-        (export, export.export, "Write traces for SimGrid, OTF2, Extra-P and others.", {}),
-        (recover, recover.recover, "Save what is intact of a damaged capture.", {}),
+        ("export", "export.export", "Write traces for SimGrid, OTF2, Extra-P and others.", {}),
+        ("recover", "recover.recover", "Save what is intact of a damaged capture.", {}),
     ],
 }
-for _commands in _GROUPS.values():
-    for _module, _made, _short, _settings in _commands:
-        if isinstance(_made, typer.Typer):
-            app.add_typer(_made, name=_name_of(_module), epilog=_module.EPILOG, short_help=_short)
-        else:
-            _named = {"name": _name_of(_module), "cls": Command, **_settings}
-            app.command(epilog=_module.EPILOG, short_help=_short, **_named)(_made)
+
+
+@cache
+def _entries() -> dict[str, tuple[str, str, dict[str, Any]]]:
+    """Return by name: module and function, sentence, settings."""
+    return {name: about for commands in _GROUPS.values() for name, *about in commands}  # type: ignore[misc]
+
+
+@cache
+def _loaded(name: str) -> Any:
+    """Return a command as typer makes it; KeyError where there is none."""
+    where, short, settings = _entries()[name]
+    module_name, _, function = where.partition(".")
+    module = importlib.import_module(f"p3s.cli.{module_name}")
+    made = getattr(module, function)
+    alone = typer.Typer(callback=lambda: None, rich_markup_mode=None, add_completion=False)
+    if isinstance(made, typer.Typer):
+        alone.add_typer(made, name=name, epilog=module.EPILOG, short_help=short)
+    else:
+        named = {"cls": Command, **settings}
+        alone.command(name, epilog=module.EPILOG, short_help=short, **named)(made)
+    return typer.main.get_command(alone).commands[name]  # type: ignore[attr-defined]
 
 
 def _show_version(value: bool) -> None:
@@ -256,15 +255,11 @@ def _usage_text(err: Any) -> str:
 def _with_option(option: str, command: str) -> list[str]:
     """Return the other commands that have an option, none where many do: then it is no hint."""
     found = [
-        info.name
-        for info in app.registered_commands
-        if info.callback
-        and any(
-            option in (getattr(each.default, "param_decls", None) or ())
-            for each in inspect.signature(info.callback).parameters.values()
-        )
+        name
+        for name in _entries()
+        if any(option in (*each.opts, *each.secondary_opts) for each in _loaded(name).params)
     ]
-    names = [name for name in found if name not in (None, command, _ALIAS)]
+    names = [name for name in found if name not in (command, _ALIAS)]
     return names if len(names) <= _MOST_NAMED else []
 
 

@@ -138,6 +138,11 @@ def model(
     if compute:
         _show_compute(study, fitted, wanted, csv, json_)
     commands = Commands(study)
+    if stopped := study.stopped_counts():
+        say(
+            f"note: tracing at {processes(stopped)} was stopped before its end, so that the model "
+            f"does not rest on it; to go on, run {commands.trace(stopped)}"
+        )
     say(f"next: {commands.predict(count_to_predict(study))}")
     reasons, held = of_calls({"not_modelled": to_data(fitted.not_modelled)}), fitted.holdout
     reasons += of_order(fitted.order, held, limit=1.0, commands=commands, kinds=Kinds(fitted))

@@ -84,7 +84,7 @@ def trace_once(
         study.commit_run(staged, target)
     except BaseException as err:
         info = _info(staged)
-        kept = study.keep_failed_run(staged, target)
+        kept = study.keep_failed_run(staged, target, stopped=_is_stop(err))
         if isinstance(err, UsageError) or not isinstance(err, P3SError):
             raise
         code, status = info.get("exit_code"), str(info.get("status", "failed"))
@@ -97,6 +97,11 @@ def trace_once(
         **({"dims": list(extents)} if extents else {}),
     }
     return row, problems
+
+
+def _is_stop(err: BaseException) -> bool:
+    """Tell whether the user has ended p3s: Ctrl-C or a signal, which are no errors."""
+    return not isinstance(err, Exception)
 
 
 def refused(code: int | None, target: Path) -> bool:
@@ -289,6 +294,7 @@ def _trace_counts(
     from p3s.characterize.times import as_json, load_times, notes
 
     done = Traced()
+    seen: set[int] = set()
     for np, steps in plans.items():
         runs: list[dict[str, Any]] = []
         timed: list[dict[str, Any]] = []
@@ -322,12 +328,17 @@ def _trace_counts(
                 bar.done(f"{step.label}: failed")
                 lost = step.native
                 break
+            except BaseException as err:
+                if _is_stop(err):
+                    _say_stopped(study, np, [n for n in plans if n not in seen])
+                raise
             study.update()
             done.problems += [_about(np, problem) for problem in problems]
             for problem in problems:
                 say(_about(np, problem))
             (timed if step.native else runs).append({"rep": step.rep, **row})
             bar.done(f"{step.label}: {row['wall_s']:.1f} s")
+        seen.add(np)
         if lost or not (runs or (timed and steps[-1].native)):
             continue
         bar.start(f"np={np}: characterizing")
@@ -361,6 +372,14 @@ def _trace_counts(
             f"p3s model {quoted(study.root)} --with {','.join(map(str, unused))}"
         )
     return done
+
+
+def _say_stopped(study: Study, np: int, left: Sequence[int]) -> None:
+    """Say that tracing was stopped at a count, and the command for those that are left."""
+    from p3s.commands import Commands
+
+    with suppress(P3SError):  # a study that cannot be read: that it was interrupted is said anyway
+        say(f"p3s: np={np}: stopped before its end; to go on, run {Commands(study).trace(left)}")
 
 
 def _about(np: int, text: str) -> str:

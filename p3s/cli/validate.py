@@ -168,9 +168,10 @@ def _share(part: float, whole: float) -> str:
 
 def _table(found: Comparison) -> str:
     rows = []
-    for name, pair in (("messages", found.p2p_triples), ("collectives", found.collectives)):
+    for noun, pair in found.told:
         share = _share(pair.equal, max(pair.true, pair.predicted))
-        rows.append([name, f"{pair.true:,}", f"{pair.predicted:,}", f"{pair.equal:,}", share])
+        numbers = [f"{number:,}" for number in (pair.true, pair.predicted, pair.equal)]
+        rows.append([f"{noun}s", *numbers, share])
     for name, whole, equal in (
         ("phase weights", found.weights.phases, found.weights.exact),
         *([("order of ranks", found.order.ranks, found.order.equal)] if found.order else []),

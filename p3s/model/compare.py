@@ -63,9 +63,18 @@ def true_triples(t: PointTable) -> Tally:
 
 
 def true_collectives(t: PointTable) -> Tally:
-    """Return (operation, members, bytes) -> calls, counted on every rank; files without members."""
+    """Return (operation, members, bytes) -> calls, counted on every rank."""
+    return _true_calls(t, COLLECTIVE)
+
+
+def true_files(t: PointTable) -> Tally:
+    """Return (operation, (), bytes) -> calls on files, counted on every rank."""
+    return _true_calls(t, IO)
+
+
+def _true_calls(t: PointTable, wanted: str) -> Tally:
     kind, _, _ = _of_groups(t)
-    mine = (kind == COLLECTIVE) | (kind == IO)
+    mine = kind == wanted
     out: Tally = Counter()
     (group, size), sums = _summed([t.group[mine], t.nbytes[mine]], t.count[mine])
     for gi, b, k in zip(group.tolist(), size.tolist(), sums.tolist(), strict=True):
@@ -76,8 +85,8 @@ def true_collectives(t: PointTable) -> Tally:
     return out
 
 
-def predicted_tallies(model: Model, rows: ScaledRows) -> tuple[Tally, Tally]:
-    """Return the triples and collectives of a scaled trace."""
+def predicted_tallies(model: Model, rows: ScaledRows) -> tuple[Tally, Tally, Tally]:
+    """Return the triples, collectives and calls on files of a scaled trace."""
     kinds = np.array([it.kind for it in model.items])[rows.item]
     mine = (kinds == SEND) & (rows.peer >= 0)
     keys, sums = _summed([rows.rank[mine], rows.peer[mine], rows.nbytes[mine]], rows.repeat[mine])
@@ -85,12 +94,15 @@ def predicted_tallies(model: Model, rows: ScaledRows) -> tuple[Tally, Tally]:
         dict(zip(zip(*keys.tolist(), strict=True), sums.tolist(), strict=True))
     )
     colls: Tally = Counter()
+    files: Tally = Counter()
     mine = (kinds == COLLECTIVE) & (rows.comm >= 0) | (kinds == IO)
     keys, sums = _summed([rows.item[mine], rows.comm[mine], rows.nbytes[mine]], rows.repeat[mine])
     for i, c, b, k in zip(*keys.tolist(), sums.tolist(), strict=True):
-        members = rows.members[c] if model.items[i].kind == COLLECTIVE else ()
-        colls[(model.items[i].op, members, b)] += k
-    return triples, colls
+        if model.items[i].kind == IO:
+            files[(model.items[i].op, (), b)] += k
+        else:
+            colls[(model.items[i].op, rows.members[c], b)] += k
+    return triples, colls, files
 
 
 def overlap(true: Tally, predicted: Tally) -> Overlap:
@@ -132,7 +144,7 @@ def compare(model: Model, t: PointTable, moved: Mapping[int, float] | None = Non
     Errors of work are relative, of the phases with more than 1 % of it (p3s.scores).
     """
     rows = generate(model, t.np, work=False)
-    triples, colls = predicted_tallies(model, rows)
+    triples, colls, files = predicted_tallies(model, rows)
     weights = _true_weights(model, t, rows.grid)
     n_items = len(model.items)
     of_row = _of_row(model, t, rows)
@@ -143,6 +155,7 @@ def compare(model: Model, t: PointTable, moved: Mapping[int, float] | None = Non
         n=t.np,
         p2p_triples=overlap(true_triples(t), triples),
         collectives=overlap(true_collectives(t), colls),
+        files=overlap(true_files(t), files),
         weights=Weights(
             phases=len(weights),
             exact=sum(w.true == w.predicted for w in weights),
@@ -347,5 +360,6 @@ __all__ = [
     "overlap",
     "predicted_tallies",
     "true_collectives",
+    "true_files",
     "true_triples",
 ]

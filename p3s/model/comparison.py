@@ -147,12 +147,23 @@ class CallAgreement:
     predicted_bytes: int
 
 
+NO_CALLS = Overlap(0, 0, 0)
+
+
+def told(
+    messages: Overlap, collectives: Overlap, files: Overlap
+) -> tuple[tuple[str, Overlap], ...]:
+    """Return what is compared with its noun; calls on files where there are some."""
+    both = (("message", messages), ("collective", collectives))
+    return (*both, ("file call", files)) if files != NO_CALLS else both
+
+
 @dataclass(frozen=True)
 class Comparison:
     """How the model's trace agrees with a captured run at one count.
 
-    order: None without the sequences of all ranks; items_wrong: items whose calls differ;
-    unseen_sites: call sites that the model does not have.
+    files: calls on files; order: None without the sequences of all ranks; items_wrong: items whose
+    calls differ; unseen_sites: call sites that the model does not have.
     """
 
     n: int
@@ -165,13 +176,18 @@ class Comparison:
     slots: tuple[CallAgreement, ...]
     items_wrong: tuple[int, ...]
     unseen_sites: tuple[str, ...]
+    files: Overlap = NO_CALLS
+
+    @property
+    def told(self) -> tuple[tuple[str, Overlap], ...]:
+        """Messages, collectives and calls on files, each with its noun."""
+        return told(self.p2p_triples, self.collectives, self.files)
 
     @property
     def all_equal(self) -> bool:
-        """Whether messages, collectives, weights and orders are equal, or left to chance."""
+        """Whether calls, weights and orders are equal, or left to chance."""
         return (
-            self.p2p_triples.all_equal
-            and self.collectives.all_equal
+            all(pair.all_equal for _, pair in self.told)
             and self.weights.phases == self.weights.exact
             and (self.order is None or self.order.holds)
         )
@@ -187,15 +203,18 @@ class Summary:
     weights: Weights
     order: Mapping[str, int] | None
     work: Mapping[str, float]
+    files: Overlap = NO_CALLS
+
+    @property
+    def told(self) -> tuple[tuple[str, Overlap], ...]:
+        """Messages, collectives and calls on files, each with its noun."""
+        return told(self.p2p_triples, self.collectives, self.files)
 
     @property
     def all_equal(self) -> bool:
-        """Whether every message, collective and weight is as predicted."""
-        return (
-            self.p2p_triples.all_equal
-            and self.collectives.all_equal
-            and self.weights.phases == self.weights.exact
-        )
+        """Whether every call and weight is as predicted."""
+        equal = all(pair.all_equal for _, pair in self.told)
+        return equal and self.weights.phases == self.weights.exact
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from p3s.model.partners.communicator_laws import CommunicatorLaw, World
 from p3s.model.partners.communicators import same_communicator
 from p3s.model.partners.irregular import sampled
 from p3s.model.partners.relations import partners, stages_depend_on_n
-from p3s.model.types import Item, Phase, PhaseWork
+from p3s.model.types import Item, Phase
+from p3s.model.work_types import PhaseWork
 from p3s.trace.ops import COMPLETION, RECV, SEND, is_on_comm, kind_of, named
 
 #: Where the communicator is not said: MPI_COMM_WORLD.

@@ -282,6 +282,7 @@ def summary(report: Comparison) -> Summary:
         n=report.n,
         p2p_triples=report.p2p_triples,
         collectives=report.collectives,
+        files=report.files,
         weights=replace(report.weights, each=()),
         order={"ranks": order.ranks, "equal": order.equal} if order is not None else None,
         work={

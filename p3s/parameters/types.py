@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from p3s.model.comparison import HoldOut, Summary
-from p3s.model.types import Segment
+from p3s.model.work_types import Segment
 from p3s.parameters.paramlaws import Number
 from p3s.serialise import from_data, to_data
 

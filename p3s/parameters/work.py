@@ -21,11 +21,12 @@ from p3s.laws.expr import Expr, mul, num, power, sym, symbols_of
 from p3s.model.evaluate import model_grid
 from p3s.model.sizes.observed import env_of
 from p3s.model.tree import assign
-from p3s.model.types import Case, Item, Segment, WorkPlace
+from p3s.model.types import Item
 from p3s.model.work.cases import Run, run_of
 from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values, features
 from p3s.model.work.segments import counts_and_work, most_terms, places_of
 from p3s.model.work.sparse import fit_sparse
+from p3s.model.work_types import Case, Segment, WorkPlace
 from p3s.parameters.align import Alike
 from p3s.parameters.paramlaws import find_number, with_values
 from p3s.parameters.tree import fill, leaves_of

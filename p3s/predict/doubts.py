@@ -147,7 +147,7 @@ def missed(
 ) -> list[Reason]:
     """Say when the model, fitted without the largest traced count, missed that count.
 
-    ``limit`` is the share of its messages and of its collectives that must be equal.
+    ``limit`` is the share of its messages, collectives and calls on files that must be equal, each.
     """
     if holdout is None:
         return []
@@ -173,9 +173,9 @@ def missed(
 
 
 def _missed(there: Comparison, limit: float) -> list[str]:
-    """Return what a model misses of a run: messages, collectives, phase weights."""
+    """Return what a model misses of a run: messages, collectives, calls on files, weights."""
     wrong = []
-    for pair, name in ((there.p2p_triples, "message"), (there.collectives, "collective")):
+    for name, pair in there.told:
         whole = max(pair.true, pair.predicted)
         if pair.equal < limit * whole:
             wrong.append(f"{whole - pair.equal:,} of {plural(whole, name)}")

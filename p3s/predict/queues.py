@@ -286,9 +286,10 @@ def missed_by_timing(found: TaskQueue, compared: Comparison) -> bool:
     """Tell whether what a model misses of a run may all be how the tasks were dealt.
 
     No more messages differ than the queue has, no more phases than servers and workers have (each
-    call on a counter may be one of the rank that has it), and all collectives are equal.
+    call on a counter may be one of the rank that has it), and all other calls are equal.
     """
     pair, n = compared.p2p_triples, compared.n
     messages = max(pair.true, pair.predicted) - pair.equal
     off = compared.weights.phases - compared.weights.exact
-    return compared.collectives.all_equal and messages <= found.exchanged(n) and off <= found.phases
+    others = compared.collectives.all_equal and compared.files.all_equal
+    return others and messages <= found.exchanged(n) and off <= found.phases

@@ -292,10 +292,9 @@ def holdout(model: Model) -> list[str]:
             f"hold-out at {held.without} was not possible: {visible(held.problem)}", text_width()
         )
     lines = [f"hold-out: fitted without {held.without} and compared there"]
-    for pair, name in ((there.p2p_triples, "messages"), (there.collectives, "collectives")):
-        lines.append(
-            f"  {name:<13} {pair.equal:,} of {pair.true:,} equal, {pair.predicted:,} predicted"
-        )
+    for noun, pair in there.told:
+        equal = f"{pair.equal:,} of {pair.true:,} equal"
+        lines.append(f"  {noun + 's':<13} {equal}, {pair.predicted:,} predicted")
     lines.append(f"  {'weights':<13} {there.weights.exact} of {there.weights.phases} equal")
     missed = missed_rules(model)
     if missed is not None:

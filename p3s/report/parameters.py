@@ -59,11 +59,9 @@ def _holdout(held: HoldOut) -> list[str]:
 
 
 def _equal(row: Summary) -> str:
-    messages, collectives = row.p2p_triples, row.collectives
-    return (
-        f"{messages.equal:,} of {messages.true:,} messages equal, {collectives.equal:,} of "
-        f"{collectives.true:,} collectives"
-    )
+    (_, messages), *others = row.told
+    calls = [f"{pair.equal:,} of {pair.true:,} {noun}s" for noun, pair in others]
+    return f"{messages.equal:,} of {messages.true:,} messages equal, {', '.join(calls)}"
 
 
 def _check(check: Check) -> str:

@@ -191,8 +191,8 @@ def holdout_of(model: Model) -> list[str]:
     if there is None:
         return [f"Not possible: {visible(held.problem)}"]
     said = [f"Fitted without {held.without} and compared there."]
-    for both, name in ((there.p2p_triples, "messages"), (there.collectives, "collectives")):
-        said.append(f"{name}: {both.equal} of {both.true} equal, {both.predicted} predicted")
+    for noun, both in there.told:
+        said.append(f"{noun}s: {both.equal} of {both.true} equal, {both.predicted} predicted")
     from p3s.report.equations import listed, missed_rules
 
     missed = missed_rules(model)

@@ -49,17 +49,17 @@ def of_checks(checks: Sequence[ThreadCheck], base: int, inside: float = 0.0) -> 
 
 def _missed(check: ThreadCheck, inside: float) -> str:
     row = check.summary
-    messages, collectives = row.p2p_triples, row.collectives
+    (_, messages), *others = row.told
     where = f"{check.name} at {processes(check.n)}: "
     if check.alike:
+        calls = [f"{x.true:,} {noun}s instead of {x.predicted:,}" for noun, x in others]
         return (
             f"{where}the same messages, but {messages.true:,} instead of {messages.predicted:,}, "
-            f"and {collectives.true:,} collectives instead of {collectives.predicted:,}: "
-            + ("threads send their own" if inside else _MORE_OFTEN)
+            f"and {joined(calls)}: " + ("threads send their own" if inside else _MORE_OFTEN)
         )
     return (
-        f"{where}{messages.equal:,} of {messages.true:,} messages "
-        f"and {collectives.equal:,} of {collectives.true:,} collectives are as with the fewest "
+        f"{where}{joined(f'{x.equal:,} of {x.true:,} {noun}s' for noun, x in row.told)} are as "
+        "with the fewest "
         f"threads, {row.weights.exact} of {row.weights.phases} weights: threads communicate, or "
         "change what is sent"
     )
@@ -103,8 +103,8 @@ def _differing(file: ThreadFile) -> list[Reason]:
 
 def _off(check: ThreadCheck) -> bool:
     """Tell whether a run has so many more or fewer calls that its time is another one."""
-    both = (check.summary.p2p_triples, check.summary.collectives)
-    return any(abs(row.true - row.predicted) > UNSURE * row.predicted for row in both)
+    pairs = [pair for _, pair in check.summary.told]
+    return any(abs(row.true - row.predicted) > UNSURE * row.predicted for row in pairs)
 
 
 def render(file: ThreadFile, study: Study) -> str:

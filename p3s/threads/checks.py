@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from p3s.characterize.tables import PointTable
-from p3s.model.compare import compare, overlap, true_collectives, true_triples
+from p3s.model.compare import compare, overlap, true_collectives, true_files, true_triples
 from p3s.model.comparison import Comparison, Summary, Weights
 from p3s.model.types import Model
 from p3s.parameters.derive import summary
@@ -75,11 +75,12 @@ def _beside(
         found,
         p2p_triples=overlap(true_triples(table), true_triples(first)),
         collectives=overlap(true_collectives(table), true_collectives(first)),
+        files=overlap(true_files(table), true_files(first)),
         weights=Weights(len(each), same, each),
     )
 
 
 def _alike(one: PointTable, other: PointTable) -> bool:
     """Tell whether two runs send the same messages, however often."""
-    same = true_triples(one).keys() == true_triples(other).keys()
-    return same and true_collectives(one).keys() == true_collectives(other).keys()
+    tallies = (true_triples, true_collectives, true_files)
+    return all(calls(one).keys() == calls(other).keys() for calls in tallies)

@@ -84,6 +84,19 @@ def test_help_imports_nothing_heavy() -> None:
         assert name in done.stdout
 
 
+def test_a_command_imports_no_other() -> None:
+    code = (
+        "import sys, p3s.cli.main as m\n"
+        "assert m.run(['matrix', '--help']) == 0\n"
+        "others = [f'p3s.cli.{n}' for n in m._entries() if f'p3s.cli.{n}' in sys.modules]\n"
+        "print(others, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0 and done.stderr.strip() == "['p3s.cli.matrix']"
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_of_a_command_ends_with_an_example_and_the_next_step(
     name: str, capsys: pytest.CaptureFixture[str]

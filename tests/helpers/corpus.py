@@ -90,6 +90,7 @@ def run(program: Program, n: int) -> Any:
                 counted_events=0,
                 thread=None,
                 tracer_ns=0,
+                files={},
             )
         )
     return SimpleNamespace(
@@ -110,6 +111,8 @@ def run(program: Program, n: int) -> Any:
                 root=c[7],
                 block=0,
                 memory=0,
+                window=-1,
+                count=1,
             )
             for c in calls
         ],

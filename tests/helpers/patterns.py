@@ -141,7 +141,7 @@ def compared(model: Model, table: PointTable) -> At:
         for w in weights
         if w.true != w.predicted
     ]
-    says, _ = predicted_tallies(judged, generate(judged, table.np))
+    says, *_ = predicted_tallies(judged, generate(judged, table.np))
     return At(
         n=table.np,
         pairs=overlap(_pairs(true_triples(table)), _pairs(says)),

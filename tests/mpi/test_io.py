@@ -222,7 +222,7 @@ def test_files_are_predicted_as_they_are_used(
     asked("characterize", "-n", "1,2,3", "-o", "study", "--", *words)
     asked("model", "study")
     compared = json.loads(asked("validate", "study", "-n", "4", "--json"))
-    calls = compared["collectives"]
+    calls = compared["files"]
     assert calls["true"] == calls["predicted"] == calls["equal"] > 0
     found = json.loads(asked("predict", "study", "-n", "4", "--no-replay", "--json"))
     (last,) = [count for count in found["counts"] if count["n"] == 4]

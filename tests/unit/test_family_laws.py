@@ -10,7 +10,7 @@ import pytest
 from p3s.errors import P3SError, UsageError
 from p3s.laws.symbolic import to_text
 from p3s.model.comparison import HoldOut, Overlap, Summary, Weights
-from p3s.model.types import Segment
+from p3s.model.work_types import Segment
 from p3s.parameters.paramlaws import EXACT, FITTED, OPEN, Number, find_number, value_at
 from p3s.parameters.types import Check, Family, Means, MissedRules, Part, SegmentLaws, SettingInfo
 from p3s.parameters.weak import parse_laws, settings_along

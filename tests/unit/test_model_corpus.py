@@ -8,9 +8,11 @@ import corpus
 import pytest
 
 from p3s.model.compare import compare
+from p3s.model.comparison import Overlap
 from p3s.model.evaluate import generate
 from p3s.model.holdout import build_model
 from p3s.model.stage import as_file
+from p3s.predict.doubts import of_validation
 from p3s.report.equations import render
 
 CASES = [
@@ -48,6 +50,31 @@ def test_large_counts_are_exact(program, counts, targets):
         assert result.weights.exact == result.weights.phases, result.weights
         assert result.unmodelled.events == 0
         assert not result.items_wrong
+
+
+def checkpoint(record):
+    for _ in range(4):
+        record("Allreduce", nbytes=8)
+        record("File_write_at_all", nbytes=4096)
+        record("File_write_at", "Header", nbytes=64)
+
+
+def test_calls_on_files_are_no_collectives():
+    model = build_model([corpus.table(checkpoint, n) for n in (2, 4, 8)])
+    found = compare(model, corpus.table(checkpoint, 16))
+    assert found.collectives == Overlap(64, 64, 64) and found.files == Overlap(128, 128, 128)
+    assert [noun for noun, _ in found.told] == ["message", "collective", "file call"]
+    assert "file calls    64 of 64 equal" in render(model)
+
+    def changed(record):
+        checkpoint(record)
+        record("File_write_at", "Header", nbytes=64)
+
+    found = compare(model, corpus.table(changed, 16))
+    assert found.files == Overlap(144, 128, 128) and not found.all_equal
+    assert found.collectives.all_equal
+    told = of_validation(found)
+    assert [r.code for r in told] == ["validate-missed"] and "16 of 144 file calls" in told[0].text
 
 
 def test_weights_are_those_of_the_source():

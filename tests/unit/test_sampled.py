@@ -59,5 +59,5 @@ def signals(rec):
 def test_messages_of_no_bytes_on_an_irregular_mesh_stay_of_no_bytes():
     model = build_model([corpus.table(signals, n) for n in (4, 8, 16)])
     assert any(sampled(i.relation) for i in model.items)
-    triples, _ = predicted_tallies(model, generate(model, 32))
+    triples, *_ = predicted_tallies(model, generate(model, 32))
     assert triples and {nbytes for _, _, nbytes in triples} == {0}

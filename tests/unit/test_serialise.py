@@ -21,7 +21,8 @@ from p3s.model.comparison import Comparison, HoldOut, WorkAt
 from p3s.model.law_types import CountLaw, Rival, SizeLaw, TripLaw
 from p3s.model.reasons import Code, Reason, Verdict
 from p3s.model.stage import as_file, load, read
-from p3s.model.types import Model, Occurs, Share
+from p3s.model.types import Model, Share
+from p3s.model.work_types import Occurs
 from p3s.serialise import MAX_DEPTH, ShapeError, Total, from_data, to_data
 from p3s.serialise import Share as Part
 from p3s.study import Study, write_json

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p3s.artefacts import VERSIONS
+from p3s.commands import counts_to_add
 from p3s.errors import P3SError, UsageError
 from p3s.export.place import new_directory, new_file
 from p3s.study import Study, read_json, write_bytes, write_json
@@ -261,6 +262,21 @@ def test_counts_the_program_refused_are_known(tmp_path: Path) -> None:
     put_run(study, 6)
     write_json(study.validate_run_dir(5) / "run.json", artefact("run", status="complete"))
     assert study.failed_counts() == []
+
+
+def test_counts_that_the_user_stopped_are_not_those_that_failed(tmp_path: Path) -> None:
+    study = characterized(tmp_path, 4, 9)
+    for path in (study.runs_dir(6), study.timed_dir(5), study.runs_dir(9, 1)):
+        staged = study.stage_run(path)
+        (staged / "stdout.txt").write_text("")
+        kept = study.keep_failed_run(staged, path, stopped=True)
+        assert kept is not None and kept.name == f"{path.name}.stopped"
+    assert study.stopped_counts() == [5, 6] and study.failed_counts() == []
+    assert study.counts() == [4, 9] and counts_to_add(study, 3) == [5, 6]
+    (study.root / "runs" / "np0006.r0.failed").mkdir()
+    assert study.stopped_counts() == [5] and study.failed_counts() == [6]
+    put_run(study, 5)
+    assert study.stopped_counts() == []
 
 
 def test_failed_run_leaves_the_earlier_one(tmp_path: Path) -> None:

@@ -279,6 +279,25 @@ def test_numbers_are_read_without_pandas(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "-c", code], timeout=300, check=False).returncode == 0
 
 
+def test_lists_are_checked_without_all_functions_of_arrow(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(parquet_bytes(pa.table({"events": [[1, 2], [], [3]]})))
+    code = (
+        "import sys; from pathlib import Path; from p3s.tables import read_table\n"
+        f"assert read_table(Path({str(path)!r}), {{'events': list}}).num_rows == 3\n"
+        "sys.exit('pyarrow.compute' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=300, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("rows", [[[1, None]], [[1], None], [[1, 2], [None], [3]]])
+def test_lists_with_a_missing_value_are_refused(tmp_path: Path, rows: list[object]) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(parquet_bytes(pa.table({"events": rows})))
+    with pytest.raises(ValueError, match="a value of events is missing"):
+        read_table(path, {"events": list})
+
+
 # ---- columns -----------------------------------------------------------------------------------
 def test_texts_come_back_as_their_numbers() -> None:
     column = texts(["MPI_Send", "MPI_Récv", "never"], np.array([1, 0, 1, 1]))

@@ -12,7 +12,6 @@ from p3s.model.evaluate import generate
 from p3s.model.fit import fit_model
 from p3s.model.grid.at import standing_for_all
 from p3s.model.grid.grids import Listed
-from p3s.model.types import Profile
 from p3s.model.work.balance import (
     Spent,
     drawn_at,
@@ -28,6 +27,7 @@ from p3s.model.work.balance import (
 from p3s.model.work.levels import PhasePoints, fit_level
 from p3s.model.work.means import fit_mean, mean_at, spread_at
 from p3s.model.work.workload import of_segments, rank_work
+from p3s.model.work_types import Profile
 
 TRACED = (4, 8, 16, 32)
 

@@ -19,8 +19,9 @@ from functools import lru_cache
 import numpy as np
 
 from p3s.model.grid.guards import GridAt
-from p3s.model.types import Model, Phase, Profile, WorkPlace
+from p3s.model.types import Model, Phase
 from p3s.model.work.position import at_position, marginals
+from p3s.model.work_types import Profile, WorkPlace
 
 #: A profile has to divide the error of ranks that are all alike by this.
 GAIN = 1.5

@@ -14,7 +14,7 @@ from p3s.laws.lawfinder import find_law
 from p3s.model.grid.guardfit import fit_guard
 from p3s.model.grid.guards import GridAt, Guard
 from p3s.model.grid.rank_atoms import First, Last
-from p3s.model.types import Case, Occurs
+from p3s.model.work_types import Case, Occurs
 
 #: Kinds of ranks that are told apart before one place.
 _KINDS = 9

@@ -17,7 +17,7 @@ import numpy as np
 from p3s.laws.whole import evaluate_int
 from p3s.model.grid.grids import LAYOUTS, Listed
 from p3s.model.grid.guards import GridAt, Guard
-from p3s.model.types import Case, Occurs, WorkPlace
+from p3s.model.work_types import Case, Occurs, WorkPlace
 
 Env = Mapping[str, np.ndarray]
 #: Of so many places before one, which of them a rank calls is counted as a number.

@@ -14,8 +14,9 @@ import numpy as np
 
 from p3s.model.grid.guards import GridAt
 from p3s.model.tree import phase_weight
-from p3s.model.types import Level, MeanLaw, Model, WorkLevel
+from p3s.model.types import Model
 from p3s.model.work.means import PER_DOUBLING, fit_mean, mean_at, spread_at
+from p3s.model.work_types import Level, MeanLaw, WorkLevel
 
 #: Half width of the 90 % interval of a mean: a constant and a multiple of the error at the
 #: largest count; more with each further doubling.

@@ -15,7 +15,7 @@ from itertools import combinations
 import numpy as np
 
 from p3s.laws.expr import Expr, add, evaluate, mul, num, power, sym
-from p3s.model.types import MeanLaw
+from p3s.model.work_types import MeanLaw
 
 #: Terms of a law; what a further term has to divide the error at counts left out by, and besides
 #: a law that has no count to spare: of so many some meet four counts by chance.

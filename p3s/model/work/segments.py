@@ -24,13 +24,14 @@ from p3s.model.grid.guards import GridAt
 from p3s.model.partners.relations import partners
 from p3s.model.sizes.observed import env_of
 from p3s.model.tree import assign
-from p3s.model.types import Group, Item, Phase, PhaseWork, Profile, Segment, WorkLevel, WorkPlace
+from p3s.model.types import Item, Phase
 from p3s.model.work.balance import Spent, apart, fit_profile, same_order, with_gains
 from p3s.model.work.cases import Run, Seen, cases_of, rows_of, run_of
 from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values, features
 from p3s.model.work.levels import EXACT, PhasePoints, fit_level, phase_law, scalars
 from p3s.model.work.scic import instruction_groups, ranges
 from p3s.model.work.sparse import GROWING, MAX_TERMS, Fit, fit_alike, fit_sparse
+from p3s.model.work_types import Group, PhaseWork, Profile, Segment, WorkLevel, WorkPlace
 
 #: Largest coefficient of variation over ranks at which all ranks are taken to be equal.
 EQUAL_RANKS_CV = 0.35

@@ -13,11 +13,12 @@ from p3s.laws.expr import Expr
 from p3s.model.grid.guards import GridAt
 from p3s.model.sizes.observed import env_of
 from p3s.model.tree import phase_weight
-from p3s.model.types import Model, WorkPlace
+from p3s.model.types import Model
 from p3s.model.work.balance import largest_half_width, ratios, shared_out
 from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values
 from p3s.model.work.flows import Flows, alike, flows_of
 from p3s.model.work.levels import means_at
+from p3s.model.work_types import WorkPlace
 
 #: A normal distribution's 90 % interval in standard deviations.
 _Z90 = 1.645
