@@ -371,9 +371,11 @@ def checked_columns(table: Any, columns: Mapping[str, type], where: str) -> Any:
 
 
 def _check_lists(column: Any, name: str, where: str) -> None:
-    parts = column.chunks if hasattr(column, "chunks") else [column]
-    if any(part.flatten().null_count for part in parts):
-        raise ValueError(f"{where}: a value of {name} is missing")
+    for part in column.chunks if hasattr(column, "chunks") else [column]:
+        # what flatten() returns, but that imports pyarrow.compute
+        first, end = part.offsets[0].as_py(), part.offsets[-1].as_py()
+        if part.values.slice(first, end - first).null_count:
+            raise ValueError(f"{where}: a value of {name} is missing")
 
 
 def _check_finite(column: Any, name: str, where: str) -> None:
