@@ -22,6 +22,7 @@ from p3s.tables import (
     check_names,
     check_range,
     check_sums,
+    checked_columns,
     codes,
     facts_of,
     numbers,
@@ -277,6 +278,25 @@ def test_numbers_are_read_without_pandas(tmp_path: Path) -> None:
         "sys.exit('pandas' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=300, check=False).returncode == 0
+
+
+def test_lists_are_checked_without_functions_of_arrow(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(parquet_bytes(pa.table({"l": [[1, 2], [], [3]]})))
+    code = (
+        "import sys; from pathlib import Path; from p3s.tables import read_table\n"
+        f"assert len(read_table(Path({str(path)!r}), {{'l': list}})) == 3\n"
+        "sys.exit('pyarrow.compute' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=300, check=False).returncode == 0
+
+
+def test_of_a_part_of_a_column_its_own_lists_are_checked() -> None:
+    lists = pa.array([[None], [1, 2], [], [3, None]])
+    assert checked_columns(pa.table({"l": lists.slice(1, 2)}), {"l": list}, "x")
+    for part in (lists.slice(2), lists.slice(0, 2)):
+        with pytest.raises(ValueError, match="x: a value of l is missing"):
+            checked_columns(pa.table({"l": part}), {"l": list}, "x")
 
 
 # ---- columns -----------------------------------------------------------------------------------
