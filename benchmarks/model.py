@@ -199,7 +199,7 @@ def main() -> None:
             for row in CASES[case](Path(folder), options):
                 rows.append(row)
                 if not options.json:
-                    goal = "" if row.goal_s is None else f"  (goal {row.goal_s:g} s)"
+                    goal = "" if row.goal_s is None else f" (goal {row.goal_s:g} s)"
                     memory = "" if row.peak_mib is None else f"  {row.peak_mib:.0f} MiB"
                     took = f"{row.elapsed_s:.2f} s{goal}, {row.cpu_s:.2f} s of CPU time{memory}"
                     print(f"{row.case}: {took}", flush=True)
