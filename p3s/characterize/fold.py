@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from p3s.characterize.cycles import adjacency, cyclic, natural_loop, strongly_connected
 from p3s.characterize.order import least_backward
 
 START, END = -1, -2
@@ -79,74 +80,6 @@ class _Class:
     def inside(self, nodes: set[int]) -> set[Edge]:
         """Return the active transitions between some nodes."""
         return {e for e in self.near(nodes) & self.active if e[0] in nodes and e[1] in nodes}
-
-
-def strongly_connected(nodes: Iterable[int], succ: Mapping[int, Iterable[int]]) -> list[set[int]]:
-    """Return the strongly connected components (Tarjan, iterative)."""
-    index: dict[int, int] = {}
-    low: dict[int, int] = {}
-    on: set[int] = set()
-    stack: list[int] = []
-    out: list[set[int]] = []
-    for root in nodes:
-        if root in index:
-            continue
-        work: list[tuple[int, Any]] = [(root, iter(succ.get(root, ())))]
-        index[root] = low[root] = len(index)
-        stack.append(root)
-        on.add(root)
-        while work:
-            v, it = work[-1]
-            advanced = False
-            for w in it:
-                if w not in index:
-                    index[w] = low[w] = len(index)
-                    stack.append(w)
-                    on.add(w)
-                    work.append((w, iter(succ.get(w, ()))))
-                    advanced = True
-                    break
-                if w in on:
-                    low[v] = min(low[v], index[w])
-            if advanced:
-                continue
-            work.pop()
-            if work:
-                low[work[-1][0]] = min(low[work[-1][0]], low[v])
-            if low[v] == index[v]:
-                comp: set[int] = set()
-                while True:
-                    w = stack.pop()
-                    on.discard(w)
-                    comp.add(w)
-                    if w == v:
-                        break
-                out.append(comp)
-    return out
-
-
-def _adjacency(nodes: set[int], edges: Iterable[Edge]) -> dict[int, list[int]]:
-    succ: dict[int, list[int]] = {v: [] for v in nodes}
-    for a, b in edges:
-        if a in succ and b in succ:
-            succ[a].append(b)
-    for v in succ:
-        succ[v].sort()
-    return succ
-
-
-def _cyclic(comp: set[int], edges: set[Edge]) -> bool:
-    return len(comp) > 1 or any((v, v) in edges for v in comp)
-
-
-def _natural_loop(tail: int, head: int, pred: Mapping[int, list[int]]) -> set[int]:
-    loop, stack = {head}, [tail]
-    while stack:
-        v = stack.pop()
-        if v not in loop:
-            loop.add(v)
-            stack += pred.get(v, [])
-    return loop
 
 
 def fold(
@@ -233,10 +166,10 @@ def _nest(
     code: Mapping[int, int],
 ) -> list[int | Loop]:
     union = {e for c in classes for e in c.inside(nodes)}
-    comps = strongly_connected(sorted(nodes), _adjacency(nodes, union))
+    comps = strongly_connected(sorted(nodes), adjacency(nodes, union))
     items: list[tuple[set[int], int | Loop]] = []
     for comp in comps:
-        if not _cyclic(comp, union):
+        if not cyclic(comp, union):
             items.append((comp, next(iter(comp))))
             continue
         before = [c.inside(comp) for c in classes]
@@ -406,8 +339,8 @@ def _one_loop(comp: set[int], classes: Sequence[_Class]) -> Loop | None:
             removed.append((cls, {e for e in local if e[0] == closer}))
             continue
         touched = {v for e in cls.near(comp) for v in e if v in comp}
-        for scc in strongly_connected(sorted(touched), _adjacency(touched, local)):
-            if _cyclic(scc, local):
+        for scc in strongly_connected(sorted(touched), adjacency(touched, local)):
+            if cyclic(scc, local):
                 inside = {e for e in local if e[0] in scc and e[1] in scc}
                 removed.append((cls, _outer_back_edges(scc, cls, inside)))
     if not removed:
@@ -474,7 +407,7 @@ def _outer_back_edges(scc: set[int], cls: _Class, local: set[Edge]) -> set[Edge]
     for a, b in local:
         pred.setdefault(b, []).append(a)
     tails = sorted(pred.get(header, []))
-    natural = {a: _natural_loop(a, header, pred) for a in tails}
+    natural = {a: natural_loop(a, header, pred) for a in tails}
     widest = max(natural.values(), key=len)
     outer = {a for a in tails if len(natural[a]) == len(widest)}
     turns = sum(entry.values()) + sum(cls.total[(a, header)] for a in outer)
