@@ -21,22 +21,26 @@ P3S = (sys.executable, "-m", "p3s")
 
 #: What a process measured whole is started by: so small that its memory, which the system counts
 #: as the child's until that has started its own program, hides nothing.
-_SMALL = """import os, sys
+_SMALL = """import os, sys, time
 end = os.POSIX_SPAWN_OPEN
 files = [(end, 1, os.devnull, os.O_WRONLY, 0), (end, 2, sys.argv[1], os.O_WRONLY, 0)]
+begin = time.perf_counter()
 pid = os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ, file_actions=files)
 _, status, used = os.wait4(pid, 0)
+elapsed = time.perf_counter() - begin
 code = os.waitstatus_to_exitcode(status)
-print(code, used.ru_utime + used.ru_stime, used.ru_maxrss)"""
+print(code, used.ru_utime + used.ru_stime, used.ru_maxrss, elapsed)"""
 
 
 @dataclass(frozen=True)
 class Used:
-    """A whole process and those that it started: CPU seconds, peak memory in MiB, exit code."""
+    """A whole process and those that it started: CPU seconds, peak memory in MiB, exit code, and
+    the seconds from its start to its end."""
 
     cpu_s: float
     peak_mib: float
     code: int
+    elapsed_s: float
 
 
 @dataclass(frozen=True)
@@ -103,8 +107,8 @@ def whole(words: Sequence[str | Path], said: str = os.devnull, ok: Iterable[int]
         check=True,
         cwd=ROOT,
     )
-    code, seconds, kib = done.stdout.split()
-    used = Used(float(seconds), float(kib) / 1024, int(code))
+    code, seconds, kib, elapsed = done.stdout.split()
+    used = Used(float(seconds), float(kib) / 1024, int(code), float(elapsed))
     if used.code not in ok:
         raise SystemExit(f"{' '.join(map(str, words))} ended with {used.code}")
     return used

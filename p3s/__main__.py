@@ -34,9 +34,14 @@ def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
         os._exit(_INTERRUPTED)
 
 
+def rarely_collect() -> None:
+    """Let Python look for unreachable cycles of objects as seldom as commands need."""
+    gc.set_threshold(_BETWEEN_COLLECTIONS, *gc.get_threshold()[1:])
+
+
 def main() -> NoReturn:
     """Run the command line of this process and exit."""
-    gc.set_threshold(_BETWEEN_COLLECTIONS, *gc.get_threshold()[1:])
+    rarely_collect()
     usual = signals.getsignal(signals.SIGINT)
     heard = usual is signals.default_int_handler  # else it is ignored, as in the background
     if heard:

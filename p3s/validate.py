@@ -154,9 +154,9 @@ def _dealt(
     """Return the tasks of a queue, None where the program has none, and what speaks against the
     model."""
     from p3s.commands import Commands
-    from p3s.master_worker.recognise import of_path
+    from p3s.master_worker.recognise import learned, of_path
     from p3s.predict.doubts import of_validation
-    from p3s.predict.queues import by_timing, learned, missed_by_timing
+    from p3s.predict.queues import by_timing, missed_by_timing
 
     reasons = tuple(of_validation(compared, Commands(study)))
     queue = learned(study)

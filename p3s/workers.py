@@ -1,6 +1,6 @@
 """Who computes: the processes of this machine's cores, or the ranks of an MPI job (``--mpi``).
 
-A stage hands out tasks with :func:`each` or :func:`aside`: a function of a module and arguments
+A stage hands out tasks with :func:`each` or :func:`beside`: a function of a module and arguments
 that can be pickled, paths and small records. The process that asks computes as well, takes the
 results in the order of the tasks, and writes all files, so these are the same however many there
 are. Tasks of tasks are computed where they come up.
@@ -16,9 +16,10 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from p3s.errors import P3SError, UsageError
 from p3s.version import __version__
@@ -73,30 +74,41 @@ def each(
             for task in tasks:
                 yield function(*task)
             return
-        handed = _Handed(pool, function, _mark(shared))
+        handed = _Handed(pool, _mark(shared))
         coming = iter(tasks)
         try:
-            while handed.fill(coming):
-                yield handed.first()
+            while handed.fill(function, coming):
+                yield handed.result(handed.waiting[0])
         finally:
             handed.forget()
 
 
-@contextlib.contextmanager
-def aside(function: Callable[..., R], *task: Any, shared: Path) -> Iterator[Callable[[], R]]:
-    """Begin ``function(*task)`` elsewhere, where there is somebody; give what returns its result.
+class Begin(Protocol):
+    """Begins ``function(*task)``; returns what returns its result."""
 
-    That is computed when it is asked for where nobody has begun it, or whoever did has died.
-    Leaving calls it off.
+    def __call__(self, function: Callable[..., R], *task: Any) -> Callable[[], R]: ...
+
+
+@contextlib.contextmanager
+def beside(shared: Path | None, tasks: int = 2) -> Iterator[Begin]:
+    """Give what begins tasks elsewhere, where there is somebody; how many at the same time, and one
+    more for what is computed here.
+
+    ``shared``: as of :func:`each`; None: there is nobody. A result that nobody has begun, or whose
+    process has died, is computed here when it is asked for, and so are others while it is waited
+    for. Leaving calls off what was not asked for.
     """
-    with _pool(2, 0) as pool:
-        if pool is None:
-            yield lambda: function(*task)
+    with _pool(tasks if shared is not None else 1, 0) as pool:
+        if pool is None or shared is None:
+            yield lambda function, *task: partial(function, *task)
             return
-        handed = _Handed(pool, function, _mark(shared))
-        handed.fill(iter([task]))
+        handed = _Handed(pool, _mark(shared))
+
+        def begin(function: Callable[..., R], *task: Any) -> Callable[[], R]:
+            return partial(handed.result, handed.hand(function, task))
+
         try:
-            yield handed.first
+            yield begin
         finally:
             handed.forget()
 
@@ -119,52 +131,66 @@ def in_threads(function: Callable[[int], R], numbers: Iterable[int]) -> Iterator
             waiting.extend(pool.submit(function, each) for each in islice(coming, 1))
 
 
-class _Handed:
-    """Tasks that were handed out, in their order; ``begun`` elsewhere or computed here."""
+@dataclass(eq=False)
+class _Task:
+    """What was handed out; ``future``: begun elsewhere or computed here."""
 
-    def __init__(self, pool: Executor, function: Callable[..., Any], mark: _Mark) -> None:
-        self._pool, self._function, self._mark = pool, function, mark
-        self._waiting: deque[tuple[Future[Any], Sequence[Any]]] = deque()
+    function: Callable[..., Any]
+    task: Sequence[Any]
+    future: Future[Any]
+
+
+class _Handed:
+    """Tasks that were handed out and not yet asked for, in their order."""
+
+    def __init__(self, pool: Executor, mark: _Mark) -> None:
+        self._pool, self._mark = pool, mark
+        self.waiting: list[_Task] = []
         self._most = AHEAD * (ranks() or len(os.sched_getaffinity(0)))
 
-    def fill(self, tasks: Iterator[Sequence[Any]]) -> bool:
+    def fill(self, function: Callable[..., Any], tasks: Iterator[Sequence[Any]]) -> bool:
         """Hand out as many tasks as there may be; tells whether there is one to wait for."""
+        while len(self.waiting) < self._most and (task := next(tasks, None)) is not None:
+            self.hand(function, task)
+        return bool(self.waiting)
+
+    def hand(self, function: Callable[..., Any], task: Sequence[Any]) -> _Task:
+        """Hand out a task."""
         from concurrent.futures import BrokenExecutor, Future
 
-        while len(self._waiting) < self._most and (task := next(tasks, None)) is not None:
-            try:
-                future = self._pool.submit(_computed, self._function, task, self._mark)
-            except (BrokenExecutor, OSError):  # no process to be had: it is computed here
-                future = Future()
-            self._waiting.append((future, task))
-        return bool(self._waiting)
+        try:
+            future = self._pool.submit(_computed, function, task, self._mark)
+        except (BrokenExecutor, OSError):  # no process to be had: it is computed here
+            future = Future()
+        self.waiting.append(_Task(function, task, future))
+        return self.waiting[-1]
 
-    def first(self) -> Any:
-        """Return the result of the first task, computing others in the meantime."""
+    def result(self, wanted: _Task) -> Any:
+        """Return the result of a task, computing others in the meantime."""
         from concurrent.futures import BrokenExecutor
 
-        while not self._waiting[0][0].done() and self._compute_one():
+        while not wanted.future.done() and self._compute_one():
             pass
-        future, task = self._waiting.popleft()
+        if wanted in self.waiting:
+            self.waiting.remove(wanted)
         try:
-            return future.result()
+            return wanted.future.result()
         except BrokenExecutor:  # whatever went wrong there goes wrong here, where it can be told
-            return self._function(*task)
+            return wanted.function(*wanted.task)
 
     def _compute_one(self) -> bool:
         """Compute the last task here that nobody has begun; tells whether there was one."""
-        for at in reversed(range(len(self._waiting))):
-            future, task = self._waiting[at]
-            if not future.done() and future.cancel():
-                self._waiting[at] = _made(self._function, task), task
+        for one in reversed(self.waiting):
+            if not one.future.done() and one.future.cancel():
+                one.future = _made(one.function, one.task)
                 return True
         return False
 
     def forget(self) -> None:
         """Call off what was handed out."""
-        for future, _ in self._waiting:
-            if not (future.cancel() or future.done()) and _job is not None:
-                _job.left.append(future)
+        for one in self.waiting:
+            if not (one.future.cancel() or one.future.done()) and _job is not None:
+                _job.left.append(one.future)
 
 
 def _made(function: Callable[..., Any], task: Sequence[Any]) -> Future[Any]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.characterize.completions import WAITS
-from p3s.characterize.fold import strongly_connected
+from p3s.characterize.cycles import strongly_connected
 
 if TYPE_CHECKING:
     from p3s.characterize.tables import PointTable

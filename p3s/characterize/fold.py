@@ -11,8 +11,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
+from p3s.characterize.cycles import adjacency, cyclic, natural_loop, strongly_connected
 from p3s.characterize.order import least_backward
 
 START, END = -1, -2
@@ -52,78 +54,32 @@ class Loop:
 
 @dataclass
 class _Class:
+    """Members with the same transitions; active: those that end no iteration, as far as known."""
+
     members: list[Hashable]
     counts: list[Mapping[Edge, int]]
     total: dict[Edge, int]
     active: set[Edge]
 
+    @cached_property
+    def _at(self) -> dict[int, list[Edge]]:
+        """The transitions from and to each node, those of one to itself once."""
+        found: dict[int, list[Edge]] = {}
+        for edge in self.total:
+            for v in set(edge):
+                found.setdefault(v, []).append(edge)
+        return found
 
-def strongly_connected(nodes: Iterable[int], succ: Mapping[int, Iterable[int]]) -> list[set[int]]:
-    """Return the strongly connected components (Tarjan, iterative)."""
-    index: dict[int, int] = {}
-    low: dict[int, int] = {}
-    on: set[int] = set()
-    stack: list[int] = []
-    out: list[set[int]] = []
-    for root in nodes:
-        if root in index:
-            continue
-        work: list[tuple[int, Any]] = [(root, iter(succ.get(root, ())))]
-        index[root] = low[root] = len(index)
-        stack.append(root)
-        on.add(root)
-        while work:
-            v, it = work[-1]
-            advanced = False
-            for w in it:
-                if w not in index:
-                    index[w] = low[w] = len(index)
-                    stack.append(w)
-                    on.add(w)
-                    work.append((w, iter(succ.get(w, ()))))
-                    advanced = True
-                    break
-                if w in on:
-                    low[v] = min(low[v], index[w])
-            if advanced:
-                continue
-            work.pop()
-            if work:
-                low[work[-1][0]] = min(low[work[-1][0]], low[v])
-            if low[v] == index[v]:
-                comp: set[int] = set()
-                while True:
-                    w = stack.pop()
-                    on.discard(w)
-                    comp.add(w)
-                    if w == v:
-                        break
-                out.append(comp)
-    return out
+    def near(self, nodes: Iterable[int]) -> set[Edge]:
+        """Return the transitions that begin or end at one of some nodes.
 
+        A loop asks for its own alone: what it takes grows with it, not with the program.
+        """
+        return {edge for v in nodes for edge in self._at.get(v, ())}
 
-def _adjacency(nodes: set[int], edges: Iterable[Edge]) -> dict[int, list[int]]:
-    succ: dict[int, list[int]] = {v: [] for v in nodes}
-    for a, b in edges:
-        if a in succ and b in succ:
-            succ[a].append(b)
-    for v in succ:
-        succ[v].sort()
-    return succ
-
-
-def _cyclic(comp: set[int], edges: set[Edge]) -> bool:
-    return len(comp) > 1 or any((v, v) in edges for v in comp)
-
-
-def _natural_loop(tail: int, head: int, pred: Mapping[int, list[int]]) -> set[int]:
-    loop, stack = {head}, [tail]
-    while stack:
-        v = stack.pop()
-        if v not in loop:
-            loop.add(v)
-            stack += pred.get(v, [])
-    return loop
+    def inside(self, nodes: set[int]) -> set[Edge]:
+        """Return the active transitions between some nodes."""
+        return {e for e in self.near(nodes) & self.active if e[0] in nodes and e[1] in nodes}
 
 
 def fold(
@@ -209,22 +165,18 @@ def _nest(
     position: Mapping[int, float],
     code: Mapping[int, int],
 ) -> list[int | Loop]:
-    union = {e for c in classes for e in c.active if e[0] in nodes and e[1] in nodes}
-    comps = strongly_connected(sorted(nodes), _adjacency(nodes, union))
+    union = {e for c in classes for e in c.inside(nodes)}
+    comps = strongly_connected(sorted(nodes), adjacency(nodes, union))
     items: list[tuple[set[int], int | Loop]] = []
     for comp in comps:
-        if not _cyclic(comp, union):
+        if not cyclic(comp, union):
             items.append((comp, next(iter(comp))))
             continue
-        before = [set(c.active) for c in classes]
+        before = [c.inside(comp) for c in classes]
         loop = _one_loop(comp, classes)
         if loop is None:  # only the orders of different ranks disagree: no loop anywhere
             for c in classes:
-                c.active -= {
-                    (a, b)
-                    for a, b in c.active
-                    if a in comp and b in comp and position[a] >= position[b]
-                }
+                c.active -= {(a, b) for a, b in c.inside(comp) if position[a] >= position[b]}
             inner = _nest(comp, classes, position, code)
             for child in inner:
                 items.append((child.nodes() if isinstance(child, Loop) else {child}, child))
@@ -280,7 +232,8 @@ def _merge_guards(loop: Loop, comp: set[int], classes: Sequence[_Class]) -> None
 
 def _rotate(loop: Loop, comp: set[int], classes: Sequence[_Class]) -> None:
     """Let a loop that ranks enter at different places begin where that takes fewest turns."""
-    headers = {e[1] for c in classes for e in c.total if e[1] in comp and e[0] not in comp}
+    near = {e for c in classes for e in c.near(comp)}
+    headers = {e[1] for e in near if e[1] in comp and e[0] not in comp}
     starts = [
         k
         for k, child in enumerate(loop.children)
@@ -303,7 +256,7 @@ def _local_members(comp: set[int], classes: Sequence[_Class]) -> dict[Any, dict[
     """Return the transitions of a component's members, from and to it as START and END."""
     out: dict[Any, dict[Edge, int]] = {}
     for c in classes:
-        mine = [(e, _inside(e, comp)) for e in c.total if e[0] in comp or e[1] in comp]
+        mine = [(e, _inside(e, comp)) for e in c.near(comp)]
         for m, counts in zip(c.members, c.counts, strict=True):
             local: dict[Edge, int] = {}
             for e, renamed in mine:
@@ -367,11 +320,11 @@ def _transition_order(
     active: Sequence[set[Edge]],
     position: Mapping[int, float],
 ) -> list[int]:
-    """Return an order of a component's nodes with the fewest backward transitions."""
+    """Return an order of a component's nodes with the fewest backward transitions of ``active``."""
     weight: dict[Edge, int] = {}
     for c, edges in zip(classes, active, strict=True):
         for e in edges:
-            if e[0] in comp and e[1] in comp and e[0] != e[1]:
+            if e[0] != e[1]:
                 weight[e] = weight.get(e, 0) + c.total[e]
     return least_backward(sorted(comp, key=lambda v: (position[v], v)), weight)
 
@@ -381,13 +334,13 @@ def _one_loop(comp: set[int], classes: Sequence[_Class]) -> Loop | None:
     closer = _closer(comp, classes)
     removed: list[tuple[_Class, set[Edge]]] = []
     for cls in classes:
-        local = {e for e in cls.active if e[0] in comp and e[1] in comp}
+        local = cls.inside(comp)
         if closer is not None:
             removed.append((cls, {e for e in local if e[0] == closer}))
             continue
-        touched = {v for e in cls.total for v in e if v in comp}
-        for scc in strongly_connected(sorted(touched), _adjacency(touched, local)):
-            if _cyclic(scc, local):
+        touched = {v for e in cls.near(comp) for v in e if v in comp}
+        for scc in strongly_connected(sorted(touched), adjacency(touched, local)):
+            if cyclic(scc, local):
                 inside = {e for e in local if e[0] in scc and e[1] in scc}
                 removed.append((cls, _outer_back_edges(scc, cls, inside)))
     if not removed:
@@ -409,21 +362,22 @@ def _closer(comp: set[int], classes: Sequence[_Class]) -> int | None:
     headers: set[int] = set()
     times: dict[tuple[int, Any], int] = {}
     for cls in classes:
-        touched = {v for e in cls.total for v in e if v in comp}
+        near = cls.near(comp)
+        touched = {v for e in near for v in e if v in comp}
         if not touched:
             continue
-        local = {e for e in cls.active if e[0] in comp and e[1] in comp}
-        entries = {e[1] for e in cls.total if e[1] in comp and e not in local}
+        local = cls.inside(comp)
+        entries = {e[1] for e in near if e[1] in comp and e not in local}
         headers |= entries
         out: dict[int, set[int]] = {}
         for a, b in local:
             out.setdefault(a, set()).add(b)
         mine = {v for v in touched if v in out and out[v] <= entries}
         for m, counts in zip(cls.members, cls.counts, strict=True) if mine else ():
-            for v, k in _times(mine, counts).items():
+            for v, k in _times(mine, near, counts).items():
                 if times.setdefault((v, m[0] if isinstance(m, tuple) else None), k) != k:
                     mine.discard(v)
-        total = _times(mine, cls.total)
+        total = _times(mine, near, cls.total)
         both = {v: candidates[v] + k for v, k in total.items() if v in candidates}
         candidates, first = total if first else both, False
     if len(headers) < 2 or not candidates:
@@ -431,27 +385,29 @@ def _closer(comp: set[int], classes: Sequence[_Class]) -> int | None:
     return min(candidates, key=lambda v: (candidates[v], v))
 
 
-def _times(nodes: Collection[int], counts: Mapping[Edge, int]) -> dict[int, int]:
-    """Return how often nodes are executed, by the transitions to them."""
+def _times(
+    nodes: Collection[int], near: Iterable[Edge], counts: Mapping[Edge, int]
+) -> dict[int, int]:
+    """Return how often nodes are executed; near: the transitions to them, among others."""
     out = dict.fromkeys(nodes, 0)
-    for (_, v), k in counts.items():
-        if v in out:
-            out[v] += k
+    for edge in near:
+        if edge[1] in out:
+            out[edge[1]] += counts[edge]
     return out
 
 
 def _outer_back_edges(scc: set[int], cls: _Class, local: set[Edge]) -> set[Edge]:
     """Return the back edges of the outermost loop of one class's component."""
     entry: dict[int, int] = {}
-    for e, k in cls.total.items():
+    for e in cls.near(scc):
         if e[1] in scc and e not in local:
-            entry[e[1]] = entry.get(e[1], 0) + k
+            entry[e[1]] = entry.get(e[1], 0) + cls.total[e]
     header = max(sorted(entry), key=lambda v: entry[v]) if entry else min(scc)
     pred: dict[int, list[int]] = {}
     for a, b in local:
         pred.setdefault(b, []).append(a)
-    tails = list(pred.get(header, []))
-    natural = {a: _natural_loop(a, header, pred) for a in tails}
+    tails = sorted(pred.get(header, []))
+    natural = {a: natural_loop(a, header, pred) for a in tails}
     widest = max(natural.values(), key=len)
     outer = {a for a in tails if len(natural[a]) == len(widest)}
     turns = sum(entry.values()) + sum(cls.total[(a, header)] for a in outer)

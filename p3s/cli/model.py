@@ -154,12 +154,14 @@ def model(
 
 def _by_timing(study: Study, held: HoldOut, reasons: Sequence[Reason]) -> list[Reason]:
     """Return the reasons, what was missed as one to be minded where tasks are handed out."""
-    from p3s.predict.queues import by_timing, learned
+    from p3s.master_worker.recognise import learned
 
     missed = [reason for reason in reasons if reason.code == "holdout-missed"]
     queue = learned(study) if missed else None
     if queue is None or held.comparison is None:
         return list(reasons)
+    from p3s.predict.queues import by_timing
+
     changed = {reason: by_timing(reason, queue, [held.comparison]) for reason in missed}
     for reason in changed.values():
         if not reason.untrustworthy:

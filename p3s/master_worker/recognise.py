@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from p3s.errors import P3SError
 from p3s.master_worker.counted import counter_of
 from p3s.master_worker.served import Served
 from p3s.trace.ops import RECV, SEND, kind_of
@@ -23,6 +24,8 @@ from p3s.trace.types import ANY_SOURCE
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from p3s.master_worker.tasks import TaskQueue
+    from p3s.study import Study
     from p3s.trace import RankTrace, RunTrace
 
 Ints = npt.NDArray[np.int64]
@@ -34,6 +37,8 @@ Bools = npt.NDArray[np.bool_]
 _FEWEST_WORKERS, _ANSWERED, _FEWEST = 2, 0.8, 8
 #: A worker that was heard this often in a fixed order every time is no matter of timing.
 _NS = 1e9
+#: With so many processes there is one worker at most: nothing shows that any could ask.
+_TOO_FEW = 2
 
 
 @dataclass(frozen=True)
@@ -180,3 +185,27 @@ def of_path(path: Path) -> tuple[Served, ...]:
     from p3s.trace import read_run
 
     return servers_of(read_run(path))
+
+
+def learned(study: Study) -> TaskQueue | None:
+    """Return the queue of tasks of a study's program; None where none is seen."""
+    try:
+        return _learned(study)
+    except P3SError:  # p3s check tells which capture cannot be read
+        return None
+
+
+def _learned(study: Study) -> TaskQueue | None:
+    from p3s.master_worker.tasks import queue_of
+
+    runs = {}
+    for n in study.counts():
+        records = [run for run in study.timed_runs(n) or study.runs(n) if run.status == "complete"]
+        if records:
+            found = [of_path(record.path) for record in records]
+            if n <= _TOO_FEW and not all(found):
+                continue
+            if not all(found):
+                return None
+            runs[n] = found
+    return queue_of(runs) if runs else None

@@ -26,7 +26,6 @@ from p3s.model.evaluate import ScaledRows, generate, phase_weight
 from p3s.model.grid.guards import GridAt
 from p3s.model.order.sequence import compare_order
 from p3s.model.tree import assign, phase_stages
-from p3s.model.tripcounts import as_traced
 from p3s.model.types import Agreement, Item, Model
 from p3s.model.work.workload import rank_work
 from p3s.scores import relative_error, scores
@@ -175,10 +174,8 @@ def compare(model: Model, t: PointTable, moved: Mapping[int, float] | None = Non
     )
 
 
-def order_at(model: Model, t: PointTable) -> OrderAgreement | None:
-    """Return how the order of events agrees with that of a run that the model was fitted to."""
-    model = as_traced(model, t.np)
-    rows = generate(model, t.np, work=False)
+def order_at(model: Model, t: PointTable, rows: ScaledRows) -> OrderAgreement | None:
+    """Return how the order of events agrees with that of a run; rows: the model's at its count."""
     return compare_order(model, t, rows, ~_left_out(model, _of_row(model, t, rows)))
 
 

@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from p3s.characterize.structure import Structure, structure
+from p3s.characterize.structure import structure
 from p3s.characterize.tables import CPU, INSTRUCTIONS, PointTable
 from p3s.characterize.unmodelled import unmodelled_calls
 from p3s.errors import P3SError
@@ -132,9 +132,11 @@ def fit_model(
         model = replace(model, level=without_total(level))
     for where, count in sorted((trips or {}).items()):
         model = _with_trips(model, seen, resolve(model, where), count)
-    model = _with_order(model, tables, tree, choice)
-    model = follow_counts(model)
-    return replace(model, items=judged_items(model, tables))
+    # what is found after this leaves them as they are
+    rows = {t.np: generate(as_traced(model, t.np), t.np, work=False) for t in tables}
+    order, ordered = fit_order(model, tables, tree, rows, choice.grids)
+    model = follow_counts(replace(model, order=order, items=ordered))
+    return replace(model, items=judged_items(model, tables, rows))
 
 
 def _tracing(t: PointTable) -> Tracing:
@@ -182,14 +184,6 @@ def _powers_only(choice: GridChoice, items: Sequence[Item]) -> bool:
         isinstance(rel, Xor) and rel.axis is None and not rel.fold
         for rel in (item.relation for item in items)
     )
-
-
-def _with_order(
-    model: Model, tables: Sequence[PointTable], tree: Structure, choice: GridChoice
-) -> Model:
-    rows = {t.np: generate(as_traced(model, t.np), t.np, work=False) for t in tables}
-    order, items = fit_order(model, tables, tree, rows, choice.grids)
-    return replace(model, order=order, items=items)
 
 
 def _work_unit(tables: Sequence[PointTable]) -> str:

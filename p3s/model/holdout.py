@@ -11,16 +11,17 @@ from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
 from p3s.model.compare import compare, order_at
 from p3s.model.comparison import HoldOut, Moved
+from p3s.model.evaluate import generate
 from p3s.model.fit import MIN_COUNTS, fit_model
 from p3s.model.grid.check import misled, settled
 from p3s.model.grid.stated import Contradiction, Statement
 from p3s.model.judge import judged_weights, phase_key, shares
-from p3s.model.measured import with_measured
+from p3s.model.measured import MeasuredAt, measured_at, with_measured
 from p3s.model.nextcount import next_counts
 from p3s.model.partners.relation import Relation
 from p3s.model.reasons import Code, Reason, Verdict
 from p3s.model.sizing import vote_of_sizes
-from p3s.model.tripcounts import resolve
+from p3s.model.tripcounts import as_traced, resolve
 from p3s.model.types import Agreement, Dropped, Item, Model, Slot
 from p3s.trace.ops import COMPLETION
 
@@ -106,51 +107,69 @@ def build_model(
     gets those it had at that count. Raises Contradiction where the traces do not allow what the
     user says of the grid.
 
-    shared: a file of the study that the tables are from; with it, what can be fitted at the same
-    time is.
+    shared: a file of the study that the tables are from; with it, what can be computed at the same
+    time is: the hold-out beside the fit, then what was traced against the model, count by count.
+    The model is the same.
 
     An item that the held-out fit missed is "fitted" at best: its rule changed with the last
     count and nothing has tested the new one.
     """
-    wanted = holdout and len(tables) > MIN_COUNTS
-    said = known
+    said, trips = known, trips or {}
+    tables = sorted(tables, key=lambda t: t.np)
     known, dropped = settled(tables, known, lambda nodes: vote_of_sizes(nodes, tables, typed))
-    if wanted and not trips and shared is not None:
-        with workers.aside(hold_out, tables, typed, None, known, shared=shared) as held_out:
-            model = fit_model(tables, typed, failed, trips, known)
-            report, missed = held_out()
-    else:
+    wanted = holdout and len(tables) > MIN_COUNTS
+    with workers.beside(shared, 1 + len(tables)) as begin:
+        # what loops with stated iterations had at the largest count is known after the fit only
+        held_out = begin(hold_out, tables, typed, None, known) if wanted and not trips else None
         model = fit_model(tables, typed, failed, trips, known)
-    if wanted:
-        turns = _turns_at_last(model, trips or {})
-        if trips or shared is None:
-            report, missed = hold_out(tables, typed, turns, known)
-        why = misled(model, report, lambda: hold_out(tables, typed, turns)[0]) if known else ""
-        if known and why:
-            if known.by_user:
+        if wanted and held_out is None:
+            held_out = begin(hold_out, tables, typed, _turns_at_last(model, trips), known)
+        against = [begin(_against, model, t) for t in tables]
+        report, missed = held_out() if held_out is not None else (None, Missed())
+        why = ""
+        if report is not None and known:
+            turns = _turns_at_last(model, trips)
+            why = misled(model, report, lambda: hold_out(tables, typed, turns)[0])
+            if why and known.by_user:
                 raise Contradiction(why)
-            model = build_model(tables, holdout, typed, failed, trips, shared=shared)
-            return replace(model, grid=replace(model.grid, dropped=Dropped(known, why)))
+        found = [] if why else [each() for each in against]
+    if known and why:
+        model = build_model(tables, holdout, typed, failed, trips, shared=shared)
+        return replace(model, grid=replace(model.grid, dropped=Dropped(known, why)))
+    if report is not None:
         model = _with_hold_out(model, report, missed)
     if said and dropped:
         model = replace(model, grid=replace(model.grid, dropped=Dropped(said, dropped)))
     model = replace(
         model,
         phases=judged_weights(model),
-        shares=shares(model, max(tables, key=lambda t: t.np)),
-        items=with_measured(model, tables),
+        shares=shares(model, tables[-1]),
+        items=with_measured(model.items, [each.measured for each in found]),
     )
-    model = _with_checked_order(model, tables)
+    if model.order is not None:
+        order = replace(model.order, moved=tuple(each.moved for each in found if each.moved))
+        model = replace(model, order=order)
     return replace(model, next=next_counts(model))
 
 
-def _with_checked_order(model: Model, tables: Sequence[PointTable]) -> Model:
-    """Return the model with the ranks of the traced runs that make their calls in another order."""
-    if model.order is None:
-        return model
-    found = {t.np: order_at(model, t) for t in tables}
-    moved = tuple(Moved(n, o.moved, o.ranks) for n, o in sorted(found.items()) if o and o.moved)
-    return replace(model, order=replace(model.order, moved=moved))
+@dataclass(frozen=True)
+class _Against:
+    """A traced count against the model: ``moved``: its ranks that make their calls in another
+    order, if there are."""
+
+    moved: Moved | None
+    measured: MeasuredAt
+
+
+def _against(model: Model, t: PointTable) -> _Against:
+    """Return what was traced at a count against what the model, fitted to it, says there."""
+    there = as_traced(model, t.np)
+    rows = generate(there, t.np, work=False)
+    order = order_at(there, t, rows) if model.order is not None else None
+    moved = Moved(t.np, order.moved, order.ranks) if order and order.moved else None
+    if there is not model:
+        rows = generate(model, t.np, work=False)
+    return _Against(moved, measured_at(model, t, rows))
 
 
 def _turns_at_last(model: Model, trips: Mapping[str, int]) -> dict[str, int]:

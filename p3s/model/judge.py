@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from p3s.errors import P3SError
 from p3s.laws.exact import exact_value
 from p3s.laws.expr import Expr, symbols_of
 from p3s.model.compare import items_wrong
-from p3s.model.evaluate import generate, model_grid
+from p3s.model.evaluate import ScaledRows, model_grid
 from p3s.model.grid import admissible
 from p3s.model.grid.guards import Above
 from p3s.model.partners.irregular import sampled
@@ -40,14 +40,18 @@ _LATE = 3
 _POSTS = ("MPI_I", "MPI_Send_init", "MPI_Recv_init")
 
 
-def judged_items(model: Model, tables: Sequence[PointTable]) -> tuple[Item, ...]:
-    """Return the items with verdicts, from what the model reproduces at the traced counts."""
+def judged_items(
+    model: Model, tables: Sequence[PointTable], evaluated: Mapping[int, ScaledRows]
+) -> tuple[Item, ...]:
+    """Return the items with verdicts, from what the model reproduces at the traced counts.
+
+    evaluated: its rows at each of them, with the iterations that stated loops had there.
+    """
     wrong: set[int] = set()
     values: dict[tuple[int, int], tuple[set[int], set[int]]] = {}
     for t in tables:
-        there = as_traced(model, t.np)
-        rows = generate(there, t.np, work=False)
-        wrong |= set(items_wrong(there, t, rows))
+        rows = evaluated[t.np]
+        wrong |= set(items_wrong(as_traced(model, t.np), t, rows))
         for i, k, size, times in np.unique(
             np.stack([rows.item, rows.slot, rows.nbytes, rows.repeat], axis=1), axis=0
         ).tolist():

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from p3s.characterize.tables import PointTable
-from p3s.model.evaluate import generate, model_grid
+from p3s.model.evaluate import ScaledRows, model_grid
 from p3s.model.tree import assign
-from p3s.model.types import NO_SHARE, Item, Measured, Model, MoreClasses, RankClass, Share, Values
+from p3s.model.types import Item, Measured, Model, MoreClasses, RankClass, Share, Values
 from p3s.trace.ops import COLLECTIVE, RECV, SEND
 
 #: Classes of ranks kept per item and count, sizes and partners kept per class.
@@ -25,21 +25,36 @@ MAX_CLASSES, MAX_SIZES, MAX_PEERS = 8, 6, 4
 Cells = Counter[tuple[int, int, int]]
 
 
-def with_measured(model: Model, tables: Sequence[PointTable]) -> tuple[Item, ...]:
-    """Return the items with what was traced of them: share (at the largest count) and measured."""
-    measured: list[list[Measured]] = [[] for _ in model.items]
-    shares: list[Share] = [NO_SHARE for _ in model.items]
-    for t in sorted(tables, key=lambda t: t.np):
-        of_row = _items_of_rows(model, t)
-        shares = _shares(model, t, of_row)
-        ruled = _ruled(model, t.np)
-        traced = _traced(model, t, of_row, ruled)
-        for i, points in enumerate(measured):
-            if traced[i] or ruled[i]:
-                points.append(_point(t.np, traced[i], ruled[i]))
+@dataclass(frozen=True)
+class MeasuredAt:
+    """What was traced at a count, one entry per item: its share, and its values, None without."""
+
+    shares: tuple[Share, ...]
+    points: tuple[Measured | None, ...]
+
+
+def measured_at(model: Model, t: PointTable, rows: ScaledRows) -> MeasuredAt:
+    """Return what was traced at a count; rows: those of the model there."""
+    of_row = _items_of_rows(model, t)
+    ruled = _ruled(model, rows)
+    traced = _traced(model, t, of_row, ruled)
+    known: dict[object, Measured] = {}  # calls of many sites go alike
+    points: list[Measured | None] = []
+    for true, rule in zip(traced, ruled, strict=True):
+        what = (*true.items(), None, *rule.items())
+        if len(what) > 1 and what not in known:
+            known[what] = _point(t.np, true, rule)
+        points.append(known.get(what))
+    return MeasuredAt(tuple(_shares(model, t, of_row)), tuple(points))
+
+
+def with_measured(items: Sequence[Item], found: Sequence[MeasuredAt]) -> tuple[Item, ...]:
+    """Return the items with what was traced of them at all counts, ascending; the shares are those
+    at the largest."""
+    points = zip(*(each.points for each in found), strict=True)
     return tuple(
-        replace(item, share=share, measured=tuple(points))
-        for item, share, points in zip(model.items, shares, measured, strict=True)
+        replace(item, share=share, measured=tuple(p for p in mine if p is not None))
+        for item, share, mine in zip(items, found[-1].shares, points, strict=True)
     )
 
 
@@ -71,8 +86,7 @@ def _sized(kind: str) -> bool:
     return kind in (SEND, RECV, COLLECTIVE)
 
 
-def _ruled(model: Model, n: int) -> list[Cells]:
-    rows = generate(model, n, work=False)
+def _ruled(model: Model, rows: ScaledRows) -> list[Cells]:
     out: list[Cells] = [Counter() for _ in model.items]
     sized = [_sized(item.kind) for item in model.items]
     for i, r, q, b, k in zip(
@@ -154,7 +168,8 @@ def _sizes(rows: Sequence[tuple[int, int, int]]) -> tuple[tuple[int, int], ...]:
 
 def _point(n: int, traced: Cells, ruled: Cells) -> Measured:
     """Return the values of one item at one count: ranks in classes of equal values and rule."""
-    true, rule = _by_rank(traced), _by_rank(ruled)
+    true = _by_rank(traced)
+    rule = true if traced.items() == ruled.items() else _by_rank(ruled)
     classes: dict[tuple[Any, ...], list[int]] = {}
     for r in sorted({*true, *rule}):
         a, b = true.get(r, []), rule.get(r, [])
@@ -204,4 +219,4 @@ def _values(rows: Sequence[tuple[int, int, int]]) -> Values:
     )
 
 
-__all__ = ["with_measured"]
+__all__ = ["MeasuredAt", "measured_at", "with_measured"]

@@ -14,6 +14,7 @@ from p3s.artefacts import crc_of
 from p3s.commands import NO_STUDY, Commands, of_traces
 from p3s.errors import P3SError
 from p3s.files.types import FileUseAt
+from p3s.master_worker.recognise import learned
 from p3s.model.comparison import Comparison, HoldOut, read_comparison
 from p3s.model.order.kinds import Kinds
 from p3s.model.types import Model
@@ -100,7 +101,7 @@ def predict(
         say=say,
         done=done,
     )
-    queue = queues.learned(study)
+    queue = learned(study)
     if queue is not None:
         found, ranges = queues.in_place(found, queue, study, machine, setting)
     choice = choose(found, estimator)

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p3s.errors import P3SError
 from p3s.master_worker.queue import Queue, Range, most_workers
-from p3s.master_worker.tasks import TaskQueue, queue_of, time_of
+from p3s.master_worker.tasks import TaskQueue, time_of
 from p3s.predict.curve_doubts import EFFICIENCY_LIMIT
 from p3s.predict.estimated import TYPICAL
 from p3s.predict.measured import Measured
@@ -35,34 +34,8 @@ if TYPE_CHECKING:
     from p3s.study import Study
 
 _NS = 1e9
-#: With so many processes there is one worker at most: nothing shows that any could ask.
-_TOO_FEW = 2
 #: Share of the messages from which on a queue is nearly all of a program's communication.
 _NEARLY_ALL = 0.95
-
-
-def learned(study: Study) -> TaskQueue | None:
-    """Return the queue of tasks of a study's program; None where none is seen."""
-    try:
-        return _learned(study)
-    except P3SError:  # p3s check tells which capture cannot be read
-        return None
-
-
-def _learned(study: Study) -> TaskQueue | None:
-    from p3s.master_worker.recognise import of_path
-
-    runs = {}
-    for n in study.counts():
-        records = [run for run in study.timed_runs(n) or study.runs(n) if run.status == "complete"]
-        if records:
-            found = [of_path(record.path) for record in records]
-            if n <= _TOO_FEW and not all(found):
-                continue
-            if not all(found):
-                return None
-            runs[n] = found
-    return queue_of(runs) if runs else None
 
 
 def network_for(

@@ -11,8 +11,7 @@ from paths import PROGRAMS
 from tracer_helpers import the_mpi
 
 from p3s.cli.main import run as p3s
-from p3s.master_worker.recognise import of_path
-from p3s.predict.queues import learned
+from p3s.master_worker.recognise import learned, of_path
 from p3s.study import Study
 
 TASKS = 60

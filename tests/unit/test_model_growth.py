@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import cProfile
+import json
+import os
 import pstats
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +15,13 @@ import pytest
 from corpus import Program, Recorder, block, table
 
 from p3s.laws.extents import dims_balanced
-from p3s.model import evaluate, sizing
+from p3s.model import evaluate, holdout, sizing
 from p3s.model.fit import fit_model
+from p3s.model.grid.stated import Statement
+from p3s.model.holdout import build_model
+from p3s.model.order import unfold
+from p3s.model.order.sequence import compare_order
+from p3s.model.stage import as_file
 
 
 def many_sites(sites: int) -> Program:
@@ -103,3 +111,49 @@ def test_a_grid_that_is_too_dear_is_left_before_its_sizes_are_fitted(
     assert others and set(fitted) == {3}
     monkeypatch.undo()
     assert all(sizing.Sizing(*words).cost() > most for words, most in others)
+
+
+SEEN = "P3S_TEST_SEEN"
+against = holdout._against
+
+
+def told(model: Any, t: Any) -> Any:
+    with Path(os.environ[SEEN]).open("a") as file:
+        file.write(f"{t.np}\n")
+    return against(model, t)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"holdout": False}, {"known": Statement(ndims=3, by_user=True)}]
+)
+def test_the_model_is_the_same_with_any_number_of_processes(
+    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = [table(in_space, n) for n in (4, 8, 12)]
+    here = json.dumps(as_file(build_model(tables, **options)))
+    monkeypatch.setattr(holdout, "_against", told)
+    for cores in (1, 2, 5):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: set(range(cores)))
+        seen = tmp_path / str(cores)
+        monkeypatch.setenv(SEEN, str(seen))
+        made = build_model(tables[::-1], **options, shared=Path(__file__))
+        assert json.dumps(as_file(made)) == here
+        assert sorted(map(int, seen.read_text().split())) == [4, 8, 12], "each count once"
+
+
+def test_iterations_of_rules_that_go_alike_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def program(rec: Any) -> None:
+        for turn in range(3):
+            for k in range(20):
+                rec("Allreduce", site=f"{k}a", nbytes=8)
+                if not turn:
+                    rec("Bcast", site=f"{k}b", nbytes=8)
+
+    tables = [table(program, n) for n in (2, 3, 5)]
+    model = fit_model(tables)
+    asked: list[object] = []
+    hold = unfold.all_hold
+    monkeypatch.setattr(unfold, "all_hold", lambda *a: asked.append(a) or hold(*a))
+    found = compare_order(model, tables[-1], evaluate.generate(model, 5, work=False))
+    assert found is not None and found.equal == 5
+    assert 1 <= len(asked) <= 4 * len(model.order.loops)

@@ -135,7 +135,7 @@ def test_an_order_that_nothing_could_tell_matters_where_such_ranks_are_not_trace
     kinds = Kinds(model)
     assert of_order(model.order, model.holdout, limit=1.0, kinds=kinds) == []
     reasons = of_order(model.order, model.holdout, kinds=kinds, counts=[49])
-    truth = order_at(model, ts.counted(program, 49, "cpu_ns"))
+    truth = order_at(model, ts.counted(program, 49, "cpu_ns"), generate(model, 49, work=False))
     assert truth is not None and bool(truth.moved) == told
     assert [each.code for each in reasons] == ["order"] * told
     assert not told or f"{len(truth.moved)} of 49 ranks make" in reasons[0].text

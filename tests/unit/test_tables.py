@@ -22,6 +22,7 @@ from p3s.tables import (
     check_names,
     check_range,
     check_sums,
+    checked_columns,
     codes,
     facts_of,
     numbers,
@@ -296,6 +297,14 @@ def test_lists_with_a_missing_value_are_refused(tmp_path: Path, rows: list[objec
     path.write_bytes(parquet_bytes(pa.table({"events": rows})))
     with pytest.raises(ValueError, match="a value of events is missing"):
         read_table(path, {"events": list})
+
+
+def test_of_a_part_of_a_column_its_own_lists_are_checked() -> None:
+    lists = pa.array([[None], [1, 2], [], [3, None]])
+    assert checked_columns(pa.table({"l": lists.slice(1, 2)}), {"l": list}, "x")
+    for part in (lists.slice(2), lists.slice(0, 2)):
+        with pytest.raises(ValueError, match="x: a value of l is missing"):
+            checked_columns(pa.table({"l": part}), {"l": list}, "x")
 
 
 # ---- columns -----------------------------------------------------------------------------------

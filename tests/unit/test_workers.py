@@ -94,12 +94,37 @@ def test_nothing_is_left_behind_when_the_rest_is_not_wanted() -> None:
 
 
 def test_something_computed_aside_comes_back() -> None:
-    with workers.aside(array_of, 200_000, shared=HERE) as result:  # more than a pipe holds
-        assert result().sum() == sum(range(200_000))
-    with workers.aside(fails, 3, shared=HERE) as result, pytest.raises(P3SError, match="task 3"):
-        result()
-    with workers.aside(dies_elsewhere, 5, os.getpid(), shared=HERE) as result:
-        assert result() == 5
+    with workers.beside(HERE) as begin:
+        many = begin(array_of, 200_000)  # more than a pipe holds
+        failed, died = begin(fails, 3), begin(dies_elsewhere, 5, os.getpid())
+        assert many().sum() == sum(range(200_000))
+        with pytest.raises(P3SError, match="task 3"):
+            failed()
+        assert died() == 5
+
+
+def test_what_was_begun_is_asked_for_in_any_order_and_computed_here_as_well() -> None:
+    with workers.beside(HERE) as begin:
+        asked = [begin(with_process, k, 0.05) for k in range(12)]
+        found = [result() for result in reversed(asked)]
+        assert [number for number, _ in found] == list(reversed(range(12)))
+        pids = {pid for _, pid in found}
+        assert os.getpid() in pids and len(pids) == min(2, len(os.sched_getaffinity(0)))
+
+
+def test_begun_with_nobody_is_computed_here() -> None:
+    with workers.beside(None) as begin:
+        assert begin(with_process, 1)() == (1, os.getpid())
+
+
+def test_what_was_begun_and_never_asked_for_leaves_nothing_behind() -> None:
+    import multiprocessing
+
+    begun = time.monotonic()
+    with pytest.raises(P3SError, match="task 3"), workers.beside(HERE) as begin:
+        begin(slow_elsewhere, 1, 900, os.getpid())
+        fails(3)
+    assert not multiprocessing.active_children() and time.monotonic() - begun < 300
 
 
 @pytest.mark.parametrize("cores", [1, 2, 5])
@@ -120,8 +145,8 @@ def test_threads_give_results_in_order(cores: int, monkeypatch: pytest.MonkeyPat
 def test_one_core_computes_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     assert {pid for _, pid in workers.each(with_process, [(0,), (1,)], HERE)} == {os.getpid()}
-    with workers.aside(with_process, 1, shared=HERE) as result:
-        assert result() == (1, os.getpid())
+    with workers.beside(HERE) as begin:
+        assert begin(with_process, 1)() == (1, os.getpid())
 
 
 def test_a_script_without_a_guard_is_not_run_again(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise, product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -173,8 +173,7 @@ def _when(
     return ranks.when[key]
 
 
-@dataclass(frozen=True)
-class _Iterations:
+class _Iterations(NamedTuple):
     """In which iterations a rank has a cell: all that patterns are found from, of any loop.
 
     turns: number of the iterations of the loop (of equal ones the same), made: indices of those
@@ -193,18 +192,13 @@ class _Iterations:
     def of(seen: Seen, c: int, loops: Sequence[int], ranks: _Ranks) -> _Iterations:
         """Return those of a cell of a kind of rank."""
         cell = seen.cells[c]
-        places = [
-            ranks.places(seen, k, x + 1) if k in ranks.walks else None for x, k in enumerate(loops)
-        ]
-        return _Iterations(
-            ranks.turns(seen, loops[-1]),
-            seen.n,
-            seen.ranks[0],
-            cell[2],
-            cell[3],
-            tuple(at and (at[0].get(cell, -1), at[1]) for at in places),
-            seen.index[seen.events[c], : len(loops)].tobytes(),
-        )
+        walk: list[tuple[int, int] | None] = []
+        for x, k in enumerate(loops):
+            at = ranks.places(seen, k, x + 1) if k in ranks.walks else None
+            walk.append(at and (at[0].get(cell, -1), at[1]))
+        made = seen.index[seen.events[c], : len(loops)].tobytes()
+        turns = ranks.turns(seen, loops[-1])
+        return _Iterations(turns, seen.n, seen.ranks[0], cell[2], cell[3], tuple(walk), made)
 
     def rows(self, turns: LoopTurns, grid: GridAt) -> tuple[Turns, Bools]:
         """Return the iterations one by one, and which of them have the cell."""

@@ -49,10 +49,10 @@ _NOWHERE = np.zeros((0, 0), dtype=np.int64)
 class Turns:
     """Iterations of a loop of one rank, one entry each, with those of the loops around it.
 
-    index, trips: shape (iterations, levels), outermost first; stage, turn: of the row, per
-    entry or for all; walk: shape (iterations, levels), the place of the row's key at each level.
-    coords, extents: shape (iterations, dimensions + 1), of the rank and its grid, last the rank
-    and n; of no width where they are not known.
+    index, trips: shape (iterations, levels), outermost first; stage, turn: of the row; walk, keys:
+    shape (iterations, levels), the place of the row's key at each level, and of how many. coords,
+    extents: shape (iterations, dimensions + 1), of the rank and its grid, last the rank and n; of
+    no width where they are not known. All but index and trips may have one row that holds for all.
     """
 
     index: Ints
@@ -126,6 +126,15 @@ def plain_turns(turns: LoopTurns, coords: Ints, extents: Ints) -> Turns:
         coords,
         extents,
     )
+
+
+def one_row(turns: LoopTurns, coords: Ints, extents: Ints) -> Turns:
+    """Return the same as ``plain_turns``, one row for all iterations; it may be written to."""
+    levels = turns.index.shape[1]
+    none = np.zeros(1, dtype=np.int64)
+    walk = np.full((1, levels), -1, dtype=np.int64)
+    keys = np.ones((1, levels), dtype=np.int64)
+    return Turns(turns.index, turns.trips, none, none, walk, keys, coords, extents)
 
 
 def positions(walk: Walk, cells: Iterable[tuple[Cell, int]]) -> dict[Cell, int]:

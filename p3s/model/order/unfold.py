@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,10 +16,9 @@ from p3s.model.order.patterns import (
     Ints,
     LoopTurns,
     Pattern,
-    Turns,
     all_hold,
     dimensions_of,
-    plain_turns,
+    one_row,
     positions,
     turn_of,
     where,
@@ -118,6 +118,9 @@ class _Rank:
         none = np.zeros((1, 0), dtype=np.int64)
         self.turns = {0: LoopTurns(none, none, np.zeros(1, dtype=np.int64))}
         self.place: dict[int, tuple[Ints, int]] = {}
+        self.where = where(all_.grid, number, 1)
+        self._inside: dict[int, set[int]] = {}
+        self._picked: dict[object, Ints] = {}
         rows_in: dict[int, list[int]] = {}
         for x, around in enumerate(self.loops):
             for k in around:
@@ -130,7 +133,7 @@ class _Rank:
         around = self.turns[loop.parent]
         m = len(around.index)
         rule = rule_for(loop.trips, {int(self.item[x]) for x in inside})
-        at = plain_turns(around, *where(self.all.grid, self.number, m))
+        at = one_row(around, *self.where)
         entered = all_hold(rule.when or () if rule else (), at)
         law = rule.law if rule else None
         trips = np.where(entered, self._trips(loop, law, inside, around, entered), 0)
@@ -225,13 +228,18 @@ class _Rank:
     def _when(self, rules: Sequence[When], loops: Sequence[int]) -> Sequence[Pattern] | None:
         if len(rules) == 1 and rules[0].items is None:
             return rules[0].when
-        mine = {
-            int(i)
-            for i, around in zip(self.item, self.loops, strict=True)
-            if loops and len(around) >= len(loops) and around[len(loops) - 1] == loops[-1]
-        }
-        rule = rule_for(rules, mine)
+        rule = rule_for(rules, self._items_in(loops[-1], len(loops)) if loops else set())
         return rule.when if rule else None
+
+    def _items_in(self, loop: int, levels: int) -> set[int]:
+        """Return the rank's items inside a loop, so many loops deep."""
+        if loop not in self._inside:
+            self._inside[loop] = {
+                int(i)
+                for i, around in zip(self.item, self.loops, strict=True)
+                if len(around) >= levels and around[levels - 1] == loop
+            }
+        return self._inside[loop]
 
     def _events(self, mine: list[int], width: int) -> tuple[Ints, Ints]:
         """Return the rows of the events of one rule (of one partner), and what sorts them."""
@@ -240,42 +248,46 @@ class _Rank:
         loops = item.loops or ()
         turns = self.turns.get(loops[-1] if loops else 0, self.turns[0])
         m = len(turns.index)
-        when = self._when(item.slots[self.slot[x]].when or (), loops)
-        total = int(self.repeat[mine].sum())
-        if when is None:
-            pick = np.zeros(0, dtype=np.int64)
-        elif all(pattern[0] == "all" for pattern in when):
-            pick = np.arange(m)
-        else:
-            pick = np.flatnonzero(all_hold(when, self._at(x, turns, loops)))
+        total = sum(self.repeat[mine].tolist()) if len(mine) > 1 else int(self.repeat[x])
+        rows = np.full(total, x, dtype=np.int64)
+        if len(mine) > 1:
+            rows = np.array(mine, dtype=np.int64)[np.arange(total) % len(mine)]
+        pick = self._pick(x, item, turns, loops)
         if len(pick) != total:  # the pattern does not say it: spread evenly over the iterations
             pick = np.arange(total) * m // max(total, 1) if m else np.zeros(total, dtype=np.int64)
         key = np.full((total, width), -1, dtype=np.int64)
-        for level, place in enumerate(item.at or ()):
-            key[:, 2 * level] = place
-            if level < turns.index.shape[1] and m:
-                key[:, 2 * level + 1] = turns.index[pick, level]
-        rows = np.array(mine, dtype=np.int64)[np.arange(total) % len(mine)]
+        at = item.at or ()
+        key[:, 0 : 2 * len(at) : 2] = at
+        levels = min(len(at), turns.index.shape[1])
+        if m:
+            key[:, 1 : 2 * levels : 2] = turns.index[pick, :levels]
         return rows, key
 
-    def _at(self, x: int, turns: LoopTurns, loops: Sequence[int]) -> Turns:
-        """Return the iterations that a row may be made in, as patterns ask for them."""
-        m = len(turns.index)
-        walk = np.full((m, len(loops)), -1, dtype=np.int64)
-        keys = np.ones((m, len(loops)), dtype=np.int64)
-        for level, loop in enumerate(loops):
-            if loop in self.place:
-                walk[:, level] = self.place[loop][0][x]
-                keys[:, level] = self.place[loop][1]
-        return Turns(
-            turns.index,
-            turns.trips,
-            np.full(m, self.stage[x]),
-            np.full(m, self.turn[x]),
-            walk,
-            keys,
-            *where(self.all.grid, self.number, m),
+    def _pick(
+        self, x: int, item: Item | OrderedItem, turns: LoopTurns, loops: Sequence[int]
+    ) -> Ints:
+        """Return the iterations that the rule of a row is carried out in, as its pattern says."""
+        rules = item.slots[self.slot[x]].when or ()
+        walks = tuple(
+            (level, self.place[loop][0][x], self.place[loop][1])
+            for level, loop in enumerate(loops)
+            if loop in self.place
         )
+        # rules that are kept as long as their items; equal ones mostly are the same
+        key = (id(rules), loops, self.stage[x], self.turn[x], walks)
+        if key not in self._picked:
+            when = self._when(rules, loops)
+            if when is None:
+                self._picked[key] = np.zeros(0, dtype=np.int64)
+            elif all(pattern[0] == "all" for pattern in when):
+                self._picked[key] = np.arange(len(turns.index))
+            else:
+                at = one_row(turns, *self.where)
+                for level, place, number in walks:
+                    at.walk[0, level], at.keys[0, level] = place, number
+                at = replace(at, stage=self.stage[x : x + 1], turn=self.turn[x : x + 1])
+                self._picked[key] = np.flatnonzero(all_hold(when, at))
+        return self._picked[key]
 
 
 R = TypeVar("R", When, Trips)

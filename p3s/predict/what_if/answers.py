@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from p3s.errors import P3SError
-from p3s.predict import queues
+from p3s.master_worker.recognise import learned
 from p3s.predict.efficiencies import with_transfer
 from p3s.predict.estimators.altered import off_by_draws
 from p3s.predict.intervals import Factors, combine, own_parts
@@ -86,7 +86,7 @@ def with_answers(
     there is not, P3SError, in one line, where changes cannot be simulated.
     """
     check_phases(asked, (phase.phase for row in prediction.counts for phase in row.phases))
-    if queues.learned(study) is not None:
+    if learned(study) is not None:
         if asked or table:
             raise P3SError(
                 f"{study.root}: a master deals out the work, and who waits for whom changes with "
