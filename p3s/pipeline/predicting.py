@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +118,7 @@ def predicted(
         if basis.replay:
             ensure_replays(study, every, request.settings, progress)
         told = _told(study, every, request, basis, file, knee, progress)
-        told["allowed"] = allowed
+        told["allowed"], told["keep"] = allowed, {}
         if what_if.asked:
             whose = costs_of(made or study, basis.estimator, told["machine"], told["setting"])
             check_answerable(study, what_if.asked, asked, whose)
@@ -160,6 +160,7 @@ def _with_answers(
         return result
     try:
         costs = costs_of(study, result.estimator, told["machine"], told["setting"])
+        costs = replace(costs, found=told["keep"])
         each = costs.setting.ranks_per_node or costs.messages.cores
         return with_answers(
             study,

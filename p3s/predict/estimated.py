@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from p3s.predict.estimators.altered import Draws
+
     FloatArray = NDArray[np.float64]
 
 #: Estimators by name, as they are preferred, and what each is, for people.
@@ -36,7 +38,8 @@ class Communication:
     ``why_not``: why the times do not tell how fast the program is, "" if they do.
     ``notes``: what was approximated, a line each. ``followed``: how far a simulation got with it.
     ``beside``: the computation of the ranks that were simulated instead of these, None where these
-    were; who computes less than it waits longer. ``stand_ins``: those.
+    were; who computes less than it waits longer. ``stand_ins``: those. ``draws``: how often
+    computation was drawn, and what that came to, where it is simulated here and all ranks were.
     """
 
     estimator: str
@@ -53,3 +56,4 @@ class Communication:
     followed: Followed = Followed()
     beside: FloatArray | None = None
     stand_ins: StandIns | None = None
+    draws: Draws | None = None

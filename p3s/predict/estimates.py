@@ -14,13 +14,15 @@ from p3s.predict.times import PhaseTimes, computation, with_communication
 from p3s.study import Study
 
 if TYPE_CHECKING:
-    from p3s.predict.estimators import Setting
+    from p3s.predict.estimators import Communication, Setting
 
 #: Times by an estimator, or why there are none.
 Estimate = PhaseTimes | str
 #: By count, then by the name of the estimator.
 Estimates = Mapping[int, Mapping[str, Estimate]]
 Say = Callable[[str], None]
+#: What estimators have found, by their names and the counts.
+Kept = dict[tuple[str, int], "Communication"]
 
 AUTO = "auto"
 #: Estimators that only read what a replay left.
@@ -38,6 +40,7 @@ def estimates(
     jobs: int = 0,
     say: Say | None = None,
     done: Callable[[str, int], None] | None = None,
+    keep: Kept | None = None,
 ) -> dict[int, dict[str, Estimate]]:
     """Return what every estimator says at ``counts``, whose scaled traces are there.
 
@@ -46,7 +49,7 @@ def estimates(
     the full run; where it names a network, the costs of that are asked for instead of those between
     two ranks. ``stale``: counts whose replays are older than their scaled traces. ``jobs``: counts
     estimated at the same time (0: one per core). ``done`` is told every estimator that has
-    simulated a count. An estimator that fails says why in its place; the wanted one, and one
+    simulated a count; ``keep`` gets what was found with every rank. An estimator that fails says why in its place; the wanted one, and one
     without which nothing is known, raise P3SError.
     """
     from p3s.predict import estimators
@@ -93,6 +96,8 @@ def estimates(
             continue
         for n in able:
             found[n][name] = with_communication(times[n], made[n])
+            if keep is not None and made[n].stand_ins is None:  # those are as large as all ranks
+                keep[name, n] = made[n]
     if failed and not any(_times(found, n, name) for n in missing for name in ESTIMATORS):
         raise failed  # what would have told them all, instead of why each of them is missing
     return found

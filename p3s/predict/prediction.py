@@ -51,7 +51,7 @@ from p3s.trace.other_calls import OtherCall
 
 if TYPE_CHECKING:
     from p3s.model.law_types import Order
-    from p3s.predict.estimates import Estimates, Say
+    from p3s.predict.estimates import Estimates, Kept, Say
     from p3s.predict.estimators import Setting
 
 __all__ = ["KNEE_EFFICIENCY", "PREDICTION_SCHEMA", "as_file", "compose", "predict"]
@@ -74,6 +74,7 @@ def predict(
     elsewhere: bool = False,
     commands: Commands | None = None,
     allowed: Collection[str] = (),
+    keep: Kept | None = None,
 ) -> Prediction:
     """Predict time, interval, speedup and efficiency at ``counts``.
 
@@ -82,7 +83,8 @@ def predict(
     what was measured, unless it was measured ``elsewhere`` than it is predicted for. ``stale``:
     counts whose replays are not of their scaled traces. ``commands``: those that are proposed, if
     not this study's. ``allowed``: codes of reasons that do not make it untrustworthy. ``done`` is
-    told what was simulated, as in estimates. Speedup is relative to the smallest count.
+    told what was simulated, and ``keep`` gets it, as in estimates. Speedup is relative to the
+    smallest count.
     """
     from p3s.model.stage import read
 
@@ -100,6 +102,7 @@ def predict(
         jobs=jobs,
         say=say,
         done=done,
+        keep=keep,
     )
     queue = learned(study)
     if queue is not None:

@@ -332,9 +332,8 @@ def told(
     shared = variation is not None and shared_cores(study)
     head = read_head(study.scaled_dir(ready.count), ready.count)
     off = min(_OFF + _of_trend(head), _MOST_OFF) if ends else 0.0
-    sums, notes, followed = simulated(
-        ready, costs, variation, off, even_low=shared, draws=altered.draws
-    )
+    draws = Draws() if altered.draws is None else altered.draws
+    sums, notes, followed = simulated(ready, costs, variation, off, even_low=shared, draws=draws)
     number = {phase: i for i, phase in enumerate(ready.phases)}
     phases = tuple(int(phase["phase"]) for phase in head["phases"])
     order = [number[phase] for phase in phases]
@@ -365,6 +364,7 @@ def told(
         software,
         notes=(*said, *ready.notes, *notes),
         followed=followed,
+        draws=draws,
     )
 
 

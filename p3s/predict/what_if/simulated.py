@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,6 +41,7 @@ from p3s.text import processes
 if TYPE_CHECKING:
     from p3s.predict.estimators.messages import Messages
     from p3s.predict.estimators.prepared import Prepared, Program
+    from p3s.predict.estimates import Kept
     from p3s.predict.what_if.changes import Change
     from p3s.program.scaled import ScaledTrace
     from p3s.study import Study
@@ -59,13 +60,15 @@ def _nothing(_: str) -> None:
 class Costs:
     """Whose costs of messages a simulation takes: ``name`` of the estimator.
 
-    ``why``: why it is not the estimator of the prediction, "" where it is.
+    ``why``: why it is not the estimator of the prediction, "" where it is. ``found``: what the
+    prediction has simulated with these costs already.
     """
 
     name: str
     messages: Messages
     setting: Setting
     why: str = ""
+    found: Kept = field(default_factory=dict)
 
 
 def costs_of(study: Study, estimator: str, machine: Path | None, setting: Setting) -> Costs:
@@ -215,7 +218,17 @@ class Simulation:
             return self._alone(self.times)
         if self.grids is not None:
             return _made(self._of_grids)
+        if self._predicted is not None:
+            return self._predicted
         return self._run(self.ready, self.costs.messages, self.costs.setting, self.times, Altered())
+
+    @cached_property
+    def _predicted(self) -> Made | None:
+        """The same as the prediction has simulated it; None where it has not."""
+        found = self.costs.found.get((self.costs.name, self.n))
+        if found is None or found.draws is None:
+            return None
+        return Made(with_communication(self.times, found), found.draws)
 
     @cached_property
     def _plain_of_grids(self) -> Found:
@@ -230,6 +243,8 @@ class Simulation:
             return self._alone(self.times)
         if self.grids is not None:
             return _made(self._plain_of_grids)
+        if self._predicted is not None:  # only its ends are more
+            return self._predicted
         messages, setting = self.costs.messages, self.costs.setting
         return self._run(self.ready, messages, setting, self.times, Altered(), ends=False)
 
