@@ -49,8 +49,8 @@ def estimates(
     the full run; where it names a network, the costs of that are asked for instead of those between
     two ranks. ``stale``: counts whose replays are older than their scaled traces. ``jobs``: counts
     estimated at the same time (0: one per core). ``done`` is told every estimator that has
-    simulated a count; ``keep`` gets what was found with every rank. An estimator that fails says why in its place; the wanted one, and one
-    without which nothing is known, raise P3SError.
+    simulated a count; ``keep`` gets what was found with every rank. An estimator that fails says
+    why in its place; the wanted one, and one without which nothing is known, raise P3SError.
     """
     from p3s.predict import estimators
 

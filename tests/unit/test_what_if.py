@@ -19,7 +19,7 @@ from p3s.costs.stage import as_file
 from p3s.errors import P3SError, UsageError
 from p3s.machine.network import ranges
 from p3s.predict.estimators import Setting, estimate
-from p3s.predict.estimators.altered import Draws, off_by_draws
+from p3s.predict.estimators.altered import Altered, Draws, off_by_draws
 from p3s.predict.prediction import predict
 from p3s.predict.saved import PredictionFile
 from p3s.predict.types import Prediction, WhatIf
@@ -277,6 +277,29 @@ def test_the_simulation_as_it_is_is_that_of_the_prediction(tmp_path: Path) -> No
     put_spread(study)
     there = Simulation(study, 16, costs_of(study, "machine", None, Setting()))
     assert np.array_equal(there.base.times.comm, estimate("machine", study, 16).comm)
+
+
+def test_what_the_prediction_has_simulated_is_not_simulated_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same to the bit, draws as well, with and without the ends of the interval."""
+    study = study_of(tmp_path, all_reduce(16, 8, [1 * MS] * 16))
+    put_spread(study)
+    costs, kept = costs_of(study, "machine", None, Setting()), {}
+    predict(study, [16], estimator="machine", setting=Setting(), keep=kept)
+    own = Simulation(study, 16, costs)
+    again = Simulation(study, 16, replace(costs, found=kept))
+    plain = own._run(own.ready, costs.messages, costs.setting, own.times, Altered(), ends=False)
+    monkeypatch.setattr(Simulation, "_run", lambda *_, **__: pytest.fail("simulated again"))
+    for there in (again.base, again._plain):
+        assert np.array_equal(there.times.comm, plain.times.comm)
+        assert there.draws.plan == plain.draws.plan and there.draws.plan
+        for loop, seconds in plain.draws.seconds.items():
+            assert np.array_equal(there.draws.seconds[loop], seconds)
+    monkeypatch.undo()
+    for name in ("comm", "comm_low", "comm_high", "waiting", "transfer", "software"):
+        mine, its = (getattr(one.base.times, name) for one in (own, again))
+        assert np.array_equal(mine, its), name
 
 
 def test_a_replay_is_answered_by_the_simulation(tmp_path: Path) -> None:

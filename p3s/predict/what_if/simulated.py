@@ -39,9 +39,9 @@ from p3s.program.types import MOST_RANKS
 from p3s.text import processes
 
 if TYPE_CHECKING:
+    from p3s.predict.estimates import Kept
     from p3s.predict.estimators.messages import Messages
     from p3s.predict.estimators.prepared import Prepared, Program
-    from p3s.predict.estimates import Kept
     from p3s.predict.what_if.changes import Change
     from p3s.program.scaled import ScaledTrace
     from p3s.study import Study
