@@ -287,4 +287,4 @@ def test_terminated_command_takes_its_program_along(programs: Path) -> None:
             process.wait()
     assert process.returncode == 128 + signal.SIGTERM and "Traceback" not in err
     assert not alive("200000000")
-    assert [p.name for p in (programs / "ended" / "runs").iterdir()] == ["np0002.r0.failed"]
+    assert [p.name for p in (programs / "ended" / "runs").iterdir()] == ["np0002.r0.stopped"]
