@@ -434,7 +434,7 @@ def traced(study: Path) -> object:
     return [
         (Path(run["path"]).name, run["status"], sum(rank["events"] for rank in run["ranks"]))
         for run in runs
-        if not run["path"].endswith(".failed")
+        if not run["path"].endswith((".failed", ".stopped"))
     ]
 
 
