@@ -11,12 +11,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from p3s.artefacts import LastRead, read_json
+from p3s.artefacts import LastRead, file_bytes, parse_json, read_json
 from p3s.errors import Damaged, P3SError
 from p3s.serialise import Natural, NotNegative, ProcessCount, ShapeError, Share, from_data
 from p3s.tables import TableFacts
 
-RUN_SCHEMA, STUDY_SCHEMA = "p3s.run", "p3s.study"
+RUN_SCHEMA, STUDY_SCHEMA, REPLAY_SCHEMA = "p3s.run", "p3s.study", "p3s.replay"
+#: Version 2: simulated from measured costs of messages; version 1 were sums over calls.
+REPLAY_VERSION = 2
 
 _UNITS = {"wall_ns": "wall", "cpu_ns": "cpu", "instructions": "instructions"}
 #: Records of runs, and of studies, that are remembered: a study has others inside it.
@@ -149,6 +151,16 @@ def read_manifest(path: Path) -> dict[str, Any]:
     What is returned is not to be changed.
     """
     return _last_manifest(path)
+
+
+def is_old_replay(path: Path) -> bool:
+    """Tell whether a replay was written by an older P3S."""
+    try:
+        head = parse_json(file_bytes(path))
+        version = head["schema_version"] if head["schema"] == REPLAY_SCHEMA else REPLAY_VERSION
+        return isinstance(version, int) and version < REPLAY_VERSION
+    except (OSError, ValueError, KeyError, TypeError):
+        return False  # damaged: reading it says so
 
 
 def _checked(schema: str, kind: type[RunRead | StudyRead]) -> Callable[[Path], dict[str, Any]]:

@@ -15,8 +15,6 @@ from typing import Any
 from p3s.artefacts import (
     SCHEMA_VERSION,
     as_json,
-    file_bytes,
-    parse_json,
     read_json,
     reason,
     sync_directory,
@@ -27,6 +25,8 @@ from p3s.artefacts import (
 from p3s.errors import Damaged, P3SError, UsageError
 from p3s.records import (
     FAILED,
+    REPLAY_SCHEMA,
+    REPLAY_VERSION,
     RUN_SCHEMA,
     STOPPED,
     STUDY_SCHEMA,
@@ -34,6 +34,7 @@ from p3s.records import (
     RunRecord,
     commands_of,
     ended_early,
+    is_old_replay,
     read_manifest,
     runs_in,
 )
@@ -54,7 +55,6 @@ __all__ = [
     "RunRecord",
     "Study",
     "as_json",
-    "is_old_replay",
     "read_json",
     "write_bytes",
     "write_json",
@@ -63,9 +63,6 @@ __all__ = [
 SIGNATURE_SCHEMA = "p3s.signature"
 #: Version 3 has transitions between places in the program, and the tree; 4 the order of events.
 SIGNATURE_VERSION = 4
-REPLAY_SCHEMA = "p3s.replay"
-#: Version 2: simulated from measured costs of messages; version 1 were sums over calls.
-REPLAY_VERSION = 2
 #: Version 3: reasons with codes; version 2: every estimator, what limits scaling, laws per phase.
 PREDICTION_VERSION = 3
 
@@ -496,13 +493,3 @@ class Study:
         except OSError:
             return staged
         return kept
-
-
-def is_old_replay(path: Path) -> bool:
-    """Tell whether a replay was written by an older P3S."""
-    try:
-        head = parse_json(file_bytes(path))
-        version = head["schema_version"] if head["schema"] == REPLAY_SCHEMA else REPLAY_VERSION
-        return isinstance(version, int) and version < REPLAY_VERSION
-    except (OSError, ValueError, KeyError, TypeError):
-        return False  # damaged: reading it says so

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from p3s.artefacts import file_bytes, is_of_others, parse_json
 from p3s.errors import Damaged, OtherVersion, P3SError
 from p3s.progress import Progress
+from p3s.records import is_old_replay
 from p3s.replay.settings import ReplaySettings
-from p3s.study import SIGNATURE_SCHEMA, SIGNATURE_VERSION, Study, is_old_replay, read_json
+from p3s.study import SIGNATURE_SCHEMA, SIGNATURE_VERSION, Study, read_json
 from p3s.text import joined, processes
 
 if TYPE_CHECKING:

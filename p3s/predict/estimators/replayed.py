@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.errors import P3SError
 from p3s.predict.estimated import Communication
+from p3s.records import is_old_replay
 from p3s.simulate.followed import Followed
-from p3s.study import Study, is_old_replay
+from p3s.study import Study
 from p3s.tables import check_sums, known_tables, read_table
 from p3s.text import processes, quoted
 
