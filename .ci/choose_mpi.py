@@ -18,7 +18,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from p3s.host.mpi import MpiInstall, find_mpi
+from p3s.base.host.mpi import MpiInstall, find_mpi
 
 TIMEOUT_S = 60.0
 

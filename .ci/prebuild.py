@@ -32,14 +32,14 @@ def prebuild(wrappers: Sequence[str], folder: Path) -> str:
 
 
 def _compile(wrappers: Sequence[str], folder: Path) -> None:
-    from p3s.host import mpi, prebuilt
-    from p3s.host.compiling import c_compiler, compiled, version_of
+    from p3s.base.host import mpi, prebuilt
+    from p3s.base.host.compiling import c_compiler, compiled, version_of
+    from p3s.capture import varint
     from p3s.machine import build as machine
-    from p3s.placement import packets
+    from p3s.methods.placement import packets
     from p3s.replay.engine import inner
     from p3s.signature_runner import build
     from p3s.simulate import build as simulate
-    from p3s.trace import varint
 
     prebuilt.FOLDER = folder  # nothing is there yet: all is compiled
     made = []
@@ -89,7 +89,7 @@ def _compile(wrappers: Sequence[str], folder: Path) -> None:
 
 def _libmpi(wrapper: str, mpiexec: str | None) -> str | None:
     """Return the libmpi that a wrapper links programs to, wherever the launcher is."""
-    from p3s.host import mpi
+    from p3s.base.host import mpi
 
     with tempfile.TemporaryDirectory(prefix="p3s-linked-") as folder:
         source, program = Path(folder, "linked.c"), Path(folder, "linked")
@@ -100,7 +100,7 @@ def _libmpi(wrapper: str, mpiexec: str | None) -> str | None:
 
 def _unlinked(mpicc: str, sources: list[Path], flags: Sequence[str]) -> Path:
     """Return a library that is not linked to this libmpi: others have another name and place."""
-    from p3s.host.compiling import c_compiler, compiled
+    from p3s.base.host.compiling import c_compiler, compiled
 
     what = sources[0].name
     whole = compiled("unlinked.o", sources, (*flags, "-c"), compiler=mpicc, what=what)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 #: Files that name the version, and how.
 _VERSIONS = (
-    ("p3s/version.py", r'^__version__ = "([^"]+)"'),
+    ("p3s/base/version.py", r'^__version__ = "([^"]+)"'),
     ("CITATION.cff", r"^version: (\S+)"),
     ("docs/man/p3s.1", r'^\.TH .*"p3s (\S+)"'),
     ("packaging/conda/recipe.yaml", r'^  version: "([^"]+)"'),

@@ -36,12 +36,12 @@ from synthetic_node import (
     rows_of,
 )
 
-from p3s.advise.advisor import Advisor, Workload
-from p3s.advise.configurations import Configuration, Limits, admissible
-from p3s.advise.nextrun import next_runs
-from p3s.threads.law import ThreadLaw, fit_law
-from p3s.threads.types import Value, samples
-from p3s.topology.node import read_node
+from p3s.machine.topology.node import read_node
+from p3s.methods.threads.advise.advisor import Advisor, Workload
+from p3s.methods.threads.advise.configurations import Configuration, Limits, admissible
+from p3s.methods.threads.advise.nextrun import next_runs
+from p3s.methods.threads.law import ThreadLaw, fit_law
+from p3s.methods.threads.types import Value, samples
 
 PROGRAMS = {"seen": SEEN, "kept-back": KEPT_BACK, "fresh": FRESH}
 NODE = read_node("2x4x8+smt2")

@@ -4,10 +4,9 @@
     python benchmarks/against_simgrid.py STUDY... -n 64 [--ranks-per-node 4] [--rate 12.5]
 
 Every study's scaled trace becomes the programs of its ranks (collectives as Open MPI's messages),
-SimGrid replays them (`smpirun -replay`) on the platform that p3s/simgrid/platform.py makes of a
-network of 2 us and 12.5 GB/s (or --rate), and p3s.simulate simulates the same steps on
-that network.
-Prints run times, the share of it that is not computation, and ratios.
+SimGrid replays them (`smpirun -replay`) on the platform that p3s/formats/simgrid/platform.py makes
+of a network of 2 us and 12.5 GB/s (or --rate), and p3s.simulate simulates the same steps on that
+network. Prints run times, the share of it that is not computation, and ratios.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ sys.path = [*(path for path in sys.path if Path(path).resolve() != HERE), str(HE
 
 def main() -> None:
     """Print one line per study."""
+    from p3s.formats.simgrid.smpirun import replay
     from p3s.program.collectives.library import library_of
     from p3s.program.whole import WholeRun
     from p3s.program.whole_check import executable, steps_of_programs
-    from p3s.simgrid.smpirun import replay
     from p3s.simulate.network import rough_network
     from p3s.simulate.simulate import simulate
 

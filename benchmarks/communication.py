@@ -27,14 +27,16 @@ HERE = Path(__file__).resolve().parent
 # This directory has a replay.py, which must not be taken for the package.
 sys.path = [*(path for path in sys.path if Path(path).resolve() != HERE), str(HERE.parent)]
 
-from p3s.placement.allocation import allocation  # noqa: E402
-from p3s.placement.baselines import best_variant, seconds_of  # noqa: E402
-from p3s.placement.candidates import candidates  # noqa: E402
-from p3s.placement.communication import SIMULATED, Phase, network_id, row_of  # noqa: E402
-from p3s.placement.learned import Learned, columns, learn  # noqa: E402
-from p3s.placement.links import HYBRIDS, link_features  # noqa: E402
-from p3s.placement.packets import PACKET, simulate_packets  # noqa: E402
-from p3s.placement.patterns import (  # noqa: E402
+from p3s.machine.topology.fabric import Fabric  # noqa: E402
+from p3s.machine.topology.read import read_fabric  # noqa: E402
+from p3s.methods.placement.allocation import allocation  # noqa: E402
+from p3s.methods.placement.baselines import best_variant, seconds_of  # noqa: E402
+from p3s.methods.placement.candidates import candidates  # noqa: E402
+from p3s.methods.placement.communication import SIMULATED, Phase, network_id, row_of  # noqa: E402
+from p3s.methods.placement.learned import Learned, columns, learn  # noqa: E402
+from p3s.methods.placement.links import HYBRIDS, link_features  # noqa: E402
+from p3s.methods.placement.packets import PACKET, simulate_packets  # noqa: E402
+from p3s.methods.placement.patterns import (  # noqa: E402
     all_to_all_in_rows,
     around,
     at_faces,
@@ -45,18 +47,28 @@ from p3s.placement.patterns import (  # noqa: E402
     lulesh,
     qcd,
 )
-from p3s.placement.ranking import agreement, concordance, concordance_within, group_means, regret  # noqa: E402
-from p3s.placement.simulated import simulated_seconds  # noqa: E402
-from p3s.placement.traffic import Traffic  # noqa: E402
+from p3s.methods.placement.ranking import (  # noqa: E402
+    agreement,
+    concordance,
+    concordance_within,
+    group_means,
+    regret,
+)
+from p3s.methods.placement.simulated import simulated_seconds  # noqa: E402
+from p3s.methods.placement.traffic import Traffic  # noqa: E402
+from p3s.methods.placement.training import train as training  # noqa: E402
+from p3s.methods.placement.training.campaign import Settings  # noqa: E402
+from p3s.methods.placement.training.costs import hockney_of, network_of  # noqa: E402
+from p3s.methods.placement.training.dataset import Dataset, Told, measured  # noqa: E402
+from p3s.methods.placement.training.jobs import (  # noqa: E402
+    Job,
+    SimulatedMachine,
+    hosts_of,
+    measure,
+    on_processes,
+)
 from p3s.program.mapping import RankMap, rank_map  # noqa: E402
 from p3s.simulate.network import Network  # noqa: E402
-from p3s.topology.fabric import Fabric  # noqa: E402
-from p3s.topology.read import read_fabric  # noqa: E402
-from p3s.training import train as training  # noqa: E402
-from p3s.training.campaign import Settings  # noqa: E402
-from p3s.training.costs import hockney_of, network_of  # noqa: E402
-from p3s.training.dataset import Dataset, Told, measured  # noqa: E402
-from p3s.training.jobs import Job, SimulatedMachine, hosts_of, measure, on_processes  # noqa: E402
 
 NODES = 64
 #: Name: the network for P3S, and SimGrid's name and parameters of its form.

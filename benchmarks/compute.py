@@ -134,10 +134,10 @@ def build(benches: Sequence[Bench], mpicc: str) -> None:
 
 def emulate(benches: Sequence[Bench]) -> None:
     """Count instructions at the small counts and with the smaller inputs, each once."""
+    from p3s.base.study import Study
     from p3s.cli.common import progress
     from p3s.cli.runs import trace_counts
     from p3s.signature_runner.recording import Recording
-    from p3s.study import Study
 
     for b in benches:
         for which, counts in (("own", COUNTS), *FAR.items()):
@@ -162,9 +162,9 @@ def emulate(benches: Sequence[Bench]) -> None:
 
 def measure(benches: Sequence[Bench], repeats: int) -> None:
     """Make all native runs in CPU time, in turns, and give them to the studies."""
+    from p3s.base.study import Study
     from p3s.cli.runs import trace_once
     from p3s.signature_runner.recording import Recording
-    from p3s.study import Study
 
     begin, made = time.monotonic(), 0
     for rep in range(repeats):
@@ -202,12 +202,12 @@ def measured(model: Model, run: Path) -> np.ndarray:
     Calls belong to phases as in `p3s validate`; the last row is what no phase explains. What is
     computed before MPI_Init is no part of the run.
     """
-    from p3s.characterize.intact import join_files
-    from p3s.characterize.part import Sites
-    from p3s.characterize.tables import table_of
+    from p3s.capture import run_files
     from p3s.model.evaluate import generate
     from p3s.model.tree import assign
-    from p3s.trace import run_files
+    from p3s.signature.intact import join_files
+    from p3s.signature.part import Sites
+    from p3s.signature.tables import table_of
 
     files = run_files(run)
     apart = frozenset(site.partition("#")[0] for site in model.sites if "#" in site)
@@ -226,8 +226,8 @@ def measured(model: Model, run: Path) -> np.ndarray:
 # ---- prediction and comparison --------------------------------------------------------------
 def predict(b: Bench, unit: str, repeats: int) -> dict[str, Any]:
     """Model one program's study, predict the target, compare each relevant phase."""
+    from p3s.base.study import Study
     from p3s.model.stage import load
-    from p3s.study import Study
 
     root = b.study(unit)
     p3s("model", root)

@@ -25,7 +25,7 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from p3s.host import mpi
+from p3s.base.host import mpi
 
 HERE = Path(__file__).resolve().parent
 PROGRAM = HERE.parent / "tests/programs/io/checkpoint.c"

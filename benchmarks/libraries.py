@@ -20,7 +20,7 @@ import pytest
 from libraries import FFTW, HDF5, HYPRE, PETSC, SCALAPACK, SOURCES, Library, flags_of
 from patterns import At, Program, outcome
 
-from p3s.text import table
+from p3s.base.text import table
 
 POWERS, CUBES, SQUARES = (2, 4, 8), (8, 12, 18, 27), (4, 9, 16)
 

@@ -169,7 +169,7 @@ def differences(study: Path, alone: Path) -> list[str]:
 def compiled(folder: Path) -> tuple[Path, list[str]]:
     """Return the program that is traced, and its launcher with its options: those of --mpi, or of
     the first MPI that is found."""
-    from p3s.host import mpi
+    from p3s.base.host import mpi
 
     if prefix := os.environ.get(MPI):
         compiler, launcher = (str(Path(prefix) / "bin" / name) for name in ("mpicc", "mpiexec"))
@@ -189,7 +189,7 @@ def appends(line: str, folder: Path, sizes: Sequence[int]) -> Iterator[Row]:
 
     Its processor time is that of the program with the tracer in it.
     """
-    from p3s.trace.capture import read_capture
+    from p3s.capture.capture import read_capture
 
     program, launcher = compiled(folder)
     for size in sizes:

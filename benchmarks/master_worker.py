@@ -30,12 +30,12 @@ from pathlib import Path
 
 import numpy as np
 
-from p3s.master_worker import table
-from p3s.trees.diagnostics import shares
-from p3s.trees.evaluate import predict
-from p3s.trees.features import derived
-from p3s.trees.grow import grow
-from p3s.trees.types import Growing, Table, Tree
+from p3s.methods.baseline.trees.diagnostics import shares
+from p3s.methods.baseline.trees.evaluate import predict
+from p3s.methods.baseline.trees.features import derived
+from p3s.methods.baseline.trees.grow import grow
+from p3s.methods.baseline.trees.types import Growing, Table, Tree
+from p3s.methods.tasks import table
 
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT_S = 60.0

@@ -44,7 +44,7 @@ sys.path.append(str(Path(__file__).resolve().parent))
 from corpus import Program, Recorder, block, table  # noqa: E402
 from figures import P3S, Figure, Found, whole  # noqa: E402
 
-from p3s.laws.extents import dims_balanced  # noqa: E402
+from p3s.base.extents import dims_balanced  # noqa: E402
 
 DOMAIN = (157, 211, 133)
 

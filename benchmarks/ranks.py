@@ -36,7 +36,7 @@ def one_rank() -> int:
 
 def cpu_times(words: list[str], ranks: int, directory: Path) -> list[float]:
     """Return the CPU time of every process of a command, in s; 0 ranks: alone on one core."""
-    from p3s.host import mpi
+    from p3s.base.host import mpi
 
     launcher = []
     if ranks:

@@ -47,10 +47,10 @@ def make_study(name: str, root: Path, timed: bool = False) -> None:
     """Model a program of the corpus."""
     import corpus
 
-    from p3s.characterize.signature import signature_json
-    from p3s.characterize.store import write_tables
+    from p3s.base.study import Study, write_json
     from p3s.model import build
-    from p3s.study import Study, write_json
+    from p3s.signature.signature import signature_json
+    from p3s.signature.store import write_tables
 
     study = Study.create(root, ["mpiexec", "-n", "{np}", "./" + name])
     for n in PROGRAMS[name]:
@@ -61,7 +61,7 @@ def make_study(name: str, root: Path, timed: bool = False) -> None:
         if timed:
             from timed_study import times_of
 
-            from p3s.characterize.times import _save
+            from p3s.signature.times import _save
 
             _save(times_of(table, table.segments[:, 4].astype(float)), study.times_path(n))
     build(study.root)
@@ -74,7 +74,7 @@ def make_study(name: str, root: Path, timed: bool = False) -> None:
 def measure(root: Path, n: int, some: bool) -> dict[str, Any]:
     """Scale to ``n`` processes in this process; return rows, seconds and peak memory."""
     begin, cpu = time.perf_counter(), time.process_time()
-    from p3s.errors import P3SError
+    from p3s.base.errors import P3SError
     from p3s.program import write_scaled
 
     try:

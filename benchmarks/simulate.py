@@ -369,7 +369,7 @@ def simgrid() -> list[Figure]:
     """Return how long a halo of 256 ranks takes here and in SimGrid's replay, in CPU time."""
     from dataclasses import replace
 
-    from p3s.simgrid.smpirun import replay
+    from p3s.formats.simgrid.smpirun import replay
     from p3s.simulate.network import rough_network
     from p3s.simulate.simulate import simulate
 

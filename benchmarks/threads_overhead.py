@@ -19,7 +19,7 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from p3s.host import mpi
+from p3s.base.host import mpi
 from p3s.signature_runner import build
 from p3s.signature_runner.launch import run_traced
 

@@ -20,7 +20,7 @@ TRACED = {"jacobi2d": "4,8,9,16", "halo3d": "8,12,18,27", "wavefront": "4,9,16,2
 
 def traced(name: str, study: Path) -> None:
     """Trace an example into ``study``; raises SystemExit where there is no MPI."""
-    from p3s.host import mpi
+    from p3s.base.host import mpi
 
     found = next((i for i in mpi.find_mpi() if i.mpiexec and i.usable_oversubscribed), None)
     if found is None:

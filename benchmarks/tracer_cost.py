@@ -19,13 +19,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from p3s.characterize.tables import point_table
-from p3s.host import mpi
+from p3s.base.host import mpi
+from p3s.capture import RunTrace, read_run
+from p3s.capture.dump import write_parquet
+from p3s.signature.tables import point_table
 from p3s.signature_runner import build
 from p3s.signature_runner.launch import run_traced
 from p3s.signature_runner.recording import Recording
-from p3s.trace import RunTrace, read_run
-from p3s.trace.dump import write_parquet
 
 sys.path.append(str(Path(__file__).resolve().parent))
 from figures import P3S, Figure, Found, whole

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from p3s.version import __version__
+from p3s.base.version import __version__
 
 TYPE_CHECKING = False  # typing itself is not imported: an interrupt has no time to arrive
 if TYPE_CHECKING:

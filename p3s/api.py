@@ -19,29 +19,29 @@ from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.errors import P3SError, UsageError
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.progress import Progress
+from p3s.base.study import Study as Directory
+from p3s.base.text import plural, processes
 from p3s.pipeline.basis import AUTO, Request, request_of
 from p3s.pipeline.predicting import predicted, what_ifs_of
 from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_scaled, ensure_signatures
 from p3s.predict.prediction import KNEE_EFFICIENCY, as_file
 from p3s.predict.types import WhatIfAt
-from p3s.progress import Progress
 from p3s.replay.settings import ReplaySettings
 from p3s.report.notebook import Prediction, Table, brought, progress_here
 from p3s.report.plots import Picture, Plots
-from p3s.study import Study as Directory
-from p3s.text import plural, processes
 
 if TYPE_CHECKING:
     import pandas
     import xarray
     from scipy.sparse import coo_array
 
-    from p3s.advise.types import Advice
-    from p3s.characterize.matrix import CommMatrix
+    from p3s.methods.threads.advise.types import Advice
     from p3s.predict.placing.types import Placements
     from p3s.predict.surface import Surface
     from p3s.predict.types import WeakPrediction
+    from p3s.signature.matrix import CommMatrix
 
 __all__ = [
     "Matrix",
@@ -219,8 +219,8 @@ class Study:
     @property
     def phases(self) -> Table:
         """The phases at the traced counts: how often, events, bytes, share of the time."""
-        from p3s.characterize.phases import load_phases
         from p3s.report import phases
+        from p3s.signature.phases import load_phases
 
         ensure_signatures(self._directory, self._progress)
         load_phases(self.path)
@@ -241,10 +241,10 @@ class Study:
     @property
     def model(self) -> Model:
         """The laws, fitted where they are missing or older than the runs."""
+        from p3s.capture.sites import resolve_sites
         from p3s.model.stage import load
         from p3s.report.equations import render
         from p3s.report.rules import phase_rules
-        from p3s.trace.sites import resolve_sites
 
         ensure_model(self._directory, self._progress)
         model = load(self.path)
@@ -395,10 +395,10 @@ class Study:
         ``node``: as of ``--node``, by default with the cores of the network's; ``setting``: values
         of the input's parameters, as ``size=4000``. Raises P3SError, in one line.
         """
+        from p3s.machine.topology.node import read_node
+        from p3s.methods.threads.settings import threads_in
         from p3s.pipeline.teams import Wanted, surface
         from p3s.predict.surface import write
-        from p3s.threads.settings import threads_in
-        from p3s.topology.node import read_node
 
         wanted = Wanted(
             sorted(set(counts)),
@@ -426,9 +426,9 @@ class Study:
 
         Arguments as of ``p3s advise``. Raises P3SError, in one line.
         """
-        from p3s.advise.types import Objective
+        from p3s.machine.topology.node import read_node
+        from p3s.methods.threads.advise.types import Objective
         from p3s.pipeline.advising import Asked, advised
-        from p3s.topology.node import read_node
 
         if objective not in list(Objective):
             raise UsageError(f"advise: {objective!r} is not one of {', '.join(Objective)}")
@@ -464,8 +464,8 @@ class Study:
         ``model``: file of learned times of phases that sort the candidates. ``simulated``: how many
         of them are. Raises P3SError, in one line.
         """
+        from p3s.methods.placement.learned import load
         from p3s.pipeline.placing import Nodes, job_at, placed, with_model
-        from p3s.placement.learned import load
         from p3s.predict.placing.ranking import Search
 
         request = request_of(AUTO, network, True, ReplaySettings(), topology)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.replay.settings import END_S, ReplaySettings
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ def prepare(
     say: Say | None = None,
 ) -> Prepared:
     """Plan the replay of a scaled trace; launches nothing. ``machine``: file for the estimates."""
-    from p3s.host.hosts import allocated_hosts
+    from p3s.base.host.hosts import allocated_hosts
+    from p3s.machine.topology.switches import read_topology
     from p3s.program.collectives.expand import expand
     from p3s.program.collectives.library import USUAL_LIBRARY, library_of
     from p3s.program.mapping import mapping_of
@@ -80,7 +81,6 @@ def prepare(
     from p3s.replay.plan.plan import make_plan
     from p3s.replay.plan.types import PlanSettings
     from p3s.simulate.simulate import simulate_anyway
-    from p3s.topology.switches import read_topology
 
     if say is not None:
         say("planning")

@@ -9,9 +9,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from p3s.errors import P3SError
-from p3s.host import mpi
-from p3s.host.compiling import run_tool
+from p3s.base.errors import P3SError
+from p3s.base.host import mpi
+from p3s.base.host.compiling import run_tool
 from p3s.signature_runner import build
 
 #: Files of a directory with the archive.

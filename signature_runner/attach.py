@@ -15,18 +15,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from p3s.artefacts import parse_json
-from p3s.errors import P3SError, UsageError
-from p3s.host import compiling, mpi
-from p3s.host.command import origin_of
-from p3s.host.cores import cores
+from p3s.base.artefacts import parse_json
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.host import compiling, mpi
+from p3s.base.host.command import origin_of
+from p3s.base.host.cores import cores
+from p3s.base.study import RUN_SCHEMA, SCHEMA_VERSION, write_bytes, write_json
+from p3s.base.trust import sign
 from p3s.signature_runner import build
 from p3s.signature_runner.archive import has_tracer, relink
 from p3s.signature_runner.claim import claim, this_launch
 from p3s.signature_runner.place import Place, launcher_above, place
 from p3s.signature_runner.recording import AUTO, CPU, INSTRUCTIONS, SHARING, Recording, preload
-from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, write_bytes, write_json
-from p3s.trust import sign
 
 _KNOWN_SCHEMA = "p3s.known-tracer"
 _RANK_FILE = re.compile(r"rank-(\d{6,})\.p3t")

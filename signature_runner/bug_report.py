@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from p3s.host import mpi, prebuilt
-from p3s.host.cores import cores, quota
-from p3s.host.private import hider
+from p3s.base.host import mpi, prebuilt
+from p3s.base.host.cores import cores, quota
+from p3s.base.host.private import hider
+from p3s.base.text import one_line, size_text
+from p3s.base.version import __version__
 from p3s.signature_runner.trials import Check
-from p3s.text import one_line, size_text
-from p3s.version import __version__
 
 #: Variables whose values tell how MPI and threads run here, and nothing else.
 COPIED = (

@@ -10,9 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from p3s.errors import P3SError
-from p3s.host import mpi, prebuilt
-from p3s.host.compiling import c_compiler, cache_dir, compiled, is_sound, keep, locked, run_tool
+from p3s.base.errors import P3SError
+from p3s.base.host import mpi, prebuilt
+from p3s.base.host.compiling import (
+    c_compiler,
+    cache_dir,
+    compiled,
+    is_sound,
+    keep,
+    locked,
+    run_tool,
+)
 from p3s.signature_runner.tracer import generate
 
 _FOLDER = Path(__file__).parent / "tracer"

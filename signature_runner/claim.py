@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from p3s.errors import P3SError
-from p3s.host import compiling
+from p3s.base.errors import P3SError
+from p3s.base.host import compiling
 
 #: File in the directory that says whose it is.
 NAME = ".launch"

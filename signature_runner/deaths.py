@@ -17,9 +17,9 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from p3s.errors import P3SError
-from p3s.trace.capture import read_header
-from p3s.trace.layout import ALIVE_OFFSET, OWNER_DIED, PAGE_BYTES
+from p3s.base.errors import P3SError
+from p3s.capture.capture import read_header
+from p3s.capture.layout import ALIVE_OFFSET, OWNER_DIED, PAGE_BYTES
 
 _LOOK_S = 0.02
 _SYS_FUTEX_WAITV = 449  # on all architectures but alpha; Linux 5.16

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
-from p3s.artefacts import no_room
-from p3s.errors import CAPTURES, P3SError
-from p3s.host.command import Command, executable
-from p3s.host.mpi import (
+from p3s.base.artefacts import no_room
+from p3s.base.errors import CAPTURES, P3SError
+from p3s.base.host.command import Command, executable
+from p3s.base.host.mpi import (
     MPICH,
     OPENMPI,
     SLURM,
@@ -22,6 +22,7 @@ from p3s.host.mpi import (
     owner_of,
     remedy_for,
 )
+from p3s.capture.capture import Capture, read_capture
 from p3s.signature_runner.archive import has_tracer, relink
 from p3s.signature_runner.deaths import first_of
 from p3s.signature_runner.output import (
@@ -35,7 +36,6 @@ from p3s.signature_runner.output import (
     tail,
 )
 from p3s.signature_runner.standstill import last_call, unfinished
-from p3s.trace.capture import Capture, read_capture
 
 
 @dataclass(frozen=True)

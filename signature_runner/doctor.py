@@ -12,9 +12,9 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 
-from p3s.errors import P3SError
-from p3s.host import compiling, mpi, prebuilt
-from p3s.host.cores import cores
+from p3s.base.errors import P3SError
+from p3s.base.host import compiling, mpi, prebuilt
+from p3s.base.host.cores import cores
 from p3s.signature_runner import build, emulate, trials
 from p3s.signature_runner.trials import FAIL, INFO, OK, WARN, Check
 

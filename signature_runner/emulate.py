@@ -10,7 +10,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.signature_runner import build
 
 # e_machine of an ELF file by the name the kernel gives the processor. Source: elf.h, uname(2).

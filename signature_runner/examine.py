@@ -7,8 +7,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from p3s.errors import P3SError
-from p3s.host import command, mpi
+from p3s.base.errors import P3SError
+from p3s.base.host import command, mpi
 from p3s.signature_runner import launch
 from p3s.signature_runner.archive import has_tracer, relink
 from p3s.signature_runner.trials import FAIL, INFO, OK, TIMEOUT_S, WARN, Check

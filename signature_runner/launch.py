@@ -13,18 +13,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from p3s import workers
-from p3s.artefacts import cannot_be_written
-from p3s.errors import P3SError, RunFailed
-from p3s.host import command, mpi
-from p3s.host.cores import cores
-from p3s.host.processes import MARK, end_with_parent, new_mark, stop
-from p3s.host.teams import Team, team_for
+from p3s.base import workers
+from p3s.base.artefacts import cannot_be_written
+from p3s.base.errors import P3SError, RunFailed
+from p3s.base.host import command, mpi
+from p3s.base.host.cores import cores
+from p3s.base.host.processes import MARK, end_with_parent, new_mark, stop
+from p3s.base.host.teams import Team, team_for
+from p3s.base.study import RUN_SCHEMA, SCHEMA_VERSION, read_json, write_json
+from p3s.capture import recording_plan as plan
 from p3s.signature_runner import build, diagnose, emulate, stopping
 from p3s.signature_runner.deaths import Deaths
 from p3s.signature_runner.recording import INSTRUCTIONS, SHARING, Recording, with_preload
-from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, read_json, write_json
-from p3s.trace import recording_plan as plan
 
 #: Called with "stdout" or "stderr" and a piece of text as it appears.
 OnOutput = Callable[[str, str], None]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from p3s.host.mpi import MPICH, OPENMPI
+from p3s.base.host.mpi import MPICH, OPENMPI
 
 # (rank, size, ranks on this node or "", family the launcher belongs to or None), the most telling
 # first: inside a batch job the scheduler's variables are there too. Sources: ompi-info(1) of Open

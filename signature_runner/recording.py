@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from p3s.errors import UsageError
-from p3s.host.teams import CLOSE, LOCAL_RANK, Team
-from p3s.trace.recording_plan import NAME as PLAN_NAME
-from p3s.trace.recording_plan import Plan
+from p3s.base.errors import UsageError
+from p3s.base.host.teams import CLOSE, LOCAL_RANK, Team
+from p3s.capture.recording_plan import NAME as PLAN_NAME
+from p3s.capture.recording_plan import Plan
 
 #: What the work between two MPI calls can be measured in.
 AUTO, WALL, CPU, INSTRUCTIONS = "auto", "wall", "cpu", "instructions"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from p3s.trace.capture import Capture
+from p3s.capture.capture import Capture
 
 _FINALIZE = "in MPI_Finalize"
 

@@ -7,10 +7,10 @@ import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from p3s.errors import P3SError
-from p3s.trace import layout
-from p3s.trace.capture import NAME, read_header
-from p3s.trace.recording_plan import Plan
+from p3s.base.errors import P3SError
+from p3s.capture import layout
+from p3s.capture.capture import NAME, read_header
+from p3s.capture.recording_plan import Plan
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from p3s.errors import P3SError
-from p3s.host import compiling, mpi
+from p3s.base.errors import P3SError
+from p3s.base.host import compiling, mpi
 from p3s.signature_runner import launch
 
 OK, INFO, WARN, FAIL = "ok", "info", "warn", "fail"
@@ -113,7 +113,7 @@ for i in range(10):
 
 def _missing(run_dir: Path, trial: Trial) -> str:
     """Return how a rank's events differ from the trial's, empty if all are there."""
-    from p3s.trace import read_run
+    from p3s.capture import read_run
 
     run = read_run(run_dir)
     for rank in run.ranks:
@@ -189,7 +189,7 @@ def trace_threads(install: mpi.MpiInstall) -> Check:
 
 
 def _seen_threads(name: str, run_dir: Path, regions: int) -> Check:
-    from p3s.trace import read_run, thread_totals
+    from p3s.capture import read_run, thread_totals
 
     run = read_run(run_dir)
     totals, under = thread_totals(run), run.ranks[0].runtime

@@ -206,7 +206,7 @@ class Builder:
         """Compile P3S's tracer for the simulator's mpi.h, once, and return its objects."""
         if self._tracer:
             return self._tracer
-        from p3s.host import mpi
+        from p3s.base.host import mpi
         from p3s.signature_runner.build import source_paths
         from p3s.signature_runner.tracer import generate
 

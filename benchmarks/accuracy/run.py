@@ -153,8 +153,8 @@ def one(
 def regression(study: Path, truth: Mapping[int, float]) -> dict[int, float]:
     """Return by how much a regression of the traced run times misses at the larger counts."""
     from benchmarks.baseline import of_program
-    from p3s.errors import P3SError
-    from p3s.study import Study
+    from p3s.base.errors import P3SError
+    from p3s.base.study import Study
 
     try:
         found = of_program(Study.open(study), truth)

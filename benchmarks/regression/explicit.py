@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p3s.baseline.regression import explicit, fit_explicit, least_norm
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.methods.baseline.regression import explicit, fit_explicit, least_norm
 
 Array = NDArray[np.float64]
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from p3s.baseline.choose import Choice, choose
-from p3s.baseline.families import FAMILIES, Data
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.methods.baseline.choose import Choice, choose
+from p3s.methods.baseline.families import FAMILIES, Data
 
 Array = NDArray[np.float64]
 

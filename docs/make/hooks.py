@@ -22,7 +22,7 @@ OUTSIDE = {
 }
 #: The list of all pages is for readers of the repository; the site has its navigation.
 _LISTS = ("docs/README.md", "README.md")
-_SCHEMAS = "p3s/schemas"
+_SCHEMAS = "p3s/base/schemas"
 #: A link to a file: [words](path#anchor), no address and no anchor alone.
 _LINK = re.compile(r"(!?)\[([^\]\n]*(?:\n[^\]\n]+)?)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
 #: The theme loads this for searching in pages opened from a disk; the site brings it along.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from command_help import Command, commands, program
 
-from p3s.version import __version__
+from p3s.base.version import __version__
 
 _WIDTH = 78
 _EXIT = (

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from p3s.base.errors import P3SError
+from p3s.base.text import table
 from p3s.cli.common import JSON_OPTION, emit_json, header, launcher_words, out, quoted, say
-from p3s.errors import P3SError
-from p3s.text import table
 
 if TYPE_CHECKING:
-    from p3s.study import Study
+    from p3s.base.study import Study
 
 EPILOG = """Words after -- are a launcher command that runs the same, for p3s validate.
 
@@ -46,7 +46,7 @@ def add(
     study has already is passed over. An OTF2 trace (traces.otf2 of Score-P, or its directory)
     becomes a capture; what it does not tell is said.
     """
-    from p3s.gather import captures, collect, put_runs
+    from p3s.capture.gather import captures, collect, put_runs
     from p3s.pipeline.stages import MIN_COUNTS
 
     with captures(list(run_dirs)) as given:
@@ -95,7 +95,7 @@ def add(
 
 def _characterize(study: Study, counts: Sequence[int]) -> list[str]:
     """Find the phases of counts; return why that failed at some."""
-    from p3s.characterize.signature import characterize
+    from p3s.signature.signature import characterize
 
     failed = []
     for np in counts:

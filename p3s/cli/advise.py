@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from p3s.base.errors import P3SError, UsageError
 from p3s.cli.common import (
     JSON_OPTION,
     emit_json,
@@ -22,12 +23,11 @@ from p3s.cli.costs import ESTIMATOR, NETWORK
 from p3s.cli.params import VALUE
 from p3s.cli.recording import THREADS
 from p3s.cli.replay import COLLECTIVES
-from p3s.errors import P3SError, UsageError
 
 if TYPE_CHECKING:
+    from p3s.base.study import Study
     from p3s.pipeline.advising import Advised, Asked
     from p3s.report.advice import AdviceFile
-    from p3s.study import Study
 
 EPILOG = """\b
 Example:
@@ -120,10 +120,10 @@ def _asked(
     smt: bool,
     params: list[str],
 ) -> Asked:
-    from p3s.advise.types import Objective
     from p3s.cli.teams import inputs_of, parse_threads
+    from p3s.machine.topology.node import read_node
+    from p3s.methods.threads.advise.types import Objective
     from p3s.pipeline.advising import Asked
-    from p3s.topology.node import read_node
 
     if objective not in _OBJECTIVES:
         raise UsageError(f"--objective {objective}: not one of {', '.join(_OBJECTIVES)}")
@@ -158,9 +158,9 @@ def _file(found: Advised) -> AdviceFile:
 
 def of_threads(study: Study, json_: bool) -> int:
     """Say which run would narrow the decision of the last advice most (``p3s next``)."""
+    from p3s.base.serialise import to_data
+    from p3s.methods.threads.settings import at_threads, base_of
     from p3s.report.advice import load, next_run, trace_command
-    from p3s.serialise import to_data
-    from p3s.threads.settings import at_threads, base_of
 
     file = load(study)
     if file is None:

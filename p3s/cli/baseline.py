@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from p3s.artefacts import file_bytes, parse_json
+from p3s.base.artefacts import file_bytes, parse_json
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.text import one_line
 from p3s.cli import baseline_text, iterations, tree_options, trees
 from p3s.cli.common import (
     JSON_OPTION,
@@ -23,12 +25,10 @@ from p3s.cli.common import (
 from p3s.cli.grid import DIMS, parse_dims
 from p3s.cli.helptext import Command
 from p3s.cli.values import numbers, pairs
-from p3s.errors import P3SError, UsageError
-from p3s.text import one_line
 
 if TYPE_CHECKING:
-    from p3s.baseline.model import Baseline
-    from p3s.baseline.times import Times
+    from p3s.methods.baseline.model import Baseline
+    from p3s.methods.baseline.times import Times
 
 EPILOG = """\b
 Example:
@@ -135,10 +135,10 @@ def fit(
 
     The options from --expression on are for --family tree.
     """
-    from p3s.baseline.read import read
+    from p3s.methods.baseline.read import read
 
     if family == "tree":
-        from p3s.baseline.treeruns import Reading
+        from p3s.methods.baseline.treeruns import Reading
 
         chosen = Reading(
             workers, workload, pairs(where or []), reduce, target, (), per_node, least, most
@@ -216,9 +216,9 @@ def predict(
 
     Exit code 3 beyond eight times the largest fitted count: no such regression was tried further.
     """
-    from p3s.baseline.counts import by_rule
-    from p3s.baseline.model import TESTED_RATIO
-    from p3s.baseline.read import read
+    from p3s.methods.baseline.counts import by_rule
+    from p3s.methods.baseline.model import TESTED_RATIO
+    from p3s.methods.baseline.read import read
 
     wanted = by_rule(counts)
     tree = trees.saved_tree(file)
@@ -297,8 +297,8 @@ def run(
 
     Exit code 3 when some runs failed.
     """
-    from p3s.baseline.collect import collect
-    from p3s.baseline.counts import by_rule, cut
+    from p3s.methods.baseline.collect import collect
+    from p3s.methods.baseline.counts import by_rule, cut
 
     words = launcher_words(ctx)
     check_template(words)
@@ -323,7 +323,7 @@ def run(
         )
     failed = [each for each in times.runs if not each.valid]
     if json_:
-        from p3s.baseline.read import as_json
+        from p3s.methods.baseline.read import as_json
 
         emit_json(as_json(times))
     else:
@@ -340,7 +340,7 @@ def run(
 
 def _check_output(output: Path) -> None:
     """Refuse a place that cannot be written, or holds something else."""
-    from p3s.baseline.model import Baseline
+    from p3s.methods.baseline.model import Baseline
 
     if output.is_dir():
         raise UsageError(f"-o {output}: is a directory; name a file in it, as baseline.json")
@@ -355,7 +355,7 @@ def _check_output(output: Path) -> None:
 
 def _saved(file: Path) -> Baseline | None:
     """Return the baseline in a file, None for run times and studies."""
-    from p3s.baseline.model import BASELINE_SCHEMA, Baseline
+    from p3s.methods.baseline.model import BASELINE_SCHEMA, Baseline
 
     if file.suffix.lower() != ".json" or not file.is_file():
         return None
@@ -377,9 +377,9 @@ def _fitted(
     where: list[str] | None,
     hold: int | None,
 ) -> Baseline:
-    from p3s.baseline.families import family_of
-    from p3s.baseline.model import fit_series
-    from p3s.baseline.times import series_of
+    from p3s.methods.baseline.families import family_of
+    from p3s.methods.baseline.model import fit_series
+    from p3s.methods.baseline.times import series_of
 
     if family != "auto":
         family_of(family)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from p3s.errors import P3SError
-from p3s.text import one_line, table
+from p3s.base.errors import P3SError
+from p3s.base.text import one_line, table
 
 if TYPE_CHECKING:
-    from p3s.baseline.model import Baseline, Said
-    from p3s.baseline.times import Times
+    from p3s.methods.baseline.model import Baseline, Said
+    from p3s.methods.baseline.times import Times
 
 
 def show(made: Baseline) -> str:
-    from p3s.baseline.bands import percent
-    from p3s.baseline.families import Data, text_of
-    from p3s.scores import relative_error, spread
+    from p3s.base.scores import relative_error, spread
+    from p3s.methods.baseline.bands import percent
+    from p3s.methods.baseline.families import Data, text_of
 
     lines = [f"{made.fitted.family}: {text_of(made.fitted)} s ({made.choice.why})"]
     lines += _about(made)
@@ -62,7 +62,7 @@ def _about(made: Baseline) -> list[str]:
 
 
 def predicted(made: Baseline, said: list[Said], compared: dict[str, Any] | None) -> str:
-    from p3s.baseline.bands import join
+    from p3s.methods.baseline.bands import join
 
     errors = {row["n"]: row for row in (compared or {}).get("targets", ())}
     rows = []
@@ -96,7 +96,7 @@ def predicted(made: Baseline, said: list[Said], compared: dict[str, Any] | None)
 
 def compared(said: list[Said], times: Times, where: dict[str, str]) -> dict[str, Any]:
     """Return the errors at all asked counts; counts without a run say why."""
-    from p3s.scores import by_target, scores
+    from p3s.base.scores import by_target, scores
 
     named = {name for run in times.runs for name, _ in (*run.inputs, *run.labels)}
     mine = [
@@ -146,7 +146,7 @@ def _same(there: object, wanted: str) -> bool:
 
 
 def as_json(made: Baseline, said: list[Said], compared: dict[str, Any] | None) -> dict[str, Any]:
-    from p3s.baseline.model import TESTED_RATIO
+    from p3s.methods.baseline.model import TESTED_RATIO
 
     return {
         "schema": "p3s.baseline_prediction",
@@ -172,8 +172,8 @@ def as_json(made: Baseline, said: list[Said], compared: dict[str, Any] | None) -
 
 
 def runs_table(times: Times) -> str:
-    from p3s.baseline.bands import percent
-    from p3s.scores import spread
+    from p3s.base.scores import spread
+    from p3s.methods.baseline.bands import percent
 
     rows = []
     for key in sorted({(run.n, run.inputs) for run in times.runs}):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.study import Study
 from p3s.cli.common import check_template
 from p3s.cli.runs import check_counts, program_of
-from p3s.errors import P3SError, UsageError
 from p3s.pipeline.basis import AUTO, REPLAYED, Request, several_nodes
 from p3s.pipeline.room import check_room
 from p3s.pipeline.stages import MIN_COUNTS
-from p3s.study import Study
 
 #: Free space below which nothing is begun: signatures, model and scaled traces of small programs.
 LEAST_FREE = 16 << 20
@@ -46,7 +46,7 @@ def check_request(
         if measured_file(request.network) is None:
             cluster_of(request.network)
     if request.topology:
-        from p3s.topology.read import check
+        from p3s.machine.topology.read import check
 
         check(request.topology)
     _check_machines(Study(root), machine, base)
@@ -109,9 +109,9 @@ def check_launcher(root: Path, words: Sequence[str], counts: Sequence[int]) -> N
 
 def check_study(study: Study) -> None:
     """Raise P3SError where a study holds too few process counts to be modelled."""
+    from p3s.base.settings import sources
     from p3s.cli.params import has_parameters
     from p3s.pipeline.stages import too_few
-    from p3s.settings import sources
 
     if has_parameters(study.root):
         return  # each value is a study of its own

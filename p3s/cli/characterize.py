@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from p3s.base.errors import UsageError
+from p3s.base.text import one_line, table
 from p3s.cli.common import (
     JSON_OPTION,
     check_template,
@@ -33,12 +35,10 @@ from p3s.cli.recording import (
 )
 from p3s.cli.sampled import CONFIDENCE, SIGNATURE, STOP, TURNS, WIDTH
 from p3s.cli.small_runs import FAR, UP_TO
-from p3s.errors import UsageError
-from p3s.text import one_line, table
 
 if TYPE_CHECKING:
+    from p3s.base.study import Study
     from p3s.cli.runs import Traced
-    from p3s.study import Study
 
 EPILOG = """\b
 Example:
@@ -108,6 +108,7 @@ def characterize(
     """
     from dataclasses import replace
 
+    from p3s.base.study import Study
     from p3s.cli.counts import chosen, grids_of, parse_asked, trace_asked, warn
     from p3s.cli.grid import check_dims, keep_dims, parse_dims
     from p3s.cli.params import characterize as with_params
@@ -119,7 +120,6 @@ def characterize(
     from p3s.cli.teams import with_teams
     from p3s.pipeline.stages import MIN_COUNTS
     from p3s.signature_runner.recording import recording
-    from p3s.study import Study
 
     words = list(command or [])
     check_template(words)
@@ -226,7 +226,7 @@ def characterize(
 
 def _others(study: Study, have: Sequence[int]) -> str:
     """Return what would add counts to those that ran, "" where the program ran at none."""
-    from p3s.commands import Commands, counts_to_add
+    from p3s.predict.commands import Commands, counts_to_add
 
     more = counts_to_add(study, len(have)) if have else []
     return f"; to add others, run {Commands(study).trace(more)}" if more else ""
@@ -234,7 +234,7 @@ def _others(study: Study, have: Sequence[int]) -> str:
 
 def _not_modelled(rows: list[dict[str, Any]]) -> list[str]:
     """Return a line per operation that the model will leave out, at the largest count traced."""
-    from p3s.characterize.unmodelled import sentences
+    from p3s.signature.unmodelled import sentences
 
     largest = max(rows, key=lambda row: int(row["np"]))
     return [one_line(line) for line in sentences(largest.get("not_modelled"))]
@@ -260,8 +260,8 @@ def _without_loop(study: Study, rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _tracing(rows: list[dict[str, Any]]) -> list[str]:
-    from p3s.characterize import buffers
-    from p3s.characterize.tracing import sentence
+    from p3s.signature import buffers
+    from p3s.signature.tracing import sentence
 
     where = buffers.sentences({str(row["np"]): row.get("buffers", {}) for row in rows})
     return where + sentence({str(row["np"]): row["tracing"] for row in rows})
@@ -301,7 +301,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
 
 def _grid(row: dict[str, Any]) -> str:
     """Return the extents that the program was given."""
-    from p3s.host.placeholders import shape
+    from p3s.base.host.placeholders import shape
 
     return next((shape(run["dims"]) for run in row["runs"] if "dims" in run), "-")
 

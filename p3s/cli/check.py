@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from p3s.base.text import one_line, plural, table
 from p3s.cli.common import JSON_OPTION, emit_json, header, out, quoted, say
-from p3s.text import one_line, plural, table
 
 if TYPE_CHECKING:
-    from p3s.trace.check import RankCheck, RunCheck
+    from p3s.capture.check import RankCheck, RunCheck
 
 EPILOG = """\b
 Example:
@@ -32,9 +32,9 @@ def check(
     Exit code 0 when all is complete, 3 when something is partial or damaged, 1 when nothing can
     be used.
     """
-    from p3s.trace.check import COMPLETE, PARTIAL
-    from p3s.trace.check import check as check_place
-    from p3s.trace.where import places_at
+    from p3s.capture.check import COMPLETE, PARTIAL
+    from p3s.capture.check import check as check_place
+    from p3s.capture.where import places_at
 
     found = []
     for place in places_at(path, others=True):

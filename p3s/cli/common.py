@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
-from p3s import progress as progress_
-from p3s import workers
+from p3s.base import progress as progress_
+from p3s.base import workers
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.text import one_line
+from p3s.base.text import quoted as quoted
 from p3s.cli.helptext import Command
-from p3s.errors import P3SError, UsageError
-from p3s.text import one_line
-from p3s.text import quoted as quoted
 
 if TYPE_CHECKING:
+    from p3s.base.study import Study
     from p3s.predict.reasons import Reason
-    from p3s.study import Study
 
 #: No study goes above this; larger numbers are typing errors.
 MAX_COUNT = 1 << 24
@@ -123,14 +123,14 @@ def forget_output(stream: TextIO) -> None:
 
 def emit_json(obj: dict[str, Any]) -> None:
     """Print one JSON object, and nothing else, on stdout."""
-    from p3s.study import as_json
+    from p3s.base.study import as_json
 
     out(as_json(obj).rstrip("\n"))
 
 
 def header(noun: str) -> dict[str, Any]:
     """Return the first entries of a JSON result: schema and version."""
-    from p3s.study import SCHEMA_VERSION
+    from p3s.base.study import SCHEMA_VERSION
 
     return {"schema": f"p3s.{noun}", "schema_version": SCHEMA_VERSION}
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import typer
 
+from p3s.base.errors import P3SError, UsageError
 from p3s.cli.common import JSON_OPTION, MAX_COUNT, emit_json, header, out, say_reasons, write_out
-from p3s.errors import P3SError, UsageError
 
 EPILOG = """\b
 Example:
@@ -83,7 +83,7 @@ def compare(
 
 def _command(path: Path) -> Sequence[str]:
     """Return the command of a study, nothing for a file or where none is known."""
-    from p3s.study import Study
+    from p3s.base.study import Study
 
     try:
         return Study(path).command() if path.is_dir() else ()

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from p3s.base.errors import UsageError
+from p3s.base.study import Study
+from p3s.base.text import joined, processes
 from p3s.cli.common import MAX_COUNT, parse_counts, say
 from p3s.cli.runs import alike
-from p3s.errors import UsageError
-from p3s.study import Study
-from p3s.text import joined, processes
 
 if TYPE_CHECKING:
     from p3s.cli.runs import Traced
@@ -53,8 +53,8 @@ class Grids:
 
 def grids_of(study: Study | None, words: Sequence[str], given: Mapping[int, Extents]) -> Grids:
     """Return the grids of a program: as its arguments or the user say, else usual ones."""
-    from p3s.host.placeholders import extents_at, extents_in
-    from p3s.laws.extents import dims_balanced
+    from p3s.base.extents import dims_balanced
+    from p3s.base.host.placeholders import extents_at, extents_in
     from p3s.model.grid.counts import USUAL
     from p3s.model.grid.stated import listed_extents, stated_by_user
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import typer
 
+from p3s.base.errors import UsageError
+from p3s.base.text import one_line
 from p3s.cli.common import (
     JSON_OPTION,
     WithLauncher,
@@ -16,8 +18,6 @@ from p3s.cli.common import (
     say,
     write_out,
 )
-from p3s.errors import UsageError
-from p3s.text import one_line
 
 __all__ = ["EPILOG", "WithLauncher", "doctor"]
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from p3s.base.errors import UsageError
+from p3s.base.text import one_line, plural, table
 from p3s.cli.common import JSON_OPTION, emit_json, header, out, say, write_out
-from p3s.errors import UsageError
-from p3s.text import one_line, plural, table
 
 if TYPE_CHECKING:
-    from p3s.trace import RunTrace, ThreadTotals
-    from p3s.trace.where import Place
+    from p3s.capture import RunTrace, ThreadTotals
+    from p3s.capture.where import Place
 
 EPILOG = """\b
 Example:
@@ -38,7 +38,7 @@ def dump(
 
     Exit code 3 when the capture is partial or damaged: what is intact is there all the same.
     """
-    from p3s.trace.where import one_place, places_at
+    from p3s.capture.where import one_place, places_at
 
     if summary and (rank is not None or parquet is not None):
         raise UsageError("--summary is of all ranks; give it without --rank and --parquet")
@@ -51,7 +51,7 @@ def dump(
     elif json_:
         _json(run, rank)
     else:
-        from p3s.trace.dump import text
+        from p3s.capture.dump import text
 
         for block in text(run, rank):
             out(block)
@@ -59,7 +59,7 @@ def dump(
 
 
 def _parquet(run: RunTrace, path: Path, rank: int | None, json_: bool) -> None:
-    from p3s.trace.dump import write_parquet
+    from p3s.capture.dump import write_parquet
 
     events = write_parquet(run, path, rank)
     if json_:
@@ -69,7 +69,7 @@ def _parquet(run: RunTrace, path: Path, rank: int | None, json_: bool) -> None:
 
 
 def _json(run: RunTrace, rank: int | None) -> None:
-    from p3s.trace.dump import json_pieces
+    from p3s.capture.dump import json_pieces
 
     for piece in json_pieces(run, rank):
         write_out(piece)
@@ -77,7 +77,7 @@ def _json(run: RunTrace, rank: int | None) -> None:
 
 
 def _summaries(places: list[Place], json_: bool) -> int:
-    from p3s.trace.summary import summary, thread_totals
+    from p3s.capture.summary import summary, thread_totals
 
     runs, found = [], []
     for place in places:
@@ -95,7 +95,7 @@ def _summaries(places: list[Place], json_: bool) -> int:
 def _run_json(
     path: Path, run: RunTrace, calls: dict[str, dict[str, Any]], threads: ThreadTotals | None
 ) -> dict[str, Any]:
-    from p3s.trace.dump import ranks_of
+    from p3s.capture.dump import ranks_of
 
     polls = poll_ns = paused = events = tracer_ns = resident = 0
     for rank in ranks_of(run):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import typer
 
-from p3s import workers
+from p3s.base import workers
+from p3s.base.errors import P3SError
 from p3s.cli.recording import COUNTERS, LIMIT, POSIX_IO, WORK
-from p3s.errors import P3SError
 
 EPILOG = """\b
 Example:

@@ -27,12 +27,12 @@ def explain(
     json_: bool = JSON_OPTION,
 ) -> int:
     """Show one phase: the values behind each rule, its rivals, and why it has its verdict."""
+    from p3s.base.serialise import to_data
+    from p3s.base.study import Study
+    from p3s.capture.sites import resolve_sites
     from p3s.model.stage import load
     from p3s.pipeline.stages import ensure_model
     from p3s.report.explain import chosen, render
-    from p3s.serialise import to_data
-    from p3s.study import Study
-    from p3s.trace.sites import resolve_sites
 
     study = Study.open(study_dir)
     with progress(2) as bar:

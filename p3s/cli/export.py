@@ -7,8 +7,8 @@ from typing import Any
 
 import typer
 
+from p3s.base.errors import UsageError
 from p3s.cli.common import JSON_OPTION, emit_json, out, parse_counts, parse_ranks, progress, say
-from p3s.errors import UsageError
 
 EPILOG = """\b
 Example:
@@ -29,12 +29,12 @@ _SUFFIX = {
     "speedscope": ".speedscope.json",
     "perfetto": ".perfetto.json",
 }
-#: Module of p3s.export and function.
+#: Module of p3s.formats and function.
 _WRITERS = {
     "simgrid": ("scaled", "to_simgrid"),
     "goal": ("scaled", "to_goal"),
     "perfetto": ("perfetto", "to_perfetto"),
-    "otf2": ("otf2_archive", "to_otf2"),
+    "otf2": ("otf2.archive", "to_otf2"),
     "paraver": ("paraver", "to_paraver"),
     "cube": ("cube", "to_cube"),
     "speedscope": ("speedscope", "to_speedscope"),
@@ -116,11 +116,11 @@ def export(
     json_: bool = JSON_OPTION,
 ) -> int:
     """Write a trace, schedule, timeline or points for another tool; says what it leaves out."""
-    from p3s.export import FORMATS
-    from p3s.export.place import check_free
-    from p3s.export.runs import is_traced
-    from p3s.export.scaled import OF_RUNS, Options
-    from p3s.study import Study
+    from p3s.base.study import Study
+    from p3s.formats import FORMATS
+    from p3s.formats.place import check_free
+    from p3s.formats.runs import is_traced
+    from p3s.formats.scaled import OF_RUNS, Options
 
     if to not in FORMATS:
         raise UsageError(f"--to {to}: no format; known: {', '.join(FORMATS)}")
@@ -162,11 +162,11 @@ def _write(study: Any, to: str, n: int, goal: Path, options: Any, tell: Any) -> 
     from importlib import import_module
 
     if to == "extra-p":
-        from p3s.export.extrap import to_extrap
+        from p3s.formats.extrap import to_extrap
 
         return to_extrap(study, goal, tell)
     module, writer = _WRITERS[to]
-    return getattr(import_module(f"p3s.export.{module}"), writer)(study, n, goal, options, tell)
+    return getattr(import_module(f"p3s.formats.{module}"), writer)(study, n, goal, options, tell)
 
 
 def _count(text: str, to: str) -> int:

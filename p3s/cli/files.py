@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
+    from p3s.base.study import Study
     from p3s.machine.filesystem import FileSystem
-    from p3s.study import Study
 
 #: In place of a file: what the traced runs took.
 RUNS = "runs"

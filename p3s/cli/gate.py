@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from p3s.base.errors import GateFailed, UsageError
+from p3s.base.text import plural, table
 from p3s.cli.common import JSON_OPTION, allowed_codes, emit_json, header, out, say
-from p3s.errors import GateFailed, UsageError
-from p3s.text import plural, table
 
 if TYPE_CHECKING:
     from p3s.predict.gate import Finding, Value
@@ -52,11 +52,11 @@ def gate(
     No pass, and exit code 3, when none is, but the prediction is not to be trusted; 1 or 2 when a
     condition cannot be decided.
     """
+    from p3s.base.serialise import to_data
     from p3s.predict.gate import check, parse
     from p3s.predict.outdated import as_of_now
     from p3s.predict.reasons import named, untrusted
     from p3s.predict.saved import PredictionFile
-    from p3s.serialise import to_data
 
     if not fail_if:
         raise UsageError("no condition given; add one: --fail-if 'efficiency@largest < 0.5'")
@@ -122,8 +122,8 @@ def _values(finding: Finding) -> str:
 def _text(name: str, value: Value) -> str:
     import math
 
+    from p3s.base.text import factor, percent, seconds
     from p3s.predict.gate import COST, RATIO, TIME
-    from p3s.text import factor, percent, seconds
 
     share = name.removeprefix("base.").startswith(("efficiency", "unknown"))
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from p3s.base.errors import UsageError
+from p3s.base.host.placeholders import EXTENTS, extents_in, shape
+from p3s.base.study import Study
 from p3s.cli.common import MAX_COUNT, quoted
-from p3s.errors import UsageError
-from p3s.host.placeholders import EXTENTS, extents_in, shape
-from p3s.study import Study
 
 if TYPE_CHECKING:
     from p3s.model.grid.stated import Extents, Statement
@@ -112,7 +112,7 @@ def check_dims(study: Study | None, given: Mapping[int, Extents], counts: Sequen
 
 def outermost(study: Study) -> Study:
     """Return the study around one at a value of a parameter, else the study itself."""
-    from p3s.settings import parent_of
+    from p3s.base.settings import parent_of
 
     around = parent_of(study)
     return around[0] if around is not None else study
@@ -130,7 +130,7 @@ def keep_dims(study: Study, given: Mapping[int, Extents]) -> None:
 # ---- statements --------------------------------------------------------------------------------
 def refuse_derived(study: Study) -> None:
     """Refuse a statement for a value of a parameter whose model is derived from those of others."""
-    from p3s.settings import parent_of
+    from p3s.base.settings import parent_of
 
     around = parent_of(study)
     if around is not None and study.manifest().get("derived"):

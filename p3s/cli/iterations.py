@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from p3s.base.errors import UsageError
+from p3s.base.text import percent, plural, seconds, table
 from p3s.cli.common import JSON_OPTION, emit_json, out, quoted, say
 from p3s.cli.helptext import Command
-from p3s.errors import UsageError
-from p3s.text import percent, plural, seconds, table
 
 if TYPE_CHECKING:
-    from p3s.baseline.iterations import Iterated
+    from p3s.methods.baseline.iterations import Iterated
 
 _ITERATIONS = """TABLE: CSV or Parquet, a row per iteration (see master-worker.md).
 
@@ -53,8 +53,8 @@ def iterations(
 
     Exit code 3 when workers are not balanced, or iterations or messages not stable, in some runs.
     """
-    from p3s.baseline.iterations import iterated
-    from p3s.baseline.read import as_json, write
+    from p3s.methods.baseline.iterations import iterated
+    from p3s.methods.baseline.read import as_json, write
 
     if output.is_dir():
         raise UsageError(f"-o {output}: is a directory; name a file in it, as times.csv")

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from p3s.base.errors import P3SError, UsageError
 from p3s.cli.common import JSON_OPTION, emit_json, header, out, progress, quoted, say
-from p3s.errors import P3SError, UsageError
 
 if TYPE_CHECKING:
-    from p3s.placement.learned import Learned
+    from p3s.methods.placement.learned import Learned
 
 EPILOG = """\b
 Example:
@@ -97,9 +97,9 @@ def learn(
     An interrupted run goes on where it ended.
     """
     from p3s.cli.replay import seconds_of
-    from p3s.placement.learned import save
-    from p3s.training.campaign import Settings
-    from p3s.training.learn import Wanted, learned, prepared
+    from p3s.methods.placement.learned import save
+    from p3s.methods.placement.training.campaign import Settings
+    from p3s.methods.placement.training.learn import Wanted, learned, prepared
 
     _check(simgrid, hosts, launcher, output)
     limit = None if simgrid is not None else seconds_of(budget, "--budget")
@@ -121,7 +121,7 @@ def learn(
 
 def _check(simgrid: Path | None, hosts: str, launcher: str, output: Path) -> None:
     """Refuse what contradicts itself, and a model that could not be written."""
-    from p3s.placement.learned import load
+    from p3s.methods.placement.learned import load
 
     if simgrid is None and not hosts:
         raise UsageError("give --hosts to measure on, or --simgrid with a platform")
@@ -143,7 +143,7 @@ def _check(simgrid: Path | None, hosts: str, launcher: str, output: Path) -> Non
 
 
 def _hosts(text: str) -> tuple[str, ...]:
-    from p3s.host.hosts import expand_hosts
+    from p3s.base.host.hosts import expand_hosts
 
     return tuple(expand_hosts(text)) if text else ()
 
@@ -159,7 +159,7 @@ def _show(model: Learned, json_: bool) -> None:
     if json_:
         emit_json(as_json(model))
     else:
-        from p3s.training.card import render
+        from p3s.methods.placement.training.card import render
 
         out(render(model))
 

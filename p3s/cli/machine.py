@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from p3s.artefacts import file_bytes, parse_json
+from p3s.base.artefacts import file_bytes, parse_json
+from p3s.base.errors import P3SError, UsageError
 from p3s.cli import learn
 from p3s.cli.common import JSON_OPTION, emit_json, out, parse_counts, progress, quoted, say
 from p3s.cli.helptext import Command
-from p3s.errors import P3SError, UsageError
 
 if TYPE_CHECKING:
     from p3s.machine.filesystem import FileSystem
@@ -169,7 +169,7 @@ def measure(
 
 
 def _writers(io: Path | None, text: str) -> list[int]:
-    from p3s.host.cores import cores
+    from p3s.base.host.cores import cores
 
     if io is None:
         if text:
@@ -280,8 +280,8 @@ def show(
     from p3s.machine.filesystem import typical as typical_files
     from p3s.machine.machinefile import Machine
     from p3s.machine.show import render, render_cluster
-    from p3s.placement.learned import SCHEMA, load
-    from p3s.training.card import render as render_card
+    from p3s.methods.placement.learned import SCHEMA, load
+    from p3s.methods.placement.training.card import render as render_card
 
     if file in file_systems() and not Path(file).exists():
         return _show_files(typical_files(file), json_)

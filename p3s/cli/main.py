@@ -18,11 +18,11 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.text import joined, one_line
+from p3s.base.version import __version__
 from p3s.cli.common import ReaderGone, WithLauncher, emit_json, forget_output, header, out, say
 from p3s.cli.helptext import Command
-from p3s.errors import P3SError, UsageError
-from p3s.text import joined, one_line
-from p3s.version import __version__
 
 BUG = 70
 #: Bytes that are to be had where memory is not what was missing.
@@ -382,7 +382,7 @@ def _whole(args: Sequence[str]) -> int:
 
 def _with_ranks(args: Sequence[str]) -> int:
     """Run one command line, at rank 0 alone where a launcher has started several."""
-    from p3s import workers
+    from p3s.base import workers
 
     if args[:1] == [_MPI]:
         try:

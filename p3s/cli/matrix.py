@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.text import quoted
 from p3s.cli.common import JSON_OPTION, MAX_COUNT, emit_json, header, out, say
-from p3s.errors import P3SError, UsageError
-from p3s.text import quoted
 
 if TYPE_CHECKING:
-    from p3s.trace import RunTrace
+    from p3s.capture import RunTrace
 
 EPILOG = """\b
 Example:
@@ -48,10 +48,10 @@ def matrix(
     """
     if what not in ("messages", "bytes"):
         raise UsageError(f"--what {what}: give messages or bytes")
-    from p3s.characterize.matrix import communication_matrix
+    from p3s.capture.rewrite import whole_as_messages
     from p3s.report.matrix import render
     from p3s.report.pictures import write_matrix_png
-    from p3s.trace.rewrite import whole_as_messages
+    from p3s.signature.matrix import communication_matrix
 
     run = whole_as_messages(_run_at(path, count))
     found = communication_matrix(run)
@@ -88,8 +88,8 @@ def matrix(
 
 def _run_at(path: Path, count: int | None) -> RunTrace:
     """Return the run to show: of a study the first one at the count."""
-    from p3s.study import Study
-    from p3s.trace import read_run
+    from p3s.base.study import Study
+    from p3s.capture import read_run
 
     if not (path / "study.json").exists() and any(path.glob("rank-*.p3t")):
         run = read_run(path)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.text import plural, processes
 from p3s.cli.common import (
     JSON_OPTION,
     MODULES,
@@ -22,14 +24,12 @@ from p3s.cli.common import (
 )
 from p3s.cli.grid import FASTEST, GRID
 from p3s.cli.params import VALUE
-from p3s.errors import P3SError, UsageError
-from p3s.text import plural, processes
 
 if TYPE_CHECKING:
+    from p3s.base.study import Study
     from p3s.model.comparison import HoldOut
     from p3s.model.types import Model
     from p3s.predict.reasons import Reason
-    from p3s.study import Study
 
 EPILOG = """\b
 Example:
@@ -92,16 +92,16 @@ def model(
     more than 25 %, when ranks of the traced runs make its calls in another order, and when calls
     that are not modelled are more than 10 % of the time or events.
     """
+    from p3s.base.serialise import to_data
+    from p3s.base.study import Study
     from p3s.cli.params import at_value, has_parameters
     from p3s.cli.params import model as of_parameters
-    from p3s.commands import Commands, count_to_predict
     from p3s.model.order.kinds import Kinds
     from p3s.model.stage import as_file, read
     from p3s.pipeline.stages import ensure_compute, ensure_model
+    from p3s.predict.commands import Commands, count_to_predict
     from p3s.predict.doubts import missed, of_calls
     from p3s.predict.order_doubts import of_order
-    from p3s.serialise import to_data
-    from p3s.study import Study
 
     if latex + python + scic + (json_ and not compute) > 1 or compute + latex + python + scic > 1:
         raise UsageError("--latex, --python, --scic, --compute and --json: give one of them")
@@ -154,7 +154,7 @@ def model(
 
 def _by_timing(study: Study, held: HoldOut, reasons: Sequence[Reason]) -> list[Reason]:
     """Return the reasons, what was missed as one to be minded where tasks are handed out."""
-    from p3s.master_worker.recognise import learned
+    from p3s.methods.tasks.recognise import learned
 
     missed = [reason for reason in reasons if reason.code == "holdout-missed"]
     queue = learned(study) if missed else None
@@ -277,8 +277,8 @@ def _show(
     modules: Sequence[Path],
 ) -> None:
     """Print the model as a page, as LaTeX or as Python."""
+    from p3s.capture.sites import resolve_sites
     from p3s.model.algorithms import other_algorithms
-    from p3s.trace.sites import resolve_sites
 
     places, notes = resolve_sites(study, fitted.sites, modules)
     notes = [*notes, *(found.sentence for found in other_algorithms(fitted))]
@@ -295,7 +295,7 @@ def _show(
             calls = plural(len(left_out), "call follows", "calls follow")
             notes = [*notes, f"{calls} no rule on some ranks: LEFT_OUT of the module says why"]
     else:
-        from p3s.commands import Commands
+        from p3s.predict.commands import Commands
         from p3s.report.equations import render
 
         out(render(fitted, places, everything, Commands(study)))

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import typer
 
+from p3s.base.command_lines import arguments, elsewhere, shown
+from p3s.base.errors import UsageError
+from p3s.base.study import Study
+from p3s.base.text import joined
 from p3s.cli.common import JSON_OPTION, emit_json, header, out, parse_counts, progress, quoted, say
-from p3s.commands import Commands, count_to_validate, elsewhere, shown
-from p3s.errors import UsageError
-from p3s.study import Study
-from p3s.text import joined
+from p3s.predict.commands import Commands, count_to_validate
 
 EPILOG = """\b
 Example:
@@ -31,14 +32,14 @@ def next_(
     json_: bool = JSON_OPTION,
 ) -> int:
     """Name the runs that would decide most about the model: counts, and smaller workloads."""
-    from p3s import commands
+    from p3s.base.serialise import to_data
     from p3s.cli.advise import of_threads
+    from p3s.costs.small_runs.propose import default_target, propose
     from p3s.costs.stage import measured_range
+    from p3s.methods.threads.settings import has_threads
     from p3s.model.stage import load
     from p3s.pipeline.stages import ensure_model
-    from p3s.serialise import to_data
-    from p3s.small_runs.propose import default_target, propose
-    from p3s.threads.settings import has_threads
+    from p3s.predict import commands
 
     wanted_n = _target(target)
     study = Study.open(study_dir)
@@ -56,7 +57,7 @@ def next_(
     again = sorted(set(commands.units(study, model, counts)[0]) - set(counts)) if wanted else []
     shows = far["phases"] and not far["unmatched"]
     far["command"] = commands.far(study, far["counts"]) if shows else []
-    far["arguments"] = commands.arguments(study)
+    far["arguments"] = arguments(study)
     if json_:
         emit_json(
             {

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.study import Study
+from p3s.base.text import table
 from p3s.cli.common import (
     check_template,
     emit_json,
@@ -20,9 +23,6 @@ from p3s.cli.common import (
     say,
     say_reasons,
 )
-from p3s.errors import P3SError, UsageError
-from p3s.study import Study
-from p3s.text import table
 
 if TYPE_CHECKING:
     from p3s.cli.counts import Asked
@@ -47,7 +47,7 @@ WEAK = typer.Option(
 # ---- characterize ----------------------------------------------------------------------------
 def refuse_without(root: Path) -> None:
     """Refuse plain runs in a study with parameters."""
-    from p3s.settings import parameters
+    from p3s.base.settings import parameters
 
     names = parameters(Study(root)) if (Path(root) / "study.json").exists() else []
     if names:
@@ -76,11 +76,7 @@ def characterize(
     """
     from dataclasses import replace
 
-    from p3s.cli.counts import Asked, chosen, grids_of, trace_asked, warn
-    from p3s.cli.grid import keep_dims
-    from p3s.cli.runs import Traced, program_of, reasons, trace_counts
-    from p3s.pipeline.weak import Named
-    from p3s.settings import (
+    from p3s.base.settings import (
         THREADS,
         check_command,
         filled,
@@ -89,6 +85,10 @@ def characterize(
         settings_of,
         value_study,
     )
+    from p3s.cli.counts import Asked, chosen, grids_of, trace_asked, warn
+    from p3s.cli.grid import keep_dims
+    from p3s.cli.runs import Traced, program_of, reasons, trace_counts
+    from p3s.pipeline.weak import Named
 
     values = parse_params(params)
     check_template(words)
@@ -168,7 +168,7 @@ def characterize(
 
 def _root(root: Path, words: list[str], values: Mapping[str, Sequence[Fraction]]) -> Study:
     """Return the study with parameters, made or as it is; nothing in it is changed yet."""
-    from p3s.settings import parameters
+    from p3s.base.settings import parameters
 
     existing = Study.find(root)
     if existing is not None:
@@ -187,7 +187,7 @@ def _root(root: Path, words: list[str], values: Mapping[str, Sequence[Fraction]]
                 "these, or choose another directory with -o"
             )
         if names and existing.command() != words:
-            from p3s.text import differing
+            from p3s.base.text import differing
 
             there, here = differing(existing.command(), words)
             raise UsageError(
@@ -202,7 +202,7 @@ def _root(root: Path, words: list[str], values: Mapping[str, Sequence[Fraction]]
 
 
 def _check_number(study: Study, values: Mapping[str, Sequence[Fraction]]) -> None:
-    from p3s.settings import MOST_SETTINGS, setting_name, settings_in, settings_of
+    from p3s.base.settings import MOST_SETTINGS, setting_name, settings_in, settings_of
 
     names = {setting_name(s) for s, _ in settings_in(study)}
     names |= {setting_name(s) for s in settings_of(values)}
@@ -221,7 +221,7 @@ def _own_model(at: Study) -> None:
 
 def _remember(study: Study) -> None:
     """Write the values that have runs into study.json."""
-    from p3s.settings import parameters, settings_in, value_text
+    from p3s.base.settings import parameters, settings_in, value_text
 
     found = settings_in(study)
     study.update(
@@ -242,8 +242,8 @@ def _tidy(study: Study, made: bool) -> None:
 
 
 def _told(study: Study, rows: list[dict[str, Any]], failed: list[str], json_: bool) -> int:
-    from p3s.commands import another_value
-    from p3s.settings import MIN_COUNTS, MIN_SETTINGS, THREADS, parameters, settings_in
+    from p3s.base.command_lines import another_value
+    from p3s.base.settings import MIN_COUNTS, MIN_SETTINGS, THREADS, parameters, settings_in
 
     able = [s for s, at in settings_in(study) if len(at.signature_counts()) >= MIN_COUNTS]
     needed = 1 if parameters(study) == [THREADS] else MIN_SETTINGS
@@ -284,20 +284,20 @@ def _told(study: Study, rows: list[dict[str, Any]], failed: list[str], json_: bo
 # ---- model -----------------------------------------------------------------------------------
 def has_parameters(root: Path) -> bool:
     """Tell whether a study has parameters."""
-    from p3s.settings import parameters
+    from p3s.base.settings import parameters
 
     return (Path(root) / "study.json").exists() and bool(parameters(Study(root)))
 
 
 def model(study_dir: Path, again: bool, json_: bool) -> int:
     """Fit the models of all values and the laws between them; print these."""
-    from p3s.commands import another_value
-    from p3s.parameters.stage import as_file
+    from p3s.base.command_lines import another_value
+    from p3s.costs.parameters.stage import as_file
+    from p3s.methods.threads.settings import has_threads
     from p3s.pipeline.thread_laws import ensure_threads
     from p3s.pipeline.weak import ensure_family
     from p3s.report import teams
     from p3s.report.parameters import doubts, render
-    from p3s.threads.settings import has_threads
 
     study = Study.open(study_dir)
     with progress(2) as bar:
@@ -321,9 +321,9 @@ def model(study_dir: Path, again: bool, json_: bool) -> int:
 
 def _prediction(study: Study) -> str:
     """Return the command that predicts with the largest values that were traced."""
-    from p3s.commands import Commands, count_to_predict
-    from p3s.settings import THREADS, setting_name, settings_in, without_threads
-    from p3s.threads.settings import threads_in
+    from p3s.base.settings import THREADS, setting_name, settings_in, without_threads
+    from p3s.methods.threads.settings import threads_in
+    from p3s.predict.commands import Commands, count_to_predict
 
     setting, at = max(settings_in(study), key=lambda pair: tuple(pair[0].values()))
     rest = setting_name(without_threads(setting))
@@ -336,10 +336,10 @@ def _prediction(study: Study) -> str:
 # ---- predict ---------------------------------------------------------------------------------
 def at_value(study_dir: Path, params: list[str]) -> Path:
     """Return the study at one value of every parameter, derived if it was not traced."""
-    from p3s.parameters import instantiate
+    from p3s.base.settings import THREADS, one_setting, parameters, setting_name
+    from p3s.costs.parameters import instantiate
     from p3s.pipeline.teams import at_setting
     from p3s.pipeline.weak import ensure_family, with_parameters
-    from p3s.settings import THREADS, one_setting, parameters, setting_name
 
     study = with_parameters(study_dir)
     setting = one_setting(params, parameters(study))

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from p3s.base.errors import P3SError, UsageError
 from p3s.cli.common import JSON_OPTION, MODULES, emit_json, header, out, parse_counts, progress, say
-from p3s.errors import P3SError, UsageError
 
 if TYPE_CHECKING:
+    from p3s.base.study import Study
+    from p3s.capture.source import Where
     from p3s.report.phases import Phases
-    from p3s.study import Study
-    from p3s.trace.source import Where
 
 EPILOG = """docs/phases.md tells how to read the table.
 
@@ -49,10 +49,10 @@ def phases(
 
     Functions and lines come from the debug information of the program (compile it with -g).
     """
+    from p3s.base.study import Study
+    from p3s.capture.sites import resolve_sites
     from p3s.report.phases import load
     from p3s.report.tree import render
-    from p3s.study import Study
-    from p3s.trace.sites import resolve_sites
 
     wanted = parse_counts(counts) if counts is not None else None
     shares = _shares(similar)
@@ -104,9 +104,9 @@ def _thesis(
     json_: bool,
 ) -> int:
     """Show the phases as the thesis finds them, at one count."""
-    from p3s.characterize.thesis import Similarity, loop_of, thesis_phases
+    from p3s.capture import read_run
     from p3s.report.thesis import as_rows, render
-    from p3s.trace import read_run
+    from p3s.signature.thesis import Similarity, loop_of, thesis_phases
 
     settings = Similarity(*shares)
     n = found.only(wanted, study.root).counts[0] if wanted else found.counts[-1]
@@ -143,15 +143,15 @@ def _thesis(
 
 def _make(study: Study) -> None:
     """Make phases.json when it is missing or older than what it is made from."""
-    from p3s.characterize.phases import load_phases
     from p3s.pipeline.stages import ensure_signatures
+    from p3s.signature.phases import load_phases
 
     with progress(len(study.counts())) as bar:
         ensure_signatures(study, bar)
     if study.signature_counts():
         load_phases(study.root)
     elif not study.phases_path.exists():
-        from p3s.commands import Commands, counts_to_add
+        from p3s.predict.commands import Commands, counts_to_add
 
         again = Commands(study).trace(study.complete_counts() or counts_to_add(study, 3))
         raise P3SError(f"{study.root}: no phases yet; to trace it, run {again}")

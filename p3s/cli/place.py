@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from p3s.base.errors import UsageError
 from p3s.cli.common import (
     JSON_OPTION,
     emit_json,
@@ -26,19 +27,18 @@ from p3s.cli.common import (
 from p3s.cli.costs import NETWORK, TOPOLOGY
 from p3s.cli.params import VALUE, at_value, has_parameters
 from p3s.cli.replay import COLLECTIVES, hosts_of
-from p3s.errors import UsageError
 
 if TYPE_CHECKING:
+    from p3s.base.study import Study
+    from p3s.machine.topology.inside import Inside
+    from p3s.methods.placement.learned import Learned
+    from p3s.methods.placement.within import OnCores
     from p3s.pipeline.basis import Request
     from p3s.pipeline.placing import Nodes
-    from p3s.placement.learned import Learned
-    from p3s.placement.within import OnCores
     from p3s.predict.placing.job import Job
     from p3s.predict.placing.ranking import Search
     from p3s.predict.placing.types import Placements
     from p3s.program.mapping import RankMap
-    from p3s.study import Study
-    from p3s.topology.inside import Inside
 
 EPILOG = """\b
 Example:
@@ -127,12 +127,12 @@ def place(
     With several counts, or ranks per node, say which of them are worth their cores and nodes. Exit
     code 3 where the times are not to be trusted.
     """
+    from p3s.base.study import Study
+    from p3s.machine.topology.inside import read_inside
     from p3s.pipeline.basis import AUTO, request_of
     from p3s.pipeline.placing import Nodes
     from p3s.predict.placing.ranking import Search
     from p3s.replay.settings import ReplaySettings
-    from p3s.study import Study
-    from p3s.topology.inside import read_inside
 
     wanted = parse_counts(counts)
     each = parse_counts(ppn, "--ppn") if ppn else [0]
@@ -173,7 +173,7 @@ class _Output:
 
 def _check(told: _Output, several: bool) -> None:
     """Raise UsageError where options contradict each other, before anything is made."""
-    from p3s.placement.files import FORMATS, OPEN_MPI
+    from p3s.methods.placement.files import FORMATS, OPEN_MPI
 
     if told.format not in (_AUTO, *FORMATS):
         raise UsageError(f"--format {told.format}: there are {', '.join(FORMATS)}")
@@ -190,7 +190,7 @@ def _checked_files(
 ) -> Learned | None:
     """Return the model of learned times, if one is named, after all files have been looked at."""
     from p3s.cli.before import check_request
-    from p3s.placement.learned import load
+    from p3s.methods.placement.learned import load
 
     check_request(study_dir, wanted, request, None, None)
     return None if model is None else load(model)
@@ -205,8 +205,8 @@ def _rank(
     model: Learned | None,
     told: _Output,
 ) -> int:
+    from p3s.methods.placement.candidates import block_on
     from p3s.pipeline.placing import job_at, placed, with_model
-    from p3s.placement.candidates import block_on
     from p3s.predict.placing.file import as_file
     from p3s.report.placements import as_csv, render
 
@@ -233,8 +233,8 @@ def _write(job: Job, found: Placements, told: _Output, path: Path) -> None:
     """Write the best placement as a launcher reads it."""
     import numpy as np
 
-    from p3s.artefacts import write_bytes
-    from p3s.placement.files import MPICH, returns
+    from p3s.base.artefacts import write_bytes
+    from p3s.methods.placement.files import MPICH, returns
     from p3s.program.mapping import rank_map
 
     best = found.ranked[0]
@@ -253,7 +253,7 @@ def _write(job: Job, found: Placements, told: _Output, path: Path) -> None:
 
 def _text(job: Job, where: RankMap, told: _Output) -> tuple[str, str]:
     """Return a placement as a launcher's file, and its format. Errors: UsageError."""
-    from p3s.placement.files import OPEN_MPI, as_text
+    from p3s.methods.placement.files import OPEN_MPI, as_text
 
     chosen = told.format
     if chosen == _AUTO:
@@ -264,16 +264,16 @@ def _text(job: Job, where: RankMap, told: _Output) -> tuple[str, str]:
 
 def _on_cores(job: Job, where: RankMap, inside: Inside) -> OnCores:
     """Return the core of each rank."""
-    from p3s.placement.phases import all_traffic
-    from p3s.placement.within import on_cores
+    from p3s.methods.placement.phases import all_traffic
+    from p3s.methods.placement.within import on_cores
 
     return on_cores(all_traffic(job.phases, job.n), where, inside)
 
 
 def _say_saved(job: Job, where: RankMap, inside: Inside) -> None:
     """Say what goes from socket to socket, and what would if ranks were on cores in order."""
-    from p3s.placement.phases import all_traffic
-    from p3s.placement.within import in_order
+    from p3s.methods.placement.phases import all_traffic
+    from p3s.methods.placement.within import in_order
     from p3s.report.phase_table import volume
 
     sent = all_traffic(job.phases, job.n)
@@ -310,9 +310,9 @@ def _advise(
     model: Learned | None,
     told: _Output,
 ) -> int:
+    from p3s.base.serialise import to_data
     from p3s.pipeline.placing import advised
     from p3s.report.placements import advice_csv, render_advice
-    from p3s.serialise import to_data
 
     if any(each == 0 for each in ppns):
         raise UsageError("--ppn: say how many ranks a node has room for, for several counts")

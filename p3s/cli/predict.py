@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from p3s.base.errors import P3SError, UsageError
 from p3s.cli.common import (
     JSON_OPTION,
     Progress,
@@ -29,7 +30,6 @@ from p3s.cli.machine import BASE, MACHINE
 from p3s.cli.params import VALUE, WEAK
 from p3s.cli.recording import THREADS
 from p3s.cli.replay import BUDGET, COLLECTIVES, CORES, HOSTS, LAUNCHER, settings_of
-from p3s.errors import P3SError, UsageError
 
 if TYPE_CHECKING:
     from p3s.cli.counts import Asked, Grids
@@ -120,6 +120,7 @@ def predict(
     json_: bool = JSON_OPTION,
 ) -> int:
     """Predict run time, speedup and the knee; runs every stage that is missing or out of date."""
+    from p3s.base.study import Study
     from p3s.cli import params, teams
     from p3s.cli.before import check_launcher, check_request, check_study
     from p3s.pipeline.basis import request_of, with_placement
@@ -127,7 +128,6 @@ def predict(
     from p3s.predict.prediction import as_file
     from p3s.report.places import places_of
     from p3s.report.terminal import render
-    from p3s.study import Study
 
     wanted, allowed, changes = parse_counts(counts), allowed_codes(allow), what_ifs_of(what_if)
     settings = settings_of(hosts, cores_per_node, budget, launcher, collectives=collectives)
@@ -228,9 +228,9 @@ class _Plan:
 
 def _plan(root: Path, words: list[str], traced: str, extents: Mapping[int, Extents]) -> _Plan:
     """Return which counts are to be traced: those that the study lacks."""
+    from p3s.base.study import Study
     from p3s.cli.counts import Asked, chosen, grids_of, parse_asked
     from p3s.pipeline.stages import MIN_COUNTS
-    from p3s.study import Study
 
     existing = Study.find(root)
     have = set(existing.counts()) if existing is not None else set()
@@ -246,10 +246,10 @@ def _trace_missing(
     root: Path, words: list[str], plan: _Plan, repeats: int, timeout: float, bar: Progress
 ) -> bool:
     """Trace the counts that the study lacks; tells whether a count failed."""
+    from p3s.base.study import Study
     from p3s.cli.counts import trace_asked, warn
     from p3s.cli.runs import reasons, trace_counts
     from p3s.pipeline.stages import MIN_COUNTS
-    from p3s.study import Study
 
     existing = Study.find(root)
     made = not root.exists()

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from p3s.errors import P3SError, UsageError
-from p3s.records import work_of
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.records import work_of
 
 if TYPE_CHECKING:
+    from p3s.base.study import RunRecord, Study
     from p3s.signature_runner.recording import Recording
-    from p3s.study import RunRecord, Study
 
 WORK = typer.Option(
     "auto",
@@ -120,7 +120,7 @@ def only_timed(asked: Recording, study: Study, counts: Sequence[int]) -> bool:
 
 def of_study(study: Study) -> Recording:
     """Return the recording for a run that is compared with those of a study."""
-    from p3s.settings import sources
+    from p3s.base.settings import sources
     from p3s.signature_runner.recording import Recording
 
     studies = [study, *sources(study)]
@@ -132,8 +132,8 @@ def with_threads(asked: Recording, study: Study) -> Recording:
     """Return a recording with the threads that the study's runs have, where none are asked for."""
     from dataclasses import replace
 
-    from p3s.host.teams import threads_in
-    from p3s.settings import threads_of
+    from p3s.base.host.teams import threads_in
+    from p3s.base.settings import threads_of
 
     if asked.threads or not (count := threads_of(study)):
         return asked

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import typer
 
+from p3s.base.text import one_line, plural
 from p3s.cli.common import JSON_OPTION, emit_json, header, out, quoted, say
-from p3s.text import one_line, plural
 
 EPILOG = """\b
 Example:
@@ -26,7 +26,7 @@ def recover(
 
     Exit code 0 when nothing was wrong, 3 when something is lost, 1 when nothing can be saved.
     """
-    from p3s.trace.recover import recover as recover_run
+    from p3s.capture.recover import recover as recover_run
 
     saved = recover_run(run_dir, target, force)
     if json_:

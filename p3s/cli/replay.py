@@ -9,10 +9,10 @@ from typing import Any
 
 import typer
 
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.text import plural, processes, table
 from p3s.cli.common import JSON_OPTION, emit_json, header, out, parse_counts, progress, quoted, say
-from p3s.errors import P3SError, UsageError
 from p3s.replay.settings import BUDGET_S, MAPPINGS, NOISES, PAGES, STALL_S, ReplaySettings
-from p3s.text import plural, processes, table
 
 EPILOG = """\b
 Example:
@@ -123,7 +123,7 @@ def seconds_of(text: str, option: str) -> float:
 
 def hosts_of(text: str) -> tuple[str, ...]:
     """Return host names from a list with commas; n[0-3] stands for n0,n1,n2,n3."""
-    from p3s.host.hosts import expand_hosts
+    from p3s.base.host.hosts import expand_hosts
 
     try:
         return tuple(expand_hosts(text)) if text.strip() else ()
@@ -177,8 +177,8 @@ def replay(
     json_: bool = JSON_OPTION,
 ) -> int:
     """Measure the communication of the scaled traces with measured and black-hole processes."""
+    from p3s.base.study import Study
     from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_scaled, run_replay
-    from p3s.study import Study
 
     wanted = parse_counts(counts)
     settings = settings_of(

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from p3s.base.errors import UsageError
 from p3s.cli.common import JSON_OPTION, emit_json, header, out, say, say_reasons, write_out
-from p3s.errors import UsageError
 
 if TYPE_CHECKING:
+    from p3s.base.study import Study
     from p3s.predict.saved import PredictionFile
-    from p3s.study import Study
 
 EPILOG = """Plots: speedup, time, efficiency, parts (computation, transfer, waiting), phases.
 
@@ -57,11 +57,11 @@ def report(
 
     Exit code 3 when the prediction is not to be trusted: the report says why.
     """
-    from p3s.commands import Commands, count_to_validate
+    from p3s.base.study import Study
+    from p3s.methods.threads.settings import has_threads
+    from p3s.predict.commands import Commands, count_to_validate
     from p3s.predict.outdated import as_of_now
     from p3s.predict.saved import PredictionFile
-    from p3s.study import Study
-    from p3s.threads.settings import has_threads
 
     if phases and not csv:
         raise UsageError("--phases: only with --csv; the page shows the phases")

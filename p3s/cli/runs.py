@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from p3s.base.errors import P3SError, RunFailed, UsageError
+from p3s.base.progress import Progress
+from p3s.base.study import RUN_SCHEMA, Study, read_json, write_json
+from p3s.base.text import processes
+from p3s.base.trust import sign
 from p3s.cli.common import quoted, say
-from p3s.errors import P3SError, RunFailed, UsageError
 from p3s.pipeline.stages import MIN_COUNTS
-from p3s.progress import Progress
-from p3s.study import RUN_SCHEMA, Study, read_json, write_json
-from p3s.text import processes
-from p3s.trust import sign
 
 if TYPE_CHECKING:
     from p3s.signature_runner.recording import Recording
@@ -53,7 +53,7 @@ def trace_once(
     Returns the row of the run and what was odd about it. Raises P3SError when the run failed;
     an earlier run in ``target`` is then still there, and what the failed one left is beside it.
     """
-    from p3s.host.placeholders import extents_at, shape, with_extents
+    from p3s.base.host.placeholders import extents_at, shape, with_extents
     from p3s.model.grid.stated import listed_extents
     from p3s.signature_runner.launch import run_traced
 
@@ -109,7 +109,7 @@ def refused(code: int | None, target: Path) -> bool:
 
     ``code``: exit code of the launcher; ``target``: where the run was to go.
     """
-    from p3s.trace.capture import read_capture
+    from p3s.capture.capture import read_capture
 
     events = []
     for path in target.with_name(f"{target.name}.failed").glob("rank-*.p3t"):
@@ -119,7 +119,7 @@ def refused(code: int | None, target: Path) -> bool:
 
 
 def _counters_not_there(run_dir: Path, recording: Recording) -> list[str]:
-    from p3s.trace.capture import read_header
+    from p3s.capture.capture import read_header
 
     try:
         there = [read_header(path).counter_names for path in run_dir.glob("rank-*.p3t")]
@@ -137,7 +137,7 @@ def _info(run_dir: Path) -> dict[str, Any]:
 
 def _limited(run_dir: Path) -> bool:
     """Tell whether events of a run were only counted, --limit having been reached."""
-    from p3s.trace.capture import read_header
+    from p3s.capture.capture import read_header
 
     try:
         return any(read_header(path).limited for path in run_dir.glob("rank-*.p3t"))
@@ -151,7 +151,7 @@ def _status(run_dir: Path) -> str:
 
 def program_of(command: Sequence[str], np: int) -> str:
     """Return the program in a launcher command; raises P3SError when it cannot be started."""
-    from p3s.host.command import parse
+    from p3s.base.host.command import parse
 
     words = parse(list(command), np).program
     name = Path(words[0]).name
@@ -201,9 +201,9 @@ def trace_counts(
     instructions, which are counted in one run, ``repeats`` native runs are timed unless ``times``
     is False. ``kept``: what a failed run leaves stays, so where it is is worth saying.
     """
-    from p3s.characterize.phases import load_phases
+    from p3s.base.host.cores import cores
     from p3s.cli.recording import check_unit, only_timed, settle, with_threads
-    from p3s.host.cores import cores
+    from p3s.signature.phases import load_phases
     from p3s.signature_runner.build import ensure_counter
     from p3s.signature_runner.emulate import emulator
     from p3s.signature_runner.recording import Recording
@@ -290,8 +290,8 @@ def _trace_counts(
     bar: Progress,
     kept: bool,
 ) -> Traced:
-    from p3s.characterize.signature import characterize
-    from p3s.characterize.times import as_json, load_times, notes
+    from p3s.signature.signature import characterize
+    from p3s.signature.times import as_json, load_times, notes
 
     done = Traced()
     seen: set[int] = set()
@@ -376,7 +376,7 @@ def _trace_counts(
 
 def _say_stopped(study: Study, np: int, left: Sequence[int]) -> None:
     """Say that tracing was stopped at a count, and the command for those that are left."""
-    from p3s.commands import Commands
+    from p3s.predict.commands import Commands
 
     with suppress(P3SError):  # a study that cannot be read: that it was interrupted is said anyway
         say(f"p3s: np={np}: stopped before its end; to go on, run {Commands(study).trace(left)}")

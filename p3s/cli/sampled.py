@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.text import one_line, plural, processes, table
 from p3s.cli.common import emit_json, header, out, progress, say
-from p3s.errors import P3SError, UsageError
-from p3s.text import one_line, plural, processes, table
 
 if TYPE_CHECKING:
+    from p3s.base.study import Study
+    from p3s.capture.recording_plan import Enough, Plan
     from p3s.model.grid.stated import Extents
     from p3s.signature_runner.recording import Recording
-    from p3s.study import Study
-    from p3s.trace.recording_plan import Enough, Plan
 
 SIGNATURE = typer.Option(
     False, "--signature", help="Run the signature of a study: each phase only often enough."
@@ -48,7 +48,7 @@ def enough(width: str, confidence: str, turns: str) -> Enough:
 
     Errors: UsageError that names the option.
     """
-    from p3s.trace.recording_plan import Enough
+    from p3s.capture.recording_plan import Enough
 
     match = _RANGE.fullmatch(turns.strip())
     if match is None or not 2 <= int(match[1]) <= int(match[2]):
@@ -93,10 +93,10 @@ def run_signature(
     code 0; 3 where some of a program was not seen. Raises UsageError when the study is of another
     command or unit of work, P3SError when it cannot be run.
     """
-    from p3s.characterize.plans import load_phases, too_rare
+    from p3s.base.study import Study
     from p3s.cli.grid import keep_dims
     from p3s.cli.weights import weights_at
-    from p3s.study import Study
+    from p3s.signature.plans import load_phases, too_rare
 
     study = Study.open(root)
     if list(command) not in study.manifest()["commands"]:
@@ -145,9 +145,9 @@ def _recording(study: Study, asked: Recording) -> Recording:
 
 
 def _plan(phases: Mapping[str, Any], np: int, settings: Enough, recording: Recording) -> Plan:
-    from p3s.characterize.plans import plan_of
-    from p3s.host.cores import cores
-    from p3s.trace.recording_plan import WORK
+    from p3s.base.host.cores import cores
+    from p3s.capture.recording_plan import WORK
+    from p3s.signature.plans import plan_of
 
     # Where ranks take turns on a core, the time inside calls tells nothing about the program.
     if np > cores() or recording.work == "instructions":
@@ -164,9 +164,9 @@ def _one(
     phases: Mapping[str, Any],
     weights: Any,
 ) -> dict[str, Any]:
-    from p3s.characterize.sampled import predict
+    from p3s.base.study import RUN_SCHEMA, read_json
     from p3s.cli.runs import trace_once
-    from p3s.study import RUN_SCHEMA, read_json
+    from p3s.signature.sampled import predict
 
     target = study.sampled_dir(np)
     _, problems = trace_once(study, command, np, target, timeout_s, recording)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import typer
 
+from p3s.base.text import table
 from p3s.cli.common import (
     JSON_OPTION,
     emit_json,
@@ -18,7 +19,6 @@ from p3s.cli.common import (
     say,
     say_doubts,
 )
-from p3s.text import table
 
 EPILOG = """\b
 Example:
@@ -42,11 +42,11 @@ def scale(
     json_: bool = JSON_OPTION,
 ) -> int:
     """Write the logical trace at larger counts: one row per event and rank, as Parquet."""
+    from p3s.base.study import Study
     from p3s.cli.before import check_study
     from p3s.pipeline.room import check_scaled_room
     from p3s.pipeline.stages import ensure_compute, ensure_model
     from p3s.program import as_file, scaled_dir, write_scaled
-    from p3s.study import Study
 
     wanted = parse_counts(counts)
     some = parse_ranks(ranks) if ranks is not None else None

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.study import Study
+from p3s.base.text import one_line, table
 from p3s.cli.common import Progress, emit_json, header, out, parse_counts, progress, quoted, say
-from p3s.commands import Commands, counts_to_add, most_repeats
-from p3s.errors import P3SError, UsageError
-from p3s.study import Study
-from p3s.text import one_line, table
+from p3s.predict.commands import Commands, counts_to_add, most_repeats
 
 if TYPE_CHECKING:
-    from p3s.characterize.tables import PointTable
+    from p3s.costs.small_runs.places import Same
+    from p3s.costs.small_runs.walk import PhaseCost
+    from p3s.signature.tables import PointTable
     from p3s.signature_runner.recording import Recording
-    from p3s.small_runs.places import Same
-    from p3s.small_runs.walk import PhaseCost
 
 FAR = typer.Option(False, "--far", help="The command is the same program with a smaller input.")
 UP_TO = typer.Option(
@@ -44,9 +44,9 @@ class _Far:
 
     def add(self, other: Study, np: int, check: bool = True) -> None:
         """Take in one count of the smaller workload; P3SError where it is no far point."""
-        from p3s.characterize.store import load_table
-        from p3s.small_runs.builds import same_places
-        from p3s.small_runs.check import refuse
+        from p3s.costs.small_runs.builds import same_places
+        from p3s.costs.small_runs.check import refuse
+        from p3s.signature.store import load_table
 
         table = load_table(other.root, np)
         same = self.same.get(np) or same_places(self.study, other, self.own, table)
@@ -59,7 +59,7 @@ class _Far:
 
     def costs(self) -> list[PhaseCost]:
         """Return the cost per unit of every relevant phase over the counts so far."""
-        from p3s.small_runs.walk import costs
+        from p3s.costs.small_runs.walk import costs
 
         return costs(self.own, self.tables, self.times, self.own_times) if self.tables else []
 
@@ -67,7 +67,7 @@ class _Far:
 def _times(
     study: Study, t: PointTable, same: Same | None = None
 ) -> Mapping[tuple[str, str], float] | None:
-    from p3s.small_runs.times import spent
+    from p3s.costs.small_runs.times import spent
 
     found = spent(study, t, t.nodes, same)
     return None if found is None else found.of_place(t.nodes)
@@ -116,9 +116,9 @@ def record_far(
     Without ``counts`` they are walked upwards; without ``repeats`` there are as many as the study
     has, because the least of several times is less than one time.
     """
-    from p3s.small_runs.builds import save
-    from p3s.small_runs.places import as_words
-    from p3s.small_runs.record import check_command, commit, name_for, staged
+    from p3s.costs.small_runs.builds import save
+    from p3s.costs.small_runs.places import as_words
+    from p3s.costs.small_runs.record import check_command, commit, name_for, staged
 
     if root is None:
         raise UsageError("--far: say with -o which study it is a smaller workload of")
@@ -155,9 +155,9 @@ def record_far(
 
 def _same_unit(study: Study, asked: Recording, counts: Sequence[int]) -> Recording:
     """Return how the runs are recorded: work in the unit of the study; UsageError for another."""
+    from p3s.base.host.cores import cores
+    from p3s.base.records import work_of
     from p3s.cli.recording import of_study
-    from p3s.host.cores import cores
-    from p3s.records import work_of
 
     own = of_study(study).work
     if asked.work not in ("auto", own):
@@ -173,7 +173,7 @@ def _same_unit(study: Study, asked: Recording, counts: Sequence[int]) -> Recordi
 
 
 def _own(study: Study) -> _Far:
-    from p3s.characterize.store import load_table
+    from p3s.signature.store import load_table
 
     counts = study.signature_counts()
     if not counts:
@@ -187,9 +187,9 @@ def _own(study: Study) -> _Far:
 
 def _walk(study: Study, far: _Far, up_to: int) -> list[int]:
     """Return the counts to try, upwards from the study's smallest."""
+    from p3s.costs.small_runs.walk import counts_upward
     from p3s.model.grid import admissible
     from p3s.model.stage import read
-    from p3s.small_runs.walk import counts_upward
 
     traced = [t.np for t in far.own]
     known = admissible.learn(traced, study.failed_counts())
@@ -215,9 +215,9 @@ def _record(
     bar: Progress,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:
     """Run the counts one by one, each checked at once: a wrong workload is not run at all."""
+    from p3s.base.errors import RunFailed
     from p3s.cli.runs import trace_counts
-    from p3s.errors import RunFailed
-    from p3s.small_runs.walk import stop
+    from p3s.costs.small_runs.walk import stop
 
     rows: list[dict[str, Any]] = []
     failed: list[dict[str, Any]] = []
@@ -255,9 +255,9 @@ def _matched(study: Study) -> dict[str, Any] | None:
 
     The runs are in place by now: what is wrong with the model is said, and is no failure.
     """
+    from p3s.costs.small_runs.summary import write
     from p3s.model.stage import load
     from p3s.pipeline.stages import is_stale
-    from p3s.small_runs.summary import write
 
     signatures = [study.signature_path(np) for np in study.signature_counts()]
     if is_stale(study.model_path, signatures):
@@ -281,8 +281,8 @@ def _tell(
     json_: bool,
 ) -> int:
     from p3s.cli.runs import reasons
+    from p3s.costs.small_runs.places import HOW, SITE
     from p3s.report.small_runs import render, status_text
-    from p3s.small_runs.places import HOW, SITE
 
     next_command = f"p3s model {quoted(study.root)}"
     minima = [each.to_json() for each in costs]

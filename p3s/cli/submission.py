@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.host.batch import Surroundings, by_hand, of_array, script
+from p3s.base.host.schedulers import Job, Scheduler, seconds_of_limit
+from p3s.base.study import Study, write_bytes
 from p3s.cli.common import check_template, emit_json, header, out, quoted, say
 from p3s.cli.counts import Asked, parse_asked
 from p3s.cli.replay import seconds_of
-from p3s.errors import P3SError, UsageError
-from p3s.host.batch import Surroundings, by_hand, of_array, script
-from p3s.host.schedulers import Job, Scheduler, seconds_of_limit
-from p3s.study import Study, write_bytes
 
 #: What a replay takes beside its budget: starting, planning, costs.
 _MORE_S = 600.0
@@ -176,7 +176,7 @@ def _with_unit(asked: Traces, study: Study | None) -> Traces:
     """Return what is asked for, with one way to measure work: jobs do not know each other."""
     from dataclasses import replace
 
-    from p3s.records import work_of
+    from p3s.base.records import work_of
 
     if asked.has("--work"):
         return asked

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import typer
 
+from p3s.base.errors import UsageError
 from p3s.cli.common import JSON_OPTION, launcher_words, parse_counts
 from p3s.cli.replay import BUDGET
-from p3s.errors import UsageError
 
 EPILOG = """Behind -- stands what the jobs do: a launcher command with {np} is traced at the counts;
 options of p3s replay, or nothing, measure the communication of a scaled trace on four nodes.
@@ -123,8 +123,8 @@ def submit(
     With --submit they are handed over; the jobs take nodes that nobody else uses. Where every
     count has a job of its own, a last job puts the runs into the study, whatever became of others.
     """
+    from p3s.base.host.schedulers import scheduler as named
     from p3s.cli import submission
-    from p3s.host.schedulers import scheduler as named
 
     if dry_run and submit_:
         raise UsageError("--dry-run and --submit exclude each other")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.study import Study
 from p3s.cli.common import emit_json, out, progress, quoted, say, say_reasons
-from p3s.errors import P3SError, UsageError
-from p3s.study import Study
 
 if TYPE_CHECKING:
     from p3s.pipeline.basis import Request
@@ -40,9 +40,9 @@ def with_teams(
     Errors: UsageError for affinities that there are not, for threads as a --param, and for more
     threads than cores without --oversubscribe.
     """
-    from p3s.host.cores import cores
-    from p3s.host.teams import AFFINITIES, check_affinity, check_threads
-    from p3s.settings import THREADS
+    from p3s.base.host.cores import cores
+    from p3s.base.host.teams import AFFINITIES, check_affinity, check_threads
+    from p3s.base.settings import THREADS
 
     if any(word.partition("=")[0] == THREADS for word in params):
         raise UsageError("--param threads: write --threads, which tells the OpenMP runtime too")
@@ -78,8 +78,8 @@ class AskedThreads:
 
 def needs_threads(root: Path, params: Sequence[str]) -> bool:
     """Tell whether a study was traced with --threads and no --param says how many."""
-    from p3s.settings import THREADS
-    from p3s.threads.settings import has_threads
+    from p3s.base.settings import THREADS
+    from p3s.methods.threads.settings import has_threads
 
     named = any(word.partition("=")[0] == THREADS for word in params)
     return has_threads(Study(root)) and not named
@@ -96,11 +96,11 @@ def predict(
     allowed: Collection[str],
 ) -> int:
     """Predict run times over processes and threads; write and print the surface."""
+    from p3s.machine.topology.node import read_node
+    from p3s.methods.threads.settings import threads_in
     from p3s.pipeline.teams import Wanted, surface
     from p3s.predict.surface import as_file, write
     from p3s.report.surface import render
-    from p3s.threads.settings import threads_in
-    from p3s.topology.node import read_node
 
     study = with_teams_of(root)
     threads = parse_threads(asked.threads) if asked.threads else threads_in(study)
@@ -120,7 +120,7 @@ def predict(
 
 def with_teams_of(root: Path) -> Study:
     """Return a study that was traced with --threads; raises P3SError for any other."""
-    from p3s.threads.settings import has_threads, threads_in
+    from p3s.methods.threads.settings import has_threads, threads_in
 
     study = Study.open(root)
     if not has_threads(study):
@@ -132,7 +132,7 @@ def with_teams_of(root: Path) -> Study:
 
 def _traced_so(study: Study) -> str:
     """Return the command that traces a study's program with threads, into another study."""
-    from p3s.commands import launcher, shown
+    from p3s.base.command_lines import launcher, shown
 
     words = ["p3s", "characterize", "-n", "2,4,8", "--threads", "1,2,4"]
     beside = str(study.root.with_name(f"{study.root.name}-threads"))
@@ -144,8 +144,8 @@ def inputs_of(study: Study, params: Sequence[str]) -> str:
 
     Without --param the largest values that were traced; raises UsageError as --param does.
     """
-    from p3s.settings import THREADS, one_setting, parameters, setting_name
-    from p3s.threads.settings import inputs_in
+    from p3s.base.settings import THREADS, one_setting, parameters, setting_name
+    from p3s.methods.threads.settings import inputs_in
 
     names = [name for name in parameters(study) if name != THREADS]
     if not names or not params:

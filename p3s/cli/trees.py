@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from p3s.artefacts import file_bytes, parse_json
+from p3s.base.artefacts import file_bytes, parse_json
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.text import figures, joined, percent, plural, seconds, table
 from p3s.cli.common import JSON_OPTION, emit_json, out, quoted, say
 from p3s.cli.helptext import Command
 from p3s.cli.values import numbers, pairs, whole_numbers
-from p3s.errors import P3SError, UsageError
-from p3s.text import figures, joined, percent, plural, seconds, table
 
 if TYPE_CHECKING:
-    from p3s.baseline.treeruns import Reading
-    from p3s.baseline.trees import Plan
-    from p3s.trees.choose import Choice, Limits
-    from p3s.trees.diagnostics import Best, Group, Verdict
-    from p3s.trees.improve import Region
-    from p3s.trees.report import Report
-    from p3s.trees.store import Stored
-    from p3s.trees.types import Tree
+    from p3s.methods.baseline.growing import Plan
+    from p3s.methods.baseline.treeruns import Reading
+    from p3s.methods.baseline.trees.choose import Choice, Limits
+    from p3s.methods.baseline.trees.diagnostics import Best, Group, Verdict
+    from p3s.methods.baseline.trees.improve import Region
+    from p3s.methods.baseline.trees.report import Report
+    from p3s.methods.baseline.trees.store import Stored
+    from p3s.methods.baseline.trees.types import Tree
 
 _CHECK = """\b
 Example:
@@ -51,9 +51,9 @@ def add_to(app: typer.Typer) -> None:
 
 def fit_tree(times: Path, output: Path, plan: Plan, json_: bool) -> int:
     """Grow a tree from run times, write and show it."""
-    from p3s.baseline.read import read
-    from p3s.baseline.trees import grown
-    from p3s.trees.store import save, to_json
+    from p3s.methods.baseline.growing import grown
+    from p3s.methods.baseline.read import read
+    from p3s.methods.baseline.trees.store import save, to_json
 
     _check_output(output)
     stored = grown(read(times), plan)
@@ -80,10 +80,10 @@ def plan_of(
     """Return what options say of a tree."""
     from dataclasses import replace
 
-    from p3s.baseline.trees import EXPRESSION, Plan
-    from p3s.topology.caches import read_caches
-    from p3s.trees.store import rows_of_cores
-    from p3s.trees.types import Growing
+    from p3s.machine.topology.caches import read_caches
+    from p3s.methods.baseline.growing import EXPRESSION, Plan
+    from p3s.methods.baseline.trees.store import rows_of_cores
+    from p3s.methods.baseline.trees.types import Growing
 
     growing = Growing.thesis() if thesis else Growing()
     if minsplit is not None:
@@ -95,7 +95,7 @@ def plan_of(
 
 
 def _check_output(output: Path) -> None:
-    from p3s.trees.store import load
+    from p3s.methods.baseline.trees.store import load
 
     if output.is_dir():
         raise UsageError(f"-o {output}: is a directory; name a file in it, as tree.json")
@@ -107,7 +107,7 @@ def _check_output(output: Path) -> None:
 
 
 def _shown(stored: Stored) -> str:
-    from p3s.trees.diagnostics import shares
+    from p3s.methods.baseline.trees.diagnostics import shares
 
     tree = stored.tree
     root = tree.nodes[0]
@@ -138,7 +138,7 @@ def _own_error(tree: Tree) -> float:
 
 def saved_tree(file: Path) -> Stored | None:
     """Return the tree in a file; None for any other file."""
-    from p3s.trees.store import TREE_SCHEMA, load
+    from p3s.methods.baseline.trees.store import TREE_SCHEMA, load
 
     if file.suffix.lower() != ".json" or not file.is_file():
         return None
@@ -155,7 +155,7 @@ def predict_tree(
     """Say what a tree tells of process counts; exit code 3 outside the runs it was grown from."""
     import numpy as np
 
-    from p3s.trees.evaluate import Evaluator
+    from p3s.methods.baseline.trees.evaluate import Evaluator
 
     threads = given.pop("threads", 1.0 if stored.threads == (1.0,) else None)
     if threads is None:
@@ -251,10 +251,10 @@ def check(
     Exit code 3 unless the median error is at most 5 %, the dispersion at most 20 % and fewer than
     5 % are outliers, at workloads that the tree was not grown from.
     """
-    from p3s.baseline.read import read
-    from p3s.baseline.treeruns import Reading
-    from p3s.baseline.trees import checked
-    from p3s.trees.store import load
+    from p3s.methods.baseline.growing import checked
+    from p3s.methods.baseline.read import read
+    from p3s.methods.baseline.treeruns import Reading
+    from p3s.methods.baseline.trees.store import load
 
     reading = Reading(workload=workload, where=pairs(where or []), reduction=reduce)
     found = checked(load(file), read(times), reading)
@@ -270,8 +270,8 @@ def check(
 
 
 def _report_json(found: Report) -> dict[str, Any]:
-    from p3s.serialise import to_data
-    from p3s.trees.diagnostics import kinds
+    from p3s.base.serialise import to_data
+    from p3s.methods.baseline.trees.diagnostics import kinds
 
     verdict = found.verdict
     return {
@@ -331,7 +331,7 @@ def _verdict(found: Verdict | None) -> str:
 
 
 def _best(found: Sequence[Best]) -> str:
-    from p3s.trees.diagnostics import kinds
+    from p3s.methods.baseline.trees.diagnostics import kinds
 
     if not found:
         return ""
@@ -406,8 +406,8 @@ def advise(
 
     Exit code 3 when the best is outside the runs that the tree was grown from.
     """
-    from p3s.trees.choose import Limits
-    from p3s.trees.store import load
+    from p3s.methods.baseline.trees.choose import Limits
+    from p3s.methods.baseline.trees.store import load
 
     stored = load(file)
     values = numbers(given or [])
@@ -458,8 +458,8 @@ def _chosen(
     top: int,
 ) -> list[tuple[Choice, str]]:
     """Return the best configurations with their placements."""
-    from p3s.trees.choose import admissible, choose
-    from p3s.trees.evaluate import Evaluator
+    from p3s.methods.baseline.trees.choose import admissible, choose
+    from p3s.methods.baseline.trees.evaluate import Evaluator
 
     pairs_ = stored.fitting(admissible(*grid, limits))
     evaluator = Evaluator.of(stored.tree)

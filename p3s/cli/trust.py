@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.text import command_line
 from p3s.cli.common import quoted, say
-from p3s.errors import P3SError, UsageError
-from p3s.text import command_line
 
 if TYPE_CHECKING:
-    from p3s.study import Study
+    from p3s.base.study import Study
 
 TRUST = typer.Option(
     False, "--trust", help="Run the study's command, though it was not made here by you."
@@ -27,7 +27,7 @@ def settle(study: Study, words: Sequence[str], directory: Path, trusted: bool) -
     It may when this user has run it there, or allows it now: with --trust, or on a terminal.
     Errors: UsageError otherwise, which says what would be run.
     """
-    from p3s.trust import allow, is_own
+    from p3s.base.trust import allow, is_own
 
     where = str(directory)
     why = ""

@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from p3s.base.command_lines import elsewhere
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.study import Study
+from p3s.base.text import plural, processes, table
 from p3s.cli.common import (
     JSON_OPTION,
     Progress,
@@ -26,14 +30,10 @@ from p3s.cli.common import (
 from p3s.cli.grid import DIMS
 from p3s.cli.runs import program_of, trace_once
 from p3s.cli.trust import TRUST, settle
-from p3s.commands import elsewhere
-from p3s.errors import P3SError, UsageError
-from p3s.study import Study
-from p3s.text import plural, processes, table
 
 if TYPE_CHECKING:
     from p3s.model.comparison import Comparison, OrderAgreement
-    from p3s.validate import Dealt, Validation
+    from p3s.predict.validate import Dealt, Validation
 
 __all__ = ["EPILOG", "WithLauncher", "validate"]
 
@@ -69,9 +69,9 @@ def validate(
     The study's own command is run without a question only if you have made the study.
     """
     from p3s.cli.grid import check_dims, keep_dims, outermost, parse_dims
+    from p3s.costs.parameters.derived import of_one_value
     from p3s.model.evaluate import model_grid
     from p3s.model.stage import load
-    from p3s.parameters.derived import of_one_value
     from p3s.pipeline.stages import ensure_model, too_few
 
     wanted = parse_counts(count)
@@ -101,7 +101,7 @@ def validate(
         model_grid(load(study.root), n)  # what cannot be compared need not run
         if run:
             _trace(study, words, n, timeout, there, bar)
-        from p3s.validate import validate as compare
+        from p3s.predict.validate import validate as compare
 
         result = compare(study.root, run_dir, n)
     if json_:
@@ -130,7 +130,7 @@ def _dealt(dealt: Dealt) -> str:
 
 def _command(study: Study, given: list[str], force: bool) -> list[str]:
     """Return the launcher command to run; raises UsageError for one that is not the study's."""
-    from p3s.text import differing
+    from p3s.base.text import differing
 
     words = given or study.command()
     check_template(words)
@@ -221,8 +221,8 @@ def _order(order: OrderAgreement | None) -> Iterator[str]:
 
 def _run_time(result: Validation, study: Study) -> list[str]:
     """Return how the run's time and its computation compare with what was predicted."""
-    from p3s.text import factor, interval, seconds
-    from p3s.validate import WHY_NOT
+    from p3s.base.text import factor, interval, seconds
+    from p3s.predict.validate import WHY_NOT
 
     found, n = result.run_time, result.compared.n
     predicted, measured = found["predicted_s"], found["measured_s"]

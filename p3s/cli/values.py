@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isfinite
 
-from p3s.errors import UsageError
+from p3s.base.errors import UsageError
 
 #: Numbers of a list, at most.
 _MOST = 100_000

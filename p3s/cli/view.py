@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from p3s.base.errors import P3SError
+from p3s.base.text import quoted, visible
 from p3s.cli.common import out
-from p3s.errors import P3SError
-from p3s.text import quoted, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,12 +56,12 @@ def view(
 
 def _page(study_dir: Path, *, source: bool) -> Path:
     """Return the page, as the prediction is now; ``source``: it may quote the program's."""
+    from p3s.base.study import Study
+    from p3s.methods.threads.settings import has_threads
     from p3s.predict.outdated import as_of_now
     from p3s.predict.saved import PredictionFile
     from p3s.report.html import write_html
     from p3s.report.view import view_of
-    from p3s.study import Study
-    from p3s.threads.settings import has_threads
 
     study = Study.open(study_dir)
     page = study.report_path

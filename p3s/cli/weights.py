@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from p3s.errors import P3SError
-from p3s.text import processes, quoted
+from p3s.base.errors import P3SError
+from p3s.base.text import processes, quoted
 
 if TYPE_CHECKING:
-    from p3s.characterize.plans import Weights
-    from p3s.study import Study
+    from p3s.base.study import Study
+    from p3s.signature.plans import Weights
 
 
 def weights_at(study: Study, phases: Mapping[str, Any], np: int) -> Weights:
@@ -19,7 +19,7 @@ def weights_at(study: Study, phases: Mapping[str, Any], np: int) -> Weights:
 
     Raises P3SError when neither can tell.
     """
-    from p3s.characterize.plans import Weights, traced_weights
+    from p3s.signature.plans import Weights, traced_weights
 
     traced = traced_weights(phases, np)
     if traced is not None:
@@ -36,9 +36,9 @@ def weights_at(study: Study, phases: Mapping[str, Any], np: int) -> Weights:
 
 def _of_model(study: Study, phases: Mapping[str, Any], np: int) -> tuple[float, ...]:
     """Return the model's weight of each phase, found by the calls both have in it."""
-    from p3s.characterize.plans import calls_of
     from p3s.model.evaluate import model_grid, phase_weight
     from p3s.model.stage import load
+    from p3s.signature.plans import calls_of
 
     model = load(study.root)
     grid = model_grid(model, np)

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from p3s.characterize.times import Times
+from p3s.capture.ops import INIT_OPS
+from p3s.costs.small_runs.points import Point
 from p3s.model.evaluate import generate, phase_weight
 from p3s.model.tripcounts import as_traced
 from p3s.model.types import Model
 from p3s.model.work.balance import undrawn
 from p3s.model.work.scic import instruction_groups
 from p3s.model.work.workload import rank_work
-from p3s.small_runs.points import Point
-from p3s.trace.ops import INIT_OPS
+from p3s.signature.times import Times
 
 Place = tuple[str, str]
 

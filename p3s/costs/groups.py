@@ -8,11 +8,11 @@ import numpy as np
 
 from p3s.costs.gather import WHOLE, Measured, pooled
 from p3s.costs.phases import Weight, far_point
+from p3s.costs.small_runs.points import Point
 from p3s.costs.thesis import crm
 from p3s.costs.types import GroupCosts, GroupPoint
 from p3s.model.types import Phase
 from p3s.model.work.scic import ranges_text
-from p3s.small_runs.points import Point
 
 
 def group_costs(

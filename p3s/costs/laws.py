@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from p3s.base.errors import P3SError
 from p3s.costs.families import CONSTANT, KINDS, Column
-from p3s.errors import P3SError
 from p3s.laws.mixture import quantiles
 
 if TYPE_CHECKING:
     from p3s.costs.posterior import Best, Draws
     from p3s.costs.scoring import Measured
-    from p3s.small_runs.points import Point
+    from p3s.costs.small_runs.points import Point
 
 #: Share inside the interval.
 INSIDE = 0.90

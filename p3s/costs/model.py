@@ -21,8 +21,8 @@ from p3s.costs.gather import (
     thinned,
 )
 from p3s.costs.laws import CostLaw, fit_cost
+from p3s.costs.small_runs.points import Point
 from p3s.costs.types import KeptPoint, LawEntry
-from p3s.small_runs.points import Point
 
 OWN = "own"
 Kind = Literal["place", "small", "phase"]

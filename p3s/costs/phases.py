@@ -10,12 +10,12 @@ import numpy as np
 
 from p3s.costs.gather import TIME_UNITS, Measured
 from p3s.costs.model import OWN, Laws, expected_ns, measured_turn, predicted_turn, turns
+from p3s.costs.small_runs.points import Point
 from p3s.costs.spread import EVEN, LEAST_OCCURRENCES, Spread, apart, between_ranks, between_turns
 from p3s.costs.thesis import Crm, crm
 from p3s.costs.types import FarPoint, GroupCosts, Iteration, PhaseCosts, Unknown
 from p3s.model.types import Phase
 from p3s.model.work.balance import drawn
-from p3s.small_runs.points import Point
 
 Weight = Mapping[tuple[int, str, int], float]
 #: Why nothing is known of the cost of a phase's computation: the model says no work there, no time

@@ -9,7 +9,7 @@ from math import isfinite, log2
 import numpy as np
 
 from p3s.costs.scoring import ASSUMED, KEPT, LEAST_ERROR, Measured
-from p3s.small_runs.points import Point
+from p3s.costs.small_runs.points import Point
 
 #: How many repeats the error common to all points counts as, against those of similar x.
 LOCAL = 6.0

@@ -13,10 +13,10 @@ from dataclasses import replace
 import numpy as np
 
 from p3s.costs.gather import Measured, Place, in_the_run, modelled_work, places_of, weights_at
+from p3s.costs.small_runs.points import Point
 from p3s.model.evaluate import Evaluator
 from p3s.model.types import Model
 from p3s.model.work.workload import rank_work
-from p3s.small_runs.points import Point
 
 #: Powers of n between the smallest and the largest traced count that are 1/n with a cost that falls
 #: or with some overhead; largest coefficient of variation of ranks that are alike, and largest

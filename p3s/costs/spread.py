@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from p3s.characterize.clock import QUANTILES
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.laws.mixture import quantiles
+from p3s.signature.clock import QUANTILES
 
 #: Segments that occurred less often than this in a run tell nothing about single turns.
 LEAST_OCCURRENCES = 10

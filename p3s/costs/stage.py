@@ -7,15 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.artefacts import LastRead
-from p3s.errors import P3SError
+from p3s.base.artefacts import LastRead
+from p3s.base.errors import P3SError
+from p3s.base.study import Study, read_json, write_json
 from p3s.model.types import Model
-from p3s.study import Study, read_json, write_json
 
 if TYPE_CHECKING:
     from p3s.costs.gather import Measured
+    from p3s.costs.small_runs.points import Point
     from p3s.costs.types import ComputeModel, CostHoldOut, NotUsed, TimedRun
-    from p3s.small_runs.points import Point
 
 SCHEMA = "p3s.compute"
 VERSION = 1
@@ -29,9 +29,9 @@ def build(study_dir: Path, points: Sequence[Point] = ()) -> ComputeModel | None:
     points: of runs that are in no study inside this one; x is work per iteration, n the count of
     this study's workload. None, and nothing is there, where there are no times at any count of its
     model and no points."""
-    from p3s.characterize.times import load_times
     from p3s.costs.gather import measured_at
     from p3s.model.stage import load as load_model
+    from p3s.signature.times import load_times
 
     study = Study.open(Path(study_dir))
     model = load_model(study.root)
@@ -84,7 +84,7 @@ def other_points(study: Study, model: Model) -> tuple[list[Point], list[NotUsed]
     points: list[Point] = []
     refused = []
     if study.others():
-        from p3s.small_runs.match import matched_all
+        from p3s.costs.small_runs.match import matched_all
 
         for name, found in matched_all(study, model).items():
             if isinstance(found, P3SError):
@@ -164,7 +164,7 @@ def _helps(shared: CostHoldOut | None, plain: CostHoldOut | None) -> bool:
 
 def as_file(compute: ComputeModel) -> dict[str, object]:
     """Return a compute model as it is written, with the name and version of its schema."""
-    from p3s.serialise import to_data
+    from p3s.base.serialise import to_data
 
     return {"schema": SCHEMA, "schema_version": VERSION, **to_data(compute)}
 
@@ -195,8 +195,8 @@ def read(path: Path) -> ComputeModel:
 
 
 def _read(path: Path) -> ComputeModel:
+    from p3s.base.serialise import from_data
     from p3s.costs.types import ComputeModel
-    from p3s.serialise import from_data
 
     data = read_json(path, SCHEMA, VERSION)
     try:

@@ -50,7 +50,7 @@ def compute_table(model: Model, compute: ComputeModel, counts: Iterable[int] = (
     counts: where to predict; without any, a few larger ones of the same kind as the traced ones.
     Raises P3SError for a count asked for that the program's process grid does not admit.
     """
-    from p3s.errors import P3SError
+    from p3s.base.errors import P3SError
 
     costs = Costs(compute, model)
     rows = [row for phase in compute.phases for row in _measured(phase)]

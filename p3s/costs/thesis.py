@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from p3s.errors import P3SError
-from p3s.small_runs.points import Point
+from p3s.base.errors import P3SError
+from p3s.costs.small_runs.points import Point
 
 #: Totals that differ by no more than this are constant: the thesis calls equal what is within 5 %.
 CONSTANT_TOTAL = 0.05

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from p3s.base.errors import P3SError
 from p3s.costs.families import Column
 from p3s.costs.laws import CostLaw
 from p3s.costs.model import OWN
 from p3s.costs.types import About, ComputeModel, LawEntry, Moved, MovedPlace
-from p3s.errors import P3SError
 from p3s.machine.compare import differences
 from p3s.machine.explain import FloatArray, Sizes, resident_sizes
 from p3s.machine.factor import TIME_UNITS, Factor, factor_of

@@ -12,12 +12,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from p3s.base.serialise import to_data
 from p3s.costs.laws import CostLaw
 from p3s.costs.spread import Spread
 from p3s.costs.thesis import PowerLaw
 from p3s.machine.factor import Factor
 from p3s.model.work_types import Place
-from p3s.serialise import to_data
 
 
 # ---- laws --------------------------------------------------------------------------------------

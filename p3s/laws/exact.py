@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from fractions import Fraction
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.laws.expr import MAX_TERMS, Expr, evaluate
 
 #: Values of symbols: whole numbers (n, extents) or fractions (parameters of the input).

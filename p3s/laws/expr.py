@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 
 if TYPE_CHECKING:
     pass

@@ -22,7 +22,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.laws import expr as ex
 from p3s.laws import symbolic
 from p3s.laws.counts import (

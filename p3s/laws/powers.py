@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.laws.shapes import Settings
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.laws.expr import SYMBOLS, Expr, num, sym, symbols_of
 from p3s.laws.plain import FROM_ONE, plain_text
 

@@ -142,7 +142,7 @@ class WorkLaw:
 
     def python(self, name: str = "work") -> str:
         """Return the source of a function of n that computes the law; it needs only ``math``."""
-        from p3s.errors import P3SError
+        from p3s.base.errors import P3SError
 
         if not name.isidentifier():
             raise P3SError(f"model: no function {name} can be written; choose a Python name")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from p3s.host import prebuilt
-from p3s.host.compiling import c_compiler, compiled, version_of
+from p3s.base.host import prebuilt
+from p3s.base.host.compiling import c_compiler, compiled, version_of
 
 #: Of the base instruction set, as most programs are: a binary that runs on both machines.
 FLAGS = ("-O2", "-ftree-vectorize", "-std=gnu11", "-w")

@@ -9,9 +9,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from p3s.artefacts import read_json
-from p3s.errors import Damaged, UsageError
-from p3s.schemas import first_problem, load_schema
+from p3s.base.artefacts import read_json
+from p3s.base.errors import Damaged, UsageError
+from p3s.base.schemas import first_problem, load_schema
 
 CLUSTER_SCHEMA = "p3s.cluster"
 CLUSTER_VERSION = 1

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from p3s.base.text import size_text, table, visible
 from p3s.machine.machinefile import Cost, Curve, Machine
 from p3s.machine.show_openmp import compare as compare_openmp
 from p3s.machine.show_openmp import render_comparison
-from p3s.text import size_text, table, visible
 
 
 def compare(first: Machine, second: Machine) -> dict[str, Any]:

@@ -272,7 +272,7 @@ def _bound(waiting: FloatArray, small: float, large: float) -> tuple[str, str]:
 
     waiting: (explanations, 2), at the smallest and at the largest work per iteration measured.
     """
-    from p3s.text import size_text
+    from p3s.base.text import size_text
 
     near = f"working set in the middle of the points {size_text(small)}"
     near += f" to {size_text(large)}" if large > 1.01 * small else ""

@@ -138,7 +138,7 @@ def granted_bytes() -> int:
 
 def facts() -> dict[str, Any]:
     """Return what is known of this machine without measuring."""
-    from p3s.host.cores import cores
+    from p3s.base.host.cores import cores
 
     huge = re.search(r"\[(\w+)\]", text_of(Path("/sys/kernel/mm/transparent_hugepage/enabled")))
     return {

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from p3s.artefacts import read_json, write_json
-from p3s.errors import Damaged, P3SError
-from p3s.serialise import ShapeError, from_data, to_data
+from p3s.base.artefacts import read_json, write_json
+from p3s.base.errors import Damaged, P3SError
+from p3s.base.serialise import ShapeError, from_data, to_data
 
 SCHEMA, VERSION = "p3s.filesystem", 1
 #: Name of the file, in a study, of the file system that is predicted for.

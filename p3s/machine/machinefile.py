@@ -8,12 +8,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any
 
-from p3s.artefacts import read_json, write_json
-from p3s.errors import Damaged, P3SError
-from p3s.machine.filesystem import FileSystem
-from p3s.machine.filesystem import checked as checked_files
-from p3s.machine.teams import OpenMP, checked
-from p3s.serialise import (
+from p3s.base.artefacts import read_json, write_json
+from p3s.base.errors import Damaged, P3SError
+from p3s.base.serialise import (
     MOST_PROCESSES,
     Natural,
     NotNegative,
@@ -23,7 +20,10 @@ from p3s.serialise import (
     from_data,
     to_data,
 )
-from p3s.text import quoted
+from p3s.base.text import quoted
+from p3s.machine.filesystem import FileSystem
+from p3s.machine.filesystem import checked as checked_files
+from p3s.machine.teams import OpenMP, checked
 
 MACHINE_SCHEMA = "p3s.machine"
 MACHINE_VERSION = 1

@@ -10,7 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.text import joined
+from p3s.base.version import __version__
 from p3s.machine.machinefile import (
     CORE_KERNELS,
     CURVE_KERNELS,
@@ -19,8 +21,6 @@ from p3s.machine.machinefile import (
     Curve,
     Machine,
 )
-from p3s.text import joined
-from p3s.version import __version__
 
 #: Seconds for all: whole, and --quick.
 BUDGET_S = 20.0
@@ -162,7 +162,7 @@ def measure(
     being done, ``on_done`` what each of PARTS has brought. Errors: P3SError when the kernels did
     not come compiled and there is no C compiler, none with OpenMP, or a kernel cannot run.
     """
-    from p3s.host.compiling import c_compiler
+    from p3s.base.host.compiling import c_compiler
     from p3s.machine import build, facts
     from p3s.machine import network as net
     from p3s.machine.threads import measure_openmp, openmp_program

@@ -8,10 +8,10 @@ import subprocess
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 
 if TYPE_CHECKING:
-    from p3s.host.mpi import MpiInstall
+    from p3s.base.host.mpi import MpiInstall
 
 #: What starting two ranks may take beyond the measuring itself.
 _START_S = 90.0
@@ -59,7 +59,7 @@ def launcher_of(launcher: Sequence[str] | None) -> tuple[list[str], MpiInstall, 
     Where that has no compiler the path of the libmpi that what came compiled with P3S is for; else
     None. Errors: P3SError when there is no launcher, or neither of its MPI.
     """
-    from p3s.host import command, mpi, prebuilt
+    from p3s.base.host import command, mpi, prebuilt
 
     words = list(launcher or _default())
     place = next(
@@ -95,7 +95,7 @@ def measured_both(launcher: Sequence[str] | None, budget_s: float) -> dict[str, 
 
 
 def _default() -> list[str]:
-    from p3s.host import mpi, prebuilt
+    from p3s.base.host import mpi, prebuilt
 
     installs = mpi.find_mpi()
     found = [str(install.mpiexec) for install in installs if install.mpiexec]
@@ -107,9 +107,9 @@ def _default() -> list[str]:
 
 def run_ranks(argv: list[str], timeout_s: float, who: str, processes: int) -> str:
     """Return what ranks printed; P3SError, which says who they are, when they fail or hang."""
-    from p3s import workers
-    from p3s.host.cores import cores
-    from p3s.host.processes import MARK, end_with_parent, new_mark, stop
+    from p3s.base import workers
+    from p3s.base.host.cores import cores
+    from p3s.base.host.processes import MARK, end_with_parent, new_mark, stop
 
     workers.check_may_launch()
     defaults = {}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 
 #: Longest that one answer may take; a kernel takes a fraction of a second.
 _ANSWER_S = 120.0

@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from p3s.base.text import percent, seconds, size_text, table, visible
 from p3s.machine.cluster import Cluster, Messages
 from p3s.machine.filesystem import FileSystem
 from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, Curve, Machine
 from p3s.machine.show_openmp import render as render_openmp
-from p3s.text import percent, seconds, size_text, table, visible
 
 WIDTH, HEIGHT = 60, 14
 #: Marks of the curves in the plot, later ones over earlier ones.

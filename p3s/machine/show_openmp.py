@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from p3s.base.text import joined, plural, seconds, size_text, table, visible
 from p3s.machine.teams import CONSTRUCTS, LOOPS, OpenMP
-from p3s.text import joined, plural, seconds, size_text, table, visible
 
 #: Iterations per thread at which loops are shown and compared.
 SHOWN = (1, 64)

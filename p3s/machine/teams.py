@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from p3s.errors import UsageError
+from p3s.base.errors import UsageError
 
 #: Constructs that are measured: name -> what one of them is.
 CONSTRUCTS = {

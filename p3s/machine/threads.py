@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.text import plural
 from p3s.machine import facts
 from p3s.machine.build import Built, built
 from p3s.machine.clock import source, told_hz, why_unknown
@@ -24,7 +25,6 @@ from p3s.machine.teams import (
     OpenMP,
     Overhead,
 )
-from p3s.text import plural
 
 #: Seconds for all: whole, and --quick.
 BUDGET_S, QUICK_S = 12.0, 4.0

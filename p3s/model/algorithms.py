@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from p3s.base.text import joined
 from p3s.model.types import Model
-from p3s.text import joined
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from p3s.capture.layout import MAX_RANKS
 from p3s.laws.expr import Expr
 from p3s.laws.expr import check as check_expr
 from p3s.model.grid import domain_grids, node_grids, traced_grids, uncut
@@ -11,7 +12,6 @@ from p3s.model.law_types import LoopRule, OrderedItem, Rival
 from p3s.model.order.patterns import check as check_patterns
 from p3s.model.partners import relations
 from p3s.model.types import Item, Model, Phase, Slot
-from p3s.trace.layout import MAX_RANKS
 
 #: How far weights that were written with their digits may be from 1 together.
 _ROUNDING = 1e-6

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from p3s.characterize.structure import structure
-from p3s.characterize.tables import PointTable
+from p3s.base.scores import relative_error, scores
+from p3s.capture.ops import COLLECTIVE, IO, RECV, SEND
 from p3s.model.comparison import (
     CallAgreement,
     Comparison,
@@ -28,8 +28,8 @@ from p3s.model.order.sequence import compare_order
 from p3s.model.tree import assign, phase_stages
 from p3s.model.types import Agreement, Item, Model
 from p3s.model.work.workload import rank_work
-from p3s.scores import relative_error, scores
-from p3s.trace.ops import COLLECTIVE, IO, RECV, SEND
+from p3s.signature.structure import structure
+from p3s.signature.tables import PointTable
 
 Tally = Counter[tuple[Any, ...]]
 
@@ -140,7 +140,7 @@ def compare(model: Model, t: PointTable, moved: Mapping[int, float] | None = Non
     moved: by which factor the work of phases differs from the model's, where the run had other
     threads than those it was fitted to.
 
-    Errors of work are relative, of the phases with more than 1 % of it (p3s.scores).
+    Errors of work are relative, of the phases with more than 1 % of it (p3s.base.scores).
     """
     rows = generate(model, t.np, work=False)
     triples, colls, files = predicted_tallies(model, rows)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from p3s.artefacts import read_json
-from p3s.errors import P3SError
-from p3s.serialise import from_data
-from p3s.text import processes
+from p3s.base.artefacts import read_json
+from p3s.base.errors import P3SError
+from p3s.base.serialise import from_data
+from p3s.base.text import processes
 
 #: Schema of the files in validate/.
 VALIDATION = "p3s.validation"

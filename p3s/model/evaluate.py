@@ -8,7 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.text import joined, processes
 from p3s.laws.whole import evaluate_int
 from p3s.model.follow import posted
 from p3s.model.grid import domain_grids, node_grids, traced_grids, uncut
@@ -27,7 +28,6 @@ from p3s.model.sizes.slots import bytes_of, count_of
 from p3s.model.tree import phase_weight
 from p3s.model.types import Model, ProcessGrid, Slot
 from p3s.model.work.workload import of_segments, share_out
-from p3s.text import joined, processes
 
 __all__ = ["Evaluator", "Model", "ScaledRows", "generate", "model_grid", "phase_weight"]
 

@@ -9,10 +9,9 @@ from functools import partial
 
 import numpy as np
 
-from p3s.characterize.structure import structure
-from p3s.characterize.tables import CPU, INSTRUCTIONS, PointTable
-from p3s.characterize.unmodelled import unmodelled_calls
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.serialise import from_data
+from p3s.capture.ops import RECV, SEND
 from p3s.laws.expr import mul, num
 from p3s.laws.lawfinder import find_law
 from p3s.model.evaluate import generate
@@ -60,8 +59,9 @@ from p3s.model.types import (
 )
 from p3s.model.work.levels import without_total
 from p3s.model.work.segments import with_phase_work
-from p3s.serialise import from_data
-from p3s.trace.ops import RECV, SEND
+from p3s.signature.structure import structure
+from p3s.signature.tables import CPU, INSTRUCTIONS, PointTable
+from p3s.signature.unmodelled import unmodelled_calls
 
 MIN_COUNTS = 2
 #: Other grids that are kept, and rules of each that only other counts tell apart.

@@ -12,12 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from p3s.model.grid.atom import DEAR
-from p3s.model.grid.guards import Guard
-from p3s.model.law_types import CountLaw
-from p3s.model.sizes.observed import Observed
-from p3s.model.types import Item
-from p3s.trace.ops import (
+from p3s.capture.ops import (
     COLLECTIVE,
     COMPLETION,
     HALF_OF_ONE,
@@ -27,6 +22,11 @@ from p3s.trace.ops import (
     like,
     unwaited,
 )
+from p3s.model.grid.atom import DEAR
+from p3s.model.grid.guards import Guard
+from p3s.model.law_types import CountLaw
+from p3s.model.sizes.observed import Observed
+from p3s.model.types import Item
 
 #: Largest denominator of completions per request.
 _MOST = 64

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.serialise import from_data
+from p3s.base.text import visible
 from p3s.model.evaluate import Evaluator, model_grid
 from p3s.model.tree import phase_weight
 from p3s.model.types import Item, Model
 from p3s.model.types import Phase as TypedPhase
-from p3s.serialise import from_data
-from p3s.text import visible
 
 #: Version of the data that :func:`phases` reads.
 VERSION = 2

@@ -11,10 +11,10 @@ from dataclasses import fields
 
 import numpy as np
 
-from p3s.characterize.tables import PointTable
+from p3s.base.text import processes
 from p3s.model.grid.guards import Above
 from p3s.model.types import Growth, GrowthStep, Item, NewCall, Share
-from p3s.text import processes
+from p3s.signature.tables import PointTable
 
 #: Sites named per count.
 MAX_NAMED = 8

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from p3s import workers
-from p3s.characterize.tables import PointTable
-from p3s.errors import P3SError
+from p3s.base import workers
+from p3s.base.errors import P3SError
+from p3s.capture.ops import COMPLETION
 from p3s.model.compare import compare, order_at
 from p3s.model.comparison import HoldOut, Moved
 from p3s.model.evaluate import generate
@@ -23,7 +23,7 @@ from p3s.model.reasons import Code, Reason, Verdict
 from p3s.model.sizing import vote_of_sizes
 from p3s.model.tripcounts import as_traced, resolve
 from p3s.model.types import Agreement, Dropped, Item, Model, Slot
-from p3s.trace.ops import COMPLETION
+from p3s.signature.tables import PointTable
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from p3s.characterize.tables import PointTable
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.capture.neighbours import side_of
+from p3s.capture.ops import COMPLETION, like
 from p3s.laws.exact import exact_value
 from p3s.laws.expr import Expr, symbols_of
 from p3s.model.compare import items_wrong
@@ -24,8 +25,7 @@ from p3s.model.sizes.rankcounts import by_class
 from p3s.model.tree import assign
 from p3s.model.tripcounts import as_traced
 from p3s.model.types import Item, Model, Phase, Share, Slot
-from p3s.trace.neighbours import side_of
-from p3s.trace.ops import COMPLETION, like
+from p3s.signature.tables import PointTable
 
 #: What is open because several rules meet all traced counts; what was seen too seldom.
 _PARTNERS = (Code.DIRECTION, Code.ONE_EXTENT)

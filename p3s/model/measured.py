@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from p3s.characterize.tables import PointTable
+from p3s.capture.ops import COLLECTIVE, RECV, SEND
 from p3s.model.evaluate import ScaledRows, model_grid
 from p3s.model.tree import assign
 from p3s.model.types import Item, Measured, Model, MoreClasses, RankClass, Share, Values
-from p3s.trace.ops import COLLECTIVE, RECV, SEND
+from p3s.signature.tables import PointTable
 
 #: Classes of ranks kept per item and count, sizes and partners kept per class.
 MAX_CLASSES, MAX_SIZES, MAX_PEERS = 8, 6, 4

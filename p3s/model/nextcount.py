@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.text import joined
 from p3s.model.evaluate import model_grid
 from p3s.model.grid import admissible
 from p3s.model.grid.grid_rule import GridRule
@@ -23,7 +24,6 @@ from p3s.model.reasons import Code, Verdict
 from p3s.model.sizes.rivals import differ
 from p3s.model.types import NO_SHARE, Decision, Item, Model, NextCount
 from p3s.model.verdicts import items_with_rivals, leaves_remainder, partners_differ, ranks_differ
-from p3s.text import joined
 
 #: Counts proposed at most, each for what those before it leave open.
 MAX_PROPOSED = 3

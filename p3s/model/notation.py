@@ -12,6 +12,7 @@ from fractions import Fraction
 from functools import cache
 from typing import Any, ClassVar
 
+from p3s.capture.ops import COLLECTIVE, IO, RECV, SEND
 from p3s.laws import markup
 from p3s.laws.expr import Expr, mul, num
 from p3s.laws.symbolic import simplified, sympy_to_latex, sympy_to_mathml, to_sympy, to_text
@@ -20,7 +21,6 @@ from p3s.model.amount import Amount
 from p3s.model.law_types import CountLaw, SizeLaw
 from p3s.model.partners.relation import Relation
 from p3s.model.types import Item, Model, Slot
-from p3s.trace.ops import COLLECTIVE, IO, RECV, SEND
 
 Law = CountLaw | SizeLaw
 #: Work of a segment: coefficient, expression, what it is multiplied by besides: "here" (b, bytes of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from p3s.model.types import Packed
 
 if TYPE_CHECKING:
-    from p3s.characterize.tables import PointTable
+    from p3s.signature.tables import PointTable
 
 #: Averages that are closer than this share are one.
 _EVEN = 1e-3

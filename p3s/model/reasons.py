@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from p3s.text import processes
+from p3s.base.text import processes
 
 
 class Verdict(StrEnum):

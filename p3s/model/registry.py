@@ -14,7 +14,7 @@ from functools import cache
 from itertools import repeat
 from typing import Any, ClassVar, Self, get_args, get_origin, get_type_hints
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 
 
 def left_out(default: Any, **how: Any) -> Any:

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from p3s import schemas
-from p3s.artefacts import VERSIONS
+from p3s.base import schemas
+from p3s.base.artefacts import VERSIONS
+from p3s.base.schemas.made import schema_of
 from p3s.model.stage import SCHEMA
 from p3s.model.types import Model
-from p3s.schemas.made import schema_of
 
 
 def schema() -> dict[str, Any]:

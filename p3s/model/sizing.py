@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from p3s.characterize.tables import PointTable
+from p3s.capture.ops import COMPLETION, RECV, SEND
 from p3s.model.grid.choose import GridChoice, Vote
 from p3s.model.grid.nodes import Node
 from p3s.model.partners.communicator_laws import Odd
@@ -23,7 +23,7 @@ from p3s.model.sizes.observed import Observed, digest
 from p3s.model.sizes.price import cost_of_sizes, cost_without_laws
 from p3s.model.sizes.slots import OF_SIZES, SizedSlot, finished, fit_sizes, numbers_of, with_size
 from p3s.model.types import Item, Slot
-from p3s.trace.ops import COMPLETION, RECV, SEND
+from p3s.signature.tables import PointTable
 
 #: Elements from which on a constant size may be part of an extent.
 _LONG = 64

@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from p3s.artefacts import LastRead
-from p3s.errors import OtherVersion, P3SError
+from p3s.base.artefacts import LastRead
+from p3s.base.errors import OtherVersion, P3SError
 
 if TYPE_CHECKING:
+    from p3s.base.study import Study
     from p3s.model.types import Model
-    from p3s.study import Study
 
 SCHEMA = "p3s.model"
 #: Keys of the file that are none of the model.
@@ -25,12 +25,12 @@ _WRONG = (P3SError, ValueError, TypeError, KeyError, IndexError)
 
 def build(study_dir: Path, holdout: bool = True) -> Model:
     """Fit the model of a study from all its signatures and write model.json; return it."""
-    from p3s.characterize.store import load_table
+    from p3s.base.study import Study, write_json
     from p3s.model.check import check
     from p3s.model.grid.stated import Contradiction, known_grid
     from p3s.model.holdout import build_model
     from p3s.model.order.chance import with_chance
-    from p3s.study import Study, write_json
+    from p3s.signature.store import load_table
 
     study = Study.open(Path(study_dir))
     counts = study.signature_counts()
@@ -113,8 +113,8 @@ def load(study_dir: Path) -> Model:
 
     Raises P3SError in one line for a model that is damaged or of another version.
     """
+    from p3s.base.study import Study
     from p3s.model.evaluate import generate
-    from p3s.study import Study
 
     study = Study.open(Path(study_dir))
     path = study.model_path
@@ -136,10 +136,10 @@ def read(path: Path) -> Model:
 
 
 def _read(path: Path) -> Model:
+    from p3s.base.serialise import from_data
+    from p3s.base.study import read_json
     from p3s.model.check import check
     from p3s.model.types import Model
-    from p3s.serialise import from_data
-    from p3s.study import read_json
 
     try:
         data = read_json(path, SCHEMA)
@@ -159,8 +159,8 @@ _last_read = LastRead(_read)
 
 def as_file(model: Model) -> dict[str, object]:
     """Return a model as it is written: plain data with the name and version of its schema."""
-    from p3s.artefacts import VERSIONS
-    from p3s.serialise import to_data
+    from p3s.base.artefacts import VERSIONS
+    from p3s.base.serialise import to_data
 
     return {"schema": SCHEMA, "schema_version": VERSIONS[SCHEMA], **to_data(model)}
 

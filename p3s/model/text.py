@@ -6,6 +6,8 @@ these words in p3s/report.
 
 from __future__ import annotations
 
+from p3s.base.text import processes
+from p3s.capture.ops import COLLECTIVE, COMM, IO, RECV, SEND, is_on_comm
 from p3s.laws.counts import WorkLaw
 from p3s.laws.expr import evaluate, symbols_of
 from p3s.model.grid.guards import Guard
@@ -17,8 +19,6 @@ from p3s.model.partners.communicator_laws import CommunicatorLaw
 from p3s.model.partners.relation import Relation
 from p3s.model.partners.shift import Shift
 from p3s.model.types import Item, Model, Phase, Slot
-from p3s.text import processes
-from p3s.trace.ops import COLLECTIVE, COMM, IO, RECV, SEND, is_on_comm
 
 #: Who takes part where no guard was found.
 NO_RULE = "ranks without a rule"

@@ -8,10 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from p3s.characterize.fold import Loop
-from p3s.characterize.order import least_backward
-from p3s.characterize.structure import REQUESTS, Structure
-from p3s.characterize.tables import PointTable
+from p3s.capture.ops import COMPLETION, RECV, SEND, is_on_comm, kind_of, named
 from p3s.laws.expr import whole_number
 from p3s.laws.lawfinder import find_law
 from p3s.laws.whole import evaluate_int
@@ -24,7 +21,10 @@ from p3s.model.partners.irregular import sampled
 from p3s.model.partners.relations import partners, stages_depend_on_n
 from p3s.model.types import Item, Phase
 from p3s.model.work_types import PhaseWork
-from p3s.trace.ops import COMPLETION, RECV, SEND, is_on_comm, kind_of, named
+from p3s.signature.fold import Loop
+from p3s.signature.order import least_backward
+from p3s.signature.structure import REQUESTS, Structure
+from p3s.signature.tables import PointTable
 
 #: Where the communicator is not said: MPI_COMM_WORLD.
 WORLD = World(ordinal=0)

@@ -14,8 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from p3s.characterize.tables import PointTable
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.laws.expr import mul, num
 from p3s.laws.lawfinder import find_law
 from p3s.model.grid.guards import GridAt
@@ -23,6 +22,7 @@ from p3s.model.law_types import CountLaw
 from p3s.model.sizes.observed import Observed
 from p3s.model.tree import assign
 from p3s.model.types import Item, Model, Phase, Refusal, Slot
+from p3s.signature.tables import PointTable
 
 #: Relative spread over counts up to which the time of a loop counts as the same.
 SAME_TIME = 0.08

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.errors import P3SError, UsageError
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.study import Study, read_json
 from p3s.replay.settings import ReplaySettings
-from p3s.study import Study, read_json
 
 if TYPE_CHECKING:
     from p3s.program.mapping import RankMap
@@ -84,7 +84,7 @@ def with_placement(request: Request, path: Path, counts: Sequence[int]) -> Reque
 
 def _check_placement(request: Request, path: Path, placed: RankMap) -> None:
     """Raise P3SError for hosts that there are not, and more ranks on one than it has room for."""
-    from p3s.topology.read import named, node_numbers, read_fabric
+    from p3s.machine.topology.read import named, node_numbers, read_fabric
 
     hosts = request.settings.hosts
     unknown = [name for name in placed.names if hosts and name not in hosts]
@@ -231,7 +231,7 @@ def between_hosts(machine: Path) -> bool:
 
 def several_nodes(settings: ReplaySettings) -> bool:
     """Tell whether there are nodes to replay on: named ones, a launcher's, or those of a job."""
-    from p3s.host.hosts import allocated_hosts
+    from p3s.base.host.hosts import allocated_hosts
 
     return bool(settings.hosts or settings.launcher) or len(set(allocated_hosts())) > 1
 

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p3s.errors import P3SError, UsageError
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.progress import Progress
+from p3s.base.study import Study
+from p3s.base.text import figures
+from p3s.machine.topology.fabric import Fabric
+from p3s.machine.topology.read import named, read_fabric
+from p3s.machine.topology.trees import one_switch
+from p3s.machine.topology.units import Ints
+from p3s.methods.placement.allocation import Allocation, allocation
+from p3s.methods.placement.costs import LearnedCost
 from p3s.pipeline.basis import Request, basis_of, told_of
 from p3s.pipeline.room import check_scaled_room
 from p3s.pipeline.stages import (
@@ -20,24 +29,15 @@ from p3s.pipeline.stages import (
     machine_file,
     setting_of,
 )
-from p3s.placement.allocation import Allocation, allocation
-from p3s.placement.costs import LearnedCost
 from p3s.predict.estimated import TYPICAL
 from p3s.predict.placing.advice import advice_of
 from p3s.predict.placing.file import save
 from p3s.predict.placing.job import Job, job_of
 from p3s.predict.placing.ranking import Search, placements
 from p3s.predict.placing.types import Advice, Placements
-from p3s.progress import Progress
-from p3s.study import Study
-from p3s.text import figures
-from p3s.topology.fabric import Fabric
-from p3s.topology.read import named, read_fabric
-from p3s.topology.trees import one_switch
-from p3s.topology.units import Ints
 
 if TYPE_CHECKING:
-    from p3s.placement.learned import Learned
+    from p3s.methods.placement.learned import Learned
     from p3s.predict.estimators.messages import Messages
     from p3s.simulate.network import Network
 
@@ -237,7 +237,7 @@ def check_model(model: Learned, there: There) -> None:
     That of a machine that nobody has named is recognised by what messages cost, where both were
     measured.
     """
-    from p3s.placement.communication import network_id
+    from p3s.methods.placement.communication import network_id
 
     messages = there.messages
     model.check(messages.machine, network_id(there.fabric))

@@ -8,7 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from p3s.errors import P3SError, UsageError
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.progress import Progress
+from p3s.base.settings import counts_behind
+from p3s.base.staging import alone
+from p3s.base.study import Study, write_json
+from p3s.base.text import processes
 from p3s.pipeline.basis import Basis, Request, basis_of, told_of
 from p3s.pipeline.room import check_scaled_room
 from p3s.pipeline.stages import (
@@ -31,11 +36,6 @@ from p3s.predict.what_if.answers import cheap, with_answers
 from p3s.predict.what_if.changes import Changes, read_changes
 from p3s.predict.what_if.simulated import check_answerable, costs_of
 from p3s.program.types import MOST_RANKS
-from p3s.progress import Progress
-from p3s.settings import counts_behind
-from p3s.staging import alone
-from p3s.study import Study, write_json
-from p3s.text import processes
 
 #: Words for the usual changes in the place of a change: with them, and without.
 TABLE, NO_TABLE = "table", "none"

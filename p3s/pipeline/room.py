@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from p3s.errors import P3SError
-from p3s.study import Study
+from p3s.base.errors import P3SError
+from p3s.base.study import Study
 
 #: Bytes of a row of a scaled trace; packed they are fewer.
 ROW_BYTES = 32
@@ -51,6 +51,6 @@ def scaled_bytes(study: Study, n: int) -> int:
 
 
 def _size(nbytes: float) -> str:
-    from p3s.text import size_text
+    from p3s.base.text import size_text
 
     return size_text(nbytes)

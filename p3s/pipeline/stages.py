@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.artefacts import file_bytes, is_of_others, parse_json
-from p3s.errors import Damaged, OtherVersion, P3SError
-from p3s.progress import Progress
-from p3s.records import is_old_replay
+from p3s.base.artefacts import file_bytes, is_of_others, parse_json
+from p3s.base.errors import Damaged, OtherVersion, P3SError
+from p3s.base.progress import Progress
+from p3s.base.records import is_old_replay
+from p3s.base.study import SIGNATURE_SCHEMA, SIGNATURE_VERSION, Study, read_json
+from p3s.base.text import joined, processes
 from p3s.replay.settings import ReplaySettings
-from p3s.study import SIGNATURE_SCHEMA, SIGNATURE_VERSION, Study, read_json
-from p3s.text import joined, processes
 
 if TYPE_CHECKING:
+    from p3s.base.study import RunRecord
     from p3s.costs.types import ComputeModel
-    from p3s.study import RunRecord
 
 #: Fewer counts leave none for a hold-out.
 MIN_COUNTS = 3
@@ -53,7 +53,7 @@ def ensure_signatures(study: Study, bar: Progress) -> list[int]:
         runs = study.runs(np)
         path = study.signature_path(np)
         if is_stale(path, [run.path / "run.json" for run in runs]) or _is_old(path, runs):
-            from p3s.characterize.signature import characterize
+            from p3s.signature.signature import characterize
 
             bar.start(f"np={np}: characterizing")
             characterize(study.root, np)
@@ -67,7 +67,7 @@ def _ensure_times(study: Study, np: int, bar: Progress) -> None:
     """Make the times of a count again that are missing or older than what they are made from."""
     from contextlib import suppress
 
-    from p3s.characterize.times import make_times, stale
+    from p3s.signature.times import make_times, stale
 
     if stale(study, np):
         bar.start(f"np={np}: reading times")
@@ -113,8 +113,8 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
                 f"processes{_of_others(made)}"
             )
             if study.others():
+                from p3s.costs.small_runs.summary import write as write_far
                 from p3s.model.stage import load
-                from p3s.small_runs.summary import write as write_far
 
                 write_far(study, load(study.root))
             for unused in made.refused:
@@ -125,7 +125,7 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
 
 def _repair_times(study: Study, bar: Progress) -> bool:
     """Make damaged times again where their runs are there; tells whether there were any."""
-    from p3s.characterize.times import load_times, make_times
+    from p3s.signature.times import load_times, make_times
 
     repaired = False
     for np in study.signature_counts():
@@ -141,8 +141,8 @@ def _repair_times(study: Study, bar: Progress) -> bool:
 
 def check_times(study: Study) -> None:
     """Raise P3SError, before anything is replayed, where nothing says how long the work takes."""
-    from p3s.commands import Commands
     from p3s.model.stage import read
+    from p3s.predict.commands import Commands
 
     model = read(study.model_path)
     if model.work_unit in ("cpu_ns", "wall_ns") or study.compute_path.exists():
@@ -165,7 +165,7 @@ def _is_old(path: Path, runs: Sequence[RunRecord]) -> bool:
 
     ``runs``: those of its count; of the complete ones it can be made again.
     """
-    from p3s.trace.reader import mark_of
+    from p3s.capture.reader import mark_of
 
     complete = [run.path for run in runs if run.status == "complete"]
 
@@ -184,7 +184,7 @@ def _is_old(path: Path, runs: Sequence[RunRecord]) -> bool:
 
 def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bool = False) -> None:
     """Fit the model when it is missing or older than a signature, or when told to."""
-    from p3s.parameters import refresh
+    from p3s.costs.parameters import refresh
 
     if refresh(study, again):  # a model derived from those of other values of a parameter
         return
@@ -204,8 +204,8 @@ def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bo
                 f"note: {study.root}: the runs at {processes(gone)} were deleted; the model "
                 "no longer rests on them"
             )
-        from p3s.characterize.phases import load_phases
         from p3s.model.stage import build
+        from p3s.signature.phases import load_phases
 
         bar.start("fitting the model")
         try:
@@ -235,7 +235,7 @@ def _rests_on(path: Path, counts: list[int]) -> list[int]:
 
 def too_few(study: Study, counts: Sequence[int]) -> str:
     """Return that a study has too few counts for a model, where the others are, and what to do."""
-    from p3s.commands import Commands, counts_to_add
+    from p3s.predict.commands import Commands, counts_to_add
 
     commands, gone, without = Commands(study), study.gone_counts(), study.left_out()
     text = (
@@ -266,8 +266,8 @@ def _knows_more(study: Study) -> bool:
 
 def _repair_signatures(study: Study, counts: Sequence[int], bar: Progress) -> bool:
     """Characterize counts whose signature is damaged again; tells whether there was one."""
-    from p3s.characterize.signature import characterize
-    from p3s.characterize.store import load_table
+    from p3s.signature.signature import characterize
+    from p3s.signature.store import load_table
 
     repaired = False
     for np in counts:
@@ -285,7 +285,7 @@ def _repair_signatures(study: Study, counts: Sequence[int], bar: Progress) -> bo
 
 def scaled_is_missing(study: Study, n: int) -> bool:
     """Tell whether there is no scaled trace at ``n``, or one that is older than its laws."""
-    from p3s.files.stage import inputs_of_study
+    from p3s.costs.files.stage import inputs_of_study
 
     inputs = [study.model_path, study.compute_path, *inputs_of_study(study.root)]
     return is_stale(study.scaled_path(n), inputs)

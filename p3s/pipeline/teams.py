@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from p3s.host.cores import cores
+from p3s.base.host.cores import cores
+from p3s.base.progress import Once, Progress
+from p3s.base.settings import MIN_COUNTS, THREADS, Setting, setting_name, without_threads
+from p3s.base.study import Study
+from p3s.base.text import plural, processes
+from p3s.machine.topology.node import Node
+from p3s.methods.threads import stage
+from p3s.methods.threads.settings import at_threads, base_of
 from p3s.pipeline.basis import Request
 from p3s.pipeline.predicting import predicted
 from p3s.pipeline.thread_laws import check_fits, ensure_base, ensure_threads, node_of
 from p3s.predict.surface import Column, Surface, surface_of
-from p3s.progress import Once, Progress
 from p3s.report.teams import doubts
-from p3s.settings import MIN_COUNTS, THREADS, Setting, setting_name, without_threads
-from p3s.study import Study
-from p3s.text import plural, processes
-from p3s.threads import stage
-from p3s.threads.settings import at_threads, base_of
-from p3s.topology.node import Node
 
 
 @dataclass(frozen=True)

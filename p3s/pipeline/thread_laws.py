@@ -7,8 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from p3s.errors import P3SError, UsageError
-from p3s.host.cores import cores
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.host.cores import cores
+from p3s.base.progress import Once, Progress
+from p3s.base.settings import (
+    MIN_COUNTS,
+    parent_of,
+    parse_setting,
+    setting_name,
+    settings_in,
+    threads_of,
+    without_threads,
+)
+from p3s.base.study import Study
+from p3s.base.text import plural
 from p3s.pipeline.basis import Request, basis_of
 from p3s.pipeline.stages import (
     ensure_compute,
@@ -18,28 +30,16 @@ from p3s.pipeline.stages import (
     machine_file,
 )
 from p3s.predict.what_if.threads import MoreThreads, NotKnown
-from p3s.progress import Once, Progress
-from p3s.settings import (
-    MIN_COUNTS,
-    parent_of,
-    parse_setting,
-    setting_name,
-    settings_in,
-    threads_of,
-    without_threads,
-)
-from p3s.study import Study
-from p3s.text import plural
 
 if TYPE_CHECKING:
-    from p3s.threads.law import Measured
-    from p3s.threads.stage import ThreadFile
-    from p3s.topology.node import Node
+    from p3s.machine.topology.node import Node
+    from p3s.methods.threads.law import Measured
+    from p3s.methods.threads.stage import ThreadFile
 
 
 def plain_node(cores: int, source: str = "") -> Node:
     """Return a node of which only the number of cores is known."""
-    from p3s.topology.node import Node
+    from p3s.machine.topology.node import Node
 
     return Node(source or plural(cores, "core"), (cores,), (1,), (cores,))
 
@@ -76,8 +76,8 @@ def ensure_threads(
 
     node: that the laws are for; None: that of an earlier fit, else one of this machine's cores.
     """
-    from p3s.threads import stage
-    from p3s.threads.settings import threads_in
+    from p3s.methods.threads import stage
+    from p3s.methods.threads.settings import threads_in
 
     inputs: list[Path] = []
     alike = Once(progress)
@@ -106,7 +106,7 @@ def ensure_threads(
 def _measured(root: Study, node: Node) -> Measured:
     """Return what p3s machine measure --openmp found on the machine of the runs, if anything."""
     from p3s.machine.openmp import load as load_openmp
-    from p3s.threads.law import NOT_MEASURED, measured_of
+    from p3s.methods.threads.law import NOT_MEASURED, measured_of
 
     file = machine_file(root)
     found = load_openmp(file) if file is not None else None
@@ -115,8 +115,8 @@ def _measured(root: Study, node: Node) -> Measured:
 
 def ensure_base(root: Study, file: ThreadFile, rest: str) -> Study:
     """Return the study at values of the input with the base's threads, derived where not traced."""
-    from p3s.parameters import instantiate
-    from p3s.threads.settings import at_threads
+    from p3s.costs.parameters import instantiate
+    from p3s.methods.threads.settings import at_threads
 
     at = at_threads(root, rest, file.base)
     if not at.model_path.exists() or len(at.signature_counts()) < MIN_COUNTS:

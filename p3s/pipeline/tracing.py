@@ -9,9 +9,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from p3s import workers
-from p3s.errors import P3SError, PartialResult, UsageError
-from p3s.progress import Progress
+from p3s.base import workers
+from p3s.base.errors import P3SError, PartialResult, UsageError
+from p3s.base.progress import Progress
 
 #: What the command puts before why it failed.
 _FAILED = "p3s: "

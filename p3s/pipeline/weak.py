@@ -8,16 +8,16 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from p3s.errors import P3SError, UsageError
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.progress import Progress
+from p3s.base.settings import parameters, setting_name, settings_in
+from p3s.base.study import Study, write_json
+from p3s.costs.parameters.types import Family
 from p3s.model.types import Model
-from p3s.parameters.types import Family
 from p3s.pipeline import stages as pipeline
 from p3s.pipeline.basis import Request, basis_of, told_of
 from p3s.predict.saved import WEAK
 from p3s.predict.types import Prediction
-from p3s.progress import Progress
-from p3s.settings import parameters, setting_name, settings_in
-from p3s.study import Study, write_json
 
 
 def with_parameters(study_dir: Path) -> Study:
@@ -55,9 +55,9 @@ def ensure_family(study: Study, bar: Progress, *, again: bool = False) -> Family
 
     None for a study whose runs differ in their threads alone: these have laws of their own.
     """
-    from p3s.parameters import build, family_path, load
+    from p3s.base.settings import MIN_COUNTS, THREADS, alike_in_threads
+    from p3s.costs.parameters import build, family_path, load
     from p3s.pipeline.stages import ensure_model, ensure_signatures, is_stale
-    from p3s.settings import MIN_COUNTS, THREADS, alike_in_threads
 
     inputs = []
     for setting, at in alike_in_threads(study):
@@ -110,9 +110,9 @@ def predicted(
     of --param. Counts that were predicted before with the same law stay, unless ``only``. Raises
     P3SError, in one line.
     """
+    from p3s.costs.parameters import instantiate
+    from p3s.costs.parameters.weak import parse_laws, settings_along
     from p3s.model.stage import read
-    from p3s.parameters import instantiate
-    from p3s.parameters.weak import parse_laws, settings_along
     from p3s.pipeline.predicting import one_at_a_time
     from p3s.predict.weak import relate
 
@@ -171,7 +171,7 @@ def _composed(
     model: Model | None,
 ) -> Prediction:
     """Return the prediction of each count in its own study; ``predicting``: its command."""
-    from p3s.commands import Commands
+    from p3s.predict.commands import Commands
     from p3s.predict.estimates import choose, estimates
     from p3s.predict.estimators.networks import network_of
     from p3s.predict.measured import measured
@@ -237,7 +237,7 @@ def _base(
     params: Sequence[str], names: Sequence[str], traced: Sequence[Mapping[str, Fraction]]
 ) -> dict[str, Fraction]:
     """Return the value of every parameter at the smallest count: as given, else the smallest."""
-    from p3s.settings import parse_params
+    from p3s.base.settings import parse_params
 
     given = parse_params(params)
     for name, values in given.items():

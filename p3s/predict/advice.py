@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
-from p3s.commands import Commands
+from p3s.predict.commands import Commands
 from p3s.predict.estimated import TYPICAL
 from p3s.predict.intervals import combine
 from p3s.predict.types import Count

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from p3s.commands import NO_STUDY, Commands
+from p3s.base.text import processes, seconds
+from p3s.predict.commands import NO_STUDY, Commands
 from p3s.predict.reasons import Reason
-from p3s.text import processes, seconds
 
 #: By what factor the computation of all ranks may leave what the traced counts lead to expect.
 LIMIT = 2.0

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from p3s.commands import NO_STUDY, Commands
+from p3s.base.text import processes, seconds
+from p3s.capture.other_calls import OtherCall
 from p3s.predict.advice import again, another, narrower, narrower_by
+from p3s.predict.commands import NO_STUDY, Commands
 from p3s.predict.doubts import few
 from p3s.predict.outside import SHARE
 from p3s.predict.reasons import OTHER_CALLS, Reason
 from p3s.predict.types import Count
-from p3s.text import processes, seconds
-from p3s.trace.other_calls import OtherCall
 
 #: Efficiency that is not believed: caches give some more than 1, disturbed runs anything.
 EFFICIENCY_LIMIT = 1.2

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from p3s.commands import NO_STUDY, Commands
+from p3s.base.text import figures, joined, over, plural, processes, seconds
 from p3s.model.comparison import Comparison, HoldOut
 from p3s.predict.advice import again, another, measure
+from p3s.predict.commands import NO_STUDY, Commands
 from p3s.predict.reasons import Reason
 from p3s.predict.residual import RESIDUAL_LIMIT, is_off, off_by
 from p3s.predict.types import Count, Residual
-from p3s.text import figures, joined, over, plural, processes, seconds
 
 if TYPE_CHECKING:
     from p3s.predict.measured import Measured

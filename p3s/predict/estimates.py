@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.study import Study
 from p3s.predict.estimated import ESTIMATORS, TYPICAL
 from p3s.predict.times import PhaseTimes, computation, with_communication
-from p3s.study import Study
 
 if TYPE_CHECKING:
     from p3s.predict.estimators import Communication, Setting

@@ -16,12 +16,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from p3s.commands import Commands
-from p3s.errors import P3SError, UsageError
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.study import Study
+from p3s.base.text import joined, processes
+from p3s.predict.commands import Commands
 from p3s.predict.saved import PredictionFile
 from p3s.predict.types import Count, Recommended
-from p3s.study import Study
-from p3s.text import joined, processes
 
 #: A longer condition is a mistake.
 MAX_LENGTH = 500

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from p3s.base.text import processes
 from p3s.predict.types import Because, Count, Limit, PhaseAt, part_s
-from p3s.text import processes
 
 PARTS: tuple[Because, ...] = ("compute", "io", "transfer", "waiting", "software")
 #: Phases with less than this share of the lost core time are not named.

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from p3s.artefacts import LastRead, files_in
-from p3s.study import Study
-from p3s.trace.ops import INIT_OPS
+from p3s.base.artefacts import LastRead, files_in
+from p3s.base.study import Study
+from p3s.capture.ops import INIT_OPS
 
 if TYPE_CHECKING:
-    from p3s.study import RunRecord
-    from p3s.trace import RunTrace
+    from p3s.base.study import RunRecord
+    from p3s.capture import RunTrace
 
 
 #: Units of work that are times.
@@ -117,8 +117,8 @@ def run_times(run: RunTrace) -> RunTimes:
     """
     import numpy
 
-    from p3s.characterize.blocks import blocks_of
-    from p3s.characterize.clock import Load
+    from p3s.signature.blocks import blocks_of
+    from p3s.signature.clock import Load
 
     timed = run.work_unit in _NS_UNITS
     late = numpy.array([call.op not in INIT_OPS for call in run.calls], dtype=bool)
@@ -145,7 +145,7 @@ def run_times(run: RunTrace) -> RunTimes:
 
 
 def _read_times(run: Path) -> RunTimes:
-    from p3s.trace import read_run
+    from p3s.capture import read_run
 
     return run_times(read_run(run))
 

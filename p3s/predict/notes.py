@@ -6,11 +6,11 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from p3s.characterize import buffers, tracing
-from p3s.characterize.unmodelled import sentences
+from p3s.base.text import mixed_clocks, processes
 from p3s.predict import outside
 from p3s.predict.types import Count
-from p3s.text import mixed_clocks, processes
+from p3s.signature import buffers, tracing
+from p3s.signature.unmodelled import sentences
 
 if TYPE_CHECKING:
     from p3s.predict.times import PhaseTimes

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from p3s.commands import NO_STUDY, Commands
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.text import plural, processes
 from p3s.model.comparison import HoldOut, Moved
 from p3s.model.law_types import Order
 from p3s.model.order.kinds import Kinds
 from p3s.predict.advice import another
+from p3s.predict.commands import NO_STUDY, Commands
 from p3s.predict.doubts import HOLDOUT_LIMIT
 from p3s.predict.reasons import Reason
-from p3s.text import plural, processes
 
 
 def of_order(

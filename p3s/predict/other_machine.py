@@ -10,14 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.artefacts import as_json, reason, write_bytes, write_json
-from p3s.errors import P3SError
+from p3s.base.artefacts import as_json, reason, write_bytes, write_json
+from p3s.base.errors import P3SError
+from p3s.base.study import Study
+from p3s.base.text import joined, quoted
 from p3s.machine.machinefile import NAME, Machine
 from p3s.predict.reasons import Reason
 from p3s.predict.types import Prediction
 from p3s.program.scaled import scaled_head
-from p3s.study import Study
-from p3s.text import joined, quoted
 
 if TYPE_CHECKING:
     from p3s.costs.types import LawEntry, Moved
@@ -55,7 +55,7 @@ def place_of(study: Study, path: Path, target: Machine) -> Path:
 
 def filled_bytes(study: Study, counts: Sequence[int]) -> dict[int, float]:
     """Return the memory that a rank has filled, mean over the ranks, by count where it is known."""
-    from p3s.characterize.times import load_times
+    from p3s.signature.times import load_times
 
     found = {}
     for n in counts:
@@ -177,9 +177,9 @@ def compose(
     that are not its any more are removed. ``told``: what p3s.predict.prediction.predict is told.
     ``files``: of the two machines, as they are to be measured again where that was disturbed.
     """
+    from p3s.base.serialise import to_data
     from p3s.costs.stage import read
     from p3s.predict.prediction import predict
-    from p3s.serialise import to_data
 
     for n in counts:
         for path, copy in (

@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+from p3s.base.study import Study
+from p3s.capture import ops
+from p3s.capture.other_calls import OtherCall, other_calls
+from p3s.capture.sites import programs_of, traced_ns
 from p3s.model.types import Model
-from p3s.study import Study
-from p3s.trace import ops
-from p3s.trace.other_calls import OtherCall, other_calls
-from p3s.trace.sites import programs_of, traced_ns
 
 #: Share of the bytes that an operation moves from which another way of it counts.
 _LARGE = 0.1

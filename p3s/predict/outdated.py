@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from p3s.commands import Commands
+from p3s.base.serialise import to_data
+from p3s.base.study import Study
+from p3s.base.text import processes
+from p3s.predict.commands import Commands
 from p3s.predict.reasons import Reason
 from p3s.predict.saved import PredictionFile
-from p3s.serialise import to_data
-from p3s.study import Study
-from p3s.text import processes
 
 #: Counts that a model needs.
 _NEEDED = 3

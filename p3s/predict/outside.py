@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from p3s.commands import Commands
+from p3s.base.text import processes
 from p3s.predict.advice import another, smaller
+from p3s.predict.commands import Commands
 from p3s.predict.reasons import Reason
 from p3s.predict.types import Count, PhaseAt
-from p3s.text import processes
 
 #: Phases below this share of the computation at a count are not looked at.
 SHARE = 0.05

@@ -10,15 +10,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.artefacts import crc_of
-from p3s.commands import NO_STUDY, Commands, of_traces
-from p3s.errors import P3SError
-from p3s.files.types import FileUseAt
-from p3s.master_worker.recognise import learned
+from p3s.base.artefacts import crc_of
+from p3s.base.errors import P3SError
+from p3s.base.serialise import from_data, to_data
+from p3s.base.study import PREDICTION_VERSION, Study
+from p3s.base.text import not_used, quoted
+from p3s.capture.ops import called
+from p3s.capture.other_calls import OtherCall
+from p3s.costs.files.types import FileUseAt
+from p3s.methods.tasks.recognise import learned
 from p3s.model.comparison import Comparison, HoldOut, read_comparison
 from p3s.model.order.kinds import Kinds
 from p3s.model.types import Model
 from p3s.predict import below, curve_doubts, doubts, notes, outside, queues, start
+from p3s.predict.commands import NO_STUDY, Commands, of_traces
 from p3s.predict.contradictions import contradictions
 from p3s.predict.efficiencies import with_efficiencies
 from p3s.predict.ends import END, REST, START
@@ -43,11 +48,6 @@ from p3s.predict.residual import (
 from p3s.predict.rows import baseline, related, row_of, why_not_of, with_interval, with_parts
 from p3s.predict.times import PhaseTimes, wider
 from p3s.predict.types import Count, Network, Prediction, Residual
-from p3s.serialise import from_data, to_data
-from p3s.study import PREDICTION_VERSION, Study
-from p3s.text import not_used, quoted
-from p3s.trace.ops import called
-from p3s.trace.other_calls import OtherCall
 
 if TYPE_CHECKING:
     from p3s.model.law_types import Order

@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p3s.master_worker.queue import Queue, Range, most_workers
-from p3s.master_worker.tasks import TaskQueue, time_of
+from p3s.base.text import figures, percent, processes, seconds
+from p3s.methods.tasks.queue import Queue, Range, most_workers
+from p3s.methods.tasks.tasks import TaskQueue, time_of
 from p3s.predict.curve_doubts import EFFICIENCY_LIMIT
 from p3s.predict.estimated import TYPICAL
 from p3s.predict.measured import Measured
 from p3s.predict.times import PhaseTimes
 from p3s.simulate.followed import Followed
-from p3s.text import figures, percent, processes, seconds
 
 if TYPE_CHECKING:
+    from p3s.base.study import Study
     from p3s.model.comparison import Comparison
     from p3s.predict.estimates import Estimate, Estimates
     from p3s.predict.estimators.settings import Setting
     from p3s.predict.reasons import Reason
     from p3s.predict.types import Prediction
     from p3s.simulate.network import Network
-    from p3s.study import Study
 
 _NS = 1e9
 #: Share of the messages from which on a queue is nearly all of a program's communication.
@@ -207,8 +207,8 @@ def _phases(times: PhaseTimes, found: TaskQueue, study: Study) -> tuple[np.ndarr
     these phases hold nearly all messages, so that nothing of what the simulation could not follow
     is left.
     """
+    from p3s.capture.ops import unwaited
     from p3s.program.scaled import RECV, read_scaled
-    from p3s.trace.ops import unwaited
 
     trace = read_scaled(study.scaled_dir(times.n))
     number = [int(phase["phase"]) for phase in times.phases]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from p3s.text import joined
+from p3s.base.text import joined
 
 #: The program has other calls for what it did in the traced runs.
 OTHER_CALLS = "other-calls"

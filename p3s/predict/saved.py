@@ -10,15 +10,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from p3s.commands import Commands, count_to_predict
-from p3s.errors import Damaged, P3SError
+from p3s.base.errors import Damaged, P3SError
+from p3s.base.schemas import first_problem, load_schema
+from p3s.base.serialise import ShapeError, from_data
+from p3s.base.study import Study, as_json, read_json, write_json
+from p3s.base.text import plural, processes
+from p3s.predict.commands import Commands, count_to_predict
 from p3s.predict.reasons import Reason, untrusted
 from p3s.predict.rows import baseline
 from p3s.predict.types import Efficiencies, Prediction, WeakPrediction
-from p3s.schemas import first_problem, load_schema
-from p3s.serialise import ShapeError, from_data
-from p3s.study import Study, as_json, read_json, write_json
-from p3s.text import plural, processes
 
 SCHEMA = "p3s.prediction"
 VERSION = 3
@@ -75,8 +75,8 @@ _SLACK = 1e-9
 class PredictionFile:
     """A prediction.json: what it holds, asked by count.
 
-    ``data``: the file's content (docs/formats.md; p3s/schemas/prediction-3.json), ``content``: the
-    same as a record; ``source``: the file, None when it was not read from one. Times are in
+    ``data``: the file's content (docs/formats.md; p3s/base/schemas/prediction-3.json), ``content``:
+    the same as a record; ``source``: the file, None when it was not read from one. Times are in
     seconds. ``from p3s import Prediction`` is the same class with what notebooks show.
     """
 

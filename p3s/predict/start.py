@@ -14,12 +14,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.text import figures, seconds
 from p3s.predict.types import Count, StartAndEnd
-from p3s.text import figures, seconds
 
 if TYPE_CHECKING:
-    from p3s.study import RunRecord, Study
+    from p3s.base.study import RunRecord, Study
 
 #: Both ends of what a law of start and end is off by, at least: launches vary.
 _LEAST_SPREAD = 1.25

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from p3s.artefacts import read_json, write_json
-from p3s.errors import Damaged, P3SError
+from p3s.base.artefacts import read_json, write_json
+from p3s.base.errors import Damaged, P3SError
+from p3s.base.serialise import from_data, to_data
+from p3s.base.study import Study
 from p3s.predict.reasons import Reason
 from p3s.predict.types import Count, Prediction, TimeFrom
-from p3s.serialise import from_data, to_data
-from p3s.study import Study
 
 SCHEMA, VERSION = "p3s.surface", 1
 _HEAD = ("schema", "schema_version")

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.artefacts import LastRead, files_in
-from p3s.errors import P3SError
+from p3s.base.artefacts import LastRead, files_in
+from p3s.base.errors import P3SError
+from p3s.base.study import Study
+from p3s.base.tables import checked_columns, codes, known_tables, numbers, open_table
+from p3s.capture.ops import INIT_OPS
 from p3s.predict.ends import END, REST, START, Ends, ends_of
 from p3s.program.scaled import parts_of, scaled_head
 from p3s.simulate.followed import Followed, StandIns
-from p3s.study import Study
-from p3s.tables import checked_columns, codes, known_tables, numbers, open_table
-from p3s.trace.ops import INIT_OPS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -155,7 +155,7 @@ def read_head(scaled_dir: Path, n: int) -> dict[str, Any]:
 
 def _native(scaled_dir: Path) -> str:
     """Return the command that adds native runs to the study of a scaled trace."""
-    from p3s.commands import of_traces
+    from p3s.predict.commands import of_traces
 
     study = Study(scaled_dir.parent.parent)
     return of_traces(study).trace(study.signature_counts(), work="cpu")

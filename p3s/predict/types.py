@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from p3s.errors import P3SError
-from p3s.files.types import FileUseAt
+from p3s.base.errors import P3SError
+from p3s.costs.files.types import FileUseAt
 from p3s.predict.intervals import PARTS, Factors
 from p3s.predict.reasons import Reason
 from p3s.simulate.followed import StandIns

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 
+from p3s.base.settings import value_text
 from p3s.predict.knee import knee, recommended
 from p3s.predict.types import Count, Prediction
-from p3s.settings import value_text
 
 
 def relate(

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 
 _COLUMNS = ("rank", "slot", "stage", "turn", "peer", "bytes", "repeat")
 
@@ -21,9 +21,9 @@ def events_of(scaled: Path, rank: int) -> list[tuple[str, int, int]]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from p3s.base.tables import known_tables, numbers, read_table
     from p3s.model.order.unfold import Unfolder
     from p3s.program.scaled import parts_of, read_order, scaled_head
-    from p3s.tables import known_tables, numbers, read_table
 
     scaled = Path(scaled)
     order = read_order(scaled)

@@ -18,8 +18,8 @@ from math import prod
 import numpy as np
 
 from p3s.costs.apply import Costs
+from p3s.costs.files.stage import FilesOf
 from p3s.costs.types import ComputeModel
-from p3s.files.stage import FilesOf
 from p3s.model.evaluate import Amounts, Evaluator, ScaledRows, model_grid, phase_weight
 from p3s.model.grid.grid_rule import dimensions
 from p3s.model.grid.guards import GridAt

@@ -13,12 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from p3s import workers
-from p3s.artefacts import write_bytes
+from p3s.base import workers
+from p3s.base.artefacts import write_bytes
+from p3s.base.errors import P3SError
+from p3s.base.serialise import to_data
+from p3s.base.staging import discard
+from p3s.base.tables import TableFacts
 from p3s.costs.apply import Costs, PhaseSums
+from p3s.costs.files.stage import FileSums
 from p3s.costs.types import ComputeModel
-from p3s.errors import P3SError
-from p3s.files.stage import FileSums
 from p3s.model.evaluate import Evaluator, phase_weight, spread_ranks
 from p3s.model.law_types import OrderedItem, OrderedSlot, TraceOrder
 from p3s.model.order.unfold import places_asked_for
@@ -36,9 +39,6 @@ from p3s.program.types import (
     ScaledPhase,
     UnknownCall,
 )
-from p3s.serialise import to_data
-from p3s.staging import discard
-from p3s.tables import TableFacts
 
 RANKS_PER_PART = 2048
 
@@ -57,7 +57,7 @@ def write_scaled(
     computation time to use instead of the study's own compute.json. spread: where there are more
     than MOST_RANKS, only ranks that stand for all (:func:`p3s.model.evaluate.spread_ranks`).
     """
-    from p3s.study import Study, write_json
+    from p3s.base.study import Study, write_json
 
     if n < 1:
         raise P3SError(f"scale: {n} processes cannot be; give a count of 1 or more")

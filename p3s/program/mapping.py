@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.simulate.steps import Ints
 
 BLOCK = "block"

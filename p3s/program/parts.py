@@ -1,4 +1,4 @@
-"""A part of a scaled trace: the rows of some ranks, made by whoever computes (p3s.workers)."""
+"""A part of a scaled trace: the rows of some ranks, made by whoever computes (p3s.base.workers)."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 
 import numpy as np
 
+from p3s.base.tables import TableFacts, column, facts_of, parquet_bytes, sums_of_rows, texts, whole
 from p3s.costs.apply import Costs, Timed
+from p3s.costs.files.stage import FilesOf, FileSums, files_of_study
+from p3s.costs.files.times import FileTimes
 from p3s.costs.stage import load as load_compute
 from p3s.costs.types import ComputeModel
-from p3s.files.stage import FilesOf, FileSums, files_of_study
-from p3s.files.times import FileTimes
 from p3s.model.evaluate import Evaluator, ScaledRows
 from p3s.model.stage import load
 from p3s.model.types import Model
 from p3s.model.verdicts import judged_at
 from p3s.model.work.workload import RankWork, of_rows, rank_work
 from p3s.program.emptied import below_one
-from p3s.tables import TableFacts, column, facts_of, parquet_bytes, sums_of_rows, texts, whole
 
 
 @dataclass(frozen=True)

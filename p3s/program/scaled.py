@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from p3s.artefacts import LastRead
-from p3s.errors import Damaged, P3SError
-from p3s.model.law_types import TraceOrder
-from p3s.program.types import Communicators, HeadRead, PackedCall
-from p3s.serialise import ShapeError, from_data
-from p3s.study import read_json
-from p3s.tables import (
+from p3s.base.artefacts import LastRead
+from p3s.base.errors import Damaged, P3SError
+from p3s.base.serialise import ShapeError, from_data
+from p3s.base.study import read_json
+from p3s.base.tables import (
     ROOM,
     TIMES_ITS_SIZE,
     check_names,
@@ -29,6 +27,8 @@ from p3s.tables import (
     read_table,
     sums_of_rows,
 )
+from p3s.model.law_types import TraceOrder
+from p3s.program.types import Communicators, HeadRead, PackedCall
 
 if TYPE_CHECKING:
     import pyarrow as pa

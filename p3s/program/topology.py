@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.machine.topology.switches import FLAT_HOPS, Topology
+from p3s.machine.topology.units import Ints
 from p3s.program.mapping import RankMap
-from p3s.topology.switches import FLAT_HOPS, Topology
-from p3s.topology.units import Ints
 
 
 def node_hosts(mapping: RankMap, topology: Topology) -> tuple[str, ...]:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from p3s.base.serialise import MOST_PROCESSES, Natural, NotNegative, Positive, ProcessCount, to_data
+from p3s.base.tables import TableFacts
+from p3s.costs.files.types import FileUseAt
 from p3s.costs.types import PhaseTime
-from p3s.files.types import FileUseAt
 from p3s.model.types import Buffers, NotModelled, Share, Tracing
-from p3s.serialise import MOST_PROCESSES, Natural, NotNegative, Positive, ProcessCount, to_data
-from p3s.tables import TableFacts
 
 #: Largest count all of whose ranks are written: more can be had in parts. Largest whose ranks'
 #: places on the process grid are to fit into memory.

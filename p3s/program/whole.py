@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.capture.ops import SENDRECV_RECV
 from p3s.program.calls import PLAIN, Block, RankProgram, Rows, Tags, assemble, pairs_of
 from p3s.program.collectives.rules import Library
 from p3s.program.order.assemble import links
@@ -22,7 +23,6 @@ from p3s.program.order.sequence import Kind, calls_of, kinds_in_order, sample_of
 from p3s.program.scaled import RECV, SEND, Bools, Ints, ScaledTrace, read_order, read_scaled
 from p3s.program.whole_collectives import Collectives
 from p3s.simulate.steps import Op
-from p3s.trace.ops import SENDRECV_RECV
 
 #: Kinds of ranks are kept when all their events together are no more than this.
 _KEPT_EVENTS = 4_000_000

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from p3s.capture.ops import blocking_of, leaves_request
 from p3s.program.calls import NONE, PLAIN, Block, Rows
 from p3s.program.collectives.choose import chosen_name, schedule
 from p3s.program.collectives.expand import CALLS, records_expected
@@ -22,7 +23,6 @@ from p3s.program.order.reasons import Reason
 from p3s.program.order.sequence import Kind
 from p3s.program.scaled import COLLECTIVE, COMM, Bools, Ints, ScaledTrace
 from p3s.simulate.steps import Op
-from p3s.trace.ops import blocking_of, leaves_request
 
 #: Messages that one call may become.
 MOST_RECORDS = 4_000_000

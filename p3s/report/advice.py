@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from p3s.advise.configurations import Configuration
-from p3s.advise.types import Advice, Cell, Interval, NextRun, Objective
-from p3s.artefacts import read_json, write_json
-from p3s.errors import Damaged, P3SError
+from p3s.base.artefacts import read_json, write_json
+from p3s.base.errors import Damaged, P3SError
+from p3s.base.serialise import from_data, to_data
+from p3s.base.study import Study
+from p3s.base.text import NOT_KNOWN, interval, percent, plural, seconds, table
+from p3s.machine.topology.node import Node
+from p3s.methods.threads.advise.configurations import Configuration
+from p3s.methods.threads.advise.types import Advice, Cell, Interval, NextRun, Objective
 from p3s.predict.reasons import Reason, in_short, untrusted
 from p3s.report.counts import thinned
 from p3s.report.verdict import reason_lines
-from p3s.serialise import from_data, to_data
-from p3s.study import Study
-from p3s.text import NOT_KNOWN, interval, percent, plural, seconds, table
-from p3s.topology.node import Node
 
 SCHEMA, VERSION, NAME = "p3s.advice", 1, "advice.json"
 MOST_LINES, MOST_ROWS = 12, 16
@@ -207,9 +207,9 @@ def next_run(study: Study, file: AdviceFile) -> str:
 
 def trace_command(study: Study, file: AdviceFile) -> str:
     """Return the command that traces the run which would narrow the decision most."""
-    from p3s.commands import elsewhere, launcher, shown
-    from p3s.host.cores import cores
-    from p3s.settings import settings_in
+    from p3s.base.command_lines import elsewhere, launcher, shown
+    from p3s.base.host.cores import cores
+    from p3s.base.settings import settings_in
 
     if file.next is None:
         return ""

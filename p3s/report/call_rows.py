@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from p3s.base.text import NOT_KNOWN, factor, percent, seconds
 from p3s.predict.types import Prediction
 from p3s.report.call_tree import CallTree, Node
 from p3s.report.charts.flame import growth, step_of
-from p3s.text import NOT_KNOWN, factor, percent, seconds
 
 #: Rows of a tree from which on small branches are folded at first, and what is small.
 FOLDED, SMALL = 40, 0.02

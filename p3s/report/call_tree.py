@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.study import Study
+from p3s.base.text import visible
+from p3s.capture.callpath import PASS_ON
+from p3s.capture.source import Where, stack
 from p3s.predict.ends import END, REST, START
 from p3s.predict.types import Count, PhaseAt, Prediction
 from p3s.report.phases import Call, Loop, Phases, load
 from p3s.report.places import Places
 from p3s.report.tree import turns
-from p3s.study import Study
-from p3s.text import visible
-from p3s.trace.callpath import PASS_ON
-from p3s.trace.source import Where, stack
 
 #: Rows of a tree; those with the least time are left out, and it says so.
 MAX_NODES = 240

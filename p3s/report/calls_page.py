@@ -10,11 +10,11 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from p3s.capture import ops
 from p3s.program.order.calls import op_of
 from p3s.signature_runner.tracer.table import CALLS, POSIX
 from p3s.signature_runner.tracer.untouched import UNTOUCHED
 from p3s.signature_runner.tracer.wrapper import Wrapper
-from p3s.trace import ops
 
 REPLAYED = "modelled, replayed"
 MODELLED = "modelled"
@@ -135,7 +135,7 @@ _STARTING = (
 )
 
 
-#: Calls that are read as messages (p3s.trace.rewrite), and as which.
+#: Calls that are read as messages (p3s.capture.rewrite), and as which.
 _AS_MESSAGES = {
     ops.RMA: " as messages",
     ops.NEIGHBOR: " as messages between neighbours",

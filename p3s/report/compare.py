@@ -7,11 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from p3s.errors import P3SError
-from p3s.predict.reasons import Reason, in_short, untrusted
-from p3s.predict.types import Count, PhaseAt, Prediction, part_s
-from p3s.report.verdict import reason_lines, reasons_of
-from p3s.text import (
+from p3s.base.errors import P3SError
+from p3s.base.text import (
     NOT_KNOWN,
     aligned,
     differing,
@@ -22,6 +19,9 @@ from p3s.text import (
     seconds,
     visible,
 )
+from p3s.predict.reasons import Reason, in_short, untrusted
+from p3s.predict.types import Count, PhaseAt, Prediction, part_s
+from p3s.report.verdict import reason_lines, reasons_of
 
 #: Phases listed one by one in a table; the rest is summed up and said so.
 MAX_PHASES = 12

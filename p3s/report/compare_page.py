@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from p3s.base.study import write_bytes
+from p3s.base.text import NOT_KNOWN, factor, plural, seconds, visible
+from p3s.base.version import __version__
 from p3s.report import compare
 from p3s.report.charts.curves import Size, comparison_chart
 from p3s.report.compare import Comparison
 from p3s.report.html import breakable, page
-from p3s.study import write_bytes
-from p3s.text import NOT_KNOWN, factor, plural, seconds, visible
-from p3s.version import __version__
 
 #: Phases of the table.
 MAX_PHASES = 60

@@ -7,6 +7,7 @@ import csv as csv_module
 import io
 from collections.abc import Iterable, Sequence
 
+from p3s.base.text import aligned, percent, processes, seconds, visible
 from p3s.costs.gather import TIME_UNITS
 from p3s.costs.laws import CostLaw
 from p3s.costs.lawtext import text as text_of
@@ -14,7 +15,6 @@ from p3s.costs.phases import NO_TIME, NO_WORK, NOT_LEFT
 from p3s.costs.table import Row, compute_table, laws_of, shares
 from p3s.costs.types import ComputeModel, CostHoldOut, GroupCosts, LawEntry, PhaseCosts, TimedRun
 from p3s.model.types import Model
-from p3s.text import aligned, percent, processes, seconds, visible
 
 #: Phases below this share of the computation are listed in the end, in one line.
 SHOWN = 0.01

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from p3s.base.text import percent, seconds, span, visible
 from p3s.laws.worklaws import WorkLaw
 from p3s.predict.outside import NOTED, ratio_text
 from p3s.predict.types import Count, Law, PhaseAt, Prediction, part_s
 from p3s.report.counts import thinned
-from p3s.text import percent, seconds, span, visible
 
 if TYPE_CHECKING:
     from p3s.report.mathml import Maths

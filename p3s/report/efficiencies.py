@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from p3s.base.text import NOT_KNOWN, aligned, percent, processes
 from p3s.predict.types import Count, Efficiencies, Prediction
 from p3s.report.counts import thinned
-from p3s.text import NOT_KNOWN, aligned, percent, processes
 
 #: Counts of a table; on the terminal.
 MAX_COUNTS, MAX_SHOWN = 12, 8

@@ -10,18 +10,8 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from textwrap import wrap
 
-from p3s.characterize import buffers, tracing
-from p3s.characterize.unmodelled import sentences
-from p3s.commands import NO_STUDY, Commands
-from p3s.model import growth, text
-from p3s.model.grid import admissible
-from p3s.model.reasons import Verdict
-from p3s.model.tripcounts import refusal_text
-from p3s.model.types import NO_SHARE, Model, NextCount
-from p3s.report.places import Places, joined_places
-from p3s.report.rules import PhaseRules, Rule, Share, phase_rules, used_symbols
-from p3s.serialise import to_data
-from p3s.text import (
+from p3s.base.serialise import to_data
+from p3s.base.text import (
     aligned,
     mixed_clocks,
     not_used,
@@ -31,6 +21,16 @@ from p3s.text import (
     text_width,
     visible,
 )
+from p3s.model import growth, text
+from p3s.model.grid import admissible
+from p3s.model.reasons import Verdict
+from p3s.model.tripcounts import refusal_text
+from p3s.model.types import NO_SHARE, Model, NextCount
+from p3s.predict.commands import NO_STUDY, Commands
+from p3s.report.places import Places, joined_places
+from p3s.report.rules import PhaseRules, Rule, Share, phase_rules, used_symbols
+from p3s.signature import buffers, tracing
+from p3s.signature.unmodelled import sentences
 
 WIDTH = 100
 #: Without --all: phases, and rules of one phase.

@@ -11,7 +11,8 @@ from functools import partial
 from itertools import zip_longest
 from textwrap import wrap
 
-from p3s.errors import P3SError, UsageError
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.text import aligned, percent, plural, processes, text_width, visible
 from p3s.model import text
 from p3s.model.evaluate import generate, model_grid, phase_weight
 from p3s.model.grid.guards import GridAt
@@ -35,7 +36,6 @@ from p3s.model.types import (
 from p3s.model.verdicts import ranks_differ
 from p3s.report.equations import WIDTH
 from p3s.report.places import Places, call_place, phase_place
-from p3s.text import aligned, percent, plural, processes, text_width, visible
 
 #: Without --all: calls of a phase, classes of ranks of a count.
 MAX_CALLS, MAX_CLASSES = 12, 4

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from p3s.base.text import percent, seconds, size_text, span, visible
 from p3s.predict.types import Prediction
-from p3s.text import percent, seconds, size_text, span, visible
 
 #: Calls that are listed.
 MOST = 12

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from p3s.characterize.unmodelled import sentences
+from p3s.base.serialise import to_data
+from p3s.base.study import Study
+from p3s.base.text import percent, processes, visible
 from p3s.model.types import Model
 from p3s.predict.types import Prediction
 from p3s.program.scaled import scaled_head
 from p3s.report.provenance import plain
 from p3s.report.values import amount, lines, mapping
-from p3s.serialise import to_data
-from p3s.study import Study
-from p3s.text import percent, processes, visible
+from p3s.signature.unmodelled import sentences
 
 
 def gaps_of(

@@ -11,6 +11,8 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from p3s.base.study import write_bytes
+from p3s.base.text import processes
 from p3s.report.charts.cells import CELLS, matrix_chart
 from p3s.report.charts.curves import efficiency_chart, speedup_chart
 from p3s.report.charts.flame import STEP_NAMES, flame_chart
@@ -29,8 +31,6 @@ from p3s.report.matrices import MatrixView
 from p3s.report.placing import PlacementView
 from p3s.report.sure import ESTIMATE_HEAD, RESIDUAL_HEAD, SHARES_HEAD
 from p3s.report.view import View
-from p3s.study import write_bytes
-from p3s.text import processes
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template

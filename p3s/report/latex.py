@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from p3s.base.text import percent, plural, visible
+from p3s.base.version import __version__
 from p3s.model import text
 from p3s.model.notation import LATEX, TEXT
 from p3s.model.types import Item, Model, Slot
 from p3s.report.equations import VERDICT_HEAD, chosen_phases, holdout, verdict_rows
 from p3s.report.places import Places
 from p3s.report.rules import PhaseRules, Rule, first_slot, phase_rules
-from p3s.text import percent, plural, visible
-from p3s.version import __version__
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",

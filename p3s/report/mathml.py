@@ -10,12 +10,12 @@ from html import escape
 
 from markupsafe import Markup
 
+from p3s.base.text import visible
+from p3s.capture.ops import RECV, SEND
 from p3s.model import text
 from p3s.model.notation import MATHML
 from p3s.model.types import Model
 from p3s.report.rules import PhaseRules, Rule, first_slot
-from p3s.text import visible
-from p3s.trace.ops import RECV, SEND
 
 #: Longest equation of a cell.
 MAX_LENGTH = 600

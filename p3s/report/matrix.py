@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from p3s.characterize.matrix import CommMatrix
+from p3s.signature.matrix import CommMatrix
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from textwrap import wrap
 from typing import Any
 
+from p3s.base.text import figures, percent, processes, seconds, text_width, visible
 from p3s.model.types import Model
 from p3s.report.equations import verdict_rows
-from p3s.text import figures, percent, processes, seconds, text_width, visible
 
 #: What stands in a command for arguments that nobody but the user knows.
 ARGUMENTS = "ARGUMENTS"

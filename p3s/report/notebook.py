@@ -11,17 +11,17 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.progress import Progress
+from p3s.base.study import Study
+from p3s.base.text import plural
 from p3s.predict import saved, types
 from p3s.predict.reasons import untrusted
-from p3s.progress import Progress
 from p3s.report.charts.curves import Size, speedup_chart
 from p3s.report.charts.looks import ON_ANY_PAGE, inlined
 from p3s.report.counts import count_rows, counts_head, thinned
 from p3s.report.places import places_of
 from p3s.report.verdict import figure_sentences, reasons_of, warning_of
-from p3s.study import Study
-from p3s.text import plural
 
 if TYPE_CHECKING:
     import pandas

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
 
+from p3s.base.text import NOT_KNOWN, aligned, percent, seconds, text_width, visible
 from p3s.report.phases import Account, Call, Loop, Phase, Phases
 from p3s.report.places import Places, common_place
-from p3s.text import NOT_KNOWN, aligned, percent, seconds, text_width, visible
 
 WIDTH = 100
 #: Without --all: rows of the table.

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from p3s.characterize.phase_file import read_phases
-from p3s.errors import Damaged, UsageError
+from p3s.base.errors import Damaged, UsageError
+from p3s.signature.phase_file import read_phases
 
 #: Parts of a run in the order they are shown; together they are all of it.
 PARTS = ("start", "relevant", "rest", "end")

@@ -9,8 +9,9 @@ from pathlib import Path
 from textwrap import wrap
 from xml.etree import ElementTree
 
-from p3s.characterize.matrix import CommMatrix
-from p3s.errors import UsageError
+from p3s.base.errors import UsageError
+from p3s.base.study import write_bytes
+from p3s.base.text import processes
 from p3s.predict.types import Prediction
 from p3s.report.charts import cells, curves, stacks
 from p3s.report.charts.cells import matrix_chart
@@ -21,8 +22,7 @@ from p3s.report.compare import Comparison
 from p3s.report.costs import stacks_of
 from p3s.report.matrix import totals
 from p3s.report.verdict import network_of, warning_of
-from p3s.study import write_bytes
-from p3s.text import processes
+from p3s.signature.matrix import CommMatrix
 
 #: Formats by the end of the file's name.
 FORMATS = ("png", "svg", "pdf")

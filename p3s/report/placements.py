@@ -7,9 +7,9 @@ import io
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
+from p3s.base.text import joined, percent, plural, seconds, span, table, text_width
 from p3s.predict.placing.types import Advice, Gain, Placements, Ranked
 from p3s.program.mapping import BLOCK, CYCLIC
-from p3s.text import joined, percent, plural, seconds, span, table, text_width
 
 #: Rows of a table.
 _MOST_ROWS, _MOST_PHASES = 12, 8

@@ -7,11 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.study import Study
 from p3s.predict.placing.file import load
 from p3s.predict.placing.types import Placements
 from p3s.report.placements import HEAD, PHASE_HEAD, default_of, notes, phase_rows, rows_of, verdict
-from p3s.study import Study
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from p3s.characterize.matrix import CommMatrix
-from p3s.errors import P3SError, UsageError
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.study import Study
+from p3s.base.text import processes
 from p3s.predict.saved import read_prediction
 from p3s.predict.types import Prediction
 from p3s.report.charts.files import as_svg
@@ -16,8 +17,7 @@ from p3s.report.charts.ranges import interval_chart
 from p3s.report.pictures import PLOTS, SIZE, Plot, drawing, format_of, matrix_drawing, write_drawing
 from p3s.report.sure import interval_parts
 from p3s.report.verdict import network_of, warning_of
-from p3s.study import Study
-from p3s.text import processes
+from p3s.signature.matrix import CommMatrix
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,11 +6,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from p3s.base.study import Study
+from p3s.base.text import command_line, percent, seconds, visible
+from p3s.base.version import __version__
 from p3s.predict.types import Prediction
 from p3s.report.values import amount
-from p3s.study import Study
-from p3s.text import command_line, percent, seconds, visible
-from p3s.version import __version__
 
 Replays = Mapping[int, Mapping[str, Any]]
 

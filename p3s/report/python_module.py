@@ -10,16 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.serialise import to_data
+from p3s.base.text import visible
+from p3s.base.version import __version__
 from p3s.model import text
 from p3s.model.functions import VERSION, bare
 from p3s.model.notation import TEXT
 from p3s.model.types import Item, Model, Phase, Slot
 from p3s.model.work_types import WorkPlace
 from p3s.report.places import Places, joined_places, phase_place
-from p3s.serialise import to_data
-from p3s.text import visible
-from p3s.version import __version__
 
 _WIDTH = 98
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from p3s.base.text import visible
 from p3s.predict.types import Prediction
-from p3s.text import visible
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Regression:
 
 def regression_of(prediction: Prediction) -> Regression:
     """Return the regression beside a prediction; an empty one where there is none."""
-    from p3s.baseline import beside
+    from p3s.methods.baseline import beside
 
     found = beside(prediction)
     said = tuple(visible(sentence, 600) for sentence in found.sentences)

@@ -20,7 +20,7 @@ def result_text(content: Mapping[str, Any]) -> str:
 
 def phase_table(content: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return head and rows: communication per phase, mean over the ranks."""
-    from p3s.text import seconds
+    from p3s.base.text import seconds
 
     whole = any("whole_ns_mean" in phase for phase in content["phases"])
     head = ["phase", "time", "communication", "waiting", "transfer", "software", "sum of calls"]
@@ -47,7 +47,7 @@ def phase_table(content: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]
 
 def message_table(content: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return head and rows: the most frequent message classes."""
-    from p3s.text import percent, seconds
+    from p3s.base.text import percent, seconds
 
     head = ["bytes", "distance", "load", "messages", "cost", "alone", "interval", "origin"]
     often = sorted(content["messages"], key=lambda entry: -entry["events"])[:_MOST]
@@ -101,6 +101,6 @@ def trunk_lines(content: Mapping[str, Any]) -> list[str]:
 
 
 def _layout(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    from p3s.text import table
+    from p3s.base.text import table
 
     return table(rows, head)

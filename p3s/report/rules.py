@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from p3s.base.text import visible
 from p3s.laws.counts import WorkLaw
 from p3s.model import text
 from p3s.model.notation import TEXT
 from p3s.model.reasons import Verdict
 from p3s.model.types import Item, Model, Phase, Slot
 from p3s.report.places import Places, joined_places, phase_place
-from p3s.text import visible
 
 Share = Mapping[str, float]
 #: A phase or rule with less of everything than this is not shown at first.

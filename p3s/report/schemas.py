@@ -10,35 +10,35 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from p3s import schemas
-from p3s.artefacts import SCHEMA_VERSION
-from p3s.baseline import model as regression
-from p3s.characterize import phase_file, sampled, store, times
+from p3s.base import schemas
+from p3s.base.artefacts import SCHEMA_VERSION
+from p3s.base.records import RUN_SCHEMA, ReplayRead, RunRead, StudyRead
+from p3s.base.schemas.made import schema_of
+from p3s.base.study import REPLAY_SCHEMA, REPLAY_VERSION, STUDY_SCHEMA
 from p3s.costs import stage as costs
+from p3s.costs.parameters import stage as parameters
+from p3s.costs.parameters.types import Family
+from p3s.costs.small_runs import builds, summary
 from p3s.costs.types import ComputeModel
 from p3s.machine import filesystem, machinefile
 from p3s.machine.machinefile import MachineRead
+from p3s.methods.baseline import model as regression
+from p3s.methods.baseline.trees import store as trees
+from p3s.methods.placement import learned
+from p3s.methods.placement.training import dataset
+from p3s.methods.threads import stage as threads_stage
+from p3s.methods.threads import store as threads
 from p3s.model import stage as model
 from p3s.model.comparison import VALIDATION, Comparison
 from p3s.model.law_types import TraceOrder
 from p3s.model.types import Model
-from p3s.parameters import stage as parameters
-from p3s.parameters.types import Family
-from p3s.placement import learned
 from p3s.predict import saved, surface
 from p3s.predict.placing import file as placing
 from p3s.predict.placing.types import Placements
 from p3s.predict.types import WeakPrediction
 from p3s.program.types import Communicators, HeadRead
-from p3s.records import RUN_SCHEMA, ReplayRead, RunRead, StudyRead
 from p3s.report import advice
-from p3s.schemas.made import schema_of
-from p3s.small_runs import builds, summary
-from p3s.study import REPLAY_SCHEMA, REPLAY_VERSION, STUDY_SCHEMA
-from p3s.threads import stage as threads_stage
-from p3s.threads import store as threads
-from p3s.training import dataset
-from p3s.trees import store as trees
+from p3s.signature import phase_file, sampled, store, times
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ import io
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.text import aligned, percent, visible
 from p3s.model.types import Model
 from p3s.model.work.scic import InstructionTable, Row, group_guard, instruction_table, next_sizes
-from p3s.text import aligned, percent, visible
 
 _NAMES = {"instructions": "instructions", "cpu_ns": "ns of CPU time", "wall_ns": "ns"}
 _COLUMNS = (

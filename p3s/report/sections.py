@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from p3s.commands import Commands
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.study import Study
+from p3s.base.text import not_used, percent, plural, processes, visible
+from p3s.capture.sites import traced_ns
+from p3s.capture.source import stack
 from p3s.model import text
 from p3s.model.types import NO_SHARE, Model
+from p3s.predict.commands import Commands
 from p3s.report import mathml
 from p3s.report.equations import (
     SHARES,
@@ -22,10 +26,6 @@ from p3s.report.mathml import Maths, plain
 from p3s.report.places import Places, phase_places
 from p3s.report.quoted import Quoted, Sources
 from p3s.report.rules import PhaseRules, Rule, phase_rules, used_symbols
-from p3s.study import Study
-from p3s.text import not_used, percent, plural, processes, visible
-from p3s.trace.sites import traced_ns
-from p3s.trace.source import stack
 
 RULE_HEAD = ["call and its source", "destination", "volume (bytes)", "work (fitted)", "verdict"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from textwrap import wrap
 from typing import Any
 
-from p3s.text import aligned, text_width, visible
+from p3s.base.text import aligned, text_width, visible
 
 _BY_SITE = "by call site"
 _STATUS = {

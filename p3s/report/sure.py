@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from p3s.base.text import percent, seconds, span, visible
 from p3s.model.types import Model
 from p3s.predict.estimated import ESTIMATORS
 from p3s.predict.types import Count, Prediction, part_s
 from p3s.report.values import lines
-from p3s.text import percent, seconds, span, visible
 
 #: What the parts of an interval are, in the order of the page.
 PARTS = {

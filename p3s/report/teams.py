@@ -6,19 +6,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from p3s.characterize.teamfile import load_teams
-from p3s.characterize.teams import Teams
+from p3s.base.serialise import to_data
+from p3s.base.study import Study
+from p3s.base.text import NOT_KNOWN, joined, percent, plural, processes, seconds, table
+from p3s.methods.threads.checks import ThreadCheck
+from p3s.methods.threads.parts import SHARE
+from p3s.methods.threads.runs import shared_cores
+from p3s.methods.threads.settings import at_threads, inputs_in, threads_in, with_threads
+from p3s.methods.threads.stage import ThreadFile
+from p3s.methods.threads.types import Part
 from p3s.predict.curve_doubts import UNSURE
 from p3s.predict.reasons import Reason
-from p3s.serialise import to_data
-from p3s.study import Study
-from p3s.text import NOT_KNOWN, joined, percent, plural, processes, seconds, table
-from p3s.threads.checks import ThreadCheck
-from p3s.threads.parts import SHARE
-from p3s.threads.runs import shared_cores
-from p3s.threads.settings import at_threads, inputs_in, threads_in, with_threads
-from p3s.threads.stage import ThreadFile
-from p3s.threads.types import Part
+from p3s.signature.teamfile import load_teams
+from p3s.signature.teams import Teams
 
 #: Parts of a law that make up less are not shown.
 _SHOWN = 0.01

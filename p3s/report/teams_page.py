@@ -6,7 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.study import Study, write_bytes
+from p3s.base.text import command_line, plural, quoted
+from p3s.base.version import __version__
+from p3s.methods.threads.stage import load as load_threads
 from p3s.predict.reasons import Reason, in_short, untrusted
 from p3s.predict.surface import Surface, load, surface_path
 from p3s.report import advice as advising
@@ -14,10 +18,6 @@ from p3s.report import surface as surfaces
 from p3s.report import teams
 from p3s.report.charts.heat import heat_chart
 from p3s.report.html import page
-from p3s.study import Study, write_bytes
-from p3s.text import command_line, plural, quoted
-from p3s.threads.stage import load as load_threads
-from p3s.version import __version__
 
 
 @dataclass(frozen=True)

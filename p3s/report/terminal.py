@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 
+from p3s.base.text import aligned, percent, processes, seconds, text_width, visible
 from p3s.predict.reasons import untrusted
 from p3s.predict.types import Prediction
 from p3s.report.costs import KIND_NAMES, limits_of
@@ -23,7 +24,6 @@ from p3s.report.verdict import (
     warning_of,
 )
 from p3s.report.what_if import summary_lines, terminal_lines
-from p3s.text import aligned, percent, processes, seconds, text_width, visible
 
 WIDTH, HEIGHT = 56, 13
 #: Lines of a kind; what is beyond is counted.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from p3s.text import percent, processes, seconds, visible
+from p3s.base.text import percent, processes, seconds, visible
 
 if TYPE_CHECKING:
-    from p3s.characterize.thesis import Similarity, ThesisPhase
+    from p3s.signature.thesis import Similarity, ThesisPhase
 
 _OPS = 4
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from p3s.text import visible
+from p3s.base.text import visible
 
 
 def number(value: Any) -> float | None:

@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from textwrap import wrap
 
-from p3s.predict.reasons import Reason, in_short, named, untrusted
-from p3s.predict.types import Count, Limit, PhaseAt, Prediction
-from p3s.report.counts import core_hours, factors, not_known
-from p3s.text import (
+from p3s.base.text import (
     NOT_KNOWN,
     UNKNOWN,
     factor,
@@ -21,6 +18,9 @@ from p3s.text import (
     text_width,
     visible,
 )
+from p3s.predict.reasons import Reason, in_short, named, untrusted
+from p3s.predict.types import Count, Limit, PhaseAt, Prediction
+from p3s.report.counts import core_hours, factors, not_known
 
 #: Characters of a line of text.
 _BECAUSE = {

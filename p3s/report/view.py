@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.study import Study
+from p3s.base.text import visible
+from p3s.base.version import __version__
+from p3s.capture.sites import resolve_sites
 from p3s.model.stage import as_of_now, read
 from p3s.model.types import Model
 from p3s.predict.reasons import Reason, untrusted
@@ -57,10 +61,6 @@ from p3s.report.sure import (
 )
 from p3s.report.verdict import Figure, figure_sentences, figures, reasons_of, verdict_of, warning_of
 from p3s.report.what_if import WhatIfTable, what_if_of
-from p3s.study import Study
-from p3s.text import visible
-from p3s.trace.sites import resolve_sites
-from p3s.version import __version__
 
 __all__ = [
     "COUNTS_HEAD",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from p3s.base.text import percent, processes, seconds, table, visible
 from p3s.predict.types import Prediction
 from p3s.report.counts import interval_of
 from p3s.report.verdict import reason_lines, reasons_of, warning_of
-from p3s.text import percent, processes, seconds, table, visible
 
 
 def render(result: Prediction, grown: str) -> str:

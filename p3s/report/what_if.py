@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from p3s.base.text import factor, interval, percent, processes, seconds, span, visible
 from p3s.predict.types import Count, Prediction, WhatIf, WhatIfAt
 from p3s.report.counts import thinned
-from p3s.text import factor, interval, percent, processes, seconds, span, visible
 
 #: Rows of a table, and counts of the one of all counts.
 MAX_ROWS, MAX_COUNTS = 20, 8
@@ -51,7 +51,7 @@ def what_if_of(prediction: Prediction, shown: Callable[..., str] = span) -> What
 
 def terminal_lines(prediction: Prediction) -> list[str]:
     """Return the tables as lines of text; none where nothing was changed."""
-    from p3s.text import aligned
+    from p3s.base.text import aligned
 
     found = what_if_of(prediction, interval)
     if found is None:

@@ -6,9 +6,9 @@ import ctypes
 import functools
 from pathlib import Path
 
-from p3s.errors import P3SError
-from p3s.host import prebuilt
-from p3s.host.compiling import c_compiler, compiled
+from p3s.base.errors import P3SError
+from p3s.base.host import prebuilt
+from p3s.base.host.compiling import c_compiler, compiled
 
 FLAGS = ("-O2", "-std=gnu11", "-fPIC", "-shared", "-w")
 SOURCES = [

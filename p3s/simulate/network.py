@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from p3s.errors import Damaged, P3SError
+from p3s.base.errors import Damaged, P3SError
 from p3s.simulate.switch_links import Trunks, Wires, tree
 
 if TYPE_CHECKING:

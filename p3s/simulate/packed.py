@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.simulate.collectives import Instances, instances
 from p3s.simulate.core import APART, FLAWED, FLAWS, NO_ROOM, SIZE, STEP, Columns, Input, Packing
 from p3s.simulate.network import Network, rough_network

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.capture.ops import is_answer
 from p3s.simulate.collectives import rough_costs
 from p3s.simulate.core import DEADLOCK, FLAWS, LIVE, Input, Output
 from p3s.simulate.network import Network
@@ -17,7 +18,6 @@ from p3s.simulate.packed import MANY, Packed, Weighed, pack
 from p3s.simulate.steps import Bools, Floats, Ints, Steps
 from p3s.simulate.switch_links import routes
 from p3s.simulate.totals import PARTS, Drawn, Room, Tally, Totals
-from p3s.trace.ops import is_answer
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from p3s.topology.fabric import Fabric
+from p3s.machine.topology.fabric import Fabric
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.replay.costs.executed import Executed, executed
 from p3s.replay.costs.messages import Key, MessageCost, Observed, typical
 from p3s.replay.costs.trunks import Fabric

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from p3s.capture.ops import INIT_OPS
 from p3s.program.scaled import ScaledTrace
 from p3s.simulate.network import Network
 from p3s.simulate.steps import Floats, Ints, Section, Steps, narrow
-from p3s.trace.ops import INIT_OPS
 
 if TYPE_CHECKING:
     from p3s.replay.costs.spread import Spread

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from p3s.base.study import REPLAY_SCHEMA, REPLAY_VERSION
 from p3s.program.creation import OwnPart, creation_ns
 from p3s.program.order.reasons import unmatched
 from p3s.program.scaled import ScaledTrace
@@ -40,7 +41,6 @@ from p3s.replay.engine.results import ProgramResult
 from p3s.replay.plan.program import Program
 from p3s.simulate.network import Network
 from p3s.simulate.steps import Floats, Op
-from p3s.study import REPLAY_SCHEMA, REPLAY_VERSION
 
 if TYPE_CHECKING:
     from p3s.replay.plan.types import ReplayPlan

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from p3s.artefacts import write_bytes, write_json
+from p3s.base.artefacts import write_bytes, write_json
+from p3s.base.serialise import to_data
+from p3s.base.tables import TABLES, facts_of, parquet_bytes
 from p3s.program.order.reasons import SETUP_REASONS
 from p3s.replay.costs.calls import INTERPOLATED, CallCost
 from p3s.replay.costs.estimate import PhaseTimes
@@ -19,9 +21,7 @@ from p3s.replay.costs.trunks import link_name
 from p3s.replay.costs.whole import Whole
 from p3s.replay.plan.classes import CallClass, MessageClass
 from p3s.replay.plan.world import NODES, World
-from p3s.serialise import to_data
 from p3s.simulate.steps import Floats, LeftOut
-from p3s.tables import TABLES, facts_of, parquet_bytes
 
 ESTIMATOR = (
     "dependency simulation of all ranks, fed with the costs of message classes; beside "

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.replay.costs.correct import Executions, node_distance
 from p3s.replay.costs.spread import Spread, varied
 from p3s.replay.engine.results import ProgramResult

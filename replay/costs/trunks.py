@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from p3s.machine.topology.switches import Topology, below
 from p3s.program.topology import node_hosts
 from p3s.replay.costs.link import SHARED, Flood, Link, carried
 from p3s.replay.engine.results import ProgramResult
@@ -22,7 +23,6 @@ from p3s.replay.plan.world import World
 from p3s.simulate.network import Network
 from p3s.simulate.steps import Bools, Floats, Ints
 from p3s.simulate.switch_links import Trunks
-from p3s.topology.switches import Topology, below
 
 if TYPE_CHECKING:
     from p3s.replay.plan.types import ReplayPlan

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from p3s.errors import P3SError
-from p3s.host import mpi, prebuilt
-from p3s.host.compiling import compiled
+from p3s.base.errors import P3SError
+from p3s.base.host import mpi, prebuilt
+from p3s.base.host.compiling import compiled
 from p3s.replay.plan.program import EVENT
 from p3s.simulate.steps import Ints
 

@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from p3s.artefacts import file_bytes, parse_json
-from p3s.errors import P3SError
+from p3s.base.artefacts import file_bytes, parse_json
+from p3s.base.errors import P3SError
+from p3s.base.tables import read_arrays
 from p3s.replay.engine.clocks import kernel
 from p3s.replay.engine.watchdog import pages_dir
 from p3s.replay.plan.program import EVENT, Pairing, Program
 from p3s.replay.plan.world import Process, World
-from p3s.tables import read_arrays
 
 PLAN = "plan.json"
 PROGRAMS = "programs"

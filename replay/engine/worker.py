@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.replay.engine import clocks, watchdog, witness
 from p3s.replay.engine.collect import Collector, part_of, recorded
 from p3s.replay.engine.inner import InnerLoop, Part, Timings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.replay.plan.world import NODES, World
 
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.replay.plan.world import NODES, World
 
 if TYPE_CHECKING:
-    from p3s.host.mpi import MpiInstall
+    from p3s.base.host.mpi import MpiInstall
 
 #: Hosts of a job, one per process, in its directory.
 HOST_FILE = "hosts"
@@ -50,8 +50,8 @@ def find_mpi(launcher: Sequence[str] = ()) -> Mpi:
     Errors: P3SError when there is none, or neither a compiler of the same MPI nor a compiled replay
     that came with P3S.
     """
-    from p3s import workers
-    from p3s.host import command, mpi, prebuilt
+    from p3s.base import workers
+    from p3s.base.host import command, mpi, prebuilt
 
     workers.check_may_launch()
     words = list(launcher) or _default_launcher()
@@ -75,14 +75,14 @@ def find_mpi(launcher: Sequence[str] = ()) -> Mpi:
 
 def _of_family(family: str) -> MpiInstall | None:
     """Return an installation of a family."""
-    from p3s.host import mpi
+    from p3s.base.host import mpi
 
     return next((install for install in mpi.find_mpi() if install.family == family), None)
 
 
 def _default_launcher() -> list[str]:
     """Return the launcher to use when none is named."""
-    from p3s.host import command, mpi, prebuilt
+    from p3s.base.host import command, mpi, prebuilt
 
     try:
         path = command.find_launcher("mpiexec")
@@ -131,7 +131,7 @@ def put_on_hosts(
 
     A launcher with {np} in its words is left as it is.
     """
-    from p3s.host import mpi as known
+    from p3s.base.host import mpi as known
 
     if _placed(mpi):
         return mpi

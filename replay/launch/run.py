@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.replay.launch.landing import Place, check_landing
 from p3s.replay.launch.launcher import Mpi, shares_cores, write_hosts
 from p3s.replay.launch.store import read_places
@@ -117,7 +117,7 @@ def _program(mpi: Mpi, library: Path, worker: Sequence[str]) -> list[str]:
 
     ``library``: the compiled inner loop; it is linked to the MPI to use.
     """
-    from p3s.host.mpi import library_of
+    from p3s.base.host.mpi import library_of
 
     root = str(Path(__file__).resolve().parent.parent.parent)
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))

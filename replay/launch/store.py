@@ -22,10 +22,10 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from p3s.artefacts import file_bytes, parse_json, write_bytes, writing
-from p3s.errors import P3SError
+from p3s.base.artefacts import file_bytes, parse_json, write_bytes, writing
+from p3s.base.errors import P3SError
+from p3s.base.staging import discard, new_directory, put_in_place
 from p3s.replay.launch.landing import Place
-from p3s.staging import discard, new_directory, put_in_place
 
 if TYPE_CHECKING:
     from p3s.replay.engine.results import ProgramResult

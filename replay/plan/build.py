@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.replay.plan.build_blocks import Blocks, Table, waited
 from p3s.replay.plan.build_buffers import receive_offsets
 from p3s.replay.plan.build_holes import Noise, add_answers, add_noise, add_timed

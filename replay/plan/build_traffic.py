@@ -7,7 +7,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.replay.plan.direct import MAX_COLLECTIVE_BYTES, fits
 from p3s.replay.plan.loaded import Loaded
 from p3s.replay.plan.program import FIRST_TAG

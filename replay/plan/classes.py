@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.program.mapping import RankMap
 from p3s.replay.plan.direct import fits
 from p3s.replay.plan.logical import Messages, Transit, logical_time, messages, order_on_ranks

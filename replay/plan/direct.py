@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from p3s.capture.ops import ROOTED, blocking_of
 from p3s.replay.plan.program import Collective
 from p3s.simulate.steps import Bools, Ints, Op, Steps
-from p3s.trace.ops import ROOTED, blocking_of
 
 #: The call that stands for each MPI call; v-variants only where all counts are the same.
 _NUMBERS = {

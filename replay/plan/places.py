@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from p3s.machine.topology.switches import Topology
 from p3s.replay.plan.world import NODES
 from p3s.simulate.steps import Ints
-from p3s.topology.switches import Topology
 
 #: What a lack of neighbours counts where hosts are equally good otherwise.
 _LONELY = 0.25

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.machine.topology.switches import Topology
 from p3s.program.collectives.expand import Expanded, Used
 from p3s.program.mapping import RankMap
 from p3s.program.topology import distances, node_hosts
@@ -43,7 +44,6 @@ from p3s.replay.plan.world import World, lay_out
 from p3s.simulate.network import Network
 from p3s.simulate.simulate import Simulated
 from p3s.simulate.steps import WAITS, Bools, Floats, Ints, LeftOut, Op, Section, Steps
-from p3s.topology.switches import Topology
 
 Expand = Callable[[Steps, "Bools | None"], Expanded]
 Simulate = Callable[[Steps], Simulated]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.replay.plan.build import Built, built
 from p3s.replay.plan.build_holes import Noise
 from p3s.replay.plan.build_traffic import MAX_MESSAGE_BYTES, WHY_TEXT, Traffic, Why

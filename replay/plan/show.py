@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from p3s.base.study import SCHEMA_VERSION
 from p3s.replay.plan.types import ReplayPlan
 from p3s.replay.plan.world import BLACK_HOLE, MEASURED, NODES, NOISE
-from p3s.study import SCHEMA_VERSION
 
 SCHEMA = "p3s.replay-plan"
 #: Entries of a list that are shown; the JSON has all.

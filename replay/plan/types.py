@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from p3s.machine.topology.switches import Topology
 from p3s.program.collectives.expand import Used
 from p3s.program.mapping import RankMap
 from p3s.replay.plan.choose import Pair
@@ -16,7 +17,6 @@ from p3s.replay.plan.places import Placement
 from p3s.replay.plan.program import Program
 from p3s.replay.plan.world import World
 from p3s.simulate.steps import Ints, LeftOut, Section, Steps
-from p3s.topology.switches import Topology
 
 #: A bound on the work of one replay, reached by traces with many irregular sizes only.
 MOST_PAIRS = 24

@@ -7,7 +7,7 @@
 
 extern bool p3s_phases;         /* a plan was read: the file has phases */
 
-/* Read the plan (p3s/trace/recording_plan.py) and begin the chunk with a row per phase. */
+/* Read the plan (p3s/capture/recording_plan.py) and begin the chunk with a row per phase. */
 void p3s_phase_open(const char *plan);
 void p3s_phase_seal(void);
 /* The following need p3s_lock. */

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from capture_writer import INSTRUCTIONS, PAGE, Writer
 
+from p3s.base.study import RUN_SCHEMA, SCHEMA_VERSION, Study, write_json
 from p3s.cli.main import run
-from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, Study, write_json
 
 OPS = ["MPI_Init", "MPI_Send", "MPI_Recv", "MPI_Allreduce", "MPI_Finalize"]
 INIT, SEND, RECV, ALLREDUCE, FINALIZE = range(5)

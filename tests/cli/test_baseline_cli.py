@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from p3s.baseline.fromstudy import times_of_study
-from p3s.baseline.read import read, write
-from p3s.baseline.times import RunTime, Times
+from p3s.base.errors import Damaged, P3SError
+from p3s.base.study import Study, write_json
+from p3s.capture.types import Call, RankTrace, RunTrace
 from p3s.cli.main import run
-from p3s.errors import Damaged, P3SError
-from p3s.study import Study, write_json
-from p3s.trace.types import Call, RankTrace, RunTrace
+from p3s.methods.baseline.fromstudy import times_of_study
+from p3s.methods.baseline.read import read, write
+from p3s.methods.baseline.times import RunTime, Times
 
 GOOD = "n,repeat,seconds\n4,0,26\n4,1,25.5\n8,0,13.5\n16,0,7.25\n32,0,4.125\n"
 
@@ -376,7 +376,7 @@ def study_of(
             },
         )
         traces[directory] = trace
-    monkeypatch.setattr("p3s.trace.read_run", lambda path: traces[path])
+    monkeypatch.setattr("p3s.capture.read_run", lambda path: traces[path])
     return study
 
 
@@ -430,7 +430,7 @@ def test_a_study_without_times(
 def test_a_run_that_fails_is_set_aside_and_the_others_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from p3s.baseline import collect as module
+    from p3s.methods.baseline import collect as module
 
     def once(command: object, n: int, timeout: object, pattern: object) -> RunTime:
         return RunTime(n, None, why="exit code 1", exit_code=1) if n == 8 else RunTime(n, 8.0 / n)
@@ -453,7 +453,7 @@ def test_a_run_that_fails_is_set_aside_and_the_others_count(
 
 
 def test_a_time_that_the_program_prints(tmp_path: Path) -> None:
-    from p3s.baseline.collect import _pattern, _printed
+    from p3s.methods.baseline.collect import _pattern, _printed
 
     (tmp_path / "stdout.txt").write_text("start\n Time in seconds = 1.5\n Time in seconds = 2.5\n")
     (tmp_path / "stderr.txt").write_text("loop 3 s\nlast: -1\n")

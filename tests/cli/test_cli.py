@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from p3s.base.errors import GateFailed, PartialResult, UsageError
+from p3s.base.study import Study
+from p3s.base.text import one_line, table
 from p3s.cli.common import parse_counts
 from p3s.cli.main import run
-from p3s.errors import GateFailed, PartialResult, UsageError
-from p3s.study import Study
-from p3s.text import one_line, table
 
 COMMANDS = [
     "characterize",

@@ -15,9 +15,9 @@ import pytest
 from capture_writer import DEFS, DONE, PAGE, Writer, small
 from test_trace_reader_damage import a_study, chunk_of, in_the_header, noise
 
+from p3s.capture import read_run
+from p3s.capture.capture import read_capture
 from p3s.cli.main import run
-from p3s.trace import read_run
-from p3s.trace.capture import read_capture
 
 
 def messages(rank: int, size: int = 2, sends: int = 3) -> Writer:

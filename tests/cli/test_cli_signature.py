@@ -14,13 +14,13 @@ import pytest
 from test_signature_run import alive
 from tracer_helpers import PROGRAMS, compile_c, the_mpi
 
-from p3s.characterize.plans import Weights, load_phases, plan_of, too_rare, traced_weights
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.study import Study
+from p3s.capture.capture import read_header
+from p3s.capture.recording_plan import Enough
 from p3s.cli.main import run
 from p3s.cli.sampled import enough
-from p3s.errors import P3SError, UsageError
-from p3s.study import Study
-from p3s.trace.capture import read_header
-from p3s.trace.recording_plan import Enough
+from p3s.signature.plans import Weights, load_phases, plan_of, too_rare, traced_weights
 
 needs_mpi = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 OUTER, INNER = 40, 12

@@ -17,21 +17,21 @@ from comparisons import comparison, held_out, work
 from handmade import phase, put_replay, put_scaled
 from made_predictions import made_prediction
 
-import p3s.characterize
 import p3s.program
-from p3s.characterize.store import VERSION
+import p3s.signature
+from p3s.base.errors import P3SError, RunFailed
+from p3s.base.study import SCHEMA_VERSION, Study, write_json
 from p3s.cli.main import run
-from p3s.errors import P3SError, RunFailed
 from p3s.model.comparison import HoldOut, Overlap, Weights
 from p3s.model.stage import as_file
 from p3s.model.types import Model, NotModelled
 from p3s.pipeline.stages import is_stale
 from p3s.predict.outdated import as_of_now
 from p3s.predict.saved import PredictionFile
+from p3s.predict.validate import Validation
 from p3s.program.types import ScaledHead, ScaledPhase
 from p3s.replay.settings import ReplaySettings
-from p3s.study import SCHEMA_VERSION, Study, write_json
-from p3s.validate import Validation
+from p3s.signature.store import VERSION
 
 LAUNCH = ["mpiexec", "-n", "{np}", "./app", "-o", "out", "--json", "--", "-n", "7"]
 #: A replay at every count: the traces made here have no more in them than one needs.
@@ -206,14 +206,14 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
     stand_in = Stages()
 
     monkeypatch.setattr("p3s.signature_runner.launch.run_traced", stand_in.run_traced)
-    monkeypatch.setattr("p3s.host.command.parse", stand_in.parse)
+    monkeypatch.setattr("p3s.base.host.command.parse", stand_in.parse)
     monkeypatch.setattr("p3s.replay.run", stand_in.replay)
     monkeypatch.setattr("p3s.cli.before._check_launch", lambda _: None)
     monkeypatch.setattr("p3s.pipeline.room.scaled_bytes", lambda *_: 0)
-    monkeypatch.setattr("p3s.validate.validate", stand_in.validate)
+    monkeypatch.setattr("p3s.predict.validate.validate", stand_in.validate)
     monkeypatch.setattr("p3s.report.equations.render", lambda model, *_: "the equations")
-    monkeypatch.setattr("p3s.characterize.signature.characterize", stand_in.characterize)
-    monkeypatch.setattr("p3s.characterize.phases.load_phases", lambda study_dir: {})
+    monkeypatch.setattr("p3s.signature.signature.characterize", stand_in.characterize)
+    monkeypatch.setattr("p3s.signature.phases.load_phases", lambda study_dir: {})
     monkeypatch.setattr("p3s.model.stage.build", stand_in.build)
     monkeypatch.setattr(p3s.program, "write_scaled", stand_in.write_scaled, raising=False)
     monkeypatch.setattr("p3s.predict.prediction.measured", lambda study, np: None)
@@ -786,7 +786,7 @@ def test_damaged_signature_is_made_again(
         load(study_dir, 4)
         return stages.build(study_dir, holdout)
 
-    monkeypatch.setattr("p3s.characterize.store.load_table", load)
+    monkeypatch.setattr("p3s.signature.store.load_table", load)
     monkeypatch.setattr("p3s.pipeline.stages._ensure_times", lambda *_: None)  # reads them too
     monkeypatch.setattr("p3s.model.stage.build", build)
     assert run(["model", str(root)]) == 0

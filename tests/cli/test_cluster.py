@@ -14,15 +14,15 @@ import pytest
 from replay_patterns import PATTERNS
 from test_estimators import Trace, one_message, put_spread, study_of
 
+from p3s.base.errors import Damaged, UsageError
+from p3s.base.schemas import load_schema
+from p3s.base.study import write_json
 from p3s.cli.main import run
-from p3s.errors import Damaged, UsageError
 from p3s.machine.cluster import DEFAULT, ENDS, Cluster, cluster_of, names, typical
 from p3s.predict.estimated import TYPICAL
 from p3s.predict.estimators import Setting, available, estimate, estimate_many
-from p3s.schemas import load_schema
 from p3s.simulate.network import cluster_distances, network_from_cluster
 from p3s.simulate.switch_links import tree
-from p3s.study import write_json
 
 #: Figures of a file, each of which needs a source.
 FIGURES = {

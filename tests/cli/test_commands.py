@@ -23,10 +23,12 @@ from test_predict import times_at
 from test_reasons import run_of
 
 import p3s
-from p3s.artefacts import write_json
+from p3s.base.artefacts import write_json
+from p3s.base.command_lines import another_value
+from p3s.base.settings import value_study
+from p3s.base.study import Study
 from p3s.cli.common import progress
 from p3s.cli.main import run
-from p3s.commands import Commands, another_value, count_to_predict, count_to_validate, of_traces
 from p3s.model.comparison import Overlap, Unmodelled
 from p3s.model.holdout import build_model
 from p3s.model.stage import as_file
@@ -34,12 +36,11 @@ from p3s.model.types import Admissible, NextCount
 from p3s.pipeline.basis import Request, basis_of
 from p3s.pipeline.stages import too_few
 from p3s.predict.advice import another, narrower, smaller
+from p3s.predict.commands import Commands, count_to_predict, count_to_validate, of_traces
 from p3s.predict.doubts import contradicting, missed, of_reach, of_validation
 from p3s.predict.prediction import compose
 from p3s.replay.settings import ReplaySettings
 from p3s.report.parameters import doubts as doubts_of_laws
-from p3s.settings import value_study
-from p3s.study import Study
 
 WORDS = ["mpiexec", "--oversubscribe", "-n", "{np}", "./app", "in put"]
 #: What the user would have to replace in a command.

@@ -14,12 +14,12 @@ import pytest
 from made_predictions import made_prediction, reason
 from report_studies import put_study
 
+from p3s.base.errors import P3SError
+from p3s.base.study import Study
 from p3s.cli.main import run
-from p3s.errors import P3SError
 from p3s.predict.saved import PredictionFile
 from p3s.report.compare import Comparison, as_columns, as_json, as_text
 from p3s.report.compare import compare as compared
-from p3s.study import Study
 
 COUNTS = (4, 16, 64, 512)
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from old_studies import AT, called, names, recorded, said_of, unpack
 
-from p3s.artefacts import sealed
+from p3s.base.artefacts import sealed
+from p3s.capture import layout
 from p3s.cli.main import BUG
-from p3s.trace import layout
 
 
 @pytest.mark.parametrize("name", names())

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import timed_study as ts
 
-from p3s.characterize.times import _save
+from p3s.base.study import Study, read_json
 from p3s.cli.common import Progress
 from p3s.cli.main import run
 from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_scaled
-from p3s.study import Study, read_json
+from p3s.signature.times import _save
 
 CELLS = 1 << 20
 

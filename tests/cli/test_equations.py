@@ -12,8 +12,9 @@ import corpus
 import models
 import pytest
 
+from p3s.base.errors import UsageError
+from p3s.base.study import Study, write_json
 from p3s.cli.main import run
-from p3s.errors import UsageError
 from p3s.laws.expr import num
 from p3s.model.amount import Amount
 from p3s.model.holdout import build_model
@@ -26,7 +27,6 @@ from p3s.model.text import destination, partner
 from p3s.model.types import NO_SHARE, Share
 from p3s.report import equations, explain
 from p3s.report import next as next_
-from p3s.study import Study, write_json
 
 WIDTH = 100
 

@@ -14,13 +14,15 @@ import numpy as np
 import pytest
 from steps_builder import Builder
 
-from p3s.characterize.signature import signature_json
-from p3s.characterize.store import write_tables
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.study import Study, write_json
+from p3s.capture.ops import MAKES_COMM
 from p3s.cli.main import run as p3s
-from p3s.errors import P3SError, UsageError
-from p3s.export import goal
-from p3s.export.place import check_free, new_directory, new_file
-from p3s.export.scaled import Options, to_goal, to_simgrid
+from p3s.formats import goal
+from p3s.formats.place import check_free, new_directory, new_file
+from p3s.formats.scaled import Options, to_goal, to_simgrid
+from p3s.formats.simgrid import format as simgrid
+from p3s.formats.simgrid.platform import lines_of, settings, write_platform
 from p3s.model import build
 from p3s.program import write_scaled
 from p3s.program.calls import programs_of_steps
@@ -29,13 +31,11 @@ from p3s.program.collectives.library import library_of
 from p3s.program.order.sections import read_sections
 from p3s.program.whole import WholeRun
 from p3s.program.whole_check import executable, steps_of_programs
-from p3s.simgrid import format as simgrid
-from p3s.simgrid.platform import lines_of, settings, write_platform
+from p3s.signature.signature import signature_json
+from p3s.signature.store import write_tables
 from p3s.simulate.network import Curve, Network, line, rough_network
 from p3s.simulate.network import Path as PathOf
 from p3s.simulate.steps import Op
-from p3s.study import Study, write_json
-from p3s.trace.ops import MAKES_COMM
 
 
 def overlapped(rec: corpus.Recorder) -> None:
@@ -436,7 +436,7 @@ def test_goal_by_hand(tmp_path: Path) -> None:
 
 @needs_simgrid
 def test_simgrid_replays_it_as_the_simulation_does() -> None:
-    from p3s.simgrid.smpirun import replay
+    from p3s.formats.simgrid.smpirun import replay
     from p3s.simulate.simulate import simulate
 
     network = rough_network(inside_latency_ns=2000, inside_rate=12.5, inside_eager_bytes=16384)
@@ -456,7 +456,7 @@ def test_simgrid_replays_it_as_the_simulation_does() -> None:
     "name", [pytest.param("halo", marks=pytest.mark.slow), "exchange", "overlapped"]
 )
 def test_simgrid_agrees_on_whole_runs(name, studies) -> None:
-    from p3s.simgrid.smpirun import replay
+    from p3s.formats.simgrid.smpirun import replay
     from p3s.simulate.simulate import simulate
 
     study, n = studies(name)
@@ -471,7 +471,7 @@ def test_simgrid_agrees_on_whole_runs(name, studies) -> None:
 
 @needs_simgrid
 def test_a_trace_that_waits_for_ever_is_an_error() -> None:
-    from p3s.simgrid.smpirun import replay
+    from p3s.formats.simgrid.smpirun import replay
 
     b = Builder(2)
     b.add(0, "MPI_Recv", 1, 8)
@@ -543,7 +543,7 @@ def test_sections_of_some_turns(studies, tmp_path: Path) -> None:
 
 
 def test_timeline(studies, tmp_path: Path) -> None:
-    from p3s.export.perfetto import to_perfetto
+    from p3s.formats.perfetto import to_perfetto
 
     study, n = studies("halo")
     target = tmp_path / "t.json"

@@ -18,9 +18,9 @@ import load_captures
 import numpy as np
 import pytest
 
+from p3s.base.study import Study
 from p3s.cli.main import run as p3s
-from p3s.export import extrap
-from p3s.study import Study
+from p3s.formats import extrap
 
 TURNS, TRACED, LARGE = 20, 4, 12
 #: Of load_captures.halo: calls of a rank in one iteration, its messages.
@@ -215,7 +215,7 @@ def test_cube(n: int, exported) -> None:
 
 
 def test_time_of_a_traced_profile_is_that_of_the_run(study: Path, exported) -> None:
-    from p3s.trace import read_run
+    from p3s.capture import read_run
 
     _, values = read_cubex(exported("cube", TRACED))
     run = read_run(Study(study).runs(TRACED)[0].path)
@@ -227,9 +227,9 @@ def test_time_of_a_traced_profile_is_that_of_the_run(study: Path, exported) -> N
 def test_ranks_of_a_node_stand_together() -> None:
     from made_runs import call, run_of, world
 
-    from p3s.export.cube import cubex
-    from p3s.export.profile import profile_of
-    from p3s.export.run import Run
+    from p3s.formats.cube import cubex
+    from p3s.formats.profile import profile_of
+    from p3s.formats.run import Run
 
     ranks = [[(call("Init"), -9, 9), (call("Finalize"), 10 * (1 + r), 0)] for r in range(4)]
     run = Run(run_of(ranks, [[]] * 4, (world(4),)), hosts=['a"<&', "b", 'a"<&', "b"])
@@ -311,7 +311,7 @@ def test_otf2_print_reads_it(n: int, exported) -> None:
 
 def did(root: Path, n: int) -> list[list[tuple]]:
     """What each rank of a traced run did."""
-    from p3s.trace import read_run
+    from p3s.capture import read_run
 
     run = read_run(Study(root).runs(n)[0].path)
     return [

@@ -14,18 +14,19 @@ import pytest
 from compute_by_hand import compute_model, phase_costs
 from corpus import Recorder
 
-from p3s.artefacts import write_json
-from p3s.commands import far, shown, tracing, without_arguments
+from p3s.base.artefacts import write_json
+from p3s.base.command_lines import shown, without_arguments
+from p3s.base.errors import P3SError
+from p3s.base.study import Study
+from p3s.base.text import command_line
+from p3s.costs.small_runs.propose import default_target, propose
 from p3s.costs.stage import as_file, measured_range
-from p3s.errors import P3SError
 from p3s.model.grid.grids import Cube
 from p3s.model.holdout import build_model
 from p3s.model.stage import as_of_now
 from p3s.model.types import Model, NextCount
+from p3s.predict.commands import far, tracing
 from p3s.report.next import render_far
-from p3s.small_runs.propose import default_target, propose
-from p3s.study import Study
-from p3s.text import command_line
 
 
 def program(rec: Recorder) -> None:
@@ -182,7 +183,7 @@ def test_wall_time_where_processes_would_share_cores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command must not be one that p3s characterize refuses: a study holds one unit."""
-    monkeypatch.setattr("p3s.host.cores.cores", lambda: 8)
+    monkeypatch.setattr("p3s.base.host.cores.cores", lambda: 8)
     study = Study.create(tmp_path / "s", ["mpiexec", "-n", "{np}", "./app"])
     for n in (2, 4, 8):
         put_run(study, n, work_unit="wall_ns", oversubscribed=False)

@@ -18,17 +18,17 @@ from paths import ROOT
 from replay_jobs import Script, program_of, world_of
 from test_far_next import put_run
 
-from p3s.artefacts import write_json
+from p3s.base.artefacts import write_json
+from p3s.base.command_lines import without_arguments
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.host import compiling, mpi
+from p3s.base.host.command import UNKNOWN, parse
+from p3s.base.settings import parameters, parse_setting, value_study
+from p3s.base.study import Study
+from p3s.base.trust import allow, is_own, is_signed, sign, user_key
+from p3s.capture.gather import _launcher, check_runs, put_runs
 from p3s.cli.main import run
-from p3s.commands import without_arguments
-from p3s.errors import P3SError, UsageError
-from p3s.gather import _launcher, check_runs, put_runs
-from p3s.host import compiling, mpi
-from p3s.host.command import UNKNOWN, parse
 from p3s.replay.launch.store import ResultStore
-from p3s.settings import parameters, parse_setting, value_study
-from p3s.study import Study
-from p3s.trust import allow, is_own, is_signed, sign, user_key
 
 COUNTS = (2, 4, 8)
 
@@ -248,7 +248,7 @@ def test_a_key_of_another_user_is_refused(home: Path) -> None:
 
 
 def test_processes_that_begin_together_make_one_key(home: Path) -> None:
-    code = "from p3s.trust import user_key; print(user_key().hex())"
+    code = "from p3s.base.trust import user_key; print(user_key().hex())"
     started = [
         subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
         for _ in range(6)

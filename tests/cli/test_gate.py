@@ -12,12 +12,12 @@ import pytest
 from made_predictions import made_prediction, reason
 from test_far_next import put_run
 
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.study import Study
 from p3s.cli.main import run
-from p3s.errors import P3SError, UsageError
 from p3s.predict.gate import QUANTITIES, UNITS, check, parse
 from p3s.predict.reasons import CODES
 from p3s.predict.saved import PredictionFile
-from p3s.study import Study
 
 
 def prediction(**rows: Any) -> PredictionFile:

@@ -6,13 +6,13 @@ import math
 
 import pytest
 
+from p3s.base.errors import UsageError
+from p3s.base.extents import dims_balanced
+from p3s.base.study import Study
 from p3s.cli.counts import Asked, Grids, parse_asked, trace_asked, warn
 from p3s.cli.runs import Traced, reasons
-from p3s.errors import UsageError
-from p3s.laws.extents import dims_balanced
 from p3s.model.grid import admissible
 from p3s.model.grid.counts import choose, hidden, left_open, telling
-from p3s.study import Study
 
 TAKES = {
     "any": lambda n: True,

@@ -10,8 +10,9 @@ import grid_programs as g
 import models
 import pytest
 
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.study import Study
 from p3s.cli.grid import check_dims, keep_dims, parse_dims, stated
-from p3s.errors import P3SError, UsageError
 from p3s.model.compare import compare
 from p3s.model.evaluate import model_grid
 from p3s.model.fit import fit_model
@@ -33,7 +34,6 @@ from p3s.model.nextcount import questions
 from p3s.model.sizing import vote_of_sizes
 from p3s.model.text import grid_text
 from p3s.report.equations import notes
-from p3s.study import Study
 
 
 def tables(program, counts):

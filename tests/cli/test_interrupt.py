@@ -26,7 +26,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("module", ["p3s.cli.main", "typer", "p3s.cli.doctor", "p3s.text"])
+@pytest.mark.parametrize("module", ["p3s.cli.main", "typer", "p3s.cli.doctor", "p3s.base.text"])
 def test_an_interrupt_while_modules_are_imported(module: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(module=module)],

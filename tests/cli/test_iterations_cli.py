@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from p3s.baseline.iterations import iterated
-from p3s.baseline.read import read
 from p3s.cli.main import run
+from p3s.methods.baseline.iterations import iterated
+from p3s.methods.baseline.read import read
 
 HEAD = (
     "app,machine,run,iteration,W,processes,K,T,affinity,T_iter,mu_m,T_c,send_m,recv_m,mu,region,"

@@ -14,6 +14,7 @@ import timed_study as ts
 from handmade import put_replay
 from machines import CYCLES, synthetic, true_cost
 
+from p3s.base.study import Study, read_json, write_json
 from p3s.cli.main import run
 from p3s.costs.laws import fit_cost
 from p3s.costs.stage import as_file, fit
@@ -23,7 +24,6 @@ from p3s.machine.machinefile import Machine
 from p3s.model.stage import load as load_model
 from p3s.predict.other_machine import base_path, common_error, place_of
 from p3s.predict.saved import read_prediction
-from p3s.study import Study, read_json, write_json
 
 CELLS, ITERS, COUNTS = 1 << 24, 10, (4, 8, 16, 32)
 CACHES = (32 << 10, 1 << 20, 32 << 20)

@@ -15,11 +15,11 @@ import pytest
 from order import traced
 from sketch import irecv, rank_file, recv, send, sketched, wait
 
-from p3s.characterize.matrix import communication_matrix
+from p3s.base.study import Study, write_json
 from p3s.cli.main import run as p3s
 from p3s.report.matrix import ASCII, BLOCKS, render, shaded
 from p3s.report.pictures import write_matrix_png
-from p3s.study import Study, write_json
+from p3s.signature.matrix import communication_matrix
 
 BARRIER = ("Barrier",)
 
@@ -67,7 +67,7 @@ def test_events_that_were_only_counted_are_counted(tmp_path: Path) -> None:
     w.end()
     w.save(tmp_path)
     rank_file(1, 2, [recv(0)]).save(tmp_path)
-    from p3s.trace import read_run
+    from p3s.capture import read_run
 
     assert square(communication_matrix(read_run(tmp_path))) == [[0, 42], [0, 0]]
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from p3s.artefacts import write_json
+from p3s.base.artefacts import write_json
+from p3s.base.study import Study
 from p3s.cli.main import run
-from p3s.study import Study
 
 COUNTS = (4, 9, 16)
 Json = dict[str, Any]

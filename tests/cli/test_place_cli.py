@@ -15,15 +15,15 @@ import pytest
 import timed_study as ts
 from machines import synthetic
 
+from p3s.base.schemas import first_problem, load_schema
+from p3s.base.study import PREDICTION_VERSION, Study, read_json, write_json
 from p3s.cli.main import app, run
 from p3s.costs.stage import as_file, fit
+from p3s.machine.topology.read import read_fabric
+from p3s.methods.placement.communication import network_id
+from p3s.methods.placement.learned import Settings, learn, load, save
 from p3s.model.stage import load as load_model
-from p3s.placement.communication import network_id
-from p3s.placement.learned import Settings, learn, load, save
-from p3s.schemas import first_problem, load_schema
 from p3s.simulate.network import network_from_machine
-from p3s.study import PREDICTION_VERSION, Study, read_json, write_json
-from p3s.topology.read import read_fabric
 
 typer_testing = pytest.importorskip("typer.testing")
 

@@ -14,11 +14,11 @@ import timed_study as ts
 from handmade import put_replay
 from machines import synthetic
 
+from p3s.base.errors import P3SError
+from p3s.base.study import PREDICTION_VERSION, Study, read_json, write_json
 from p3s.cli.main import run
 from p3s.costs.stage import as_file, fit
-from p3s.errors import P3SError
 from p3s.model.stage import load as load_model
-from p3s.study import PREDICTION_VERSION, Study, read_json, write_json
 
 CELLS, COUNTS = 1 << 20, (2, 4, 8)
 #: Messages between two hosts: 1 us, 0.5 ns per byte.

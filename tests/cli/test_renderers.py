@@ -19,8 +19,9 @@ import pytest
 from made_predictions import made_prediction, reason, record
 
 from p3s import Prediction
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.text import seconds
 from p3s.cli.main import run
-from p3s.errors import P3SError, UsageError
 from p3s.predict import saved
 from p3s.predict.saved import COUNT_COLUMNS, PHASE_COLUMNS
 from p3s.report.charts.curves import efficiency_chart, speedup_chart
@@ -31,7 +32,6 @@ from p3s.report.pictures import FORMATS, PLOTS, format_of, size_of, write_pictur
 from p3s.report.points import points_of
 from p3s.report.spreadsheet import columns_csv, counts_csv, phases_csv
 from p3s.report.terminal import curve, render
-from p3s.text import seconds
 
 Json = dict[str, Any]
 

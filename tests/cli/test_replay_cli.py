@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from replay_patterns import collectives, halo, ring
 
+from p3s.base.errors import P3SError
+from p3s.base.study import Study
 from p3s.cli.main import run
-from p3s.errors import P3SError
-from p3s.study import Study
 
 TREE = """SwitchName=leaf0 Nodes=n[0-3]
 SwitchName=leaf1 Nodes=n[4-7]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from p3s.base.study import Study
 from p3s.cli.main import run
-from p3s.study import Study
 
 
 @pytest.fixture

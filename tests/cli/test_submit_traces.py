@@ -12,8 +12,8 @@ import pytest
 import typer
 from paths import ROOT
 
+from p3s.base.study import Study
 from p3s.cli.main import app, run
-from p3s.study import Study
 
 SRUN = ["--", "srun", "--mpi=pmix", "-n", "{np}", "./my program", "in put"]
 

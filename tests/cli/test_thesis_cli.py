@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from test_bad_captures import good, run_info
 
+from p3s.base.study import Study, write_json
 from p3s.cli.main import run
-from p3s.study import Study, write_json
 
 
 @pytest.fixture

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from capture_writer import COUNTS, DEFS, DONE, EVENTS, PAGE, RESOLVED, Writer, small
 
-from p3s.characterize.signature import characterize
-from p3s.errors import P3SError
-from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, Study, write_json
-from p3s.trace import read_run
-from p3s.trace.capture import Capture, _Collector, read_capture
-from p3s.trace.chunks import Header, Scan, read_header
-from p3s.trace.summary import summary
+from p3s.base.errors import P3SError
+from p3s.base.study import RUN_SCHEMA, SCHEMA_VERSION, Study, write_json
+from p3s.capture import read_run
+from p3s.capture.capture import Capture, _Collector, read_capture
+from p3s.capture.chunks import Header, Scan, read_header
+from p3s.capture.summary import summary
+from p3s.signature.signature import characterize
 
 # ---- the files that are damaged ------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from p3s.cli.main import run
-from p3s.trees.types import Table
+from p3s.methods.baseline.trees.types import Table
 
 TRAINING = machine.workloads(machine.TRAINING["nb"])[::3]
 VALIDATION = machine.workloads(machine.VALIDATION["nb"])[2:-8:6]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from capture_writer import small
 
-from p3s import artefacts
+from p3s.base import artefacts
+from p3s.base.host.command import parse
 from p3s.cli.main import run
-from p3s.host.command import parse
 from p3s.signature_runner.diagnose import diagnose
 
 

@@ -12,10 +12,10 @@ from comparisons import comparison
 from handmade import put_model
 from made_predictions import made_prediction
 
+from p3s.base.study import Study, write_json
 from p3s.cli.validate import _run_time
 from p3s.predict.measured import Measured
-from p3s.study import Study, write_json
-from p3s.validate import WHY_NOT, Validation, run_time
+from p3s.predict.validate import WHY_NOT, Validation, run_time
 
 N = 64
 ROW = next(row for row in made_prediction()["counts"] if row["n"] == N)

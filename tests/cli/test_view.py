@@ -13,9 +13,9 @@ import pytest
 from made_predictions import made_prediction
 from report_studies import put_study
 
+from p3s.base.errors import P3SError
 from p3s.cli.main import run
 from p3s.cli.view import server_of
-from p3s.errors import P3SError
 from p3s.report import view
 
 

@@ -22,12 +22,12 @@ import pytest
 from conformance import check_sites
 from paths import ROOT
 
+from p3s.capture import ops, read_run
+from p3s.capture.callpath import call_path
+from p3s.capture.modules import Modules
+from p3s.capture.source import resolve, stack
 from p3s.signature_runner import build
 from p3s.signature_runner.launch import run_traced
-from p3s.trace import ops, read_run
-from p3s.trace.callpath import call_path
-from p3s.trace.modules import Modules
-from p3s.trace.source import resolve, stack
 
 MPIEXEC = shutil.which("mpiexec.openmpi")
 MPICC = shutil.which("mpicc.openmpi")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tracer_helpers import PROGRAMS
 
+from p3s.base.host import mpi
 from p3s.cli.main import run
-from p3s.host import mpi
 
 #: One whose ranks give up their core while they wait: with polling ones on the same core, what is
 #: measured from 32 ranks on is the polling.

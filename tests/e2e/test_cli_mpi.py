@@ -18,7 +18,7 @@ import pytest
 from endings import only_work
 from paths import ROOT
 
-from p3s.host.cores import cores
+from p3s.base.host.cores import cores
 
 TIMEOUT_S = 600.0
 #: What speaks against a prediction where other programs took the cores while tracing.

@@ -15,10 +15,10 @@ from paths import EXAMPLES
 from tracer_helpers import compile_c, the_mpi
 
 from p3s.api import open_study
+from p3s.base.errors import UsageError
+from p3s.base.study import Study
 from p3s.cli.main import run
 from p3s.costs.stage import load as load_compute
-from p3s.errors import UsageError
-from p3s.study import Study
 
 LIMIT_S = 600
 #: A line of ranks below 50 points, a square of them above: another program, to all who look.

@@ -11,12 +11,12 @@ from paths import EXAMPLES
 from test_far_cli import far, fingerprint, launch, refused
 from tracer_helpers import compile_c, the_mpi
 
-from p3s.characterize.store import load_table
+from p3s.base.study import Study
 from p3s.cli.main import run
+from p3s.costs.small_runs.builds import same_places
+from p3s.costs.small_runs.match import points_of
 from p3s.model.stage import load
-from p3s.small_runs.builds import same_places
-from p3s.small_runs.match import points_of
-from p3s.study import Study
+from p3s.signature.store import load_table
 
 #: A ring of SIZE cells; what the compiler makes of the loops depends on it.
 CODE = """

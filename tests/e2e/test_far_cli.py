@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from tracer_helpers import PROGRAMS, compile_c, the_mpi
 
+from p3s.base.study import Study
 from p3s.cli.main import run
+from p3s.costs.small_runs.match import points_of
+from p3s.costs.small_runs.points import Point
+from p3s.costs.small_runs.record import name_for
 from p3s.model.stage import load
-from p3s.small_runs.match import points_of
-from p3s.small_runs.points import Point
-from p3s.small_runs.record import name_for
-from p3s.study import Study
 
 OTHER = """
 #include <mpi.h>

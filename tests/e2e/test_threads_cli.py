@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from tracer_helpers import PROGRAMS, compile_c, the_mpi
 
-from p3s.characterize.teamfile import load_teams
-from p3s.study import Study
+from p3s.base.study import Study
+from p3s.signature.teamfile import load_teams
 
 LIMIT_S = 240
 ITERATIONS = 10

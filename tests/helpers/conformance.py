@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 from tracer_helpers import PROGRAMS, the_mpi
 
-from p3s.errors import P3SError
-from p3s.host import mpi
+from p3s.base.errors import P3SError
+from p3s.base.host import mpi
+from p3s.capture import RunTrace, read_run
 from p3s.signature_runner.launch import run_traced
 from p3s.signature_runner.recording import Recording
-from p3s.trace import RunTrace, read_run
 
 FOLDER = PROGRAMS / "conformance"
 TIMEOUT_S = 300.0

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from p3s.characterize.tables import PointTable, point_table
 from p3s.model.grid.grids import dims_balanced
+from p3s.signature.tables import PointTable, point_table
 
 Program = Callable[["Recorder"], None]
 
@@ -66,7 +66,7 @@ class Recorder:
 
 
 def run(program: Program, n: int) -> Any:
-    """Return the program's run at ``n`` processes in the shape of p3s.trace.RunTrace."""
+    """Return the program's run at ``n`` processes in the shape of p3s.capture.RunTrace."""
     comms: dict[Any, int] = {(tuple(range(n)), 0, None, None): 0}
     calls: dict[Any, int] = {}
     sites: dict[str, int] = {}

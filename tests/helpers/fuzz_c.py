@@ -16,10 +16,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from p3s.capture.capture import Capture, read_capture
+from p3s.capture.layout import CALL_FIELDS
+from p3s.capture.threads import COLUMNS
 from p3s.signature_runner.tracer.generate import generate
-from p3s.trace.capture import Capture, read_capture
-from p3s.trace.layout import CALL_FIELDS
-from p3s.trace.threads import COLUMNS
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "tests" / "fuzz"

@@ -21,11 +21,11 @@ from mutations import mutate_bytes, mutate_json, mutate_table
 from outcomes import AT, Hung, Outcome, Trial, fit_head, limited
 from sketch import rank_file
 
-from p3s import records
-from p3s.artefacts import read_json, sealed, write_json
-from p3s.characterize.times import _save as save_times
+from p3s.base import records
+from p3s.base.artefacts import read_json, sealed, write_json
+from p3s.base.study import Study
 from p3s.cli.main import BUG, run
-from p3s.study import Study
+from p3s.signature.times import _save as save_times
 
 #: Seconds of processor time that one command may take, far above what it does.
 LIMIT_S = 60

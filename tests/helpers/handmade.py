@@ -9,10 +9,10 @@ import models
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from p3s.base.serialise import to_data
+from p3s.base.study import REPLAY_VERSION, SCHEMA_VERSION, Study, write_json
+from p3s.base.tables import TABLES, facts_of, parquet_bytes
 from p3s.model.stage import as_file
-from p3s.serialise import to_data
-from p3s.study import REPLAY_VERSION, SCHEMA_VERSION, Study, write_json
-from p3s.tables import TABLES, facts_of, parquet_bytes
 
 
 def put_model(study: Study, **changes: Any) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from p3s.trees.features import derived
-from p3s.trees.types import Array, Table
+from p3s.methods.baseline.trees.features import derived
+from p3s.methods.baseline.trees.types import Array, Table
 
 EXPRESSION = {
     "nb": "b4*w2 + b3*w1 + b2*workers + b1*local_workld + b0",

@@ -18,7 +18,7 @@ from paths import PROGRAMS
 from patterns import build, fortran
 from tracer_helpers import the_mpi
 
-from p3s.host.mpi import OPENMPI
+from p3s.base.host.mpi import OPENMPI
 
 SOURCES = PROGRAMS / "libraries"
 LIMIT_S = 300.0

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from capture_writer import CPU, DONE, EVENTS, Part, Writer
 
-from p3s.study import Study, write_json
+from p3s.base.study import Study, write_json
 
 #: A chunk of the tracer, with its head; events that are made at a time.
 CHUNK, BLOCK = 1 << 16, 1 << 20

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from p3s.trace import Call, Comm, RankTrace, RunTrace, Site
+from p3s.capture import Call, Comm, RankTrace, RunTrace, Site
 
 NO_SITE = 0
 

@@ -19,8 +19,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from p3s.base.study import Study
 from p3s.cli.main import run
-from p3s.study import Study
 
 FOLDER = Path(__file__).parents[1] / "data" / "studies"
 #: The count that is predicted; none of the studies has runs at it.

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from p3s.characterize.calltable import call_table
-from p3s.characterize.logical import LogicalTime, effects, logical_time
-from p3s.characterize.match import Matching, match
-from p3s.trace import RankTrace
+from p3s.capture import RankTrace
+from p3s.signature.calltable import call_table
+from p3s.signature.logical import LogicalTime, effects, logical_time
+from p3s.signature.match import Matching, match
 
 
 def traced(run: Any) -> Any:

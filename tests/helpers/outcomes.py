@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from p3s.artefacts import digest_of, write_json
+from p3s.base.artefacts import digest_of, write_json
 
 #: The count that the study of these files predicts.
 AT = 12

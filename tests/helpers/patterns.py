@@ -17,12 +17,11 @@ from pathlib import Path
 from paths import PROGRAMS
 from tracer_helpers import the_mpi
 
-from p3s.characterize.clones import read_alike
-from p3s.characterize.signature import characterize
-from p3s.characterize.tables import PointTable, table_of
-from p3s.errors import P3SError
-from p3s.gather import check_runs, put_runs
-from p3s.host.mpi import OPENMPI
+from p3s.base.errors import P3SError
+from p3s.base.host.mpi import OPENMPI
+from p3s.base.study import Study
+from p3s.capture import run_files
+from p3s.capture.gather import check_runs, put_runs
 from p3s.model import stage
 from p3s.model.compare import compare, overlap, predicted_tallies, true_triples
 from p3s.model.comparison import Overlap
@@ -30,10 +29,11 @@ from p3s.model.evaluate import generate
 from p3s.model.reasons import Verdict
 from p3s.model.types import Model
 from p3s.model.verdicts import judged_at
+from p3s.signature.clones import read_alike
+from p3s.signature.signature import characterize
+from p3s.signature.tables import PointTable, table_of
 from p3s.signature_runner.launch import run_traced
 from p3s.signature_runner.recording import CPU, Recording
-from p3s.study import Study
-from p3s.trace import run_files
 
 LIMIT_S = 600.0
 #: How much of a run the model has to say: every message, who talks to whom, nothing.

@@ -7,7 +7,7 @@ of 5.10, which are left out, and the values of workloads 14000 to 24000 of 5.6.
 
 from __future__ import annotations
 
-from p3s.trees.diagnostics import Best
+from p3s.methods.baseline.trees.diagnostics import Best
 
 TABLE_5_6 = """
 50 2x3 0.0002731; 100 2x4 0.0002731; 150 4x3 0.000467; 250 2x4 0.0006306; 350 6x4 0.0008699; 500

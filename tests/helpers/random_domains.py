@@ -17,7 +17,7 @@ import numpy as np
 from corpus import Program, Recorder
 from random_programs import chance
 
-from p3s.laws.extents import dims_balanced, dims_greedy, divisors, factorisations, prime_factors
+from p3s.base.extents import dims_balanced, dims_greedy, divisors, factorisations, prime_factors
 
 Extents = tuple[int, ...]
 COUNTS = {

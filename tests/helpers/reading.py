@@ -18,12 +18,12 @@ import numpy as np
 from mutations import mutate_bytes, mutate_json, mutate_table
 from outcomes import AT, Hung, Outcome, Trial, fit_head, limited
 
-from p3s import records
-from p3s.artefacts import read_json, sealed
-from p3s.errors import P3SError
-from p3s.serialise import ShapeError, from_data
-from p3s.study import Study
-from p3s.tables import ROOM, TIMES_ITS_SIZE
+from p3s.base import records
+from p3s.base.artefacts import read_json, sealed
+from p3s.base.errors import P3SError
+from p3s.base.serialise import ShapeError, from_data
+from p3s.base.study import Study
+from p3s.base.tables import ROOM, TIMES_ITS_SIZE
 
 #: Where files are written again and again: a disk would be waited for.
 MEMORY = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
@@ -47,16 +47,16 @@ class Reader:
 
 
 def _signature(path: Path) -> Any:
-    from p3s.characterize.store import load_table
+    from p3s.signature.store import load_table
 
     return load_table(path.parents[1], 6)
 
 
 def _in_study(name: str) -> Callable[[Path], Any]:
     def read(path: Path) -> Any:
-        from p3s.characterize.teamfile import load_teams
-        from p3s.characterize.times import load_times
-        from p3s.characterize.usefile import load_uses
+        from p3s.signature.teamfile import load_teams
+        from p3s.signature.times import load_times
+        from p3s.signature.usefile import load_uses
 
         at = path.parents[1]
         if name == "times":
@@ -143,7 +143,7 @@ def _cluster(path: Path) -> Any:
 
 
 def _topology(path: Path) -> Any:
-    from p3s.topology.read import read_fabric
+    from p3s.machine.topology.read import read_fabric
 
     return read_fabric(str(path), 4).about
 
@@ -161,19 +161,19 @@ def _places(path: Path) -> Any:
 
 
 def _far(path: Path) -> Any:
-    from p3s.small_runs.summary import load
+    from p3s.costs.small_runs.summary import load
 
     return load(Study(path.parent))
 
 
 def _sites(path: Path) -> Any:
-    from p3s.small_runs.builds import read_sites
+    from p3s.costs.small_runs.builds import read_sites
 
     return read_sites(path)
 
 
 def _sampled(path: Path) -> Any:
-    from p3s.characterize.sampled import SCHEMA, SampledFile
+    from p3s.signature.sampled import SCHEMA, SampledFile
 
     try:
         return from_data(SampledFile, read_json(path, SCHEMA), more=True)
@@ -182,7 +182,7 @@ def _sampled(path: Path) -> Any:
 
 
 def _threads(path: Path) -> Any:
-    from p3s.threads.stage import load
+    from p3s.methods.threads.stage import load
 
     return load(Study(path.parent))
 
@@ -200,25 +200,25 @@ def _advice(path: Path) -> Any:
 
 
 def _family(path: Path) -> Any:
-    from p3s.parameters.stage import load
+    from p3s.costs.parameters.stage import load
 
     return load(path.parent)
 
 
 def _tree(path: Path) -> Any:
-    from p3s.trees.store import load
+    from p3s.methods.baseline.trees.store import load
 
     return load(path)
 
 
 def _baseline(path: Path) -> Any:
-    from p3s.baseline.model import Baseline
+    from p3s.methods.baseline.model import Baseline
 
     return Baseline.load(path)
 
 
 def _learned(path: Path) -> Any:
-    from p3s.placement.learned import load
+    from p3s.methods.placement.learned import load
 
     return load(path)
 
@@ -230,25 +230,25 @@ def _placement(path: Path) -> Any:
 
 
 def _campaign(path: Path) -> Any:
-    from p3s.training.dataset import read_told
+    from p3s.methods.placement.training.dataset import read_told
 
     return read_told(path.parent)
 
 
 def _probes(path: Path) -> Any:
-    from p3s.training.dataset import read_probes
+    from p3s.methods.placement.training.dataset import read_probes
 
     return read_probes(path)
 
 
 def _execution(path: Path) -> Any:
-    from p3s.training.dataset import read_execution
+    from p3s.methods.placement.training.dataset import read_execution
 
     return read_execution(path)
 
 
 def _run_times(path: Path) -> Any:
-    from p3s.baseline.read import read
+    from p3s.methods.baseline.read import read
 
     return read(path)
 
@@ -266,7 +266,7 @@ def _collectives(path: Path) -> Any:
 
 
 def _capture(path: Path) -> Any:
-    from p3s.trace import read_run
+    from p3s.capture import read_run
 
     run = read_run(path.parent)
     for rank, problem in run.problems.items():  # what is left of it is used, and this is said
@@ -276,7 +276,7 @@ def _capture(path: Path) -> Any:
 
 def _archive(path: Path) -> Any:
     """Read an OTF2 archive, one of whose files this is; return the captures made of it."""
-    from p3s.otf2.capture import archive_at, import_archive
+    from p3s.formats.otf2.capture import archive_at, import_archive
 
     whole = path.parents[path.parent.name == "traces"]
     anchor = archive_at(whole)

@@ -109,7 +109,7 @@ class Mpi:
 
 def mpis() -> list[Mpi]:
     """Return one usable MPI of each family that is here, the one of the tests first."""
-    from p3s.host import mpi
+    from p3s.base.host import mpi
 
     found: dict[str, Mpi] = {}
     for install in mpi.find_mpi():
@@ -155,7 +155,7 @@ def run_job(
     sharing: bool = True,
 ) -> Ended:
     """Start the processes of a job that is written, and wait for their end."""
-    from p3s.host.mpi import library_of
+    from p3s.base.host.mpi import library_of
     from p3s.signature_runner.launch import _environment
 
     library = library_of(str(compile_inner(mpi.mpicc)))

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from p3s.study import write_json
+from p3s.base.study import write_json
 
 KINDS = {
     "MPI_Send": "send",

@@ -11,12 +11,12 @@ import models
 from comparisons import held_out, work
 from made_predictions import made_prediction, reason
 
+from p3s.base.study import SCHEMA_VERSION, Study, write_json
 from p3s.model.comparison import Overlap, Weights
 from p3s.model.stage import as_file
 from p3s.model.types import Model
 from p3s.predict.saved import read_prediction
 from p3s.report.view import View, view_of
-from p3s.study import SCHEMA_VERSION, Study, write_json
 
 HELD = held_out(
     4,

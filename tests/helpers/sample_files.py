@@ -19,17 +19,17 @@ from openmp_made import openmp
 from sketch import rank_file
 from threads_study import Hybrid, put_threads
 
-from p3s.artefacts import crc_of, write_json
-from p3s.characterize import fileuse, usefile
+from p3s.base.artefacts import crc_of, write_json
+from p3s.base.study import Study
+from p3s.costs.small_runs.places import STRUCTURE
 from p3s.machine import filesystem
 from p3s.machine.cluster import typical
 from p3s.model.compare import compare
 from p3s.model.stage import load as load_model
+from p3s.predict.validate import Validation
 from p3s.report.advice import AdviceFile
 from p3s.report.advice import write as write_advice
-from p3s.small_runs.places import STRUCTURE
-from p3s.study import Study
-from p3s.validate import Validation
+from p3s.signature import fileuse, usefile
 
 BYTES = [0, 1000, 100_000]
 
@@ -67,7 +67,7 @@ def put_all(root: Path) -> None:
 
 def _beside(root: Path) -> None:
     """What was done to files, and what threads did."""
-    from p3s.characterize.store import load_table
+    from p3s.signature.store import load_table
 
     study = Study(root / "study")
     table = load_table(study.root, 6)
@@ -79,7 +79,7 @@ def _beside(root: Path) -> None:
 
 def _validation(root: Path) -> None:
     """The model beside a run that it was not made from."""
-    from p3s.characterize.store import load_table
+    from p3s.signature.store import load_table
 
     study = Study(root / "study")
     model = load_model(study.root)
@@ -223,13 +223,13 @@ def _sampled(root: Path) -> None:
 
 def _threads(root: Path) -> None:
     """Laws of threads, messages over threads, times over both, advice."""
+    from p3s.base.progress import Progress
+    from p3s.machine.topology.node import read_node
     from p3s.pipeline import teams, thread_laws
     from p3s.pipeline.advising import Asked, advised
     from p3s.pipeline.basis import request_of
     from p3s.predict import surface
-    from p3s.progress import Progress
     from p3s.replay.settings import ReplaySettings
-    from p3s.topology.node import read_node
 
     study, node = put_threads(root / "threads", Hybrid()), read_node("2x8")
     request, before = request_of("auto", "", True, ReplaySettings()), teams.cores
@@ -247,7 +247,7 @@ def _threads(root: Path) -> None:
 
 def _family(root: Path) -> None:
     """Laws of a parameter over two of its values, and a third that has one count only."""
-    from p3s.parameters import build
+    from p3s.costs.parameters import build
 
     study = Study.create(root / "family", ["mpiexec", "-n", "{np}", "./a", "{size}"])
     sizes = (101, 203, 301)
@@ -261,8 +261,8 @@ def _family(root: Path) -> None:
 
 
 def _tree(root: Path) -> None:
-    from p3s.trees.grow import grow
-    from p3s.trees.store import Stored, save
+    from p3s.methods.baseline.trees.grow import grow
+    from p3s.methods.baseline.trees.store import Stored, save
 
     some = hybrid_machine.workloads(hybrid_machine.TRAINING["nb"])[::8]
     runs = hybrid_machine.runs("nb", some, 0.02, 0)
@@ -271,8 +271,8 @@ def _tree(root: Path) -> None:
 
 
 def _baseline(root: Path) -> None:
-    from p3s.baseline.model import fit_series
-    from p3s.baseline.times import RunTime, series_of
+    from p3s.methods.baseline.model import fit_series
+    from p3s.methods.baseline.times import RunTime, series_of
 
     runs = [RunTime(n, 100.0 / n + 0.1 + 0.01 * r, r) for n in (2, 4, 8, 16, 32) for r in (0, 1)]
     fit_series(series_of(runs)).save(root / "baseline.json")
@@ -284,8 +284,8 @@ def _baseline(root: Path) -> None:
 
 def _learned(root: Path) -> None:
     """A communication model of one split, without a library that learns."""
-    from p3s.placement.learned import Card, Learned, Line, Widening, save
-    from p3s.placement.trees import Trees
+    from p3s.methods.placement.learned import Card, Learned, Line, Widening, save
+    from p3s.methods.placement.trees import Trees
 
     ints, reals = np.array([-1, -1]), np.array([1.0, 2.0])
     made = Trees(
@@ -311,14 +311,14 @@ def _placement(root: Path) -> None:
     """Placements of a ring, some of them simulated."""
     from replay_patterns import ring
 
-    from p3s.placement.allocation import allocation
+    from p3s.base.progress import Progress
+    from p3s.machine.topology.read import read_fabric
+    from p3s.methods.placement.allocation import allocation
     from p3s.predict.estimators.machine import measured_messages
     from p3s.predict.estimators.settings import Setting
     from p3s.predict.placing.file import save
     from p3s.predict.placing.job import job_of
     from p3s.predict.placing.ranking import Search, placements
-    from p3s.progress import Progress
-    from p3s.topology.read import read_fabric
 
     study, trace = (
         Study.create(root / "placed", ["mpiexec", "-n", "{np}", "p"]),
@@ -336,7 +336,7 @@ def _placement(root: Path) -> None:
 
 def _training(root: Path) -> None:
     """Measured phases of a machine."""
-    from p3s.training import dataset
+    from p3s.methods.placement.training import dataset
 
     folder = root / "training"
     folder.mkdir()
@@ -390,10 +390,10 @@ def _archive(root: Path) -> None:
         return
     from made_runs import call, run_of, world
 
-    from p3s.export.otf2_archive import write_archive
-    from p3s.export.run import Run
-    from p3s.export.scaled import Exported
-    from p3s.otf2.library import library
+    from p3s.formats.otf2.archive import write_archive
+    from p3s.formats.otf2.library import library
+    from p3s.formats.run import Run
+    from p3s.formats.scaled import Exported
 
     ranks = [
         [

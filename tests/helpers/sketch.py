@@ -8,7 +8,7 @@ from typing import Any
 
 from capture_writer import Writer
 
-from p3s.trace import RunTrace, read_run
+from p3s.capture import RunTrace, read_run
 
 NAMES = (
     "MPI_Init",

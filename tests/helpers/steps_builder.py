@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.capture.ops import ISENDRECV_RECV
 from p3s.program.order.calls import AT_ONCE, MANY, op_of, requests_of
 from p3s.program.order.links import Outstanding
 from p3s.program.order.pairs import pair
 from p3s.simulate.steps import RECEIVES, REQUESTS, WAITS, Ints, Op, Steps
-from p3s.trace.ops import ISENDRECV_RECV
 
 #: Columns of Steps that a call fills, with their values where nothing is said.
 _DEFAULTS = {

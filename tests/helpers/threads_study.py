@@ -12,9 +12,9 @@ import corpus
 import numpy as np
 import timed_study as ts
 
-from p3s.characterize.teams import COLUMNS
-from p3s.characterize.times import _save
-from p3s.study import Study, write_json
+from p3s.base.study import Study, write_json
+from p3s.signature.teams import COLUMNS
+from p3s.signature.times import _save
 
 ITERS = 20
 #: Nanoseconds of an element in regions, of one outside of them, of a region and a thread.
@@ -107,7 +107,7 @@ def _put_teams(study: Study, table: Any, hybrid: Hybrid, threads: int) -> None:
     """Write what the tracer would have seen: regions before the messages."""
     from types import SimpleNamespace
 
-    from p3s.characterize.teamfile import write_teams
+    from p3s.signature.teamfile import write_teams
 
     node = [k for k, (_, op) in enumerate(table.nodes) if op.endswith("Sendrecv")][0]
     busy = hybrid.parallel_ns(table.np)

@@ -9,14 +9,14 @@ from typing import Any
 import corpus
 import numpy as np
 
-from p3s.characterize.signature import signature_json
-from p3s.characterize.store import write_tables
-from p3s.characterize.tables import PointTable, point_table
-from p3s.characterize.times import QUANTILES, Times
+from p3s.base.serialise import to_data
+from p3s.base.study import Study, write_json
+from p3s.base.tables import TABLES
 from p3s.model import build
-from p3s.serialise import to_data
-from p3s.study import Study, write_json
-from p3s.tables import TABLES
+from p3s.signature.signature import signature_json
+from p3s.signature.store import write_tables
+from p3s.signature.tables import PointTable, point_table
+from p3s.signature.times import QUANTILES, Times
 
 Cost = Callable[[np.ndarray], np.ndarray]
 COUNTS = (4, 8, 16, 32)

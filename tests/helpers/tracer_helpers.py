@@ -9,10 +9,10 @@ from pathlib import Path
 
 from paths import PROGRAMS
 
-from p3s.host import mpi
+from p3s.base.host import mpi
+from p3s.capture import RunTrace, read_run
 from p3s.signature_runner.launch import run_traced
 from p3s.signature_runner.recording import Recording
-from p3s.trace import RunTrace, read_run
 
 TIMEOUT_S = 300.0
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from paths import PROGRAMS
 
+from p3s.capture import read_run
 from p3s.signature_runner import build
-from p3s.trace import read_run
 
 COMPILER, QEMU = shutil.which("aarch64-linux-gnu-gcc"), shutil.which("qemu-aarch64")
 #: A directory with include/mpi.h and lib/libmpi.so of MPICH for aarch64 (its wheel, unpacked), and

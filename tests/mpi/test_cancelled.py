@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from tracer_helpers import PROGRAMS, compile_c, the_mpi, trace
 
-from p3s.characterize.match import match
-from p3s.trace.capture import NAME
-from p3s.trace.rewrite import Messages
+from p3s.capture.capture import NAME
+from p3s.capture.rewrite import Messages
+from p3s.signature.match import match
 
 TURNS, RANKS = 10, 3
 

@@ -10,8 +10,8 @@ import pytest
 from paths import ROOT
 from tracer_helpers import compile_c, the_mpi
 
+from p3s.capture import read_run
 from p3s.signature_runner.launch import run_traced
-from p3s.trace import read_run
 
 TIMEOUT_S = 300.0
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conformance import Installed, Program, check_counts, missing, mpis, run
 
-from p3s.trace import read_run
+from p3s.capture import read_run
 
 #: Completions of no and of some requests from each Fortran binding.
 COMPLETIONS = tuple(

@@ -13,9 +13,9 @@ import pytest
 from test_exec import P3S, Done, run
 from tracer_helpers import PROGRAMS, compile_c, the_mpi
 
+from p3s.base.errors import P3SError
+from p3s.base.host import mpi
 from p3s.cli.main import run as main
-from p3s.errors import P3SError
-from p3s.host import mpi
 from p3s.signature_runner import doctor, examine, trials
 from p3s.signature_runner.launch import run_traced
 

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 from tracer_helpers import PROGRAMS, compile_c, the_mpi
 
-from p3s.errors import UsageError
-from p3s.host import mpi
+from p3s.base.errors import UsageError
+from p3s.base.host import mpi
+from p3s.base.study import Study, read_json, write_json
+from p3s.capture import read_run
 from p3s.signature_runner.place import Place, place
-from p3s.study import Study, read_json, write_json
-from p3s.trace import read_run
 
 mpi_only = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 TIMEOUT_S = 600.0

@@ -14,10 +14,10 @@ import pytest
 from conformance import Installed, mpis
 from tracer_helpers import PROGRAMS, TIMEOUT_S
 
-from p3s.files.places import places_of
+from p3s.capture import RankTrace, RunTrace, read_run
+from p3s.costs.files.places import places_of
 from p3s.model.stage import load as load_model
 from p3s.signature_runner.launch import run_traced
-from p3s.trace import RankTrace, RunTrace, read_run
 
 FOLDER = PROGRAMS / "io"
 ALL = list(mpis().values())

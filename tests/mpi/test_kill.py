@@ -19,11 +19,11 @@ import pytest
 from time_limits import LIMIT_S, over_when
 from tracer_helpers import PROGRAMS, compile_c, the_mpi
 
-from p3s.errors import P3SError
-from p3s.host import mpi
+from p3s.base.errors import P3SError
+from p3s.base.host import mpi
+from p3s.capture import read_run
+from p3s.capture.types import RankTrace, RunTrace
 from p3s.signature_runner.launch import run_traced
-from p3s.trace import read_run
-from p3s.trace.types import RankTrace, RunTrace
 
 pytestmark = [pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 

@@ -16,12 +16,12 @@ from test_exec import run as run_command
 from test_launch import launcher
 from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi
 
-from p3s.errors import P3SError
-from p3s.host import mpi
+from p3s.base.errors import P3SError
+from p3s.base.host import mpi
+from p3s.capture import read_run
 from p3s.signature_runner import build, emulate
 from p3s.signature_runner.launch import run_traced
 from p3s.signature_runner.recording import Recording
-from p3s.trace import read_run
 
 QEMU = shutil.which(f"qemu-{platform.machine()}")
 needs_qemu = [

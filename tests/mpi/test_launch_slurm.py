@@ -13,8 +13,8 @@ from slurm_cluster import missing, running
 from test_exec import P3S, run
 from tracer_helpers import PROGRAMS
 
-from p3s.host import compiling, mpi
-from p3s.trace import read_run
+from p3s.base.host import compiling, mpi
+from p3s.capture import read_run
 
 pytestmark = [
     pytest.mark.mpi,

@@ -13,13 +13,13 @@ from test_exec import run as run_command
 from test_launch import launcher
 from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi
 
-from p3s.errors import P3SError, UsageError
-from p3s.host import mpi
-from p3s.host.cores import cores, quota
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.host import mpi
+from p3s.base.host.cores import cores, quota
+from p3s.capture import read_run
 from p3s.signature_runner import build
 from p3s.signature_runner.launch import run_traced
 from p3s.signature_runner.recording import COUNTERS, Recording, recording
-from p3s.trace import read_run
 
 pytestmark = [pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 

@@ -21,10 +21,10 @@ from libraries import (
 from patterns import ALL, PAIRS, Program, outcome, traced
 from tracer_helpers import the_mpi
 
-from p3s.trace import read_run
-from p3s.trace.callpath import call_path
-from p3s.trace.modules import Modules
-from p3s.trace.source import resolve, stack
+from p3s.capture import read_run
+from p3s.capture.callpath import call_path
+from p3s.capture.modules import Modules
+from p3s.capture.source import resolve, stack
 
 
 @dataclass(frozen=True)

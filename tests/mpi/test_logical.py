@@ -14,10 +14,10 @@ from paths import EXAMPLES
 from sketch import irecv, isend, rank_file, recv, send, sketched, wait
 from tracer_helpers import PROGRAMS, compile_c, the_mpi, trace
 
-from p3s.characterize import worklist
-from p3s.characterize.logical import logical_time
-from p3s.errors import P3SError
-from p3s.trace import read_run
+from p3s.base.errors import P3SError
+from p3s.capture import read_run
+from p3s.signature import worklist
+from p3s.signature.logical import logical_time
 
 CORPUS = {
     "jacobi2d": corpus.jacobi2d(iters=4),

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from machines import synthetic
 
+from p3s.base.errors import Damaged, P3SError
+from p3s.base.text import size_text
 from p3s.cli.main import run
-from p3s.errors import Damaged, P3SError
 from p3s.machine import facts, network
 from p3s.machine.compare import compare
 from p3s.machine.filesystem import measure_files
@@ -20,7 +21,6 @@ from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, Curve, Machine
 from p3s.machine.measure import MOST_BYTES, _disturbed, _network_s, _Seen, measure, working_sets
 from p3s.machine.runner import Runner, Runners
 from p3s.machine.show import plot, render
-from p3s.text import size_text
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 

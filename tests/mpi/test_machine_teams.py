@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from p3s.base.errors import P3SError
+from p3s.base.host.compiling import c_compiler
 from p3s.cli.main import run
-from p3s.errors import P3SError
-from p3s.host.compiling import c_compiler
 from p3s.machine.openmp import CONSTRUCTS, OpenMP, load
 from p3s.machine.teams import ITERATIONS, LOOPS
 from p3s.machine.threads import measure_openmp, openmp_program

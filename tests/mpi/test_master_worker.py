@@ -12,10 +12,10 @@ from paths import EXAMPLES
 from test_examples import run, tool
 from tracer_helpers import trace
 
+from p3s.capture import read_run
 from p3s.cli.main import run as p3s
-from p3s.master_worker import gate, table
-from p3s.master_worker.table import Row
-from p3s.trace import read_run
+from p3s.methods.tasks import gate, table
+from p3s.methods.tasks.table import Row
 
 APPS = ("kmeans", "nbody", "heat", "matmul", "jacobi")
 #: No multiple of 2 or 3: blocks of workers and threads differ.

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from tracer_helpers import PROGRAMS, compile_c, the_mpi, trace
 
-from p3s.characterize.tables import PointTable, point_table
 from p3s.model.compare import compare
 from p3s.model.holdout import build_model
+from p3s.signature.tables import PointTable, point_table
 
 pytestmark = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 

@@ -22,7 +22,7 @@ from expected_trees import Loop, Ranks, differences, leaves, loop, phase_turns
 from paths import EXAMPLES
 from tracer_helpers import PROGRAMS, compile_c, the_mpi
 
-from p3s.trace import read_run
+from p3s.capture import read_run
 
 LIMIT_S = 600
 CUBES, SQUARES = (4, 8, 16, 27), (4, 9, 16, 25)

@@ -12,7 +12,7 @@ import pytest
 from paths import ROOT
 from tracer_helpers import PROGRAMS, compile_c, the_mpi
 
-from p3s.host import mpi, prebuilt
+from p3s.base.host import mpi, prebuilt
 from p3s.signature_runner import build, doctor
 from p3s.signature_runner.launch import run_traced
 

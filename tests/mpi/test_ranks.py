@@ -17,7 +17,7 @@ from cluster.network import Cluster, missing, openmpi_words
 from conformance import mpis
 from tracer_helpers import the_mpi
 
-from p3s.host import mpi
+from p3s.base.host import mpi
 from p3s.signature_runner.recording import SHARING
 
 pytestmark = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]

@@ -19,7 +19,8 @@ from cluster.network import Cluster, Trunk, compile_switch, missing, openmpi_wor
 from cluster.patterns import crossing, halo
 from replay_jobs import Script, program_of
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.machine.topology.switches import slurm
 from p3s.replay.costs.link import carried
 from p3s.replay.costs.network import floods
 from p3s.replay.costs.trunks import Fabric, flows_of
@@ -32,7 +33,6 @@ from p3s.replay.launch.store import ResultStore
 from p3s.replay.plan.micro import link_programs, trunk_programs
 from p3s.replay.plan.program import Code, Program
 from p3s.replay.plan.world import MEASURED, Process, World
-from p3s.topology.switches import slurm
 
 WHY = missing()
 OPENMPI = Path("/usr/bin/mpiexec.openmpi")
@@ -76,7 +76,7 @@ def _program(work_ns: int = 0) -> Program:
 
 
 def _launchers(cluster: Cluster) -> dict[str, list[str]]:
-    from p3s.host import mpi
+    from p3s.base.host import mpi
 
     found = {"openmpi": openmpi_words(cluster)}
     hydra = [

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from replay_jobs import Mpi, Script, measure, mpis, program_of, run_job, settings_of, world_of
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.replay.engine import clocks
 from p3s.replay.engine.collect import Collector, part_of, recorded
 from p3s.replay.engine.inner import Timings

@@ -15,6 +15,7 @@ from replay_jobs import mpis, run_job, settings_of
 from replay_random import Pattern, pattern
 from scripted_mpi import BUFFERING, TEMPERS, Outcome, execute
 
+from p3s.machine.topology.switches import flat
 from p3s.program.collectives.expand import expand
 from p3s.program.collectives.library import library_of
 from p3s.program.mapping import mapping_of
@@ -25,7 +26,6 @@ from p3s.replay.plan.settle import WHY_TEXT, Why
 from p3s.replay.plan.types import PlanSettings, ReplayPlan
 from p3s.replay.plan.world import BLACK_HOLE, MEASURED
 from p3s.simulate.steps import RECEIVES, SENDS, Op, Section
-from p3s.topology.switches import flat
 
 #: Patterns in make test, and all of them.
 SOME = 100

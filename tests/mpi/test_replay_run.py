@@ -10,9 +10,9 @@ import pytest
 from replay_patterns import Trace, butterfly, collectives, halo, ring, wave
 
 from p3s import replay
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.study import REPLAY_VERSION, read_json
 from p3s.replay import ReplaySettings
-from p3s.study import REPLAY_VERSION, read_json
 
 SETTINGS = ReplaySettings(cores_per_node=2, budget_s=0.5)
 
@@ -20,7 +20,7 @@ SETTINGS = ReplaySettings(cores_per_node=2, budget_s=0.5)
 @pytest.fixture(scope="module", autouse=True)
 def needs_mpi() -> None:
     """Skip where there is no MPI at all."""
-    from p3s.host import mpi
+    from p3s.base.host import mpi
 
     if not any(install.mpiexec for install in mpi.find_mpi()):
         pytest.skip("no MPI with mpicc and mpiexec here")

@@ -15,8 +15,8 @@ import slurm_cluster
 from paths import ROOT
 from replay_patterns import halo
 
-from p3s.host.batch import Surroundings, script
-from p3s.host.schedulers import SCHEDULERS, Job
+from p3s.base.host.batch import Surroundings, script
+from p3s.base.host.schedulers import SCHEDULERS, Job
 
 MPIEXEC = Path("/usr/bin/mpiexec.openmpi")
 WHY = slurm_cluster.missing() or ("" if MPIEXEC.exists() else "no Open MPI of Debian")
@@ -27,7 +27,7 @@ CODE = """
 import json, sys
 from pathlib import Path
 from p3s import replay
-from p3s.host.hosts import allocated_hosts
+from p3s.base.host.hosts import allocated_hosts
 settings = replay.ReplaySettings(cores_per_node=2, budget_s=4.0, launcher=tuple(sys.argv[3:]))
 result = replay.run(Path(sys.argv[1]), Path(sys.argv[2]), settings)
 print(json.dumps({"hosts": allocated_hosts(), "measured": result["measured_share"]}))

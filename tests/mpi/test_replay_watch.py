@@ -9,7 +9,7 @@ import pytest
 from replay_jobs import Script, mpis, program_of, settings_of, world_of
 from time_limits import LIMIT_S, over_when
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.replay.driver import Spare
 from p3s.replay.engine.job import write_job
 from p3s.replay.launch import run

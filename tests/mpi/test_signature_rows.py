@@ -15,10 +15,10 @@ from nests import Leaf, Tree, sequences, truth
 from scipy.stats import t
 from tracer_helpers import PROGRAMS, the_mpi
 
-from p3s.host import mpi
+from p3s.base.host import mpi
+from p3s.capture.recording_plan import WORK, Enough, KnownCall, Plan, Row
 from p3s.signature_runner import build
 from p3s.signature_runner.tracer import generate
-from p3s.trace.recording_plan import WORK, Enough, KnownCall, Plan, Row
 
 pytestmark = pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")
 

@@ -14,17 +14,17 @@ from capture_writer import CPU, EVENTS, Writer, leb, zigzag
 from test_kill import Killer, ledger
 from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi, trace
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.capture import RankTrace, RunTrace, read_run
+from p3s.capture.capture import read_capture
+from p3s.capture.check import check
+from p3s.capture.dump import text
+from p3s.capture.recording_plan import Enough, KnownCall, Plan, Row
+from p3s.capture.recover import recover
+from p3s.capture.where import Place
 from p3s.signature_runner.launch import RunOutcome, run_traced
 from p3s.signature_runner.recording import Recording
 from p3s.signature_runner.stopping import Saturation
-from p3s.trace import RankTrace, RunTrace, read_run
-from p3s.trace.capture import read_capture
-from p3s.trace.check import check
-from p3s.trace.dump import text
-from p3s.trace.recording_plan import Enough, KnownCall, Plan, Row
-from p3s.trace.recover import recover
-from p3s.trace.where import Place
 
 with_mpi = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tracer_helpers import the_mpi
 
-from p3s.study import Study
+from p3s.base.study import Study
 
 #: Makes no MPI call, and writes a file once it runs.
 _WAITS = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); time.sleep(600)"

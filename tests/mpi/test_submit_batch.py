@@ -13,8 +13,8 @@ import batch_standins
 import pytest
 from tracer_helpers import PROGRAMS, compile_c, the_mpi
 
+from p3s.base.study import Study
 from p3s.cli.main import run
-from p3s.study import Study
 
 pytestmark = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 
@@ -77,7 +77,9 @@ def test_a_replay_takes_the_nodes_of_its_job(scheduler: str, here: Path) -> None
     Study.create(here / "s", ["mpiexec", "-n", "{np}", "x"])
     (here / "venv" / "bin").mkdir(parents=True)
     (here / "venv" / "bin" / "activate").write_text(f"PATH={shlex.quote(str(here))}/venv/bin:$PATH")
-    code = "import sys; from p3s.host.hosts import allocated_hosts as h; print(sys.argv[1:], h())"
+    code = (
+        "import sys; from p3s.base.host.hosts import allocated_hosts as h; print(sys.argv[1:], h())"
+    )
     p3s = here / "venv" / "bin" / "p3s"
     p3s.write_text(f'#!/bin/sh\nexec {sys.executable} -P -c "{code}" "$@"\n')
     p3s.chmod(0o755)

@@ -11,9 +11,9 @@ import pytest
 import slurm_cluster
 from paths import PROGRAMS, ROOT
 
+from p3s.base.host import mpi
+from p3s.base.study import Study
 from p3s.cli.main import run
-from p3s.host import mpi
-from p3s.study import Study
 
 MPICC = Path("/usr/bin/mpicc.openmpi")
 WHY = slurm_cluster.missing() or ("" if MPICC.exists() else "no Open MPI of Debian")

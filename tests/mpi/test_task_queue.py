@@ -10,9 +10,9 @@ import pytest
 from paths import PROGRAMS
 from tracer_helpers import the_mpi
 
+from p3s.base.study import Study
 from p3s.cli.main import run as p3s
-from p3s.master_worker.recognise import learned, of_path
-from p3s.study import Study
+from p3s.methods.tasks.recognise import learned, of_path
 
 TASKS = 60
 

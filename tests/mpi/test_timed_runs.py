@@ -15,13 +15,13 @@ from test_cli_stages import LAUNCH, Outcome, Stages
 from test_launch import launcher
 from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi
 
-from p3s.characterize.store import load_table
-from p3s.characterize.times import load_times, stale
+from p3s.base.errors import P3SError
+from p3s.base.study import Study, read_json, write_json
+from p3s.capture.where import places_at
 from p3s.cli.main import run
-from p3s.errors import P3SError
+from p3s.signature.store import load_table
+from p3s.signature.times import load_times, stale
 from p3s.signature_runner.recording import Recording
-from p3s.study import Study, read_json, write_json
-from p3s.trace.where import places_at
 
 UNITS = {"instructions": "instructions", "cpu": "cpu_ns", "wall": "wall_ns", "auto": "cpu_ns"}
 
@@ -58,10 +58,10 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
     stand_in = Runs()
     stand_in.refuses = {}
     monkeypatch.setattr("p3s.signature_runner.launch.run_traced", stand_in.run_traced)
-    monkeypatch.setattr("p3s.host.command.parse", stand_in.parse)
+    monkeypatch.setattr("p3s.base.host.command.parse", stand_in.parse)
     monkeypatch.setattr("p3s.signature_runner.emulate.emulator", lambda: "qemu")
-    monkeypatch.setattr("p3s.characterize.signature.characterize", stand_in.characterize)
-    monkeypatch.setattr("p3s.characterize.phases.load_phases", lambda study_dir: {})
+    monkeypatch.setattr("p3s.signature.signature.characterize", stand_in.characterize)
+    monkeypatch.setattr("p3s.signature.phases.load_phases", lambda study_dir: {})
     return stand_in
 
 
@@ -261,8 +261,8 @@ def test_memory_that_the_program_fills_is_known(
     program = compile_c(FILLS, tmp_path / "fills")
     words = [launcher(), "-n", "{np}", str(program)]
     study = Study.create(tmp_path / "study", words)
+    from p3s.capture import read_run
     from p3s.cli.runs import trace_counts
-    from p3s.trace import read_run
 
     trace_counts(
         study,

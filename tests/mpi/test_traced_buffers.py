@@ -8,7 +8,7 @@ import pytest
 from paths import PROGRAMS
 from tracer_helpers import compile_c, the_mpi, trace
 
-from p3s.trace.types import DEVICE_RECEIVED, DEVICE_SENT
+from p3s.capture.types import DEVICE_RECEIVED, DEVICE_SENT
 
 pytestmark = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 

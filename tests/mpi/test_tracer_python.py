@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tracer_helpers import PROGRAMS, TIMEOUT_S, recorded, the_mpi, trace
 
-from p3s.trace import Call, RunTrace
+from p3s.capture import Call, RunTrace
 
 pytestmark = [
     pytest.mark.mpi,

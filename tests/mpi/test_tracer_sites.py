@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from tracer_helpers import PROGRAMS, compile_c, the_mpi, trace
 
-from p3s.trace import RunTrace
-from p3s.trace.callpath import call_path
-from p3s.trace.modules import Modules
-from p3s.trace.source import resolve, stack
+from p3s.capture import RunTrace
+from p3s.capture.callpath import call_path
+from p3s.capture.modules import Modules
+from p3s.capture.source import resolve, stack
 
 pytestmark = [pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 

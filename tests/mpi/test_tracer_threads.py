@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from tracer_helpers import PROGRAMS, compile_c, the_mpi, trace
 
-from p3s.host import mpi
+from p3s.base.host import mpi
+from p3s.capture import RankTrace, RunTrace, Threads, read_run
 from p3s.signature_runner import trials
 from p3s.signature_runner.launch import run_traced
 from p3s.signature_runner.recording import Recording
-from p3s.trace import RankTrace, RunTrace, Threads, read_run
 
 pytestmark = [pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 

@@ -15,21 +15,28 @@ import numpy as np
 import pytest
 from cluster.network import Cluster, missing, openmpi_words
 
-from p3s.errors import P3SError
-from p3s.host.compiling import compiled
-from p3s.placement.baselines import seconds_of
-from p3s.placement.communication import network_id, predict
-from p3s.placement.learned import Settings as Fit
-from p3s.placement.patterns import around, fixed_halo, random_pairs
-from p3s.placement.traffic import together, traffic
+from p3s.base.errors import P3SError
+from p3s.base.host.compiling import compiled
+from p3s.machine.topology.trees import one_switch
+from p3s.methods.placement.baselines import seconds_of
+from p3s.methods.placement.communication import network_id, predict
+from p3s.methods.placement.learned import Settings as Fit
+from p3s.methods.placement.patterns import around, fixed_halo, random_pairs
+from p3s.methods.placement.traffic import together, traffic
+from p3s.methods.placement.training import jobs
+from p3s.methods.placement.training.campaign import Settings
+from p3s.methods.placement.training.costs import hockney_of, network_of
+from p3s.methods.placement.training.dataset import Told, measured
+from p3s.methods.placement.training.jobs import (
+    Job,
+    RealMachine,
+    Repeats,
+    SimulatedMachine,
+    measure,
+    real_machine,
+)
+from p3s.methods.placement.training.train import B, train
 from p3s.program.mapping import block
-from p3s.topology.trees import one_switch
-from p3s.training import jobs
-from p3s.training.campaign import Settings
-from p3s.training.costs import hockney_of, network_of
-from p3s.training.dataset import Told, measured
-from p3s.training.jobs import Job, RealMachine, Repeats, SimulatedMachine, measure, real_machine
-from p3s.training.train import B, train
 
 SIMGRID = pytest.mark.skipif(not shutil.which("smpirun"), reason="SimGrid is not installed")
 PLATFORM = (
@@ -82,8 +89,8 @@ def test_the_runner_is_resumed_after_it_was_killed(tmp_path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "import sys\nfrom pathlib import Path\n"
-        "from p3s.placement.traffic import traffic\n"
-        "from p3s.training.jobs import Job, Repeats, measure, real_machine\n"
+        "from p3s.methods.placement.traffic import traffic\n"
+        "from p3s.methods.placement.training.jobs import Job, Repeats, measure, real_machine\n"
         "sent = {k: traffic(2, [0], [1], 1 << 20, 40) for k in range(40)}\n"
         "job = Job(('localhost',) * 2, sent, Repeats(0, 4))\n"
         "measure(job, real_machine(), Path(sys.argv[1]))\n"

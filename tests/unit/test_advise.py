@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from p3s.advise.advisor import Advisor, Workload, regret_of, workload_of
-from p3s.advise.configurations import Configuration, Limits, admissible, uses_of
-from p3s.advise.nextrun import next_runs
-from p3s.advise.types import Objective
-from p3s.errors import P3SError, UsageError
+from p3s.base.errors import P3SError, UsageError
+from p3s.machine.topology.node import read_node
+from p3s.methods.threads.advise.advisor import Advisor, Workload, regret_of, workload_of
+from p3s.methods.threads.advise.configurations import Configuration, Limits, admissible, uses_of
+from p3s.methods.threads.advise.nextrun import next_runs
+from p3s.methods.threads.advise.types import Objective
+from p3s.methods.threads.law import ThreadLaw, fit_law
+from p3s.methods.threads.types import Value, samples
 from p3s.predict.reasons import CODES
 from p3s.report.advice import table_of
-from p3s.threads.law import ThreadLaw, fit_law
-from p3s.threads.types import Value, samples
-from p3s.topology.node import read_node
 
 NODE = read_node("2x2x8+smt2+64GB")
 WORK = 64.0

@@ -8,11 +8,11 @@ import corpus
 import numpy as np
 import pytest
 
+from p3s.capture import anybody
+from p3s.capture.parts import CallBook, replaced
+from p3s.capture.types import Call, RankTrace, RunTrace
 from p3s.model.compare import compare
 from p3s.model.holdout import build_model
-from p3s.trace import anybody
-from p3s.trace.parts import CallBook, replaced
-from p3s.trace.types import Call, RankTrace, RunTrace
 
 
 def _call(op: str, peer: int = -1, site: int = 0, comm: int = 0) -> Call:

@@ -16,7 +16,7 @@ from test_estimators import machine_file
 
 import p3s
 from p3s.api import Table
-from p3s.errors import P3SError, UsageError
+from p3s.base.errors import P3SError, UsageError
 
 COUNTS = (2, 4, 8, 16)
 
@@ -58,7 +58,7 @@ def test_scaling_and_computation_do_without_pandas(study: p3s.Study) -> None:
     code = (
         "import sys; from pathlib import Path; from p3s.predict.times import computation\n"
         "from p3s.program.generate import write_scaled\n"
-        "from p3s.program.scaled import read_scaled; from p3s.study import Study\n"
+        "from p3s.program.scaled import read_scaled; from p3s.base.study import Study\n"
         f"study = Study.open(Path({str(study.path)!r}))\n"
         "write_scaled(study.root, 20)\n"
         "read_scaled(study.scaled_dir(20))\n"
@@ -80,10 +80,10 @@ def test_a_scaled_trace_is_made_and_read(study: p3s.Study) -> None:
 NOT_USED = (
     "jsonschema",
     "p3s.costs.gather",
-    "p3s.parameters.stage",
+    "p3s.costs.parameters.stage",
     "p3s.program.generate",
     "p3s.report.teams",
-    "p3s.topology.read",
+    "p3s.machine.topology.read",
     "scipy",
 )
 

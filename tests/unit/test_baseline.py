@@ -7,13 +7,13 @@ import pytest
 
 from benchmarks.regression import explicit
 from benchmarks.regression.screening import best, screen
-from p3s.baseline import threeterm
-from p3s.baseline.counts import by_rule, cut, split
-from p3s.baseline.families import FAMILIES, Data, fit, text_of
-from p3s.baseline.model import check_solvers, fit_series
-from p3s.baseline.times import RunTime, from_mapping, series_of
-from p3s.baseline.weights import weights_of
-from p3s.errors import P3SError, UsageError
+from p3s.base.errors import P3SError, UsageError
+from p3s.methods.baseline import threeterm
+from p3s.methods.baseline.counts import by_rule, cut, split
+from p3s.methods.baseline.families import FAMILIES, Data, fit, text_of
+from p3s.methods.baseline.model import check_solvers, fit_series
+from p3s.methods.baseline.times import RunTime, from_mapping, series_of
+from p3s.methods.baseline.weights import weights_of
 
 Q = np.arange(16.0, 129.0, 4.0)
 TARGETS = np.array([144.0, 256.0, 400.0, 576.0, 784.0, 1024.0])
@@ -283,7 +283,7 @@ def test_learned_models_predict_from_plain_numbers_as_their_library_does(name: s
 
 def test_a_forest_of_plain_numbers_is_the_librarys() -> None:
     ensemble = pytest.importorskip("sklearn.ensemble", reason="scikit-learn is not there")
-    from p3s.baseline import learned
+    from p3s.methods.baseline import learned
 
     rng = np.random.default_rng(3)
     z, y = rng.standard_normal((60, 3)), rng.standard_normal(60)

@@ -9,14 +9,14 @@ import pytest
 from test_baseline import ABC, Q, data, noisy
 
 from benchmarks.regression.parts import fit_parts
-from p3s.baseline import threeterm
-from p3s.baseline.bootstrap import interval
-from p3s.baseline.choose import choose, held_out
-from p3s.baseline.families import FAMILIES, Data, fit
-from p3s.baseline.model import Baseline, fit_series
-from p3s.baseline.times import Point, RunTime, from_mapping, series_of
-from p3s.baseline.weights import weights_of
-from p3s.errors import P3SError, UsageError
+from p3s.base.errors import P3SError, UsageError
+from p3s.methods.baseline import threeterm
+from p3s.methods.baseline.bootstrap import interval
+from p3s.methods.baseline.choose import choose, held_out
+from p3s.methods.baseline.families import FAMILIES, Data, fit
+from p3s.methods.baseline.model import Baseline, fit_series
+from p3s.methods.baseline.times import Point, RunTime, from_mapping, series_of
+from p3s.methods.baseline.weights import weights_of
 
 # ---- choice, parts, intervals --------------------------------------------------------------
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from p3s.baseline.read import read
-from p3s.errors import P3SError
-from p3s.export.extrap import lines
+from p3s.base.errors import P3SError
+from p3s.formats.extrap import lines
+from p3s.methods.baseline.read import read
 
 
 def points(path: Path, *rows: dict[str, Any]) -> Path:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from p3s.scores import against_least, by_target, median_range, relative_error, scores, spread
+from p3s.base.scores import against_least, by_target, median_range, relative_error, scores, spread
 
 TARGETS = (144, 256, 400, 576, 784, 1024)
 #: Relative errors in percent as printed: HPL (Table 1) and BT (Table 2); None: blank or x.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.characterize import buffers
+from p3s.signature import buffers
 
 
 def call(op: str, size: int, block: int = 0, memory: int = 0) -> Any:

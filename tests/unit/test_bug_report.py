@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from p3s.base.host import prebuilt
+from p3s.base.host.private import hider
+from p3s.base.version import __version__
 from p3s.cli.main import run
-from p3s.host import prebuilt
-from p3s.host.private import hider
 from p3s.signature_runner import bug_report
 from p3s.signature_runner.trials import FAIL, OK, Check
-from p3s.version import __version__
 
 SECRET = "hunter2-hunter2"
 ENVIRONMENT = {

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from made_predictions import made_prediction, phase_at, record
 
+from p3s.capture.source import Where
 from p3s.predict.types import PhaseAt, Prediction
 from p3s.report.call_rows import call_rows
 from p3s.report.call_tree import Node, tree_of
@@ -18,7 +19,6 @@ from p3s.report.compare import compare
 from p3s.report.compare_page import render
 from p3s.report.phases import Call, Cost, Loop, Phase, Phases, Trips
 from p3s.report.quoted import Quoted, Sources
-from p3s.trace.source import Where
 
 MS = 1_000_000
 #: Frames of a call, innermost first: main calls solve, and that exchange.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from p3s.capture.callpath import CallPath, call_path
+from p3s.capture.source import Where, parse
 from p3s.report.places import call_place, common_place, joined_places
-from p3s.trace.callpath import CallPath, call_path
-from p3s.trace.source import Where, parse
 
 LIBRARY = "libsolve.so.3"
 

@@ -8,11 +8,11 @@ import pytest
 from paths import ROOT
 from tracer_helpers import the_mpi
 
-from p3s.host import mpi
+from p3s.base.host import mpi
+from p3s.capture import ops
 from p3s.report.calls_page import page
 from p3s.signature_runner.tracer import generate, table
 from p3s.signature_runner.tracer.untouched import UNTOUCHED
-from p3s.trace import ops
 
 PAGE = ROOT / "docs" / "mpi-calls.md"
 ALONE = {name for calls in UNTOUCHED.values() for name in calls}

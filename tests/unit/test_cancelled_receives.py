@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from sketch import irecv, isend, send, sketched, wait
 
-from p3s.characterize.part import part_of
-from p3s.master_worker.recognise import servers_of
-from p3s.trace import RunTrace, cancelled
-from p3s.trace.capture import NAME
-from p3s.trace.parts import CallBook, replaced
-from p3s.trace.rewrite import Messages
-from p3s.trace.types import RankTrace
+from p3s.capture import RunTrace, cancelled
+from p3s.capture.capture import NAME
+from p3s.capture.parts import CallBook, replaced
+from p3s.capture.rewrite import Messages
+from p3s.capture.types import RankTrace
+from p3s.methods.tasks.recognise import servers_of
+from p3s.signature.part import part_of
 
 Events = list[tuple[Any, ...]]
 

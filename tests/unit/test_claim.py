@@ -12,10 +12,10 @@ import pytest
 from test_exec import P3S, SHARING, TIMEOUT_S, launch, mpi_only, run
 from tracer_helpers import PROGRAMS, compile_c, the_mpi
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.capture.capture import read_header
 from p3s.signature_runner import claim as claims
 from p3s.signature_runner.claim import NAME, Launch, claim, this_launch
-from p3s.trace.capture import read_header
 
 OPEN_MPI = {"OMPI_COMM_WORLD_RANK": "0", "PMIX_NAMESPACE": "77"}
 STEP = {"SLURM_JOB_ID": "5", "SLURM_STEP_ID": "2", "SLURM_SRUN_COMM_PORT": "31"}

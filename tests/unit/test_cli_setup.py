@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 from paths import ROOT
 
-from p3s.host.mpi import MpiInstall
+from p3s.base.host.mpi import MpiInstall
 
 SCRIPT = ROOT / ".ci" / "choose_mpi.py"
 

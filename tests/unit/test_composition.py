@@ -14,7 +14,9 @@ from handmade import phase, put_scaled
 from made_predictions import count_at, made_prediction, phase_at
 from test_predict import REPLAYED, times_at
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.serialise import to_data
+from p3s.base.study import Study, write_json
 from p3s.model.law_types import LoopRule, OrderedItem, OrderedSlot, TraceOrder, Walk
 from p3s.predict.estimated import ESTIMATORS, Communication
 from p3s.predict.estimates import AUTO, choose
@@ -29,8 +31,6 @@ from p3s.predict.residual import residual_part, residuals
 from p3s.predict.rows import slowest_rank
 from p3s.predict.times import PhaseTimes, computation, with_communication
 from p3s.predict.types import Count
-from p3s.serialise import to_data
-from p3s.study import Study, write_json
 
 WHY = "all nodes are one machine"
 

@@ -13,7 +13,9 @@ import pytest
 import timed_study as ts
 from compute_by_hand import compute_model
 
-from p3s.characterize.store import load_table
+from p3s.base.errors import P3SError
+from p3s.base.serialise import to_data
+from p3s.base.study import Study, read_json, write_json
 from p3s.costs.gather import (
     by_count,
     measured_at,
@@ -24,18 +26,16 @@ from p3s.costs.gather import (
     turned,
     x_scale,
 )
+from p3s.costs.small_runs.points import Point
 from p3s.costs.stage import as_file, build, fit, load
 from p3s.costs.types import ComputeModel
-from p3s.errors import P3SError
 from p3s.model.stage import load as load_model
 from p3s.predict.times import compute_seconds, read_head
 from p3s.program import write_scaled
 from p3s.program.scaled import read_scaled
 from p3s.program.types import ScaledHead
 from p3s.report.compute import remarks
-from p3s.serialise import to_data
-from p3s.small_runs.points import Point
-from p3s.study import Study, read_json, write_json
+from p3s.signature.store import load_table
 
 CELLS = 1 << 22
 ITERS = 10

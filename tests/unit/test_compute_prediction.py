@@ -11,11 +11,11 @@ import pytest
 from handmade import phase, put_model, put_replay, put_scaled
 from test_predict import REPLAYED, run_of, times_at
 
+from p3s.base.study import Study
 from p3s.predict.measured import Measured, run_times
 from p3s.predict.outside import LIMIT
 from p3s.predict.prediction import compose, predict
 from p3s.predict.times import PhaseTimes
-from p3s.study import Study
 
 TIMED: dict[str, Any] = {
     "compute_ns": 8e9,

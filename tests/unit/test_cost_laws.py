@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from machine_model import Machine, Noise, Program, points
 
+from p3s.base.errors import P3SError
 from p3s.costs import lawtext
 from p3s.costs.laws import CostLaw, fit_cost
 from p3s.costs.prepare import usable_points
-from p3s.errors import P3SError
 
 QUIET = Noise(run=0.0, row=0.002, outlier=0.0)
 

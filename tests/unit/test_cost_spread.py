@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from p3s.characterize.times import QUANTILES
+from p3s.base.errors import P3SError
 from p3s.costs.spread import EVEN, Distribution, Spread, between_ranks, between_turns
-from p3s.errors import P3SError
+from p3s.signature.times import QUANTILES
 
 
 def made(draw, rows=8, count=4000, seed=3):

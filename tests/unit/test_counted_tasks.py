@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from p3s.master_worker.counted import counter_of
-from p3s.master_worker.tasks import queue_of, time_of
-from p3s.trace.types import Call, RankTrace, RunTrace
+from p3s.capture.types import Call, RankTrace, RunTrace
+from p3s.methods.tasks.counted import counter_of
+from p3s.methods.tasks.tasks import queue_of, time_of
 
 FETCH, FLUSH, ADD, BARRIER, END = range(5)
 

@@ -13,6 +13,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from p3s.base.errors import P3SError
+from p3s.costs.small_runs.points import Point
 from p3s.costs.thesis import (
     PowerLaw,
     crm,
@@ -21,8 +23,6 @@ from p3s.costs.thesis import (
     nearest_count,
     total_is_constant,
 )
-from p3s.errors import P3SError
-from p3s.small_runs.points import Point
 
 #: Table 6.2: processes, weight, shift of the weight.
 TABLE_6_2 = (

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from steps_builder import Builder
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.simulate import build
 from p3s.simulate.network import Curve, Network, Path, line
 from p3s.simulate.simulate import Simulated, simulate, simulate_anyway

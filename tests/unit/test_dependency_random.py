@@ -10,7 +10,7 @@ import pytest
 from slow_simulation import Simulation
 from steps_builder import Builder
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.simulate.network import Curve, Network, Path
 from p3s.simulate.simulate import simulate, simulate_anyway
 

@@ -15,15 +15,15 @@ from compute_by_hand import compute_model, phase_costs
 from machines import synthetic
 from replay_patterns import PATTERNS, Trace, ring, wave
 
+from p3s.base.errors import P3SError
+from p3s.base.study import REPLAY_VERSION, Study, write_json
 from p3s.costs.spread import Distribution, Spread
 from p3s.costs.stage import as_file
-from p3s.errors import P3SError
 from p3s.machine.network import ranges
 from p3s.predict.estimated import ESTIMATORS
 from p3s.predict.estimators import Setting, available, estimate, estimate_many
 from p3s.predict.estimators.machine import library_for, networks
 from p3s.predict.estimators.variation import Variation, own_deviation
-from p3s.study import REPLAY_VERSION, Study, write_json
 
 BYTES = [0, 1000, 100_000]
 NETWORK = {

@@ -13,13 +13,13 @@ import timed_study as ts
 from corpus import Recorder, block
 from test_estimators import machine_file
 
-from p3s.characterize.times import _save
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.study import Study
 from p3s.cli.before import check_request
 from p3s.costs import table as of_table
 from p3s.costs.apply import Costs
 from p3s.costs.stage import build as build_compute
 from p3s.costs.stage import load as load_compute
-from p3s.errors import P3SError, UsageError
 from p3s.model import evaluate as of_evaluate
 from p3s.model.stage import load as load_model
 from p3s.pipeline.basis import Request
@@ -46,7 +46,7 @@ from p3s.program.fewer import (
 )
 from p3s.replay.costs.estimate import work_of
 from p3s.replay.settings import ReplaySettings
-from p3s.study import Study
+from p3s.signature.times import _save
 
 LARGE = 576
 CELLS = 960

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from test_any_counts import put_times
 
+from p3s.base.study import Study
 from p3s.costs.stage import build as build_compute
 from p3s.model.holdout import build_model
 from p3s.model.partners.shift import Shift
@@ -27,7 +28,6 @@ from p3s.predict.estimators.unseen import More, unseen, with_unseen
 from p3s.predict.times import computation, with_communication
 from p3s.program import write_scaled
 from p3s.program.fewer import Fewer, fewer, inner_places, longer
-from p3s.study import Study
 
 Program = Callable[[corpus.Recorder], None]
 LARGE = 512

@@ -10,8 +10,8 @@ import pytest
 from replay_patterns import halo, ring, wave
 from test_estimators import study_of
 
-from p3s import simgrid
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.formats import simgrid
 from p3s.predict.estimators import Setting, available, estimate
 
 needs_simgrid = pytest.mark.skipif(

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from made_runs import call, run_of, world
 
-from p3s.errors import P3SError
-from p3s.export import extrap
-from p3s.export.otf2_archive import library, write_archive
-from p3s.export.run import Run
-from p3s.export.scaled import Exported
-from p3s.trace import Comm, RunTrace
-from p3s.trace.types import ANY_SOURCE, PROC_NULL
+from p3s.base.errors import P3SError
+from p3s.capture import Comm, RunTrace
+from p3s.capture.types import ANY_SOURCE, PROC_NULL
+from p3s.formats import extrap
+from p3s.formats.otf2.archive import library, write_archive
+from p3s.formats.run import Run
+from p3s.formats.scaled import Exported
 
 
 def written(run: RunTrace, directory: Path) -> tuple[list[tuple[int, int, str, dict]], Exported]:

@@ -10,15 +10,15 @@ import corpus
 import pytest
 import size_programs as s
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.serialise import to_data
+from p3s.costs.parameters.align import alike, laws_of
+from p3s.costs.parameters.derive import Fitted, leave_out, model_at
+from p3s.costs.parameters.work import fit_family_work
 from p3s.laws.expr import num
 from p3s.model.compare import compare
 from p3s.model.comparison import Weights
 from p3s.model.holdout import build_model
-from p3s.parameters.align import alike, laws_of
-from p3s.parameters.derive import Fitted, leave_out, model_at
-from p3s.parameters.work import fit_family_work
-from p3s.serialise import to_data
 
 ANY, POWERS, SQUARES = (4, 6, 9), (4, 8, 16), (4, 9, 16, 25)
 

@@ -7,15 +7,9 @@ from fractions import Fraction as F
 
 import pytest
 
-from p3s.errors import P3SError, UsageError
-from p3s.laws.symbolic import to_text
-from p3s.model.comparison import HoldOut, Overlap, Summary, Weights
-from p3s.model.work_types import Segment
-from p3s.parameters.paramlaws import EXACT, FITTED, OPEN, Number, find_number, value_at
-from p3s.parameters.types import Check, Family, Means, MissedRules, Part, SegmentLaws, SettingInfo
-from p3s.parameters.weak import parse_laws, settings_along
-from p3s.serialise import from_data, to_data
-from p3s.settings import (
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.serialise import from_data, to_data
+from p3s.base.settings import (
     check_command,
     filled,
     one_setting,
@@ -25,6 +19,20 @@ from p3s.settings import (
     settings_of,
     value_text,
 )
+from p3s.costs.parameters.paramlaws import EXACT, FITTED, OPEN, Number, find_number, value_at
+from p3s.costs.parameters.types import (
+    Check,
+    Family,
+    Means,
+    MissedRules,
+    Part,
+    SegmentLaws,
+    SettingInfo,
+)
+from p3s.costs.parameters.weak import parse_laws, settings_along
+from p3s.laws.symbolic import to_text
+from p3s.model.comparison import HoldOut, Overlap, Summary, Weights
+from p3s.model.work_types import Segment
 
 
 def law(points):

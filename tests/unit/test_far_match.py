@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 from corpus import Recorder, block
 
-from p3s.characterize.tables import PointTable
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.costs.small_runs.lookup import Role, ladder, ranks_like
+from p3s.costs.small_runs.match import Found, match_tables, matched_all
+from p3s.costs.small_runs.times import Spent
 from p3s.model.holdout import build_model
 from p3s.model.types import Admissible, Model
-from p3s.small_runs.lookup import Role, ladder, ranks_like
-from p3s.small_runs.match import Found, match_tables, matched_all
-from p3s.small_runs.times import Spent
+from p3s.signature.tables import PointTable
 
 Program = Callable[[Recorder], None]
 
@@ -426,7 +426,7 @@ def test_what_one_workload_shows_holds_for_the_others(monkeypatch: pytest.Monkey
             raise P3SError("another program")
         return by_name[name], "by call site"
 
-    monkeypatch.setattr("p3s.small_runs.match.matched", found)
+    monkeypatch.setattr("p3s.costs.small_runs.match.matched", found)
     out = matched_all(study, model)
     assert str(out["far/w3"]) == "another program"
     (group,) = of_phase(out["far/w2"][0][16], model, "Send")

@@ -10,9 +10,18 @@ import corpus
 import pytest
 from corpus import Recorder
 
-from p3s.characterize.tables import PointTable
-from p3s.small_runs.places import FUNCTION, LINE, SITE, STRUCTURE, Same, correspond, known, used
-from p3s.trace.source import Where
+from p3s.capture.source import Where
+from p3s.costs.small_runs.places import (
+    FUNCTION,
+    LINE,
+    SITE,
+    STRUCTURE,
+    Same,
+    correspond,
+    known,
+    used,
+)
+from p3s.signature.tables import PointTable
 
 Program = Callable[[Recorder], None]
 COUNTS = (2, 4, 8)
@@ -216,7 +225,7 @@ def test_points_are_those_of_the_same_build() -> None:
     from test_far_match import matched as looked_up
     from test_far_match import ring, times_of
 
-    from p3s.small_runs.match import match_tables
+    from p3s.costs.small_runs.match import match_tables
 
     def work(size: int, n: int, rank: int) -> float:
         return 100 * size / n

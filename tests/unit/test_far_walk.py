@@ -8,11 +8,9 @@ import corpus
 import pytest
 from corpus import Recorder
 
-from p3s.characterize.tables import PointTable
-from p3s.errors import P3SError
-from p3s.model.grid import admissible
-from p3s.small_runs.check import refuse
-from p3s.small_runs.walk import (
+from p3s.base.errors import P3SError
+from p3s.costs.small_runs.check import refuse
+from p3s.costs.small_runs.walk import (
     FALLING,
     REACHED,
     STEADY,
@@ -22,6 +20,8 @@ from p3s.small_runs.walk import (
     minimum,
     stop,
 )
+from p3s.model.grid import admissible
+from p3s.signature.tables import PointTable
 
 
 def test_the_walk_keeps_to_the_admissible_counts() -> None:

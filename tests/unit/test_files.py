@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from p3s.errors import P3SError
-from p3s.files.places import FilePlace, Seen
-from p3s.files.times import as_traced, span_of
+from p3s.base.errors import P3SError
+from p3s.capture.ops import file_work, is_file_collective, is_modelled, kind_of, leaves_file_request
+from p3s.costs.files.places import FilePlace, Seen
+from p3s.costs.files.times import as_traced, span_of
 from p3s.machine.filesystem import DENSE, OWN, SHARED, FileSystem, Rate, names, parsed, typical
-from p3s.trace.ops import file_work, is_file_collective, is_modelled, kind_of, leaves_file_request
 
 
 def system(*rates: tuple[int, float, float], way: str = "posix", sharing: str = OWN) -> FileSystem:

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p3s.characterize.fold import END, START, Loop, _Class, fold
+from p3s.signature.fold import END, START, Loop, _Class, fold
 
 
 def edges(sequence):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from p3s.footer import values_of
+from p3s.base.footer import values_of
 
 TABLE = pa.table(
     {
@@ -74,7 +74,7 @@ def test_a_damaged_footer_does_not_end_the_process() -> None:
     code = (
         "import io, sys, tempfile, pathlib\n"
         "import numpy as np, pyarrow as pa, pyarrow.parquet as pq\n"
-        "from p3s.tables import open_table\n"
+        "from p3s.base.tables import open_table\n"
         "sink = io.BytesIO()\n"
         "pq.write_table(pa.table({'list': [[1, 2], [], [3]]}), sink)\n"
         "data, rng = sink.getvalue(), np.random.default_rng(3)\n"

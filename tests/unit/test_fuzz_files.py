@@ -15,8 +15,8 @@ from mutations import Raw, text_of
 from outcomes import Outcome
 from reading import MEMORY, READERS, Files, Reader, kept
 
-from p3s.artefacts import file_bytes, sealed
-from p3s.errors import P3SError
+from p3s.base.artefacts import file_bytes, sealed
+from p3s.base.errors import P3SError
 
 #: Inputs of each format; every second one has a digest that fits what was changed.
 COMMANDS, FEW, MANY = 2, 10, 5_000
@@ -171,8 +171,8 @@ def test_an_array_that_is_not_as_large_as_it_says_is_refused(shape: str, files: 
 
 
 def test_a_damaged_comparison_stops_a_prediction(files: Files, tmp_path: Path) -> None:
+    from p3s.base.study import Study
     from p3s.predict.prediction import _validations
-    from p3s.study import Study
 
     study = Study(files.root / "study")
     assert len(_validations(study)) == 1

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from load_captures import Program, many_sites, write_run
 
-from p3s.characterize import copies
-from p3s.characterize.intact import join_files
-from p3s.characterize.part import Sites
-from p3s.characterize.signature import characterize
-from p3s.characterize.tables import PointTable, table_of
 from p3s.model import tree
 from p3s.model.stage import build
+from p3s.signature import copies
+from p3s.signature.intact import join_files
+from p3s.signature.part import Sites
+from p3s.signature.signature import characterize
+from p3s.signature.tables import PointTable, table_of
 
 
 def table_from(folder: Path, program: Program) -> PointTable:

@@ -11,8 +11,8 @@ import pytest
 import random_domains
 import random_programs
 
-from p3s.characterize.tables import point_table
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.capture.source import Where
 from p3s.laws.expr import num
 from p3s.model.compare import compare
 from p3s.model.evaluate import generate
@@ -23,7 +23,7 @@ from p3s.model.holdout import build_model
 from p3s.model.tripcounts import refusal_text
 from p3s.model.verdicts import judged_at
 from p3s.report.equations import render
-from p3s.trace.source import Where
+from p3s.signature.tables import point_table
 
 
 def ring_of(turns, elapsed=500):

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p3s.errors import P3SError, UsageError
-from p3s.placement.files import as_text
-from p3s.placement.traffic import traffic
-from p3s.placement.within import in_order, on_cores
+from p3s.base.errors import P3SError, UsageError
+from p3s.machine.topology.inside import Core, Inside, read_inside
+from p3s.methods.placement.files import as_text
+from p3s.methods.placement.traffic import traffic
+from p3s.methods.placement.within import in_order, on_cores
 from p3s.program.mapping import rank_map
-from p3s.topology.inside import Core, Inside, read_inside
 
 
 def xml(sockets: int, caches: int, cores: int, *, socket: str = "Package") -> str:

@@ -10,16 +10,16 @@ import pytest
 from sketch import irecv, send, sketched, wait
 from steps_builder import Builder
 
-from p3s.characterize.matrix import communication_matrix
-from p3s.characterize.part import part_of
+from p3s.capture.capture import NAME
+from p3s.capture.rewrite import Messages
 from p3s.model.compare import compare
 from p3s.model.evaluate import Evaluator
 from p3s.model.holdout import build_model
+from p3s.signature.matrix import communication_matrix
+from p3s.signature.part import part_of
 from p3s.simulate.network import Network, line
 from p3s.simulate.network import Path as Way
 from p3s.simulate.simulate import simulate
-from p3s.trace.capture import NAME
-from p3s.trace.rewrite import Messages
 
 SIZES = [(1 << 31) - 1, 1 << 31, (1 << 31) + 8, (1 << 32) + 24, 3 << 33]
 

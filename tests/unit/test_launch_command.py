@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from p3s.errors import P3SError, UsageError
-from p3s.host import command, mpi, placeholders
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.host import command, mpi, placeholders
 
 FAMILIES = {
     "mpiexec.openmpi": mpi.OPENMPI,

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.laws import worklaws
 from p3s.laws.exact import exact_value, integer_root
 from p3s.laws.expr import BLOCK_KINDS, add, block, evaluate, mul, num, power, sym

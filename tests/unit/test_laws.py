@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.laws.expr import BLOCK_KINDS, block, block_size, check, evaluate, num, sym
 from p3s.laws.lawfinder import find_law
 from p3s.laws.symbolic import to_sympy, to_text

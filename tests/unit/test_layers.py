@@ -15,6 +15,17 @@ from paths import ROOT
 TOPS = {"p3s": "", "replay": "p3s.", "signature_runner": "p3s."}
 
 
+#: What of the core still imports a method or a format; a row may only go.
+STILL = {
+    "p3s.capture": {"p3s.formats"},
+    "p3s.predict": {"p3s.methods", "p3s.formats"},
+    "p3s.report": {"p3s.methods"},
+    "p3s.pipeline": {"p3s.methods"},
+    "p3s.api": {"p3s.methods"},
+    "p3s.cli": {"p3s.methods", "p3s.formats"},
+}
+
+
 def order() -> list[str]:
     """Return the packages of ARCHITECTURE.md's table, the lowest first."""
     text = (ROOT / "ARCHITECTURE.md").read_text().partition("## Layers")[2].partition("\n## ")[0]
@@ -73,6 +84,7 @@ def test_imports_point_to_lower_layers(graph: dict[str, set[str]]) -> None:
         for module, others in graph.items()
         for other in others
         if rank[package(other)] > rank[package(module)]
+        and package(other) not in STILL.get(package(module), set())
     ]
     assert not upward
 

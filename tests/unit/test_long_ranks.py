@@ -14,13 +14,13 @@ import pytest
 from capture_writer import Writer
 from load_captures import halo, write_rank
 
-from p3s.characterize import blocks
-from p3s.characterize.part import Part, Sites, join, part_of
-from p3s.characterize.signature import characterize
-from p3s.study import Study
-from p3s.trace import ranks, reader
-from p3s.trace.order import Forward, backwards
-from p3s.trace.rewrite import Messages
+from p3s.base.study import Study
+from p3s.capture import ranks, reader
+from p3s.capture.order import Forward, backwards
+from p3s.capture.rewrite import Messages
+from p3s.signature import blocks
+from p3s.signature.part import Part, Sites, join, part_of
+from p3s.signature.signature import characterize
 
 NAMES = ("MPI_Init", "MPI_Send", "MPI_Recv", "MPI_Barrier", "MPI_Isend", "MPI_Waitall")
 
@@ -139,13 +139,13 @@ def test_time_that_runs_backwards_is_found_in_blocks(size: int) -> None:
 _READ = """
 import resource, sys
 from pathlib import Path
-from p3s.trace import ranks, reader
-from p3s.characterize import blocks
+from p3s.capture import ranks, reader
+from p3s.signature import blocks
 reader.LONG_BYTES = 0
 ranks.BLOCK_EVENTS = blocks.EVENTS = 1 << 16
-from p3s.characterize.part import part_of
-from p3s.characterize import clock, match, signature  # what is loaded later is no event's
-from p3s.trace.rewrite import Messages
+from p3s.signature.part import part_of
+from p3s.signature import clock, match, signature  # what is loaded later is no event's
+from p3s.capture.rewrite import Messages
 path = Path(sys.argv[1])
 room = int(next(l.split()[1] for l in open('/proc/self/status') if 'VmSize' in l)) * 1024
 resource.setrlimit(resource.RLIMIT_AS, (room + int(sys.argv[2]),) * 2)

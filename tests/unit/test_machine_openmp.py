@@ -13,9 +13,9 @@ import pytest
 from machines import synthetic
 from openmp_made import openmp, overhead_ns
 
-from p3s.artefacts import write_json
+from p3s.base.artefacts import write_json
+from p3s.base.errors import Damaged, P3SError, UsageError
 from p3s.cli.main import run
-from p3s.errors import Damaged, P3SError, UsageError
 from p3s.machine import clock, places
 from p3s.machine.compare import compare
 from p3s.machine.compare import render as render_comparison

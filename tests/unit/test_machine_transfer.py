@@ -11,18 +11,18 @@ import pytest
 from compute_by_hand import compute_model, phase_costs
 from machines import CYCLES, synthetic, true_cost
 
+from p3s.base.errors import P3SError
+from p3s.base.serialise import from_data, to_data
 from p3s.costs import lawtext
 from p3s.costs.laws import CostLaw, fit_cost
 from p3s.costs.model import Entry, kept
+from p3s.costs.small_runs.points import Point
 from p3s.costs.thesis import PowerLaw
 from p3s.costs.transfer import move, transferred
 from p3s.costs.types import ComputeModel
-from p3s.errors import P3SError
 from p3s.machine.explain import resident_sizes, unknown_sizes
 from p3s.machine.factor import factor_of
 from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, Machine
-from p3s.serialise import from_data, to_data
-from p3s.small_runs.points import Point
 
 KIB, MIB = 1 << 10, 1 << 20
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from p3s.errors import P3SError, UsageError
-from p3s.master_worker import gate, perf, table
-from p3s.master_worker.counters import sample
-from p3s.master_worker.gate import Limits
+from p3s.base.errors import P3SError, UsageError
+from p3s.methods.tasks import gate, perf, table
+from p3s.methods.tasks.counters import sample
+from p3s.methods.tasks.gate import Limits
 
 # ---- counters (C7) ---------------------------------------------------------------------------
 

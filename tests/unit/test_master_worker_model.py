@@ -7,15 +7,15 @@ import pytest
 from machines import synthetic
 from openmp_made import openmp
 
-from p3s import serialise
-from p3s.errors import P3SError, UsageError
+from p3s.base import serialise
+from p3s.base.errors import P3SError, UsageError
 from p3s.machine.teams import Region
-from p3s.master_worker.fit import Samples, fit_work
-from p3s.master_worker.messages import message_times, never_falling, of_machine
-from p3s.master_worker.misses import FORMS, fit_misses
-from p3s.master_worker.model import Node, Program, Work, best, iteration, node_of
-from p3s.master_worker.overlap import fit_overlap, penalty
-from p3s.master_worker.terms import Sum, sum_of
+from p3s.methods.tasks.fit import Samples, fit_work
+from p3s.methods.tasks.messages import message_times, never_falling, of_machine
+from p3s.methods.tasks.misses import FORMS, fit_misses
+from p3s.methods.tasks.model import Node, Program, Work, best, iteration, node_of
+from p3s.methods.tasks.overlap import fit_overlap, penalty
+from p3s.methods.tasks.terms import Sum, sum_of
 
 # ---- messages --------------------------------------------------------------------------------
 

@@ -12,9 +12,9 @@ from capture_writer import EVENTS, small
 from order import traced
 from sketch import irecv, isend, rank_file, recv, send, sketched, wait
 
-from p3s.characterize import match as reasons
-from p3s.characterize.match import completions, match
-from p3s.trace import read_run
+from p3s.capture import read_run
+from p3s.signature import match as reasons
+from p3s.signature.match import completions, match
 
 
 def partners(run, rank):

@@ -179,7 +179,7 @@ def test_a_root_without_a_rule_is_not_exact():
 def test_operations_that_are_not_modelled_are_unknown():
     from types import SimpleNamespace
 
-    from p3s.characterize.tables import point_table
+    from p3s.signature.tables import point_table
 
     def program(rec):
         rec("Put", peer=0, nbytes=800)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from corpus import Program, Recorder, block, table
 
-from p3s.laws.extents import dims_balanced
+from p3s.base.extents import dims_balanced
 from p3s.model import evaluate, holdout, sizing
 from p3s.model.fit import fit_model
 from p3s.model.grid.stated import Statement

@@ -9,11 +9,11 @@ import sys
 import pytest
 from corpus import Program, cg, every_tenth, jacobi2d, ring, table
 
-from p3s.artefacts import as_json
+from p3s.base.artefacts import as_json
+from p3s.base.serialise import from_data
 from p3s.model.holdout import build_model
 from p3s.model.stage import SCHEMA, as_file
 from p3s.model.types import Model
-from p3s.serialise import from_data
 
 
 def test_reading_a_model_knows_all_kinds_of_grids() -> None:

@@ -23,10 +23,10 @@ from nests import (
     truth,
 )
 
-from p3s.characterize.fold import fold
-from p3s.characterize.phases import phases_json
-from p3s.characterize.refine import refine
-from p3s.characterize.structure import structure
+from p3s.signature.fold import fold
+from p3s.signature.phases import phases_json
+from p3s.signature.refine import refine
+from p3s.signature.structure import structure
 
 
 def text(top: Nest, counts: tuple[int, ...]) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from machines import synthetic
 
-from p3s.errors import Damaged, P3SError
+from p3s.base.errors import Damaged, P3SError
 from p3s.simulate.network import Curve, Network, Path, line, network_from_machine, rough_network
 
 

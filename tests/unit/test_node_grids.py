@@ -10,8 +10,8 @@ import pytest
 import random_domains
 from random_domains import block
 
+from p3s.base.extents import dims_balanced
 from p3s.laws.expr import num, sym
-from p3s.laws.extents import dims_balanced
 from p3s.model.compare import compare
 from p3s.model.grid.grid_rule import GridRule
 from p3s.model.grid.node_grids import OfNodes, rules_of_nodes

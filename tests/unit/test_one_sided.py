@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from p3s.trace import one_sided, ops
-from p3s.trace.rewrite import Known, as_messages
-from p3s.trace.types import Call, Comm, RankTrace, RunTrace, Site, Window
+from p3s.capture import one_sided, ops
+from p3s.capture.rewrite import Known, as_messages
+from p3s.capture.types import Call, Comm, RankTrace, RunTrace, Site, Window
 
 #: What a rank calls: name without MPI_, peer, bytes, and what else is said of it.
 Said = tuple[str, int, int] | tuple[str, int, int, Mapping[str, object]]

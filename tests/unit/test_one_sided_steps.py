@@ -9,13 +9,13 @@ import pytest
 from replay_patterns import Trace
 from steps_builder import Builder
 
+from p3s.capture.ops import kind_of
 from p3s.program.order.sections import sections_of
 from p3s.program.scaled import read_scaled
 from p3s.simulate.network import Network, line
 from p3s.simulate.network import Path as Way
 from p3s.simulate.simulate import Simulated, simulate
 from p3s.simulate.steps import Steps
-from p3s.trace.ops import kind_of
 
 LATENCY, PER_BYTE = 1000.0, 0.5
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from sketch import irecv, isend, rank_file, recv, send, wait
 
-from p3s.characterize.logical import logical_time
-from p3s.characterize.match import match
-from p3s.characterize.matrix import communication_matrix
-from p3s.characterize.thesis import thesis_phases
-from p3s.errors import P3SError
-from p3s.trace import read_run
+from p3s.base.errors import P3SError
+from p3s.capture import read_run
+from p3s.signature.logical import logical_time
+from p3s.signature.match import match
+from p3s.signature.matrix import communication_matrix
+from p3s.signature.thesis import thesis_phases
 
 SIZE = 3
 

@@ -8,7 +8,7 @@ import corpus
 import numpy as np
 import pytest
 
-from p3s.laws.extents import dims_balanced
+from p3s.base.extents import dims_balanced
 from p3s.model.comparison import Difference
 from p3s.model.evaluate import generate
 from p3s.model.fit import fit_model

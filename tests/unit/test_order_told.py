@@ -12,8 +12,9 @@ from capture_writer import Writer
 from grid_programs import bitonic
 from test_any_counts import PROGRAMS, put_times
 
+from p3s.base.errors import P3SError
+from p3s.base.study import Study, write_json
 from p3s.cli.main import run
-from p3s.errors import P3SError
 from p3s.model.compare import order_at
 from p3s.model.comparison import Moved, OrderAgreement
 from p3s.model.evaluate import generate
@@ -24,7 +25,6 @@ from p3s.model.order.kinds import Kinds
 from p3s.model.order.sequence import compare_order
 from p3s.predict.order_doubts import of_order
 from p3s.predict.saved import read_prediction
-from p3s.study import Study, write_json
 
 
 def test_the_model_and_what_is_predicted_from_it_say_so(

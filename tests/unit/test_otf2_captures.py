@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 from made_runs import call, run_of, world
 
+from p3s.base.errors import P3SError, PartialResult
+from p3s.capture import Comm, RunTrace, read_run
+from p3s.capture.types import ANY_SOURCE, PROC_NULL
+from p3s.capture.varint import decode, encode, unzigzag, zigzag
 from p3s.cli.main import run as p3s
-from p3s.errors import P3SError, PartialResult
-from p3s.export.otf2_archive import write_archive
-from p3s.export.paraver import write_trace
-from p3s.export.run import Run
-from p3s.export.scaled import Exported
-from p3s.otf2.capture import archive_at, import_archive
-from p3s.otf2.definitions import mpi_name
-from p3s.otf2.library import library
-from p3s.otf2.sizes import from_sizes, to_sizes
-from p3s.trace import Comm, RunTrace, read_run
-from p3s.trace.types import ANY_SOURCE, PROC_NULL
-from p3s.trace.varint import decode, encode, unzigzag, zigzag
+from p3s.formats.otf2.archive import write_archive
+from p3s.formats.otf2.capture import archive_at, import_archive
+from p3s.formats.otf2.definitions import mpi_name
+from p3s.formats.otf2.library import library
+from p3s.formats.otf2.sizes import from_sizes, to_sizes
+from p3s.formats.paraver import write_trace
+from p3s.formats.run import Run
+from p3s.formats.scaled import Exported
 
 otf2 = pytest.importorskip("otf2")
 library()  # mends what its classes lack

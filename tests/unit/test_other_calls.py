@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from p3s.trace.elf import Binary, Code
-from p3s.trace.other_calls import OtherCall, other_calls
+from p3s.capture.elf import Binary, Code
+from p3s.capture.other_calls import OtherCall, other_calls
 
 pytestmark = pytest.mark.skipif(
     shutil.which("cc") is None or platform.machine() != "x86_64",

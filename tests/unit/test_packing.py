@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from p3s.characterize import buffers
 from p3s.machine import network, show
 from p3s.model.packed import block_at, packed_of
 from p3s.predict.estimated import Communication
@@ -16,6 +15,7 @@ from p3s.predict.estimators.packing import with_packing
 from p3s.program.packing import PackCosts, measured, ns_per_byte, packing_ns, usual
 from p3s.program.scaled import ScaledTrace, build
 from p3s.program.types import PackedCall
+from p3s.signature import buffers
 
 PRINTED = """rank 0 here 0
 rank 1 here 1

@@ -7,10 +7,10 @@ import pickle
 import corpus
 import pytest
 
-from p3s.characterize.part import Part, join, part_of
-from p3s.characterize.phases import phases_json
-from p3s.characterize.structure import structure
-from p3s.characterize.tables import table_of
+from p3s.signature.part import Part, join, part_of
+from p3s.signature.phases import phases_json
+from p3s.signature.structure import structure
+from p3s.signature.tables import table_of
 
 PROGRAMS = [corpus.jacobi2d(), corpus.ring(), corpus.halo3d(), corpus.cg(), corpus.wavefront()]
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from nests import positions, sequences, transitions
 
-from p3s.characterize.fold import Loop, fold
-from p3s.characterize.parse import loop_indices, nest_of, parse, trips, turns_with
+from p3s.signature.fold import Loop, fold
+from p3s.signature.parse import loop_indices, nest_of, parse, trips, turns_with
 
 
 def plainly(root: Loop, sequence: list[int]) -> tuple[list[list[int]], dict[int, list[int]]]:

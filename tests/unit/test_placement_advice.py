@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p3s.placement.advice import FrontMatch, layers, match, matters
+from p3s.methods.placement.advice import FrontMatch, layers, match, matters
 
 #: Three layers of three configurations each.
 CORES = [1, 2, 4, 1, 2, 4, 1, 2, 4]

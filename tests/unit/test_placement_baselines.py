@@ -5,18 +5,24 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from p3s.errors import P3SError
-from p3s.placement.allocation import allocation
-from p3s.placement.baselines import Hockney, best_variant, fit_ping_pong, seconds_of, variants
-from p3s.placement.candidates import block_on, random_on
-from p3s.placement.features import CLASS_A, Hierarchy, features
-from p3s.placement.learned import Settings, learn
-from p3s.placement.packets import packet_size, simulate_packets
-from p3s.placement.patterns import around, halo, random_pairs
-from p3s.placement.ranking import agreement
-from p3s.placement.traffic import Traffic, traffic
+from p3s.base.errors import P3SError
+from p3s.machine.topology.read import read_fabric
+from p3s.methods.placement.allocation import allocation
+from p3s.methods.placement.baselines import (
+    Hockney,
+    best_variant,
+    fit_ping_pong,
+    seconds_of,
+    variants,
+)
+from p3s.methods.placement.candidates import block_on, random_on
+from p3s.methods.placement.features import CLASS_A, Hierarchy, features
+from p3s.methods.placement.learned import Settings, learn
+from p3s.methods.placement.packets import packet_size, simulate_packets
+from p3s.methods.placement.patterns import around, halo, random_pairs
+from p3s.methods.placement.ranking import agreement
+from p3s.methods.placement.traffic import Traffic, traffic
 from p3s.program.mapping import RankMap, block
-from p3s.topology.read import read_fabric
 
 PLAIN = Hockney(2.0, 0.5, 10.0)
 TREE = read_fabric("fat-tree:2,1,2", 4)

@@ -9,15 +9,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p3s.errors import P3SError, UsageError
-from p3s.placement.allocation import allocation, fit, put
-from p3s.placement.candidates import block_on, candidates, cyclic_on, random_on
-from p3s.placement.files import as_text, read_placement, returns
-from p3s.placement.links import link_features
-from p3s.placement.orders import hilbert, morton, rows, snake, tiled, tiles_of, tilted, turned
-from p3s.placement.patterns import at_faces, fixed_halo
+from p3s.base.errors import P3SError, UsageError
+from p3s.machine.topology.read import read_fabric
+from p3s.methods.placement.allocation import allocation, fit, put
+from p3s.methods.placement.candidates import block_on, candidates, cyclic_on, random_on
+from p3s.methods.placement.files import as_text, read_placement, returns
+from p3s.methods.placement.links import link_features
+from p3s.methods.placement.orders import (
+    hilbert,
+    morton,
+    rows,
+    snake,
+    tiled,
+    tiles_of,
+    tilted,
+    turned,
+)
+from p3s.methods.placement.patterns import at_faces, fixed_halo
 from p3s.program.mapping import block, cyclic, rank_map
-from p3s.topology.read import read_fabric
 
 
 def test_orders_by_hand() -> None:

@@ -7,15 +7,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p3s.placement.costs import LearnedCost, QuickCost, iterations_of, link_rates, whole_cost
-from p3s.placement.learned import Card, Learned
-from p3s.placement.phases import PhaseTraffic
-from p3s.placement.traffic import Traffic, traffic
-from p3s.placement.trees import Trees
+from p3s.machine.topology.read import read_fabric
+from p3s.machine.topology.trees import one_switch
+from p3s.methods.placement.costs import (
+    LearnedCost,
+    QuickCost,
+    iterations_of,
+    link_rates,
+    whole_cost,
+)
+from p3s.methods.placement.learned import Card, Learned
+from p3s.methods.placement.phases import PhaseTraffic
+from p3s.methods.placement.traffic import Traffic, traffic
+from p3s.methods.placement.trees import Trees
 from p3s.program.mapping import rank_map
 from p3s.simulate.network import rough_network
-from p3s.topology.read import read_fabric
-from p3s.topology.trees import one_switch
 
 #: 1 us and 1 byte/ns between nodes, 100 ns and 10 bytes/ns inside; calls of their own are free.
 NETWORK = rough_network(

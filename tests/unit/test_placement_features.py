@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p3s.errors import P3SError
-from p3s.placement.allocation import allocation
-from p3s.placement.candidates import block_on, cyclic_on
-from p3s.placement.features import (
+from p3s.base.errors import P3SError
+from p3s.machine.topology.levels import Level
+from p3s.machine.topology.read import read_fabric
+from p3s.methods.placement.allocation import allocation
+from p3s.methods.placement.candidates import block_on, cyclic_on
+from p3s.methods.placement.features import (
     CLASS_A,
     Hierarchy,
     class_a,
@@ -21,11 +23,9 @@ from p3s.placement.features import (
     process_spread,
     table,
 )
-from p3s.placement.patterns import around, halo
-from p3s.placement.traffic import Traffic, traffic
+from p3s.methods.placement.patterns import around, halo
+from p3s.methods.placement.traffic import Traffic, traffic
 from p3s.program.mapping import RankMap, block, rank_map
-from p3s.topology.levels import Level
-from p3s.topology.read import read_fabric
 
 #: Eight ranks on four nodes, two a node: what each sends to whom.
 SENT = traffic(

@@ -7,11 +7,12 @@ import json
 import numpy as np
 import pytest
 
-from p3s.artefacts import write_json
-from p3s.errors import OtherVersion, P3SError
-from p3s.placement.allocation import allocation
-from p3s.placement.candidates import candidates
-from p3s.placement.learned import (
+from p3s.base.artefacts import write_json
+from p3s.base.errors import OtherVersion, P3SError
+from p3s.machine.topology.read import read_fabric
+from p3s.methods.placement.allocation import allocation
+from p3s.methods.placement.candidates import candidates
+from p3s.methods.placement.learned import (
     BOOSTED,
     RANDOM,
     Learned,
@@ -24,12 +25,11 @@ from p3s.placement.learned import (
     ranked_features,
     save,
 )
-from p3s.placement.links import HYBRIDS, link_features
-from p3s.placement.packets import simulate_packets
-from p3s.placement.patterns import all_to_all_in_rows
-from p3s.placement.ranking import agreement, concordance
-from p3s.placement.trees import of_boosting, of_forest
-from p3s.topology.read import read_fabric
+from p3s.methods.placement.links import HYBRIDS, link_features
+from p3s.methods.placement.packets import simulate_packets
+from p3s.methods.placement.patterns import all_to_all_in_rows
+from p3s.methods.placement.ranking import agreement, concordance
+from p3s.methods.placement.trees import of_boosting, of_forest
 
 ensemble = pytest.importorskip("sklearn.ensemble")
 SMALL = Settings(trees=60, rate=0.1, depth=4)

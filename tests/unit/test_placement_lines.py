@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from p3s.errors import P3SError
-from p3s.placement.one_feature import MODELS, PRODUCTS, OneFeature, fit_one_feature, pearson
-from p3s.placement.regimes import (
+from p3s.base.errors import P3SError
+from p3s.methods.placement.one_feature import MODELS, PRODUCTS, OneFeature, fit_one_feature, pearson
+from p3s.methods.placement.regimes import (
     Line,
     Regimes,
     best_limit,

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p3s.errors import P3SError
-from p3s.placement.links import (
+from p3s.base.errors import P3SError
+from p3s.machine.topology.read import read_fabric
+from p3s.methods.placement.links import (
     COUNTED,
     HYBRIDS,
     Counters,
@@ -20,11 +21,10 @@ from p3s.placement.links import (
     paths,
     prior_metrics,
 )
-from p3s.placement.outliers import above_average, mean_of, near_largest
-from p3s.placement.patterns import at_faces, fixed_halo
-from p3s.placement.traffic import traffic
+from p3s.methods.placement.outliers import above_average, mean_of, near_largest
+from p3s.methods.placement.patterns import at_faces, fixed_halo
+from p3s.methods.placement.traffic import traffic
 from p3s.program.mapping import block, rank_map
-from p3s.topology.read import read_fabric
 
 
 def test_six_metrics_on_a_ring_of_four() -> None:

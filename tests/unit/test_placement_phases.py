@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from p3s.placement.phases import all_traffic, phase_traffic
+from p3s.methods.placement.phases import all_traffic, phase_traffic
 from p3s.program.collectives.library import library_of
 from p3s.program.scaled import ScaledTrace, build
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from p3s.placement.ranking import (
+from p3s.methods.placement.ranking import (
     agreement,
     concordance,
     concordance_within,

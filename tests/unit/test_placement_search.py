@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p3s.errors import UsageError
-from p3s.placement.allocation import allocation
-from p3s.placement.arranged import swapped_nodes
-from p3s.placement.candidates import block_on, cyclic_on, random_on
-from p3s.placement.features import class_b
-from p3s.placement.links import link_bytes, paths
-from p3s.placement.patterns import all_to_all_in_rows, at_faces, fixed_halo, halo
-from p3s.placement.search import bisected, improved, link_cost
-from p3s.placement.traffic import traffic
-from p3s.topology.read import read_fabric
+from p3s.base.errors import UsageError
+from p3s.machine.topology.read import read_fabric
+from p3s.methods.placement.allocation import allocation
+from p3s.methods.placement.arranged import swapped_nodes
+from p3s.methods.placement.candidates import block_on, cyclic_on, random_on
+from p3s.methods.placement.features import class_b
+from p3s.methods.placement.links import link_bytes, paths
+from p3s.methods.placement.patterns import all_to_all_in_rows, at_faces, fixed_halo, halo
+from p3s.methods.placement.search import bisected, improved, link_cost
+from p3s.methods.placement.traffic import traffic
 
 pytest.importorskip("kahip")
 TREE = read_fabric("fat-tree:4,2,4", 16)

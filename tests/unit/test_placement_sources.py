@@ -10,9 +10,14 @@ import math
 import numpy as np
 import pytest
 
-from p3s.placement.patterns import all_to_all_in_rows, at_faces, at_faces_and_corners, fixed_halo
-from p3s.placement.ranking import pairs
-from p3s.topology.read import read_fabric
+from p3s.machine.topology.read import read_fabric
+from p3s.methods.placement.patterns import (
+    all_to_all_in_rows,
+    at_faces,
+    at_faces_and_corners,
+    fixed_halo,
+)
+from p3s.methods.placement.ranking import pairs
 
 #: Points of each pattern, by machine.
 POINTS = {

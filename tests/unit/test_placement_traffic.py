@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p3s.errors import P3SError
-from p3s.placement.patterns import (
+from p3s.base.errors import P3SError
+from p3s.methods.placement.patterns import (
     all_to_all_in_rows,
     around,
     at_faces,
@@ -22,7 +22,7 @@ from p3s.placement.patterns import (
     qcd,
     random_pairs,
 )
-from p3s.placement.traffic import Traffic, together, traffic
+from p3s.methods.placement.traffic import Traffic, together, traffic
 
 
 def messages_of(found: Traffic) -> list[tuple[int, int, int]]:

@@ -10,9 +10,13 @@ import pytest
 from machines import synthetic
 from replay_patterns import Trace, halo, ring
 
+from p3s.base.progress import Progress
+from p3s.base.study import Study
 from p3s.machine.network import ranges
-from p3s.placement.allocation import allocation
-from p3s.placement.candidates import block_on, cyclic_on
+from p3s.machine.topology.read import named, read_fabric
+from p3s.machine.topology.trees import one_switch
+from p3s.methods.placement.allocation import allocation
+from p3s.methods.placement.candidates import block_on, cyclic_on
 from p3s.predict.estimators.machine import measured_messages, networks
 from p3s.predict.estimators.settings import Setting
 from p3s.predict.placing.file import load, save
@@ -21,11 +25,7 @@ from p3s.predict.placing.picture import picture
 from p3s.predict.placing.ranking import Search, placements
 from p3s.predict.placing.types import Gain, PhaseUnder, Placements, Ranked, Validity
 from p3s.predict.placing.validity import overlap, validity
-from p3s.progress import Progress
 from p3s.report.placements import as_csv, notes, phase_rows, render, verdict
-from p3s.study import Study
-from p3s.topology.read import named, read_fabric
-from p3s.topology.trees import one_switch
 
 BYTES = [0, 1000, 100_000]
 

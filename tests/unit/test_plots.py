@@ -17,8 +17,8 @@ from corpus import jacobi2d
 from test_estimators import machine_file
 
 import p3s
-from p3s.errors import P3SError, UsageError
-from p3s.progress import Progress
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.progress import Progress
 from p3s.report.notebook import Shown, progress_here
 
 COUNTS = (2, 4, 8, 16)

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from paths import ROOT
 
-from p3s.errors import P3SError
-from p3s.host import compiling, prebuilt
-from p3s.host.prebuilt import Library, Prebuilt
+from p3s.base.errors import P3SError
+from p3s.base.host import compiling, prebuilt
+from p3s.base.host.prebuilt import Library, Prebuilt
 from p3s.simulate import build as simulate
 
 OPENMPI = Library("openmpi", "4.1.8", frozenset({"MPI_Init", "MPI_Send"}))

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from p3s.errors import P3SError
-from p3s.host.processes import MARK, marked, new_mark, stop
+from p3s.base.errors import P3SError
+from p3s.base.host.processes import MARK, marked, new_mark, stop
 from p3s.machine.network import run_ranks
 
 #: Starts a rank in a session of its own, which no signal but SIGKILL ends, says which, and is gone.

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import p3s
-from p3s.text import quoted
+from p3s.base.text import quoted
 
 #: What stands before a path, or another word of the user's, in a command.
 _BEFORE = re.compile(

@@ -14,13 +14,13 @@ import models
 import pytest
 import test_grids_corpus
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.serialise import to_data
 from p3s.model.evaluate import generate, phase_weight
 from p3s.model.functions import VERSION, bare, phases
 from p3s.model.holdout import build_model
 from p3s.model.reasons import Code, Reason
 from p3s.report.python_module import render
-from p3s.serialise import to_data
 
 ASK = """
 import json, sys

@@ -14,11 +14,15 @@ from comparisons import comparison, held_out, work
 from handmade import phase, put_model, put_replay, put_scaled
 from test_predict import REPLAYED, codes, times_at
 
-from p3s.artefacts import crc_of
-from p3s.commands import NO_STUDY
-from p3s.errors import Damaged, P3SError
+from p3s.base.artefacts import crc_of
+from p3s.base.errors import Damaged, P3SError
+from p3s.base.serialise import from_data, to_data
+from p3s.base.study import Study, write_json
+from p3s.base.text import joined, over, plural, processes
+from p3s.capture.other_calls import OtherCall
 from p3s.model.comparison import Overlap, Unmodelled, WorkErrors
 from p3s.predict.advice import narrower_by
+from p3s.predict.commands import NO_STUDY
 from p3s.predict.contradictions import contradictions
 from p3s.predict.doubts import missed, of_validation
 from p3s.predict.estimated import Communication
@@ -30,12 +34,8 @@ from p3s.predict.saved import PredictionFile
 from p3s.predict.times import PhaseTimes
 from p3s.predict.types import Prediction
 from p3s.program.order.unstick import moved_earlier
-from p3s.serialise import from_data, to_data
 from p3s.simulate.folded import Folded, Settling
 from p3s.simulate.followed import Followed, StandIns
-from p3s.study import Study, write_json
-from p3s.text import joined, over, plural, processes
-from p3s.trace.other_calls import OtherCall
 
 Json = dict[str, Any]
 

@@ -11,7 +11,8 @@ import pytest
 from corpus import table
 from grid_programs import _halo, split_by
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.serialise import from_data, to_data
 from p3s.model.evaluate import generate
 from p3s.model.grid.at import GridAt
 from p3s.model.grid.atom import Atom, Guard
@@ -33,7 +34,6 @@ from p3s.program.collectives.registry import COLLECTIVES, algorithm
 from p3s.program.collectives.rooted import bcast_pipeline
 from p3s.program.collectives.writer import Writer
 from p3s.report.equations import render
-from p3s.serialise import from_data, to_data
 
 LINE = Line(1)
 

@@ -79,8 +79,8 @@ def test_a_release_is_checked_and_tagged_when_asked_to(
     ("name", "text", "said"),
     [
         ("CHANGELOG.md", "# Changes\n\n## Unreleased\n- it\n", "tells nothing of"),
-        ("p3s/version.py", '__version__ = "9.9"\n', "p3s/version.py says version 9.9"),
-        ("p3s/version.py", "", "p3s/version.py says version None"),
+        ("p3s/base/version.py", '__version__ = "9.9"\n', "p3s/base/version.py says version 9.9"),
+        ("p3s/base/version.py", "", "p3s/base/version.py says version None"),
         ("other.txt", "", "?? other.txt is not committed"),
     ],
 )

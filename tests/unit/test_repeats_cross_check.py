@@ -14,9 +14,9 @@ from nest_programs import PROGRAMS
 from nests import Member, positions, sequences, transitions
 from repeats import Repeat, fold_repeats, regular, unrolled
 
-from p3s.characterize.fold import Loop, fold
-from p3s.characterize.parse import Nest, loop_indices, nest_of, parse
-from p3s.characterize.refine import refine
+from p3s.signature.fold import Loop, fold
+from p3s.signature.parse import Nest, loop_indices, nest_of, parse
+from p3s.signature.refine import refine
 
 #: Programs in which not every rank has a loop that the plain search finds whole: turns differ.
 UNEVEN = {"irregular", "first-and-last", "master-worker", "every-tenth-inside", "octants-guards"}

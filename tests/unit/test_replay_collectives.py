@@ -14,7 +14,7 @@ from collective_proof import prove
 from paths import PROGRAMS
 from steps_builder import Builder
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.program.collectives.choose import division, element_of, most_common, schedule
 from p3s.program.collectives.expand import FIRST_TAG, expand
 from p3s.program.collectives.library import library_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from p3s.errors import P3SError
-from p3s.host.hosts import expand_hosts
+from p3s.base.errors import P3SError
+from p3s.base.host.hosts import expand_hosts
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,8 @@ import pytest
 from replay_patterns import Trace, halo, ring, wave
 from steps_builder import Builder, steps_of_lists
 
-from p3s.characterize.signature import signature_json
-from p3s.characterize.store import write_tables
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.study import Study, write_json
 from p3s.model import build
 from p3s.program import write_scaled
 from p3s.program.order.completions import wanted
@@ -26,9 +25,10 @@ from p3s.program.order.reasons import unmatched
 from p3s.program.order.sections import read_sections, sections_of, take
 from p3s.program.order.unstick import _ends_simulated, ends, unstuck
 from p3s.program.scaled import ScaledTrace, read_scaled
+from p3s.signature.signature import signature_json
+from p3s.signature.store import write_tables
 from p3s.simulate.packed import surely_end
 from p3s.simulate.steps import RECEIVES, REQUESTS, SENDS, WAITS, Op, Section, Steps
-from p3s.study import Study, write_json
 
 
 @pytest.fixture(scope="module")

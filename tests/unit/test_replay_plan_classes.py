@@ -7,6 +7,7 @@ import pytest
 from plan_patterns import halo, ring
 from steps_builder import Builder
 
+from p3s.machine.topology.switches import flat
 from p3s.program.collectives.expand import expand
 from p3s.program.collectives.library import library_of
 from p3s.program.mapping import block, cyclic
@@ -17,7 +18,6 @@ from p3s.replay.plan.loaded import Whole, load
 from p3s.replay.plan.logical import logical_time, messages
 from p3s.replay.plan.noise import noise_of
 from p3s.simulate.steps import Op
-from p3s.topology.switches import flat
 
 
 def planned(steps, mapping, full=None, origin=None):

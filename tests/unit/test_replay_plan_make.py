@@ -9,7 +9,8 @@ import pytest
 from plan_patterns import halo, ring
 from steps_builder import Builder
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.machine.topology.switches import flat, read_topology
 from p3s.program.collectives.expand import expand
 from p3s.program.collectives.library import library_of
 from p3s.program.mapping import block, cyclic
@@ -21,7 +22,6 @@ from p3s.replay.plan.world import BLACK_HOLE, MEASURED, NOISE
 from p3s.simulate.network import rough_network
 from p3s.simulate.simulate import simulate
 from p3s.simulate.steps import LeftOut, Section
-from p3s.topology.switches import flat, read_topology
 
 NETWORK = rough_network()
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.machine.topology.switches import flat, read_topology
 from p3s.program.mapping import block, cyclic, mapping_of, read_rank_file
 from p3s.program.topology import distances, node_hosts
 from p3s.replay.plan.places import place, placement_of
-from p3s.topology.switches import flat, read_topology
 
 SLURM = """
 # two racks of two switches

@@ -11,7 +11,7 @@ from loaded_ranks import load
 from scripted_mpi import SMALL_BYTES, TEMPERS, ScriptError, execute
 from steps_builder import Builder
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.replay.plan.build import Noise, build_program, needs_hole
 from p3s.replay.plan.build_holes import AHEAD
 from p3s.replay.plan.check import check, describe

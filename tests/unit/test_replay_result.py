@@ -13,7 +13,9 @@ from replay_made import event, program_of, result_of, world_of
 from steps_builder import Builder
 from test_replay_network import PAUSE, network
 
-from p3s.artefacts import read_json
+from p3s.base.artefacts import read_json
+from p3s.base.study import REPLAY_VERSION
+from p3s.machine.topology.switches import flat
 from p3s.program.order.reasons import REASON_TEXT, Reason
 from p3s.replay.costs.calls import COMPOSED, MEASURED, NONE, CallCost
 from p3s.replay.costs.estimate import places
@@ -28,8 +30,6 @@ from p3s.replay.stats import Estimate
 from p3s.report.replayed import result_text
 from p3s.simulate.simulate import simulate
 from p3s.simulate.steps import LeftOut, Section
-from p3s.study import REPLAY_VERSION
-from p3s.topology.switches import flat
 
 
 def exchange(weight: float = 1.0, rows: bool = False) -> Section:

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from replay_jobs import ROOT, Script, program_of
 
-from p3s.errors import P3SError
-from p3s.host.hosts import allocated_hosts
+from p3s.base.errors import P3SError
+from p3s.base.host.hosts import allocated_hosts
 from p3s.replay.engine.results import ProgramResult, save_result
 from p3s.replay.launch.landing import Place, check_landing, landing_problem
 from p3s.replay.launch.launcher import Mpi, on_hosts, write_hosts

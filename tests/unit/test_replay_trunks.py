@@ -12,6 +12,7 @@ from replay_made import result_of, world_of
 from steps_builder import Builder
 from test_replay_network import classes, network
 
+from p3s.machine.topology.switches import Topology, read_topology, slurm
 from p3s.replay.costs.estimate import phase_times, places
 from p3s.replay.costs.link import Link
 from p3s.replay.costs.network import Costs, network_of
@@ -26,7 +27,6 @@ from p3s.simulate.network import Network
 from p3s.simulate.simulate import simulate
 from p3s.simulate.steps import Section, Steps
 from p3s.simulate.switch_links import Trunks
-from p3s.topology.switches import Topology, read_topology, slurm
 
 SLOTS = 4
 #: Two switches with many nodes each; the replay has n0, n8 measured, n1 and n9 beside them.

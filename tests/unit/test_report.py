@@ -16,9 +16,9 @@ import pytest
 from made_predictions import made_prediction, reason, record
 from report_studies import HOSTILE, put_study, shown
 
-from p3s.characterize.phases import phases_json
-from p3s.characterize.structure import structure
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.study import REPLAY_VERSION, write_json
+from p3s.base.text import factor, percent, seconds, visible
 from p3s.model.reasons import Code, Reason
 from p3s.model.types import Decision, NextCount
 from p3s.predict.types import Prediction
@@ -26,8 +26,8 @@ from p3s.report.html import render as render_html
 from p3s.report.pictures import write_picture
 from p3s.report.terminal import curve, render
 from p3s.report.view import Point, build_view, points_of, verdict_of
-from p3s.study import REPLAY_VERSION, write_json
-from p3s.text import factor, percent, seconds, visible
+from p3s.signature.phases import phases_json
+from p3s.signature.structure import structure
 
 Json = dict[str, Any]
 

@@ -14,7 +14,6 @@ from made_predictions import made_prediction, phase_at, record
 from report_studies import hostile_prediction
 
 from p3s import report
-from p3s.characterize.matrix import CommMatrix
 from p3s.predict.types import Prediction
 from p3s.report.charts.cells import matrix_chart
 from p3s.report.charts.curves import efficiency_chart, speedup_chart
@@ -26,6 +25,7 @@ from p3s.report.costs import kinds_of, law_rows, limits_of, phase_curves, stacks
 from p3s.report.html import breakable, unbroken
 from p3s.report.regression import regression_of
 from p3s.report.sure import estimates_of, interval_parts, residuals_of, shares_of
+from p3s.signature.matrix import CommMatrix
 
 NUMBER = re.compile(r"-?\d+(\.\d+)?$")
 

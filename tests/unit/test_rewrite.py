@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from p3s.characterize.plans import calls_of
-from p3s.trace import ops
-from p3s.trace.neighbours import FIRST_TAG, GRAPH_TAG, PLACE_TAG, Graphs, side_of
-from p3s.trace.partitions import FIRST_TAG as PARTITION_TAG
-from p3s.trace.rewrite import FAMILIES, Known, as_messages
-from p3s.trace.types import PROC_NULL, Call, Comm, Neighbours, RankTrace, RunTrace, Site
+from p3s.capture import ops
+from p3s.capture.neighbours import FIRST_TAG, GRAPH_TAG, PLACE_TAG, Graphs, side_of
+from p3s.capture.partitions import FIRST_TAG as PARTITION_TAG
+from p3s.capture.rewrite import FAMILIES, Known, as_messages
+from p3s.capture.types import PROC_NULL, Call, Comm, Neighbours, RankTrace, RunTrace, Site
+from p3s.signature.plans import calls_of
 
 WORLD = Comm((0, 1, 2, 3), "MPI_COMM_WORLD", -1, None, None, 0)
 GRID = Comm((0, 1, 2, 3), "MPI_Cart_create", 0, (2, 2), (True, False), 1)

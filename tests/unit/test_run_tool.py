@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from p3s.errors import P3SError
-from p3s.host import compiling
+from p3s.base.errors import P3SError
+from p3s.base.host import compiling
 
 
 def test_a_compiler_that_is_stopped_is_ended_with_its_children(

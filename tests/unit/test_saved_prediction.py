@@ -15,11 +15,11 @@ import pytest
 from jsonschema import Draft202012Validator
 from made_predictions import made_prediction, reason, record
 
-from p3s.errors import Damaged, P3SError
+from p3s.base.errors import Damaged, P3SError
+from p3s.base.schemas import first_problem, load_schema
+from p3s.base.study import Study
 from p3s.predict.prediction import as_file
 from p3s.predict.saved import COUNT_COLUMNS, PHASE_COLUMNS, PredictionFile, read_prediction
-from p3s.schemas import first_problem, load_schema
-from p3s.study import Study
 
 SCHEMA = load_schema("prediction-3")
 

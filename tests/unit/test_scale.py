@@ -13,9 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from p3s.characterize.signature import signature_json
-from p3s.characterize.store import load_table, write_tables
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.study import Study, write_json
 from p3s.model import build
 from p3s.model.grid.grids import Balanced
 from p3s.model.partners.communicator_laws import Axes, Modulo
@@ -23,7 +22,8 @@ from p3s.model.partners.members import Communicators
 from p3s.model.stage import load
 from p3s.program import events_of, scaled_dir, write_scaled
 from p3s.program.scaled import read_members
-from p3s.study import Study, write_json
+from p3s.signature.signature import signature_json
+from p3s.signature.store import load_table, write_tables
 
 SCHEMA = {
     "rank": pa.int32(),

@@ -8,12 +8,12 @@ import corpus
 import pytest
 from jsonschema import Draft202012Validator
 
+from p3s.base.schemas import first_problem, load_schema
 from p3s.model.holdout import build_model
 from p3s.model.schema import schema
 from p3s.model.stage import as_file
 from p3s.predict.placing import schema as of_placements
 from p3s.report.schemas import FORMATS, Published
-from p3s.schemas import first_problem, load_schema
 
 
 def test_the_published_schema_is_the_types() -> None:

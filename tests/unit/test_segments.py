@@ -6,9 +6,9 @@ import corpus
 import numpy as np
 import pytest
 
-from p3s.characterize.part import join, part_of
-from p3s.characterize.segments import least
 from p3s.model.work.flows import _kinds
+from p3s.signature.part import join, part_of
+from p3s.signature.segments import least
 
 
 def first_turn(rec):

@@ -15,7 +15,10 @@ import models
 import pytest
 from comparisons import comparison, held_out, work
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.serialise import MAX_DEPTH, ShapeError, Total, from_data, to_data
+from p3s.base.serialise import Share as Part
+from p3s.base.study import Study, write_json
 from p3s.model.compare import compare
 from p3s.model.comparison import Comparison, HoldOut, WorkAt
 from p3s.model.law_types import CountLaw, Rival, SizeLaw, TripLaw
@@ -23,9 +26,6 @@ from p3s.model.reasons import Code, Reason, Verdict
 from p3s.model.stage import as_file, load, read
 from p3s.model.types import Model, Share
 from p3s.model.work_types import Occurs
-from p3s.serialise import MAX_DEPTH, ShapeError, Total, from_data, to_data
-from p3s.serialise import Share as Part
-from p3s.study import Study, write_json
 
 ONE_LAW = ["num", 3, 1]
 

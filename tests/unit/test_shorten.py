@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import timed_study as ts
 
+from p3s.base.study import Study
 from p3s.cli.main import run
 from p3s.program.order import shorten
 from p3s.program.order.sections import sections_of
 from p3s.program.scaled import read_order, read_scaled
 from p3s.simulate.steps import Section
-from p3s.study import Study
 
 N, ITERS = 24, 1200
 

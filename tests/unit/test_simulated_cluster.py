@@ -137,7 +137,7 @@ def test_algorithms_are_set_on_both_sides(capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.skipif(bool(cluster.missing()), reason=cluster.missing() or "simulator is there")
 def test_a_capture_of_a_simulated_run(tmp_path: Path) -> None:
     """Tracing takes no simulated time, runs are equal, work follows the data, peers are right."""
-    from p3s.trace import read_run
+    from p3s.capture import read_run
 
     builder = Builder(tmp_path / "build")
     where = cluster.Cluster(tmp_path / "build", 4)
@@ -238,7 +238,7 @@ int main(int argc, char **argv)
 @pytest.mark.skipif(bool(cluster.missing()), reason=cluster.missing() or "simulator is there")
 def test_programs_in_other_languages_are_traced(tmp_path: Path) -> None:
     """Their own builds compile and link them, in one step or in two; tracing takes no time."""
-    from p3s.trace import read_run
+    from p3s.capture import read_run
 
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "f.f").write_text(FORTRAN)

@@ -14,8 +14,8 @@ import pytest
 from loops import AHEAD, HALO, SWEEP, loop_of, turns_of
 from test_dependency_random import network, pattern
 
+from p3s.base.errors import P3SError
 from p3s.costs.spread import Distribution, Spread
-from p3s.errors import P3SError
 from p3s.predict.estimators import drawn as of_draws
 from p3s.predict.estimators import variation as of_variation
 from p3s.predict.estimators.variation import Variation

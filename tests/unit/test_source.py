@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from p3s.trace.modules import Modules
-from p3s.trace.names import readable, without_parameters
-from p3s.trace.source import Where, parse, resolve, shown, stack
+from p3s.capture.modules import Modules
+from p3s.capture.names import readable, without_parameters
+from p3s.capture.source import Where, parse, resolve, shown, stack
 
 TIMEOUT_S = 300.0
 
@@ -153,8 +153,8 @@ def test_functions_and_lines_are_those_of_the_source(
     if reader == "addr2line":
         if shutil.which("addr2line") is None:
             pytest.skip("no addr2line")
-        monkeypatch.setattr("p3s.trace.elf._MANY_UNITS", 0)
-        monkeypatch.setattr("p3s.trace.elf.lines_of", None)  # not used
+        monkeypatch.setattr("p3s.capture.elf._MANY_UNITS", 0)
+        monkeypatch.setattr("p3s.capture.elf.lines_of", None)  # not used
     program, truth = build(tmp_path, *flags)
     places, notes = places_of(program, truth)
     assert notes == []

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from paths import ROOT
 
-from p3s import staging
-from p3s.artefacts import LastRead, write_bytes
-from p3s.errors import P3SError
+from p3s.base import staging
+from p3s.base.artefacts import LastRead, write_bytes
+from p3s.base.errors import P3SError
 
 #: A process that begins to write a file and a directory, says so, and waits.
 WRITER = """

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p3s.artefacts import VERSIONS
-from p3s.commands import counts_to_add
-from p3s.errors import P3SError, UsageError
-from p3s.export.place import new_directory, new_file
-from p3s.study import Study, read_json, write_bytes, write_json
-from p3s.text import differing
+from p3s.base.artefacts import VERSIONS
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.study import Study, read_json, write_bytes, write_json
+from p3s.base.text import differing
+from p3s.formats.place import new_directory, new_file
+from p3s.predict.commands import counts_to_add
 
 COMMAND = ["mpiexec", "-n", "{np}", "./app", "-o", "x y"]
 

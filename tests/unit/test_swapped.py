@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from load_captures import halo, write_study
 
-from p3s.artefacts import stated_digest
-from p3s.errors import P3SError
+from p3s.base.artefacts import stated_digest
+from p3s.base.errors import P3SError
+from p3s.base.progress import Progress
+from p3s.base.study import Study
+from p3s.capture.check import check
+from p3s.capture.reader import mark_of
+from p3s.capture.where import places_at
 from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_scaled, is_stale
-from p3s.progress import Progress
-from p3s.study import Study
-from p3s.trace.check import check
-from p3s.trace.reader import mark_of
-from p3s.trace.where import places_at
 
 BAR = Progress()
 
@@ -80,7 +80,7 @@ def _model(one: Study, other: Study) -> None:
 
 
 def _phases(one: Study, other: Study) -> None:
-    from p3s.characterize.phases import load_phases
+    from p3s.signature.phases import load_phases
 
     for each in (one, other):
         load_phases(each.root)
@@ -91,7 +91,7 @@ def _phases(one: Study, other: Study) -> None:
 def test_an_artefact_of_another_study_is_made_again(
     swap: Callable[[Study, Study], None], studies: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    from p3s.characterize.phases import load_phases
+    from p3s.signature.phases import load_phases
 
     one, other = (Study(Path(shutil.copytree(s, tmp_path / s.name))) for s in studies)
     swap(one, other)

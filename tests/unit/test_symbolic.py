@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.laws.expr import BLOCK_KINDS, add, block, evaluate, mul, num, power, sym
 from p3s.laws.symbolic import PYTHON_HEADER, to_latex, to_python, to_sympy, to_text
 

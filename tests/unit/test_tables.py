@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from p3s.artefacts import DEEPEST, parse_json, read_json, sealed, write_json
-from p3s.errors import Damaged
-from p3s.tables import (
+from p3s.base.artefacts import DEEPEST, parse_json, read_json, sealed, write_json
+from p3s.base.errors import Damaged
+from p3s.base.tables import (
     TableFacts,
     _bytes_of_texts,
     check_names,
@@ -272,7 +272,7 @@ def test_numbers_are_read_without_pandas(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     path.write_bytes(parquet_bytes(pa.table({"rank": [1, 2]})))
     code = (
-        "import sys; from pathlib import Path; from p3s.tables import numbers, read_table\n"
+        "import sys; from pathlib import Path; from p3s.base.tables import numbers, read_table\n"
         f"table = read_table(Path({str(path)!r}), {{'rank': int}})\n"
         "assert numbers(table.column('rank')).tolist() == [1, 2]\n"
         "sys.exit('pandas' in sys.modules)"
@@ -284,7 +284,7 @@ def test_lists_are_checked_without_all_functions_of_arrow(tmp_path: Path) -> Non
     path = tmp_path / "a.parquet"
     path.write_bytes(parquet_bytes(pa.table({"events": [[1, 2], [], [3]]})))
     code = (
-        "import sys; from pathlib import Path; from p3s.tables import read_table\n"
+        "import sys; from pathlib import Path; from p3s.base.tables import read_table\n"
         f"assert read_table(Path({str(path)!r}), {{'events': list}}).num_rows == 3\n"
         "sys.exit('pyarrow.compute' in sys.modules)"
     )
@@ -336,7 +336,7 @@ def test_columns_are_made_and_read_without_pandas(tmp_path: Path) -> None:
 import sys
 import numpy as np, pyarrow as pa
 from pathlib import Path
-from p3s.tables import codes, numbers, open_table, parquet_bytes, texts, whole
+from p3s.base.tables import codes, numbers, open_table, parquet_bytes, texts, whole
 table = pa.table({"a": whole(np.arange(3)), "b": texts(["x"], np.zeros(3, dtype=np.int64))})
 Path(sys.argv[1]).write_bytes(parquet_bytes(table))
 found = open_table(Path(sys.argv[1]), None).read()
@@ -356,7 +356,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from p3s.tables import codes, numbers, open_table, parquet_bytes, read_rows, read_table, texts
+from p3s.base.tables import codes, numbers, open_table, parquet_bytes, read_rows, read_table, texts
 
 path, count = Path(sys.argv[1]), lambda: len(os.listdir("/proc/self/task"))
 before = count()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from p3s.errors import UsageError
-from p3s.host import mpi, teams
-from p3s.host.command import Command
+from p3s.base.errors import UsageError
+from p3s.base.host import mpi, teams
+from p3s.base.host.command import Command
 from p3s.report.charts.heat import LEVELS, heat_chart, level_of
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from p3s.characterize.teams import COLUMNS, Teams
+from p3s.signature.teams import COLUMNS, Teams
 
 
 def _teams(*rows: dict[str, int]) -> Teams:

@@ -15,9 +15,9 @@ import pytest
 from made_predictions import made_prediction, reason, record
 from paths import ROOT
 
+from p3s.base.text import text_width
 from p3s.report.equations import render as render_model
 from p3s.report.terminal import render
-from p3s.text import text_width
 
 WORDS = " ".join(["word"] * 60)
 
@@ -39,7 +39,7 @@ def test_a_terminal_is_followed_within_bounds(columns: int, width: int) -> None:
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     try:
         env = {k: v for k, v in os.environ.items() if k != "COLUMNS"} | {"PYTHONPATH": str(ROOT)}
-        code = "from p3s.text import text_width; print(text_width())"
+        code = "from p3s.base.text import text_width; print(text_width())"
         subprocess.run([sys.executable, "-c", code], stdout=theirs, env=env, check=True, timeout=60)
         assert int(os.read(ours, 100)) == width
     finally:

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from p3s.errors import Damaged, P3SError
-from p3s.threads.holdout import PROCESSES, THREADS, held_out
-from p3s.threads.law import MEAN, fit_law, fit_laws, measured_of, rows_of
-from p3s.threads.parts import lines
-from p3s.threads.store import load_laws, save_laws
-from p3s.threads.types import Samples, Uses, samples, uses
-from p3s.topology.node import read_node
+from p3s.base.errors import Damaged, P3SError
+from p3s.machine.topology.node import read_node
+from p3s.methods.threads.holdout import PROCESSES, THREADS, held_out
+from p3s.methods.threads.law import MEAN, fit_law, fit_laws, measured_of, rows_of
+from p3s.methods.threads.parts import lines
+from p3s.methods.threads.store import load_laws, save_laws
+from p3s.methods.threads.types import Samples, Uses, samples, uses
 
 NODE = read_node("2x4x8+smt2")
 #: Full nodes, 1, 2 and 4 of them, with three numbers of threads; some that are not full.

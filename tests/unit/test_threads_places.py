@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from p3s.threads.places import cores_of, places, same_places
-from p3s.threads.types import uses
-from p3s.topology.node import read_node
+from p3s.machine.topology.node import read_node
+from p3s.methods.threads.places import cores_of, places, same_places
+from p3s.methods.threads.types import uses
 
 NODE = read_node("2x2x4+smt2")
 

@@ -12,11 +12,19 @@ import pytest
 from threads_study import ITERS, Hybrid, put_threads
 
 import p3s
-from p3s.advise.types import Objective
-from p3s.artefacts import sealed
+from p3s.base.artefacts import sealed
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.progress import Progress
+from p3s.base.settings import parse_setting
+from p3s.base.study import Study
 from p3s.cli.common import Progress as Bar
 from p3s.cli.main import run
-from p3s.errors import P3SError, UsageError
+from p3s.machine.topology.node import read_node
+from p3s.methods.threads import stage
+from p3s.methods.threads.advise.types import Objective
+from p3s.methods.threads.checks import check_messages
+from p3s.methods.threads.runs import _made_up
+from p3s.methods.threads.settings import base_of, inputs_in, threads_in
 from p3s.model.stage import load
 from p3s.pipeline import teams, thread_laws
 from p3s.pipeline.advising import Asked, advised
@@ -26,19 +34,11 @@ from p3s.pipeline.weak import ensure_family
 from p3s.predict import surface as surfaces
 from p3s.predict.reasons import Reason
 from p3s.predict.types import Prediction
-from p3s.progress import Progress
 from p3s.replay.settings import ReplaySettings
 from p3s.report import advice as advice_text
 from p3s.report import surface as surface_text
 from p3s.report import teams as teams_text
 from p3s.report.teams_page import view_of, write_page
-from p3s.settings import parse_setting
-from p3s.study import Study
-from p3s.threads import stage
-from p3s.threads.checks import check_messages
-from p3s.threads.runs import _made_up
-from p3s.threads.settings import base_of, inputs_in, threads_in
-from p3s.topology.node import read_node
 
 HYBRID = Hybrid()
 REQUEST = request_of("auto", "", True, ReplaySettings())

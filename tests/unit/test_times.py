@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from capture_writer import INSTRUCTIONS, WALL, Writer
 
-from p3s.characterize.clock import QUANTILES, SegmentTimes
-from p3s.characterize.disturbed import floor_ns
-from p3s.characterize.part import join, part_of
-from p3s.characterize.segments import Pairs
-from p3s.characterize.signature import characterize
-from p3s.characterize.times import Times, load_times, make_times, notes, stale
-from p3s.errors import Damaged, P3SError
-from p3s.gather import check_runs, put_runs
-from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, Study, read_json, write_json
-from p3s.trace import read_file, read_run
+from p3s.base.errors import Damaged, P3SError
+from p3s.base.study import RUN_SCHEMA, SCHEMA_VERSION, Study, read_json, write_json
+from p3s.capture import read_file, read_run
+from p3s.capture.gather import check_runs, put_runs
+from p3s.signature.clock import QUANTILES, SegmentTimes
+from p3s.signature.disturbed import floor_ns
+from p3s.signature.part import join, part_of
+from p3s.signature.segments import Pairs
+from p3s.signature.signature import characterize
+from p3s.signature.times import Times, load_times, make_times, notes, stale
 
 CPU = 2
 TURNS = 4
@@ -455,7 +455,7 @@ def test_places_told_apart_at_one_site_are_matched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where one site stands for several places, native runs are told apart in the same way."""
-    from p3s.characterize import signature
+    from p3s.signature import signature
 
     def put(target: Path, source: int, work: int, unit: str) -> None:
         put_run(study, target, {0: [], 1: []}, unit)

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p3s.errors import P3SError
-from p3s.topology.fabric import Fabric
-from p3s.topology.read import node_numbers, read_fabric
+from p3s.base.errors import P3SError
+from p3s.machine.topology.fabric import Fabric
+from p3s.machine.topology.read import node_numbers, read_fabric
 
 SLURM = """SwitchName=s0 Nodes=n[0-1] LinkSpeed=10Gbit/s
 SwitchName=s1 Nodes=n[2-3] LinkSpeed=20Gbit/s

@@ -28,11 +28,11 @@ from capture_writer import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from p3s.errors import P3SError
-from p3s.trace import Window, read_file, read_run, reader
-from p3s.trace.capture import read_capture, read_header
-from p3s.trace.events import Events
-from p3s.trace.summary import summary
+from p3s.base.errors import P3SError
+from p3s.capture import Window, read_file, read_run, reader
+from p3s.capture.capture import read_capture, read_header
+from p3s.capture.events import Events
+from p3s.capture.summary import summary
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -385,7 +385,7 @@ def test_round_trip(
 
 @given(st.lists(st.integers(0, (1 << 64) - 1), min_size=1))
 def test_varints(values: list[int]) -> None:
-    from p3s.trace.varint import decode, unzigzag
+    from p3s.capture.varint import decode, unzigzag
 
     table = decode(b"".join(map(leb, values)), 1)
     assert table[0].tolist() == values
@@ -496,7 +496,7 @@ def test_many_chunks_put_together_are_the_same_events(
     lost: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reading packs chunks of events; a lost one among them leaves all others as they are."""
-    from p3s.trace import capture
+    from p3s.capture import capture
 
     writer = Writer(0, 1)
     writer.opname(0, "MPI_Barrier")

@@ -6,8 +6,8 @@ import corpus
 import numpy as np
 import pytest
 
-from p3s.errors import P3SError
-from p3s.laws.extents import dims_balanced
+from p3s.base.errors import P3SError
+from p3s.base.extents import dims_balanced
 from p3s.model.compare import compare
 from p3s.model.grid.grid_rule import GridRule
 from p3s.model.holdout import build_model

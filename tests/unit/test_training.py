@@ -12,27 +12,34 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from p3s.base.errors import Damaged, P3SError, UsageError
 from p3s.cli.main import run
-from p3s.errors import Damaged, P3SError, UsageError
-from p3s.placement.baselines import Hockney
-from p3s.placement.communication import SIMULATED, network_id, predict, row_of
-from p3s.placement.intervals import Widening, doublings, missed, widening
-from p3s.placement.learned import Settings as Fit
-from p3s.placement.learned import load, save
-from p3s.placement.patterns import at_faces, fixed_halo
-from p3s.placement.simulated import simulated_seconds, steps_of
-from p3s.placement.traffic import Traffic, traffic
+from p3s.machine.topology.read import read_fabric
+from p3s.machine.topology.trees import one_switch
+from p3s.methods.placement.baselines import Hockney
+from p3s.methods.placement.communication import SIMULATED, network_id, predict, row_of
+from p3s.methods.placement.intervals import Widening, doublings, missed, widening
+from p3s.methods.placement.learned import Settings as Fit
+from p3s.methods.placement.learned import load, save
+from p3s.methods.placement.patterns import at_faces, fixed_halo
+from p3s.methods.placement.simulated import simulated_seconds, steps_of
+from p3s.methods.placement.traffic import Traffic, traffic
+from p3s.methods.placement.training import campaign, platform
+from p3s.methods.placement.training.campaign import Settings, executions, shapes
+from p3s.methods.placement.training.costs import (
+    FAN,
+    hockney_of,
+    network_of,
+    pairs_of,
+    probes,
+    traffic_of,
+)
+from p3s.methods.placement.training.dataset import SIZES, Told, measured
+from p3s.methods.placement.training.jobs import Job, Repeats, measure, on_processes
+from p3s.methods.placement.training.jobs import measured as results_of
+from p3s.methods.placement.training.train import CORRECTED, SIMULATION, A, B, C, train, ways
 from p3s.program.mapping import block, rank_map
 from p3s.simulate.network import rough_network
-from p3s.topology.read import read_fabric
-from p3s.topology.trees import one_switch
-from p3s.training import campaign, platform
-from p3s.training.campaign import Settings, executions, shapes
-from p3s.training.costs import FAN, hockney_of, network_of, pairs_of, probes, traffic_of
-from p3s.training.dataset import SIZES, Told, measured
-from p3s.training.jobs import Job, Repeats, measure, on_processes
-from p3s.training.jobs import measured as results_of
-from p3s.training.train import CORRECTED, SIMULATION, A, B, C, train, ways
 
 FABRIC = read_fabric("fat-tree:4,2,4@10Gbit/s", 16)
 COST = Hockney(1e-5, 1e-9)
@@ -393,9 +400,11 @@ def test_a_model_is_learned_and_shown(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "p.xml").write_text(CLUSTER.format("0-3", ""))
     machine = Made(lambda sent, _: 1e-6 * sent.number + 1e-9 * float(sent.volume.max()))
-    monkeypatch.setattr("p3s.training.learn.SimulatedMachine", lambda path: machine)
+    monkeypatch.setattr(
+        "p3s.methods.placement.training.learn.SimulatedMachine", lambda path: machine
+    )
     quick = functools.partial(train, settings=Fit(trees=10, rate=0.3, depth=2))
-    monkeypatch.setattr("p3s.training.learn.train", quick)
+    monkeypatch.setattr("p3s.methods.placement.training.learn.train", quick)
     words = "machine learn --simgrid p.xml --ppn 2 --phases 60 --way B --json -o m.json"
     assert run(words.split()) == 0
     printed = capsys.readouterr()

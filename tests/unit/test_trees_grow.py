@@ -10,13 +10,13 @@ import hybrid_machine as machine
 import numpy as np
 import pytest
 
-from p3s.artefacts import write_json
-from p3s.errors import Damaged, P3SError, UsageError
-from p3s.trees.evaluate import predict
-from p3s.trees.grow import grow, least_rows
-from p3s.trees.regress import Rows, fit, integer_weights, weights
-from p3s.trees.store import Stored, load, save
-from p3s.trees.types import OBJECTIVES, Growing, Table, Tree
+from p3s.base.artefacts import write_json
+from p3s.base.errors import Damaged, P3SError, UsageError
+from p3s.methods.baseline.trees.evaluate import predict
+from p3s.methods.baseline.trees.grow import grow, least_rows
+from p3s.methods.baseline.trees.regress import Rows, fit, integer_weights, weights
+from p3s.methods.baseline.trees.store import Stored, load, save
+from p3s.methods.baseline.trees.types import OBJECTIVES, Growing, Table, Tree
 
 WORKLOADS = machine.workloads(machine.TRAINING["nb"])[::4]
 NB = machine.EXPRESSION["nb"]
@@ -107,8 +107,8 @@ def test_objectives(runs: Table, objective: str, regression: str) -> None:
 
 
 def _by_refitting(table: Table, expression: str, growing: Growing) -> float:
-    from p3s.trees.prototype import parse
-    from p3s.trees.regress import rows_of
+    from p3s.methods.baseline.trees.prototype import parse
+    from p3s.methods.baseline.trees.regress import rows_of
 
     design, z = parse(expression).design(table.columns), table.columns["workload"]
     rows = rows_of(design, table.y, growing)

@@ -7,9 +7,17 @@ import numpy as np
 import pytest
 from published_choices import TABLE_5_6, TABLE_5_10, TABLE_5_16, choices
 
-from p3s.errors import P3SError, UsageError
-from p3s.trees.choose import Limits, admissible, best_workers, choose, leaf_optimum, optimum, ranked
-from p3s.trees.diagnostics import (
+from p3s.base.errors import P3SError, UsageError
+from p3s.methods.baseline.trees.choose import (
+    Limits,
+    admissible,
+    best_workers,
+    choose,
+    leaf_optimum,
+    optimum,
+    ranked,
+)
+from p3s.methods.baseline.trees.diagnostics import (
     best_table,
     box,
     by_workload,
@@ -21,13 +29,13 @@ from p3s.trees.diagnostics import (
     unseen,
     used,
 )
-from p3s.trees.efficiency import core_efficiency, core_index, efficiency, index
-from p3s.trees.evaluate import Evaluator, predict
-from p3s.trees.grow import grow
-from p3s.trees.improve import merged, prune, worst_regions
-from p3s.trees.report import report
-from p3s.trees.store import Stored
-from p3s.trees.types import Growing, Table, Tree
+from p3s.methods.baseline.trees.efficiency import core_efficiency, core_index, efficiency, index
+from p3s.methods.baseline.trees.evaluate import Evaluator, predict
+from p3s.methods.baseline.trees.grow import grow
+from p3s.methods.baseline.trees.improve import merged, prune, worst_regions
+from p3s.methods.baseline.trees.report import report
+from p3s.methods.baseline.trees.store import Stored
+from p3s.methods.baseline.trees.types import Growing, Table, Tree
 
 NB = machine.EXPRESSION["nb"]
 TRAINING = machine.workloads(machine.TRAINING["nb"])

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p3s.errors import UsageError
-from p3s.trees.prototype import parse
+from p3s.base.errors import UsageError
+from p3s.methods.baseline.trees.prototype import parse
 
 W, K, T = np.array([100.0, 2000.0]), np.array([4.0, 8.0]), np.array([1.0, 3.0])
 COLUMNS = {"workload": W, "workers": K, "threads": T}

@@ -13,7 +13,7 @@ from slow_simulation import Simulation
 from steps_builder import Builder
 from test_dependency_random import RANKS, hops, network, pattern
 
-from p3s.errors import Damaged, P3SError
+from p3s.base.errors import Damaged, P3SError
 from p3s.simulate.network import Network, Path, line
 from p3s.simulate.simulate import Simulated, simulate
 from p3s.simulate.switch_links import Trunks, routes

@@ -8,14 +8,14 @@ from pathlib import Path
 import corpus
 import numpy as np
 
-from p3s.characterize.events import Sequences, nodes_of
-from p3s.characterize.part import join, part_of
-from p3s.characterize.signature import signature_json
-from p3s.characterize.store import SignatureHead, _table, write_tables
-from p3s.characterize.tables import PointTable, first_rows, node_of_row
+from p3s.base.serialise import from_data, to_data
+from p3s.base.tables import TABLES
 from p3s.model.order.iterations import with_turns
-from p3s.serialise import from_data, to_data
-from p3s.tables import TABLES
+from p3s.signature.events import Sequences, nodes_of
+from p3s.signature.part import join, part_of
+from p3s.signature.signature import signature_json
+from p3s.signature.store import SignatureHead, _table, write_tables
+from p3s.signature.tables import PointTable, first_rows, node_of_row
 
 
 def multipartition(cells: int = 3, steps: int = 2) -> corpus.Program:
@@ -178,9 +178,9 @@ def test_signature_of_an_older_version_is_refused_in_one_line(tmp_path: Path) ->
 
     import pytest
 
-    from p3s.characterize.store import load_table
-    from p3s.errors import P3SError
-    from p3s.study import Study
+    from p3s.base.errors import P3SError
+    from p3s.base.study import Study
+    from p3s.signature.store import load_table
 
     study = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./a"])
     path = study.signature_path(4)

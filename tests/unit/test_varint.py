@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from p3s.errors import P3SError
-from p3s.host.compiling import c_compiler
-from p3s.trace import varint
+from p3s.base.errors import P3SError
+from p3s.base.host.compiling import c_compiler
+from p3s.capture import varint
 
 try:
     c_compiler("a test")

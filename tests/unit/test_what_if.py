@@ -14,9 +14,10 @@ from machines import synthetic
 from replay_patterns import Trace
 from scipy import stats
 
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.study import Study, write_json
 from p3s.costs.spread import Distribution, Spread
 from p3s.costs.stage import as_file
-from p3s.errors import P3SError, UsageError
 from p3s.machine.network import ranges
 from p3s.predict.estimators import Setting, estimate
 from p3s.predict.estimators.altered import Altered, Draws, off_by_draws
@@ -26,7 +27,6 @@ from p3s.predict.types import Prediction, WhatIf
 from p3s.predict.what_if.answers import ENDS, _student, with_answers
 from p3s.predict.what_if.changes import read_changes
 from p3s.predict.what_if.simulated import Simulation, costs_of
-from p3s.study import Study, write_json
 
 #: An empty message takes so many ns, a byte so many more; calls take nothing for themselves.
 LATENCY, BYTE = 2000.0, 0.1

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from p3s.errors import UsageError
+from p3s.base.errors import UsageError
 from p3s.pipeline.predicting import what_ifs_of
 from p3s.predict.what_if.changes import (
     Algorithm,

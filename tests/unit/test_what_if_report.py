@@ -101,7 +101,7 @@ def test_one_count_has_no_curves() -> None:
 
 @pytest.mark.parametrize("key", ["saved_s", "n"])
 def test_a_file_without_a_value_is_refused(key: str) -> None:
-    from p3s.errors import Damaged
+    from p3s.base.errors import Damaged
 
     data = as_file(changed())
     del data["what_if"][0]["counts"][0][key]
@@ -114,7 +114,7 @@ def test_a_file_without_a_value_is_refused(key: str) -> None:
     [({"n": 7}, "not some of the prediction's"), ({"saved_s": 99.0}, "outside of its interval")],
 )
 def test_senseless_changes_are_refused(change: dict[str, float], says: str) -> None:
-    from p3s.errors import Damaged
+    from p3s.base.errors import Damaged
 
     data = as_file(changed())
     data["what_if"][0]["counts"][0] |= change

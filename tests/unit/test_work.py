@@ -144,7 +144,7 @@ def test_the_same_runs_give_the_same_laws():
 def test_a_signature_without_segments_still_has_laws():
     from dataclasses import replace
 
-    from p3s.characterize.segments import none
+    from p3s.signature.segments import none
 
     tables = [replace(corpus.table(corpus.wavefront(), n), segments=none()) for n in (4, 8, 16)]
     model = fit_model(tables)

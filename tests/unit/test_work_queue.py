@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from p3s.master_worker.queue import MOST_REQUESTS, Queue, drawn, most_workers, run, throughput
+from p3s.methods.tasks.queue import MOST_REQUESTS, Queue, drawn, most_workers, run, throughput
 
 
 def plain(tasks: list[float], workers: int, service: float, way: float) -> float:

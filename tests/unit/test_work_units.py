@@ -10,17 +10,17 @@ import corpus
 import pytest
 from handmade import phase, put_scaled
 
-from p3s.characterize.signature import signature_json
-from p3s.characterize.store import load_table, write_tables
-from p3s.characterize.tables import PointTable, point_table
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.study import Study, read_json, write_json
+from p3s.base.text import mixed_clocks
+from p3s.capture import Call, RankTrace, RunTrace
 from p3s.model.fit import fit_model
 from p3s.model.holdout import build_model
 from p3s.predict.times import read_head
 from p3s.report.equations import render
-from p3s.study import Study, read_json, write_json
-from p3s.text import mixed_clocks
-from p3s.trace import Call, RankTrace, RunTrace
+from p3s.signature.signature import signature_json
+from p3s.signature.store import load_table, write_tables
+from p3s.signature.tables import PointTable, point_table
 
 
 def run(n: int, unit: str) -> SimpleNamespace:
@@ -125,12 +125,12 @@ def test_calls_that_the_table_does_not_tell_apart_share_a_row() -> None:
 
 
 def corpus_comms() -> tuple:
-    from p3s.trace import Comm
+    from p3s.capture import Comm
 
     return (Comm((0,), "MPI_COMM_WORLD", -1, None, None, 0),)
 
 
 def corpus_sites() -> tuple:
-    from p3s.trace import Site
+    from p3s.capture import Site
 
     return (Site("0" * 16, ("app+0x1",)),)

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from p3s import workers
+from p3s.base import workers
+from p3s.base.errors import P3SError, UsageError
 from p3s.cli.main import _with_ranks
-from p3s.errors import P3SError, UsageError
 
 HERE = Path(__file__)
 

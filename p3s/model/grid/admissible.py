@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 
+from p3s.base.text import processes
 from p3s.model.types import Admissible
-from p3s.text import processes
 
 #: Kinds of counts, the widest first; "multiples" are those of the counts' common divisor.
 _KINDS: dict[str, tuple[str, Callable[[int, int], bool]]] = {

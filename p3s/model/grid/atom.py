@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.model.grid.at import GridAt
 from p3s.model.registry import Rule, plain
 

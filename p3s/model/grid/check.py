@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from p3s.characterize.tables import PointTable
-from p3s.errors import P3SError
-from p3s.host.placeholders import shape
+from p3s.base.errors import P3SError
+from p3s.base.host.placeholders import shape
+from p3s.base.text import processes
 from p3s.model.comparison import HoldOut
 from p3s.model.grid.choose import GridChoice, Vote, choose_grid
 from p3s.model.grid.grids import dimensions
@@ -19,7 +19,7 @@ from p3s.model.grid.stated import Contradiction, Statement
 from p3s.model.partners.relation import Staged
 from p3s.model.sizes.observed import Rows
 from p3s.model.types import Model
-from p3s.text import processes
+from p3s.signature.tables import PointTable
 
 #: A grid on which partners cost so much more than on the one the traces lead to is not the
 #: program's: so many times, and so many relations. More where that one is priced as if known, too:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.characterize.tables import Place, PointTable
+from p3s.capture.ops import RECV, SEND, is_on_comm
 from p3s.model.grid.directions import settle
 from p3s.model.grid.domain_grids import (
     SHAPES,
@@ -32,7 +32,7 @@ from p3s.model.partners.infer_partners import Explanation, infer_partners, rough
 from p3s.model.partners.pairs import Pairs
 from p3s.model.partners.relation import Relation
 from p3s.model.partners.rivals import rival_relations
-from p3s.trace.ops import RECV, SEND, is_on_comm
+from p3s.signature.tables import Place, PointTable
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 
-from p3s.laws.extents import dims_balanced, prime_factors
+from p3s.base.extents import dims_balanced, prime_factors
 from p3s.model.grid import admissible
 
 #: Extents of a grid of some dimensions at a count.

@@ -14,14 +14,14 @@ from itertools import product
 
 import numpy as np
 
+from p3s.capture.neighbours import side_of
+from p3s.capture.ops import RECV, SEND
 from p3s.model.grid.at import GridAt
 from p3s.model.grid.nodes import Node, pairs_on
 from p3s.model.partners.infer_partners import Explanation
 from p3s.model.partners.relation import Relation
 from p3s.model.partners.relations import partners
 from p3s.model.partners.shift import Shift
-from p3s.trace.neighbours import side_of
-from p3s.trace.ops import RECV, SEND
 
 Vector = tuple[int, ...]
 #: Both directions, and what a sign says of a node otherwise.

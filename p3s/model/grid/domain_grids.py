@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from p3s.laws.extents import dims_rounded, divisors, factorisations, prime_factors
+from p3s.base.extents import dims_rounded, divisors, factorisations, prime_factors
+from p3s.capture.ops import SEND
 from p3s.model.grid.at import GridAt
 from p3s.model.grid.grids import GridRule, Several
-from p3s.trace.ops import SEND
 
 if TYPE_CHECKING:
     from p3s.model.grid.nodes import Node

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from p3s.laws.extents import dims_balanced, dims_greedy, dims_nested, dims_rounded
+from p3s.base.extents import dims_balanced, dims_greedy, dims_nested, dims_rounded
 from p3s.model.grid.grid_rule import (
     LAYOUTS,
     PARTS,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.laws.extents import factorisations
+from p3s.base.extents import factorisations
 from p3s.model.grid.grid_rule import LAYOUTS, GridRule, coords_of
 from p3s.model.grid.grids import Several
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from p3s.characterize.tables import PointTable
+from p3s.capture.ops import RECV, SEND, kind_of
 from p3s.model.grid.grids import GridRule
 from p3s.model.grid.guards import GridAt
 from p3s.model.order.iterations import needless
 from p3s.model.partners.communicators import Used
 from p3s.model.partners.pairs import Pairs
 from p3s.model.sizes.observed import Rows
-from p3s.trace.ops import RECV, SEND, kind_of
+from p3s.signature.tables import PointTable
 
 MAX_TAGS = 16
 #: So many neighbours may be one rank, where dimensions are short.

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.model.grid.at import GridAt, low_power
 from p3s.model.grid.atom import Atom, Peers
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any
 
-from p3s.errors import P3SError
-from p3s.host.placeholders import extents_in, shape
-from p3s.laws.extents import dims_balanced
+from p3s.base.errors import P3SError
+from p3s.base.extents import dims_balanced
+from p3s.base.host.placeholders import extents_in, shape
+from p3s.base.study import Study
 from p3s.model.grid.grids import (
     Balanced,
     Bits,
@@ -26,7 +27,6 @@ from p3s.model.grid.grids import (
     layout_of,
     rules_in_part,
 )
-from p3s.study import Study
 
 Extents = tuple[int, ...]
 #: The dimension that is counted last in every order of dimensions.

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.laws.extents import factorisations
+from p3s.base.extents import factorisations
 from p3s.model.grid.domain_grids import SHAPES, rules_of_domains
 from p3s.model.grid.grid_rule import GridRule, coords_of
 from p3s.model.grid.grids import Bits, Listed, Several, all_rules

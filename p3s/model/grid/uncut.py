@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations, permutations
 from math import prod
 
+from p3s.capture.ops import SEND
 from p3s.laws.expr import Expr
 from p3s.model.grid.at import GridAt
 from p3s.model.grid.domain_grids import rules_for
 from p3s.model.grid.grids import GridRule, Several
 from p3s.model.partners.shift import Shift
 from p3s.model.types import Item
-from p3s.trace.ops import SEND
 
 #: Fields that one message may hold, and bytes of a number where sizes are in bytes.
 _FIELDS, _BYTES = range(1, 9), (1, 4, 8)

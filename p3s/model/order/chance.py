@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.study import Study
+from p3s.capture.anybody import receivers
 from p3s.model.comparison import Moved, OrderAgreement
 from p3s.model.types import Model
-from p3s.study import Study
-from p3s.trace.anybody import receivers
 
 
 def left_to_chance(order: OrderAgreement, run_dir: Path) -> OrderAgreement:

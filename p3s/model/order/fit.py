@@ -17,11 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from p3s.characterize.fold import Loop
-from p3s.characterize.order import least_backward
-from p3s.characterize.parse import Nest
-from p3s.characterize.structure import Structure
-from p3s.characterize.tables import PointTable
+from p3s.capture.ops import COMPLETION
 from p3s.laws.expr import Expr
 from p3s.laws.lawfinder import find_law
 from p3s.model.grid.guards import GridAt
@@ -40,7 +36,11 @@ from p3s.model.order.patterns import (
     where,
 )
 from p3s.model.types import Item, Model
-from p3s.trace.ops import COMPLETION
+from p3s.signature.fold import Loop
+from p3s.signature.order import least_backward
+from p3s.signature.parse import Nest
+from p3s.signature.structure import Structure
+from p3s.signature.tables import PointTable
 
 #: Longest list of trips by turn.
 _MOST_TRIPS = 256

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from p3s.characterize.events import compact, nodes_of
-from p3s.characterize.parse import loop_indices, parse
-from p3s.characterize.structure import Structure, structure
-from p3s.characterize.tables import PointTable, first_rows, node_of_row
+from p3s.signature.events import compact, nodes_of
+from p3s.signature.parse import loop_indices, parse
+from p3s.signature.structure import Structure, structure
+from p3s.signature.tables import PointTable, first_rows, node_of_row
 
 Ints = NDArray[np.int64]
 #: A loop of more iterations than this is none that numbers the blocks or stages of an exchange.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 
 if TYPE_CHECKING:
     from p3s.model.types import Model

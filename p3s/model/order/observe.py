@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from p3s.characterize.events import nodes_of
-from p3s.characterize.parse import Nest, loop_indices, parse
-from p3s.characterize.structure import Structure
-from p3s.characterize.tables import PointTable, first_rows, node_of_row
+from p3s.capture.ops import COMPLETION, RECV, SEND, is_on_comm
 from p3s.model.grid.nodes import node_key
 from p3s.model.order.patterns import Cell, Ints, LoopTurns, turn_of
 from p3s.model.partners.shift import Shift
 from p3s.model.types import Model
-from p3s.trace.ops import COMPLETION, RECV, SEND, is_on_comm
+from p3s.signature.events import nodes_of
+from p3s.signature.parse import Nest, loop_indices, parse
+from p3s.signature.structure import Structure
+from p3s.signature.tables import PointTable, first_rows, node_of_row
 
 Cells = tuple[Cell, ...]
 #: Kinds of ranks looked at per count: of more, the first ones; of those with the same rules (that

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 
 if TYPE_CHECKING:
     from p3s.model.law_types import Walk

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from p3s.characterize.tables import PointTable, first_rows
+from p3s.capture.ops import COLLECTIVE, IO, RECV, SEND
 from p3s.model.comparison import Difference, OrderAgreement
 from p3s.model.order.unfold import Unfolder
 from p3s.model.types import Model
-from p3s.trace.ops import COLLECTIVE, IO, RECV, SEND
+from p3s.signature.tables import PointTable, first_rows
 
 Event = tuple[str, int, int]
 

@@ -8,7 +8,6 @@ from itertools import combinations
 
 import numpy as np
 
-from p3s.characterize.tables import PointTable
 from p3s.model.grid.at import GridAt
 from p3s.model.grid.guardfit import fit_guard
 from p3s.model.partners.communicator_laws import (
@@ -20,6 +19,7 @@ from p3s.model.partners.communicator_laws import (
     World,
     instances,
 )
+from p3s.signature.tables import PointTable
 
 #: (count, number of the communicator in the table of the count)
 Used = frozenset[tuple[int, int]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from p3s.characterize.tables import PointTable
+from p3s.capture.ops import RECV, SEND, is_on_comm
 from p3s.model.grid.choose import GridChoice
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import Node, pairs_on, used
@@ -19,7 +19,7 @@ from p3s.model.partners.relations import partners
 from p3s.model.partners.shift import Shift
 from p3s.model.reasons import Code, Reason
 from p3s.model.sizes.observed import Observed, Rows
-from p3s.trace.ops import RECV, SEND, is_on_comm
+from p3s.signature.tables import PointTable
 
 #: Which rows of a node, and which cells, are of each of its relations: per relation and count, by
 #: relations and traced pairs.

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.laws.nonnegative import nonnegative
 
 #: One more term has to lower the error where a count is left out by this factor.

@@ -9,12 +9,12 @@ from functools import cached_property
 
 import numpy as np
 
-from p3s.characterize.tables import PointTable
 from p3s.laws.lawfinder import find_law
 from p3s.model.grid.guardfit import fit_guard
 from p3s.model.grid.guards import GridAt, Guard
 from p3s.model.grid.rank_atoms import First, Last
 from p3s.model.work_types import Case, Occurs
+from p3s.signature.tables import PointTable
 
 #: Kinds of ranks that are told apart before one place.
 _KINDS = 9

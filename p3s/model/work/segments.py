@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from p3s.characterize.tables import PointTable
 from p3s.laws.counts import WorkLaw
 from p3s.laws.expr import Expr, mul, num, power, sym
 from p3s.laws.lawfinder import find_law
@@ -32,6 +31,7 @@ from p3s.model.work.levels import EXACT, PhasePoints, fit_level, phase_law, scal
 from p3s.model.work.scic import instruction_groups, ranges
 from p3s.model.work.sparse import GROWING, MAX_TERMS, Fit, fit_alike, fit_sparse
 from p3s.model.work_types import Group, PhaseWork, Profile, Segment, WorkLevel, WorkPlace
+from p3s.signature.tables import PointTable
 
 #: Largest coefficient of variation over ranks at which all ranks are taken to be equal.
 EQUAL_RANKS_CV = 0.35

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.predict.estimators.fewer import Checked, slower, taken_to
 from p3s.predict.estimators.grids import COMM, Grids, Simulated
 

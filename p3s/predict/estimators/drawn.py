@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p3s import workers
+from p3s.base import workers
 from p3s.simulate.folded import AddUp, Folded, folded_totals
 from p3s.simulate.simulate import totals
 from p3s.simulate.totals import PARTS, Drawn, Room, Tally, Totals

@@ -23,17 +23,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from p3s.base.text import figures, processes
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.grids import COMM, SOFTWARE, TRANSFER, WAITING, Grids, Place, Simulated
 from p3s.program.mapping import BLOCK
 from p3s.simulate.followed import StandIns
 from p3s.simulate.steps import Bools, Floats, Ints
-from p3s.text import figures, processes
 
 if TYPE_CHECKING:
+    from p3s.base.study import Study
     from p3s.predict.estimators.settings import Setting
     from p3s.program.fewer import Fewer
-    from p3s.study import Study
 
 #: Up to how many ranks all of them are simulated for a prediction, and for the share of it that
 #: changes leave, which smaller grids tell better than the time itself.

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p3s.host.memory import give_back
+from p3s.base.host.memory import give_back
+from p3s.base.text import processes
 from p3s.predict.estimated import Communication
 from p3s.simulate.steps import Floats, Ints
-from p3s.text import processes
 
 if TYPE_CHECKING:
+    from p3s.base.study import Study
     from p3s.predict.estimators.messages import Messages
     from p3s.predict.estimators.prepared import Prepared, Program
     from p3s.predict.estimators.settings import Setting
     from p3s.program.collectives.rules import Library
     from p3s.program.fewer import Fewer, Laws
-    from p3s.study import Study
 
 #: How many times as long grids are in one dimension, the longest where that is not too many steps.
 TIMES, LONGEST, LONGEST_OF_MANY, MANY_STEPS = 2, 4, 3, 2_500_000
@@ -136,8 +136,8 @@ class Grids:
 
     @cached_property
     def _laws(self) -> Laws:
+        from p3s.costs.files.stage import files_of_study
         from p3s.costs.stage import load as load_compute
-        from p3s.files.stage import files_of_study
         from p3s.program.fewer import Laws, means_of
 
         files = files_of_study(self.study.root, self.few.model)

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p3s.errors import P3SError
-from p3s.host.memory import give_back
+from p3s.base.errors import P3SError
+from p3s.base.host.memory import give_back
+from p3s.base.text import processes, quoted
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.altered import Altered, Draws
 from p3s.predict.estimators.check import missed
@@ -41,13 +42,12 @@ from p3s.simulate.network import Network, network_from_machine
 from p3s.simulate.steps import Floats
 from p3s.simulate.switch_links import ANSWERS
 from p3s.simulate.totals import PARTS, Room
-from p3s.text import processes, quoted
 
 if TYPE_CHECKING:
+    from p3s.base.study import Study
     from p3s.machine.machinefile import Machine
     from p3s.program.collectives.rules import Library
     from p3s.program.fewer import Fewer
-    from p3s.study import Study
 
 #: Libraries that move large messages only while their rank is inside a call.
 _NO_PROGRESS = ("openmpi", "mpich")

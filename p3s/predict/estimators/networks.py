@@ -11,7 +11,7 @@ from p3s.predict.estimators.settings import Setting
 from p3s.predict.types import Network
 
 if TYPE_CHECKING:
-    from p3s.study import Study
+    from p3s.base.study import Study
 
 
 def network_of(

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.text import processes, quoted
 from p3s.predict.estimated import ESTIMATORS, TYPICAL, Communication
 from p3s.predict.estimators.packing import with_packing
 from p3s.predict.estimators.settings import Setting
-from p3s.text import processes, quoted
 
 if TYPE_CHECKING:
+    from p3s.base.study import Study
     from p3s.program.packing import PackCosts
-    from p3s.study import Study
 
 Say = Callable[[str], None]
 

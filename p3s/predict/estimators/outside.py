@@ -11,7 +11,7 @@ from p3s.predict.estimated import Communication
 from p3s.predict.estimators.settings import Setting
 
 if TYPE_CHECKING:
-    from p3s.study import Study
+    from p3s.base.study import Study
 
 
 def why_not(name: str, study: Study, n: int, machine: Path | None) -> str:

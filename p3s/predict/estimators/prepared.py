@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p3s.artefacts import LastRead, files_in
+from p3s.base.artefacts import LastRead, files_in
+from p3s.base.text import plural
 from p3s.predict.estimators.settings import Setting
 from p3s.predict.estimators.wired import Wired, wired
 from p3s.program.scaled import read_order
@@ -18,14 +19,13 @@ from p3s.simulate.folded import Loop
 from p3s.simulate.followed import Followed
 from p3s.simulate.iterations import alike, closed
 from p3s.simulate.steps import Ints, Section
-from p3s.text import plural
 
 if TYPE_CHECKING:
+    from p3s.base.study import Study
     from p3s.model.law_types import TraceOrder
     from p3s.program.collectives.rules import Library
     from p3s.program.mapping import RankMap
     from p3s.program.scaled import ScaledTrace
-    from p3s.study import Study
 
 #: Iterations of a loop that are put into one window, at least and at most.
 TURNS, MANY_TURNS = 6, 24

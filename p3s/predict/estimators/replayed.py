@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.records import is_old_replay
+from p3s.base.study import Study
+from p3s.base.tables import check_sums, known_tables, read_table
+from p3s.base.text import processes, quoted
 from p3s.predict.estimated import Communication
-from p3s.records import is_old_replay
 from p3s.simulate.followed import Followed
-from p3s.study import Study
-from p3s.tables import check_sums, known_tables, read_table
-from p3s.text import processes, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

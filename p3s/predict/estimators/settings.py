@@ -16,9 +16,9 @@ class Setting:
     that of the traced runs. ``collectives``: algorithms instead of the library's, as in
     ``p3s replay --collectives``. ``ranks_per_node``: default the cores of the measured machine.
     ``mapping``, ``rank_file``: how ranks are dealt to nodes; ``topology``: file or short
-    description of the network between nodes (p3s.topology). ``rank_file_n``: the count that the
-    rank file is for, others are dealt by ``mapping`` (0: it is for all). ``hosts``: names of the
-    network's nodes, in order, where it has none itself. ``vary``: computation varies as in the
+    description of the network between nodes (p3s.machine.topology). ``rank_file_n``: the count that
+    the rank file is for, others are dealt by ``mapping`` (0: it is for all). ``hosts``: names of
+    the network's nodes, in order, where it has none itself. ``vary``: computation varies as in the
     traced runs. ``network``: name of a typical cluster, or a file (p3s.machine.cluster), that the
     estimator ``typical`` takes. ``every_rank``: all ranks are simulated, however many.
     """

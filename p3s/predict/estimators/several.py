@@ -1,16 +1,16 @@
-"""Several counts at once, by all who compute (p3s.workers)."""
+"""Several counts at once, by all who compute (p3s.base.workers)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from p3s import workers
-from p3s.errors import P3SError
+from p3s.base import workers
+from p3s.base.errors import P3SError
+from p3s.base.study import Study
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.one import Say, estimate
 from p3s.predict.estimators.settings import Setting
-from p3s.study import Study
 
 #: Estimators that only read a table: a second process would cost more than it saves.
 _READ = frozenset({"simulation", "thesis"})

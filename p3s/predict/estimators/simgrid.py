@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from p3s.base.text import processes
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.settings import Setting
-from p3s.text import processes
 
 if TYPE_CHECKING:
+    from p3s.base.study import Study
     from p3s.predict.estimators.prepared import Prepared
     from p3s.simulate.folded import Loop, Settling
     from p3s.simulate.network import Network
     from p3s.simulate.steps import Floats, Ints, Steps
-    from p3s.study import Study
 
 _NS_PER_S = 1e9
 
 
 def why_not(study: Study, n: int, machine: Path | None) -> str:
     """Return "" or why SimGrid cannot be used: it is not installed, or there are no costs."""
-    from p3s import simgrid
+    from p3s.formats import simgrid
     from p3s.predict.estimators.machine import why_not as no_costs
 
     if not simgrid.find_smpirun():
@@ -104,7 +104,7 @@ def _total(ready: Prepared, network: Network, notes: list[str], settling: Settli
 
 
 def _runner(ready: Prepared, loop: Loop, network: Network, notes: list[str]) -> Callable[..., Any]:
-    from p3s.simgrid.smpirun import replay
+    from p3s.formats.simgrid.smpirun import replay
 
     def run(steps: Steps, cell: Ints, first: Floats) -> Any:
         found = replay(steps, ready.node_of, network, first_ns=first)
@@ -120,7 +120,7 @@ def _runner(ready: Prepared, loop: Loop, network: Network, notes: list[str]) -> 
 
 def _not_in_simgrid(network: Network, ready: Prepared) -> list[str]:
     """Say what of the costs SimGrid's platform does not have."""
-    from p3s.simgrid.platform import lacks
+    from p3s.formats.simgrid.platform import lacks
 
     found = lacks(network)
     if ready.distance is not None:

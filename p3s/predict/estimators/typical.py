@@ -12,7 +12,7 @@ from p3s.predict.estimators.settings import Setting
 from p3s.simulate.network import cluster_distances, network_from_cluster
 
 if TYPE_CHECKING:
-    from p3s.study import Study
+    from p3s.base.study import Study
 
 
 def communication(

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from p3s.base.text import joined, processes
 from p3s.model.evaluate import Amounts, Evaluator, ScaledRows
 from p3s.predict.estimated import Communication
 from p3s.program.fewer import Fewer
 from p3s.simulate.steps import Ints
-from p3s.text import joined, processes
 
 if TYPE_CHECKING:
     from p3s.predict.estimators.fewer import Checked

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p3s.artefacts import LastRead, files_in
+from p3s.base.artefacts import LastRead, files_in
 from p3s.costs.spread import EVEN, Distribution, Spread
 from p3s.simulate.steps import Floats, Ints
 
 if TYPE_CHECKING:
-    from p3s.study import Study
+    from p3s.base.study import Study
 
 #: Capture files of a run that is read for it, in bytes, at most, where there is a smaller one.
 _MOST_BYTES = 64 << 20
@@ -189,7 +189,7 @@ def own_deviation(run: Any) -> float:
 
 
 def _read_deviation(run: Path) -> float:
-    from p3s.trace import read_run
+    from p3s.capture import read_run
 
     return own_deviation(read_run(run))
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.text import figures
 from p3s.program.mapping import RankMap
 from p3s.simulate.network import Curve, Network, Path
 from p3s.simulate.steps import Ints
 from p3s.simulate.switch_links import ANSWERS, LEAST_PAYLOAD, Wires
-from p3s.text import figures
 
 if TYPE_CHECKING:
-    from p3s.topology.fabric import Fabric
+    from p3s.machine.topology.fabric import Fabric
 
 _BITS = 8.0
 
@@ -36,7 +36,7 @@ def wired(told: str, mapping: RankMap, hosts: Sequence[str] = ()) -> Wired:
 
     ``hosts``: names of its nodes, in order, where it has none.
     """
-    from p3s.topology.read import named, read_fabric
+    from p3s.machine.topology.read import named, read_fabric
 
     fabric = read_fabric(told, max(mapping.nodes, len(hosts)))
     return wired_on(named(fabric, hosts), mapping)
@@ -44,7 +44,7 @@ def wired(told: str, mapping: RankMap, hosts: Sequence[str] = ()) -> Wired:
 
 def wired_on(fabric: Fabric, mapping: RankMap) -> Wired:
     """Return a network with the nodes of a run on it. Errors: P3SError for hosts it has not."""
-    from p3s.topology.read import node_numbers
+    from p3s.machine.topology.read import node_numbers
 
     told, node = fabric.about.source, node_numbers(fabric, mapping.names)
     if len(set(node.tolist())) < len(node):
@@ -83,7 +83,7 @@ def _payload(network: Network, there: Wired) -> float:
 
 def _measured_at(there: Wired, hosts: Collection[str]) -> int:
     """Return how far two hosts are apart; the least distance where the network has them not."""
-    from p3s.topology.read import node_numbers
+    from p3s.machine.topology.read import node_numbers
 
     known = set(there.fabric.about.hosts)
     pair = sorted(set(hosts))

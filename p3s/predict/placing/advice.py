@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from p3s.placement.advice import layers
+from p3s.methods.placement.advice import layers
 from p3s.predict.placing.types import Advice, Configuration, Placements
 
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from p3s.artefacts import read_json, write_json
-from p3s.errors import Damaged
+from p3s.base.artefacts import read_json, write_json
+from p3s.base.errors import Damaged
+from p3s.base.serialise import ShapeError, from_data, to_data
 from p3s.predict.placing.types import Placements
-from p3s.serialise import ShapeError, from_data, to_data
 
 SCHEMA, VERSION = "p3s.placement", 1
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from p3s.placement.phases import all_traffic
+from p3s.machine.topology.drawn import positions
+from p3s.machine.topology.units import Floats
+from p3s.methods.placement.phases import all_traffic
 from p3s.predict.placing.job import Job
 from p3s.predict.placing.types import Cable, LinkPicture
 from p3s.program.mapping import RankMap
-from p3s.topology.drawn import positions
-from p3s.topology.units import Floats
 
 #: More cables than this are a grey area.
 MOST_CABLES = 1500

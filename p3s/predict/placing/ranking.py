@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from p3s.errors import P3SError
-from p3s.placement.candidates import USUAL, candidates
-from p3s.placement.costs import CostModel, QuickCost, whole_cost
-from p3s.placement.phases import PhaseTraffic, all_traffic
-from p3s.placement.search import bisected, improved
+from p3s.base.errors import P3SError
+from p3s.base.progress import Progress
+from p3s.base.text import plural
+from p3s.machine.topology.units import Ints
+from p3s.methods.placement.candidates import USUAL, candidates
+from p3s.methods.placement.costs import CostModel, QuickCost, whole_cost
+from p3s.methods.placement.phases import PhaseTraffic, all_traffic
+from p3s.methods.placement.search import bisected, improved
 from p3s.predict.placing.job import Job
 from p3s.predict.placing.result import Proposed, by_cost, by_simulation, ranked
 from p3s.predict.placing.types import Placements
 from p3s.predict.times import PhaseTimes
 from p3s.program.mapping import BLOCK, CYCLIC, RankMap
-from p3s.progress import Progress
-from p3s.text import plural
-from p3s.topology.units import Ints
 
 #: Candidates that are simulated beside block and cyclic: as many as so many steps of theirs allow
 #: (a minute or so), at least and at most.

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from p3s.placement.advice import matters
-from p3s.placement.costs import CostModel, Seconds
-from p3s.placement.phases import all_traffic
+from p3s.base.text import percent
+from p3s.methods.placement.advice import matters
+from p3s.methods.placement.costs import CostModel, Seconds
+from p3s.methods.placement.phases import all_traffic
 from p3s.predict import doubts
 from p3s.predict.intervals import total
 from p3s.predict.placing.job import Job
@@ -19,7 +20,6 @@ from p3s.predict.reasons import Reason
 from p3s.predict.rows import phases_of, row_of
 from p3s.predict.times import PhaseTimes
 from p3s.program.mapping import BLOCK, CYCLIC, RankMap
-from p3s.text import percent
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,10 +9,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from p3s import schemas
+from p3s.base import schemas
+from p3s.base.schemas.made import schema_of
 from p3s.predict.placing.file import SCHEMA, VERSION
 from p3s.predict.placing.types import Placements
-from p3s.schemas.made import schema_of
 
 
 def schema() -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from p3s.topology.units import Floats
+from p3s.machine.topology.units import Floats
 
 #: Times that are drawn of each placement.
 _DRAWS = 4000

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from p3s.placement.phases import PhaseTraffic
+from p3s.capture.ops import like
+from p3s.machine.topology.units import Bools
+from p3s.methods.placement.phases import PhaseTraffic
 from p3s.predict.placing.types import Validity
 from p3s.predict.times import PhaseTimes
 from p3s.program.scaled import COLLECTIVE, COMPLETION, SEND, ScaledTrace
-from p3s.topology.units import Bools
-from p3s.trace.ops import like
 
 #: Calls that leave a request open.
 _OPENS = ("MPI_I", "MPI_Start")

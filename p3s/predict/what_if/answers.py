@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from p3s.errors import P3SError
-from p3s.master_worker.recognise import learned
+from p3s.base.errors import P3SError
+from p3s.methods.tasks.recognise import learned
 from p3s.predict.efficiencies import with_transfer
 from p3s.predict.estimators.altered import off_by_draws
 from p3s.predict.intervals import Factors, combine, own_parts
@@ -21,8 +21,8 @@ from p3s.predict.what_if.usual import usual
 from p3s.program.scaled import scaled_head
 
 if TYPE_CHECKING:
+    from p3s.base.study import Study
     from p3s.predict.times import PhaseTimes
-    from p3s.study import Study
 
 #: What messages that the prediction has not may be off by, each for itself, as a share of their
 #: time: what simulated messages are (p3s.predict.estimators.machine).

@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TypeVar
 
-from p3s.errors import P3SError, UsageError
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.text import figures
 from p3s.predict.ends import END, START
 from p3s.program.collectives.library import checked
 from p3s.program.collectives.registry import COLLECTIVES
 from p3s.program.collectives.rules import Rule
-from p3s.text import figures
 
 #: What of the costs of messages can be multiplied.
 COSTS = ("latency", "bandwidth", "software")

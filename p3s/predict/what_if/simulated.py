@@ -8,7 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from p3s.errors import P3SError, UsageError
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.text import processes
 from p3s.predict.estimated import TYPICAL
 from p3s.predict.estimators import Setting, estimate
 from p3s.predict.estimators.altered import Altered, Draws
@@ -36,15 +37,14 @@ from p3s.predict.what_if.threads import HIGH, LOW, NOT_ASKED, VALUE, MoreThreads
 from p3s.predict.what_if.work import Where, altered_variation, altered_work, nowhere, where_of
 from p3s.program.mapping import BLOCK, CYCLIC
 from p3s.program.types import MOST_RANKS
-from p3s.text import processes
 
 if TYPE_CHECKING:
+    from p3s.base.study import Study
     from p3s.predict.estimates import Kept
     from p3s.predict.estimators.messages import Messages
     from p3s.predict.estimators.prepared import Prepared, Program
     from p3s.predict.what_if.changes import Change
     from p3s.program.scaled import ScaledTrace
-    from p3s.study import Study
 
 #: Draws of computation where only a ratio is asked for, whose two times draw the same.
 _FEW_DRAWS = 2

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.text import plural
 from p3s.predict.ends import REST
 from p3s.predict.what_if.changes import PHASE, Scaled, Threads
-from p3s.text import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from p3s.base.study import Study
     from p3s.costs.types import Teams
-    from p3s.study import Study
-    from p3s.threads.stage import ThreadFile
+    from p3s.methods.threads.stage import ThreadFile
 
 #: Laws say something of so many times the threads of any run, and no more.
 _REACH = 2
@@ -83,7 +83,7 @@ class MoreThreads:
     def factors(self, count: int) -> Teams:
         """Return what computation takes with so many threads, over that with those of now."""
         if count not in self._made:
-            from p3s.threads.stage import Layout, factors
+            from p3s.methods.threads.stage import Layout, factors
 
             was = Layout(self.threads, self.per_node(self.threads))
             now = Layout(count, self.per_node(count))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from p3s.capture.ops import blocking_of
 from p3s.predict.intervals import total
 from p3s.predict.what_if.changes import Algorithm, Change, Changes, Threads, read_changes, text_of
 from p3s.predict.what_if.threads import MoreThreads
@@ -14,7 +15,6 @@ from p3s.program.collectives.registry import COLLECTIVES
 from p3s.program.collectives.rules import Rule
 from p3s.program.collectives.tuned import NUMBERS
 from p3s.program.mapping import BLOCK, CYCLIC
-from p3s.trace.ops import blocking_of
 
 if TYPE_CHECKING:
     from p3s.predict.types import Count

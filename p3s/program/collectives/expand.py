@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from p3s.capture.ops import blocking_of
 from p3s.program.collectives.choose import chosen_name, most_common, schedule
 from p3s.program.collectives.registry import COLLECTIVES
 from p3s.program.collectives.rules import Library
 from p3s.program.collectives.writer import Schedule
 from p3s.simulate.steps import Bools, Ints, Op, Steps, constant, narrow, taken
-from p3s.trace.ops import blocking_of
 
 #: Tags of the messages of collectives: this and the number of the call on its communicator.
 FIRST_TAG = 1 << 20

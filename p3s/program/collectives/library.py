@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from p3s.artefacts import parse_json
-from p3s.errors import P3SError
+from p3s.base.artefacts import parse_json
+from p3s.base.errors import P3SError
 from p3s.program.collectives import choose as _algorithms  # noqa: F401  (fills COLLECTIVES)
 from p3s.program.collectives.registry import COLLECTIVES
 from p3s.program.collectives.rules import MPICH, OPENMPI, Library, Rule
@@ -19,7 +19,7 @@ USUAL_LIBRARY = (OPENMPI, "4.1")
 
 
 def library_of(family: str, version: str, overrides: str | Path = "") -> Library:
-    """Return the library of a family and version as p3s.host.mpi tells them.
+    """Return the library of a family and version as p3s.base.host.mpi tells them.
 
     ``overrides``: "allreduce=ring,bcast=pipeline:65536", or a TOML or JSON file. Raises P3SError.
     """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
 from p3s.program.order.columns import Flat, Rows, steps_of, sums
 from p3s.program.order.completions import RECEIVES as RECEIVES_FIRST
 from p3s.program.order.cut import Part, Piece

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from p3s.simulate.steps import Op
-from p3s.trace.ops import COLLECTIVE as COLLECTIVE_KIND
-from p3s.trace.ops import (
+from p3s.capture.ops import COLLECTIVE as COLLECTIVE_KIND
+from p3s.capture.ops import (
     HALF_OF_ONE,
     ISENDRECV_RECV,
     MAKES_COMM,
@@ -18,6 +17,7 @@ from p3s.trace.ops import (
     parts_like,
     unwaited,
 )
+from p3s.simulate.steps import Op
 
 #: A started persistent operation carries the name of the call that made it.
 _OPS = {

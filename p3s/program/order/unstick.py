@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from p3s.errors import P3SError
+from p3s.base.errors import P3SError
+from p3s.base.text import plural
 from p3s.program.scaled import Ints
 from p3s.simulate.network import rough_network
 from p3s.simulate.steps import PLAIN, REQUESTS, SENDS, WAITS, Op, Steps, taken
-from p3s.text import plural
 
 _SENDS, _WAITS = frozenset(int(op) for op in SENDS), frozenset(int(op) for op in WAITS)
 _NONBLOCKING = frozenset(int(op) for op in REQUESTS | {Op.BSEND, Op.REST})

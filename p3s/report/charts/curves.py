@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from textwrap import wrap
 from typing import Any
 
+from p3s.base.text import NOT_KNOWN, factor, percent, processes, seconds
 from p3s.predict.types import Count, Prediction
 from p3s.report.charts.draw import Svg
 from p3s.report.charts.hatching import edges_of, hatching
@@ -17,7 +18,6 @@ from p3s.report.counts import interval_of
 from p3s.report.points import Point, points_of
 from p3s.report.regression import Regression
 from p3s.report.verdict import warning_of
-from p3s.text import NOT_KNOWN, factor, percent, processes, seconds
 
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 18.0, 14.0, 46.0
 

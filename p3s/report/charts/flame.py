@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 
+from p3s.base.text import factor, percent, processes, seconds
 from p3s.report.call_tree import PARTS, CallTree, Node, Spent
 from p3s.report.charts.draw import at
 from p3s.report.costs import KIND_NAMES
-from p3s.text import factor, percent, processes, seconds
 
 WIDTH, ROW, GAP, LETTER = 1120.0, 24.0, 1.0, 7.7
 #: Frames narrower than this share are left out.

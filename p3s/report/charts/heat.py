@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from p3s.base.text import plural
 from p3s.report.charts.draw import Svg
-from p3s.text import plural
 
 LEFT, TOP, WIDE, HIGH = 84.0, 34.0, 84.0, 26.0
 LEVELS = 6

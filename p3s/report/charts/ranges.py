@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from p3s.base.text import percent, processes, seconds
 from p3s.report.charts.draw import LETTER, Svg
 from p3s.report.charts.scales import Linear
 from p3s.report.sure import Estimate, IntervalPart, Residual, Shares, verdict_order
-from p3s.text import percent, processes, seconds
 
 WIDTH = 560.0
 LINE, TOP, BOTTOM, RIGHT = 30.0, 8.0, 34.0, 24.0

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from p3s.base.text import processes, seconds
 from p3s.report.charts.draw import Svg
 from p3s.report.charts.scales import Log, log_ends, spaced
 from p3s.report.costs import KIND_NAMES, PhaseCurves
-from p3s.text import processes, seconds
 
 WIDTH, HEIGHT = 360.0, 210.0
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 14.0, 10.0, 28.0

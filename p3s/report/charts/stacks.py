@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from p3s.base.text import percent, processes, seconds
 from p3s.report.charts.draw import Svg
 from p3s.report.charts.hatching import hatching
 from p3s.report.charts.scales import Linear, nice_top, spaced
 from p3s.report.costs import KIND_NAMES, KINDS, Stack, Stacks
-from p3s.text import percent, processes, seconds
 
 SIZE = (560.0, 330.0)
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 10.0, 22.0, 46.0

@@ -1,0 +1,238 @@
+"""Run directories, by their names: npNNNN.rR, with .failed or .stopped of what has no end."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from p3s.base.artefacts import LastRead, file_bytes, parse_json, read_json
+from p3s.base.errors import Damaged, P3SError
+from p3s.base.serialise import Natural, NotNegative, ProcessCount, ShapeError, Share, from_data
+from p3s.base.tables import TableFacts
+
+RUN_SCHEMA, STUDY_SCHEMA, REPLAY_SCHEMA = "p3s.run", "p3s.study", "p3s.replay"
+#: Version 2: simulated from measured costs of messages; version 1 were sums over calls.
+REPLAY_VERSION = 2
+
+_UNITS = {"wall_ns": "wall", "cpu_ns": "cpu", "instructions": "instructions"}
+#: Records of runs, and of studies, that are remembered: a study has others inside it.
+_RUNS, _STUDIES = 256, 64
+FAILED, STOPPED = ".failed", ".stopped"
+_RUN_NAME = re.compile(r"^np(\d{4,})\.r(\d+)(\.failed|\.stopped)?$")
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One traced run that is part of a study.
+
+    ``status`` is "complete" or "partial" (the capture ends early on at least one rank).
+    """
+
+    np: int
+    rep: int
+    path: Path
+    status: str
+    info: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RunRead:
+    """What of run.json is used, as it is read."""
+
+    status: str = "partial"
+    np: ProcessCount | None = None
+    command: Any = None
+    argv: tuple[str, ...] | None = None
+    program: str | None = None
+    directory: str | None = None
+    exit_code: int | None = None
+    wall_s: NotNegative | None = None
+    timeout_s: NotNegative | None = None
+    oversubscribed: bool | None = None
+    cores: Natural | None = None
+    mpi: str | None = None
+    work_unit: str = "cpu_ns"
+    traced: bool = True
+
+
+@dataclass(frozen=True)
+class RunListed:
+    """A run as study.json lists it."""
+
+    np: ProcessCount
+    rep: Natural = 0
+    dir: str = ""
+    status: str = ""
+
+
+@dataclass(frozen=True)
+class StudyRead:
+    """What of study.json is used, as it is read."""
+
+    commands: tuple[tuple[str, ...], ...]
+    created: str = ""
+    p3s_version: str = ""
+    runs: tuple[RunListed, ...] = ()
+    without: tuple[ProcessCount, ...] = ()
+    trips: Mapping[str, Natural] = field(default_factory=dict)
+    derived: bool = False
+
+    def valid(self) -> None:
+        """Raise ValueError where a command has no word."""
+        if not all(self.commands):
+            raise ValueError("commands is not a list of commands")
+
+
+@dataclass(frozen=True)
+class Unmatched:
+    """Messages that no call of the partner meets: how many, of how many, of which calls."""
+
+    events: NotNegative = 0.0
+    of: NotNegative = 0.0
+    calls: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ReplayRead:
+    """What of a replay's JSON file predictions and reports rest on."""
+
+    n: ProcessCount
+    representative: bool = False
+    why_not_representative: str | None = None
+    notes: tuple[str, ...] = ()
+    unmatched: Unmatched | None = None
+    unmeasured: tuple[Mapping[str, Any], ...] = ()
+    left_out: tuple[Mapping[str, Any], ...] = ()
+    shares: Mapping[str, Share] = field(default_factory=dict)
+    measured_share: Share | None = None
+    phases: tuple[Mapping[str, Any], ...] = ()
+    messages: tuple[Mapping[str, Any], ...] = ()
+    classes: tuple[Mapping[str, Any], ...] = ()
+    network: Mapping[str, Any] | None = None
+    nodes: tuple[str | None, ...] = ()
+    tables: Mapping[str, TableFacts] | None = None
+
+
+def runs_in(folder: Path, np: int | None = None) -> list[RunRecord]:
+    """Return the runs in a directory, by count and repeat (of one count only if it is given)."""
+    found = []
+    for path, match in _named(folder):
+        count = int(match[1])
+        if match[3] or (np is not None and count != np) or not path.is_dir():
+            continue
+        try:
+            info = read_run(path)
+            status = str(info.get("status", "partial"))
+        except P3SError as err:
+            info, status = {}, "partial"
+            if (path / "run.json").exists():
+                tell(f"p3s: note: {err}; the run is not used")
+        found.append(RunRecord(count, int(match[2]), path, status, info))
+    return sorted(found, key=lambda run: (run.np, run.rep))
+
+
+def read_run(path: Path) -> dict[str, Any]:
+    """Return run.json of a run's directory, checked; raises P3SError in one line.
+
+    What is returned is not to be changed.
+    """
+    return _last_run(path / "run.json")
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Return a study.json, checked; raises P3SError in one line.
+
+    What is returned is not to be changed.
+    """
+    return _last_manifest(path)
+
+
+def is_old_replay(path: Path) -> bool:
+    """Tell whether a replay was written by an older P3S."""
+    try:
+        head = parse_json(file_bytes(path))
+        version = head["schema_version"] if head["schema"] == REPLAY_SCHEMA else REPLAY_VERSION
+        return isinstance(version, int) and version < REPLAY_VERSION
+    except (OSError, ValueError, KeyError, TypeError):
+        return False  # damaged: reading it says so
+
+
+def _checked(schema: str, kind: type[RunRead | StudyRead]) -> Callable[[Path], dict[str, Any]]:
+    """Return what reads JSON files of a schema, and checks what of them is used."""
+
+    def read(path: Path) -> dict[str, Any]:
+        found = read_json(path, schema)
+        try:
+            from_data(kind, found, more=True)
+        except ShapeError as err:
+            raise Damaged(f"{path}: damaged ({err})") from err
+        return found
+
+    return read
+
+
+_last_run = LastRead(_checked(RUN_SCHEMA, RunRead), files=_RUNS)
+_last_manifest = LastRead(_checked(STUDY_SCHEMA, StudyRead), files=_STUDIES)
+
+
+@cache
+def tell(text: str) -> None:
+    """Say what is wrong with a run on stderr, once."""
+    print(" ".join(text.split()), file=sys.stderr)
+
+
+def work_of(runs: Iterable[RunRecord]) -> dict[str, list[int]]:
+    """Return, for each way work was measured, the counts of the runs that did it so."""
+    found: dict[str, list[int]] = {}
+    for run in runs:
+        # Runs of before this was recorded measured CPU time.
+        unit = _UNITS.get(str(run.info.get("work_unit", "cpu_ns")), "cpu")
+        counts = found.setdefault(unit, [])
+        if run.np not in counts:
+            counts.append(run.np)
+    return found
+
+
+def count_of(run: Path) -> int | None:
+    """Return the process count that a run's directory is named after, None if it is of no study."""
+    match = _RUN_NAME.match(run.name)
+    return int(match[1]) if match else None
+
+
+def ended_early(folder: Path, how: str) -> set[int]:
+    """Return the counts of the runs there that ended so: FAILED, or STOPPED by the user."""
+    return {int(match[1]) for _, match in _named(folder) if match[3] == how}
+
+
+def _named(folder: Path) -> list[tuple[Path, re.Match[str]]]:
+    entries: list[Path] = []
+    with contextlib.suppress(OSError):  # there is none
+        entries = list(folder.iterdir())
+    return [(path, match) for path in entries if (match := _RUN_NAME.match(path.name))]
+
+
+def commands_of(runs: Iterable[RunRecord]) -> list[list[str]]:
+    """Return the launcher commands that runs say they were made with, each once, oldest first."""
+    commands: list[list[str]] = []
+    for run in sorted(runs, key=lambda run: _changed_ns(run.path / "run.json")):
+        words = run.info.get("command")
+        if _is_command(words) and words not in commands:
+            commands.append(words)
+    return commands
+
+
+def _is_command(words: Any) -> TypeGuard[list[str]]:
+    return isinstance(words, list) and bool(words) and all(isinstance(w, str) for w in words)
+
+
+def _changed_ns(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0

@@ -1,0 +1,113 @@
+"""The JSON Schema of a file, made from the records that it is written from and read into."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from p3s.base.serialise import Range
+
+_SIMPLE = {bool: "boolean", int: "integer", float: "number", str: "string"}
+
+
+def schema_of(kind: type, schema: str, version: int, *, more: bool = False) -> dict[str, Any]:
+    """Return the schema (draft 2020-12) of a file with a record of a type; schema: "p3s.model".
+
+    Descriptions are the first sentences of the records' docstrings. Rules with a form of their own
+    (``to_json``) are open: the registry of their kinds reads them. more: keys that are not listed
+    may be there.
+    """
+    made = _Made(more)
+    whole = made.record(kind)
+    own = {"schema": {"const": schema}, "schema_version": {"const": version}}
+    digest = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
+    made_of = {"type": "object", "additionalProperties": digest}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:p3s:schema:{schema.removeprefix('p3s.')}:{version}",
+        "title": f"{schema}, version {version}",
+        **whole,
+        "required": [*own, *whole["required"]],
+        "properties": {**own, "digest": digest, "made_of": made_of, **whole["properties"]},
+        "$defs": dict(sorted(made.records.items())),
+    }
+
+
+class _Made:
+    """Schemas of types; those of records are kept by name."""
+
+    def __init__(self, more: bool) -> None:
+        self.more = more
+        self.records: dict[str, Any] = {}
+
+    def record(self, kind: type) -> dict[str, Any]:
+        """Return the schema of a record: an object with one property per field."""
+        hints = typing.get_type_hints(kind, include_extras=True)
+        properties, required = {}, []
+        for field in dataclasses.fields(kind):
+            key = field.metadata.get("key", field.name)
+            properties[key] = self.of(hints[field.name])
+            if field.default is field.default_factory is dataclasses.MISSING:
+                required.append(key)
+        return {
+            "description": _description(kind),
+            "type": "object",
+            "properties": properties,
+            "required": required,
+            "additionalProperties": self.more,
+        }
+
+    def of(self, kind: Any) -> dict[str, Any]:
+        """Return the schema of any type of a field."""
+        origin, args = typing.get_origin(kind), typing.get_args(kind)
+        if origin is typing.Annotated:
+            return {**self.of(args[0]), **_ends(args[1:])}
+        if origin is typing.Union or origin is types.UnionType:
+            return {"anyOf": [self.of(each) for each in args]}
+        if origin is typing.Literal:
+            return {"enum": list(args)}
+        if origin is list:
+            return {"type": "array"}
+        if origin is tuple:
+            if len(args) == 2 and args[1] is Ellipsis:
+                return {"type": "array", "items": self.of(args[0])}
+            items = [self.of(each) for each in args]
+            return {"type": "array", "prefixItems": items, "minItems": len(args), "items": False}
+        if isinstance(origin, type) and issubclass(origin, Mapping):
+            return {"type": "object", "additionalProperties": self.of(args[1])}
+        if kind is type(None):
+            return {"type": "null"}
+        if kind in _SIMPLE:
+            return {"type": _SIMPLE[kind]}
+        if isinstance(kind, type) and issubclass(kind, Enum):
+            return {"enum": [each.value for each in kind]}
+        if isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields"):
+            hints = typing.get_type_hints(kind, include_extras=True)
+            return self.of(types.GenericAlias(tuple, tuple(hints.values())))
+        if hasattr(kind, "to_json"):
+            self.records.setdefault(kind.__name__, {"description": _description(kind)})
+            return {"$ref": f"#/$defs/{kind.__name__}"}
+        if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+            if kind.__name__ not in self.records:
+                self.records[kind.__name__] = {}  # a record may hold its like
+                self.records[kind.__name__] = self.record(kind)
+            return {"$ref": f"#/$defs/{kind.__name__}"}
+        return {}
+
+
+def _ends(said: typing.Iterable[Any]) -> dict[str, Any]:
+    """Return what a schema says of a range: minimum and maximum, each where there is one."""
+    ends: dict[str, Any] = {}
+    for each in (one for one in said if isinstance(one, Range)):
+        ends |= {} if each.least is None else {"minimum": each.least}
+        ends |= {} if each.most is None else {"maximum": each.most}
+    return ends
+
+
+def _description(kind: type) -> str:
+    """Return the first sentence of a docstring."""
+    return " ".join((kind.__doc__ or "").split("\n\n")[0].split())

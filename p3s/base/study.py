@@ -1,0 +1,495 @@
+"""The study directory: names of its files and its manifest."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from p3s.base.artefacts import (
+    SCHEMA_VERSION,
+    as_json,
+    read_json,
+    reason,
+    sync_directory,
+    write_bytes,
+    write_json,
+    writing,
+)
+from p3s.base.errors import Damaged, P3SError, UsageError
+from p3s.base.records import (
+    FAILED,
+    REPLAY_SCHEMA,
+    REPLAY_VERSION,
+    RUN_SCHEMA,
+    STOPPED,
+    STUDY_SCHEMA,
+    ReplayRead,
+    RunRecord,
+    commands_of,
+    ended_early,
+    is_old_replay,
+    read_manifest,
+    runs_in,
+)
+from p3s.base.serialise import ShapeError, from_data
+from p3s.base.staging import discard, new_directory, new_file, put_in_place
+from p3s.base.text import differing, quoted
+from p3s.base.version import __version__
+
+__all__ = [
+    "PREDICTION_VERSION",
+    "REPLAY_SCHEMA",
+    "REPLAY_VERSION",
+    "RUN_SCHEMA",
+    "SCHEMA_VERSION",
+    "SIGNATURE_SCHEMA",
+    "SIGNATURE_VERSION",
+    "STUDY_SCHEMA",
+    "RunRecord",
+    "Study",
+    "as_json",
+    "read_json",
+    "write_bytes",
+    "write_json",
+]
+
+SIGNATURE_SCHEMA = "p3s.signature"
+#: Version 3 has transitions between places in the program, and the tree; 4 the order of events.
+SIGNATURE_VERSION = 4
+#: Version 3: reasons with codes; version 2: every estimator, what limits scaling, laws per phase.
+PREDICTION_VERSION = 3
+
+_SIGNATURE_NAME = re.compile(r"^np(\d{4,})\.json$")
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study directory, by its root; every path inside it has its name here."""
+
+    root: Path
+
+    # ---- names -------------------------------------------------------------------------
+    @property
+    def manifest_path(self) -> Path:
+        """study.json."""
+        return self.root / "study.json"
+
+    def runs_dir(self, np: int, rep: int = 0) -> Path:
+        """Capture of one traced run: runs/np0008.r0/."""
+        return self.root / "runs" / f"np{np:04d}.r{rep}"
+
+    def signature_path(self, np: int) -> Path:
+        """Signature at ``np`` processes: signature/np0008.json (tables: .parquet beside it)."""
+        return self.root / "signature" / f"np{np:04d}.json"
+
+    def timed_dir(self, np: int, rep: int = 0) -> Path:
+        """Native run beside one whose instructions were counted in an emulator: timed/np0008.r0/.
+
+        No run of the study: it gives the time that the work of the study's runs takes.
+        """
+        return self.root / "timed" / f"np{np:04d}.r{rep}"
+
+    def times_path(self, np: int) -> Path:
+        """Computation time per segment at ``np``: signature/np0008.times.json (table: .parquet)."""
+        return self.root / "signature" / f"np{np:04d}.times.json"
+
+    def far_dir(self, name: str) -> Path:
+        """Study of the same program with a smaller workload: far/NAME/."""
+        return self.root / "far" / name
+
+    def at_dir(self, setting: str) -> Path:
+        """Study of the same program at one value of its parameters: at/size=4000/."""
+        return self.root / "at" / setting
+
+    @property
+    def compute_path(self) -> Path:
+        """Laws of the computation time: compute.json."""
+        return self.root / "compute.json"
+
+    @property
+    def phases_path(self) -> Path:
+        """Phases and loop nest over all counts: signature/phases.json."""
+        return self.root / "signature" / "phases.json"
+
+    def sampled_dir(self, np: int) -> Path:
+        """Capture of a signature that was run: sampled/np0008/; no run of the study."""
+        return self.root / "sampled" / f"np{np:04d}"
+
+    def sampled_path(self, np: int) -> Path:
+        """Time predicted from it: sampled/np0008.json."""
+        return self.root / "sampled" / f"np{np:04d}.json"
+
+    @property
+    def model_path(self) -> Path:
+        """model.json."""
+        return self.root / "model.json"
+
+    def scaled_dir(self, n: int) -> Path:
+        """Scaled trace at ``n`` processes: scaled/np000512/."""
+        return self.root / "scaled" / f"np{n:06d}"
+
+    def scaled_path(self, n: int) -> Path:
+        """Head of the scaled trace: scaled/np000512/scaled.json (written last)."""
+        return self.scaled_dir(n) / "scaled.json"
+
+    def replay_path(self, n: int) -> Path:
+        """Measured communication at ``n``: replay/np000512.json (table: .parquet beside it)."""
+        return self.root / "replay" / f"np{n:06d}.json"
+
+    def replay_table(self, n: int) -> Path:
+        """Communication time per rank and phase: replay/np000512.parquet."""
+        return self.replay_path(n).with_suffix(".parquet")
+
+    def replay(self, n: int) -> dict[str, Any]:
+        """Read the measured communication at ``n``; raises P3SError, also for an older version."""
+        path = self.replay_path(n)
+        if is_old_replay(path):
+            raise P3SError(
+                f"{path}: made by an older P3S; make it again: "
+                f"p3s replay {quoted(self.root)} -n {n}"
+            )
+        data = read_json(path, REPLAY_SCHEMA, REPLAY_VERSION)
+        try:
+            found = from_data(ReplayRead, data, more=True)
+            if found.n != n:
+                raise ShapeError(f"it is of n={found.n}")
+        except ShapeError as err:
+            again = f"p3s replay {quoted(self.root)} -n {n}"
+            raise Damaged(f"{path}: damaged ({err}); make it again: {again}") from err
+        return data
+
+    def validate_path(self, n: int) -> Path:
+        """Result of a comparison with a real run: validate/np000064.json."""
+        return self.root / "validate" / f"np{n:06d}.json"
+
+    def placement_path(self, n: int) -> Path:
+        """Placements of n processes, ranked: placement/np000064.json."""
+        return self.root / "placement" / f"np{n:06d}.json"
+
+    def validate_run_dir(self, n: int, rep: int = 0) -> Path:
+        """Capture of the real run: validate/np000064.r0/."""
+        return self.root / "validate" / f"np{n:06d}.r{rep}"
+
+    @property
+    def prediction_path(self) -> Path:
+        """prediction.json."""
+        return self.root / "prediction.json"
+
+    @property
+    def report_path(self) -> Path:
+        """report.html."""
+        return self.root / "report.html"
+
+    @property
+    def speedup_png_path(self) -> Path:
+        """speedup.png."""
+        return self.root / "speedup.png"
+
+    # ---- manifest ----------------------------------------------------------------------
+    @classmethod
+    def open(cls, root: Path) -> Study:
+        """Open an existing study; raises P3SError when there is none, or one of another version."""
+        study = cls.find(root)
+        if study is None:
+            raise P3SError(
+                f"{root}: no study here (study.json is missing); make one: "
+                f"p3s characterize -n 2,4,8 -o {quoted(root)} -- mpiexec -n {{np}} PROGRAM"
+            )
+        return study
+
+    @classmethod
+    def find(cls, root: Path) -> Study | None:
+        """Return the study at ``root``, None when there is none.
+
+        A study.json that is missing or damaged is made again when there are runs to make it from.
+        """
+        study = cls(Path(root))
+        try:
+            study.manifest()
+        except Damaged as err:
+            if not any(run.info for run in study.runs()):
+                raise Damaged(
+                    f"{study.manifest_path}: damaged, and there are no runs to make it again from; "
+                    "delete it and run p3s characterize again"
+                ) from err
+            study._rebuild("was damaged (kept as study.json.damaged)")
+        except P3SError:
+            if study.manifest_path.exists():
+                raise
+            if not any(run.info for run in study.runs()):
+                return None
+            study._rebuild("was missing")
+        return study
+
+    def _rebuild(self, why: str) -> None:
+        """Make study.json from the runs, which say the command they were made with."""
+        runs = self.runs()
+        try:
+            if self.manifest_path.exists():
+                os.replace(self.manifest_path, self.root / "study.json.damaged")
+        except OSError as err:
+            raise P3SError(f"{self.manifest_path}: damaged: {reason(err)}") from err
+        lost = [np for np in self._characterized() if np not in self.complete_counts()]
+        self._write_manifest(
+            commands_of(runs),
+            [
+                {"np": np, "rep": 0, "dir": f"runs/{self.runs_dir(np).name}", "status": "gone"}
+                for np in lost
+            ],
+        )
+        self.update()
+        print(
+            f"p3s: {self.manifest_path}: {why}; made again from {len(runs)} "
+            f"run{'s' if len(runs) > 1 else ''}",
+            file=sys.stderr,
+        )
+
+    @classmethod
+    def create(
+        cls,
+        root: Path,
+        command: Sequence[str],
+        *,
+        force: bool = False,
+        remedy: str = "choose another directory with -o, or mix them with --force",
+    ) -> Study:
+        """Make a study, or open the one that is there to add to it; earlier runs stay.
+
+        ``command`` is the launcher command with ``{np}``. Raises UsageError when the study
+        already holds runs of another command and ``force`` is not given (``remedy`` says what to
+        do), P3SError when the directory is not a study, or cannot be written.
+        """
+        study = cls(Path(root))
+        study._check_writable()
+        words = list(command)
+        if cls.find(root) is not None:
+            commands = study.manifest()["commands"]
+            if words in commands:
+                return study
+            if study.runs() and not force:
+                if not commands:
+                    raise UsageError(
+                        f"{root}: holds runs that do not say their command (study.json was lost); "
+                        "if it is this one, add --force to p3s characterize"
+                    )
+                there, here = differing(commands[-1], words)
+                raise UsageError(
+                    f"{root}: holds runs of another command ({there}, not {here}); {remedy}"
+                )
+            keep = commands if study.runs() else []
+            study.update(commands=[*keep, words])
+            return study
+        study._write_manifest([words])
+        return study
+
+    def _write_manifest(
+        self, commands: list[list[str]], runs: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        write_json(
+            self.manifest_path,
+            {
+                "schema": STUDY_SCHEMA,
+                "schema_version": SCHEMA_VERSION,
+                "created": now,
+                "p3s_version": __version__,
+                "commands": commands,
+                "runs": list(runs),
+            },
+        )
+
+    def remove_if_empty(self, untraced: bool = False) -> None:
+        """Remove a study that holds no run, not even a failed one, and nothing else.
+
+        ``untraced``: failed runs that have captured nothing are none.
+        """
+        try:
+            for run in self.root.glob("*/np*.failed") if untraced else ():
+                if not any(run.glob("rank-*.p3t")):
+                    shutil.rmtree(run)
+            there = {path.name for path in self.root.iterdir()}
+            if there - {"timed"} != {"study.json", "runs"}:
+                return
+            for name in sorted(there - {"study.json"}):
+                (self.root / name).rmdir()
+            self.manifest_path.unlink()
+            self.root.rmdir()
+        except OSError:
+            return
+
+    def _check_writable(self) -> None:
+        """Raise P3SError, before anything is run, when the study cannot be written."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            if not self.manifest_path.exists():
+                others = [p.name for p in self.root.iterdir() if not p.name.startswith(".")]
+                if others and not self.runs() and others != ["runs"]:
+                    raise P3SError(
+                        f"{self.root}: not a study and not empty ({sorted(others)[0]!r} is "
+                        "there); choose another study directory"
+                    )
+            for directory in (self.root, self.root / "runs"):
+                directory.mkdir(exist_ok=True)
+                handle, name = new_file(directory / "writable")
+                name.unlink()
+                os.close(handle)
+        except OSError as err:
+            raise P3SError(
+                f"{self.root}: cannot be written: {reason(err)}; choose another study directory"
+            ) from err
+
+    def manifest(self) -> dict[str, Any]:
+        """Return study.json, checked."""
+        return dict(read_manifest(self.manifest_path))
+
+    def update(self, **changes: Any) -> dict[str, Any]:
+        """Change entries of study.json, keep all others, refresh its list of runs from disk.
+
+        Runs that were deleted stay in the list as "gone": what was made from them is not used.
+        """
+        before = self._entries("runs", dict)
+        obj = {**self.manifest(), **changes}
+        there: list[dict[str, Any]] = [
+            {
+                "np": run.np,
+                "rep": run.rep,
+                "dir": str(run.path.relative_to(self.root)),
+                "status": run.status,
+                **{
+                    key: run.info[key]
+                    for key in ("exit_code", "wall_s", "oversubscribed", "cores", "mpi")
+                    if key in run.info
+                },
+            }
+            for run in self.runs()
+        ]
+        dirs = {row["dir"] for row in there}
+        gone = [{**row, "status": "gone"} for row in before if row.get("dir") not in dirs]
+        obj["runs"] = [*there, *gone]
+        write_json(self.manifest_path, obj)
+        return obj
+
+    def command(self) -> list[str]:
+        """Return the launcher command with ``{np}`` of the latest runs."""
+        commands = self.manifest()["commands"]
+        if not commands:
+            count = min(self.complete_counts(), default=2)
+            raise P3SError(
+                f"{self.manifest_path}: names no command; say it with one count run again: "
+                f"p3s characterize -n {count} -o {quoted(self.root)} --force -- mpiexec "
+                "-n {np} PROGRAM"
+            )
+        return list(commands[-1])
+
+    # ---- runs --------------------------------------------------------------------------
+    def runs(self, np: int | None = None) -> list[RunRecord]:
+        """Return the runs in place, by count and repeat (of one count only if ``np`` is given).
+
+        The directories are the truth; study.json repeats it for readers.
+        """
+        return runs_in(self.root / "runs", np)
+
+    def timed_runs(self, np: int | None = None) -> list[RunRecord]:
+        """Return the native runs beside emulated ones (timed/), as :meth:`runs` does."""
+        return runs_in(self.root / "timed", np)
+
+    def others(self) -> list[Study]:
+        """Return the studies inside this one that have runs: other workloads of its program."""
+        return [
+            Study(path)
+            for where in ("far", "at")
+            for path in sorted((self.root / where).glob("*/"))
+            if not path.name.startswith(".")
+            and (path / "study.json").is_file()
+            and Study(path).counts()
+        ]
+
+    def complete_counts(self) -> list[int]:
+        """Return the distinct process counts that have at least one complete run."""
+        return sorted({run.np for run in self.runs() if run.status == "complete"})
+
+    def counts(self) -> list[int]:
+        """Return those of them that the model rests on: the ones that are not left out."""
+        without = set(self.left_out())
+        return [np for np in self.complete_counts() if np not in without]
+
+    def left_out(self) -> list[int]:
+        """Return the traced process counts that the user has left out (study.json, `without`)."""
+        stated = self._entries("without", int)
+        return [np for np in self.complete_counts() if np in stated] if stated else []
+
+    def gone_counts(self) -> list[int]:
+        """Return the process counts whose runs were deleted: study.json still lists them."""
+        listed = {
+            run.get("np")
+            for run in self._entries("runs", dict)
+            if not (self.root / str(run.get("dir", ""))).is_dir()
+        }
+        return sorted(np for np in listed - set(self.complete_counts()) if isinstance(np, int))
+
+    def _entries(self, key: str, kind: type) -> list[Any]:
+        """Return a list of study.json, empty where it is not there or no list of that kind."""
+        found = self.manifest().get(key) if self.manifest_path.exists() else None
+        return [each for each in found if isinstance(each, kind)] if isinstance(found, list) else []
+
+    def failed_counts(self) -> list[int]:
+        """Return the process counts at which the program failed or refused, and never succeeded."""
+        where = ("runs", "timed", "validate")  # native runs are made first
+        failed = {np for name in where for np in ended_early(self.root / name, FAILED)}
+        validated = {run.np for run in runs_in(self.root / "validate") if run.status == "complete"}
+        return sorted(failed - set(self.complete_counts()) - validated)
+
+    def stopped_counts(self) -> list[int]:
+        """Return the process counts whose tracing the user stopped, and that have no run since."""
+        stopped = {n for name in ("runs", "timed") for n in ended_early(self.root / name, STOPPED)}
+        return sorted(stopped - {*self.complete_counts(), *self.failed_counts()})
+
+    def signature_counts(self) -> list[int]:
+        """Return the process counts that have been characterized and that the model rests on.
+
+        Not those that are left out, nor those whose runs were deleted since.
+        """
+        unused = {*self.left_out(), *self.gone_counts()}
+        return sorted(self._characterized() - unused)
+
+    def _characterized(self) -> set[int]:
+        directory = self.root / "signature"
+        names = os.listdir(directory) if directory.is_dir() else []
+        return {int(match[1]) for name in names if (match := _SIGNATURE_NAME.match(name))}
+
+    def stage_run(self, target: Path) -> Path:
+        """Make an empty directory beside ``target`` in which a run is made."""
+        with writing(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            return new_directory(target)
+
+    def commit_run(self, staged: Path, target: Path) -> None:
+        """Put a finished run in its place; an earlier one there is replaced only now."""
+        try:
+            put_in_place(staged, target)
+            sync_directory(target.parent)
+        except OSError as err:
+            raise P3SError(f"{target}: cannot be put in place: {reason(err)}") from err
+
+    def keep_failed_run(self, staged: Path, target: Path, stopped: bool = False) -> Path | None:
+        """Keep what a failed run left, beside the study's runs, as ``<name>.failed``.
+
+        ``stopped``: it did not fail but was stopped by the user; then as ``<name>.stopped``.
+        Returns its path, or None when the run left nothing.
+        """
+        if not staged.is_dir() or not any(staged.iterdir()):
+            discard(staged)
+            return None
+        kept = target.parent / f"{target.name}{STOPPED if stopped else FAILED}"
+        try:
+            put_in_place(staged, kept)
+        except OSError:
+            return staged
+        return kept

@@ -1,0 +1,443 @@
+"""Tables beside a head: written with their digest, read back checked.
+
+A head (JSON) says of each of its tables how many rows it has, its digest and sums; a table that
+is not as its head says is damaged. Heads of earlier versions say nothing: their tables are read.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import math
+import struct
+import tokenize
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from p3s.base.artefacts import digest_of, file_bytes, plain_file
+from p3s.base.footer import values_of
+from p3s.base.serialise import ShapeError, from_data
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+#: Key of a head under which its tables are.
+TABLES = "tables"
+#: Memory that the table of a file may ask for: so much, and beyond so many times the file's size.
+ROOM, TIMES_ITS_SIZE = 1 << 28, 4096
+_CELL_BYTES = 8
+#: Of a value as an object of Python, in a list or a dictionary.
+_OBJECT_BYTES = 64
+#: Rows whose texts are measured at a time.
+_TEXT_ROWS = 1 << 16
+#: How far sums of real numbers may be off by the order they are added in.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """What a head says of a table: rows, digest of the file, sums over the rows by name."""
+
+    rows: int
+    digest: str
+    sums: Mapping[str, float] = field(default_factory=dict)
+
+
+def facts_of(data: bytes, rows: int, sums: Mapping[str, float] | None = None) -> TableFacts:
+    """Return what a head is to say of a table; ``data``: its file."""
+    return TableFacts(rows, digest_of(data), dict(sums or {}))
+
+
+def column(values: np.ndarray) -> pa.Array:
+    """Return numbers as a column of a table, which uses their memory.
+
+    pyarrow's own function imports pandas where that is installed: half a second.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    flat = np.ascontiguousarray(values)
+    kind = pa.from_numpy_dtype(flat.dtype)
+    return pa.Array.from_buffers(kind, len(flat), [None, pa.py_buffer(flat)])
+
+
+def whole(values: np.ndarray) -> pa.Array:
+    """Return whole numbers as a column of int32; raises ValueError where one does not fit."""
+    import numpy as np
+
+    made = values.astype(np.int32)
+    if not np.array_equal(made, values):
+        raise ValueError(f"{np.abs(values).max()} does not fit into a column of 32 bits")
+    return column(made)
+
+
+def texts(values: Sequence[str], codes: np.ndarray) -> pa.Array:
+    """Return a column of texts: of each row that of ``values`` whose number its code is."""
+    import numpy as np
+    import pyarrow as pa
+
+    each = [value.encode() for value in values]
+    ends = np.cumsum([0, *map(len, each)], dtype=np.int32)
+    known = pa.StringArray.from_buffers(len(each), pa.py_buffer(ends), pa.py_buffer(b"".join(each)))
+    found = pa.DictionaryArray.from_arrays(column(codes.astype(np.int32)), known)
+    return found.cast(pa.string())
+
+
+def codes(column: pa.Array | pa.ChunkedArray) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Return a column of texts as numbers and the texts that they stand for.
+
+    Raises ValueError where one is missing.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    encoded = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if not pa.types.is_dictionary(encoded.type):
+        encoded = encoded.dictionary_encode()
+    if encoded.null_count:
+        raise ValueError("a name is missing")
+    named = tuple(str(name) for name in encoded.dictionary.to_pylist())
+    return numbers(encoded.indices).astype(np.int64), named
+
+
+def lists(values: Sequence[np.ndarray]) -> pa.Array:
+    """Return arrays of int32 as a column of lists."""
+    import numpy as np
+    import pyarrow as pa
+
+    ends = np.cumsum([0, *map(len, values)])
+    if int(ends[-1]) > np.iinfo(np.int32).max:
+        raise ValueError("more numbers than a column of lists can hold")
+    flat = np.concatenate(values) if values else np.zeros(0)
+    return pa.ListArray.from_arrays(column(ends.astype(np.int32)), column(flat.astype(np.int32)))
+
+
+def parquet_bytes(table: pa.Table) -> bytes:
+    """Return a table as a Parquet file with checksums."""
+    import pyarrow.parquet as pq
+
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    return sink.getvalue()
+
+
+def known_tables(head: Mapping[str, Any]) -> dict[str, TableFacts] | None:
+    """Return what a head says of its tables, by file; None where it is older than that.
+
+    Raises ValueError where it is damaged.
+    """
+    if TABLES not in head:
+        return None
+    try:
+        return dict(from_data(Mapping[str, TableFacts], head[TABLES]))  # type: ignore[type-abstract]
+    except ShapeError as err:
+        raise ValueError(f"{TABLES}: {err}") from err
+
+
+def checked_bytes(path: Path, known: Mapping[str, TableFacts] | None) -> bytes:
+    """Return a table's file; raises ValueError where it is not the one its head knows.
+
+    Errors: OSError where it is missing.
+    """
+    data = file_bytes(path)
+    if known is not None and path.name not in known:
+        raise ValueError(f"{path.name} is not in its head")
+    if known is not None and digest_of(data) != known[path.name].digest:
+        raise ValueError(f"{path.name} is damaged, or another table than its head names")
+    return data
+
+
+def check_names(paths: Iterable[Path], known: Mapping[str, TableFacts] | None) -> None:
+    """Raise ValueError where tables that a head knows are missing, or there are others."""
+    there = {path.name for path in paths}
+    if known is not None and there != set(known):
+        raise ValueError(f"{min(there ^ set(known))} is missing, or not in the head")
+
+
+def columns_of(path: Path) -> list[str]:
+    """Return the names of a table's columns; OSError where it is no file, pyarrow's errors."""
+    import pyarrow.parquet as pq
+
+    with plain_file(path) as file:
+        return list(pq.read_schema(file).names)
+
+
+def open_table(
+    path: Path, known: Mapping[str, TableFacts] | None, coded: Iterable[str] = ()
+) -> Any:
+    """Return a table's file, opened by pyarrow, checked: digest, rows, the memory it asks for.
+
+    ``coded``: columns of texts that are read as numbers and the texts that they stand for.
+
+    Read it with ``use_threads=False``: Arrow's threads can abort or hang a process that ends while
+    they do (apache/arrow 34314 and 50482), after all its work. Raises ValueError for what is
+    damaged, pyarrow's errors, OSError.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    data = checked_bytes(path, known)
+    read = functools.partial(pq.ParquetFile, page_checksum_verification=True)
+    try:
+        file = read(pa.BufferReader(data), read_dictionary=list(coded))
+    except KeyError:  # it has not all of these columns
+        file = read(pa.BufferReader(data))
+        known_here = set(file.schema_arrow.names)
+        file = read(pa.BufferReader(data), read_dictionary=[c for c in coded if c in known_here])
+    rows = file.metadata.num_rows
+    most = ROOM + TIMES_ITS_SIZE * len(data)
+    asked = max(_cells(file.metadata, data) * _CELL_BYTES, _stated_bytes(file.metadata))
+    if asked <= most:
+        asked = max(asked, _text_bytes(file.schema_arrow, data, most))
+    if asked > most:
+        raise ValueError(f"{path.name}: {len(data):,} bytes ask for {asked:,} bytes of memory")
+    if known is not None and rows != known[path.name].rows:
+        raise ValueError(f"{path.name} has {rows:,} rows, its head says {known[path.name].rows:,}")
+    return file
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a table as Python has them, checked as :func:`open_table` does.
+
+    Raises ValueError for what is damaged or asks for too much memory, pyarrow's errors, OSError.
+    """
+    file = open_table(path, None)
+    asked = _cells(file.metadata, file_bytes(path)) * _OBJECT_BYTES
+    if asked > ROOM + TIMES_ITS_SIZE * path.stat().st_size:
+        raise ValueError(f"{path.name}: it asks for {asked:,} bytes of memory")
+    rows: list[dict[str, Any]] = file.read(use_threads=False).to_pylist()
+    return rows
+
+
+def _cells(metadata: Any, data: bytes) -> int:
+    """Return how many values a file has, entries of lists among them; empty ones count, too."""
+    return max(values_of(data), int(metadata.num_rows * metadata.num_columns))
+
+
+def _text_bytes(schema: Any, data: bytes, most: int) -> int:
+    """Return the bytes that all texts of a file have once each is written out.
+
+    A file has a text that occurs often once, and says nothing of that. No more are counted than it
+    takes to be above ``most``. Raises ValueError for texts in lists or records.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for column in schema:
+        if pa.types.is_nested(column.type) and not _is_of_numbers(column.type):
+            raise ValueError(f"{column.name} is {column.type}, not lists of numbers")
+    names = [column.name for column in schema if not _is_of_numbers(column.type)]
+    if not names:
+        return 0
+    total = 0
+    file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=names)
+    for batch in file.iter_batches(_TEXT_ROWS, columns=names, use_threads=False):
+        for texts in batch.columns:
+            if pa.types.is_dictionary(texts.type) and _is(texts.type, str):
+                total += _bytes_of_texts(texts)
+            else:
+                total += texts.nbytes
+        if total > most:
+            break
+    return total
+
+
+def _bytes_of_texts(texts: Any) -> int:
+    """Return the bytes of texts that a dictionary has once, each written out."""
+    import numpy as np
+    import pyarrow as pa
+
+    known = texts.dictionary
+    if texts.null_count or known.null_count:
+        import pyarrow.compute as pc  # takes long, and texts of most tables are all there
+
+        return int(pc.sum(pc.take(pc.binary_length(known), texts.indices)).as_py() or 0)
+    if not len(texts):
+        return 0
+    kind = np.dtype(np.int64 if pa.types.is_large_string(known.type) else np.int32)
+    ends = np.frombuffer(known.buffers()[1], kind, len(known) + 1, known.offset * kind.itemsize)
+    times = np.bincount(numbers(texts.indices), minlength=len(known))
+    return int((times * np.diff(ends)).sum())
+
+
+def _is_of_numbers(kind: Any) -> bool:
+    """Tell whether a type is one of numbers, or lists and records have nothing else in them."""
+    import pyarrow as pa
+
+    if pa.types.is_nested(kind) and not pa.types.is_union(kind):
+        return all(_is_of_numbers(kind.field(k).type) for k in range(kind.num_fields))
+    return bool(pa.types.is_primitive(kind) or pa.types.is_null(kind))  # null: lists without any
+
+
+def read_arrays(data: bytes, names: Iterable[str]) -> dict[str, np.ndarray]:
+    """Return arrays of numbers from the bytes of an NPZ file.
+
+    Nothing is unpickled, and no more memory is asked for than the file has bytes. Raises ValueError
+    where an array is missing or damaged, of other things than numbers, or of another size than it
+    says.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as file:
+            return {name: _array(file, name) for name in names}
+    except KeyError as err:
+        raise ValueError(f"{err.args[0]} is missing") from err
+    except _NO_ARRAYS as err:
+        raise ValueError(" ".join(str(err).split())[:80] or "it is damaged") from err
+
+
+#: What the reader of archives, and that of an array's head, raise beside ValueError.
+_NO_ARRAYS = (
+    *(zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OverflowError, SyntaxError),
+    *(OSError, struct.error, tokenize.TokenError),
+)
+
+
+def _array(file: zipfile.ZipFile, name: str) -> np.ndarray:
+    """Return an array of an archive, which has it without compression."""
+    import numpy as np
+
+    info = file.getinfo(f"{name}.npy")
+    if info.compress_type != zipfile.ZIP_STORED:
+        raise ValueError(f"{name} is compressed")
+    member = io.BytesIO(file.read(info))
+    if np.lib.format.read_magic(member) != (1, 0):
+        raise ValueError(f"{name} is of another version")
+    shape, _, kind = np.lib.format.read_array_header_1_0(member)
+    there = info.file_size - member.tell()
+    if (
+        kind.kind not in "iufb"
+        or min(shape, default=0) < 0
+        or math.prod(shape) != there / kind.itemsize
+    ):
+        raise ValueError(f"{name} is not as large as it says, or no numbers")
+    member.seek(0)
+    found: np.ndarray = np.lib.format.read_array(member, allow_pickle=False)
+    return found
+
+
+def _stated_bytes(metadata: Any) -> int:
+    """Return the bytes of all columns without compression, as the file says."""
+    return sum(metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups))
+
+
+def read_table(
+    path: Path, columns: Mapping[str, type], known: Mapping[str, TableFacts] | None = None
+) -> pa.Table:
+    """Return columns of a table, checked: digest, rows, memory, types; nothing is missing in them.
+
+    columns: name -> int, float (finite), str (as numbers and the texts that they stand for) or list
+    (of whole numbers). Raises ValueError for what is damaged, pyarrow's errors, OSError.
+    """
+    texts = [name for name, kind in columns.items() if kind is str]
+    table = open_table(path, known, texts).read(list(columns), use_threads=False)
+    return checked_columns(table, columns, path.name)
+
+
+def numbers(column: Any) -> np.ndarray:
+    """Return the numbers of a column of a table, or of a part of one; none may be missing.
+
+    pyarrow's own way, to_numpy, imports pandas where there is one, which takes longer than a model.
+    """
+    import numpy as np
+
+    kind = np.dtype(column.type.to_pandas_dtype())
+    parts = [
+        np.frombuffer(part.buffers()[1], kind, len(part), part.offset * kind.itemsize)
+        for part in (column.chunks if hasattr(column, "chunks") else [column])
+        if len(part)
+    ]
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, kind), *parts])
+
+
+def checked_columns(table: Any, columns: Mapping[str, type], where: str) -> Any:
+    """Return a table, or a batch of one; raises ValueError where a column is not of its type."""
+    for name, kind in columns.items():
+        if name not in table.schema.names:
+            raise ValueError(f"{where}: no column {name}")
+        column = table.column(table.schema.names.index(name))
+        if not _is(column.type, kind):
+            raise ValueError(f"{where}: {name} is {column.type}, not {_WORDS[kind]}")
+        if column.null_count:
+            raise ValueError(f"{where}: a value of {name} is missing")
+        if kind is list:
+            _check_lists(column, name, where)
+        if kind is float:
+            _check_finite(column, name, where)
+    return table
+
+
+def _check_lists(column: Any, name: str, where: str) -> None:
+    for part in column.chunks if hasattr(column, "chunks") else [column]:
+        if not len(part):
+            continue
+        # what flatten() returns, but that imports all of Arrow's functions
+        first, end = part.offsets[0].as_py(), part.offsets[-1].as_py()
+        if part.values.slice(first, end - first).null_count:
+            raise ValueError(f"{where}: a value of {name} is missing")
+
+
+def _check_finite(column: Any, name: str, where: str) -> None:
+    import numpy as np
+    import pyarrow as pa
+
+    if not pa.types.is_integer(column.type) and not np.isfinite(numbers(column)).all():
+        raise ValueError(f"{where}: a value of {name} is no finite number")
+
+
+def _is(kind: pa.DataType, wanted: type) -> bool:
+    import pyarrow as pa
+
+    if wanted is str:
+        return bool(
+            pa.types.is_string(kind)
+            or pa.types.is_large_string(kind)
+            or (pa.types.is_dictionary(kind) and _is(kind.value_type, str))
+        )
+    if wanted is list:
+        return bool(pa.types.is_list(kind) and pa.types.is_integer(kind.value_type))
+    if wanted is float:
+        return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
+    return bool(pa.types.is_integer(kind) and not pa.types.is_uint64(kind))
+
+
+_WORDS: Mapping[type, str] = {
+    int: "whole numbers",
+    float: "numbers",
+    str: "text",
+    list: "lists of whole numbers",
+}
+
+
+def check_sums(found: Mapping[str, float], known: Mapping[str, TableFacts] | None) -> None:
+    """Raise ValueError where sums over all tables are not those that their head says."""
+    for name, value in found.items() if known else ():
+        said = [facts.sums[name] for facts in known.values() if name in facts.sums] if known else []
+        if said and not math.isclose(math.fsum(said), value, rel_tol=_ROUNDING, abs_tol=_ROUNDING):
+            raise ValueError(f"the sum of {name} is {value:g}, the head says {math.fsum(said):g}")
+
+
+def sums_of_rows(repeat: np.ndarray, nbytes: np.ndarray, work: np.ndarray) -> dict[str, float]:
+    """Return the sums over rows that occur several times: events, bytes and work."""
+    import numpy as np
+
+    times = np.asarray(repeat, dtype=np.float64)
+    with np.errstate(over="ignore"):  # infinite is no sum that a head has
+        return {
+            "events": float(times.sum()),
+            "bytes": float((times * nbytes).sum()),
+            "work": float((times * work).sum()),
+        }
+
+
+def check_range(values: Sequence[int] | np.ndarray, least: int, end: int, what: str) -> None:
+    """Raise ValueError unless all whole numbers are at least ``least`` and below ``end``."""
+    import numpy as np
+
+    found = np.asarray(values)
+    if found.size and not least <= int(found.min()) <= int(found.max()) < end:
+        wrong = int(found.min()) if int(found.min()) < least else int(found.max())
+        raise ValueError(f"{what} is {wrong}, not from {least} to {end - 1}")

@@ -1,0 +1,84 @@
+"""Receives from anybody (MPI_ANY_SOURCE) in the order of whom they received from.
+
+Of several that are posted one right after the other and completed by one call, chance decides
+which takes which message. Any order is as true as that of the run; one that is always the same
+shows what runs have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from p3s.capture import ops
+from p3s.capture.parts import CallBook, Parts
+from p3s.capture.types import RankTrace, RunTrace
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Int64s = NDArray[np.int64]
+
+
+def takes(op: str) -> bool:
+    """Tell whether calls of a name are receives that leave a request."""
+    return op in ops.POSTED
+
+
+def there(run: RunTrace) -> bool:
+    """Tell whether a run, of one rank, may have several such receives from anybody."""
+    if not any(takes(call.op) for call in run.calls):
+        return False
+    present = getattr(run.ranks, "present", range(len(run.ranks)))
+    some = ((rt.call, rt.anybody) for rt in (run.ranks[rank] for rank in present))
+    return any(sum(takes(run.calls[c].op) for c in call[at]) > 1 for call, at in some)
+
+
+def receivers(run_dir: Path, ranks: Collection[int]) -> set[int]:
+    """Return those of some ranks that have receives or probes from anybody in a run.
+
+    Raises P3SError where a rank cannot be read.
+    """
+    from p3s.capture.reader import read_file, run_files
+
+    files = run_files(run_dir).files
+    read = ((rank, read_file(files[rank], completions=False)) for rank in ranks if rank in files)
+    return {rank for rank, run in read if len(run.ranks[rank].anybody)}
+
+
+def parts(run: RunTrace, rt: RankTrace, book: CallBook) -> Parts:
+    """Return the receives that have another place in the order of ranks, each as one part."""
+    call = np.asarray(rt.call, dtype=np.int64)
+    events, group = _groups(run, rt)
+    peer = np.array([run.calls[number].peer for number in call[events]], dtype=np.int64)
+    ordered = events[np.lexsort((peer, group))]
+    moved = ordered != events
+    found, new = events[moved], call[ordered[moved]]
+    stands = np.stack([found, np.arange(len(found))], axis=1)
+    return Parts(found, new, stands=stands)
+
+
+def _groups(run: RunTrace, rt: RankTrace) -> tuple[Int64s, Int64s]:
+    """Return the receives from anybody that one call completes, ascending, and the number of the
+    others of which they are one: posted one after the other at one place, for one communicator."""
+    completing = np.full(len(rt.call), -1, dtype=np.int64)
+    kept = rt.done[~rt.cancelled]
+    completing[kept[:, 1]] = kept[:, 0]
+    events = np.unique(rt.anybody)
+    calls = [run.calls[number] for number in rt.call[events]]
+    posted = np.array([takes(call.op) for call in calls], dtype=bool) & (completing[events] >= 0)
+    events = events[posted]
+    alike = np.array(
+        [(call.site, call.comm) for call, own in zip(calls, posted, strict=True) if own],
+        dtype=np.int64,
+    ).reshape(len(events), 2)
+    new = np.ones(len(events), dtype=bool)
+    new[1:] = (
+        (np.diff(events) != 1)
+        | (np.diff(completing[events]) != 0)
+        | np.any(np.diff(alike, axis=0) != 0, axis=1)
+    )
+    return events, np.cumsum(new)

@@ -1,0 +1,426 @@
+"""One program or library on disk: functions and lines of addresses in it.
+
+Read with pyelftools, so that nothing but Python is needed; only what lies around the addresses
+asked for is decoded. Addresses are those of the file (virtual addresses), as in a capture.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import io
+import lzma
+import os
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from p3s.capture.dwarf import Line, lines_of, units_of
+from p3s.capture.names import readable
+
+T = TypeVar("T")
+
+#: Python needs a fraction of a second for each source file; more are left to addr2line, if any.
+_MANY_UNITS = 12
+#: Where distributions put debug information that was split off.
+_DEBUG_ROOTS = (Path("/usr/lib/debug"),)
+#: Symbols that a stripped file carries in compressed form have at most so many bytes.
+_MOST_EMBEDDED = 1 << 28
+_FUNC, _IFUNC = 2, 10
+_LOCAL, _WEAK = 0, 2
+_X86_64 = "EM_X86_64"
+
+
+@dataclass(frozen=True)
+class Code:
+    """Calls in the machine code of a file: (return address, function, name of what is called).
+
+    callees: functions that a function calls or ends in; functions are known by their addresses.
+    """
+
+    calls: tuple[tuple[int, int, str], ...]
+    callees: Mapping[int, frozenset[int]]
+    starts: tuple[int, ...]
+    rows: tuple[tuple[int, str], ...]
+
+    def function(self, address: int) -> int | None:
+        """Return where the function begins that an address lies in."""
+        at = bisect.bisect_right(self.starts, address) - 1
+        return self.starts[at] if at >= 0 and address < self.rows[at][0] else None
+
+    def name(self, function: int) -> str:
+        """Return the name of the function that begins at an address."""
+        return readable(self.rows[bisect.bisect_left(self.starts, function)][1])
+
+
+class Binary:
+    """An ELF file that is open; use as a context manager.
+
+    Raises ValueError, also later, when the file is no ELF file or is damaged, and OSError when it
+    cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        from elftools.elf.elffile import ELFFile
+
+        self.path = path
+        with contextlib.ExitStack() as stack:
+            stream = stack.enter_context(path.open("rb"))
+            self._elf: Any = _sound(lambda: ELFFile(stream))
+            self.build_id = _sound(lambda: _build_id_of(self._elf))
+            self._close = stack.pop_all()
+        self._symbols: tuple[list[int], list[tuple[int, str]]] | None = None
+        self._imported: tuple[dict[int, str], dict[int, str]] | None = None
+
+    def __enter__(self) -> Binary:
+        """Return the file itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file."""
+        self._close.close()
+
+    def search_path(self) -> list[Path]:
+        """Return the directories of DT_RPATH and DT_RUNPATH, $ORIGIN filled in."""
+        return _sound(self._search_path)
+
+    def _search_path(self) -> list[Path]:
+        section = self._elf.get_section_by_name(".dynamic")
+        if section is None:
+            return []
+        origin = str(self.path.resolve().parent)
+        found = []
+        for tag in section.iter_tags():
+            if tag.entry.d_tag in ("DT_RPATH", "DT_RUNPATH"):
+                text = tag.rpath if tag.entry.d_tag == "DT_RPATH" else tag.runpath
+                for part in filter(None, text.split(":")):
+                    part = part.replace("${ORIGIN}", origin).replace("$ORIGIN", origin)
+                    found.append(Path(part))
+        return found
+
+    def follows_call(self, address: int) -> bool:
+        """Tell whether the instruction before a return address can be a call.
+
+        True where it cannot be known: another machine than x86-64.
+        """
+        return _sound(lambda: self._follows_call(address))
+
+    def _follows_call(self, address: int) -> bool:
+        if self._elf["e_machine"] != _X86_64:
+            return True
+        code = self._before(address)
+        if code[-5:-4] == b"\xe8":
+            return True
+        # call r/m64: FF /2 with 2 to 7 bytes, a REX prefix not counted
+        return any(
+            len(code) >= n and code[-n] == 0xFF and code[1 - n] >> 3 & 7 == 2 for n in range(2, 8)
+        )
+
+    def _before(self, address: int) -> bytes:
+        """Return the machine code that ends at an address, at most eight bytes of it."""
+        for segment in self._elf.iter_segments():
+            start = segment["p_vaddr"]
+            if (
+                segment["p_type"] == "PT_LOAD"
+                and segment["p_flags"] & 1
+                and (start < address <= start + segment["p_filesz"])
+            ):
+                first = max(start, address - 8)
+                self._elf.stream.seek(segment["p_offset"] + first - start)
+                return bytes(self._elf.stream.read(address - first))
+        return b""
+
+    def calls(self, address: int) -> str:
+        """Return the function of another file that the call before a return address names.
+
+        Empty where it names none: a call inside the file or through a pointer, or another machine
+        than x86-64.
+        """
+        return _sound(lambda: self._calls(address))
+
+    def _calls(self, address: int) -> str:
+        if self._elf["e_machine"] != _X86_64:
+            return ""
+        if self._imported is None:
+            slots = self._slots()
+            self._imported = slots, self._stubs(slots)
+        slots, stubs = self._imported
+        code = self._before(address)
+        if len(code) < 6:
+            return ""
+        (offset,) = struct.unpack("<i", code[-4:])
+        if code[-6:-4] == b"\xff\x15":  # through the table of addresses itself (-fno-plt)
+            return readable(slots.get(address + offset, ""))
+        return readable(stubs.get(address + offset, "")) if code[-5] == 0xE8 else ""
+
+    # ---- symbols
+    def symbol(self, address: int) -> tuple[str, int] | None:
+        """Return the function an address lies in, and the address it begins at."""
+        if self._symbols is None:
+            self._symbols = _sound(self._function_symbols)
+        starts, rows = self._symbols
+        at = bisect.bisect_right(starts, address) - 1
+        if at < 0:
+            return None
+        end, name = rows[at]
+        return (readable(name), starts[at]) if address < end else None
+
+    def _function_symbols(self) -> tuple[list[int], list[tuple[int, str]]]:
+        best: dict[int, tuple[tuple[int, int, str], int, str]] = {}
+        with contextlib.ExitStack() as stack:
+            tables = [self._elf]
+            if _table_of(self._elf, ".symtab") is None:
+                tables += [elf for elf in (self._embedded(), self._with(stack, ".symtab")) if elf]
+            for elf in tables:
+                for name in (".symtab", ".dynsym"):
+                    for value, size, bind, text in _functions_in(elf, name):
+                        # Of several names the global one, then the shortest, is what people know.
+                        rank = ({_LOCAL: 2, _WEAK: 1}.get(bind, 0), len(text), text)
+                        known = best.get(value)
+                        if text and (known is None or rank < known[0]):
+                            best[value] = (rank, size, text)
+        starts = sorted(best)
+        rows = []
+        for at, start in enumerate(starts):
+            _, size, text = best[start]
+            following = starts[at + 1] if at + 1 < len(starts) else start + 1
+            rows.append((start + size if size else following, text))
+        return starts, rows
+
+    def _embedded(self) -> Any:
+        """Return the symbols that a stripped file carries in compressed form, None without."""
+        from elftools.elf.elffile import ELFFile
+
+        section = self._elf.get_section_by_name(".gnu_debugdata")
+        if section is None:
+            return None
+        with contextlib.suppress(*_UNSOUND, lzma.LZMAError, EOFError):
+            reader = lzma.LZMADecompressor(memlimit=_MOST_EMBEDDED)
+            return ELFFile(io.BytesIO(reader.decompress(section.data(), _MOST_EMBEDDED)))
+        return None
+
+    # ---- machine code
+    def code(self) -> Code | None:
+        """Return the calls of the machine code; None where it is not that of x86-64."""
+        return _sound(self._code)
+
+    def _code(self) -> Code | None:
+        text = self._elf.get_section_by_name(".text")
+        if self._elf["e_machine"] != _X86_64 or text is None:
+            return None
+        if self._symbols is None:
+            self._symbols = self._function_symbols()
+        starts, rows = self._symbols
+        named = {**dict(zip(starts, (name for _, name in rows), strict=True))}
+        named.update(self._stubs(self._slots()))
+        own = Code((), {}, tuple(starts), tuple(rows))
+        data, base = text.data(), text["sh_addr"]
+        calls: list[tuple[int, int, str]] = []
+        callees: dict[int, set[int]] = {}
+        for at, target, is_call in _branches(data, base):
+            function = own.function(at)
+            if function is None or target not in named or own.function(target) == function:
+                continue
+            if is_call:
+                calls.append((at + 5, function, named[target]))
+            callees.setdefault(function, set()).add(target)
+        return Code(
+            tuple(calls), {k: frozenset(v) for k, v in callees.items()}, own.starts, own.rows
+        )
+
+    def _slots(self) -> dict[int, str]:
+        """Return the names of functions whose addresses the dynamic linker fills in, by place."""
+        slots: dict[int, str] = {}
+        for name in (".rela.plt", ".rela.dyn"):
+            section = self._elf.get_section_by_name(name)
+            if section is None:
+                continue
+            symbols = self._elf.get_section(section["sh_link"])
+            for each in section.iter_relocations():
+                if each["r_info_sym"]:
+                    slots[each["r_offset"]] = symbols.get_symbol(each["r_info_sym"]).name
+        return slots
+
+    def _stubs(self, slots: Mapping[int, str]) -> dict[int, str]:
+        """Return the names of what the entries of the tables for shared libraries call."""
+        found: dict[int, str] = {}
+        for name in (".plt", ".plt.sec", ".plt.got"):
+            section = self._elf.get_section_by_name(name)
+            data, base = (section.data(), section["sh_addr"]) if section else (b"", 0)
+            at = data.find(b"\xff\x25")
+            while at >= 0:
+                (offset,) = struct.unpack_from("<i", data, at + 2)
+                if symbol := slots.get(base + at + 6 + offset):
+                    # What stands before the jump: nothing, a prefix, endbr64, or both.
+                    found.update(dict.fromkeys((base + at - skip for skip in (0, 1, 4, 5)), symbol))
+                at = data.find(b"\xff\x25", at + 6)
+        return found
+
+    # ---- debug information
+    def lines(self, addresses: Iterable[int]) -> dict[int, Line]:
+        """Return what debug information says of addresses; those it does not know are absent.
+
+        The innermost inlined function is named. Debug information that cannot be decoded counts
+        as absent.
+        """
+        wanted = sorted(set(addresses))
+        try:
+            with contextlib.ExitStack() as stack:
+                elf = self._with(stack, ".debug_info", ".zdebug_info")
+                if elf is None:
+                    return {}
+                dwarf = elf.get_dwarf_info()
+                found = None
+                if units_of(dwarf, wanted) > _MANY_UNITS:
+                    from p3s.capture.addr2line import ask
+
+                    found = ask(elf.stream.name, wanted)
+                return lines_of(dwarf, wanted) if found is None else found
+        except _UNSOUND:
+            return {}
+
+    def _with(self, stack: contextlib.ExitStack, *sections: str) -> Any:
+        """Return the file that has one of some sections: this one, or what was split off it."""
+        from elftools.elf.elffile import ELFFile
+
+        if any(_table_of(self._elf, name) is not None for name in sections):
+            return self._elf
+        for path in self._split_off():
+            with contextlib.suppress(OSError, *_UNSOUND):
+                elf = ELFFile(stack.enter_context(path.open("rb")))
+                if any(_table_of(elf, name) is not None for name in sections) and self._mine(elf):
+                    return elf
+        return None
+
+    def _mine(self, other: Any) -> bool:
+        """Tell whether a file was split off this one: its build id, else its checksum."""
+        build = _build_id_of(other)
+        if build and self.build_id:
+            return build == self.build_id
+        link = self._elf.get_section_by_name(".gnu_debuglink")
+        if link is None:
+            return False
+        other.stream.seek(0)
+        crc = 0
+        while block := other.stream.read(1 << 20):
+            crc = zlib.crc32(block, crc)
+        order: Literal["little", "big"] = "little" if self._elf.little_endian else "big"
+        return int.from_bytes(link.data()[-4:], order) == crc
+
+    def _split_off(self) -> Iterator[Path]:
+        """Yield where debug information of a stripped file may be (as gdb looks for it)."""
+        build = self.build_id
+        if len(build) > 2:
+            for root in _DEBUG_ROOTS:
+                yield root / ".build-id" / build[:2] / f"{build[2:]}.debug"
+        section = self._elf.get_section_by_name(".gnu_debuglink")
+        if section is not None:
+            name = os.path.basename(_string(section.data(), 0))
+            home = self.path.resolve().parent
+            for folder in (home, home / ".debug", *(r / str(home)[1:] for r in _DEBUG_ROOTS)):
+                if name and (folder / name) != self.path:
+                    yield folder / name
+
+
+def _branches(data: bytes, base: int) -> Iterator[tuple[int, int, bool]]:
+    """Yield (address, target, whether it is a call) of what looks like a near call or jump."""
+    for opcode in (0xE8, 0xE9):
+        at = data.find(opcode)
+        while 0 <= at < len(data) - 4:
+            (offset,) = struct.unpack_from("<i", data, at + 1)
+            yield base + at, base + at + 5 + offset, opcode == 0xE8
+            at = data.find(opcode, at + 1)
+
+
+def _build_id_of(elf: Any) -> str:
+    section = elf.get_section_by_name(".note.gnu.build-id")
+    if section is None:
+        return ""
+    for note in section.iter_notes():
+        if note["n_type"] == "NT_GNU_BUILD_ID":
+            return str(note["n_desc"])
+    return ""
+
+
+def _table_of(elf: Any, name: str) -> Any:
+    """Return a section, None where it is absent or its content was split off."""
+    section = elf.get_section_by_name(name)
+    return None if section is None or section["sh_type"] == "SHT_NOBITS" else section
+
+
+def _functions_in(elf: Any, name: str) -> Iterator[tuple[int, int, int, str]]:
+    """Yield address, size, binding and name of the functions in a symbol table."""
+    import numpy as np
+
+    section = _table_of(elf, name)
+    if section is None:
+        return
+    order = "<" if elf.little_endian else ">"
+    fields = (
+        [
+            ("name", "u4"),
+            ("info", "u1"),
+            ("other", "u1"),
+            ("section", "u2"),
+            ("value", "u8"),
+            ("size", "u8"),
+        ]
+        if elf.elfclass == 64
+        else [
+            ("name", "u4"),
+            ("value", "u4"),
+            ("size", "u4"),
+            ("info", "u1"),
+            ("other", "u1"),
+            ("section", "u2"),
+        ]
+    )
+    row = np.dtype([(key, order + kind) for key, kind in fields])
+    data = section.data()
+    table = np.frombuffer(data[: len(data) // row.itemsize * row.itemsize], dtype=row)
+    kind = table["info"] & 15
+    table = table[((kind == _FUNC) | (kind == _IFUNC)) & (table["section"] != 0)]
+    strings = elf.get_section(section["sh_link"]).data()
+    columns = (table[key].tolist() for key in ("value", "size", "info", "name"))
+    for value, size, info, at in zip(*columns, strict=True):
+        yield value, size, info >> 4, _string(strings, at)
+
+
+def _unsound() -> tuple[type[Exception], ...]:
+    """Return all that pyelftools raises on files that are damaged."""
+    from elftools.common.exceptions import DWARFError, ELFError
+    from elftools.construct import ConstructError
+
+    return (
+        ELFError,
+        DWARFError,
+        ConstructError,
+        struct.error,
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+        RecursionError,
+        MemoryError,
+    )
+
+
+_UNSOUND: tuple[type[Exception], ...] = _unsound()
+
+
+def _sound(action: Callable[[], T]) -> T:
+    """Return what an action returns; raises ValueError for whatever a damaged file leads to."""
+    try:
+        return action()
+    except _UNSOUND as error:
+        raise ValueError(f"is no program or library that can be read ({error})") from error
+
+
+def _string(data: bytes, offset: int) -> str:
+    end = data.find(b"\0", offset)
+    return data[offset : end if end >= 0 else None].decode("utf-8", "replace")

@@ -1,0 +1,303 @@
+"""The columns of a capture: events, completions, resolved receives, counts, END."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from p3s.capture import layout
+from p3s.capture.chunks import Chunk
+from p3s.capture.varint import decode, unzigzag
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Int64s = NDArray[np.int64]
+    UInt64s = NDArray[np.uint64]
+
+# No run takes 36 years: a time beyond this is damage, and sums of those below cannot overflow.
+_MOST_NS = 1 << 60
+_MOST_ORDINAL = 1 << 48
+
+
+@dataclass(frozen=True)
+class Events:
+    """Events in the order of their return, as columns of equal length.
+
+    ``call`` (unsigned) numbers the rank's own calls; ``start_ns``, ``elapsed_ns``, ``work``:
+    int64; ``counters``: int64, shape (events, counters). ``ordinal`` is None where event i is
+    number i: nothing before it is lost. ``gap``: how many events right before it were only
+    counted; None where none ever was. Of bare events there are only ``call``, in as few bytes as
+    it takes, ``ordinal`` and ``gap``; the other columns are empty.
+    """
+
+    call: NDArray[np.unsignedinteger]
+    start_ns: Int64s
+    elapsed_ns: Int64s
+    work: Int64s
+    counters: Int64s
+    ordinal: Int64s | None = None
+    gap: Int64s | None = None
+
+    def __len__(self) -> int:
+        return len(self.call)
+
+    def __getitem__(self, column: str) -> NDArray[np.generic]:
+        """Return a column by its name."""
+        found: NDArray[np.generic] = getattr(self, column)
+        return found
+
+    def index_of(self, ordinals: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
+        """Return (index of the event with each ordinal, whether it is there)."""
+        import numpy as np
+
+        if self.ordinal is None:
+            there = (ordinals >= 0) & (ordinals < len(self))
+            return np.where(there, ordinals, 0), there
+        if not len(self):
+            return np.zeros(len(ordinals), dtype=np.int64), np.zeros(len(ordinals), dtype=bool)
+        at = np.minimum(np.searchsorted(self.ordinal, ordinals), len(self) - 1)
+        there = self.ordinal[at] == ordinals
+        return np.where(there, at, 0), there
+
+    def pick(self, rows: NDArray[np.generic] | slice) -> Events:
+        """Return the chosen events (numbers, mask or slice), which keep their ordinals."""
+        import numpy as np
+
+        ordinal = np.arange(len(self)) if self.ordinal is None else self.ordinal
+        start, elapsed, work, counters = (
+            column[rows].copy() if len(column) == len(self) else column
+            for column in (self.start_ns, self.elapsed_ns, self.work, self.counters)
+        )
+        return Events(
+            self.call[rows].copy(),
+            start,
+            elapsed,
+            work,
+            counters,
+            ordinal[rows].copy(),
+            None if self.gap is None else self.gap[rows].copy(),
+        )
+
+    def bare(self) -> Events:
+        """Return the events without their times."""
+        import numpy as np
+
+        none = no_events(self.counters.shape[1])
+        call = self.call.astype(np.min_scalar_type(int(self.call.max(initial=0))))
+        return replace(none, call=call, ordinal=self.ordinal, gap=self.gap)
+
+
+@dataclass(frozen=True)
+class EndRecord:
+    """What the tracer wrote on entry to MPI_Finalize."""
+
+    events: int
+    done: int
+    resolved: int
+    chunks: int
+    failed_polls: int
+    failed_poll_ns: int
+    counted_events: int
+    paused_calls: int
+    flags: int
+    defs_records: int
+    calls: int
+    sites: int
+    tracer_ns: int
+    memory: tuple[int, int, int] | None = None  # as layout.MEMORY, of files from 2.2 on
+
+
+def no_events(counters: int) -> Events:
+    """Return no events."""
+    import numpy as np
+
+    none = np.empty(0, dtype=np.int64)
+    return Events(none.astype(np.uint32), none, none, none, np.empty((0, counters), dtype=np.int64))
+
+
+def read_events(chunk: Chunk, payload: bytes, source: int, counters: int) -> Events:
+    """Return the events of an EVENTS chunk; ``source`` is the header's work_source.
+
+    Raises ValueError for what no tracer writes.
+    """
+    import numpy as np
+
+    columns = layout.EVENT_COLUMNS + counters
+    if chunk.columns < columns + (chunk.version == layout.GAP_VERSION):
+        raise ValueError("an event has too few columns")
+    if chunk.first > _MOST_ORDINAL:
+        raise ValueError("its ordinals are impossible")
+    table = decode(payload, chunk.columns)
+    check_count(chunk, table.shape[1])
+    if not table.shape[1]:
+        return no_events(counters)
+    call, elapsed = table[0], table[2].view(np.int64)
+    gap = unzigzag(table[1])
+    if call.max() >= 1 << 32:
+        raise ValueError("a call has an impossible number")
+    if source == layout.INSTRUCTIONS:
+        work = table[3].view(np.int64)
+    else:
+        work = gap - unzigzag(table[3])
+    for column in (elapsed, work):
+        if column.min() < 0 or column.max() > _MOST_NS:
+            raise ValueError("a time is impossible")
+    if max(-int(gap.min()), int(gap.max()), abs(chunk.base_ns)) > _MOST_NS:
+        raise ValueError("a time is impossible")
+    start = np.cumsum(gap + elapsed)
+    start += chunk.base_ns
+    start -= elapsed
+    # Copies: a view would keep the whole table.
+    more = table[layout.EVENT_COLUMNS : columns].T.copy().view(np.int64)
+    left_out = None
+    if chunk.version == layout.GAP_VERSION:
+        left_out = table[columns].view(np.int64).copy()
+        if left_out.min() < 0 or left_out.max() > _MOST_ORDINAL:
+            raise ValueError("a number of events left out is impossible")
+    if source == layout.INSTRUCTIONS:
+        work = work.copy()
+    return Events(call.astype(np.uint32), start, elapsed.copy(), work, more, None, left_out)
+
+
+def check_count(chunk: Chunk, rows: int) -> None:
+    """Raise ValueError unless the chunk's count is that of its rows.
+
+    The count is stored after the row: of a rank that was killed it may be one behind, of one
+    that runs on it may be ahead by now.
+    """
+    if chunk.count != rows and (chunk.sealed or chunk.count + 1 < rows):
+        raise ValueError(f"it has {rows} rows and says {chunk.count}")
+
+
+def join_events(parts: list[tuple[int, Events]], counters: int) -> tuple[Events, int]:
+    """Return (the events of all chunks as one, how many are lost before or between them).
+
+    ``parts``: (ordinal of the first event, events) in ascending order; emptied, so that memory
+    holds the events little more than once.
+    """
+    import numpy as np
+
+    if not parts:
+        return no_events(counters), 0
+    lost, at = 0, 0
+    for first, part in parts:
+        lost += first - at
+        at = first + len(part)
+    ordinal = None
+    if lost:
+        ordinal = np.concatenate([np.arange(f, f + len(p), dtype=np.int64) for f, p in parts])
+    gap = None
+    if any(part.gap is not None and part.gap.any() for _, part in parts):
+        gap = np.concatenate(
+            [np.zeros(len(p), dtype=np.int64) if p.gap is None else p.gap for _, p in parts]
+        )
+    call = [part.call for _, part in parts]
+    start, elapsed = [part.start_ns for _, part in parts], [part.elapsed_ns for _, part in parts]
+    work, more = [part.work for _, part in parts], [part.counters for _, part in parts]
+    parts.clear()
+    return Events(
+        _joined(call), _joined(start), _joined(elapsed), _joined(work), _joined(more), ordinal, gap
+    ), lost
+
+
+def _joined(columns: list[NDArray[Any]]) -> NDArray[Any]:
+    import numpy as np
+
+    found = np.concatenate(columns)
+    columns.clear()
+    return found
+
+
+def read_done(chunk: Chunk, payload: bytes) -> tuple[Int64s, NDArray[np.bool_]]:
+    """Return (rows of completing ordinal and posting ordinal, which of them were cancelled)."""
+    import numpy as np
+
+    table = decode(payload, max(chunk.columns, 2))
+    check_count(chunk, table.shape[1])
+    completing = read_ordinals(chunk, table[0])
+    back = (table[1] >> np.uint64(1)).view(np.int64)
+    posting = completing - back
+    if len(posting) and posting.min() < 0:
+        raise ValueError("a request was posted before the first event")
+    return np.stack([completing, posting], axis=1), (table[1] & np.uint64(1)).astype(bool)
+
+
+def read_ordinals(chunk: Chunk, coded: UInt64s) -> Int64s:
+    """Return the ordinals that are stored as steps from row to row."""
+    import numpy as np
+
+    steps = unzigzag(coded)
+    far = max(-int(steps.min()), int(steps.max())) if len(steps) else 0
+    if chunk.first > _MOST_ORDINAL or far > _MOST_ORDINAL:
+        raise ValueError("an ordinal is impossible")
+    ordinals: Int64s = np.cumsum(steps) + np.int64(chunk.first)
+    if len(ordinals) and ordinals.min() < 0:
+        raise ValueError("an ordinal is negative")
+    return ordinals
+
+
+def read_resolved(chunk: Chunk, payload: bytes) -> Int64s:
+    """Return rows of event ordinal, source (world rank), tag and bytes."""
+    import numpy as np
+
+    table = decode(payload, max(chunk.columns, 4))
+    check_count(chunk, table.shape[1])
+    ordinal = read_ordinals(chunk, table[0])
+    return np.stack(
+        [ordinal, unzigzag(table[1]), unzigzag(table[2]), table[3].view(np.int64)], axis=1
+    )
+
+
+def read_accesses(chunk: Chunk, payload: bytes) -> Int64s:
+    """Return rows of event ordinal, first byte in the file, and bytes from it to the last one."""
+    import numpy as np
+
+    table = decode(payload, max(chunk.columns, 3))
+    check_count(chunk, table.shape[1])
+    ordinal = read_ordinals(chunk, table[0])
+    return np.stack([ordinal, table[1].view(np.int64), table[2].view(np.int64)], axis=1)
+
+
+def read_counts(chunk: Chunk, payload: bytes) -> dict[int, tuple[int, int, int]]:
+    """Return call number -> (events, elapsed_ns, work) counted after the limit was reached."""
+    import numpy as np
+
+    dtype = np.dtype(layout.COUNT_FIELDS)
+    if len(payload) % dtype.itemsize or chunk.first > 1 << 32:
+        raise ValueError("a row of counts is cut off")
+    table = np.frombuffer(payload, dtype=dtype)
+    used = np.flatnonzero(table["events"])
+    rows = table[used]
+    return {
+        chunk.first + number: (int(row["events"]), int(row["elapsed_ns"]), int(row["work"]))
+        for number, row in zip(used.tolist(), rows, strict=True)
+    }
+
+
+def read_phases(payload: bytes) -> NDArray[np.void]:
+    """Return the rows of a PHASES chunk (layout.PHASE_FIELDS); a row's number is its phase's."""
+    import numpy as np
+
+    dtype = np.dtype(layout.PHASE_FIELDS)
+    if len(payload) % dtype.itemsize:
+        raise ValueError("a row of phases is cut off")
+    table = np.frombuffer(payload, dtype=dtype)
+    numbers = np.array_equal(table["phase"], np.arange(len(table)))
+    amounts = np.concatenate([table[name] for name in ("mean", "variance", "detailed_mean")])
+    most = max(int(table[name].max(initial=0)) for name in ("turns", "measured", "left_out"))
+    if not numbers or not np.isfinite(amounts).all() or most > _MOST_ORDINAL:
+        raise ValueError("a row of phases is impossible")
+    return table
+
+
+def read_end(payload: bytes) -> EndRecord:
+    """Return the END record; a longer one is of a later minor version, a shorter one lacks 0."""
+    if len(payload) < layout.END_MIN_BYTES:
+        raise ValueError("it is too short")
+    size = layout.END_RECORD.size
+    end = EndRecord(*layout.END_RECORD.unpack_from(payload.ljust(size, b"\0")))
+    if len(payload) < size + layout.MEMORY.size:
+        return end
+    return replace(end, memory=layout.MEMORY.unpack_from(payload, size))

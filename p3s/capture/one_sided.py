@@ -1,0 +1,403 @@
+"""One-sided communication as messages: what each call of a rank stands for.
+
+A Put is a message that the target receives without a call of its own, a Get one that it sends. Both
+halves are known only when all ranks have been looked at. The target's half is put where the target
+lets others in, so that the message is under way from the origin's call on; where the target
+synchronises, it waits for what has been put. docs/one-sided.md.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from p3s.capture import ops
+from p3s.capture.arrivals import (
+    ANSWER,
+    COMPLETED,
+    DATA,
+    FENCE,
+    GROUP,
+    PASSIVE,
+    POSTED,
+    Access,
+    Accesses,
+    Arrivals,
+    Key,
+    tag_of,
+)
+from p3s.capture.parts import CallBook, Parts
+from p3s.capture.types import NO_RANK, PROC_NULL, Call, RankTrace, RunTrace
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: MPI_MODE_NOCHECK, as the tag of an event says it.
+_NOCHECK = 1
+_MAKES = frozenset(
+    "MPI_Win_" + name for name in ("create", "allocate", "allocate_shared", "create_dynamic")
+)
+#: Collectives that nobody leaves before all have come.
+_SYNCHRONISES = _MAKES | frozenset(
+    "MPI_" + name
+    for name in "Barrier Allreduce Allgather Allgatherv Alltoall Alltoallv Alltoallw"
+    " Reduce_scatter Reduce_scatter_block Comm_dup Comm_split Win_fence Win_free".split()
+)
+
+
+def takes(op: str) -> bool:
+    """Tell whether a call is one-sided communication or synchronises a window."""
+    return ops.kind_of(op) == ops.RMA
+
+
+def asks(op: str) -> bool:
+    """Tell whether a rank that makes this call may be the target of others."""
+    return takes(op) or op in _MAKES
+
+
+def learn(run: RunTrace, into: Accesses) -> None:
+    """Add what the ranks of a run do to the windows of others."""
+    for rank in getattr(run.ranks, "present", range(len(run.ranks))):
+        walk = _Walk(run, run.ranks[rank], CallBook(list(run.calls), list(run.sites)), None)
+        walk.parts()
+        for access in walk.accesses:
+            into.add(access)
+
+
+def parts(run: RunTrace, rt: RankTrace, book: CallBook, known: Accesses) -> Parts:
+    """Return the messages that stand in place of a rank's one-sided calls."""
+    return _Walk(run, rt, book, Arrivals(known, rt.rank)).parts()
+
+
+@dataclass
+class _Window:
+    """What is open on a window, seen from the rank.
+
+    around: communicators with all its members; base: collectives on these before it was made;
+    open: parts that posted what is not complete, by target; due: targets whose answer is to come;
+    arriving: parts that receive what others put.
+    """
+
+    key: Key
+    comm: int
+    around: tuple[int, ...]
+    base: int
+    targets: tuple[int, ...] = ()
+    epochs: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    origins: tuple[int, ...] = ()
+    posts: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    locked: set[int] = field(default_factory=set)
+    locked_all: bool = False
+    open: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    due: dict[int, None] = field(default_factory=dict)
+    arriving: list[int] = field(default_factory=list)
+
+    def mode(self, target: int) -> int:
+        """Return how an operation on a target is synchronised."""
+        if self.locked_all or target in self.locked:
+            return PASSIVE
+        return GROUP if target in self.targets else FENCE
+
+    def completed(self, targets: Sequence[int]) -> list[int]:
+        """Take the parts that posted what is complete at these targets."""
+        return [part for target in targets for part in self.open.pop(target, ())]
+
+
+class _Walk:
+    """Goes through a rank's events and says what stands in place of them."""
+
+    def __init__(
+        self, run: RunTrace, rt: RankTrace, book: CallBook, arrivals: Arrivals | None
+    ) -> None:
+        self.run, self.rt, self.book, self.arrivals = run, rt, book, arrivals
+        self.accesses: list[Access] = []
+        self._windows: dict[int, _Window] = {}
+        self._made: dict[tuple[int, str], int] = defaultdict(int)
+        self._joined: dict[int, int] = defaultdict(int)  # collectives on a communicator
+        self._number = {(w.comm, w.op, w.ordinal): i for i, w in enumerate(run.windows)}
+        self._event: list[int] = []
+        self._call: list[int] = []
+        self._late: list[bool] = []
+        self._done: list[tuple[int, int]] = []
+        self._stands: list[tuple[int, int]] = []
+
+    def parts(self) -> Parts:
+        """Return what stands in place of the rank's events."""
+        calls = self.run.calls
+        if any(asks(call.op) for call in calls):
+            chosen = np.array([takes(c.op) or c.op in _SYNCHRONISES for c in calls])
+            number = np.asarray(self.rt.call)
+            for at in np.flatnonzero(chosen[number]).tolist():
+                self._take(at, number)
+        return Parts(
+            np.array(self._event, dtype=np.int64),
+            np.array(self._call, dtype=np.int64),
+            _pairs(self._done),
+            _pairs(self._stands),
+            np.array(self._late, dtype=bool),
+            single=True,
+        )
+
+    def _take(self, at: int, number: NDArray[np.int32]) -> None:
+        self._at, self._here = at, self.run.calls[int(number[at])]
+        call = self._here
+        before = len(self._event)
+        what = call.op.removeprefix("MPI_")
+        if what in ops.ONE_SIDED and call.window in self._windows:
+            self._operation(self._windows[call.window], what)
+        elif what in _SYNC and call.window in self._windows:
+            _SYNC[what](self, self._windows[call.window])
+        if call.op in _SYNCHRONISES:
+            self._joined[call.comm] += 1
+            if call.op in _MAKES:
+                self._make()
+            if not self._locks_all_next(number, at):
+                self._let_in(before, call.comm)
+        elif call.op == "MPI_Win_lock_all":
+            self._let_in(before, None)
+
+    def _make(self) -> None:
+        comm, op = self._here.comm, self._here.op
+        number = self._number.get((comm, op, self._made[comm, op]))
+        self._made[comm, op] += 1
+        if number is None or comm < 0:
+            return
+        own = self.run.comms[comm]
+        inside = frozenset(own.members)
+        around = tuple(i for i, c in enumerate(self.run.comms) if inside <= frozenset(c.members))
+        base = sum(self._joined[c] for c in around)
+        key = (own.members, own.ordinal, op, self._made[comm, op] - 1)
+        self._windows[number] = _Window(key, comm, around, base)
+
+    def _interval(self, w: _Window) -> int:
+        return sum(self._joined[c] for c in w.around) - w.base
+
+    # ---- parts --------------------------------------------------------------------------------
+
+    def _add(self, call: Call, late: bool = False) -> int:
+        self._event.append(self._at)
+        self._call.append(self.book.number(call))
+        self._late.append(late)
+        return len(self._event) - 1
+
+    def _part(self, name: str, peer: int, purpose: int) -> int:
+        """Add a message; data have the sizes of the call, all others none."""
+        here = self._here
+        site = self.run.sites[here.site].key if purpose in (DATA, ANSWER) else ""
+        part = replace(
+            here, op=f"{here.op}_{name}", peer=peer, tag=tag_of(site, purpose), numbers=()
+        )
+        return self._add(part if here.op.removeprefix("MPI_") in ops.ONE_SIDED else _empty(part))
+
+    def _wait(self, name: str, posted: Sequence[int]) -> None:
+        """Add a completion of parts."""
+        number = len(posted)
+        call = replace(_empty(self._here), op=f"{self._here.op}_{name}", comm=-1, peer=NO_RANK)
+        part = self._add(replace(call, tag=-1, bytes=number, count=number, numbers=()))
+        self._done += [(part, one) for one in posted]
+
+    def _unless(self, something: object) -> None:
+        """Add a completion of nothing for a call that neither sends nor receives."""
+        if not something:
+            self._wait("wait", ())
+
+    # ---- operations ---------------------------------------------------------------------------
+
+    def _operation(self, w: _Window, what: str) -> None:
+        target = self._here.peer
+        sends, receives = ops.ONE_SIDED[what]
+        posted = self._part("send", target, DATA) if sends else -1
+        if receives:
+            posted = self._part("recv", target, ANSWER)
+        if target == PROC_NULL:
+            return
+        self._access(w, target, w.mode(target))
+        if what.startswith("R"):
+            self._stands.append((self._at, posted))
+        else:
+            w.open[target].append(posted)
+        if not receives and w.mode(target) == PASSIVE and target != self.rt.rank:
+            w.due[target] = None
+
+    def _access(self, w: _Window, target: int, mode: int) -> None:
+        epoch = w.epochs[target] - 1 if mode == GROUP else -1
+        here = self._here
+        site = self.run.sites[here.site]
+        interval = self._interval(w)
+        self.accesses.append(Access(self.rt.rank, target, w.key, mode, interval, epoch, here, site))
+
+    # ---- synchronisation ----------------------------------------------------------------------
+
+    def _fence(self, w: _Window) -> None:
+        if posted := w.completed(list(w.open)):
+            self._wait("wait", posted)
+        self._arrived(w)
+        self._add(replace(self._here, op="MPI_Win_fence_barrier", tag=-1))
+
+    def _arrived(self, w: _Window) -> None:
+        if w.arriving:
+            self._wait("target_wait", w.arriving)
+            w.arriving = []
+
+    def _post(self, w: _Window) -> None:
+        w.origins = self._group()
+        told = () if self._here.tag & _NOCHECK and self._here.tag > 0 else w.origins
+        for origin in told:
+            self._part("send", origin, POSTED)
+        self._unless(told)
+        epochs = [(origin, w.posts[origin]) for origin in w.origins]
+        for origin in w.origins:
+            w.posts[origin] += 1
+        if self.arrivals is not None:
+            for access in self.arrivals.of_group(w.key, epochs, self._interval(w)):
+                self._arrive(w, access)
+
+    def _start(self, w: _Window) -> None:
+        w.targets = self._group()
+        asked = () if self._here.tag & _NOCHECK and self._here.tag > 0 else w.targets
+        for target in w.targets:
+            w.epochs[target] += 1
+        for target in asked:
+            self._part("recv", target, POSTED)
+        self._unless(asked)
+
+    def _complete(self, w: _Window) -> None:
+        for target in w.targets:
+            self._part("send", target, COMPLETED)
+        posted = w.completed(w.targets)
+        if posted or not w.targets:
+            self._wait("wait", posted)
+        w.targets = ()
+
+    def _end(self, w: _Window) -> None:
+        for origin in w.origins:
+            self._part("recv", origin, COMPLETED)
+        self._unless(w.origins or w.arriving)
+        self._arrived(w)
+        w.origins = ()
+
+    def _lock(self, w: _Window) -> None:
+        target = self._here.peer
+        w.locked.add(target)
+        checked = self._here.tag > 0 and self._here.tag & _NOCHECK
+        asked = not checked and target not in (PROC_NULL, self.rt.rank)
+        self._wait("wait", [self._answered(w, target)] if asked else ())
+
+    def _lock_all(self, w: _Window) -> None:
+        w.locked_all = True
+        self._unless(None)
+
+    def _flush(self, w: _Window) -> None:
+        self._flushed(w, self._reached(w))
+
+    def _flush_local(self, w: _Window) -> None:
+        self._wait("wait", w.completed(self._reached(w)))
+
+    def _unlock(self, w: _Window) -> None:
+        self._flushed(w, self._reached(w))
+        if self._here.peer == NO_RANK:
+            w.locked_all = False
+        w.locked.discard(self._here.peer)
+
+    def _reached(self, w: _Window) -> list[int]:
+        """Return the targets that a call completes: the one it names, or all."""
+        return [self._here.peer] if self._here.peer != NO_RANK else list({**w.open, **w.due})
+
+    def _flushed(self, w: _Window, targets: Sequence[int]) -> None:
+        posted = w.completed(targets)
+        for target in [target for target in targets if target in w.due]:
+            del w.due[target]
+            posted.append(self._answered(w, target))
+        self._wait("wait", posted)
+
+    def _nothing(self, w: _Window) -> None:
+        self._unless(None)
+
+    def _answered(self, w: _Window, target: int) -> int:
+        """Add the receive of an answer that the target gives without a call of its own."""
+        self._access(w, target, PASSIVE)
+        return self._part("recv", target, ANSWER)
+
+    def _group(self) -> tuple[int, ...]:
+        return tuple(rank for rank in self._here.numbers if rank >= 0)
+
+    # ---- the target's half --------------------------------------------------------------------
+
+    def _locks_all_next(self, number: NDArray[np.int32], at: int) -> bool:
+        """Tell whether MPI_Win_lock_all follows: it begins the steps of many programs.
+
+        What may come is put behind it, where it comes in each of these steps.
+        """
+        return at + 1 < len(number) and (
+            self.run.calls[int(number[at + 1])].op == "MPI_Win_lock_all"
+        )
+
+    def _let_in(self, before: int, comm: int | None) -> None:
+        """Add what may come from now on, behind what the event itself stands for.
+
+        comm: of the collective that has been joined, None: any window's.
+        """
+        if self.arrivals is None:
+            return
+        for w in self._windows.values():
+            if comm is not None and comm not in w.around:
+                continue
+            came = self.arrivals.of_interval(w.key, self._interval(w))
+            if came and len(self._event) == before:
+                self._add(self._here)
+            for access in came:
+                self._arrive(w, access)
+
+    def _arrive(self, w: _Window, access: Access) -> None:
+        """Add the target's half of an access, at the origin's place in the program."""
+        what = access.call.op.removeprefix("MPI_")
+        sends, answers = ops.ONE_SIDED.get(what, (False, True))
+        own = replace(
+            access.call if what in ops.ONE_SIDED else _empty(access.call),
+            site=self.book.site(access.site),
+            comm=w.comm,
+            peer=access.origin,
+            window=-1,
+            numbers=(),
+            team=0,
+        )
+        if sends:
+            passive = access.mode == PASSIVE
+            name = f"{own.op}_{'passive' if passive else 'target'}_recv"
+            part = self._add(replace(own, op=name, tag=tag_of(access.site.key, DATA)), late=True)
+            if not passive:
+                w.arriving.append(part)
+        if answers:
+            tag = tag_of(access.site.key, ANSWER)
+            self._add(replace(own, op=f"{own.op}_target_send", tag=tag), late=True)
+
+
+def _empty(call: Call) -> Call:
+    return replace(call, bytes=0, count=0, elem_bytes=1)
+
+
+def _pairs(rows: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
+    return np.array(rows, dtype=np.int64).reshape(-1, 2)
+
+
+_SYNC: dict[str, Callable[[_Walk, _Window], None]] = {
+    "Win_fence": _Walk._fence,
+    "Win_post": _Walk._post,
+    "Win_start": _Walk._start,
+    "Win_complete": _Walk._complete,
+    "Win_wait": _Walk._end,
+    "Win_test": _Walk._end,
+    "Win_lock": _Walk._lock,
+    "Win_lock_all": _Walk._lock_all,
+    "Win_unlock": _Walk._unlock,
+    "Win_unlock_all": _Walk._unlock,
+    "Win_flush": _Walk._flush,
+    "Win_flush_all": _Walk._flush,
+    "Win_flush_local": _Walk._flush_local,
+    "Win_flush_local_all": _Walk._flush_local,
+    "Win_sync": _Walk._nothing,
+}

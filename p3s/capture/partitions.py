@@ -1,0 +1,172 @@
+"""Partitioned messages as the messages of their partitions.
+
+A partition leaves at the MPI_Pready that says it is ready, and the wait for the request waits for
+all of them. The receiver posts as many receives as the sender has partitions, which only the
+sender knows: the partitions of the two may differ. Where one way (from a process to another, on a
+communicator, with a tag) has requests with different numbers of partitions it is not known which
+meets which; then the whole is one message that leaves at the last MPI_Pready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from p3s.capture import ops
+from p3s.capture.parts import CallBook, Parts
+from p3s.capture.types import PROC_NULL, Call, RankTrace, RunTrace
+
+#: Partitioned messages meet none but each other: their tags begin here.
+FIRST_TAG = 1 << 24
+_SEND, _RECV = "MPI_Psend_init", "MPI_Precv_init"
+
+
+@dataclass(frozen=True)
+class Way:
+    """From a world rank to another, on a communicator (its members and ordinal), with a tag."""
+
+    source: int
+    target: int
+    members: tuple[int, ...]
+    ordinal: int
+    tag: int
+
+
+def takes(op: str) -> bool:
+    """Tell whether calls of a name start partitioned messages or tell that parts are ready."""
+    return ops.kind_of(op) == ops.PARTITIONED
+
+
+def asks(op: str) -> bool:
+    """Tell whether it takes other ranks to know how calls of a name are cut."""
+    return op == _RECV
+
+
+def learn(run: RunTrace, known: dict[Way, set[int]]) -> None:
+    """Add into how many parts the ranks of a run cut what they send."""
+    if not any(call.op == _SEND for call in run.calls):
+        return
+    for rank in getattr(run.ranks, "present", range(len(run.ranks))):
+        _learn_of(run, run.ranks[rank], known)
+
+
+def _learn_of(run: RunTrace, rt: RankTrace, known: dict[Way, set[int]]) -> None:
+    for number in np.unique(rt.call).tolist():
+        call = run.calls[number]
+        if call.op == _SEND and len(call.numbers) == 2 and call.comm >= 0:
+            known.setdefault(_way(run, call, rt.rank), set()).add(call.numbers[0])
+
+
+def _way(run: RunTrace, call: Call, rank: int) -> Way:
+    comm = run.comms[call.comm]
+    ends = (rank, call.peer) if call.op != _RECV else (call.peer, rank)
+    return Way(*ends, comm.members, comm.ordinal, call.tag)
+
+
+@dataclass
+class _Started:
+    """A send that was started: the event, its call, and how many partitions are not ready yet."""
+
+    event: int
+    call: Call
+    waiting: int
+
+
+def parts(run: RunTrace, rt: RankTrace, book: CallBook, known: Mapping[Way, set[int]]) -> Parts:
+    """Return what stands in place of a rank's partitioned messages.
+
+    known: see ``learn``; what the rank itself sends is added. Calls of captures before 2.4, which
+    tell no partitions, stay as they are.
+    """
+    mine: dict[Way, set[int]] = {}
+    _learn_of(run, rt, mine)
+    laid = _Laid(run, rt.rank, book, {**known, **mine})
+    call = np.asarray(rt.call)
+    wanted = np.array([takes(c.op) and bool(c.numbers) for c in run.calls], dtype=bool)
+    for event in np.flatnonzero(wanted[call]).tolist():
+        laid.take(event, run.calls[int(call[event])])
+    return laid.parts()
+
+
+class _Laid:
+    """Lays out the parts of one rank, event by event."""
+
+    def __init__(
+        self, run: RunTrace, rank: int, book: CallBook, known: Mapping[Way, set[int]]
+    ) -> None:
+        self._run, self._rank, self._book, self._known = run, rank, book, known
+        self._started: dict[int, _Started] = {}
+        self._event: list[int] = []
+        self._call: list[int] = []
+        self._stands: list[tuple[int, int]] = []
+
+    def parts(self) -> Parts:
+        """Return all that was taken."""
+        return Parts(
+            np.array(self._event, dtype=np.int64),
+            np.array(self._call, dtype=np.int64),
+            stands=np.array(self._stands, dtype=np.int64).reshape(-1, 2),
+        )
+
+    def take(self, event: int, call: Call) -> None:
+        """Put the parts of an event behind those of the events before it."""
+        if call.op == _RECV:
+            self._receive(event, call)
+        elif call.op == _SEND:
+            partitions, place = call.numbers
+            self._started[place] = _Started(event, call, partitions)
+            self._put(event, _null(call))
+        else:
+            self._ready(event, call)
+
+    def _put(self, event: int, call: Call, stands_for: int = -1) -> None:
+        if stands_for >= 0:
+            self._stands.append((stands_for, len(self._event)))
+        self._event.append(event)
+        self._call.append(self._book.number(call))
+
+    def _cuts(self, call: Call, default: int) -> int:
+        """Return how many messages the request is: 1 where that is not known."""
+        counts = self._known.get(_way(self._run, call, self._rank), {default})
+        return next(iter(counts)) if len(counts) == 1 else 1
+
+    def _receive(self, event: int, call: Call) -> None:
+        if call.peer < 0:
+            self._put(event, replace(_message(call, 1), op=f"{_RECV}_recv"), event)
+            return
+        cuts = self._cuts(call, call.numbers[0])
+        part = replace(_message(call, cuts), op=f"{_RECV}_recv")
+        for _ in range(cuts):
+            self._put(event, part, event)
+
+    def _ready(self, event: int, call: Call) -> None:
+        place, *ready = call.numbers
+        started = self._started.get(place)
+        if started is None:  # it was started before the recording
+            return
+        whole, partitions = started.call, started.call.numbers[0]
+        started.waiting -= len(ready)
+        cuts = self._cuts(whole, partitions)
+        number = len(ready) if cuts > 1 or partitions == 1 else int(started.waiting == 0)
+        part = replace(
+            _message(whole, cuts), op=f"{call.op}_send", site=call.site, depth=call.depth
+        )
+        part = replace(part, team=call.team)
+        for _ in range(number):
+            self._put(event, part, started.event)
+        if not number:
+            self._put(event, _null(part))
+
+
+def _message(call: Call, cuts: int) -> Call:
+    """Return one of the messages that a request is cut into."""
+    tag = FIRST_TAG + call.tag if call.tag >= 0 else call.tag
+    return replace(call, bytes=call.bytes // cuts, count=call.count // cuts, tag=tag, numbers=())
+
+
+def _null(call: Call) -> Call:
+    """Return a call that has its place in the order and moves nothing."""
+    op = call.op if call.op.endswith("_send") else f"{call.op}_send"
+    return replace(call, op=op, peer=PROC_NULL, bytes=0, count=0, numbers=())

@@ -1,0 +1,282 @@
+"""Events of a rank with others in their place: what is called once, as the messages it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from p3s.capture import ops
+from p3s.capture.types import PROC_NULL, Call, RankTrace, Site
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Int64s = NDArray[np.int64]
+
+#: A completion of one request, where what it completes is several messages.
+OF_MANY = {
+    "MPI_Wait": "MPI_Waitall",
+    "MPI_Test": "MPI_Testall",
+    "MPI_Waitany": "MPI_Waitsome",
+    "MPI_Testany": "MPI_Testsome",
+}
+
+
+@dataclass
+class CallBook:
+    """The calls and sites of a run, which grow by those that are put in the place of others."""
+
+    calls: list[Call]
+    sites: list[Site] = field(default_factory=list)
+    _number: dict[Call, int] = field(default_factory=dict)
+    _site: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._number = {call: number for number, call in enumerate(self.calls)}
+        self._site = {site.key: number for number, site in enumerate(self.sites)}
+
+    def site(self, site: Site) -> int:
+        """Return the number of a place in the program, a new one if the run has none like it."""
+        if site.key not in self._site:
+            self._site[site.key] = len(self.sites)
+            self.sites.append(site)
+        return self._site[site.key]
+
+    def number(self, call: Call) -> int:
+        """Return the number of a call, a new one if there is none like it."""
+        if call not in self._number:
+            self._number[call] = len(self.calls)
+            self.calls.append(call)
+        return self._number[call]
+
+
+def _no_pairs() -> Int64s:
+    return np.empty((0, 2), dtype=np.int64)
+
+
+def _none_late() -> NDArray[np.bool_]:
+    return np.empty(0, dtype=bool)
+
+
+def _none_gone() -> Int64s:
+    return np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What stands in place of some events of a rank; parts are numbered from 0.
+
+    ``event``: of each part the index of the event that it stands for, ascending; an event without
+    parts stays as it is, one with parts has these instead. ``call``: their numbers in the book.
+    ``done``: rows (part that completes, part that posted). ``stands``: rows (event, part): where a
+    later event completes the request that the event left, it completes that part; a request of
+    an event that has parts, but no such row, is none any more. ``late``: parts behind the event's
+    own, which take nothing of its time; none where it is empty. ``single``: a request is one part
+    at most, so that what completes it stays what it is. ``gone``: events, without parts, that are
+    left out.
+    """
+
+    event: Int64s
+    call: Int64s
+    done: Int64s = field(default_factory=_no_pairs)
+    stands: Int64s = field(default_factory=_no_pairs)
+    late: NDArray[np.bool_] = field(default_factory=_none_late)
+    single: bool = False
+    gone: Int64s = field(default_factory=_none_gone)
+
+
+def replaced(rt: RankTrace, parts: Parts, book: CallBook) -> RankTrace:
+    """Return a rank with parts in place of events.
+
+    Of several parts the first has the work and the counters before the event, the last that is a
+    message or a completion (none to MPI_PROC_NULL) has its time. A completion of requests that
+    are several messages now completes all of these.
+    """
+    place = _Places.of(len(rt.call), parts.event)
+    if len(parts.event):
+        rt = _in_place(rt, parts, place, book)
+    return _without(rt, place.first[parts.gone]) if len(parts.gone) else rt
+
+
+def _without(rt: RankTrace, gone: Int64s) -> RankTrace:
+    """Return a rank without some of its events and what they have to do with requests.
+
+    What lies before such an event lies before the next; its time adds to that of the one before.
+    """
+    left_out = np.zeros(len(rt.call), dtype=bool)
+    left_out[gone] = True
+    keep = np.flatnonzero(~left_out)
+    to = np.arange(len(rt.call)) - (np.cumsum(left_out) - left_out)
+    known = ~left_out[rt.done].any(axis=1)
+    threads = rt.threads
+    if threads is not None:
+        threads = replace(threads, event=to[threads.event])
+    return replace(
+        rt,
+        call=rt.call[keep],
+        start_ns=np.asarray(rt.start_ns)[keep],
+        elapsed_ns=np.add.reduceat(np.asarray(rt.elapsed_ns), keep) if len(keep) else keep,
+        work=_gathered(rt.work, keep),
+        counters=_gathered(rt.counters, keep) if len(rt.counters) else rt.counters,
+        gap=None if rt.gap is None else _gathered(rt.gap, keep),
+        ordinal=None if rt.ordinal is None else (rt.ordinal - np.cumsum(left_out))[keep],
+        thread=None if rt.thread is None else rt.thread[keep],
+        threads=threads,
+        done=to[rt.done[known]],
+        cancelled=rt.cancelled[known],
+        accesses=_accesses_without(rt, gone),
+        anybody=to[rt.anybody[~left_out[rt.anybody]]],
+    )
+
+
+def _gathered(values: NDArray[np.int64], keep: Int64s) -> Int64s:
+    """Return the sums of what lies before events that are kept and those left out before them."""
+    total = np.cumsum(np.asarray(values, dtype=np.int64), axis=0)[keep]
+    return np.diff(total, axis=0, prepend=np.zeros_like(total[:1]))
+
+
+def _accesses_without(rt: RankTrace, gone: Int64s) -> Int64s | None:
+    """Return the accesses to files by the ordinals that events have without some of them."""
+    if rt.accesses is None or not len(rt.accesses):
+        return rt.accesses
+    ordinal = gone if rt.ordinal is None else rt.ordinal[gone]
+    found = rt.accesses.copy()
+    found[:, 0] -= np.searchsorted(np.sort(ordinal), found[:, 0])
+    return found
+
+
+def _in_place(rt: RankTrace, parts: Parts, place: _Places, book: CallBook) -> RankTrace:
+    """Return a rank with its parts, see replaced."""
+    call = np.asarray(rt.call, dtype=np.int64)[place.source]
+    call[place.part] = parts.call
+    done, cancelled, touched = _requests(rt, parts, place)
+    if not parts.single:
+        _completions(call, done, touched, rt, place, book)
+    late = place.part[np.flatnonzero(parts.late)]
+    start, elapsed = _times(rt, place, call, book, late)
+    threads = rt.threads
+    if threads is not None:
+        threads = replace(threads, event=place.first[threads.event])
+    return replace(
+        rt,
+        call=call.astype(np.int32),
+        start_ns=start,
+        elapsed_ns=elapsed,
+        work=place.at_first(rt.work),
+        counters=place.at_first(rt.counters) if len(rt.counters) else rt.counters,
+        gap=None if rt.gap is None else place.at_first(rt.gap),
+        ordinal=None if rt.ordinal is None else rt.ordinal[place.source],
+        thread=None if rt.thread is None else rt.thread[place.source],
+        threads=threads,
+        done=done,
+        cancelled=cancelled,
+        accesses=_accesses(rt, place),
+    )
+
+
+def _accesses(rt: RankTrace, place: _Places) -> Int64s | None:
+    """Return the accesses to files with their events' new numbers; ordinals are kept."""
+    if rt.accesses is None or rt.ordinal is not None or not len(rt.accesses):
+        return rt.accesses
+    found = rt.accesses.copy()
+    found[:, 0] = place.first[found[:, 0]]
+    return found
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where events go: ``first`` and ``last`` of each event, ``source``: event of each place,
+    ``part``: place of each part, ``has``: which events have parts."""
+
+    first: Int64s
+    last: Int64s
+    source: Int64s
+    part: Int64s
+    has: NDArray[np.bool_]
+
+    @staticmethod
+    def of(events: int, of_part: Int64s) -> _Places:
+        count = np.bincount(of_part, minlength=events)
+        size = np.maximum(count, 1)
+        first = np.cumsum(size) - size
+        begins = np.cumsum(count) - count
+        part = first[of_part] + np.arange(len(of_part)) - begins[of_part]
+        source = np.repeat(np.arange(events), size)
+        return _Places(first, first + size - 1, source, part, count > 0)
+
+    def at_first(self, values: NDArray[np.int64]) -> Int64s:
+        out = np.zeros((len(self.source), *values.shape[1:]), dtype=np.int64)
+        out[self.first] = values
+        return out
+
+
+def _requests(
+    rt: RankTrace, parts: Parts, place: _Places
+) -> tuple[Int64s, NDArray[np.bool_], Int64s]:
+    """Return completions and which are cancelled, and the events that complete parts of others."""
+    own = place.part[parts.done] if len(parts.done) else _no_pairs()
+    if not len(rt.done):
+        return own, np.zeros(len(own), dtype=bool), own[:0, 0]
+    posting = rt.done[:, 1]
+    changed = place.has[posting]
+    order = np.argsort(parts.stands[:, 0], kind="stable")
+    of, part = parts.stands[order].T
+    low, high = np.searchsorted(of, posting), np.searchsorted(of, posting, side="right")
+    number = np.where(changed, high - low, 1)
+    row = np.repeat(np.arange(len(posting)), number)
+    turn = np.arange(len(row)) - np.repeat(np.cumsum(number) - number, number)
+    at = place.first[posting[row]]
+    several = changed[row]
+    at[several] = place.part[part[(low[row] + turn)[several]]]
+    pairs = np.stack([place.last[rt.done[row, 0]], at], axis=1)
+    touched = np.unique(rt.done[changed, 0])
+    cancelled = np.concatenate([np.zeros(len(own), dtype=bool), rt.cancelled[row]])
+    return np.concatenate([own, pairs]), cancelled, touched
+
+
+def _completions(
+    call: Int64s, done: Int64s, touched: Int64s, rt: RankTrace, place: _Places, book: CallBook
+) -> None:
+    """Give completions of parts the name and the number of requests that they have now."""
+    if not len(touched):
+        return
+    before = np.bincount(rt.done[:, 0], minlength=len(rt.call))
+    now = np.bincount(done[:, 0], minlength=len(call))
+    at = place.last[touched]
+    more = now[at] - before[touched]
+    keys, inverse = np.unique(np.stack([call[at], more], axis=1), axis=0, return_inverse=True)
+    found = [book.number(_of_many(book.calls[int(number)], int(k))) for number, k in keys]
+    call[at] = np.array(found, dtype=np.int64)[inverse.reshape(-1)]
+
+
+def _of_many(call: Call, more: int) -> Call:
+    number = call.bytes + more
+    return replace(call, op=OF_MANY.get(call.op, call.op), bytes=number, count=number)
+
+
+def _times(
+    rt: RankTrace, place: _Places, call: Int64s, book: CallBook, late: Int64s
+) -> tuple[Int64s, Int64s]:
+    """Return when the parts begin and how long they take."""
+    null = nulls(book.calls)[call]
+    null[late] = True
+    place_of = np.where(null, -1, np.arange(len(call)))
+    carrier = np.maximum.reduceat(place_of, place.first) if len(place.first) else place_of
+    carrier = np.where(carrier >= 0, carrier, place.last)
+    elapsed = np.zeros(len(call), dtype=np.int64)
+    elapsed[carrier] = rt.elapsed_ns
+    start = np.asarray(rt.start_ns, dtype=np.int64)[place.source]
+    behind = np.arange(len(call)) > carrier[place.source]
+    start[behind] += np.asarray(rt.elapsed_ns)[place.source[behind]]
+    return start, elapsed
+
+
+def nulls(calls: Sequence[Call]) -> NDArray[np.bool_]:
+    """Return which calls are messages to or from MPI_PROC_NULL."""
+    messages = (ops.SEND, ops.RECV)
+    return np.array(
+        [call.peer == PROC_NULL and ops.kind_of(call.op) in messages for call in calls], dtype=bool
+    )

@@ -1,0 +1,355 @@
+"""Reads all ranks of a traced run into one RunTrace."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from p3s.base.artefacts import digest_of, file_bytes, parse_json
+from p3s.base.errors import P3SError
+from p3s.capture import layout, ops
+from p3s.capture.capture import NAME, Capture, read_capture, read_header
+from p3s.capture.chunks import Header, open_capture
+from p3s.capture.merge import CallsInBlocks, Tables, event_calls
+from p3s.capture.ranks import BLOCK_EVENTS, LazyRanks, Source, head_of, in_order, rank_trace
+from p3s.capture.types import RunTrace
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Int64s = NDArray[np.int64]
+
+#: Columns of small runs are kept; those of large ones are decoded anew at each access.
+_KEEP_BYTES = 64 << 20
+#: Files of a run that are looked at to know it again, at most.
+_MARKED = 64
+#: Files from this size on are not kept as a whole by those who can do without.
+LONG_BYTES = 64 << 20
+
+
+def no_capture(run_dir: Path) -> str:
+    """Return why a run has no capture."""
+    if os.path.exists(run_dir / "warned"):
+        return "the tracer could not write one and said why (is the disk full?)"
+    return "no MPI call was seen"
+
+
+def capture_files(run_dir: Path) -> list[Path]:
+    """Return the capture files of a run; raises P3SError when there is none."""
+    if not run_dir.is_dir():
+        raise P3SError(f"{run_dir} is not there; trace the program with `p3s characterize` first")
+    files = sorted(run_dir.glob("rank-*.p3t"))
+    if not files:
+        raise P3SError(
+            f"{run_dir} holds no capture: {no_capture(run_dir)}; trace the program again and read"
+            " what `p3s characterize` says"
+        )
+    return files
+
+
+def mark_of(run_dir: Path) -> str:
+    """Return what tells a run's captures from those of another run; empty where there is none.
+
+    Of up to 64 files, the first and the last among them: size and header, in which each launch has
+    a number of its own; and how many files there are.
+    """
+    files = sorted(run_dir.glob("rank-*.p3t"))
+    step = max(-(-(len(files) - 1) // (_MARKED - 1)), 1)
+    told = [str(len(files)).encode()]
+    for path in {*files[::step], *files[-1:]}:
+        try:
+            with open(open_capture(path), "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                told.append(f"{path.name} {size} ".encode() + file.read(layout.HEADER_READ_BYTES))
+        except OSError:
+            told.append(f"{path.name} unreadable".encode())
+    return digest_of(b"".join(sorted(told))) if files else ""
+
+
+def _headers(run_dir: Path) -> tuple[dict[int, tuple[Path, Header]], dict[str, str]]:
+    """Return the files by rank, and what is wrong with those that cannot be read at all."""
+    found: dict[int, tuple[Path, Header]] = {}
+    sizes: dict[int, Path] = {}
+    problems: dict[str, str] = {}
+    for path in capture_files(run_dir):
+        try:
+            header = read_header(path)
+        except P3SError as error:
+            problems[path.name] = str(error)  # one bad file must not take the others with it
+            continue
+        if path.name != NAME.format(header.rank):
+            raise P3SError(f"{path} is the file of rank {header.rank}; it was renamed")
+        sizes.setdefault(header.size, path)
+        found[header.rank] = (path, header)
+    if not found:
+        raise P3SError(next(iter(problems.values())))
+    other = of_another_run({path.name: header for path, header in found.values()})
+    if other and len(sizes) == 1:
+        raise P3SError(f"{run_dir} mixes runs: {other}; trace the program again")
+    if len(sizes) > 1:
+        (a, first), (b, second) = list(sizes.items())[:2]
+        raise P3SError(
+            f"{run_dir} mixes runs: {first.name} is of {a} ranks, {second.name} of {b}; trace the"
+            " program again"
+        )
+    return found, problems
+
+
+def of_another_run(headers: Mapping[str, Header]) -> str:
+    """Return which file (name -> header) is of another run than the first; empty if none is."""
+    known = {name: header for name, header in headers.items() if header.run}
+    first = next(iter(known), "")
+    for name, header in known.items():
+        if header.run != known[first].run:
+            return f"{name} is of another run than {first}"
+    return ""
+
+
+def _one_unit(run_dir: Path, found: dict[int, tuple[Path, Header]]) -> str:
+    """Return the unit of work of all ranks.
+
+    Wall and CPU time together (nodes that differ in their load) are taken as CPU time; raises
+    P3SError for instructions beside times and for other counters.
+    """
+    units = {header.work_unit: path for path, header in found.values()}
+    meanings = {
+        (header.work_unit == "instructions", header.counter_names): (path, header)
+        for path, header in found.values()
+    }
+    if len(meanings) > 1:
+        (first, a), (second, b) = list(meanings.values())[:2]
+        raise P3SError(
+            f"{run_dir} mixes units of work: {first.name} has"
+            f" {', '.join((a.work_unit, *a.counter_names))}, {second.name}"
+            f" {', '.join((b.work_unit, *b.counter_names))}; trace again with one --work and the"
+            " same counters for all ranks"
+        )
+    return "cpu_ns" if len(units) > 1 else next(iter(units))
+
+
+def _wall_ns(run_dir: Path) -> int | None:
+    try:
+        wall = parse_json(file_bytes(run_dir / "run.json"))["wall_s"]
+        return int(wall * 1e9)
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+        return None
+
+
+class _Reading:
+    """The first pass over a run: merges the tables, sees which calls have events."""
+
+    def __init__(
+        self, run_dir: Path, size: int, keep_bytes: float, completions: bool = True
+    ) -> None:
+        import numpy as np
+
+        self._completions = completions
+
+        self._most_kept = keep_bytes
+        self.tables = Tables(size)
+        self.ranks = LazyRanks(run_dir, size, keep_all=keep_bytes == float("inf"))
+        self.used = np.zeros(0, dtype=np.int64)  # events of each row
+        self.problems: dict[int, str] = {}
+        self.aborted: list[int] = []
+        self.outside: list[int] = []  # unfinished, and not inside of a call
+        self.counted_events = 0
+        self._kept_bytes = 0
+
+    def take(self, rank: int, path: Path) -> None:
+        """Read one rank; its columns are kept if the run is small."""
+
+        long = path.stat().st_size >= LONG_BYTES
+        capture = read_capture(path, self._completions, each=len if long else None)
+        problem = f"{path} {capture.problem}" if capture.problem else ""
+        if problem:
+            self.problems[rank] = problem
+        if capture.end is None and capture.header.aborting:
+            self.aborted.append(rank)
+        elif capture.end is None and not capture.header.in_call:
+            self.outside.append(rank)
+        calls, resolved = self.tables.add(capture)
+        files = self.tables.files(capture) if capture.files else {}
+        around = self.tables.neighbours(capture)
+        source = Source(path, calls, resolved, problem, files, around)
+        self.counted_events += capture.counted_events
+        if long:
+            in_blocks = CallsInBlocks.of(capture, calls, resolved)
+            self._use(capture, calls, in_blocks)
+            if in_order(capture):
+                head, threads = head_of(capture, calls), capture.calls["thread"].astype("int32")
+                source = replace(
+                    source,
+                    head=head,
+                    calls_of=in_blocks,
+                    threads=threads if threads.any() else None,
+                    events=len(capture.events),
+                )
+            self.ranks._sources[rank] = source
+            return
+        self.ranks._sources[rank] = source
+        call = event_calls(capture, calls, resolved)
+        self._use(capture, calls, CallsInBlocks.of(capture, calls, resolved))
+        trace = rank_trace(capture, call, calls, problem, files)
+        trace = replace(trace, neighbours=around)
+        size = sum(
+            column.nbytes
+            for column in (
+                trace.call,
+                trace.start_ns,
+                trace.elapsed_ns,
+                trace.work,
+                trace.done,
+                trace.counters,
+            )
+        )
+        if self._kept_bytes + size <= self._most_kept:
+            self._kept_bytes += size
+            self.ranks._kept[rank] = trace
+
+    def _use(self, capture: Capture, calls: Int64s, in_blocks: CallsInBlocks) -> None:
+        """Count the events of each row."""
+        import numpy as np
+
+        used = np.zeros(len(self.tables.rows), dtype=np.int64)
+        used[: len(self.used)] = self.used
+        for at in range(0, len(capture.events), BLOCK_EVENTS):
+            call = in_blocks.of_block(at, capture.events.call[at : at + BLOCK_EVENTS])
+            used += np.bincount(call, minlength=len(used))
+        for number in capture.counted:  # counted after the limit: the call must have its name
+            if number < len(calls):
+                used[calls[number]] += capture.counted[number][0]
+        self.used = used
+
+    @property
+    def blamed(self) -> int | None:
+        """The rank that ended the run, if that shows: the others were ended inside of calls."""
+        if self.aborted:
+            return self.aborted[0]
+        return self.outside[0] if len(self.outside) == 1 else None
+
+    def finish(self, missing: dict[int, str]) -> Int64s:
+        """Give the calls their final numbers; return the events of each."""
+        import numpy as np
+
+        ranks, keep = self.ranks, np.flatnonzero(self.used)
+        final = np.full(len(self.used) + 1, -1, dtype=np.int64)
+        final[keep] = np.arange(len(keep))
+        for rank, source in ranks._sources.items():
+            ranks._sources[rank] = source.renumbered(final)
+        for rank, trace in ranks._kept.items():
+            counted = {int(final[call]): row for call, row in trace.counted.items()}
+            call = final[trace.call].astype(np.int32)
+            ranks._kept[rank] = replace(trace, call=call, counted=counted)
+        self.problems |= missing
+        ranks._problems = missing
+        return self.used[keep]
+
+
+def read_run(run_dir: Path) -> RunTrace:
+    """Read one traced run; the columns of a rank are decoded when it is asked for.
+
+    A rank that was killed, or whose file is torn or missing, is there with what was recorded and
+    ``complete`` False; ``RankTrace.problem`` says why. Raises P3SError when the directory
+    holds no readable capture or mixes runs.
+    """
+    run_dir = Path(run_dir)
+    files, unreadable = _headers(run_dir)
+    size = files[min(files)][1].size
+    problems = _absent(run_dir, size, files, unreadable)
+    missing = tuple(rank for rank in problems if NAME.format(rank) not in unreadable)
+    return _read(run_dir, files, problems, missing)
+
+
+def read_file(path: Path, completions: bool = True) -> RunTrace:
+    """Read the capture of one rank, once; the other ranks are empty and no problem.
+
+    Without ``completions`` RankTrace.done has only cancelled requests: a third less memory.
+    """
+    path = Path(path)
+    header = read_header(path)
+    return _read(path.parent, {header.rank: (path, header)}, {}, (), float("inf"), completions)
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """The files of a run, their headers read: what there is without reading events.
+
+    ``files``: rank -> file; ``problems``: rank -> why it has none; the rest as in RunTrace.
+    """
+
+    np: int
+    path: Path
+    files: dict[int, Path]
+    problems: dict[int, str]
+    work_unit: str
+    wall_ns: int | None
+
+
+def run_files(run_dir: Path) -> RunFiles:
+    """Return the files of a run; raises P3SError as read_run does."""
+    run_dir = Path(run_dir)
+    files, unreadable = _headers(run_dir)
+    size = files[min(files)][1].size
+    return RunFiles(
+        size,
+        run_dir,
+        {rank: files[rank][0] for rank in sorted(files)},
+        _absent(run_dir, size, files, unreadable),
+        _one_unit(run_dir, files),
+        _wall_ns(run_dir),
+    )
+
+
+def _absent(
+    run_dir: Path, size: int, files: dict[int, tuple[Path, Header]], unreadable: dict[str, str]
+) -> dict[int, str]:
+    """Return rank -> what is wrong with it, of the ranks that have no readable file."""
+    names = {rank: NAME.format(rank) for rank in range(size) if rank not in files}
+    return {
+        rank: unreadable.get(name, f"{run_dir / name} is missing") for rank, name in names.items()
+    }
+
+
+def _read(
+    run_dir: Path,
+    files: dict[int, tuple[Path, Header]],
+    problems: dict[int, str],
+    missing: tuple[int, ...],
+    keep_bytes: float | None = None,
+    completions: bool = True,
+) -> RunTrace:
+    header = files[min(files)][1]
+    work_unit = _one_unit(run_dir, files)
+    most = _KEEP_BYTES if keep_bytes is None else keep_bytes
+    reading = _Reading(run_dir, header.size, most, completions)
+    for rank in sorted(files):
+        reading.take(rank, files[rank][0])
+    counts = reading.finish(problems)
+    tables = reading.tables
+    calls = tables.calls(reading.used > 0)
+    unmodelled: dict[str, int] = {}
+    for each, count in zip(calls, counts.tolist(), strict=True):
+        if not ops.is_modelled(each.op):
+            unmodelled[each.op] = unmodelled.get(each.op, 0) + count
+    return RunTrace(
+        np=header.size,
+        path=run_dir,
+        calls=calls,
+        comms=tuple(tables.comm_list),
+        sites=tuple(tables.site_list),
+        ranks=reading.ranks,
+        work_unit=work_unit,
+        wall_ns=_wall_ns(run_dir),
+        unmodelled=unmodelled,
+        missing=missing,
+        problems=dict(sorted(reading.problems.items())),
+        windows=tuple(tables.windows),
+        counter_names=header.counter_names,
+        work_origin=header.work_origin,
+        counted_events=reading.counted_events,
+        blamed=reading.blamed,
+    )

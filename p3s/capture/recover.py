@@ -1,0 +1,308 @@
+"""Writes clean captures from damaged ones: every intact chunk, a good header, nothing else."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from p3s.base.artefacts import file_bytes, parse_json, sealed
+from p3s.base.errors import P3SError, UsageError
+from p3s.capture import layout
+from p3s.capture.capture import NAME, intact_chunks, rank_of, read_capture, read_header
+from p3s.capture.chunks import Chunk, Header
+from p3s.capture.events import (
+    read_counts,
+    read_done,
+    read_end,
+    read_events,
+    read_phases,
+    read_resolved,
+)
+from p3s.capture.reader import capture_files
+from p3s.capture.records import Definitions
+from p3s.capture.threads import read_threads
+from p3s.capture.where import places_at
+
+#: Beside the captures; what the program printed is kept with them.
+_COPIED = ("stdout.txt", "stderr.txt")
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """What was saved of one file: intact chunks and their events; ``problem`` says what not."""
+
+    rank: int
+    path: Path
+    chunks: int
+    events: int
+    problem: str
+    header_rebuilt: bool = False
+
+
+def recover(run_dir: Path, target: Path, force: bool = False) -> list[Recovered]:
+    """Write what is intact of all captures in ``run_dir`` to ``target``; the original stays.
+
+    Chunks keep their numbers, so that what is lost stays visible. Raises UsageError for a target
+    that exists (unless ``force``, which replaces the captures in it) or is the original, P3SError
+    when nothing can be saved.
+    """
+    files = capture_files(_a_run(run_dir))
+    if target.exists() and (not target.is_dir() or target.resolve() == run_dir.resolve()):
+        raise UsageError(
+            f"{target} is {'the original' if target.is_dir() else 'a file'}; give a"
+            " new directory with -o"
+        )
+    if target.exists() and not force:
+        raise UsageError(f"{target} exists; give a new directory with -o, or add --force")
+    model = _any_header(files)
+    saved = [_recover_file(path, target, model, write=False) for path in files]
+    if not any(one.chunks for one in saved):
+        raise P3SError(
+            f"{run_dir} holds no intact chunk in {len(files)} files: nothing can be saved; trace"
+            " the run again"
+        )
+    if target.exists():
+        for old in target.glob("rank-*.p3t"):
+            old.unlink()
+    saved = [_recover_file(path, target, model, write=True) for path in files]
+    saved += _missing(target, {one.rank for one in saved})
+    lost = any(not one.chunks for one in saved) or any(
+        not read_capture(new).complete for new in target.glob("rank-*.p3t")
+    )
+    _copy_rest(run_dir, target, lost)
+    return sorted(saved, key=lambda one: one.rank)
+
+
+def _a_run(path: Path) -> Path:
+    """Return a run directory; raises UsageError for a file or a study, which hold one or more."""
+    if path.is_file():
+        raise UsageError(f"{path} is a file; give its run directory, {path.parent}")
+    if path.is_dir() and not any(path.glob("rank-*.p3t")):
+        try:
+            runs = places_at(path)
+        except P3SError:
+            return path
+        if runs[0].path != path:
+            raise UsageError(f"{path} is a study; give one of its runs, e.g. {runs[0].path}")
+    return path
+
+
+def _missing(target: Path, there: set[int]) -> list[Recovered]:
+    """Return what is to be said of ranks that have no file."""
+    found = [read_header(path).size for path in target.glob("rank-*.p3t")]
+    return [
+        Recovered(rank, target / NAME.format(rank), 0, 0, "is missing")
+        for rank in range(max(found, default=0))
+        if rank not in there
+    ]
+
+
+def _any_header(files: list[Path]) -> Header | None:
+    for path in files:
+        try:
+            return read_header(path)
+        except P3SError:
+            continue
+    return None
+
+
+def _recover_file(path: Path, target: Path, model: Header | None, write: bool) -> Recovered:
+    """Save one file; only look what it would give unless ``write``."""
+    from p3s.base.study import write_bytes
+
+    number = rank_of(path)
+    rank, problem = -1 if number is None else number, ""
+    header: Header | None = None
+    damaged: frozenset[int] = frozenset()
+    try:
+        capture = read_capture(path)
+        header = capture.header
+        damaged = frozenset(damage.offset for damage in capture.damages if damage.whole)
+        problem = capture.problem
+    except P3SError as error:
+        problem = str(error).removeprefix(f"{path} ").partition("; ")[0]
+    if header is not None and header.rank != rank:
+        why = f"is the file of rank {header.rank}; it was renamed and is left out"
+        return Recovered(rank, path, 0, 0, why)
+    try:
+        chunks = _usable_chunks(path, header, damaged)
+    except OSError as error:
+        return Recovered(rank, path, 0, 0, f"{error.strerror}: nothing can be saved")
+    page, first = _header_page(path, header, model, chunks)
+    if page is None:
+        why = problem or "holds no intact chunk"
+        return Recovered(rank, path, 0, 0, f"{why}: nothing can be saved")
+    if header is None:
+        rank = first.rank
+    events = kept = 0
+    parts = [page]
+    for chunk, payload in chunks:
+        kept += 1
+        events += chunk.count if chunk.kind == layout.EVENTS else 0
+        if write:
+            parts.append(_chunk_bytes(chunk, payload))
+    if write:
+        write_bytes(target / NAME.format(rank), b"".join(parts))
+        events = len(read_capture(target / NAME.format(rank)).events)
+    return Recovered(rank, path, kept, events, problem, header is None)
+
+
+def _usable_chunks(
+    path: Path, header: Header | None, damaged: frozenset[int]
+) -> list[tuple[Chunk, bytes]]:
+    found = [
+        (chunk, payload)
+        for chunk, payload in intact_chunks(path, header)
+        if chunk.offset not in damaged
+    ]
+    return found if header is not None else list(_decodable(found))
+
+
+def _decodable(chunks: list[tuple[Chunk, bytes]]) -> Iterator[tuple[Chunk, bytes]]:
+    """Yield the chunks that are what they say; the header, which would tell more, is lost."""
+    defs = Definitions(layout.MAX_RANKS, 1 << 40)
+    for chunk, payload in chunks:
+        try:
+            if chunk.kind == layout.DEFS:
+                defs.add(chunk, payload)
+            elif chunk.kind == layout.EVENTS:
+                counters = _counters(chunk)
+                read_events(chunk, payload, layout.WALL, counters)
+            elif chunk.kind == layout.DONE:
+                read_done(chunk, payload)
+            elif chunk.kind == layout.RESOLVED:
+                read_resolved(chunk, payload)
+            elif chunk.kind == layout.COUNTS:
+                read_counts(chunk, payload)
+            elif chunk.kind == layout.PHASES:
+                read_phases(payload)
+            elif chunk.kind == layout.THREADS:
+                read_threads(chunk, payload)
+            elif chunk.kind == layout.END:
+                read_end(payload)
+        except ValueError:
+            continue
+        yield chunk, payload
+
+
+def _header_page(
+    path: Path, header: Header | None, model: Header | None, chunks: list[tuple[Chunk, bytes]]
+) -> tuple[bytes | None, Chunk]:
+    """Return (the first page of the new file, its first chunk); no page if nothing is intact."""
+    nothing = Chunk(0, 0, 0, -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, False)
+    with open(path, "rb") as file:
+        raw = file.read(layout.PAGE_BYTES).ljust(layout.PAGE_BYTES, b"\0")
+    if header is not None:
+        # The text and numbers stay; only the place of the first chunk may be another one.
+        fields = list(layout.HEADER.unpack_from(raw))
+        fields[3] = layout.PAGE_BYTES
+        return _sealed_page(fields, raw), chunks[0][0] if chunks else nothing
+    if not chunks:
+        return None, nothing
+    first = chunks[0][0]
+    size = _world_size(chunks) or (model.size if model is not None else 0)
+    if not first.rank < size <= layout.MAX_RANKS:
+        return None, first
+    return _sealed_page(_rebuilt(raw, first, size, model, chunks), raw), first
+
+
+def _sealed_page(fields: list[Any], raw: bytes) -> bytes:
+    head = layout.HEADER.pack(*fields)[: layout.HEADER_CRC_BYTES]
+    totals = raw[layout.TOTALS_OFFSET : layout.TOTALS_OFFSET + layout.TOTALS.size]
+    page = head + struct.pack("<I", zlib.crc32(head)) + totals
+    page = page.ljust(layout.MEMORY_OFFSET, b"\0")  # chunks of phases are elsewhere now
+    page += raw[layout.MEMORY_OFFSET : layout.MEMORY_OFFSET + layout.MEMORY.size]
+    return page.ljust(layout.PAGE_BYTES, b"\0")
+
+
+def _rebuilt(
+    raw: bytes, first: Chunk, size: int, model: Header | None, chunks: list[tuple[Chunk, bytes]]
+) -> list[Any]:
+    """Return the fields of a header whose checksum does not fit.
+
+    What chunks or another rank's header tell is taken from them; the rest as it stands.
+    """
+    fields = list(layout.HEADER.unpack_from(raw))
+    fields[:6] = [layout.MAGIC, layout.MAJOR, layout.MINOR, layout.PAGE_BYTES, first.rank, size]
+    fields[18:20] = [0, 0]  # the run: not known is better than another one
+    monotonic, pid = fields[7], fields[9]
+    if (pid ^ monotonic) & 0xFFFFFFFF != first.file_key:
+        fields[9] = first.file_key ^ (monotonic & 0xFFFFFFFF)
+    counters = next((_counters(c) for c, _ in chunks if c.kind == layout.EVENTS), 0)
+    if model is not None:
+        fields[10] = model.work_source
+        names = b"".join(
+            name.encode().ljust(layout.COUNTER_NAME_BYTES, b"\0") for name in model.counter_names
+        )
+        fields[14] = names.ljust(layout.MAX_COUNTERS * layout.COUNTER_NAME_BYTES, b"\0")
+    elif fields[10] not in layout.WORK_UNITS:
+        fields[10] = layout.CPU
+    fields[11] = counters
+    return fields
+
+
+def _counters(chunk: Chunk) -> int:
+    """Return how many counters the events of a chunk have."""
+    gap = chunk.version == layout.GAP_VERSION
+    return min(max(chunk.columns - layout.EVENT_COLUMNS - gap, 0), layout.MAX_COUNTERS)
+
+
+def _world_size(chunks: list[tuple[Chunk, bytes]]) -> int:
+    """Return the number of ranks in MPI_COMM_WORLD as its COMM record says, 0 if it is lost."""
+    defs = Definitions(layout.MAX_RANKS, 1 << 40)
+    for chunk, payload in chunks:
+        if chunk.kind == layout.DEFS:
+            try:
+                defs.add(chunk, payload)
+            except ValueError:
+                continue
+    sizes = [len(comm.members) for comm in defs.comms if comm.op == "MPI_COMM_WORLD"]
+    return sizes[0] if sizes else 0
+
+
+def _chunk_bytes(chunk: Chunk, payload: bytes) -> bytes:
+    """Return a chunk as it was, without the space it did not use."""
+    page = layout.PAGE_BYTES
+    capacity = (layout.CHUNK_BYTES + len(payload) + page - 1) // page * page
+    head = layout.CHUNK.pack(
+        layout.CHUNK_MAGIC,
+        chunk.kind,
+        chunk.version,
+        chunk.rank,
+        chunk.sequence,
+        capacity,
+        chunk.columns,
+        chunk.first,
+        chunk.base_ns,
+        chunk.file_key,
+        0,
+        chunk.used | chunk.crc << 32,
+        chunk.count,
+        int(chunk.sealed),
+    )
+    start = head[: layout.CHUNK_CRC_BYTES]
+    crc = struct.pack("<I", zlib.crc32(start))
+    whole = start + crc + head[layout.CHUNK_CRC_BYTES + 4 :] + payload
+    return whole.ljust(capacity, b"\0")
+
+
+def _copy_rest(run_dir: Path, target: Path, lost: bool) -> None:
+    from p3s.base.study import write_bytes
+
+    for name in _COPIED:
+        try:
+            write_bytes(target / name, (run_dir / name).read_bytes())
+        except OSError:
+            continue
+    try:
+        info = parse_json(file_bytes(run_dir / "run.json"))
+        info.pop("digest", None)
+        info.update(recovered=True, **({"status": "partial"} if lost else {}))
+        write_bytes(target / "run.json", sealed((json.dumps(info, indent=1) + "\n").encode()))
+    except (OSError, ValueError, AttributeError):
+        return

@@ -1,0 +1,106 @@
+"""Totals of a run by MPI call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from p3s.capture import ops
+from p3s.capture.threads import COLUMNS, Threads
+from p3s.capture.types import RunTrace
+
+
+def threads_of(run: RunTrace) -> dict[int, Threads]:
+    """Return rank -> what its threads did before its events, of the ranks that have several."""
+    return {rank.rank: rank.threads for rank in run.ranks if rank.threads is not None}
+
+
+@dataclass(frozen=True)
+class ThreadTotals:
+    """What the threads of all ranks did, added up; times in nanoseconds, counts as in Threads.
+
+    ``team`` and ``worked`` are the most of any region; ``imbalance``: the longest thread over the
+    mean of its team, less 1, of all regions together (None without any).
+    """
+
+    ranks: int
+    regions: int
+    nested: int
+    team: int
+    worked: int
+    serial: int
+    region_ns: int
+    busy_ns: int
+    longest_ns: int
+    waiting_ns: int
+    overhead_ns: int
+    others_ns: int
+    static_loops: int
+    dynamic_loops: int
+    sections: int
+    barriers: int
+    tasks: int
+    singles: int
+    criticals: int
+    imbalance: float | None
+
+
+def thread_totals(run: RunTrace) -> ThreadTotals | None:
+    """Return what the threads of a run did, None if no rank had more than its first."""
+    found = threads_of(run)
+    if not found:
+        return None
+    every = found.values()
+    most = {name: max(int(t[name].max()) for t in every) for name in ("team", "worked")}
+    names = [each.name for each in fields(ThreadTotals)]
+    sums = {n: sum(t.total(n) for t in every) for n in names if n in COLUMNS and n not in most}
+    full = sum(t.full_ns for t in every)
+    imbalance = full / sums["busy_ns"] - 1.0 if sums["busy_ns"] else None
+    return ThreadTotals(ranks=len(found), imbalance=imbalance, **most, **sums)
+
+
+def summary(run: RunTrace) -> dict[str, dict[str, Any]]:
+    """Return op -> {kind, events, bytes, elements, elapsed_ns, work, sites} over all ranks.
+
+    ``work`` (in ``run.work_unit``) is the work before those calls, ``elements`` counts elements of
+    the datatypes passed; events that were only counted after the limit are in all of them. Ops
+    come in order of their elapsed time. Bytes and elements of completions are those of the
+    requests and not counted again.
+    """
+    import numpy as np
+
+    length = len(run.calls)
+    events, elapsed, work = (np.zeros(length, dtype=np.int64) for _ in range(3))
+    for rank in run.ranks:
+        events += np.bincount(rank.call, minlength=length)
+        # Exact integers: a float sum of nanoseconds would lose digits in long runs.
+        np.add.at(elapsed, rank.call, rank.elapsed_ns)
+        np.add.at(work, rank.call, rank.work)
+        for number, counted in rank.counted.items():
+            for total, amount in zip((events, elapsed, work), counted, strict=True):
+                total[number] += amount
+    found: dict[str, dict[str, Any]] = {}
+    sites: dict[str, set[int]] = {}
+    totals = zip(events.tolist(), elapsed.tolist(), work.tolist(), strict=True)
+    for call, (count, time_ns, before) in zip(run.calls, totals, strict=True):
+        row = found.setdefault(
+            call.op,
+            {
+                "kind": ops.kind_of(call.op),
+                "events": 0,
+                "bytes": 0,
+                "elements": 0,
+                "elapsed_ns": 0,
+                "work": 0,
+            },
+        )
+        moves = row["kind"] != ops.COMPLETION
+        row["events"] += count
+        row["bytes"] += count * call.bytes * moves
+        row["elements"] += count * call.count * moves
+        row["elapsed_ns"] += time_ns
+        row["work"] += before
+        sites.setdefault(call.op, set()).add(call.site)
+    for op, row in found.items():
+        row["sites"] = len(sites[op])
+    return dict(sorted(found.items(), key=lambda item: (-item[1]["elapsed_ns"], item[0])))

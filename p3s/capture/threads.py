@@ -1,0 +1,236 @@
+"""What the threads of a rank did between its MPI calls (chunks of THREADS, records of threads)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
+
+from p3s.capture import layout
+from p3s.capture.chunks import Chunk
+from p3s.capture.events import check_count, read_ordinals
+from p3s.capture.varint import decode
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Int64s = NDArray[np.int64]
+
+#: What a thread is for; RUNTIME is a helper of the OpenMP runtime that runs nothing of the program.
+OTHER, TEAM, CALLER, RUNTIME = "other", "team", "caller", "runtime"
+_KINDS = (OTHER, TEAM, CALLER, RUNTIME)
+#: Number of a row that stands for threads that had ended.
+ENDED = 0xFFFFFFFF
+
+_MOST = 1 << 60
+
+
+@dataclass(frozen=True)
+class Threads:
+    """What threads did before events, a row for each event before which any was at work.
+
+    int64 columns of equal length, times in nanoseconds. ``event``: index of the event.
+    ``regions``: outermost parallel regions that ended in the segment before it, ``nested`` those
+    inside; ``team``: threads of the largest, ``worked``: most threads of one that worked (more
+    than 1 us or 1 % of it). ``wall_ns``: the segment; ``serial``: work of the calling thread
+    outside of regions (in the run's unit of time); ``region_ns``: wall time in regions;
+    ``busy_ns``: CPU time of all threads in them without waiting, ``longest_ns``: of the longest
+    of each; ``waiting_ns``: wall time that threads waited for others; ``overhead_ns``: fork and
+    join. ``others_ns``: CPU time of threads that are in no team and make no MPI call,
+    ``longest_other_ns`` of one of them. The rest is counted.
+    """
+
+    event: Int64s
+    regions: Int64s
+    nested: Int64s
+    team: Int64s
+    worked: Int64s
+    wall_ns: Int64s
+    serial: Int64s
+    region_ns: Int64s
+    busy_ns: Int64s
+    longest_ns: Int64s
+    waiting_ns: Int64s
+    overhead_ns: Int64s
+    others_ns: Int64s
+    longest_other_ns: Int64s
+    static_loops: Int64s
+    dynamic_loops: Int64s
+    sections: Int64s
+    barriers: Int64s
+    tasks: Int64s
+    singles: Int64s
+    criticals: Int64s
+
+    def __len__(self) -> int:
+        return len(self.event)
+
+    def __getitem__(self, column: str) -> Int64s:
+        """Return a column by its name."""
+        found: Int64s = getattr(self, column)
+        return found
+
+    def per_event(self, column: str, events: int) -> Int64s:
+        """Return a column with a row for every one of so many events, 0 where it has none."""
+        import numpy as np
+
+        whole = np.zeros(events, dtype=np.int64)
+        whole[self.event] = self[column]
+        return whole
+
+    def total(self, column: str) -> int:
+        """Return the sum of a column."""
+        return int(self[column].sum())
+
+    @property
+    def full_ns(self) -> int:
+        """CPU time if all threads of the largest teams had worked as long as the longest did."""
+        import numpy as np
+
+        return int(np.dot(self.longest_ns, self.team))
+
+    @property
+    def imbalance(self) -> float | None:
+        """Longest thread over the mean of the team, less 1, over all regions; None without any."""
+        busy = self.total("busy_ns")
+        return self.full_ns / busy - 1.0 if busy else None
+
+
+#: Columns of a row, after the ordinal of its event.
+COLUMNS = tuple(each.name for each in fields(Threads))[1:]
+
+
+@dataclass(frozen=True)
+class ThreadInfo:
+    """One thread of a rank at its end (or several that had ended: ``threads`` of them).
+
+    ``number``: 0 the first, then in the order in which they began, -1 for several. ``kind``:
+    TEAM, CALLER (it makes MPI calls), OTHER or RUNTIME; ``calls_as``: number of the thread in its
+    MPI calls, -1 if it makes none; ``cpu_ns`` in all; ``cores`` it may run on, empty if not known.
+    """
+
+    number: int
+    kind: str
+    calls_as: int
+    threads: int
+    cpu_ns: int
+    cores: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """What a rank's threads ran under; texts are empty, numbers None where that is not known.
+
+    ``mpi_thread_level``: single, funneled, serialized or multiple, as MPI provides. ``openmp``: the
+    runtime, ``library`` its file; ``max_threads``, ``proc_bind`` (omp_proc_bind_t), ``places`` as
+    it answers; ``variables``: those of the environment that it reads.
+    """
+
+    mpi_thread_level: str = ""
+    openmp: str = ""
+    library: str = ""
+    max_threads: int | None = None
+    proc_bind: int | None = None
+    places: int | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_threads(chunk: Chunk, payload: bytes) -> Int64s:
+    """Return the rows of a THREADS chunk: ordinal of the event, then COLUMNS.
+
+    Columns that the file lacks are 0. Raises ValueError for what no tracer writes.
+    """
+    import numpy as np
+
+    table = decode(payload, max(chunk.columns, 1))
+    check_count(chunk, table.shape[1])
+    rows = np.zeros((table.shape[1], 1 + len(COLUMNS)), dtype=np.int64)
+    known = min(len(table), rows.shape[1])
+    if table[1:known].size and int(table[1:known].max()) > _MOST:
+        raise ValueError("a number of its threads is impossible")
+    rows[:, 0] = read_ordinals(chunk, table[0])
+    rows[:, 1:known] = table[1:known].view(np.int64).T
+    return rows
+
+
+def read_thread(payload: bytes) -> ThreadInfo:
+    """Return a THREAD record; raises ValueError or struct.error for what is none."""
+    number, kind, calls_as, threads, cpu_ns = layout.THREAD_RECORD.unpack_from(payload)
+    text = payload[layout.THREAD_RECORD.size :].rstrip(b"\0").decode("ascii")
+    if kind >= len(_KINDS):
+        raise ValueError("a thread of an unknown kind")
+    return ThreadInfo(
+        -1 if number == ENDED else number,
+        _KINDS[kind],
+        calls_as,
+        threads,
+        max(cpu_ns, 0),
+        _cores(text),
+    )
+
+
+_MOST_CORES = 1 << 16
+
+
+def _cores(text: str) -> tuple[int, ...]:
+    found: list[int] = []
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        low, high = int(first), int(last or first)
+        if not 0 <= low <= high < _MOST_CORES:
+            raise ValueError("a list of cores is impossible")
+        found += range(low, high + 1)
+    return tuple(found)
+
+
+_NAMES = ("mpi_thread_level", "openmp")
+_NUMBERS = ("max_threads", "proc_bind", "places")
+
+
+def read_runtime(payload: bytes) -> Runtime:
+    """Return a RUNTIME record: lines of name=value, of which those not known are variables."""
+    text = payload.rstrip(b"\0").decode("utf-8", "replace")
+    said = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    numbers = {name: _number(said.pop(name, "")) for name in _NUMBERS}
+    names = {name: said.pop(name, "") for name in _NAMES}
+    return Runtime(
+        names["mpi_thread_level"],
+        names["openmp"],
+        said.pop("openmp_library", ""),
+        numbers["max_threads"],
+        numbers["proc_bind"],
+        numbers["places"],
+        said,
+    )
+
+
+def _number(text: str) -> int | None:
+    try:
+        return int(text)
+    except ValueError:
+        return None
+
+
+def threads_at(rows: Int64s, index: Int64s, there: NDArray[np.bool_]) -> Threads | None:
+    """Return rows of read_threads as columns, by the index of their events; None without any."""
+    if not there.any():
+        return None
+    kept = rows[there]
+    return Threads(index[there], *(kept[:, i].copy() for i in range(1, kept.shape[1])))
+
+
+__all__ = [
+    "CALLER",
+    "COLUMNS",
+    "OTHER",
+    "RUNTIME",
+    "TEAM",
+    "Runtime",
+    "ThreadInfo",
+    "Threads",
+    "read_runtime",
+    "read_thread",
+    "read_threads",
+    "threads_at",
+]

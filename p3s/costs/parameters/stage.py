@@ -1,0 +1,245 @@
+"""The family stage: models of several settings in, family.json out; models of others from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from p3s.base.errors import P3SError
+from p3s.base.serialise import from_data, to_data
+from p3s.base.settings import (
+    MIN_COUNTS,
+    MIN_SETTINGS,
+    Setting,
+    alike_in_threads,
+    filled,
+    parameters,
+    setting_name,
+    value_study,
+    value_text,
+)
+from p3s.base.study import Study, read_json, write_json
+from p3s.base.text import quoted
+from p3s.costs.parameters.align import Alike, Member, alike, laws_of
+from p3s.costs.parameters.costs import points_for
+from p3s.costs.parameters.derive import Fitted, Missed, leave_out, model_at, outside, summary
+from p3s.costs.parameters.tree import Leaves, nearest, numbering, rules_of
+from p3s.costs.parameters.types import Check, Family, MissedRules, Part, SettingInfo
+from p3s.costs.parameters.work import fit_family_work
+from p3s.model.comparison import HoldOut
+from p3s.model.stage import as_file as model_file
+from p3s.model.types import Model
+from p3s.signature.tables import PointTable
+
+SCHEMA = "p3s.family"
+#: Keys of the file that are no laws.
+_HEAD = ("schema", "schema_version")
+
+
+def family_path(root: Path) -> Path:
+    """Return where the laws of the parameters are: family.json."""
+    return Path(root) / "family.json"
+
+
+def build(root: Path, say: Callable[[str], None] = lambda text: None) -> Family:
+    """Fit the laws of a study's parameters to the models of its settings; write family.json.
+
+    Every setting with at least three counts must have its model.json. Raises P3SError where
+    fewer than two settings have one.
+    """
+    from p3s.base.command_lines import another_value
+    from p3s.model.stage import load
+    from p3s.signature.store import load_table
+
+    study = Study.open(Path(root))
+    traced = alike_in_threads(study)
+    models = [(s, at) for s, at in traced if len(at.signature_counts()) >= MIN_COUNTS]
+    few = [(s, at) for s, at in traced if len(at.signature_counts()) < MIN_COUNTS]
+    if len(models) < MIN_SETTINGS:
+        names = ", ".join(setting_name(s) for s, _ in models) or "none"
+        raise P3SError(
+            f"{study.root}: laws of {', '.join(parameters(study))} need at least {MIN_SETTINGS} "
+            f"values with {MIN_COUNTS} process counts each, there is {names}; add one: "
+            + another_value(study)
+        )
+    loaded = [(s, load(at.root)) for s, at in models]
+    units = {model.work_unit for _, model in loaded}
+    if len(units) > 1:
+        raise P3SError(
+            f"{study.root}: work is in {' and in '.join(sorted(units))} at different "
+            "values of the parameters; trace all of them with one --work"
+        )
+    parts, why = alike(loaded)
+    roots = {setting_name(s): at.root for s, at in models}
+    fitted = []
+    for part in parts:
+        if len(part.members) < MIN_SETTINGS:
+            continue
+        tables = {
+            m: [load_table(roots[setting_name(member.setting)], n) for n in member.model.counts]
+            for m, member in enumerate(part.members)
+        }
+        say(f"laws from {', '.join(setting_name(m.setting) for m in part.members)}")
+        fitted.append(_part(part, tables))
+    out = Family(
+        parameters=tuple(parameters(study)),
+        settings=tuple(_info(setting_name(s), at.signature_counts()) for s, at in traced),
+        alone=why,
+        parts=tuple(fitted),
+        checks=(),
+    )
+    write_json(family_path(study.root), as_file(out))
+    if few:
+        checks = [check for setting, at in few for check in _check(study, out, setting, at)]
+        out = replace(out, checks=tuple(checks))
+        write_json(family_path(study.root), as_file(out))
+    return out
+
+
+def _info(name: str, counts: Sequence[int]) -> SettingInfo:
+    return SettingInfo(name, tuple(counts), len(counts) >= MIN_COUNTS)
+
+
+def _part(part: Alike, tables: Mapping[int, Sequence[PointTable]]) -> Part:
+    """Return the laws of settings that are alike, with what leaving one out showed."""
+    every = tuple(range(len(part.members)))
+    last = max(every, key=lambda m: (math.prod(part.members[m].setting.values()), m))
+    rest = tuple(m for m in every if m != last)
+    laws = laws_of(part, every)
+    work = fit_family_work(part, every, tables)
+    if len(rest) < MIN_SETTINGS:
+        missed = Missed(
+            HoldOut(
+                max(part.members[last].model.counts),
+                False,
+                "only two values of the parameters have models alike",
+                setting=setting_name(part.members[last].setting),
+            ),
+            frozenset(),
+            (),
+        )
+    else:
+        without = Fitted(part, rest, laws_of(part, rest), fit_family_work(part, rest, tables))
+        missed = leave_out(without, last, tables[last])
+    return Part(
+        settings=tuple(setting_name(m.setting) for m in part.members),
+        tree=part.tree,
+        where=tuple(part.leaves.where),
+        laws=tuple(laws),
+        work=work,
+        holdout=missed.report,
+        missed=MissedRules(
+            tuple(sorted(missed.calls, key=lambda call: repr(list(call)))), missed.phases
+        ),
+    )
+
+
+def as_file(family: Family) -> dict[str, object]:
+    """Return the laws as they are written, with the name and version of their schema."""
+    return {"schema": SCHEMA, "schema_version": 1, **to_data(family)}
+
+
+def load(root: Path) -> Family:
+    """Return family.json, checked; P3SError where there is none, or it is damaged."""
+    path = family_path(root)
+    if not path.exists():
+        raise P3SError(f"{path}: not there; run p3s model {quoted(root)}")
+    data = read_json(path, SCHEMA)
+    try:
+        return from_data(Family, {k: v for k, v in data.items() if k not in _HEAD})
+    except P3SError as err:
+        raise P3SError(
+            f"{path}: damaged or of another version ({err}); run p3s model {quoted(root)} again"
+        ) from err
+
+
+def _fitted(study: Study, raw: Part) -> tuple[Fitted, Missed]:
+    """Return a part of family.json with the models of its settings."""
+    from p3s.base.settings import parse_setting
+    from p3s.model.stage import load as load_model
+
+    members: list[Member] = []
+    first: Model | None = None
+    for name in raw.settings:
+        setting = parse_setting(name)
+        model = load_model(value_study(study, setting).root)
+        first = first if first is not None else model
+        number = numbering(model, first)
+        members.append(Member(setting, model, number, rules_of(model, number)))
+    leaves = Leaves()
+    leaves.where = list(raw.where)
+    part = Alike(members, dict(raw.tree), leaves)
+    missed = Missed(raw.holdout, frozenset(raw.missed.calls), raw.missed.phases)
+    return Fitted(part, tuple(range(len(members))), raw.laws, raw.work), missed
+
+
+def choose(study: Study, family: Family, setting: Setting) -> Part:
+    """Return the part of a family that the setting nearest to the wanted one is in.
+
+    Raises P3SError where no other setting is like that one: nothing says what lies between.
+    """
+    from p3s.base.settings import parse_setting
+
+    names = [s.name for s in family.settings if s.modelled]
+    near = names[nearest([parse_setting(name) for name in names], setting)[0]]
+    for part in family.parts:
+        if near in part.settings:
+            return part
+    why = family.alone.get(near, "a structure of its own")
+    raise P3SError(
+        f"{study.root}: no model at {setting_name(setting)}: the nearest traced value, {near}, "
+        f"has {why}, and no other is like it; trace more values near it, or this one itself"
+    )
+
+
+def instantiate(root: Path, setting: Setting) -> Path:
+    """Return the study at a setting: the traced one, or one derived from the laws (written anew).
+
+    The study's family.json must be there and the setting must name all its parameters.
+    """
+    from p3s.costs.stage import build as build_compute
+
+    study = Study.open(Path(root))
+    at = value_study(study, setting)
+    if len(at.signature_counts()) >= MIN_COUNTS and at.model_path.exists():
+        return at.root
+    family = load(study.root)
+    part = choose(study, family, setting)
+    fitted, missed = _fitted(study, part)
+    model = model_at(fitted, setting, missed)
+    left_out = [s.name for s in family.settings if s.modelled and s.name not in part.settings]
+    if model.derived is not None:
+        model = replace(model, derived=replace(model.derived, left_out=tuple(left_out)))
+    command = filled(study.command(), setting)
+    made = Study.create(at.root, command)
+    made.update(
+        derived=True,
+        parent="../..",
+        setting={name: value_text(value) for name, value in setting.items()},
+    )
+    write_json(made.model_path, model_file(model))
+    build_compute(made.root, points_for(study, fitted, model))
+    return made.root
+
+
+def _check(study: Study, family: Family, setting: Setting, at: Study) -> list[Check]:
+    """Compare the family with a setting that has too few counts for a model of its own."""
+    from p3s.model.compare import compare
+    from p3s.signature.store import load_table
+
+    name = setting_name(setting)
+    try:
+        fitted, missed = _fitted(study, choose(study, family, setting))
+        model = model_at(fitted, setting, missed)
+        out = []
+        for n in at.signature_counts():
+            report = summary(compare(model, load_table(at.root, n)))
+            out.append(Check(name, "", report.all_equal, report))
+        return out
+    except P3SError as err:
+        return [Check(name, str(err))]
+
+
+__all__ = ["build", "family_path", "instantiate", "load", "outside"]

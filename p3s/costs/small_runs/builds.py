@@ -1,0 +1,158 @@
+"""Runs of another build of the study's program: found, matched to its places, and remembered."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from p3s.base.artefacts import read_json, write_json
+from p3s.base.errors import Damaged, P3SError
+from p3s.base.serialise import ShapeError, from_data
+from p3s.costs.small_runs.places import HOW, SITE, Same, correspond, known
+from p3s.signature.tables import PointTable
+
+if TYPE_CHECKING:
+    from p3s.base.study import Study
+
+SCHEMA, VERSION = "p3s.far-sites", 1
+
+
+@dataclass(frozen=True)
+class SitesFile:
+    """How places were matched, and which site of the study each of another build is."""
+
+    how: str
+    sites: Mapping[str, str]
+
+    def valid(self) -> None:
+        """Raise ValueError where places were not matched, or two are the same."""
+        if self.how not in HOW or self.how == SITE:
+            raise ValueError(f"how is {self.how!r:.40}")
+        if len(set(self.sites.values())) != len(self.sites):
+            raise ValueError("two sites are the same one of the study")
+
+
+def sites_path(other: Study) -> Path:
+    """Return the file that says which places of another build are which of the study."""
+    return other.root / "sites.json"
+
+
+def same_places(study: Study, other: Study, own: Sequence[PointTable], table: PointTable) -> Same:
+    """Return which places of a run are which of the study; by call site where that is so, or
+    where nothing better is known."""
+    if known(own, table):
+        return Same()
+    kept = _load(other, own)
+    if kept is not None and known(own, kept.renamed(table, own)):
+        return kept
+    if not _another_build(study, other):
+        return Same()
+    return _correspond(study, other, own, table) or Same()
+
+
+def save(other: Study, found: Sequence[Same]) -> None:
+    """Remember how places were matched: programs are built again, and old builds are gone."""
+    made = [same for same in found if same.sites]
+    if not made:
+        return
+    before = _load(other)
+    sites = dict(before.sites) if before is not None else {}
+    for same in made:
+        sites.update(same.sites)
+    write_json(
+        sites_path(other),
+        {
+            "schema": SCHEMA,
+            "schema_version": VERSION,
+            "how": made[-1].how,
+            "sites": dict(sorted(sites.items())),
+        },
+    )
+
+
+def _load(other: Study, own: Sequence[PointTable] | None = None) -> Same | None:
+    """Return what is remembered; None where that is nothing, or not of the study's places."""
+    path = sites_path(other)
+    if not path.exists():
+        return None
+    try:
+        found = read_sites(path)
+    except P3SError:  # it is found again
+        return None
+    if own is not None and not set(found.sites.values()) <= {
+        name for t in own for site, _ in t.nodes for name in (site, site.partition("#")[0])
+    }:
+        return None
+    return Same(found.how, found.sites)
+
+
+def read_sites(path: Path) -> SitesFile:
+    """Return what sites.json holds, checked; raises P3SError in one line."""
+    data = read_json(path, SCHEMA, VERSION)
+    try:
+        return from_data(SitesFile, data, more=True)
+    except ShapeError as err:
+        raise Damaged(f"{path}: damaged ({err}); remove it, and it is found again") from err
+
+
+def _correspond(
+    study: Study, other: Study, own: Sequence[PointTable], table: PointTable
+) -> Same | None:
+    from p3s.capture.sites import resolve_sites
+
+    frames = {site: frames for t in own for site, frames in t.sites.items()}
+    mine, _ = resolve_sites(study, frames)
+    theirs, _ = resolve_sites(other, table.sites)
+    return correspond(own, table, mine, theirs)
+
+
+# ---- whether it is another build
+def rebuilt(command: Sequence[str], since_ns: int | None) -> bool:
+    """Tell whether a program that a command names was written after a time (of st_mtime_ns)."""
+    if since_ns is None:
+        return False
+    return any(path.stat().st_mtime_ns > since_ns for path in programs(command))
+
+
+def first_run_ns(study: Study) -> int | None:
+    """Return when the first run of a study was made, None where there is none."""
+    found = []
+    for run in study.runs():
+        try:
+            found.append((run.path / "run.json").stat().st_mtime_ns)
+        except OSError:
+            continue
+    return min(found, default=None)
+
+
+def programs(command: Sequence[str]) -> set[Path]:
+    """Return the programs and scripts that the words of a command name."""
+    return {path for word in command for path in _program(word)}
+
+
+def _program(word: str) -> Iterator[Path]:
+    if not word or word.startswith("-") or "\0" in word or "{np}" in word:
+        return
+    found = shutil.which(word) or (word if word.endswith(".py") and os.path.isfile(word) else None)
+    if found:
+        yield Path(found).resolve()
+
+
+def _another_build(study: Study, other: Study) -> bool:
+    """Tell whether the other runs are of a program that is another file, or was written anew."""
+    mine: set[Path] = set()
+    for words in _commands(study.manifest()):
+        mine |= programs(words)
+    return any(
+        programs(words) - mine or rebuilt(words, first_run_ns(study))
+        for words in _commands(other.manifest())
+    )
+
+
+def _commands(manifest: Mapping[str, object]) -> list[list[str]]:
+    found = manifest["commands"]
+    return found if isinstance(found, list) else []

@@ -1,0 +1,336 @@
+"""Which count of the original workload gives a process as much: the look-up of thesis 6.2, step 4.
+
+The thesis takes the nearest entry of the instruction table. Here the model is evaluated for the
+ranks that do what the measured ones do, at counts the program accepts, and its curve is crossed
+between two of them; that the total of a phase is constant in n is not needed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from p3s.costs.small_runs.cells import Cells, Predicted
+from p3s.model.grid import admissible
+from p3s.model.types import Model
+from p3s.model.work.scic import instruction_groups
+
+NAN = float("nan")
+#: Counts up to so many times the largest traced one are looked at, and never more than this.
+_REACH, _MOST = 1 << 12, 1 << 20
+#: A curve that moves by less, relative, over so many doublings does not depend on the count.
+_FLAT, _FLAT_STEPS = 1e-3, 6
+#: Ways to take part in a phase that are told apart by how often calls are made.
+_KINDS = 32
+#: Counts near a crossing that are examined, process grids made for it, how far around, relative.
+_EXAMINED, _GRIDS, _AROUND = 4000, 40, 0.25
+#: Process grids that are this much longer than wide, more than their neighbours', are passed over.
+_LONGER = 2.0
+
+
+@dataclass(frozen=True)
+class Role:
+    """Ranks that make the same calls: how often each in an iteration, and their share of a group.
+
+    calls: per place of the phase; most: the same for the ranks that make it most often. low, high:
+    where they stand among all ranks with these calls, from most work (0) to least (1). index of
+    ``groups``: which of the groups of ranks alike in their work they are.
+    """
+
+    calls: tuple[float, ...]
+    most: tuple[float, ...]
+    share: float
+    low: float
+    high: float
+    index: int
+    groups: int
+
+
+@dataclass(frozen=True)
+class Match:
+    """Where a curve has a value.
+
+    n: a real number (NaN: nowhere); nearest: count that the program accepts; distance: of its value
+    from the one looked up, relative; why: there is no n; refuted: by the study's own runs."""
+
+    n: float = NAN
+    nearest: int | None = None
+    distance: float = NAN
+    why: str = ""
+    refuted: bool = False
+
+
+def rank_groups(level: np.ndarray, calls: np.ndarray) -> list[tuple[np.ndarray, list[Role]]]:
+    """Return groups of ranks alike in ``level`` (per rank, most first), each with its roles.
+
+    calls: (places of the phase, ranks), how often a rank makes each call in a turn.
+    """
+    groups = instruction_groups(level)
+    kinds, kind = kinds_of(calls)
+    most = tuple(float(c) for c in calls.max(axis=1, initial=0.0))
+    out: list[tuple[np.ndarray, list[Role]]] = [(mine, []) for mine in groups]
+    for k in range(len(kinds)):
+        alike = np.flatnonzero(kind == k)
+        place = np.empty(len(level), dtype=np.int64)
+        place[alike[np.argsort(-level[alike], kind="stable")]] = np.arange(len(alike))
+        there = [g for g, mine in enumerate(groups) if np.any(kind[mine] == k)]
+        for j, g in enumerate(there):
+            at = place[groups[g][kind[groups[g]] == k]]
+            out[g][1].append(
+                Role(
+                    tuple(float(x) for x in kinds[k]),
+                    most,
+                    len(at) / len(groups[g]),
+                    float(at.min()) / len(alike),
+                    float(at.max() + 1) / len(alike),
+                    j,
+                    len(there),
+                )
+            )
+    return out
+
+
+def kinds_of(calls: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct ways to take part in a phase, (kinds, places), and each rank's.
+
+    Where there are many, as in irregular programs, only which calls are made tells them apart.
+    """
+    kinds, first, kind = np.unique(
+        np.round(calls.T, 6), axis=0, return_index=True, return_inverse=True
+    )
+    if len(kinds) > _KINDS:
+        _, first, kind = np.unique(calls.T > 0, axis=0, return_index=True, return_inverse=True)
+        kinds = calls.T[first]
+    return kinds, kind.ravel()
+
+
+def ranks_like(role: Role, level: np.ndarray, calls: np.ndarray) -> np.ndarray:
+    """Return the ranks of another count that are what ``role`` is; arguments as above.
+
+    These make the same calls; of them, those that make most of the calls equally often (the
+    corners of a mesh have the same neighbours at every count), or as often as compared with the
+    rank that makes them most often (where their number grows with the count).
+    """
+    there = np.flatnonzero(calls.any(axis=0))
+    if not len(there):
+        return there
+    here, wanted = calls[:, there], np.array(role.calls)[:, None]
+    apart = ((here > 0) != (wanted > 0)).sum(axis=0)
+    equal = (np.abs(here - wanted) <= 1e-6 * (1 + wanted)).sum(axis=0)
+    tops = np.maximum(calls.max(axis=1), 1e-300)[:, None]
+    parts = wanted / np.maximum(np.array(role.most)[:, None], 1e-300)
+    off = np.abs(np.log((here / tops + 1e-3) / (parts + 1e-3))).sum(axis=0).round(6)
+    best = np.lexsort((off, -equal, apart))[0]
+    alike = there[(apart == apart[best]) & (equal == equal[best]) & (off == off[best])]
+    groups = instruction_groups(level[alike])
+    if len(groups) == role.groups:
+        return np.asarray(alike[groups[role.index]])
+    order = alike[np.argsort(-level[alike], kind="stable")]
+    first = min(int(role.low * len(order)), len(order) - 1)
+    return np.asarray(order[first : max(math.ceil(role.high * len(order) - 1e-9), first + 1)])
+
+
+class Curve:
+    """What one process of a group does in one iteration of a phase, as the model predicts it.
+
+    by_work: ranks are put in order by their work, else by the bytes of their messages.
+    """
+
+    def __init__(
+        self, predicted: Predicted, phase: int, roles: Sequence[Role], by_work: bool = True
+    ) -> None:
+        self.predicted, self.phase, self.roles, self.by_work = predicted, phase, roles, by_work
+        self.mine = np.array([k == phase for _, k in predicted.places], dtype=bool)
+
+    def value(self, n: int, of: Callable[[Cells], np.ndarray]) -> float | None:
+        """Return ``of`` (per rank) per iteration at a count, the mean over the group; None
+        without."""
+        cells = self.predicted.at(n)
+        if cells is None:
+            return None
+        level = _sum(cells.work if self.by_work else cells.nbytes, self.mine)
+        calls = cells.calls[self.mine] / cells.weight[self.phase]
+        values = of(cells) / cells.weight[self.phase]
+        total = 0.0
+        for role in self.roles:
+            ranks = ranks_like(role, level, calls)
+            if not len(ranks):
+                return None
+            total += role.share * float(values[ranks].mean())
+        return total
+
+    def has(self, n: float) -> bool:
+        """Tell whether ranks of the count nearest to ``n`` make just the calls of the group."""
+        m = min(ladder(self.predicted.model), key=lambda m: abs(math.log(m / n)))
+        cells = self.predicted.at(m)
+        if cells is None:
+            return False
+        there = cells.calls[self.mine] > 0
+        wanted = np.array([role.calls for role in self.roles]) > 0
+        return all(np.any(np.all(there == row[:, None], axis=0)) for row in wanted)
+
+    def work(self, cells: Cells) -> np.ndarray:
+        """Return the work of all ranks in the phase."""
+        return _sum(cells.work, self.mine)
+
+    def work_before(self, place: int) -> Callable[[Cells], np.ndarray]:
+        """Return what gives the work of all ranks before the calls of one place."""
+        return lambda cells: np.asarray(cells.work[place])
+
+    def bytes_of(self, place: int) -> Callable[[Cells], np.ndarray]:
+        """Return what gives the bytes of all ranks in the calls of one place."""
+        return lambda cells: np.asarray(cells.nbytes[place])
+
+    def nbytes(self, cells: Cells) -> np.ndarray:
+        """Return the bytes of all ranks in the phase."""
+        return _sum(cells.nbytes, self.mine)
+
+    def at(self, n: float, of: Callable[[Cells], np.ndarray]) -> float | None:
+        """Return the value at a real count, between the nearest of :func:`ladder`."""
+        steps = ladder(self.predicted.model)
+        if any(abs(n - m) < 1e-9 * m for m in steps):
+            return self.value(round(n), of)
+        ends = [
+            max((m for m in steps if m < n), default=None),
+            min((m for m in steps if m > n), default=None),
+        ]
+        found = [self.value(m, of) for m in ends if m is not None]
+        if len(found) < 2 or found[0] is None or found[1] is None:
+            return None
+        assert ends[0] is not None and ends[1] is not None
+        return _between(n, ends[0], found[0], ends[1], found[1])
+
+
+def _sum(values: np.ndarray, mine: np.ndarray) -> np.ndarray:
+    return np.asarray(values[mine].sum(axis=0))
+
+
+def _between(n: float, a: int, low: float, b: int, high: float) -> float:
+    """Interpolate by a power law between two counts, by a straight line where one value is 0."""
+    if low <= 0 or high <= 0:
+        return low + (high - low) * (n - a) / (b - a)
+    return float(low * (n / a) ** (math.log(high / low) / math.log(b / a)))
+
+
+def _crossing(value: float, a: int, low: float, b: int, high: float) -> float:
+    if low == high:
+        return float(a)
+    if low <= 0 or high <= 0 or value <= 0:
+        return a + (b - a) * (value - low) / (high - low)
+    return float(a * (b / a) ** (math.log(value / low) / math.log(high / low)))
+
+
+def ladder(model: Model) -> list[int]:
+    """Return counts that the program accepts, each about twice the one before, the traced among
+    them; squares and cubes where it runs at those only."""
+    counts = sorted(model.counts)
+    top = min(counts[-1] * _REACH, max(_MOST, counts[-1]))
+    known = model.admissible or admissible.learn(counts)
+    power = {"squares": 2, "cubes": 3}.get(known.kind, 0)
+    found = set(counts)
+    if power:
+        root = 1.0
+        while round(root) ** power <= top:
+            found.add(round(root) ** power)
+            root *= 1.25 if power == 2 else 1.15
+    else:
+        unit = counts[-1]
+        while unit % 2 == 0:
+            unit //= 2
+        while unit <= top:
+            found.add(unit)
+            unit *= 2
+    return [n for n in sorted(found) if n in counts or (n > 1 and admissible.admits(known, n))]
+
+
+def look_up(
+    curve: Curve, value: float, of: Callable[[Cells], np.ndarray], start: int, refine: bool = True
+) -> Match:
+    """Return where a curve has a value; of several places the nearest at or above ``start``,
+    the count that was run, else the nearest below.
+
+    refine: between the counts of the ladder the others that the program accepts are looked at.
+    """
+    below: float = NAN
+    last: tuple[int, float] | None = None
+    seen: list[float] = []
+    for n in ladder(curve.predicted.model):
+        here = curve.value(n, of)
+        if here is None or here <= 0:  # nobody does this there
+            continue
+        if (
+            last is not None
+            and min(last[1], here) <= value <= max(last[1], here)
+            and last[1] != here
+        ):
+            crossing = _crossing(value, last[0], last[1], n, here)
+            if crossing >= start:
+                return _found(curve, crossing, value, of, refine)
+            below = crossing
+        if n >= start:
+            seen.append(here)
+            steps = seen[-_FLAT_STEPS - 1 :]
+            if len(steps) > _FLAT_STEPS and max(steps) - min(steps) <= _FLAT * max(steps):
+                break
+        last = (n, here)
+    if not math.isnan(below):
+        return _found(curve, below, value, of, refine)
+    if len(seen) > 1 and max(seen) - min(seen) <= _FLAT * max(seen):
+        return Match(why="is the same at every count")
+    return Match(why="is that of no count" if seen else "cannot be predicted")
+
+
+def _found(
+    curve: Curve, n: float, value: float, of: Callable[[Cells], np.ndarray], refine: bool
+) -> Match:
+    """Return the match at a crossing of the ladder, made finer with the counts around it."""
+    model = curve.predicted.model
+    steps = [m for m in ladder(model) if n / 4 <= m <= n * 4]
+    around = _around(model, n) if refine else []
+    values = {m: v for m in {*steps, *around} if (v := curve.value(m, of)) is not None}
+    if not values:
+        return Match(n)
+    if refine:
+        low = max((m for m in values if m <= n), default=None)
+        high = min((m for m in values if m >= n), default=None)
+        if (
+            low is not None
+            and high is not None
+            and low != high
+            and min(values[low], values[high]) <= value <= max(values[low], values[high])
+        ):
+            n = _crossing(value, low, values[low], high, values[high])
+    near = [m for m in values if m in around] or list(values)
+    nearest = min(near, key=lambda m: (abs(values[m] - value), m))
+    return Match(n, nearest, abs(values[nearest] - value) / value if value else NAN)
+
+
+def _around(model: Model, n: float) -> list[int]:
+    """Return the two counts below and above ``n`` that the program is likely to take, and whose
+    process grid is no longer than the others'."""
+    known = model.admissible
+    family = model.grid.family
+    usual = _LONGER * max((_length(family.dims(m)) for m in model.counts), default=1.0)
+    out: list[int] = []
+    for step in (-1, 1):
+        first = math.floor(n) if step < 0 else math.floor(n) + 1
+        kept: list[int] = []
+        tried = 0
+        for m in range(first, first + step * _EXAMINED, step):
+            if m < 2 or abs(m - n) > _AROUND * n + 2 or len(kept) == 2 or tried == _GRIDS:
+                break
+            if not admissible.admits(known, m):
+                continue
+            tried += 1
+            dims = family.dims(m)
+            if dims is not None and _length(dims) <= usual:
+                kept.append(m)
+        out += kept
+    return sorted(out)
+
+
+def _length(dims: Sequence[int] | None) -> float:
+    return max(dims) / max(min(dims), 1) if dims else 1.0

@@ -1,0 +1,186 @@
+"""Points for Extra-P: what was measured at each traced count, and what is predicted.
+
+As JSON Lines, of which one is {"params": {"p": processes}, "callpath": ..., "metric": ...,
+"value": ...}, and the same as the text that Extra-P reads with --text. Extra-P
+wants every metric of every call path at all coordinates of a file, so that amounts, run times and
+predictions, which are of different counts, have a file each; what does not occur at a count is 0.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from p3s.base.artefacts import write_bytes, write_json
+from p3s.base.errors import P3SError
+from p3s.base.text import quoted
+from p3s.formats.place import new_directory
+from p3s.formats.scaled import Exported
+from p3s.signature.phase_file import read_phases
+
+if TYPE_CHECKING:
+    from p3s.base.study import Study
+    from p3s.predict.types import Prediction
+
+_NS_PER_S = 1e9
+_RUN = "run"
+_TIMES = frozenset({"cpu_ns", "wall_ns"})
+
+#: (processes, call path, metric, value); repeats are points of their own.
+Point = tuple[int, str, str, float]
+
+
+def to_extrap(study: Study, target: Path, say: Callable[[str], None]) -> Exported:
+    """Write all measured and predicted points of a study into a new directory."""
+    done = Exported("extra-p", max(study.counts(), default=0), target)
+    alone: set[int] = set()
+    files = {"times": list(_runs(study, done, alone))}
+    if study.phases_path.exists():
+        phases = read_phases(study.phases_path)
+        files["times"] += _phase_times(phases, alone)
+        files["measured"] = list(_phases(phases))
+    else:
+        done.notes.append(f"no points of phases: {study.phases_path} is not there; run p3s phases")
+    if study.prediction_path.exists():
+        from p3s.predict.saved import read_prediction
+
+        files["predicted"] = list(_predicted(read_prediction(study.prediction_path)))
+    else:
+        done.notes.append("no predicted points: there is no prediction; run p3s predict")
+    if not any(files.values()):
+        raise P3SError(f"{study.root}: has no points; run p3s characterize")
+    first = next(name for name in ("measured", "times", "predicted") if files.get(name))
+    done.command = f"extrap --json {quoted(target / f'{first}.jsonl')}"
+    done.notes += [
+        "points of phases are means over the ranks; left out: their values per rank, "
+        "call paths inside of phases, intervals",
+        "all points are of strong scaling: Extra-P's default expects weak scaling",
+    ]
+    with new_directory(target) as directory:
+        for name, points in files.items():
+            if points:
+                text = "".join(lines(points))
+                write_bytes(directory / f"{name}.jsonl", text.encode())
+                write_bytes(directory / f"{name}.txt", "".join(text_lines(points)).encode())
+                done.records += text.count("\n")
+        write_json(directory / "export.json", done.to_json())
+    return done
+
+
+def lines(points: Iterable[Point]) -> Iterator[str]:
+    """Yield a line per point, and one of 0 where a metric has no point at a count of others."""
+    counts, found = _by_metric(points)
+    for (path, metric), at in found.items():
+        for n in counts:
+            for value in at[n]:
+                yield (
+                    json.dumps(
+                        {"params": {"p": n}, "callpath": path, "metric": metric, "value": value},
+                        allow_nan=False,
+                    )
+                    + "\n"
+                )
+
+
+def text_lines(points: Iterable[Point]) -> Iterator[str]:
+    """Yield the lines of Extra-P's text format: repeats of a point are one line."""
+    counts, found = _by_metric(points)
+    yield f"PARAMETER p\nPOINTS {' '.join(f'({n})' for n in counts)}\n"
+    for (path, metric), at in found.items():
+        yield f"METRIC {metric}\nREGION {path}\n"
+        for n in counts:
+            yield f"DATA {' '.join(map(repr, at[n]))}\n"
+
+
+def _by_metric(
+    points: Iterable[Point],
+) -> tuple[list[int], dict[tuple[str, str], dict[int, list[float]]]]:
+    """Return the counts, and by call path and metric the values at each of them."""
+    found: dict[tuple[str, str], dict[int, list[float]]] = {}
+    for n, path, metric, value in points:
+        found.setdefault((path, metric), {}).setdefault(n, []).append(float(value))
+    counts = sorted({n for at in found.values() for n in at})
+    return counts, {key: {n: at.get(n, [0.0]) for n in counts} for key, at in found.items()}
+
+
+def _runs(study: Study, done: Exported, alone: set[int]) -> Iterator[Point]:
+    """Yield the run time of every run whose ranks had cores of their own; ``alone``: the counts."""
+    from p3s.capture import read_run
+    from p3s.predict.measured import OFF_CORE_LIMIT, run_times
+
+    shared: set[int] = set()
+    for n in study.counts():
+        records = [run for run in study.timed_runs(n) if run.status == "complete"] or [
+            run for run in study.runs(n) if run.status == "complete"
+        ]
+        for record in records:
+            run = read_run(record.path)
+            if run.work_unit not in _TIMES:
+                continue
+            times = run_times(run)
+            if record.info.get("oversubscribed", True) or times.off_core > OFF_CORE_LIMIT:
+                shared.add(n)
+            else:
+                alone.add(n)
+                yield n, _RUN, "time", times.wall_s
+    alone -= shared
+    if shared:
+        done.notes.append(
+            "left out: run times at "
+            + ", ".join(map(str, sorted(shared)))
+            + " processes, where ranks shared cores or waited for one"
+        )
+
+
+def _phase_times(phases: Mapping[str, Any], alone: set[int]) -> Iterator[Point]:
+    """Yield the time of the phases at these counts, mean over the ranks."""
+    if phases["work_unit"] in _TIMES:
+        for phase in phases["phases"]:
+            for count, at in phase["per_count"].items():
+                if int(count) in alone:
+                    seconds = (at["work"] + at["elapsed_ns"]) / int(count) / _NS_PER_S
+                    yield int(count), callpath(phase["phase"], phase["name"]), "time", seconds
+
+
+def _phases(phases: Mapping[str, Any]) -> Iterator[Point]:
+    """Yield amounts of the run and its phases: means over the ranks, weights of the busiest."""
+    unit = phases["work_unit"]
+    work, factor = ("computation", 1 / _NS_PER_S) if unit in _TIMES else (str(unit), 1.0)
+    totals: dict[tuple[int, str], float] = {}
+    for phase in phases["phases"]:
+        path = callpath(phase["phase"], phase["name"])
+        for count, at in sorted(phase["per_count"].items(), key=lambda pair: int(pair[0])):
+            n = int(count)
+            means = {
+                "calls": at["events"] / n,
+                "bytes": at["bytes"] / n,
+                work: at["work"] * factor / n,
+            }
+            yield n, path, "weight", float(at["weight"])
+            for metric, value in means.items():
+                totals[n, metric] = totals.get((n, metric), 0.0) + value
+                yield n, path, metric, value
+    for (n, metric), value in sorted(totals.items()):
+        yield n, _RUN, metric, value
+    for n in sorted({n for n, _ in totals}):
+        yield n, _RUN, "weight", 1.0
+
+
+def _predicted(prediction: Prediction) -> Iterator[Point]:
+    """Yield the predicted times of the run and its phases."""
+    for row in prediction.counts:
+        yield row.n, _RUN, "predicted time", row.model_s
+        yield row.n, _RUN, "predicted computation", row.compute_s
+        yield row.n, _RUN, "predicted communication", row.comm_s
+        for phase in row.phases:
+            path = callpath(phase.phase, phase.name)
+            yield row.n, path, "predicted time", phase.compute_s + phase.comm_s
+            yield row.n, path, "predicted computation", phase.compute_s
+            yield row.n, path, "predicted communication", phase.comm_s
+
+
+def callpath(phase: int, name: str) -> str:
+    """Return the call path of a phase; "->" is Extra-P's separator."""
+    return f"{_RUN}->{phase} {name}".replace("->", "\0", 1).replace("->", "- >").replace("\0", "->")

@@ -1,0 +1,100 @@
+"""GOAL schedules: what LogGOPSim's txt2bin reads, one text file with a part per rank.
+
+GOAL has sends, receives and computation with their order; no calls, no communicators and no
+collectives: these are the messages that they consist of, tags tell communicators apart. One unit
+of computation is one ns, LogGOPSim's unit of time.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from p3s.formats.simgrid.format import Written, add
+from p3s.program.calls import RECEIVING, SENDING, RankProgram
+from p3s.simulate.steps import Op
+
+_BLOCK = 1 << 20
+#: Calls after which the rank goes on at once.
+_GOES_ON = frozenset({int(op) for op in (Op.ISEND, Op.ISSEND, Op.BSEND, Op.IRECV)})
+
+
+def keep(call: str, world: bool) -> bool:
+    """Tell whether a collective is written as a call: GOAL has none."""
+    return False
+
+
+def write_goal(programs: Iterable[RankProgram], n: int, file: IO[str]) -> Written:
+    """Write the schedules of all ranks, in the order of the ranks."""
+    done = Written()
+    with tempfile.TemporaryDirectory(prefix=".goal.", dir=Path(file.name).parent) as work:
+        # Programs come in any order; the parts of a schedule must not.
+        for program in programs:
+            with open(Path(work) / str(program.rank), "w", encoding="ascii") as part:
+                part.write("\n".join(_rank(program, done)))
+        file.write(f"num_ranks {n}\n")
+        for rank in range(n):
+            file.write(f"\nrank {rank} {{\n")
+            path = Path(work) / str(rank)
+            if path.exists():
+                with open(path, encoding="ascii") as part:
+                    while text := part.read(_BLOCK):
+                        file.write(text)
+                path.unlink()
+            file.write("\n}\n")
+    return done
+
+
+def _rank(program: RankProgram, done: Written) -> list[str]:
+    """Return the lines of a rank.
+
+    An operation needs the end of a blocking one before it (requires), and only the start of one
+    that does not block (irequires); a wait is a computation of 0 that needs its requests.
+    """
+    table = program.table
+    ops, peers, tags, sizes = (
+        column[program.at].tolist() for column in (table.op, table.peer, table.tag, table.bytes)
+    )
+    works = np.rint(table.work_ns[program.at]).astype(np.int64).tolist()
+    begin, requests = program.done_start.tolist(), program.done.tolist()
+    label = [0] * len(ops)
+    lines: list[str] = []
+    number, last, needs = 0, 0, "requires"
+
+    def put(what: str, then: str) -> None:
+        nonlocal number, last, needs
+        number += 1
+        lines.append(f"l{number}: {what}")
+        if last:
+            lines.append(f"l{number} {needs} l{last}")
+        last, needs = number, then
+
+    empty = soft = 0
+    for i, (op, peer, tag, nbytes, work) in enumerate(
+        zip(ops, peers, tags, sizes, works, strict=True)
+    ):
+        if work:
+            put(f"calc {work}", "requires")
+        if op in SENDING or op in RECEIVING:
+            empty += op in SENDING and not nbytes
+            soft += op in (Op.SSEND, Op.ISSEND)
+            what = f"send {max(nbytes, 1)}b to" if op in SENDING else f"recv {max(nbytes, 1)}b from"
+            put(f"{what} {peer} tag {tag}", "irequires" if op in _GOES_ON else "requires")
+            label[i] = number
+        elif begin[i] < begin[i + 1]:
+            put("calc 0", "requires")
+            lines += [f"l{number} requires l{label[k]}" for k in requests[begin[i] : begin[i + 1]]]
+        elif op == Op.COLLECTIVE:
+            name = table.names[int(table.call[program.at[i]])]
+            why = (name, "GOAL has no collectives, and it is too many messages")
+            done.left_out[why] = done.left_out.get(why, 0.0) + 1.0
+    done.actions += number
+    if empty:
+        add(done.changed, "messages without bytes carry one byte", empty)
+    if soft:
+        add(done.changed, "synchronous sends are plain sends", soft)
+    return lines

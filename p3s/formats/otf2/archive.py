@@ -1,0 +1,306 @@
+"""A traced or simulated run as an OTF2 archive: what Vampir and Score-P's tools read.
+
+Every MPI call is a region of its rank, inside of the functions that call it, with the records of
+its messages, requests and collectives, as Score-P writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from p3s.base.artefacts import write_json
+from p3s.base.errors import P3SError
+from p3s.base.text import quoted
+from p3s.capture import ops
+from p3s.capture.ops import kind_of, leaves_request
+from p3s.formats.otf2.library import errors, library
+from p3s.formats.otf2.sizes import to_sizes
+from p3s.formats.otf2.written import Definitions
+from p3s.formats.place import new_directory
+from p3s.formats.run import Run
+from p3s.formats.runs import timeline_at
+from p3s.formats.scaled import Exported, Options
+
+if TYPE_CHECKING:
+    from p3s.base.study import Study
+    from p3s.capture import RankTrace
+
+#: Nanoseconds are the clock's ticks.
+_TICKS = 10**9
+#: Bytes of events that OTF2 keeps of each rank before it writes them: the least it allows.
+_CHUNK = 256 * 1024
+_NO_REQUEST = frozenset(
+    {
+        "MPI_Send",
+        "MPI_Ssend",
+        "MPI_Bsend",
+        "MPI_Rsend",
+        "MPI_Recv",
+        "MPI_Mrecv",
+        "MPI_Sendrecv",
+        "MPI_Sendrecv_replace",
+        ops.SENDRECV_RECV,
+    }
+)
+
+
+def to_otf2(
+    study: Study, n: int, target: Path, options: Options, say: Callable[[str], None]
+) -> Exported:
+    """Write the first complete run at ``n`` processes, else the simulated one, as an archive."""
+    otf2 = library()
+    done = Exported("otf2", n, target)
+    run = timeline_at(study, n, options, done, say)
+    with new_directory(target) as directory:
+        try:
+            write_archive(otf2, run, directory, done)
+        except errors(otf2) as err:
+            why = " ".join(str(err).split())[:160]
+            raise P3SError(f"{target}: OTF2 cannot write the archive: {why}") from err
+        write_json(directory / "export.json", done.to_json())
+    done.command = f"otf2-print {quoted(target / 'traces.otf2')}"
+    return done
+
+
+def write_archive(otf2: Any, run: Run, directory: Path, done: Exported) -> None:
+    """Write traces.otf2 and what belongs to it into a directory; one rank after the other."""
+    first = 0
+    several = {}
+    for rank in run.trace.ranks:
+        if len(rank.start_ns):
+            first = min(first, int(rank.start_ns.min()))
+        several[rank.rank] = int(rank.thread.max()) + 1 if rank.thread is not None else 1
+    with otf2.writer.open(
+        str(directory), archive_name="traces", timer_resolution=_TICKS, chunk_size_events=_CHUNK
+    ) as out:
+        out.creator = "P3S"
+        made = Definitions.of(otf2, out, run, several)
+        for rank in run.trace.ranks:
+            _Rank(otf2, out, made, run, rank, -first).write(done)
+    if run.trace.unmodelled:
+        done.notes.append(
+            "one-sided calls, files and neighbourhood collectives are regions without records"
+        )
+    done.notes += [
+        "functions are entered at the end of the call before their first one: what they compute "
+        "without a call is told of the function that calls next",
+        "left out: counters between calls",
+    ]
+    if any(comm.inter for comm in run.trace.comms):
+        done.notes.append("intercommunicators have the ranks of both sides, sorted")
+
+
+class _Rank:
+    """Writes the events of one rank, all times later by ``shift``."""
+
+    def __init__(
+        self, otf2: Any, out: Any, made: Definitions, run: Run, rank: RankTrace, shift: int
+    ) -> None:
+        self.made, self.run, self.rank, self.shift = made, run, rank, shift
+        self.calls = rank.call.tolist()
+        self.threads = rank.thread.tolist() if rank.thread is not None else [0] * len(self.calls)
+        self.writers = {
+            thread: out.event_writer_from_location(made.location[rank.rank, thread])
+            for thread in {0, *self.threads}
+        }
+        self.last = dict.fromkeys(self.writers, 0)
+        self.stacks: dict[int, list[Any]] = {thread: [] for thread in self.writers}
+        self.begun: set[int] = set()
+        self.records = _Records(otf2, made, run, rank, self.calls)
+
+    def write(self, done: Exported) -> None:
+        """Write all of them, and take down what is not in the archive."""
+        rank, run = self.rank, self.run.trace
+        starts, longs = rank.start_ns.tolist(), rank.elapsed_ns.tolist()
+        for i, call in enumerate(self.calls):
+            op = run.calls[call].op
+            before = run.calls[self.calls[i - 1]].op if i else ""
+            if op == ops.SENDRECV_RECV and before.startswith("MPI_Sendrecv"):
+                continue  # written with its send half
+            self._call(i, call, starts[i], longs[i])
+        for thread, writer in self.writers.items():
+            self._go(writer, thread, [])
+            if thread == 0 and 0 in self.begun and self.run.program:
+                writer.program_end(self.last[thread], 0)
+        done.events += len(self.calls)
+        done.records += len(self.calls)
+        for (missing, why), number in self.records.left_out.items():
+            done.lacks(missing, why, number)
+        if rank.counted_events:
+            done.lacks("MPI calls", "the capture only counted them", float(rank.counted_events))
+        if rank.failed_polls:
+            why = "polls that found nothing are only counted"
+            done.lacks("MPI_Test", why, float(rank.failed_polls))
+        if rank.problem:
+            done.notes.append(f"rank {rank.rank}: {rank.problem}")
+
+    def _call(self, i: int, call: int, start: int, long: int) -> None:
+        thread = self.threads[i]
+        writer, last = self.writers[thread], self.last[thread]
+        # Times of a location never fall: what a cut-off clock says is moved up.
+        begin = max(start + self.shift, last)
+        end = max(start + long + self.shift, begin)
+        if thread not in self.begun:
+            self.begun.add(thread)
+            self.last[thread] = begin
+            if thread == 0 and self.run.program:
+                name, *words = self.run.program
+                writer.program_begin(begin, name, words)
+        self._go(writer, thread, self.made.stacks[self.run.trace.calls[call].site])
+        self.last[thread] = end
+        region = self.made.calls[call]
+        writer.enter(begin, region)
+        self.records.write(writer, i, begin, end)
+        writer.leave(end, region)
+
+    def _go(self, writer: Any, thread: int, wanted: list[Any]) -> None:
+        """Leave functions and enter others until the stack is the wanted one."""
+        there, when = self.stacks[thread], self.last[thread]
+        same = 0
+        while same < min(len(there), len(wanted)) and there[same] is wanted[same]:
+            same += 1
+        for region in reversed(there[same:]):
+            writer.leave(when, region)
+        for region in wanted[same:]:
+            writer.enter(when, region)
+        self.stacks[thread] = wanted
+
+
+class _Records:
+    """Writes the records inside of the regions of one rank."""
+
+    def __init__(
+        self, otf2: Any, made: Definitions, run: Run, rank: RankTrace, calls: list[int]
+    ) -> None:
+        self.made, self.run, self.calls, self.me = made, run.trace, calls, rank.rank
+        self.enums = otf2.enums
+        self.no_root = otf2.enums.CollectiveRoot.NONE
+        self.completes: dict[int, list[tuple[int, bool]]] = {}
+        for (completing, posting), cancelled in zip(
+            rank.done.tolist(), rank.cancelled.tolist(), strict=True
+        ):
+            self.completes.setdefault(completing, []).append((posting, cancelled))
+        self.left_out: dict[tuple[str, str], float] = {}
+        self.open: set[int] = set()
+        self.to_make: dict[tuple[int, str], list[int]] = {}
+        for number in range(len(self.run.comms) - 1, 0, -1):
+            comm = self.run.comms[number]
+            if self.me in comm.members:
+                self.to_make.setdefault((comm.parent, comm.op), []).append(number)
+
+    def write(self, writer: Any, i: int, begin: int, end: int) -> None:
+        """Write what event ``i`` does: its start at ``begin``, what it completes at ``end``."""
+        call = self.run.calls[self.calls[i]]
+        kind = kind_of(call.op)
+        if kind in (ops.SEND, ops.RECV):
+            self._message(writer, i, begin, end)
+            following = self.run.calls[self.calls[i + 1]] if i + 1 < len(self.calls) else None
+            if following is not None and following.op == ops.SENDRECV_RECV:
+                self._message(writer, i + 1, begin, end)
+        elif kind == ops.COLLECTIVE and call.comm >= 0:
+            self._collective(writer, i, begin, end)
+        elif kind == ops.COMM and call.comm >= 0:
+            self._communicator(writer, i, begin, end)
+        elif "probe" in call.op and hasattr(writer, "mpi_probe"):  # since 3.1
+            self._probe(writer, i, end)
+        for posting, cancelled in self.completes.get(i, ()):
+            self._complete(writer, posting, cancelled, end)
+
+    def _partner(self, i: int) -> tuple[Any, int] | None:
+        """Return communicator and rank in it, None where there is no message."""
+        call = self.run.calls[self.calls[i]]
+        place = self.made.place[call.comm].get(call.peer) if call.comm >= 0 else None
+        if place is None:
+            if call.peer == -2:
+                key = (call.op, "whom it received from is not known")
+                self.left_out[key] = self.left_out.get(key, 0.0) + 1
+            return None
+        return self.made.comm[call.comm], place
+
+    def _message(self, writer: Any, i: int, begin: int, end: int) -> None:
+        call = self.run.calls[self.calls[i]]
+        found = self._partner(i)
+        if found is None:
+            return
+        comm, place = found
+        tag = max(call.tag, 0)
+        if kind_of(call.op) == ops.SEND:
+            if call.op in _NO_REQUEST or call.op in ops.HALF_OF_ONE:
+                writer.mpi_send(begin, place, comm, tag, call.bytes)
+            else:
+                writer.mpi_isend(begin, place, comm, tag, call.bytes, i)
+                self.open.add(i)
+        elif call.op in _NO_REQUEST:
+            writer.mpi_recv(end, place, comm, tag, call.bytes)
+        else:
+            writer.mpi_irecv_request(begin, i)
+            self.open.add(i)
+
+    def _probe(self, writer: Any, i: int, end: int) -> None:
+        found = self._partner(i)
+        if found is not None:
+            tag = max(self.run.calls[self.calls[i]].tag, 0)
+            writer.mpi_probe(end, found[1], found[0], tag, i)
+
+    def _collective(self, writer: Any, i: int, begin: int, end: int) -> None:
+        call = self.run.calls[self.calls[i]]
+        if leaves_request(call.op):
+            writer.non_blocking_collective_request(begin, i)
+            self.open.add(i)
+            return
+        writer.mpi_collective_begin(begin)
+        operation, comm = self.made.operation[call.op], self.made.comm[call.comm]
+        writer.mpi_collective_end(end, operation, comm, self._root(i), *self._sizes(i))
+
+    def _communicator(self, writer: Any, i: int, begin: int, end: int) -> None:
+        """Write that a communicator is made or ends, by its members together."""
+        call = self.run.calls[self.calls[i]]
+        comm, operation = self.made.comm[call.comm], self.enums.CollectiveOp
+        writer.mpi_collective_begin(begin)
+        if call.op in ops.MAKES_COMM:
+            what = operation.CREATE_HANDLE
+            if made := self.to_make.get((call.comm, call.op)):
+                writer.comm_create(end, self.made.comm[made.pop()])
+        else:
+            what = operation.DESTROY_HANDLE
+            writer.comm_destroy(begin, comm)
+        writer.mpi_collective_end(end, what, comm, self.no_root, 0, 0)
+
+    def _root(self, i: int) -> Any:
+        call = self.run.calls[self.calls[i]]
+        return (
+            self.made.place[call.comm].get(call.root, self.no_root)
+            if call.root >= 0
+            else self.no_root
+        )
+
+    def _sizes(self, i: int) -> tuple[int, int]:
+        call = self.run.calls[self.calls[i]]
+        members = self.made.place[call.comm]
+        here = members.get(self.me, 0)
+        return to_sizes(call.op, call.bytes, len(members), here, call.root == self.me)
+
+    def _complete(self, writer: Any, posting: int, cancelled: bool, end: int) -> None:
+        if posting not in self.open:
+            return
+        self.open.discard(posting)
+        call = self.run.calls[self.calls[posting]]
+        if cancelled:
+            writer.mpi_request_cancelled(end, posting)
+        elif kind_of(call.op) == ops.SEND:
+            writer.mpi_isend_complete(end, posting)
+        elif kind_of(call.op) == ops.COLLECTIVE:
+            writer.non_blocking_collective_complete(
+                end,
+                self.made.operation[call.op],
+                self.made.comm[call.comm],
+                self._root(posting),
+                *self._sizes(posting),
+                posting,
+            )
+        else:
+            found = self._partner(posting)
+            if found is not None:
+                writer.mpi_irecv(end, found[1], found[0], max(call.tag, 0), call.bytes, posting)

@@ -1,0 +1,176 @@
+"""An OTF2 archive as a capture: a directory that ``p3s add`` takes.
+
+For programs that were traced elsewhere, as Score-P does it, or that cannot be traced by P3S.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from p3s.base.artefacts import write_json
+from p3s.base.errors import P3SError, PartialResult, UsageError
+from p3s.base.records import RUN_SCHEMA
+from p3s.base.text import plural
+from p3s.capture.ops import kind_of
+from p3s.capture.records import RawComm
+from p3s.capture.write import Written, write_rank
+from p3s.formats.otf2.definitions import WORLD, Archive, read_definitions
+from p3s.formats.otf2.events import NOT_READ, Rank, Reading
+from p3s.formats.otf2.library import errors, library, quiet
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_NS_PER_S = 10**9
+#: What no archive says.
+SAYS_NOT = (
+    "times are wall time, also those of computation: ranks that waited for a core look slow",
+    "datatypes, whether receives were from MPI_ANY_SOURCE, and how the ranks were bound are not"
+    " known; bytes of a receive are those that arrived",
+    "bytes of collectives are what Score-P's sizes lead to; MPI_IN_PLACE is told from them",
+    "the MPI library is not known: collectives are taken to be those of Open MPI (--collectives)",
+)
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A capture made from an archive: where it is, what is not in it, what to mind."""
+
+    path: Path
+    archive: Path
+    np: int
+    left_out: tuple[tuple[str, int], ...]
+    notes: tuple[str, ...]
+
+
+def archive_at(path: Path) -> Path | None:
+    """Return the anchor of an archive, given it or its directory; None where there is none.
+
+    Errors: P3SError where an archive is named that is not there, UsageError for several.
+    """
+    if path.suffix == ".otf2" and not path.exists():
+        raise P3SError(f"{path}: not there; name traces.otf2 of a tracer, or its directory")
+    if path.is_file():
+        return path if path.suffix == ".otf2" else None
+    found = sorted(path.glob("*.otf2")) if path.is_dir() else []
+    if len(found) > 1:
+        raise UsageError(f"{path}: holds several archives; name one, as {found[0]}")
+    return found[0] if found else None
+
+
+def import_archive(anchor: Path, directory: Path) -> Imported:
+    """Read an archive and write it as a capture into an empty directory.
+
+    Errors: P3SError where it is damaged, of no MPI program, or has calls that P3S cannot read from
+    it; PartialResult where a rank does not come to MPI_Finalize.
+    """
+    otf2 = library()
+    try:
+        with quiet(), otf2.reader.open(str(anchor), batch_events=1 << 12) as reader:
+            archive = read_definitions(otf2, reader.definitions)
+            reading = Reading(archive)
+            reading.take(reader.events)
+    except errors(otf2) as err:
+        why = " ".join(str(err).split())[:160]
+        raise P3SError(f"{anchor}: cannot be read as an OTF2 archive: {why}") from err
+    except P3SError as err:
+        raise P3SError(f"{anchor}: {err}") from err
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as err:
+        raise P3SError(f"{anchor}: its events do not fit its definitions ({err!r:.80})") from err
+    _check(anchor, reading)
+    run = int.from_bytes(hashlib.blake2b(_facts(anchor), digest_size=7).digest(), "little")
+    for rank in reading.ranks:
+        write_rank(directory, _written(archive, rank, run))
+    write_json(directory / "run.json", _info(anchor, reading))
+    return Imported(
+        directory,
+        anchor,
+        archive.size,
+        tuple(sorted(reading.left_out.items())),
+        (*(f"{what} ({times:,})" for what, times in sorted(reading.notes.items())), *SAYS_NOT),
+    )
+
+
+def _check(anchor: Path, reading: Reading) -> None:
+    for op, number in sorted(reading.left_out.items()):
+        if kind_of(op) in NOT_READ:
+            raise P3SError(
+                f"{anchor}: {plural(number, f'call of {op} is', f'calls of {op} are')} in it, of"
+                " which an archive says too little; trace the program with p3s trace"
+            )
+    for rank in reading.ranks:
+        if not rank.finalized or rank.table[rank.call[-1]][0].op != "MPI_Finalize":
+            raise PartialResult(
+                f"{anchor}: rank {rank.number} does not come to MPI_Finalize in it, so it cannot be"
+                " added; trace the program again"
+            )
+
+
+def _facts(anchor: Path) -> bytes:
+    """Return what no other archive has."""
+    try:
+        parts = [anchor, *sorted(anchor.parent.glob(f"{anchor.stem}.def"))]
+        return b"".join(part.read_bytes() for part in parts)
+    except OSError as err:
+        raise P3SError(f"{anchor}: {err.strerror}") from err
+
+
+def _info(anchor: Path, reading: Reading) -> dict[str, object]:
+    return {
+        "schema": RUN_SCHEMA,
+        "schema_version": 1,
+        "argv": reading.program,
+        "traced": True,
+        "otf2": str(anchor.resolve()),
+        "left_out": dict(sorted(reading.left_out.items())),
+    }
+
+
+def _written(archive: Archive, rank: Rank, run: int) -> Written:
+    """Return the events of a rank as its capture has them."""
+    import numpy as np
+
+    columns = (np.array(c, dtype=np.int64) for c in (rank.call, rank.start, rank.end, rank.work))
+    call, start, end, work = columns
+    calls, threads = zip(*rank.table, strict=True)
+    first = calls[call[0]].op == "MPI_Init"
+    zero = int(end[0] if first else start[0])
+
+    def ns(ticks: NDArray[np.int64]) -> NDArray[np.int64]:
+        found: NDArray[np.int64] = np.rint(ticks * (_NS_PER_S / archive.ticks)).astype(np.int64)
+        return found
+
+    began = ns(start - zero)
+    world = RawComm(0, -1, False, tuple(range(archive.size)), None, None, WORLD)
+    pairs = np.array([row[:2] for row in rank.done], dtype=np.int64).reshape(-1, 2)
+    since = (zero - archive.offset) * _NS_PER_S // archive.ticks
+    return Written(
+        rank.number,
+        archive.size,
+        list(rank.sites),
+        [world, *_in_order(rank.comms)],
+        calls,
+        threads,
+        call,
+        began,
+        ns(end - zero) - began,
+        ns(work),
+        pairs,
+        np.array([row[2] for row in rank.done], dtype=bool),
+        rank.failed_polls,
+        rank.failed_poll_ticks * _NS_PER_S // archive.ticks,
+        archive.hosts[rank.number],
+        "OTF2",
+        archive.began_ns + since if archive.began_ns else 0,
+        run,
+    )
+
+
+def _in_order(comms: dict[int, RawComm]) -> Sequence[RawComm]:
+    """Return communicators by their numbers, which follow the order of their making."""
+    return [comms[number] for number in sorted(comms)]

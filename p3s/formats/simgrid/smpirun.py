@@ -1,0 +1,200 @@
+"""Steps replayed by SimGrid: written as a time-independent trace, run, its timeline read back."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from p3s.base.errors import P3SError
+from p3s.formats import simgrid
+from p3s.formats.simgrid.format import INDEX, Written, acts, write_trace
+from p3s.formats.simgrid.platform import HOSTS, PLATFORM, write_platform
+from p3s.program.calls import RankProgram, programs_of_steps
+from p3s.simulate.network import Network
+from p3s.simulate.steps import Floats, Ints, Op, Steps
+
+#: Seconds after which a replay is given up.
+PATIENCE_S = 1800.0
+_TIMELINE = "timeline.paje"
+#: States that are none of the trace's actions.
+_OTHER = frozenset(
+    {
+        "action_init",
+        "smpi_replay_run_init",
+        "smpi_replay_run_finalize",
+        "finalize",
+        "init",
+        "action_finalize",
+        "computing",
+        "sleeping",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """When each step begins and ends in ns, as p3s.simulate.simulate says it.
+
+    What a nonblocking receive takes is computation in the trace, and part of its call here.
+    SimGrid tells only how long a call takes: ``waiting_ns``, ``software_ns`` and ``transfer_ns``
+    are 0. ``written``: what the trace lacks.
+    """
+
+    begin_ns: Floats
+    end_ns: Floats
+    waiting_ns: Floats
+    software_ns: Floats
+    transfer_ns: Floats
+    written: Written
+
+
+def replay(
+    steps: Steps,
+    node_of: Ints,
+    network: Network,
+    *,
+    first_ns: Floats | None = None,
+    patience_s: float = PATIENCE_S,
+) -> Replayed:
+    """Return when each step begins and ends in SimGrid's replay on a platform like the network.
+
+    ``node_of``: the node of every world rank; ``steps`` are those of all ranks. ``first_ns``: when
+    each rank starts. Raises P3SError when SimGrid is not there, ends with an error, or takes longer
+    than ``patience_s``.
+    """
+    smpirun = simgrid.find_smpirun()
+    if not smpirun:
+        raise P3SError("smpirun is not installed; install SimGrid (Debian: libsimgrid-dev)")
+    programs = list(programs_of_steps(steps))
+    with tempfile.TemporaryDirectory(prefix="p3s-simgrid-") as work:
+        directory = Path(work)
+        start = np.zeros(len(steps.ranks)) if first_ns is None else first_ns
+        written = write_trace(programs, steps.n, directory, start, network.post)
+        write_platform(directory, network, node_of, written.sizes)
+        _run(
+            [
+                smpirun,
+                "-np",
+                str(steps.n),
+                "-platform",
+                PLATFORM,
+                "-hostfile",
+                HOSTS,
+                "-trace",
+                "-trace-file",
+                _TIMELINE,
+                "--cfg=tracing/precision:9",
+                "--log=root.thresh:warning",
+                "-replay",
+                INDEX,
+            ],
+            directory,
+            patience_s,
+        )
+        states = _states(directory / _TIMELINE, steps.n)
+    begin, end = (np.zeros(len(steps)) for _ in range(2))
+    for i, program in enumerate(programs):
+        mine = slice(int(steps.start[i]), int(steps.start[i + 1]))
+        begin[mine], end[mine] = _times(steps, mine, program, states[program.rank], float(start[i]))
+    begin[np.isin(steps.op, (int(Op.IRECV), int(Op.START_RECV)))] -= network.post
+    nothing = np.zeros(len(steps))
+    return Replayed(begin, end, nothing, nothing, nothing, written)
+
+
+def _run(words: list[str], directory: Path, patience_s: float) -> None:
+    """Run SimGrid; it ends with all its processes."""
+    environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+    process = subprocess.Popen(
+        words,
+        cwd=directory,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        said, _ = process.communicate(timeout=patience_s)
+    except subprocess.TimeoutExpired as err:
+        raise P3SError(
+            f"SimGrid's replay did not end in {patience_s:.0f} s; it was given up"
+        ) from err
+    finally:
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    if process.returncode or "Stalling SMPI" in said or "Deadlock" in said:
+        lines = [line for line in said.splitlines() if line.strip()]
+        why = next((line for line in lines if "eadlock" in line), lines[-1] if lines else "")
+        raise P3SError(f"SimGrid's replay failed with code {process.returncode}: {why[:160]}")
+
+
+def _states(path: Path, n: int) -> list[Floats]:
+    """Return, per rank, begin and end in ns of every state that is an action (Paje format)."""
+    rank_of: dict[str, int] = {}
+    other: set[str] = set()
+    times: list[list[float]] = [[] for _ in range(n)]
+    open_: list[bool] = [False] * n
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            words = line.split()
+            if not words or words[0][0] in "%#":
+                continue
+            event = words[0]
+            if event == "12":  # PajePushState: time, type, container, value
+                rank = rank_of.get(words[3], -1)
+                if rank >= 0:
+                    open_[rank] = words[4] not in other
+                    if open_[rank]:
+                        times[rank].append(float(words[1]) * 1e9)
+            elif event == "13":  # PajePopState: time, type, container
+                rank = rank_of.get(words[3], -1)
+                if rank >= 0 and open_[rank]:
+                    times[rank].append(float(words[1]) * 1e9)
+                    open_[rank] = False
+            elif event == "6":  # PajeCreateContainer: time, alias, type, container, name
+                name = words[-1].strip('"')
+                if name.startswith("rank-") and name[5:].isdigit():
+                    rank_of[words[2]] = int(name[5:])
+            elif event == "5" and words[3].strip('"') in _OTHER:
+                other.add(words[1])  # PajeDefineEntityValue: alias, type, name, color
+    return [np.array(found).reshape(-1, 2) for found in times]
+
+
+def _times(
+    steps: Steps, mine: slice, program: RankProgram, states: Floats, start: float
+) -> tuple[Floats, Floats]:
+    """Return begin and end of the steps of a rank; those without an action take no time."""
+    number = mine.stop - mine.start
+    size = np.where(steps.op[mine] == int(Op.SENDRECV), 3, 1)
+    step = np.append(
+        np.repeat(np.arange(number), size), np.full(len(program) - int(size.sum()), number)
+    )
+    of_action = np.repeat(step, acts(program))
+    if len(of_action) != len(states):
+        raise P3SError(
+            f"SimGrid's timeline of rank {program.rank} has {len(states):,} actions, "
+            f"its trace {len(of_action):,}"
+        )
+    begin = np.full(number + 1, np.nan)
+    end = np.full(number + 1, np.nan)
+    begin[of_action[::-1]] = states[::-1, 0]
+    end[of_action] = states[:, 1]
+    begin, end = begin[:number], end[:number]
+    # Where nothing happened: the end of the step before, and the computation since.
+    done = np.cumsum(steps.work_ns[mine])
+    known = ~np.isnan(end)
+    last = np.maximum.accumulate(np.where(known, np.arange(number), -1))
+    base = np.where(last >= 0, end[last], start)
+    since = done - np.where(last >= 0, done[last], 0.0)
+    idle = base + since
+    return np.where(known, begin, idle), np.where(known, end, idle)

@@ -1,0 +1,85 @@
+"""A profile as flame graphs for speedscope (https://www.speedscope.app): JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from p3s.base.artefacts import write_bytes
+from p3s.base.text import processes, quoted
+from p3s.base.version import __version__
+from p3s.formats.profile import Node, Profile, profile_at
+from p3s.formats.scaled import Exported, Options
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from p3s.base.study import Study
+
+_SCHEMA = "https://www.speedscope.app/file-format-schema.json"
+
+
+def to_speedscope(
+    study: Study, n: int, target: Path, options: Options, say: Callable[[str], None]
+) -> Exported:
+    """Write the profile of the run at ``n`` processes, traced or simulated, as flame graphs."""
+    done = Exported("speedscope", n, target)
+    run, profile = profile_at(study, n, options, done, say)
+    ranks = run.trace.np
+    name = f"{processes(n)}, {'simulated' if run.simulated else 'traced'}"
+    busiest = int(profile.time_s.sum(axis=0).argmax())
+    whole = {"mean of the ranks": profile.time_s.sum(axis=1) / ranks}
+    shown = options.ranks if options.ranks is not None else tuple(dict.fromkeys((0, busiest)))
+    whole |= {f"rank {rank}": profile.time_s[:, rank] for rank in shown}
+    told = {
+        "$schema": _SCHEMA,
+        "name": name,
+        "exporter": f"p3s@{__version__}",
+        "activeProfileIndex": 0,
+        "shared": {"frames": [_frame(node) for node in profile.nodes]},
+        "profiles": [
+            _profile(f"{name}: {what}", profile, time_s) for what, time_s in whole.items()
+        ],
+    }
+    write_bytes(target, json.dumps(told, allow_nan=False).encode())
+    done.events, done.records = float(profile.visits.sum()), len(profile.nodes)
+    done.notes.append("flame graphs are of the mean of the ranks and of some ranks: --ranks")
+    done.command = (
+        f"open {target} in https://www.speedscope.app, or: npx speedscope {quoted(target)}"
+    )
+    return done
+
+
+def _frame(node: Node) -> dict[str, Any]:
+    frame: dict[str, Any] = {"name": node.name}
+    if node.file:
+        frame["file"] = node.file
+    if node.line:
+        frame["line"] = node.line
+    return frame
+
+
+def _profile(name: str, profile: Profile, time_s: NDArray[np.float64]) -> dict[str, Any]:
+    """Return one flame graph: a sample for each call path that takes time."""
+    paths = [_path(profile.nodes, number) for number in range(len(profile.nodes))]
+    some = [number for number, seconds in enumerate(time_s.tolist()) if seconds > 0]
+    some.sort(key=lambda number: paths[number])
+    return {
+        "type": "sampled",
+        "name": name,
+        "unit": "seconds",
+        "startValue": 0,
+        "endValue": float(time_s.sum()),
+        "samples": [paths[number] for number in some],
+        "weights": [float(time_s[number]) for number in some],
+    }
+
+
+def _path(nodes: Sequence[Node], number: int) -> list[int]:
+    path = [number]
+    while nodes[path[0]].parent >= 0:
+        path.insert(0, nodes[path[0]].parent)
+    return path

@@ -1,0 +1,164 @@
+"""A network of nodes and switches: which directed links there are, and which a message passes.
+
+Node k hangs on its switch by cable k; further cables join switches. Cable c is two links: 2 c from
+its first end to its second, 2 c + 1 back. Every message between two nodes has one route.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from p3s.base.errors import P3SError
+from p3s.machine.topology.levels import Level
+from p3s.machine.topology.routes import Routes, joined, loads
+from p3s.machine.topology.units import Bools, Floats, Ints
+
+#: Messages that are routed at a time: bounds the memory.
+_CHUNK = 1 << 16
+
+
+@dataclass(frozen=True)
+class Extra:
+    """What a message takes longer for each further switch: ns over bytes, straight between."""
+
+    nbytes: tuple[float, ...] = (0.0,)
+    ns: tuple[float, ...] = (0.0,)
+    known: bool = False
+
+
+@dataclass(frozen=True)
+class About:
+    """What is known of a network beside its form.
+
+    ``source``: what it was read from. ``hosts``: names of its nodes, none where nobody has said
+    them. ``extra``: time for further switches. ``fair``: messages on one link share its rate; else
+    they pass one after the other.
+    """
+
+    source: str
+    hosts: tuple[str, ...] = ()
+    extra: Extra = Extra()
+    fair: bool = True
+
+
+class Fabric(ABC):
+    """Nodes, switches and the cables between them; subclasses say how messages are routed.
+
+    ``nodes``: how many. ``switches``: how many. ``cables``: shape (cables, 2), the two ends of
+    each: node k is k, switch s is ``nodes`` + s. ``rate``: bytes per ns of each cable in each
+    direction, NaN where nobody has said it.
+    """
+
+    about: About
+    nodes: int
+    switches: int
+    rate: Floats
+
+    @property
+    @abstractmethod
+    def text(self) -> str:
+        """What it is, for people."""
+
+    @abstractmethod
+    def cables(self) -> Ints:
+        """Return the ends of the cables, shape (cables, 2)."""
+
+    @abstractmethod
+    def between(self, first: Ints, second: Ints) -> Routes:
+        """Return the links between switches from each first node to its second, another one."""
+
+    def levels(self) -> tuple[Level, ...]:
+        """Return what nodes are in, the lowest level first; none where the network has no levels.
+
+        A level that all nodes are in together is left out.
+        """
+        return ()
+
+    @cached_property
+    def between_switches(self) -> Bools:
+        """Which directed links join two switches."""
+        return np.asarray((self.ends >= self.nodes).all(axis=1) & self.used, dtype=bool)
+
+    @cached_property
+    def used(self) -> Bools:
+        """Which directed links lead anywhere; the others are there to number all alike."""
+        return np.asarray(self.ends[:, 0] != self.ends[:, 1], dtype=bool)
+
+    @property
+    def links(self) -> int:
+        """Number of directed links."""
+        return 2 * len(self.rate)
+
+    @cached_property
+    def ends(self) -> Ints:
+        """Where each directed link begins and ends, shape (links, 2)."""
+        there = self.cables()
+        return np.stack([there, there[:, ::-1]], axis=1).reshape(-1, 2)
+
+    def routes(self, first: Ints, second: Ints) -> Routes:
+        """Return the links from each first node to its second one, out of the one into the other.
+
+        A message inside a node passes none. Errors: P3SError for a node that is not there.
+        """
+        first, second = self._checked(first), self._checked(second)
+        parts = [
+            self._part(first[k : k + _CHUNK], second[k : k + _CHUNK])
+            for k in range(0, max(len(first), 1), _CHUNK)
+        ]
+        return parts[0] if len(parts) == 1 else joined(parts)
+
+    def _part(self, first: Ints, second: Ints) -> Routes:
+        apart = first != second
+        inner = self.between(first, second)
+        counts = np.where(apart, np.diff(inner.start) + 2, 0)
+        start = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
+        link = np.empty(int(start[-1]), dtype=np.int64)
+        own = np.zeros(len(link), dtype=bool)
+        out, into = start[:-1][apart], start[1:][apart] - 1
+        own[out] = own[into] = True
+        link[out], link[into] = 2 * first[apart], 2 * second[apart] + 1
+        link[~own] = inner.link
+        return Routes(start, link)
+
+    def distances(self, first: Ints, second: Ints) -> Ints:
+        """Return the switches that a message passes from each first node to its second one.
+
+        0 inside a node, 1 where both hang on one switch.
+        """
+        first, second = self._checked(first), self._checked(second)
+        found = np.zeros(len(first), dtype=np.int64)
+        for k in range(0, len(first), _CHUNK):
+            a, b = first[k : k + _CHUNK], second[k : k + _CHUNK]
+            found[k : k + _CHUNK] = np.where(a != b, self._passed(a, b) + 1, 0)
+        return found
+
+    def _passed(self, first: Ints, second: Ints) -> Ints:
+        """Return how many links between switches messages pass."""
+        return np.diff(self.between(first, second).start)
+
+    def loads(self, first: Ints, second: Ints, nbytes: Floats | Ints) -> Floats:
+        """Return the bytes that each directed link carries for messages between nodes."""
+        total = np.zeros(self.links)
+        for k in range(0, len(first), _CHUNK):
+            part = slice(k, k + _CHUNK)
+            total += loads(self.routes(first[part], second[part]), nbytes[part], self.links)
+        return total
+
+    def _checked(self, nodes: Ints) -> Ints:
+        found = np.asarray(nodes, dtype=np.int64)
+        if len(found) and not (int(found.min()) >= 0 and int(found.max()) < self.nodes):
+            raise P3SError(
+                f"{self.about.source}: has {self.nodes} nodes, number {int(found.max())} is asked "
+                "for; add nodes"
+            )
+        return found
+
+
+def rates(parts: Sequence[tuple[int, float]]) -> Floats:
+    """Return the rates of cables from (how many, rate of each)."""
+    return np.concatenate([np.full(number, rate) for number, rate in parts])

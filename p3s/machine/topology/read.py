@@ -1,0 +1,280 @@
+"""Networks from files and from short descriptions such as ``fat-tree:16,4@1Gbit/s``."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from p3s.base.artefacts import parse_json
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.schemas import first_problem, load_schema
+from p3s.machine.topology.direct import Dragonfly, Torus
+from p3s.machine.topology.fabric import About, Extra, Fabric
+from p3s.machine.topology.switches import Entry, Topology, built, hosts_named, of_text, read_text
+from p3s.machine.topology.trees import FatTree, Tree, tree_of
+from p3s.machine.topology.units import ns_of, speed_of
+
+_SHORT = re.compile(r"(fat-tree|torus|mesh|dragonfly):([0-9x,]+)(?:@([^,@]+)(?:,([^,@]+))?)?")
+_FORMS = "fat-tree:16,4, torus:4x4x4, mesh:8x8 or dragonfly:9,4,2, each also with @SPEED,LATENCY"
+#: A description must not fill the memory.
+_MOST_NODES = 1 << 22
+_DRAGONFLY = ("groups", "switches", "nodes", "global")
+
+
+def read_fabric(told: str, nodes: int) -> Fabric:
+    """Return the network that a file or a short description tells, for ``nodes`` nodes at least.
+
+    Files: JSON (p3s.machine.topology), Slurm's topology.conf, netloc's node files. Errors:
+    UsageError where it is neither a file nor a description, P3SError, in one line, where the file
+    is damaged, the network has fewer nodes, or is no tree and none of the known forms.
+    """
+    found = _fabric(told, nodes)
+    if found.nodes < nodes:
+        raise P3SError(
+            f"{found.about.source}: has {found.nodes} nodes, the run needs {nodes}; add nodes"
+        )
+    return found
+
+
+def check(told: str) -> None:
+    """Raise what ``read_fabric`` raises for any number of nodes."""
+    _fabric(told, 1)
+
+
+def _fabric(told: str, nodes: int) -> Fabric:
+    short = _SHORT.fullmatch(told.strip())
+    if short is not None and not Path(told).is_file():
+        return _made(told.strip(), _of_short(told, short), nodes)
+    if not Path(told).exists():
+        raise UsageError(f"--topology {told}: neither a file nor a description like {_FORMS}")
+    text = read_text(Path(told))
+    if not text.lstrip().startswith("{"):
+        return _of_switches(of_text(told, text), {}, told)
+    return _made(told, _of_json(told, text), nodes)
+
+
+def _of_short(told: str, found: re.Match[str]) -> dict[str, Any]:
+    """Return what a JSON file would hold for a short description."""
+    kind, text, speed, latency = found.groups()
+    try:
+        numbers = [int(x) for x in re.split("[x,]", text)]
+    except ValueError as err:
+        raise UsageError(f"--topology {told}: {text} are no numbers; write {_FORMS}") from err
+    data: dict[str, Any] = {"kind": kind}
+    if kind == "fat-tree":
+        data |= {"down": numbers[0::2], "up": numbers[1::2]}
+    elif kind == "dragonfly":
+        if len(numbers) not in (3, 4):
+            raise UsageError(
+                f"--topology {told}: a dragonfly is groups, switches of a group, nodes of a switch"
+                " and perhaps cables of a switch to other groups: dragonfly:9,4,2,2"
+            )
+        data |= dict(zip(_DRAGONFLY, numbers, strict=False))
+    else:
+        data["dims"] = numbers
+    data |= {"speed": speed} if speed else {}
+    data |= {"latency": latency} if latency else {}
+    problem = first_problem(data, load_schema("topology-1"))
+    if problem:
+        raise UsageError(f"--topology {told}: {problem}; write {_FORMS}")
+    return data
+
+
+def _of_json(source: str, text: str) -> dict[str, Any]:
+    try:
+        data = parse_json(text.encode())
+    except ValueError as err:
+        raise P3SError(f"{source}: no JSON ({' '.join(str(err).split())[:100]})") from err
+    problem = first_problem(data, load_schema("topology-1"))
+    if problem:
+        raise P3SError(f"{source}: {problem}; docs/formats.md describes the file")
+    return dict(data)
+
+
+def _made(source: str, data: Mapping[str, Any], nodes: int) -> Fabric:
+    make: Mapping[str, Callable[[str, Mapping[str, Any], int], Fabric]] = {
+        "tree": _tree,
+        "fat-tree": _fat_tree,
+        "torus": _torus,
+        "mesh": _torus,
+        "dragonfly": _dragonfly,
+    }
+    return make[str(data["kind"])](source, data, nodes)
+
+
+def _about(source: str, data: Mapping[str, Any], nodes: int) -> About:
+    hosts = tuple(hosts_named(source, data["hosts"])) if data.get("hosts") else ()
+    if hosts and (len(hosts) > nodes or len(set(hosts)) != len(hosts)):
+        why = "names a host twice" if len(set(hosts)) != len(hosts) else f"is for {nodes} nodes"
+        raise P3SError(f"{source}: {why}, hosts has {len(hosts)}; correct the list of hosts")
+    return About(source, hosts, _extra(source, data), data.get("sharing", "fair") == "fair")
+
+
+def _extra(source: str, data: Mapping[str, Any]) -> Extra:
+    told = data.get("latency")
+    if told is None:
+        return Extra()
+    if isinstance(told, Mapping):
+        nbytes, ns = tuple(map(float, told["bytes"])), tuple(map(float, told["ns"]))
+        if len(nbytes) != len(ns) or list(nbytes) != sorted(set(nbytes)):
+            raise P3SError(f"{source}: latency: bytes must ascend, with one of ns for each")
+        return Extra(nbytes, ns, True)
+    found = ns_of(told)
+    if found is None:
+        raise P3SError(f"{source}: latency {told[:40]} is no time; write it like 300ns or 2us")
+    return Extra((0.0,), (found,), True)
+
+
+def _speeds(source: str, data: Mapping[str, Any], levels: int, first: int) -> tuple[float, ...]:
+    """Return bytes per ns of the cables of each level, NaN where nobody has said them.
+
+    ``first``: the level that a list of speeds begins with.
+    """
+    told = data.get("speed")
+    if told is None:
+        return (math.nan,) * levels
+    if isinstance(told, str):
+        told, first = [told] * levels, 0
+    texts = list(told)
+    found = [speed_of(text) for text in texts]
+    if len(texts) != levels - first or None in found:
+        what = "a speed for each of" if len(texts) != levels - first else "speeds like 1Gbit/s for"
+        raise P3SError(f"{source}: speed needs {what} {levels - first} levels of cables")
+    return (*(math.nan,) * first, *(speed for speed in found if speed is not None))
+
+
+def _fat_tree(source: str, data: Mapping[str, Any], nodes: int) -> Fabric:
+    _needs(source, data, ("down", "up"), ())
+    down, up = [int(x) for x in data["down"]], tuple(int(x) for x in data["up"])
+    if len(down) == len(up):
+        down.append(max(-(-nodes // math.prod(down)), 1))
+    if len(down) != len(up) + 1:
+        raise P3SError(
+            f"{source}: a fat tree needs as many numbers for down as for up, or one more; "
+            f"there are {len(data['down'])} and {len(up)}"
+        )
+    _bounded(source, math.prod(down))
+    about = _about(source, data, math.prod(down))
+    return FatTree(about, tuple(down), up, _speeds(source, data, len(down), 0))
+
+
+def _torus(source: str, data: Mapping[str, Any], nodes: int) -> Fabric:
+    _needs(source, data, ("dims",), ())
+    dims = tuple(int(x) for x in data["dims"])
+    _bounded(source, math.prod(dims))
+    one, two = _speeds(source, data, 2, 1)
+    about = _about(source, data, math.prod(dims))
+    return Torus(about, dims, data["kind"] == "torus", (one, two))
+
+
+def _dragonfly(source: str, data: Mapping[str, Any], nodes: int) -> Fabric:
+    _needs(source, data, _DRAGONFLY[:3], _DRAGONFLY[3:])
+    groups, each, per = (int(data[name]) for name in _DRAGONFLY[:3])
+    least = -(-(groups - 1) // each)
+    out = int(data.get("global", max(least, 1)))
+    if out < least:
+        raise P3SError(
+            f"{source}: {groups} groups need {least} cables of each switch to other groups, "
+            f"not {out}"
+        )
+    _bounded(source, groups * each * per)
+    speeds = _speeds(source, data, 3, 1)
+    about = _about(source, data, groups * each * per)
+    return Dragonfly(about, (groups, each, per, out), (speeds[0], speeds[1], speeds[2]))
+
+
+def _tree(source: str, data: Mapping[str, Any], nodes: int) -> Fabric:
+    _needs(source, data, ("tree",), ())
+    entries = []
+    for number, entry in enumerate(data["tree"]):
+        where = f"tree[{number}]"
+        told = entry.get("speed", data.get("speed"))
+        speed = math.nan if told is None else speed_of(str(told))
+        if speed is None:
+            raise P3SError(f"{source}, {where}: {told!r:.40} is no speed; write it like 100Gbit/s")
+        entries.append(
+            Entry(where, entry["switch"], entry.get("nodes", ""), entry.get("switches", ""), speed)
+        )
+    return _of_switches(built(source, entries), data, source)
+
+
+def _of_switches(found: Topology, data: Mapping[str, Any], source: str) -> Fabric:
+    if not len(found.up):
+        raise P3SError(
+            f"{source}: these switches are no tree, so that the ways of messages are not known; "
+            f"give a description like {_FORMS}"
+        )
+    about = _about(source, {**data, "hosts": ""}, len(found.hosts))
+    named = About(about.source, found.hosts, about.extra, about.fair)
+    return tree_of(found, named, float("nan"))
+
+
+def _needs(
+    source: str, data: Mapping[str, Any], wanted: Sequence[str], allowed: Sequence[str]
+) -> None:
+    """Raise P3SError where a key of the kind is missing, or one of another kind is there."""
+    missing = [key for key in wanted if key not in data]
+    if missing:
+        raise P3SError(
+            f"{source}: a {data['kind']} needs {missing[0]}; docs/formats.md describes it"
+        )
+    own = {"down", "up", "dims", "tree", *_DRAGONFLY} - {*wanted, *allowed}
+    other = sorted(own & set(data))
+    if other:
+        raise P3SError(f"{source}: a {data['kind']} has no {other[0]}; leave it out")
+
+
+def _bounded(source: str, nodes: int) -> None:
+    if nodes > _MOST_NODES:
+        raise P3SError(f"{source}: {nodes:,} nodes are more than {_MOST_NODES:,}")
+
+
+def named(fabric: Fabric, hosts: Sequence[str]) -> Fabric:
+    """Return a network with host names for its nodes, in order, where it has none.
+
+    Errors: P3SError where there are more hosts than nodes.
+    """
+    if not hosts or fabric.about.hosts or isinstance(fabric, Tree):
+        return fabric
+    if len(hosts) > fabric.nodes:
+        raise P3SError(
+            f"{fabric.about.source}: has {fabric.nodes} nodes, {len(hosts)} hosts are named; "
+            "add nodes, or leave hosts out"
+        )
+    if not isinstance(fabric, FatTree | Torus | Dragonfly):
+        return fabric
+    return replace(fabric, about=replace(fabric.about, hosts=tuple(hosts)))
+
+
+def node_numbers(fabric: Fabric, names: Sequence[str]) -> np.ndarray:
+    """Return which node of the network each node of a run is.
+
+    ``names``: host names, "" where nobody has said one (the next in order), "+n7" for the eighth.
+    Errors: P3SError for a host that the network does not name, or one number too many.
+    """
+    known = {name: i for i, name in enumerate(fabric.about.hosts)}
+    known |= {name.split(".", 1)[0]: i for name, i in list(known.items())}
+    found = []
+    for node, name in enumerate(names):
+        if name and not name.startswith("+n"):
+            number = known.get(name, known.get(name.split(".", 1)[0], -1))
+            if number < 0:
+                raise P3SError(
+                    f"{fabric.about.source}: does not name node {name}; add it, or leave the "
+                    "topology out"
+                )
+        else:
+            number = int(name[2:]) if name else node
+        if number >= fabric.nodes:
+            raise P3SError(
+                f"{fabric.about.source}: has {fabric.nodes} nodes, the run needs {number + 1}; "
+                "add nodes"
+            )
+        found.append(number)
+    return np.array(found, dtype=np.int64)

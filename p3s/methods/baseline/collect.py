@@ -1,0 +1,167 @@
+"""Running an unmodified program at several counts, several times, for its run times alone."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from p3s.base.errors import Damaged, P3SError, UsageError
+from p3s.base.host.placeholders import shape, with_extents
+from p3s.methods.baseline.read import read, write
+from p3s.methods.baseline.times import RunTime, Times
+
+Say = Callable[[str], None]
+
+
+def collect(
+    command: Sequence[str],
+    counts: Sequence[int],
+    repeats: int,
+    path: Path,
+    *,
+    timeout_s: float | None = None,
+    time_from: str = "",
+    inputs: Mapping[str, float] | None = None,
+    extents: Mapping[int, tuple[int, ...]] | None = None,
+    start: Say = lambda text: None,
+    done: Say = lambda text: None,
+) -> Times:
+    """Run ``command`` (with ``{np}``) untraced at every count, ``repeats`` times, all in turns.
+
+    ``path`` gets every run as soon as it has ended; runs that are there already stay, and must be
+    of the same command. ``time_from``: regular expression with one group; its last match in the
+    program's output is the run time in seconds, instead of the launcher's wall time. ``extents``:
+    of the process grid, by count, where the program gets them as arguments. A run that fails is
+    set aside with its reason. Errors: UsageError for an unusable expression or a file of
+    another command; P3SError when no run gave a time.
+    """
+    pattern = _pattern(time_from)
+    there = _there(path, command)
+    runs = list(there.runs)
+    listed = _listed(path, there, extents or {})
+    facts: dict[str, Any] = {**there.facts, "command": list(command), "machine": _machine()}
+    if listed:
+        facts["dims"] = {str(n): list(dims) for n, dims in sorted(listed.items())}
+    given = tuple(sorted((inputs or {}).items()))
+    before = {n: sum(run.n == n and run.inputs == given for run in runs) for n in counts}
+    new: list[RunTime] = []
+    # Iteration by iteration: what disturbs the machine for a while disturbs all counts, not one.
+    for turn in range(repeats):
+        for n in counts:
+            name = f"np={n} run {turn + 1}/{repeats}"
+            start(f"{name}: running")
+            words = with_extents(command, n, listed)
+            run = replace(
+                _once(words, n, timeout_s, pattern), inputs=given, repeat=before[n] + turn
+            )
+            new.append(run)
+            write(path, Times((*runs, *new), facts=facts))
+            done(f"{name}: {run.why}" if run.why else f"{name}: {run.seconds:.3f} s")
+    if not any(run.valid for run in new):
+        raise P3SError(f"no run gave a time; the first: np={new[0].n}: {new[0].why}")
+    return Times((*runs, *new), facts=facts)
+
+
+def _listed(
+    path: Path, there: Times, given: Mapping[int, tuple[int, ...]]
+) -> dict[int, tuple[int, ...]]:
+    """Return the extents of the process grid by count, those of earlier runs included."""
+    try:
+        found = {int(n): tuple(map(int, dims)) for n, dims in there.facts.get("dims", {}).items()}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise Damaged(f"{path}: its dims are no extents by count") from error
+    for n, dims in given.items():
+        if found.get(n, dims) != dims:
+            raise UsageError(
+                f"--dims {n}={shape(dims)}: {path} holds runs at {n} processes as "
+                f"{shape(found[n])}; name another file with -o"
+            )
+    return {**found, **given}
+
+
+def _pattern(text: str) -> re.Pattern[str] | None:
+    if not text:
+        return None
+    try:
+        pattern = re.compile(text, re.MULTILINE)
+    except re.error as error:
+        raise UsageError(f"--time-from {text}: no regular expression: {error}") from error
+    if pattern.groups != 1:
+        raise UsageError(
+            f"--time-from {text}: needs one group around the seconds, for example "
+            r"--time-from 'time: ([0-9.]+) s'"
+        )
+    return pattern
+
+
+def _there(path: Path, command: Sequence[str]) -> Times:
+    if not path.exists():
+        return Times(())
+    there = read(path)
+    found = there.facts.get("command")
+    if found is not None and list(found) != list(command):
+        raise UsageError(f"{path}: holds run times of another command; name another file with -o")
+    return there
+
+
+def _machine() -> str:
+    import platform
+
+    return platform.node()
+
+
+def _once(
+    command: Sequence[str], n: int, timeout_s: float | None, pattern: re.Pattern[str] | None
+) -> RunTime:
+    from p3s.signature_runner.launch import run_traced
+
+    begin = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    with tempfile.TemporaryDirectory(prefix="p3s-baseline-") as directory:
+        try:
+            outcome = run_traced(command, n, Path(directory), timeout_s=timeout_s, trace=False)
+        except UsageError:
+            raise
+        except P3SError as error:
+            why = " ".join(str(error).replace(directory, "").split())
+            return RunTime(
+                n,
+                None,
+                why=why.removeprefix(f"np={n}: "),
+                started=begin,
+                exit_code=_code(Path(directory)),
+            )
+        seconds: float | None = outcome.wall_s
+        why = ""
+        if pattern is not None:
+            seconds, why = _printed(pattern, Path(directory))
+        return RunTime(n, seconds, why=why, exit_code=outcome.exit_code, started=begin)
+
+
+def _code(directory: Path) -> int | None:
+    from p3s.base.study import RUN_SCHEMA, read_json
+
+    try:
+        code = read_json(directory / "run.json", RUN_SCHEMA).get("exit_code")
+    except P3SError:
+        return None
+    return code if isinstance(code, int) else None
+
+
+def _printed(pattern: re.Pattern[str], directory: Path) -> tuple[float | None, str]:
+    """Return the last time that a program printed, or why there is none."""
+    for name in ("stdout.txt", "stderr.txt"):
+        found = pattern.findall((directory / name).read_text(errors="replace"))
+        if found:
+            try:
+                seconds = float(found[-1])
+            except ValueError:
+                return None, f"printed {found[-1]!r:.40} as its time"
+            if not 0 < seconds < float("inf"):
+                return None, f"printed {seconds:g} s as its time"
+            return seconds, ""
+    return None, f"did not print its time ({pattern.pattern!r:.60} is not in its output)"

@@ -1,0 +1,109 @@
+"""Linear regressions: on logarithms (Barnes et al.), power law, and the explicit-dependency model.
+
+Sources: Barnes et al., "A regression-based approach to scalability prediction", section 2.1, as
+Kazmina and Antonov give it; their own model with the times of all small runs as inputs, which they
+reject (section 4.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p3s.base.errors import P3SError
+
+Array = NDArray[np.float64]
+
+
+def solve(columns: Array, wanted: Array, weights: Array, what: str) -> Array:
+    """Return least-squares coefficients; P3SError, naming rank and points, if not determined."""
+    rows = columns * weights[:, None]
+    found, rank = least_norm(rows, wanted * weights)
+    if rank < columns.shape[1]:
+        raise P3SError(not_determined(what, columns.shape[1], rank, len(wanted)))
+    return found
+
+
+def not_determined(what: str, coefficients: int, rank: int, points: int) -> str:
+    """Return the sentence that refuses a regression with too little data."""
+    return (
+        f"{what}: {coefficients} coefficients cannot be told from {points} run times of rank "
+        f"{rank}: such a model only repeats what it was given; take fewer inputs, or a family "
+        "with fewer coefficients"
+    )
+
+
+def least_norm(rows: Array, wanted: Array) -> tuple[Array, int]:
+    """Return the least-squares solution of least norm of scaled columns, and the rank."""
+    scale = np.linalg.norm(rows, axis=0)
+    scale[scale == 0] = 1.0
+    found, _, rank, _ = np.linalg.lstsq(rows / scale, wanted, rcond=1e-9)
+    return np.asarray(found / scale, dtype=np.float64), int(rank)
+
+
+# ---- logarithms ----------------------------------------------------------------------------
+
+
+def _log_columns(q: Array, x: Array, degree: int) -> Array:
+    if (x <= 0).any():
+        raise P3SError("barnes: an input is zero or negative, so it has no logarithm; leave it out")
+    log = np.log2(q)
+    return np.column_stack([*(log**power for power in range(degree + 1)), np.log2(x)])
+
+
+def _fit_log(q: Array, t: Array, x: Array, w: Array, degree: int) -> Array:
+    # A small error of log2 T is a relative one: a residual in seconds is T times as large.
+    name = f"barnes-{degree}"
+    return solve(_log_columns(q, x, degree), np.log2(t), w * t, name)
+
+
+def fit_barnes_1(q: Array, t: Array, x: Array, w: Array, _names: Sequence[str]) -> dict[str, Any]:
+    """Fit log2 T = gamma0 + gamma1 log2 q + sum of beta_i log2 x_i."""
+    return _barnes(_fit_log(q, t, x, w, 1), 1)
+
+
+def fit_barnes_2(q: Array, t: Array, x: Array, w: Array, _names: Sequence[str]) -> dict[str, Any]:
+    """Fit the same with gamma2 (log2 q)^2."""
+    return _barnes(_fit_log(q, t, x, w, 2), 2)
+
+
+def _barnes(found: Array, degree: int) -> dict[str, Any]:
+    return {
+        "gamma": found[: degree + 1].tolist(),
+        "beta": found[degree + 1 :].tolist(),
+        "n_params": len(found),
+    }
+
+
+def barnes(p: Mapping[str, Any], q: Array, x: Array) -> Array:
+    """Return T in seconds of either variant."""
+    columns = _log_columns(q, x, len(p["gamma"]) - 1)
+    return np.asarray(np.exp2(columns @ np.array([*p["gamma"], *p["beta"]])))
+
+
+def fit_power(q: Array, t: Array, x: Array, w: Array, _names: Sequence[str]) -> dict[str, Any]:
+    """Fit T = f q^k on logarithms."""
+    log_factor, exponent = _fit_log(q, t, x, w, 1).tolist()
+    return {"factor": float(np.exp2(log_factor)), "exponent": exponent, "n_params": 2}
+
+
+def power(p: Mapping[str, Any], q: Array, _x: Array) -> Array:
+    """Return T in seconds of a power law."""
+    return np.asarray(p["factor"] * q ** p["exponent"])
+
+
+# ---- explicit dependency -------------------------------------------------------------------
+
+
+def fit_explicit(q: Array, t: Array, x: Array, w: Array, names: Sequence[str]) -> dict[str, Any]:
+    """Fit T = sum of a_i x_i + b q, refused where the points do not determine it."""
+    found = solve(np.column_stack([x, q]), t, w, "explicit")
+    return {"linear": found.tolist(), "rank": len(found), "n_params": len(found)}
+
+
+def explicit(p: Mapping[str, Any], q: Array, x: Array) -> Array:
+    """Return T in seconds of the explicit-dependency model."""
+    return np.asarray(np.column_stack([x, q]) @ np.array(p["linear"]))

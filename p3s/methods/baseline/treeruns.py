@@ -1,0 +1,206 @@
+"""Run times as the table that a tree of regressions is grown from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.text import joined, plural
+from p3s.methods.baseline.times import REDUCTIONS, TOTAL, RunTime, Times, chosen
+from p3s.methods.baseline.trees.efficiency import core_index, index
+from p3s.methods.baseline.trees.features import derived
+from p3s.methods.baseline.trees.store import AFFINITIES, AFFINITY, placed
+from p3s.methods.baseline.trees.types import Array, Table
+
+#: Columns that are the workload, the threads of a process, seconds of computation of all workers,
+#: seconds that all threads were busy; in small letters.
+_WORKLOAD = ("workload", "w", "workld")
+_THREADS = ("threads", "thrs", "thr", "nthreads", "omp_num_threads")
+_COMPUTED, _BUSY = ("t_c", "computed"), ("t_busy", "busy")
+TARGETS = ("time", "index", "core-index")
+_WORKERS = re.compile(r"n(?:-(\d{1,6}))?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How run times become a table.
+
+    ``workers``: "n", or "n-1" where a process is the master; ``workload``: its column, where the
+    name does not say it; ``where``: rows with these values; ``target``: what is measured (seconds,
+    the efficiency index of eq. 4.9, or that of cores); ``cores`` and ``per_node``: as in
+    ::class:`p3s.methods.baseline.trees.store.Stored`; ``least`` and ``most`` bound the process
+    :counts.
+    """
+
+    workers: str = "n"
+    workload: str = ""
+    where: Mapping[str, str] | None = None
+    reduction: str = "min"
+    target: str = "time"
+    cores: tuple[tuple[int, int, int], ...] = ()
+    per_node: int = 0
+    least: int = 1
+    most: int | None = None
+
+    @property
+    def others(self) -> int:
+        """Number of processes that are no workers; UsageError for a rule that is none."""
+        match = _WORKERS.fullmatch(self.workers.replace(" ", ""))
+        if match is None:
+            raise UsageError(f"--workers {self.workers}: write n, or n-1 where one is the master")
+        return int(match[1] or 0)
+
+
+@dataclass(frozen=True)
+class TreeRuns:
+    """A table with the labels that all its runs have, and sentences about them."""
+
+    table: Table
+    labels: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+
+
+def table_of(times: Times, reading: Reading, words: Sequence[str] = ()) -> TreeRuns:
+    """Return the runs as a table, repeats reduced to one row.
+
+    ``words``: labels that are variables; others must be the same in all runs. Errors: P3SError for
+    runs without a workload, of different kinds, or that contradict the target.
+    """
+    if reading.target not in TARGETS:
+        raise UsageError(f"--target {reading.target}: is none; one of {', '.join(TARGETS)}")
+    if reading.reduction not in REDUCTIONS:
+        known = ", ".join(REDUCTIONS)
+        raise UsageError(f"{reading.reduction}: no reduction of repeats; one of {known}")
+    every = [r for r in chosen(times.runs, reading.where or {}) if r.component == TOTAL]
+    most = reading.most
+    runs = [r for r in every if r.valid and reading.least <= r.n and (not most or r.n <= most)]
+    if not runs:
+        raise P3SError("no run of the whole program counts; are there rows with a time?")
+    columns = _columns(runs)
+    labels = _labels(runs, (*words, AFFINITY))
+    several = [name for name, found in labels.items() if len(set(found)) > 1]
+    levels = {name: _levels(labels, name) for name in several}
+    for name, words_ in levels.items():
+        columns[name] = np.array([float(words_.index(word)) for word in labels[name]])
+    y = _measured(columns, _seconds(runs), reading)
+    table = _reduced(Table(columns, y, levels), reading)
+    table = _described(table, labels, reading)
+    notes = list(times.notes)
+    aside = sum(not run.valid for run in every)
+    if aside:
+        notes.append(f"{plural(aside, 'run')} set aside")
+    same = {name: found[0] for name, found in labels.items() if name not in levels}
+    return TreeRuns(table, same, tuple(notes))
+
+
+def _seconds(runs: Sequence[RunTime]) -> Array:
+    return np.array([run.seconds for run in runs], dtype=float)
+
+
+def _columns(runs: Sequence[RunTime]) -> dict[str, Array]:
+    names = [name for name, _ in runs[0].inputs]
+    for run in runs:
+        if [name for name, _ in run.inputs] != names:
+            raise P3SError("run times have different inputs; every run needs all of them")
+    values = np.array([[value for _, value in run.inputs] for run in runs]).reshape(len(runs), -1)
+    found = {name: values[:, i] for i, name in enumerate(names)}
+    return found | {"processes": np.array([float(run.n) for run in runs])}
+
+
+def _labels(runs: Sequence[RunTime], words: Sequence[str]) -> dict[str, list[str]]:
+    """Return the labels of all runs by name; P3SError where one differs and is no variable."""
+    found = {name: [dict(run.labels).get(name, "") for run in runs] for name, _ in runs[0].labels}
+    for name, values in found.items():
+        if len(set(values)) > 1 and name not in words:
+            one, other = sorted(set(values))[:2]
+            raise P3SError(
+                f"run times of different kinds: {name} is {one!r} and {other!r}; choose one: "
+                f"--where {name}={one}, or split on it: --split {name},..."
+            )
+    return found
+
+
+def _levels(labels: Mapping[str, Sequence[str]], name: str) -> tuple[str, ...]:
+    return tuple(sorted(set(labels[name])))
+
+
+def _one_of(columns: Mapping[str, Array], known: Sequence[str]) -> str | None:
+    return next((name for name in columns if name.lower() in known), None)
+
+
+def _measured(columns: dict[str, Array], seconds: Array, reading: Reading) -> Array:
+    """Return what the tree is to tell of each run; takes the columns it needs for it away."""
+    computed, busy = _one_of(columns, _COMPUTED), _one_of(columns, _BUSY)
+    taken = {name: columns.pop(name) for name in (computed, busy) if name}
+    if reading.target == "time":
+        return seconds
+    wanted = computed if reading.target == "index" else busy
+    if wanted is None:
+        known = _COMPUTED if reading.target == "index" else _BUSY
+        what = "computation of all workers" if reading.target == "index" else "busy threads"
+        raise P3SError(
+            f"--target {reading.target}: no column with the seconds of {what}, added up; name it "
+            + joined(known, "or")
+        )
+    workers = columns["processes"] - reading.others
+    if reading.target == "index":
+        return index(workers, seconds, taken[wanted])
+    return core_index(workers, _threads(columns), seconds, taken[wanted])
+
+
+def _threads(columns: Mapping[str, Array]) -> Array:
+    name = _one_of(columns, _THREADS)
+    return columns[name] if name else np.ones(len(columns["processes"]))
+
+
+def _reduced(table: Table, reading: Reading) -> Table:
+    """Return one row per configuration and workload, in the order of their values."""
+    names = list(table.columns)
+    values = np.stack([table.columns[name] for name in names], axis=1)
+    distinct, which = np.unique(values, axis=0, return_inverse=True)
+    order = np.argsort(which, kind="stable")
+    parts = np.split(table.y[order], np.flatnonzero(np.diff(which[order])) + 1)
+    y = np.array([REDUCTIONS[reading.reduction](part.tolist()) for part in parts])
+    return Table(dict(zip(names, distinct.T.copy(), strict=True)), y, table.levels)
+
+
+def _described(table: Table, labels: Mapping[str, Sequence[str]], reading: Reading) -> Table:
+    """Return the table with the variables that follow from others."""
+    made = dict(table.columns)
+    name = reading.workload or _one_of(made, _WORKLOAD)
+    threads = _one_of(made, _THREADS)
+    if not name:
+        rest = [n for n in made if n not in (threads, "processes", *table.levels)]
+        if len(rest) != 1:
+            raise P3SError(
+                "which column is the workload? name it so, or say it: --workload "
+                + (rest[0] if rest else "COLUMN")
+            )
+        name = rest[0]
+    if name not in made:
+        raise P3SError(f"--workload {name}: is no column of numbers; there are {table.names}")
+    workers = made["processes"] - reading.others
+    if (workers < 1).any():
+        least = int(made["processes"].min())
+        raise P3SError(f"--workers {reading.workers}: a run of {least} has no worker")
+    thread = _threads(made)
+    for old in (name, threads):
+        made.pop(old or "", None)
+    made |= derived(table.columns[name], workers, thread)
+    if reading.cores:
+        far = _far(table, labels)
+        made |= placed(reading.cores, made["processes"], thread, reading.per_node, far)
+    return Table(made, table.y, table.levels)
+
+
+def _far(table: Table, labels: Mapping[str, Sequence[str]]) -> Array:
+    """Return which runs are placed far; P3SError for a placement that is none."""
+    for word in sorted(set(labels.get(AFFINITY, ())) - {*AFFINITIES}):
+        raise P3SError(f"affinity {word!r:.20}: is neither {' nor '.join(AFFINITIES)}")
+    if AFFINITY in table.levels:
+        return np.asarray(table.columns[AFFINITY] == table.levels[AFFINITY].index("far"))
+    return np.full(len(table), labels.get(AFFINITY, [""])[0] == "far")

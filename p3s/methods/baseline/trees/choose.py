@@ -1,0 +1,171 @@
+"""Choosing a configuration: all admissible ones, by what a tree says of them.
+
+Trees are piecewise, so no derivative is used: A. Castellanos Carrazana, UAB 2014, section 4.4.5.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from p3s.base.errors import P3SError, UsageError
+from p3s.methods.baseline.trees.evaluate import Evaluator, Said
+from p3s.methods.baseline.trees.features import derived
+from p3s.methods.baseline.trees.types import Array, Ints
+
+#: What a configuration is chosen by: seconds, an index that the tree tells, or seconds times cores.
+OBJECTIVES = ("time", "index", "core-hours")
+#: Configurations that are looked at, at most.
+_MOST = 5_000_000
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a configuration may use: cores of all workers, processes, threads of a worker.
+
+    ``others``: processes beside the workers, as a master; ``node_cores`` with ``per_node`` workers
+    of a node: threads must find cores.
+    """
+
+    cores: int | None = None
+    processes: int | None = None
+    threads: int | None = None
+    others: int = 0
+    per_node: int = 1
+    node_cores: int | None = None
+
+
+def admissible(workers: Sequence[float], threads: Sequence[float], limits: Limits) -> Array:
+    """Return all pairs of workers and threads within the limits, (pairs, 2).
+
+    Errors: P3SError where there is none; UsageError for too many to look at.
+    """
+    if len(workers) * len(threads) > _MOST:
+        raise UsageError(f"more than {_MOST:,} configurations; give fewer workers or threads")
+    k, t = (a.ravel() for a in np.meshgrid(workers, threads, indexing="ij"))
+    keep = np.ones(len(k), dtype=bool)
+    for limit, used in (
+        (limits.cores, k * t),
+        (limits.processes, k + limits.others),
+        (limits.threads, t),
+        (limits.node_cores, limits.per_node * t),
+    ):
+        if limit is not None:
+            keep &= used <= limit
+    if not keep.any():
+        raise P3SError("no configuration of workers and threads is within the limits; widen them")
+    return np.stack([k[keep], t[keep]], axis=1)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One configuration: what it is, what the tree says of it, and by what it was chosen.
+
+    ``row``: its number among those asked; ``error``: root mean square of the relative errors of the
+    leaf's own runs; flags as in :class:`p3s.methods.baseline.trees.evaluate.Said`.
+    """
+
+    row: int
+    workers: int
+    threads: int
+    value: float
+    objective: float
+    error: float
+    extrapolated: bool
+    outside: bool
+    clipped: bool
+
+
+def choose(
+    evaluator: Evaluator, columns: Mapping[str, Array], objective: str = "time", top: int = 3
+) -> list[Choice]:
+    """Return the best of some configurations, the best first; equal ones by fewer cores.
+
+    ``columns``: the tree's variables, a row per configuration, workers and threads among them.
+    Objective "core-hours" is the tree's time times the workers' cores, in hours. Errors: UsageError
+    for an objective that the tree does not tell.
+    """
+    check_objective(evaluator, objective)
+    cores = columns["workers"] * columns["threads"]
+    said = evaluator.predict(columns)
+    value = said.value * cores / 3600 if objective == "core-hours" else said.value
+    return [_choice(evaluator, columns, said, value, i) for i in ranked(value, cores)[:top]]
+
+
+def check_objective(evaluator: Evaluator, objective: str) -> None:
+    """Raise UsageError for an objective that a tree cannot be asked for."""
+    if objective not in OBJECTIVES:
+        raise UsageError(f"objective {objective}: is none; one of {', '.join(OBJECTIVES)}")
+    target = evaluator.tree.target
+    if (objective == "index") != (target != "time"):
+        raise UsageError(
+            f"objective {objective}: this tree tells the {target}; fit one with "
+            f"--target {'index' if objective == 'index' else 'time'}"
+        )
+
+
+def ranked(value: Array, cores: Array) -> Ints:
+    """Return the numbers of configurations by value, equal ones by cores."""
+    return np.lexsort((cores, value))
+
+
+def _choice(
+    evaluator: Evaluator, columns: Mapping[str, Array], said: Said, value: Array, i: int
+) -> Choice:
+    return Choice(
+        int(i),
+        round(float(columns["workers"][i])),
+        round(float(columns["threads"][i])),
+        float(said.value[i]),
+        float(value[i]),
+        evaluator.tree.nodes[said.leaf[i]].error,
+        bool(said.extrapolated[i]),
+        bool(said.outside[i]),
+        bool(said.clipped[i]),
+    )
+
+
+# ---- inside one leaf -------------------------------------------------------------------------
+
+
+def optimum(work: float, per_worker: float, threads: float) -> float:
+    """Return K* = sqrt(A / (b1 T)), where A / (K T) + b1 K is least; inf for b1 <= 0."""
+    if per_worker <= 0 or work <= 0:
+        return math.inf if work > 0 else 1.0
+    return math.sqrt(work / (per_worker * threads))
+
+
+def best_workers(
+    work: float, per_worker: float, threads: float, low: int, high: int
+) -> tuple[int, float]:
+    """Return the whole number of workers from ``low`` to ``high`` that is best, and its time.
+
+    The time is A / (K T) + b1 K, without what no number of workers changes.
+    """
+    star = min(max(optimum(work, per_worker, threads), low), high)
+    near = sorted({math.floor(star), math.ceil(star)})
+    found = [(work / (k * threads) + per_worker * k, k) for k in near if low <= k <= high]
+    value, k = min(found)
+    return k, value
+
+
+def leaf_optimum(evaluator: Evaluator, leaf: int, workload: float, threads: float) -> float | None:
+    """Return K* of a leaf's own regression at a workload; None where it has another form in K.
+
+    The form a/K + b K + c is read off the regression at three numbers of workers and tried at two.
+    """
+    k = np.array([1.0, 2.0, 4.0, 3.0, 8.0])
+    columns = derived(np.full(5, float(workload)), k, np.full(5, float(threads)))
+    try:
+        design = evaluator.prototype.design(columns)
+    except UsageError:  # other variables than these
+        return None
+    value = design @ evaluator.coefficients[leaf]
+    form = np.stack([1 / k, k, np.ones(5)], axis=1)
+    a, b, c = np.linalg.solve(form[:3], value[:3])
+    if np.max(np.abs(form @ [a, b, c] - value)) > 1e-9 * np.max(np.abs(value)):
+        return None
+    return optimum(float(a * threads), float(b), threads)

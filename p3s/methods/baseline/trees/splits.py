@@ -1,0 +1,173 @@
+"""Where a node is split: the cut of a variable after which two regressions miss least.
+
+The regressions on both sides of all cuts come from sums along the ordered rows. In the node's own
+orthonormal columns q the sums of w q q' of both sides add up to the identity: they have the same
+eigenvectors, and eigenvalues e and 1 - e.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p3s.methods.baseline.trees.regress import Fit, Rows
+from p3s.methods.baseline.trees.types import Array, Growing
+
+Bools = NDArray[np.bool_]
+#: Eigenvalue below which a side's rows do not tell a combination of coefficients.
+_TOLD = 1e-9
+#: Words: up to so many levels all ways to part them are tried, above it those along one order.
+_LEVELS = 10
+#: Entries of a matrix (ways, rows) that is worked on at once.
+_AT_ONCE = 2_000_000
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A way to part rows: by value, or by levels; ``objective`` summed over both sides.
+
+    ``low``, ``high``: largest value on the left, least on the right.
+    """
+
+    objective: float
+    low: float = 0.0
+    high: float = 0.0
+    levels: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Sums over rows: w r q (.., kept), w q q' (.., kept, kept), weights, numbers of rows."""
+
+    score: Array
+    gram: Array
+    weight: Array
+    count: Array
+
+    def along(self) -> _Sums:
+        """Return the sums up to each value but the last."""
+        return _Sums(
+            *(np.cumsum(a, axis=0)[:-1] for a in (self.score, self.gram, self.weight, self.count))
+        )
+
+    def of(self, parts: Array) -> _Sums:
+        """Return the sums over the values of each part, (ways, values) of 0 and 1."""
+        return _Sums(
+            *(np.tensordot(parts, a, 1) for a in (self.score, self.gram, self.weight, self.count))
+        )
+
+    def only(self, keep: Bools) -> _Sums:
+        """Return some of them."""
+        return _Sums(self.score[keep], self.gram[keep], self.weight[keep], self.count[keep])
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """The regressions left and right of all ways: what is added to the node's coefficients of q."""
+
+    left: Array
+    right: Array
+    won: Array
+
+
+def best(fit: Fit, rows: Rows, z: Array, growing: Growing, least: int, words: bool) -> Cut | None:
+    """Return the best cut of a variable; None where no cut leaves enough rows on both sides.
+
+    least: rows of a side. Of cuts that are as good the first is taken.
+    """
+    values, which = np.unique(z, return_inverse=True)
+    if len(values) < 2:
+        return None
+    sums = _sums(fit, rows, which, len(values))
+    parts = _subsets(sums.score) if words else np.arange(len(values) - 1.0)
+    left = sums.of(parts) if words else sums.along()
+    keep = _large_enough(left, sums, growing, least)
+    if not keep.any():
+        return None
+    parts, sides = parts[keep], _sides(left.only(keep))
+    if growing.objective == "deviance":
+        missed = float(np.sum(rows.w * fit.residuals**2)) - sides.won
+    else:
+        missed = _misses(fit, rows, sides, parts, which, growing.objective)
+    at = _first_least(missed)
+    if words:
+        return Cut(float(missed[at]), levels=tuple(int(v) for v in values[parts[at] > 0]))
+    last = int(parts[at])
+    return Cut(float(missed[at]), float(values[last]), float(values[last + 1]))
+
+
+def _sums(fit: Fit, rows: Rows, which: NDArray[np.intp], size: int) -> _Sums:
+    """Return the sums over the rows of each value."""
+    order = np.argsort(which, kind="stable")
+    starts = np.searchsorted(which[order], np.arange(size))
+    q, w = fit.q[order], rows.w[order]
+    weighted = q * w[:, None]
+    score = weighted * fit.residuals[order][:, None]
+    return _Sums(
+        np.add.reduceat(score, starts),
+        np.add.reduceat(weighted[:, :, None] * q[:, None, :], starts),
+        np.add.reduceat(w, starts),
+        np.bincount(which, minlength=size).astype(float),
+    )
+
+
+def _large_enough(left: _Sums, all_: _Sums, growing: Growing, least: int) -> Bools:
+    """Return which ways leave enough rows, and weights where these count, on both sides."""
+    count, weight = all_.count.sum(), all_.weight.sum()
+    rows = np.minimum(left.count, count - left.count)
+    size = np.minimum(left.weight, weight - left.weight) if growing.in_weights else rows
+    return np.asarray((rows >= least) & (size >= growing.minsplit))
+
+
+def _subsets(score: Array) -> Array:
+    """Return ways to part levels: all, or along the scores' main direction where they are many."""
+    size = len(score)
+    if size <= _LEVELS:
+        codes = np.arange(1, 2 ** (size - 1))
+        return ((codes[:, None] >> np.arange(size)) & 1).astype(float)
+    order = np.argsort(score @ np.linalg.svd(score, full_matrices=False)[2][0], kind="stable")
+    parts = np.zeros((size - 1, size))
+    parts[:, order] = np.tri(size - 1, size)
+    return parts
+
+
+def _sides(left: _Sums) -> _Sides:
+    """Return the regressions of both sides and how much smaller they make sum of w residual^2."""
+    e, vectors = np.linalg.eigh(left.gram)
+    h = np.einsum("cij,ci->cj", vectors, left.score)
+    one = np.divide(h, e, out=np.zeros_like(h), where=e > _TOLD)
+    other = np.divide(-h, 1 - e, out=np.zeros_like(h), where=1 - e > _TOLD)
+    back = [np.einsum("cij,cj->ci", vectors, side) for side in (one, other)]
+    return _Sides(back[0], back[1], np.sum(h * (one - other), axis=1))
+
+
+def _misses(
+    fit: Fit, rows: Rows, sides: _Sides, parts: Array, which: NDArray[np.intp], objective: str
+) -> Array:
+    """Return the sum over both sides of w |y - fitted| / y, or of |sum of w (y - fitted)|."""
+    found = np.empty(len(parts))
+    for some in _pieces(len(parts), len(which)):
+        part = parts[some]
+        there = which <= part[:, None] if part.ndim == 1 else part[:, which] > 0
+        fitted = np.where(there, sides.left[some] @ fit.q.T, sides.right[some] @ fit.q.T)
+        miss = fit.residuals - fitted
+        if objective == "relative":
+            found[some] = np.abs(miss) @ (rows.w * rows.relative)
+        else:
+            left = np.where(there, miss, 0.0) @ rows.w
+            found[some] = np.abs(left) + np.abs(miss @ rows.w - left)
+    return found
+
+
+def _pieces(ways: int, rows: int) -> Iterator[slice]:
+    step = max(1, _AT_ONCE // rows)
+    return (slice(start, start + step) for start in range(0, ways, step))
+
+
+def _first_least(missed: Array) -> int:
+    """Return the first of the least; what differs in the last digits is the same."""
+    least = float(missed.min())
+    return int(np.flatnonzero(missed <= least + 1e-9 * abs(least))[0])

@@ -1,0 +1,166 @@
+"""Trees in files: plain JSON (p3s.tree), numbers to the last bit, nothing that is executed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from p3s.base.artefacts import read_json, write_json
+from p3s.base.errors import Damaged, P3SError, UsageError
+from p3s.base.serialise import from_data, to_data
+from p3s.machine.topology.caches import Caches
+from p3s.methods.baseline.trees.evaluate import Evaluator
+from p3s.methods.baseline.trees.features import counter_columns, derived
+from p3s.methods.baseline.trees.types import Array, Tree
+
+TREE_SCHEMA = "p3s.tree"
+TREE_VERSION = 1
+#: The variable that says how threads and processes are placed, and its words.
+AFFINITY, AFFINITIES = "affinity", ("close", "far")
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A tree with what is needed to ask it.
+
+    ``others``: processes that are no workers, as a master; ``cores``: socket, L3 and L2 of every
+    core of a node, where the tree knows them; ``per_node``: processes of a node, 0: all of them on
+    one; ``workers``, ``threads``, ``affinities``: values that its runs had; ``runs``: how many;
+    ``notes``: sentences about them.
+    """
+
+    tree: Tree
+    others: int = 0
+    cores: tuple[tuple[int, int, int], ...] = ()
+    per_node: int = 0
+    workers: tuple[float, ...] = ()
+    threads: tuple[float, ...] = ()
+    affinities: tuple[str, ...] = ()
+    runs: int = 0
+    notes: tuple[str, ...] = ()
+    created: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def columns(
+        self, workload: float, pairs: Array, inputs: Mapping[str, float], affinity: str = ""
+    ) -> dict[str, Array]:
+        """Return the tree's variables for pairs of workers and threads, a row each.
+
+        ``inputs``: values of its other variables; ``affinity``: "close" or "far", where the runs
+        had both. Errors: UsageError for a placement that the runs or the node do not have.
+        """
+        k, t = np.asarray(pairs, dtype=float).T
+        made = derived(np.full(len(k), float(workload)), k, t)
+        made |= {name: np.full(len(k), value) for name, value in inputs.items()}
+        made["processes"] = k + self.others
+        far = self._far(affinity)
+        if AFFINITY in self.tree.levels:
+            made[AFFINITY] = np.full(len(k), float(self.tree.levels[AFFINITY].index(affinity)))
+        if self.cores:
+            made |= placed(self.cores, made["processes"], t, self.per_node, np.full(len(k), far))
+        return made
+
+    def fitting(self, pairs: Array) -> Array:
+        """Return the pairs of workers and threads whose threads find cores on the known node."""
+        if not self.cores:
+            return pairs
+        processes, threads = pairs[:, 0] + self.others, pairs[:, 1]
+        of_node = np.minimum(processes, self.per_node) if self.per_node else processes
+        kept = pairs[of_node * threads <= len(self.cores)]
+        if not len(kept):
+            raise P3SError(f"no configuration fits on nodes of {len(self.cores)} cores")
+        return np.asarray(kept)
+
+    def _far(self, affinity: str) -> bool:
+        known = ", ".join(self.affinities)
+        if affinity and affinity not in self.affinities:
+            had = known or "no placement, so the tree does not know any"
+            raise UsageError(f"affinity {affinity}: its runs had {had}")
+        if AFFINITY in self.tree.levels and not affinity:
+            raise UsageError(f"the tree depends on how threads are placed; say it: one of {known}")
+        return (affinity or known) == "far"
+
+
+def placed(
+    cores: Sequence[tuple[int, int, int]],
+    processes: Array,
+    threads: Array,
+    per_node: int,
+    far: Array,
+) -> dict[str, Array]:
+    """Return the counters of caches and sockets of runs, as columns.
+
+    ``per_node``: processes of a node, 0: all. Of several nodes it is the first, which is full.
+    """
+    count = np.minimum(processes, per_node) if per_node else processes
+    caches = Caches(*np.array(cores, dtype=np.int64).T)
+    return counter_columns(caches, count, threads, far)
+
+
+def rows_of_cores(caches: Caches) -> tuple[tuple[int, int, int], ...]:
+    """Return a node as what a file holds: socket, L3 and L2 of every core."""
+    rows = zip(caches.socket.tolist(), caches.l3.tolist(), caches.l2.tolist(), strict=True)
+    return tuple(rows)
+
+
+# ---- files -----------------------------------------------------------------------------------
+
+
+def save(path: Path, stored: Stored) -> None:
+    """Write a tree, whole or not at all; what was there before is kept as FILE.1, FILE.2, ..."""
+    keep(path)
+    write_json(path, to_json(stored))
+
+
+def to_json(stored: Stored) -> dict[str, Any]:
+    """Return a tree as the JSON object of its file."""
+    return {"schema": TREE_SCHEMA, "schema_version": TREE_VERSION, **to_data(stored)}
+
+
+def keep(path: Path) -> Path | None:
+    """Give a file that is there its next number, so that all versions of a tree stay."""
+    if not path.exists():
+        return None
+    number = 1
+    while path.with_name(f"{path.name}.{number}").exists():
+        number += 1
+    return path.rename(path.with_name(f"{path.name}.{number}"))
+
+
+def load(path: Path) -> Stored:
+    """Read a tree; P3SError, one line, for another file, Damaged for one that holds none."""
+    found = read_json(path, TREE_SCHEMA, TREE_VERSION)
+    data = {key: value for key, value in found.items() if key not in ("schema", "schema_version")}
+    try:
+        stored = from_data(Stored, data)
+        _check(stored)
+    except (P3SError, ValueError, IndexError, KeyError, OverflowError) as error:
+        why = " ".join(str(error).split())[:100]
+        raise Damaged(f"{path}: damaged ({why}); fit it again: p3s baseline fit") from error
+    return stored
+
+
+def _check(stored: Stored) -> None:
+    """Raise P3SError, ValueError or KeyError for what is no tree."""
+    tree = stored.tree
+    tree.growing.checked()
+    evaluator = Evaluator.of(tree)
+    size, terms = len(tree.nodes), len(evaluator.prototype.terms)
+    splits = [(i, node.split) for i, node in enumerate(tree.nodes) if node.split]
+    children = sorted(c for _, split in splits for c in (split.left, split.right))
+    for what, good in (
+        ("nodes", size > 0 and children == list(range(1, size))),
+        ("order of nodes", all(i < min(split.left, split.right) for i, split in splits)),
+        ("coefficients", evaluator.coefficients.shape == (size, terms)),
+        ("ranges", evaluator.ranges.shape == (size, len(tree.variables), 2)),
+        ("values of nodes", all(0 < node.low <= node.high for node in tree.nodes)),
+        ("variables", all(name in tree.box for name in tree.variables)),
+        ("processes", stored.others >= 0 and stored.per_node >= 0),
+        ("cores", all(min(core) >= 0 for core in stored.cores)),
+    ):
+        if not good:
+            raise ValueError(f"its {what} cannot be these")

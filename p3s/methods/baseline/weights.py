@@ -1,0 +1,33 @@
+"""Weights of a regression: which errors it makes small."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p3s.base.errors import UsageError
+
+Array = NDArray[np.float64]
+WEIGHTS = ("relative", "absolute")
+
+
+def weights_of(kind: str | Sequence[float], seconds: Array) -> Array:
+    """Return the factor of every residual (unit: 1/s, or none for absolute and custom ones).
+
+    "relative" makes relative errors small (1/T: the largest counts weigh as much as the smallest),
+    "absolute" those in seconds, as plain least squares. A list gives one factor per point.
+    """
+    if not isinstance(kind, str):
+        given = np.asarray(kind, dtype=np.float64)
+        if given.shape != seconds.shape or not (np.isfinite(given) & (given >= 0)).all():
+            raise UsageError(
+                f"{len(given)} weights for {len(seconds)} points: one per point, none negative"
+            )
+        return given
+    if kind == "relative":
+        return np.asarray(1.0 / seconds)
+    if kind == "absolute":
+        return np.ones_like(seconds)
+    raise UsageError(f"{kind}: no weights of this name; one of {', '.join(WEIGHTS)}")

@@ -1,0 +1,204 @@
+"""Placements worth a try: block, cyclic, tilings, tilts, space-filling curves, random ones."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from p3s.base.errors import P3SError
+from p3s.machine.topology.direct import Torus
+from p3s.machine.topology.fabric import Fabric
+from p3s.machine.topology.levels import Level
+from p3s.machine.topology.read import node_numbers
+from p3s.machine.topology.units import Ints
+from p3s.methods.placement.allocation import Allocation, put
+from p3s.methods.placement.orders import hilbert, morton, snake, tiled, tiles_of, tilted, turned
+from p3s.program.mapping import BLOCK, CYCLIC, RankMap
+
+#: How many placements Jain et al. (SC13) compare of each program.
+USUAL = 84
+_CURVES: dict[str, Callable[[Sequence[int]], Ints]] = {
+    "snake": snake,
+    "z-order": morton,
+    "hilbert": hilbert,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """A named order of ranks, or of nodes."""
+
+    name: str
+    numbers: Ints
+
+
+def block_on(ranks: int, where: Allocation) -> RankMap:
+    """Return consecutive ranks on each node."""
+    return put(BLOCK, np.arange(ranks), np.arange(where.nodes), where)
+
+
+def cyclic_on(ranks: int, where: Allocation) -> RankMap:
+    """Return one rank after the other on the next node."""
+    return put(CYCLIC, np.arange(ranks), np.arange(where.nodes), where, turns=True)
+
+
+def random_on(ranks: int, where: Allocation, seed: int) -> RankMap:
+    """Return ranks in a random order, filled into the nodes."""
+    order = np.random.default_rng(seed).permutation(ranks)
+    return put(f"random {seed}", order, np.arange(where.nodes), where)
+
+
+def candidates(
+    ranks: int,
+    where: Allocation,
+    *,
+    grid: Sequence[int] = (),
+    order: Ints | None = None,
+    fabric: Fabric | None = None,
+    number: int = USUAL,
+    seed: int = 0,
+) -> list[RankMap]:
+    """Return different placements, at most ``number``, block and cyclic first.
+
+    ``grid``: extents of the process grid, the last dimension fastest; none: ranks are only in a
+    row. ``order``: rank at each place of the grid, where ranks do not follow it. ``fabric``: the
+    network; tiles of nodes follow its levels, and curves its dimensions. At least a third are
+    random, by ``seed``: half of these move whole nodes. Errors: UsageError where there is no room,
+    P3SError where the grid is not one of these ranks.
+    """
+    where.check(ranks)
+    if grid and math.prod(grid) != ranks:
+        raise P3SError(f"a grid of {' x '.join(map(str, grid))} does not have {ranks} ranks")
+    of_ranks = _rank_orders(ranks, where, grid, fabric)
+    if order is not None:
+        of_ranks[1:] = [Order(each.name, order[each.numbers]) for each in of_ranks[1:]]
+    found: dict[bytes, RankMap] = {}
+    _keep(found, _in_order(ranks, where, of_ranks, _node_orders(where, fabric)), number * 2 // 3)
+    drawn = _drawn(ranks, where, of_ranks[min(1, len(of_ranks) - 1)], seed)
+    _keep(found, itertools.islice(drawn, 8 * number), number)
+    return list(found.values())
+
+
+def _keep(found: dict[bytes, RankMap], proposed: Iterable[RankMap], number: int) -> None:
+    """Add placements that are not there yet, until there are enough."""
+    for placed in proposed:
+        if len(found) >= number:
+            return
+        found.setdefault(placed.node_of.tobytes(), placed)
+
+
+def _in_order(
+    ranks: int, where: Allocation, of_ranks: Sequence[Order], of_nodes: Sequence[Order]
+) -> Iterator[RankMap]:
+    """Yield placements that follow the grid and the network, those early in both lists first."""
+    yield block_on(ranks, where)
+    yield cyclic_on(ranks, where)
+    pairs = itertools.product(enumerate(of_nodes), enumerate(of_ranks))
+    for (_, nodes), (_, order) in sorted(pairs, key=lambda pair: 4 * pair[0][0] + pair[1][0]):
+        yield _both(order, nodes, where)
+
+
+def _drawn(ranks: int, where: Allocation, order: Order, seed: int) -> Iterator[RankMap]:
+    """Yield random placements without end, in turns of ranks and of whole nodes."""
+    for step in itertools.count(seed):
+        yield random_on(ranks, where, step)
+        mixed = np.random.default_rng(step).permutation(where.nodes)
+        yield _both(order, Order(f"random {step}", mixed), where)
+
+
+def _both(ranks: Order, nodes: Order, where: Allocation) -> RankMap:
+    name = ranks.name or BLOCK
+    if nodes.name:
+        name += f", nodes {nodes.name}"
+    return put(name, ranks.numbers, nodes.numbers, where)
+
+
+def _rank_orders(
+    ranks: int, where: Allocation, grid: Sequence[int], fabric: Fabric | None
+) -> list[Order]:
+    """Return orders of ranks, tiles as large as a node first (the most cubic one before others)."""
+    plain = [Order("", np.arange(ranks))]
+    if len(grid) < 2:
+        return plain
+    found: list[Order] = []
+    ppn = int(where.slots.max())
+    groups = _nodes_of_switch(where, fabric)
+    for tile in sorted(tiles_of(grid, ppn), key=_surface):
+        found.append(Order(f"tiles {_times(tile)}", tiled(grid, [tile])))
+        found += _curved_tiles(grid, tile)
+        upper = [x // y for x, y in zip(grid, tile, strict=True)]
+        for outer in sorted(tiles_of(upper, groups), key=_surface)[:2] if groups > 1 else ():
+            found.append(
+                Order(f"tiles {_times(tile)} in {_times(outer)}", tiled(grid, [tile, outer]))
+            )
+    found += [Order(name, curve(grid)) for name, curve in _CURVES.items()]
+    found += [
+        Order(f"rows of dimension {axis}", turned(grid, [*_others(grid, axis), axis]))
+        for axis in range(len(grid) - 1)
+    ]
+    return plain + found + _tilts(grid)
+
+
+def _curved_tiles(grid: Sequence[int], tile: Sequence[int]) -> Iterator[Order]:
+    """Yield tiles that are visited along a curve."""
+    upper = [x // y for x, y in zip(grid, tile, strict=True)]
+    cells = math.prod(tile)
+    inside = tiled(grid, [tile]).reshape(-1, cells)
+    for name, curve in _CURVES.items():
+        yield Order(f"tiles {_times(tile)} {name}", inside[curve(upper)].ravel())
+
+
+def _tilts(grid: Sequence[int]) -> list[Order]:
+    return [
+        Order(f"tilt of {across} along {along} by {step}", tilted(grid, along, across, step))
+        for along in range(len(grid))
+        for across in range(len(grid))
+        for step in (1, 2)
+        if along != across and grid[along] > 1 and step < grid[across]
+    ]
+
+
+def _node_orders(where: Allocation, fabric: Fabric | None) -> list[Order]:
+    """Return orders of the allocation's nodes: as given, and along curves of a torus or mesh."""
+    found = [Order("", np.arange(where.nodes))]
+    if not isinstance(fabric, Torus) or len(fabric.dims) < 2:
+        return found
+    place = np.full(fabric.nodes, -1, dtype=np.int64)
+    place[node_numbers(fabric, where.hosts)] = np.arange(where.nodes)
+    dims = fabric.dims[::-1]  # its nodes are numbered with the first dimension fastest
+    orders = [Order(name, curve(dims)) for name, curve in _CURVES.items()]
+    for axis in range(len(dims) - 1):
+        name = f"rows of dimension {len(dims) - 1 - axis}"
+        orders.append(Order(name, turned(dims, [*_others(dims, axis), axis])))
+    orders += _tilts(dims)
+    for order in orders:
+        nodes = place[order.numbers]
+        found.append(Order(order.name, nodes[nodes >= 0]))
+    return found
+
+
+def _nodes_of_switch(where: Allocation, fabric: Fabric | None) -> int:
+    """Return how many of the nodes are on one switch of the lowest level, 0 where that differs."""
+    levels: tuple[Level, ...] = () if fabric is None else fabric.levels()
+    if not levels or fabric is None:
+        return 0
+    of = levels[0].of[node_numbers(fabric, where.hosts)]
+    sizes = np.unique(np.unique(of, return_counts=True)[1])
+    return int(sizes[0]) if len(sizes) == 1 else 0
+
+
+def _others(dims: Sequence[int], axis: int) -> list[int]:
+    return [d for d in range(len(dims)) if d != axis]
+
+
+def _surface(tile: Sequence[int]) -> float:
+    """Return the surface of a tile for its volume."""
+    return sum(1 / x for x in tile)
+
+
+def _times(numbers: Sequence[int]) -> str:
+    return "x".join(map(str, numbers))

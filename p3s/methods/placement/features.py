@@ -1,0 +1,211 @@
+"""Features of traffic, mapping and topology that predict the time of a communication phase.
+
+Class A needs the messages alone, class B also the node of each rank, class C also the levels of the
+network (switches, racks, groups) that the nodes are in. All count what is sent, in bytes or
+messages; min, avg and max are over all components of a level that the allocation is in, also those
+that send nothing. Source: Papadopoulou, "Communication performance prediction on large-scale
+systems", NTUA 2017, chapter 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from p3s.base.errors import P3SError
+from p3s.machine.topology.levels import Level, check_nested
+from p3s.machine.topology.units import Bools, Floats, Ints
+from p3s.methods.placement.traffic import Traffic, sums
+from p3s.program.mapping import RankMap
+
+#: Names of the features of class A.
+CLASS_A = ("n", "ppn", "l(max)", "PD(max)", "PM(max)")
+_ALL = ("min", "avg", "max")
+_STATISTIC: Mapping[str, Callable[[Floats], Any]] = {"min": np.min, "avg": np.mean, "max": np.max}
+
+
+@dataclass(frozen=True, eq=False)
+class Hierarchy:
+    """Levels that the nodes of an allocation are in, the lowest first, and what is said of them.
+
+    ``ratios``: statistics of how many nodes or components one of the next level holds. ``first``:
+    the lowest level that this is said of. ``pairs``: whether the largest traffic between two
+    components of the highest level is a feature, too (groups that are joined one by one).
+    """
+
+    levels: tuple[Level, ...] = ()
+    ratios: tuple[str, ...] = ("avg", "max")
+    first: int = 0
+    pairs: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class _NodeTraffic:
+    """Traffic between nodes: one row for each two, with its bytes and messages."""
+
+    source: Ints
+    dest: Ints
+    data: Floats
+    messages: Floats
+
+
+def class_a(traffic: Traffic, placed: RankMap) -> dict[str, float]:
+    """Return nodes, ranks of a node (the most), largest message, and most data and messages sent.
+
+    Data and messages are those of one rank, in bytes; 0 where nothing is sent.
+    """
+    data = sums(traffic.source, traffic.volume, traffic.ranks)
+    messages = sums(traffic.source, traffic.messages, traffic.ranks)
+    longest = float(traffic.nbytes.max()) if len(traffic) else 0.0
+    counts = (placed.nodes, placed.sizes.max(), longest, data.max(), messages.max())
+    return dict(zip(CLASS_A, map(float, counts), strict=True))
+
+
+def process_spread(traffic: Traffic) -> dict[str, float]:
+    """Return what of ranks and messages class A leaves out: min and avg of l, PD and PM.
+
+    The benchmark sends the same everywhere, so that they say nothing until irregular traffic is
+    trained on.
+    """
+    found = {}
+    if len(traffic):
+        found["l(min)"] = float(traffic.nbytes.min())
+        found["l(avg)"] = float(traffic.volume.sum()) / traffic.number
+    else:
+        found["l(min)"] = found["l(avg)"] = 0.0
+    for name, column in (("PD", traffic.volume), ("PM", traffic.messages)):
+        found |= _said(name, sums(traffic.source, column, traffic.ranks), ("min", "avg"))
+    return found
+
+
+def class_b(traffic: Traffic, placed: RankMap) -> dict[str, float]:
+    """Return what nodes send to others (ND, NM), keep inside (iND, iNM), and in all (TD, TM)."""
+    between = _between_nodes(traffic, placed)
+    apart = between.source != between.dest
+    found: dict[str, float] = {}
+    for inside, prefix in ((apart, "N"), (~apart, "iN")):
+        found |= _sent(prefix, between, between.source, placed.nodes, inside)
+    found["TD"] = float(between.data[apart].sum())
+    found["TM"] = float(between.messages[apart].sum())
+    return found
+
+
+def inter_node_share(traffic: Traffic, placed: RankMap) -> float:
+    """Return the share of all bytes that leave their node (I), 0 where there are none."""
+    apart = placed.node_of[traffic.source] != placed.node_of[traffic.dest]
+    whole = float(traffic.volume.sum())
+    return float(traffic.volume[apart].sum()) / whole if whole else 0.0
+
+
+def class_c(traffic: Traffic, placed: RankMap, hierarchy: Hierarchy) -> dict[str, float]:
+    """Return the shape of the allocation, and what components of each level send and keep.
+
+    ``hierarchy``: of the allocation's nodes, in their order. Columns of a level with name sw and
+    letter S: sw, n/sw, SD, SM (out of one), iSD, iSM (inside, between its parts); between two of
+    the highest level, with letter G: GGD, GGM. Errors: P3SError where levels are not nested or are
+    those of other nodes.
+    """
+    check_nested(hierarchy.levels, placed.nodes)
+    between = _between_nodes(traffic, placed)
+    shape: dict[str, float] = {}
+    sent: dict[str, float] = {}
+    below, below_name = np.arange(placed.nodes), "n"
+    for depth, level in enumerate(hierarchy.levels):
+        names, of = np.unique(level.of, return_inverse=True)
+        of = of.ravel()
+        number = len(names)
+        shape[level.name] = float(number)
+        if depth >= hierarchy.first:
+            parts = _parts(below, of, number)
+            shape |= _said(f"{below_name}/{level.name}", parts, hierarchy.ratios)
+        source, dest = of[between.source], of[between.dest]
+        leaves = source != dest
+        inside = ~leaves & (below[between.source] != below[between.dest])
+        for rows, prefix in ((leaves, level.letter), (inside, f"i{level.letter}")):
+            sent |= _sent(prefix, between, source, number, rows)
+        if hierarchy.pairs and depth == len(hierarchy.levels) - 1:
+            sent |= _largest_pair(level.letter, between, source * number + dest, leaves)
+        below, below_name = of, level.name
+    return shape | sent
+
+
+def features(
+    traffic: Traffic, placed: RankMap, hierarchy: Hierarchy | None = None
+) -> dict[str, float]:
+    """Return the features of all classes that there is knowledge for, A and B first.
+
+    49 with two levels. Errors: P3SError where the placement has other ranks than the traffic.
+    """
+    check_ranks(traffic, placed)
+    found = class_a(traffic, placed) | class_b(traffic, placed)
+    if hierarchy is not None:
+        found |= class_c(traffic, placed, hierarchy)
+    return found
+
+
+def check_ranks(traffic: Traffic, placed: RankMap) -> None:
+    """Raise P3SError where a placement is not one of the ranks of the traffic."""
+    if placed.n != traffic.ranks:
+        raise P3SError(f"the placement is of {placed.n} ranks, the traffic of {traffic.ranks}")
+
+
+def table(rows: Sequence[Mapping[str, float]]) -> tuple[tuple[str, ...], Floats]:
+    """Return the names of columns and the rows of several phases as one array.
+
+    Errors: P3SError where rows have other columns than the first.
+    """
+    names = tuple(rows[0]) if rows else ()
+    for number, row in enumerate(rows):
+        if tuple(row) != names:
+            odd = sorted(set(names) ^ set(row)) or ["their order"]
+            raise P3SError(f"features, row {number}: columns differ from the first ({odd[0]})")
+    return names, np.array([[row[name] for name in names] for row in rows], dtype=np.float64)
+
+
+def _between_nodes(traffic: Traffic, placed: RankMap) -> _NodeTraffic:
+    check_ranks(traffic, placed)
+    key = placed.node_of[traffic.source] * placed.nodes + placed.node_of[traffic.dest]
+    pairs, place = np.unique(key, return_inverse=True)
+    place = place.ravel()
+    return _NodeTraffic(
+        pairs // placed.nodes,
+        pairs % placed.nodes,
+        sums(place, traffic.volume, len(pairs)),
+        sums(place, traffic.messages, len(pairs)),
+    )
+
+
+def _sent(
+    prefix: str, between: _NodeTraffic, component: Ints, number: int, rows: Bools
+) -> dict[str, float]:
+    """Return statistics of the data and the messages of some rows, summed up by component."""
+    found: dict[str, float] = {}
+    for letter, column in (("D", between.data), ("M", between.messages)):
+        found |= _said(prefix + letter, sums(component[rows], column[rows], number), _ALL)
+    return found
+
+
+def _largest_pair(
+    letter: str, between: _NodeTraffic, pair: Ints, leaves: Bools
+) -> dict[str, float]:
+    """Return the most data and the most messages that one component sends to another."""
+    _, place = np.unique(pair[leaves], return_inverse=True)
+    return {
+        f"{letter}{letter}{kind}": float(
+            np.bincount(place.ravel(), weights=column[leaves], minlength=1).max()
+        )
+        for kind, column in (("D", between.data), ("M", between.messages))
+    }
+
+
+def _parts(below: Ints, of: Ints, number: int) -> Floats:
+    """Return how many different parts of the level below each component has."""
+    pairs = np.unique(np.stack([below, of]), axis=1)
+    return np.bincount(pairs[1], minlength=number).astype(np.float64)
+
+
+def _said(name: str, values: Floats, statistics: Sequence[str]) -> dict[str, float]:
+    return {f"{name}({kind})": float(_STATISTIC[kind](values)) for kind in statistics}

@@ -1,0 +1,493 @@
+"""Models that predict the time of a phase from its features, learned from measured phases.
+
+Boosted trees with absolute loss (GBRT of Papadopoulou 2017) or extremely randomised trees (Jain et
+al., SC13), of the logarithm of the time: else only the longest phases count. A line over a few
+features may go first, and trees then say by how much it is off. Scores are those of groups
+(allocations, programs) that a model has not seen. Trees say nothing beyond the values that they
+were trained with, so each prediction tells which features are outside, and its interval widens.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from p3s.base.artefacts import read_json, write_json
+from p3s.base.errors import Damaged, OtherVersion, P3SError
+from p3s.base.serialise import ShapeError, from_data
+from p3s.machine.topology.units import Bools, Floats, Ints
+from p3s.methods.placement.intervals import HELD, Widening, doublings, missed, widening
+from p3s.methods.placement.ranking import Agreement, agreement
+from p3s.methods.placement.regimes import Line, Product, fit_nonnegative
+from p3s.methods.placement.trees import Trees, needed, of_boosting, of_forest, trees_from
+from p3s.simulate.network import Network
+
+BOOSTED, RANDOM = "boosted", "random"
+SCHEMA, VERSION = "p3s.communication", 2
+#: Names of a model's three ensembles.
+_TREES = ("middle", "low", "high")
+_FOLDS = 5
+#: Share of the rows that are left out for the large values of a feature.
+_LARGE = 0.25
+#: A line says at least so many seconds.
+_LEAST_S = 1e-12
+#: Features that a split chooses from at least, where there are as many.
+_FEW = 5
+#: Shrinkage leaves this share of what there is to learn; more is a warning.
+_LEFT = 0.05
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How trees are fitted. ``share``: of the rows of a tree, of the features of each split."""
+
+    trees: int = 400
+    rate: float = 0.05
+    depth: int = 6
+    leaf: int = 2
+    share: tuple[float, float] = (0.7, 0.5)
+    seed: int = 0
+
+    @property
+    def left(self) -> float:
+        """Share of what there is to learn that shrinkage leaves."""
+        return float((1.0 - self.rate) ** self.trees)
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a model is of, and how good it was where it had not seen the phases.
+
+    ``machine``, ``network``: where its phases were measured. ``rows``, ``groups``: how many of
+    them. ``caveats``: codes of what limits it. ``features``: code of those that it uses.
+    ``compared``: scores of other ways to tell the times of the same phases, by their codes.
+    ``facts``: how they were measured, by name. ``named``: whether somebody said what the machine is
+    called; else ``machine`` only says what it was measured with. ``topology``: its network, as it
+    was described, "" where nobody did.
+    """
+
+    kind: str
+    machine: str
+    network: str
+    rows: int
+    groups: int
+    settings: Settings = Settings()
+    scores: Agreement | None = None
+    caveats: tuple[str, ...] = ()
+    features: str = ""
+    compared: Mapping[str, Agreement] = field(default_factory=dict)
+    facts: Mapping[str, str] = field(default_factory=dict)
+    named: bool = True
+    topology: str = ""
+
+
+@dataclass(frozen=True)
+class Outside:
+    """A feature that is outside the values of training, and on which side."""
+
+    feature: str
+    above: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """Seconds of phases, the ends of their intervals, and what is outside the training."""
+
+    seconds: Floats
+    low: Floats
+    high: Floats
+    outside: tuple[tuple[Outside, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A model with what it was trained on.
+
+    ``names``: features, in the order of their columns. ``least``, ``most``: their values in
+    training. ``middle``: logarithm of the seconds, over what ``first`` says if that is there;
+    ``low``, ``high``: ends of the interval, which ``wider`` is added to. ``network``: what
+    messages cost, where a feature is the simulated time.
+    """
+
+    card: Card
+    names: tuple[str, ...]
+    least: Floats
+    most: Floats
+    middle: Trees
+    low: Trees
+    high: Trees
+    wider: Widening = Widening()
+    first: Line | None = None
+    network: Network | None = None
+
+    def predict(self, rows: Sequence[Mapping[str, float]]) -> Predicted:
+        """Return the times of phases from their features. Errors: P3SError for a missing one."""
+        x = columns(rows, self.names)
+        base = _logarithm(self.first, self.names, x)
+        middle = self.middle.predict(x)
+        wider = self.wider.at(doublings(x, self.least, self.most))
+        low = np.minimum(self.low.predict(x) - wider, middle)
+        high = np.maximum(self.high.predict(x) + wider, middle)
+        outside = tuple(tuple(self._outside(row)) for row in x)
+        return Predicted(np.exp(base + middle), np.exp(base + low), np.exp(base + high), outside)
+
+    def _outside(self, row: Floats) -> Iterator[Outside]:
+        for k in np.flatnonzero((row < self.least) | (row > self.most)).tolist():
+            yield Outside(self.names[k], bool(row[k] > self.most[k]))
+
+    def check(self, machine: str, network: str) -> None:
+        """Raise P3SError where the model is one of another machine or network; "" is any.
+
+        A machine that nobody has named may be any.
+        """
+        card = self.card
+        if network and card.network != network:
+            known = f"give --topology {shlex.quote(card.topology)}, or " if card.topology else ""
+            raise P3SError(
+                f"the communication model is of network {card.network}, not of {network}; "
+                f"{known}learn one there"
+            )
+        if machine and card.named and card.machine != machine:
+            raise P3SError(
+                f"the communication model is of machine {card.machine}, not of {machine}; learn "
+                f"one there, with p3s machine learn --name {shlex.quote(machine)}"
+            )
+
+
+def columns(rows: Sequence[Mapping[str, float]], names: Sequence[str]) -> Floats:
+    """Return the named features of phases, shape (phases, names). Errors: P3SError."""
+    missing = [name for name in names if any(name not in row for row in rows)]
+    if missing:
+        raise P3SError(f"feature {missing[0]} is missing; the model needs {len(names)} of them")
+    found = np.array([[row[name] for name in names] for row in rows], dtype=np.float64)
+    return found.reshape(len(rows), len(names))
+
+
+def learn(
+    rows: Sequence[Mapping[str, float]],
+    seconds: Floats,
+    groups: Ints,
+    names: Sequence[str],
+    *,
+    kind: str = BOOSTED,
+    machine: str = "",
+    network: str = "",
+    settings: Settings = Settings(),
+    first: Sequence[Product] = (),
+    apart: Sequence[Ints] = (),
+    beyond: Sequence[str] = (),
+) -> Learned:
+    """Return a model of measured phases.
+
+    ``groups``: what belongs together (an allocation, a program) and is left out together for the
+    scores of the card. ``first``: products of features of which a line goes first. ``apart``: other
+    groups, of what unseen phases may differ in, that are left out to see how wide intervals have
+    to be. ``beyond``: features whose largest values are left out for the same. Errors:
+    P3SError with fewer than 20 phases, times that are none, and without scikit-learn.
+    """
+    needed("learning the times of phases")
+    data = _data(rows, seconds, names, kind, settings, first)
+    if len(groups) != len(data.seconds):
+        raise P3SError(f"{len(groups)} groups for {len(data.seconds)} phases")
+    unseen = data.unseen(_left_out(groups, settings.seed))
+    made = data.fitted(np.ones(len(data.seconds), dtype=bool))
+    scores = agreement(data.seconds, np.exp(unseen[0]))
+    card = Card(
+        kind, machine, network, len(data.seconds), len(np.unique(groups)), settings,
+        scores if np.isfinite(scores.score) else None, tuple(_caveats(kind, settings, groups)),
+    )  # fmt: skip
+    near = [data.missed_by(unseen)]
+    near += [data.missed_by(data.unseen(_left_out(each, settings.seed))) for each in apart]
+    return Learned(
+        card,
+        tuple(names),
+        data.x.min(axis=0),
+        data.x.max(axis=0),
+        made.trees[0],
+        made.trees[1],
+        made.trees[2],
+        widening(near, *data.beyond([name for name in beyond if name in data.names])),
+        made.first,
+    )
+
+
+def cross_validated(
+    rows: Sequence[Mapping[str, float]],
+    seconds: Floats,
+    groups: Ints,
+    names: Sequence[str],
+    *,
+    kind: str = BOOSTED,
+    settings: Settings = Settings(),
+    first: Sequence[Product] = (),
+) -> Agreement:
+    """Return how good models are on groups that they have not seen."""
+    needed("learning the times of phases")
+    data = _data(rows, seconds, names, kind, settings, first)
+    found = data.unseen(_left_out(groups, settings.seed), ends=False)
+    return agreement(data.seconds, np.exp(found[0]))
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitted:
+    """What was fitted to some rows: the line that goes first, and trees."""
+
+    first: Line | None
+    trees: tuple[Trees, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Data:
+    """Measured phases, and how models are fitted to them."""
+
+    x: Floats
+    seconds: Floats
+    names: tuple[str, ...]
+    kind: str
+    settings: Settings
+    first: tuple[Product, ...]
+
+    def fitted(self, rows: Bools, ends: bool = True) -> _Fitted:
+        """Return what is fitted to some rows; ``ends``: also the ends of the interval."""
+        x, t = self.x[rows], self.seconds[rows]
+        line = None
+        if self.first:
+            line = fit_nonnegative(self.first, dict(zip(self.names, x.T, strict=True)), t)
+        y = np.log(t) - _logarithm(line, self.names, x)
+        return _Fitted(line, _FITS[self.kind](x, y, self.settings, ends))
+
+    def logarithms(self, made: _Fitted, rows: Bools) -> Floats:
+        """Return what was fitted says of some rows, shape (ensembles, rows)."""
+        x = self.x[rows]
+        base = _logarithm(made.first, self.names, x)
+        return np.stack([base + trees.predict(x) for trees in made.trees])
+
+    def unseen(self, fold: Ints, ends: bool = True) -> Floats:
+        """Return middle, low and high of each row from models that have not seen its fold."""
+        found = np.zeros((3 if ends else 1, len(self.seconds)))
+        for number in np.unique(fold):
+            out = fold == number
+            found[:, out] = self.logarithms(self.fitted(~out, ends), out)
+        return found
+
+    def missed_by(self, found: Floats) -> Floats:
+        """Return by how much intervals of all rows miss their times."""
+        return missed(found[1], found[2], np.log(self.seconds))
+
+    def beyond(self, features: Sequence[str]) -> tuple[Floats, Floats]:
+        """Return what is missed of rows with large values by the others, and how far they are."""
+        off, far = [np.zeros(0)], [np.zeros(0)]
+        for name in features:
+            column = self.x[:, self.names.index(name)]
+            out = column > np.quantile(column, 1 - _LARGE)
+            if min(out.sum(), (~out).sum()) < _FEW:
+                continue
+            _, low, high = self.logarithms(self.fitted(~out), out)
+            kept = self.x[~out]
+            off.append(missed(low, high, np.log(self.seconds[out])))
+            far.append(doublings(self.x[out], kept.min(axis=0), kept.max(axis=0)))
+        return np.concatenate(off), np.concatenate(far)
+
+
+def _data(
+    rows: Sequence[Mapping[str, float]],
+    seconds: Floats,
+    names: Sequence[str],
+    kind: str,
+    settings: Settings,
+    first: Sequence[Product],
+) -> _Data:
+    x, t = columns(rows, names), np.asarray(seconds, dtype=np.float64)
+    if len(t) < 20 or len(t) != len(x):
+        raise P3SError(f"{len(t)} phases are too few for a model; measure 20 or more")
+    if not (np.isfinite(t).all() and t.min() > 0):
+        raise P3SError("a phase took no time, or what is no time; leave it out")
+    if kind not in _FITS:
+        raise P3SError(f"{kind} is no kind of model; there are {', '.join(_FITS)}")
+    return _Data(x, t, tuple(names), kind, settings, tuple(first))
+
+
+def _logarithm(line: Line | None, names: Sequence[str], x: Floats) -> Floats:
+    """Return the logarithm of what a line says of rows of features, 0 without a line."""
+    if line is None or not len(x):
+        return np.zeros(len(x))
+    found = line.seconds(dict(zip(names, x.T, strict=True)))
+    return np.asarray(np.log(np.maximum(found, _LEAST_S)), dtype=np.float64)
+
+
+def ranked_features(
+    rows: Sequence[Mapping[str, float]], seconds: Floats, names: Sequence[str]
+) -> list[str]:
+    """Return features, the one that matters most first.
+
+    Recursive elimination by a linear support vector regression of the logarithms, as the source.
+    """
+    needed("choosing features")
+    from sklearn.feature_selection import RFE
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.svm import LinearSVR
+
+    x = StandardScaler().fit_transform(np.log1p(columns(rows, names)))
+    regression = LinearSVR(loss="squared_epsilon_insensitive", dual=False, random_state=0)
+    found = RFE(regression, n_features_to_select=1).fit(x, np.log(seconds))
+    return [names[k] for k in np.argsort(found.ranking_, kind="stable").tolist()]
+
+
+def _caveats(kind: str, settings: Settings, groups: Ints) -> Iterator[str]:
+    if kind == BOOSTED and settings.left > _LEFT:
+        yield "not-converged"
+    if len(np.unique(groups)) < 2:
+        yield "one-group"
+
+
+def _left_out(groups: Ints, seed: int) -> Ints:
+    """Return which fold each row is in; rows of a group are in one, a single group is split."""
+    names, of = np.unique(groups, return_inverse=True)
+    of = of.ravel()
+    if len(names) < 2:
+        names, of = np.arange(_FOLDS), np.arange(len(groups)) % _FOLDS
+    mixed = np.random.default_rng(seed).permutation(len(names))
+    return np.asarray((mixed % min(_FOLDS, len(names)))[of], dtype=np.int64)
+
+
+def _boosted(x: Floats, y: Floats, settings: Settings, ends: bool) -> tuple[Trees, ...]:
+    from sklearn.ensemble import GradientBoostingRegressor
+
+    number = x.shape[1]
+    seen = min(max(round(settings.share[1] * number), _FEW), number)
+
+    def fit(**loss: Any) -> Trees:
+        model = GradientBoostingRegressor(
+            n_estimators=settings.trees,
+            learning_rate=settings.rate,
+            max_depth=settings.depth,
+            min_samples_leaf=settings.leaf,
+            subsample=settings.share[0],
+            max_features=seen,
+            random_state=settings.seed,
+            **loss,
+        )
+        return of_boosting(model.fit(x, y))
+
+    edge = (1 - HELD) / 2
+    quantiles = (edge, 1 - edge) if ends else ()
+    return fit(loss="absolute_error"), *(fit(loss="quantile", alpha=a) for a in quantiles)
+
+
+def _random(x: Floats, y: Floats, settings: Settings, ends: bool) -> tuple[Trees, ...]:
+    """Return one forest three times: how wide the interval is, groups that are left out say."""
+    from sklearn.ensemble import ExtraTreesRegressor
+
+    forest = ExtraTreesRegressor(
+        settings.trees, min_samples_leaf=1, max_features=1.0, random_state=settings.seed
+    )
+    made = of_forest(forest.fit(x, y))
+    return (made, made, made) if ends else (made,)
+
+
+_FITS: Mapping[str, Callable[[Floats, Floats, Settings, bool], tuple[Trees, ...]]] = {
+    BOOSTED: _boosted,
+    RANDOM: _random,
+}
+
+
+def save(path: Path, model: Learned) -> None:
+    """Write a model as an artefact of numbers. Errors: P3SError."""
+    trees = {name: getattr(model, name).columns() for name in _TREES}
+    write_json(
+        path,
+        {
+            "schema": SCHEMA,
+            "schema_version": VERSION,
+            "card": asdict(model.card),
+            "names": list(model.names),
+            "least": model.least,
+            "most": model.most,
+            "wider": asdict(model.wider),
+            "first": None if model.first is None else asdict(model.first),
+            "network": None if model.network is None else model.network.to_json(),
+            **trees,
+        },
+    )
+
+
+def load(path: Path) -> Learned:
+    """Read a model. Errors: P3SError, in one line, where it cannot be read or is damaged."""
+    try:
+        data = read_json(path, SCHEMA, VERSION)
+    except OtherVersion as err:
+        raise OtherVersion(
+            f"{path}: a communication model of another version of p3s; learn it again"
+        ) from err
+    try:
+        return _read(data)
+    except (ShapeError, KeyError, TypeError, ValueError) as err:
+        why = f"no communication model, or a damaged one ({str(err)[:100]})"
+        raise Damaged(f"{path}: {why}; learn it again") from err
+    except Damaged as err:
+        raise Damaged(f"{path}: {err}; learn it again") from err
+
+
+@dataclass(frozen=True)
+class TreesRead:
+    """Columns of the nodes of all trees; root: the first node of each."""
+
+    feature: list[int]
+    threshold: list[float]
+    left: list[int]
+    right: list[int]
+    value: list[float]
+    root: list[int]
+    base: float
+    scale: float
+
+
+@dataclass(frozen=True)
+class LearnedRead:
+    """What the file of a model holds: its card, features with their ends, trees, network."""
+
+    card: Card
+    names: tuple[str, ...]
+    least: tuple[float, ...]
+    most: tuple[float, ...]
+    wider: Widening
+    first: Line | None
+    network: Mapping[str, Any] | None
+    middle: TreesRead
+    low: TreesRead
+    high: TreesRead
+
+    def valid(self) -> None:
+        """Raise ValueError where ends of features, or the line that goes first, are of others."""
+        if not len(self.least) == len(self.most) == len(self.names) == len(set(self.names)):
+            raise ValueError("the values of its features do not fit their names")
+        if any(low > high for low, high in zip(self.least, self.most, strict=True)):
+            raise ValueError("the least value of a feature is above the most")
+        line = self.first
+        if line is not None and (
+            not {name for product in line.products for name in product} <= set(self.names)
+            or len(line.products) != len(line.coefficients)
+        ):
+            raise ValueError("the line that goes first does not fit its features")
+
+
+def _read(data: Mapping[str, Any]) -> Learned:
+    read = from_data(LearnedRead, data, more=True)
+    middle, low, high = (trees_from(vars(getattr(read, name)), len(read.names)) for name in _TREES)
+    return Learned(
+        read.card,
+        read.names,
+        np.array(read.least),
+        np.array(read.most),
+        middle,
+        low,
+        high,
+        read.wider,
+        read.first,
+        None if read.network is None else Network.from_json(read.network),
+    )

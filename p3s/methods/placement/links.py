@@ -1,0 +1,225 @@
+"""Features of the links that messages pass: how far they go, what links, queues and buffers hold.
+
+Equations (1) to (6), outliers and hybrid sets of Jain et al., "Predicting application performance
+using supervised learning on communication features", SC13. On a torus or mesh, links are those
+between nodes, each direction its own, and a message inside a node goes 0 of them; on networks of
+switches, links of nodes count, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from p3s.base.errors import P3SError
+from p3s.machine.topology.direct import Torus
+from p3s.machine.topology.fabric import Fabric
+from p3s.machine.topology.read import node_numbers
+from p3s.machine.topology.units import Bools, Floats, Ints
+from p3s.methods.placement.features import check_ranks
+from p3s.methods.placement.outliers import above_average, mean_of, near_largest
+from p3s.methods.placement.traffic import Traffic, sums
+from p3s.program.mapping import RankMap
+
+#: What only counters tell, of a run or of the packet simulation.
+COUNTED = ("avg buffer", "avg buffer AO", "avg buffer TO", "avg delay AO", "avg delay TO")
+
+#: The sets of features that predict best together (table 3 of the source).
+HYBRIDS: Mapping[str, tuple[str, ...]] = {
+    "H1": ("avg bytes", "max bytes", "max FIFO"),
+    "H2": ("avg bytes", "max bytes", "sum dilation AO", "max FIFO"),
+    "H3": ("avg bytes", "max bytes", "avg buffer", "max FIFO"),
+    "H4": ("avg bytes", "max bytes", "avg buffer TO"),
+    "H5": ("avg bytes TO", "avg buffer TO", "avg delay AO", "sum hops AO", "max FIFO"),
+    "H6": (
+        "avg bytes TO",
+        "avg buffer AO",
+        "avg delay TO",
+        "avg delay AO",
+        "sum hops AO",
+        "max FIFO",
+    ),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Counters:
+    """What the directed links of a network have counted in one run.
+
+    ``nbytes``: sent on each; ``received``: packets that came over it, ``buffered``: those of them
+    that had to wait for their next link.
+    """
+
+    nbytes: Floats
+    received: Ints
+    buffered: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Paths:
+    """Messages between nodes of a network, one row for each two nodes.
+
+    ``source``, ``dest``: numbers of nodes in the network. ``messages``, ``nbytes``: all of them
+    together. ``dilation``: links that each passes. ``row``: row here of each of the traffic's.
+    """
+
+    source: Ints
+    dest: Ints
+    messages: Floats
+    nbytes: Floats
+    dilation: Ints
+    row: Ints
+
+
+def network_links(fabric: Fabric) -> Bools:
+    """Return which directed links features are of."""
+    return fabric.between_switches if isinstance(fabric, Torus) else fabric.used
+
+
+def paths(traffic: Traffic, placed: RankMap, fabric: Fabric) -> Paths:
+    """Return the messages between nodes, those inside nodes included.
+
+    Nodes are those of the network that the placement names (in order where it names none). Errors:
+    P3SError for a node that the network does not have, or a placement of other ranks.
+    """
+    check_ranks(traffic, placed)
+    at = node_numbers(fabric, placed.names)[placed.node_of]
+    key = at[traffic.source] * fabric.nodes + at[traffic.dest]
+    pairs, place = np.unique(key, return_inverse=True)
+    place = place.ravel()
+    source, dest = pairs // fabric.nodes, pairs % fabric.nodes
+    passed = fabric.distances(source, dest) + (-1 if isinstance(fabric, Torus) else 1)
+    return Paths(
+        source,
+        dest,
+        sums(place, traffic.messages, len(pairs)),
+        sums(place, traffic.volume, len(pairs)),
+        np.where(source == dest, 0, passed),
+        place,
+    )
+
+
+def link_bytes(found: Paths, fabric: Fabric) -> Floats:
+    """Return what each of the network's links carries, (6) before its maximum."""
+    loads = fabric.loads(found.source, found.dest, found.nbytes)
+    return np.asarray(loads[network_links(fabric)], dtype=np.float64)
+
+
+def prior_metrics(found: Paths, fabric: Fabric) -> dict[str, float]:
+    """Return equations (1) to (6): how far messages go, in links, and what links carry, in bytes.
+
+    Averages over nothing are 0.
+    """
+    hop_bytes = float((found.dilation * found.nbytes).sum())
+    number, volume = float(found.messages.sum()), float(found.nbytes.sum())
+    loads = link_bytes(found, fabric)
+    return {
+        "max dilation": float(found.dilation.max(initial=0)),
+        "avg dilation": float((found.dilation * found.messages).sum()) / (number or 1.0),
+        "hop-bytes": hop_bytes,
+        "hops per byte": hop_bytes / (volume or 1.0),
+        "avg bytes": hop_bytes / (len(loads) or 1),
+        "max bytes": float(loads.max(initial=0.0)),
+    }
+
+
+def queues(found: Paths, fabric: Fabric) -> Ints:
+    """Return in which of its node's injection queues the messages of each row wait, numbered.
+
+    On a torus or mesh a node has one for each direction, chosen by the dimension in which a message
+    has farthest to go, the first of several; elsewhere it has one.
+    """
+    if not isinstance(fabric, Torus):
+        return found.source
+    steps = np.stack(
+        [fabric.steps(d, found.source, found.dest) for d in range(len(fabric.dims))], axis=1
+    )
+    dimension = np.abs(steps).argmax(axis=1)
+    down = np.take_along_axis(steps, dimension[:, None], axis=1)[:, 0] < 0
+    queue = (found.source * len(fabric.dims) + dimension) * 2 + down
+    return np.asarray(queue, dtype=np.int64)
+
+
+def longest_queue(found: Paths, fabric: Fabric) -> float:
+    """Return the most messages in one injection queue (max FIFO); none inside a node is in one."""
+    out = found.source != found.dest
+    if not out.any():
+        return 0.0
+    _, place = np.unique(queues(found, fabric)[out], return_inverse=True)
+    return float(np.bincount(place.ravel(), weights=found.messages[out]).max())
+
+
+def link_features(
+    traffic: Traffic, placed: RankMap, fabric: Fabric, counters: Counters | None = None
+) -> dict[str, float]:
+    """Return all features of links, queues and distances; those of buffers only from ``counters``.
+
+    Counters, where there are any, also say what links have carried: with adaptive routes nobody
+    knows it before. Errors: P3SError for a node that the network does not have.
+    """
+    found = paths(traffic, placed, fabric)
+    values = prior_metrics(found, fabric)
+    loads = link_bytes(found, fabric) if counters is None else _counted(fabric, counters.nbytes)
+    if counters is not None:
+        values["avg bytes"] = float(loads.mean()) if len(loads) else 0.0
+        values["max bytes"] = float(loads.max(initial=0.0))
+    values |= _outliers("avg bytes", loads) | _distances(found, fabric)
+    values["max FIFO"] = longest_queue(found, fabric)
+    if counters is not None:
+        values |= _buffers(fabric, counters)
+    return values
+
+
+def chosen(values: Mapping[str, float], hybrid: str) -> dict[str, float]:
+    """Return the features of a hybrid set.
+
+    Errors: P3SError for an unknown set, or one that needs counters where there are none.
+    """
+    if hybrid not in HYBRIDS:
+        raise P3SError(f"{hybrid} is no set of features; there are {', '.join(HYBRIDS)}")
+    missing = [name for name in HYBRIDS[hybrid] if name not in values]
+    if missing:
+        raise P3SError(
+            f"{hybrid} needs {missing[0]}, which only counters or the packet simulation tell; "
+            "simulate packets, or take H1 or H2"
+        )
+    return {name: values[name] for name in HYBRIDS[hybrid]}
+
+
+def _counted(fabric: Fabric, values: Floats | Ints) -> Floats:
+    return np.asarray(values, dtype=np.float64)[network_links(fabric)]
+
+
+def _outliers(name: str, values: Floats) -> dict[str, float]:
+    return {
+        f"{name} AO": mean_of(values, above_average(values)),
+        f"{name} TO": mean_of(values, near_largest(values)),
+    }
+
+
+def _buffers(fabric: Fabric, counters: Counters) -> dict[str, float]:
+    """Return the features of packets that waited; a link that received none delays none."""
+    buffered, received = (_counted(fabric, x) for x in (counters.buffered, counters.received))
+    delay = buffered / np.maximum(received, 1.0)
+    return {
+        "avg buffer": float(buffered.mean()) if len(buffered) else 0.0,
+        **_outliers("avg buffer", buffered),
+        **_outliers("avg delay", delay),
+    }
+
+
+def _distances(found: Paths, fabric: Fabric) -> dict[str, float]:
+    """Return sums over the messages, and over the nodes, that are farther than the average.
+
+    The source says "sum of dilations for messages in the average outlier set" in one place (sum
+    dilation AO, sum hops AO), "sum of maximum dilation" in another (sum maxdil AO, of nodes).
+    """
+    far = found.dilation.astype(np.float64)
+    out = above_average(far, found.messages)
+    over = float((far * found.messages)[out].sum())
+    farthest = np.zeros(fabric.nodes)
+    np.maximum.at(farthest, found.source, far)
+    nodes = farthest[above_average(farthest)]
+    return {"sum dilation AO": over, "sum hops AO": over, "sum maxdil AO": float(nodes.sum())}

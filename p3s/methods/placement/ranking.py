@@ -1,0 +1,125 @@
+"""How well predicted times of phases or placements agree with what was measured.
+
+Two sources, two rules for ties: ``rcc`` counts a pair of equal values as wrong (Papadopoulou 2017),
+``concordance`` as right where the prediction does not contradict it (Jain et al., SC13). Without
+ties both are (1 + Kendall's tau) / 2, so 0.5 is chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from p3s.machine.topology.units import Bools, Floats, Ints
+
+Values = Sequence[float] | npt.NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far predictions are from what was measured, as the sources say it.
+
+    ``mmre``: mean of the relative errors, signs left out. ``log_median``: median of how far the
+    logarithms are apart (too small a prediction is not flattered). ``within``: share with an error
+    of at most 25 %. ``r2``: share of the variance; below 0 the mean is better. ``rcc``: share of
+    pairs in the right order. NaN where there is nothing to say.
+    """
+
+    count: int
+    mmre: float
+    log_median: float
+    within: float
+    r2: float
+    rcc: float
+
+    @property
+    def score(self) -> float:
+        """What subsets are ranked by: R^2 x RCC."""
+        return self.r2 * self.rcc
+
+
+def agreement(measured: Values, predicted: Values) -> Agreement:
+    """Return how far predictions are off; all measured values are above 0."""
+    t, p = _pair(measured, predicted)
+    if not len(t):
+        return Agreement(0, *(float("nan"),) * 5)
+    error = np.abs(p - t) / t
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.abs(np.log(p / t))
+    return Agreement(
+        len(t),
+        float(error.mean()),
+        float(np.median(np.where(np.isnan(logs), np.inf, logs))),
+        float((error <= 0.25).mean()),
+        r_squared(t, p),
+        rcc(t, p),
+    )
+
+
+def r_squared(measured: Values, predicted: Values) -> float:
+    """Return the share of the variance that predictions explain, NaN where there is none."""
+    t, p = _pair(measured, predicted)
+    spread = float(((t - t.mean()) ** 2).sum()) if len(t) else 0.0
+    return 1.0 - float(((t - p) ** 2).sum()) / spread if spread > 0 else float("nan")
+
+
+def rcc(measured: Values, predicted: Values) -> float:
+    """Return the share of pairs in the right order; a tie on either side is not."""
+    t, p = _pair(measured, predicted)
+    return _share(np.sign(t[:, None] - t) * np.sign(p[:, None] - p) > 0)
+
+
+def concordance(measured: Values, predicted: Values) -> float:
+    """Return the share of pairs i > j where x_i >= x_j and y_i >= y_j, or both are less.
+
+    As printed: whether a pair with a tie counts depends on the order of the values.
+    """
+    t, p = _pair(measured, predicted)
+    return _share((t[:, None] >= t) == (p[:, None] >= p))
+
+
+def concordance_within(measured: Values, predicted: Values, groups: Ints) -> float:
+    """Return the share of the pairs of the same group that are in the right order.
+
+    Pairs of different programs are easy to order; these are not.
+    """
+    t, p = _pair(measured, predicted)
+    same = np.asarray(groups)[:, None] == np.asarray(groups)
+    return _share((t[:, None] >= t) == (p[:, None] >= p), same)
+
+
+def group_means(measured: Values, groups: Ints) -> Floats:
+    """Return for each value the mean of its group: what one knows without any feature."""
+    values = np.asarray(measured, dtype=np.float64)
+    _, of = np.unique(groups, return_inverse=True)
+    of = of.ravel()
+    return np.asarray((np.bincount(of, weights=values) / np.bincount(of))[of], dtype=np.float64)
+
+
+def regret(measured: Values, predicted: Values) -> float:
+    """Return the time of the one that is predicted to be the fastest, over that of the fastest."""
+    t, p = _pair(measured, predicted)
+    return float(t[int(p.argmin())] / t.min())
+
+
+def pairs(number: int) -> int:
+    """Return how many pairs so many values make."""
+    return number * (number - 1) // 2
+
+
+def _share(right: Bools, counted: Bools | None = None) -> float:
+    """Return the share of pairs i > j that are right, NaN where there are none."""
+    kept = np.tri(len(right), k=-1, dtype=bool)
+    if counted is not None:
+        kept &= counted
+    return float(right[kept].mean()) if kept.any() else float("nan")
+
+
+def _pair(measured: Values, predicted: Values) -> tuple[Floats, Floats]:
+    t, p = (np.asarray(x, dtype=np.float64) for x in (measured, predicted))
+    if t.shape != p.shape or t.ndim != 1:
+        raise ValueError(f"{t.shape} measured values and {p.shape} predicted ones")
+    return t, p

@@ -1,0 +1,207 @@
+"""Times of phases as lines over products of features, of several regimes (LinReg-MV).
+
+Short, medium and long messages follow different lines, so features have limits at which the line
+changes. Lines are fitted so that rows far off them count little (Tukey's bisquare). Source:
+Papadopoulou 2017, sections 3.5, 4.2 and 5.2; there limits were found by eye.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from p3s.base.errors import P3SError
+from p3s.machine.topology.units import Bools, Floats
+from p3s.methods.placement.one_feature import pearson
+
+#: A product of features; of none it is 1.
+Product = tuple[str, ...]
+Columns = Mapping[str, Floats]
+
+#: Residuals beyond so many standard deviations do not count (95 % as good where none is off).
+_TUKEY = 4.685
+#: Median of the absolute deviations of a normal distribution.
+_MAD = 0.6745
+_ROUNDS = 100
+#: Rows that a regime needs for each of its terms.
+_ROWS_OF_TERM = 4
+_TERMS = 6
+#: By how much a further term, or limit, has to make errors smaller.
+_GAIN = 0.97
+
+
+@dataclass(frozen=True)
+class Line:
+    """Seconds as a sum of coefficient x product of features."""
+
+    products: tuple[Product, ...]
+    coefficients: tuple[float, ...]
+
+    def seconds(self, columns: Columns) -> Floats:
+        """Return the times; below 0 where the line is."""
+        found = design(self.products, columns) @ np.array(self.coefficients)
+        return np.asarray(found, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Regimes:
+    """One model up to a limit of a feature, another one above it."""
+
+    feature: str
+    limit: float
+    below: Line | Regimes
+    above: Line | Regimes
+
+    def seconds(self, columns: Columns) -> Floats:
+        """Return the times; below 0 where a line is."""
+        low = np.asarray(columns[self.feature]) <= self.limit
+        return np.where(low, self.below.seconds(columns), self.above.seconds(columns))
+
+
+def clamped(seconds: Floats, least: float = 0.0) -> tuple[Floats, Bools]:
+    """Return times that are not below ``least``, and which ones were."""
+    low = seconds < least
+    return np.where(low, least, seconds), low
+
+
+def design(products: Sequence[Product], columns: Columns) -> Floats:
+    """Return the value of each product in each row, shape (rows, products)."""
+    rows = len(next(iter(columns.values())))
+    found = [np.prod([columns[name] for name in p] or [np.ones(rows)], axis=0) for p in products]
+    return np.stack(found, axis=1).astype(np.float64)
+
+
+def robust(x: Floats, y: Floats) -> Floats:
+    """Return coefficients that rows far off do not move (iterated bisquare weights).
+
+    Columns may be of any size; equal ones share their coefficient.
+    """
+    size = np.linalg.norm(x, axis=0)
+    size[size == 0] = 1.0
+    scaled = x / size
+    found = np.linalg.lstsq(scaled, y, rcond=None)[0]
+    orthogonal = np.linalg.qr(scaled)[0]
+    pull = np.sqrt(np.maximum(1.0 - (orthogonal**2).sum(axis=1), 1e-9))
+    for _ in range(_ROUNDS):
+        off = (y - scaled @ found) / pull
+        spread = float(np.median(np.abs(off))) / _MAD
+        if not spread > 1e-12 * float(np.abs(y).max()):
+            break
+        weight = np.maximum(1.0 - (off / (_TUKEY * spread)) ** 2, 0.0)
+        weight[np.abs(off) > _TUKEY * spread] = 0.0
+        last = found
+        found = np.linalg.lstsq(scaled * weight[:, None], y * weight, rcond=None)[0]
+        if np.abs(found - last).max() <= 1e-8 * np.abs(last).max():
+            break
+    return np.asarray(found / size, dtype=np.float64)
+
+
+def fit_line(products: Sequence[Product], columns: Columns, seconds: Floats) -> Line:
+    """Return the line of these products, robust, with relative errors made small."""
+    x = design(products, columns) / seconds[:, None]
+    return Line(tuple(products), tuple(map(float, robust(x, np.ones(len(seconds))))))
+
+
+def fit_nonnegative(products: Sequence[Product], columns: Columns, seconds: Floats) -> Line:
+    """Return the line of these products without negative coefficients, relative errors small.
+
+    It grows with what it is of, so that it may be followed beyond the rows it was fitted to.
+    """
+    from scipy.optimize import nnls
+
+    x = design(products, columns) / seconds[:, None]
+    size = np.linalg.norm(x, axis=0)
+    size[size == 0] = 1.0
+    found = nnls(x / size, np.ones(len(seconds)), maxiter=100 * len(size))[0] / size
+    return Line(tuple(products), tuple(map(float, found)))
+
+
+def best_limit(
+    feature: str, products: Sequence[Product], columns: Columns, seconds: Floats
+) -> tuple[float, float] | None:
+    """Return the power of two that two lines below and above a feature fit best, and how well.
+
+    How well: median of the relative errors. None where no limit leaves rows enough on both sides.
+    """
+    x = np.asarray(columns[feature], dtype=np.float64)
+    least = _ROWS_OF_TERM * len(products)
+    found: list[tuple[float, float]] = []
+    for power in range(int(np.ceil(np.log2(max(float(x.max()), 1.0)))) + 1):
+        low = x <= 2.0**power
+        if min(low.sum(), (~low).sum()) < least:
+            continue
+        off = np.empty(len(x))
+        for rows in (low, ~low):
+            part = {name: column[rows] for name, column in columns.items()}
+            line = fit_line(products, part, seconds[rows])
+            off[rows] = np.abs(line.seconds(part) / seconds[rows] - 1)
+        found.append((_off(off), 2.0**power))
+    if not found:
+        return None
+    off_by, limit = min(found)
+    return limit, off_by
+
+
+def fit_regimes(columns: Columns, seconds: Floats, *, depth: int = 2) -> Line | Regimes:
+    """Return lines of the features that follow times best, and limits where these make it better.
+
+    Products of two of the four best features are tried, too, each kept if errors become 3 %
+    smaller; ``depth``: limits one after the other. Errors: P3SError with too few rows.
+    """
+    if len(seconds) < 2 * _ROWS_OF_TERM:
+        raise P3SError(
+            f"{len(seconds)} phases are too few for a model; measure {2 * _ROWS_OF_TERM} or more"
+        )
+    names = _varying(columns)
+    line = _grown(names, columns, seconds)
+    off = _off(np.abs(line.seconds(columns) / seconds - 1))
+    simple: list[Product] = [(), *((name,) for name in names[:1])]
+    limits = [
+        (found[1], found[0], name)
+        for name in names[:3]
+        if depth and (found := best_limit(name, simple, columns, seconds))
+    ]
+    if not limits:
+        return line
+    _, limit, feature = min(limits)
+    low = columns[feature] <= limit
+    parts = [
+        fit_regimes({k: c[rows] for k, c in columns.items()}, seconds[rows], depth=depth - 1)
+        for rows in (low, ~low)
+    ]
+    split = Regimes(feature, limit, parts[0], parts[1])
+    better = _off(np.abs(split.seconds(columns) / seconds - 1)) < _GAIN * off
+    return split if better else line
+
+
+def _varying(columns: Columns) -> list[str]:
+    """Return the features that are not constant."""
+    return [name for name, column in columns.items() if np.ptp(column) > 0]
+
+
+def _grown(names: Sequence[str], columns: Columns, seconds: Floats) -> Line:
+    """Return a line to which terms are added as long as errors become smaller."""
+    table = np.stack([columns[name] for name in names], axis=1) if names else np.empty((0, 0))
+    order = np.argsort(-np.abs(pearson(table, seconds))).tolist() if names else []
+    best = [names[k] for k in order]
+    tried: list[Product] = [(name,) for name in best[:8]]
+    tried += list(itertools.combinations(best[:4], 2))
+    chosen: list[Product] = [()]
+    line = fit_line(chosen, columns, seconds)
+    off = _off(np.abs(line.seconds(columns) / seconds - 1))
+    while len(chosen) < min(_TERMS, len(seconds) // _ROWS_OF_TERM):
+        lines = [fit_line([*chosen, p], columns, seconds) for p in tried if p not in chosen]
+        errors = [_off(np.abs(x.seconds(columns) / seconds - 1)) for x in lines]
+        if not errors or min(errors) >= _GAIN * off:
+            break
+        line, off = lines[int(np.argmin(errors))], min(errors)
+        chosen = list(line.products)
+    return line
+
+
+def _off(errors: Floats) -> float:
+    """Return how far off rows are, whatever the few do that are far off."""
+    return float(np.minimum(errors, 1.0).mean())

@@ -1,0 +1,114 @@
+"""Times of phases by the dependency simulation: messages that share the links they pass.
+
+Every rank posts its receives and sends in the order of the traffic, and waits for all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from p3s.machine.topology.fabric import Fabric
+from p3s.machine.topology.read import node_numbers
+from p3s.machine.topology.units import Floats, Ints
+from p3s.methods.placement.features import check_ranks
+from p3s.methods.placement.traffic import Traffic
+from p3s.program.mapping import RankMap
+from p3s.simulate.network import Network
+from p3s.simulate.simulate import simulate
+from p3s.simulate.steps import Op, Steps
+from p3s.simulate.switch_links import ANSWERS, LEAST_PAYLOAD, Wires
+
+#: Detail of a network: bytes per ns of a stream of messages between two nodes.
+SINGLE = "stream_bytes_per_ns"
+
+
+def simulated_seconds(traffic: Traffic, placed: RankMap, fabric: Fabric, network: Network) -> float:
+    """Return how long a phase takes on a network, until its last rank is done.
+
+    ``network``: what messages cost; links that ``fabric`` says no speed of carry what a stream of
+    messages between two nodes does. Errors: P3SError for nodes that the network does not have.
+    """
+    check_ranks(traffic, placed)
+    if not len(traffic):
+        return 0.0
+    node = node_numbers(fabric, placed.names)
+    rate = _rates(fabric, network.detail.get(SINGLE, network.rate))
+    fair = fabric.about.fair
+    on_links = replace(
+        network,
+        trunks=None,
+        wires=Wires(fabric, tuple(node.tolist()), tuple(rate.tolist())),
+        fair=fair,
+        back=ANSWERS if fair else 0.0,
+    )
+    steps = steps_of(traffic)
+    far = fabric.distances(np.repeat(node, len(node)), np.tile(node, len(node)))
+    distance = far.reshape(len(node), len(node))
+    return float(simulate(steps, placed.node_of, on_links, distance=distance).end_ns.max()) * 1e-9
+
+
+def _rates(fabric: Fabric, single: float) -> Floats:
+    """Return bytes per ns that cables carry of messages.
+
+    ``single``: of a stream between two nodes: where it is a little less than what is stated,
+    headers take the rest.
+    """
+    stated = fabric.rate[np.isfinite(fabric.rate)]
+    share = single / float(stated.min()) if len(stated) else 1.0
+    payload = share if LEAST_PAYLOAD <= share < 1 else 1.0
+    return np.where(np.isnan(fabric.rate), single, fabric.rate * payload)
+
+
+def steps_of(traffic: Traffic) -> Steps:
+    """Return what the ranks of a phase do."""
+    row = np.repeat(np.arange(len(traffic)), traffic.messages)
+    source, dest, nbytes = (x[row] for x in (traffic.source, traffic.dest, traffic.nbytes))
+    number, ranks = len(row), traffic.ranks
+    message = np.arange(number)
+    # Of each rank its receives and sends in the order of messages, then the wait for all.
+    rank = np.concatenate([dest, source, np.arange(ranks)])
+    place = np.concatenate([2 * message, 2 * message + 1, np.full(ranks, 2 * number)])
+    order = np.lexsort((place, rank))
+    at = np.empty(len(order), dtype=np.int64)
+    at[order] = np.arange(len(order))
+    receive, send, wait = at[:number], at[number : 2 * number], at[2 * number :]
+    total = len(order)
+
+    def column(default: int, *given: tuple[Ints, Ints | int]) -> Ints:
+        values = np.full(total, default, dtype=np.int64)
+        for where, what in given:
+            values[where] = what
+        return values
+
+    requests = np.bincount(rank[: 2 * number], minlength=ranks)
+    done_count = column(0, (wait, requests))
+    is_request = np.ones(total, dtype=bool)
+    is_request[wait] = False
+    nothing, zeros = column(-1), column(0)
+    return Steps(
+        n=ranks,
+        ranks=np.arange(ranks),
+        start=np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(requests + 1)]),
+        op=column(int(Op.WAIT), (receive, int(Op.IRECV)), (send, int(Op.ISEND))),
+        peer=column(-1, (receive, source), (send, dest)),
+        tag=column(-1, (receive, 0), (send, 0)),
+        comm=zeros,
+        bytes=column(0, (receive, nbytes), (send, nbytes)),
+        peer2=nothing,
+        tag2=nothing,
+        bytes2=zeros,
+        call=column(2, (receive, 0), (send, 1)),
+        work_ns=np.zeros(total),
+        number=done_count,
+        row=nothing,
+        weight=np.ones(total),
+        turn=zeros,
+        done_start=np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(done_count)]),
+        done=np.flatnonzero(is_request),
+        to=column(-1, (send, receive)),
+        source=column(-1, (receive, send)),
+        calls=("MPI_Irecv", "MPI_Isend", "MPI_Waitall"),
+        members={0: np.arange(ranks)},
+    )

@@ -1,0 +1,166 @@
+"""What is measured to learn a machine: probes of single messages, and random pairs.
+
+The random pairs of Papadopoulou 2017, section 3.4: on several allocations, of which each is an
+execution, ranks are paired at random and exchange messages of one length. Lengths, how many
+messages, and the share of pairs inside nodes are drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from p3s.base.errors import UsageError
+from p3s.base.text import plural
+from p3s.machine.topology.units import Ints
+from p3s.methods.placement.baselines import Hockney
+from p3s.methods.placement.patterns import random_pairs
+from p3s.methods.placement.traffic import Traffic
+from p3s.program.mapping import RankMap, rank_map
+
+#: Messages of a rank in a phase: those of halos are among them.
+_MESSAGES = (1, 2, 3, 4, 6, 8, 13, 26)
+#: Nodes and ranks of a node, as far as there are so many: also such as are no powers of two.
+_NODES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+_SLOTS = (1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 32, 48, 64, 96, 128)
+#: Shares of the rounds that pair only ranks of one node.
+_INSIDE = (0.0, 0.0, 0.25, 0.5, 0.75)
+#: Bytes of a message, as powers of two.
+_SHORTEST, _LONGEST, _LEAST_LONG = 3.0, 23.0, 10.0
+#: Allocations of one size: in a row, and scattered.
+_COPIES = 2
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How much is measured.
+
+    ``ranks``: of the largest execution. ``slots``: ranks that a node has room for at most.
+    ``phases``: of random pairs, about so many. ``budget_s``: seconds that they may take, None
+    where no time passes.
+    """
+
+    ranks: int = 128
+    slots: int = 1
+    phases: int = 1500
+    seed: int = 0
+    budget_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One phase of random pairs. ``inside``: share of the rounds that stay inside nodes."""
+
+    messages: int
+    nbytes: int
+    inside: float
+    seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class Execution:
+    """Phases that are measured on one allocation.
+
+    ``number``: which execution; ``nodes``: of the network, ascending; ``slots``: ranks on each.
+    """
+
+    number: int
+    nodes: Ints
+    slots: int
+    draws: tuple[Draw, ...]
+
+    @property
+    def placed(self) -> RankMap:
+        """Where its ranks are: one node is filled after the other."""
+        names = tuple(f"+n{node}" for node in self.nodes.tolist())
+        return rank_map("block", np.repeat(np.arange(len(self.nodes)), self.slots), names)
+
+
+def traffic_of(draw: Draw, placed: RankMap) -> Traffic:
+    """Return the messages of random pairs."""
+    return random_pairs(placed.node_of, draw.messages, draw.nbytes, draw.inside, draw.seed)[0]
+
+
+def shapes(nodes: int, settings: Settings) -> list[tuple[int, int]]:
+    """Return how many nodes executions have, and how many ranks on each; at least two ranks.
+
+    Errors: UsageError where the machine has no room for two ranks.
+    """
+    counts = sorted({*(n for n in _NODES if n <= nodes), nodes})
+    slots = sorted({*(k for k in _SLOTS if k <= settings.slots), settings.slots})
+    found = [(n, k) for n in counts for k in slots if 2 <= n * k <= settings.ranks]
+    if not found:
+        raise UsageError(
+            f"{plural(nodes, 'node')} with {plural(settings.slots, 'rank')} each: no two ranks to "
+            "measure between; give more --hosts or --ppn"
+        )
+    return found
+
+
+def executions(
+    nodes: Ints, settings: Settings, cost: Hockney, repeats: int = 1
+) -> Iterator[Execution]:
+    """Yield what is measured on these nodes of a network, the same every time.
+
+    ``cost``: of messages, by which lengths are bounded so that all takes no longer than it may
+    when each phase is run so often.
+    """
+    rng = np.random.default_rng(settings.seed)
+    planned = [
+        (n, slots, copy)
+        for n, slots in shapes(len(nodes), settings)
+        for copy in range(_COPIES if n < len(nodes) else 1)
+    ]
+    each = max(settings.phases // len(planned), 4)
+    made = [
+        Execution(
+            number, _allocation(nodes, n, copy, rng), slots, tuple(_draws(each, n, slots, rng))
+        )
+        for number, (n, slots, copy) in enumerate(planned)
+    ]
+    top = _LONGEST
+    while (
+        settings.budget_s is not None
+        and top > _LEAST_LONG
+        and (
+            repeats * sum(_seconds(execution, cost, top) for execution in made) > settings.budget_s
+        )
+    ):
+        top -= 0.5
+    for execution in made:
+        yield replace(execution, draws=tuple(_bounded(draw, top) for draw in execution.draws))
+
+
+def _allocation(nodes: Ints, wanted: int, copy: int, rng: np.random.Generator) -> Ints:
+    """Return nodes in a row, or for the copies scattered ones."""
+    if copy:
+        return np.sort(rng.permutation(nodes)[:wanted])
+    first = int(rng.integers(len(nodes) - wanted + 1))
+    return nodes[first : first + wanted]
+
+
+def _draws(number: int, nodes: int, slots: int, rng: np.random.Generator) -> Iterator[Draw]:
+    for _ in range(number):
+        inside = float(rng.choice(_INSIDE)) if slots > 1 else 0.0
+        yield Draw(
+            int(rng.choice(_MESSAGES)),
+            round(2.0 ** rng.uniform(_SHORTEST, _LONGEST)),
+            inside if nodes > 1 else 1.0,
+            int(rng.integers(1 << 31)),
+        )
+
+
+def _bounded(draw: Draw, top: float) -> Draw:
+    """Return a phase whose length is drawn up to a smaller end of the range."""
+    share = (np.log2(draw.nbytes) - _SHORTEST) / (_LONGEST - _SHORTEST)
+    return replace(draw, nbytes=round(2.0 ** (_SHORTEST + share * (top - _SHORTEST))))
+
+
+def _seconds(execution: Execution, cost: Hockney, top: float) -> float:
+    """Return about how long the phases of an execution take once."""
+    return sum(
+        draw.messages * execution.slots * (cost.alpha + cost.beta * _bounded(draw, top).nbytes)
+        for draw in execution.draws
+    )

@@ -1,0 +1,142 @@
+"""What single messages and streams of messages cost, measured, as the simulation takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from p3s.machine.topology.fabric import Fabric
+from p3s.machine.topology.units import Floats, Ints
+from p3s.methods.placement.baselines import Hockney, fit_ping_pong
+from p3s.methods.placement.simulated import SINGLE
+from p3s.methods.placement.traffic import Traffic, traffic
+from p3s.simulate.network import Curve, Network, Path, line
+
+#: Messages that follow each other in a stream.
+STREAM = 17
+#: A message keeps a link longer than its bytes do if it is by this much.
+_KEEPS = 1.02
+#: Messages to other nodes at the same time, which tell what a node's link carries.
+_FAN, _FAN_SIZES = 8, 2
+
+
+#: Stands for the distance of messages from one node to several others.
+FAN = -1
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Messages between two ranks: ``number`` of ``nbytes`` bytes, one after the other.
+
+    ``distance``: switches between them, 0 inside a node; FAN: from one node to as many others.
+    """
+
+    distance: int
+    nbytes: int
+    number: int
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A node of a network and others (the same one: two ranks of it), and how far they are."""
+
+    first: int
+    others: tuple[int, ...]
+    distance: int
+
+
+def pairs_of(nodes: Ints, fabric: Fabric, slots: int) -> list[Pair]:
+    """Return two of some nodes of a network for each distance that there is, the nearest first.
+
+    Inside a node only where it has two slots.
+    """
+    far = fabric.distances(np.full(len(nodes), nodes[0]), nodes)
+    first = int(nodes[0])
+    found = [Pair(first, (first,), 0)] if slots > 1 else []
+    for distance in np.unique(far[1:]).tolist():
+        found.append(Pair(first, (int(nodes[far == distance][-1]),), int(distance)))
+    nearest = nodes[1:][np.argsort(far[1:], kind="stable")][:_FAN]
+    return [*found, Pair(first, tuple(nearest.tolist()), FAN)] if len(nearest) > 1 else found
+
+
+def probes(pairs: Sequence[Pair], sizes: Sequence[int]) -> list[Probe]:
+    """Return single messages for all pairs, and streams for the nearest of both kinds."""
+    single = [pair for pair in pairs if pair.distance != FAN]
+    found = [Probe(pair.distance, size, 1) for pair in single for size in sizes]
+    near = [pair for pair in single if pair.distance == 0]
+    near += [pair for pair in single if pair.distance > 0][:1]
+    found += [Probe(pair.distance, size, STREAM) for pair in near for size in sizes]
+    fans = [pair for pair in pairs if pair.distance == FAN]
+    large = sizes[-_FAN_SIZES:]
+    return found + [Probe(FAN, size, len(pair.others)) for pair in fans for size in large]
+
+
+def traffic_of(probe: Probe, pair: Pair, nodes: Ints, slots: int) -> Traffic:
+    """Return the traffic of a probe between ranks that fill these nodes one after the other."""
+    source = int(np.searchsorted(nodes, pair.first)) * slots
+    dest = np.searchsorted(nodes, np.array(pair.others)) * slots
+    dest[dest == source] += 1
+    each = probe.number if len(dest) == 1 else 1
+    return traffic(slots * len(nodes), np.full(len(dest), source), dest, probe.nbytes, each)
+
+
+def network_of(told: Mapping[Probe, float], source: str) -> Network:
+    """Return what messages cost, from what probes took in seconds."""
+    distances = sorted({probe.distance for probe in told} - {FAN})
+    links = [distance for distance in distances if distance > 0]
+    near = links[0] if links else 0
+    sizes, alone = _curve(told, near, 1)
+    gap = (_curve(told, near, STREAM)[1] - alone) / (STREAM - 1)
+    call = max(float(gap[0]), 0.0) / 2
+    single = float(sizes[-1] / gap[-1]) if gap[-1] > 0 else np.inf
+    rate = max(single, _fan_rate(told))
+    keeps = np.where(gap > _KEEPS * sizes / single, gap * single / rate, 0.0)
+    busy = Curve(tuple(sizes), tuple(np.maximum(keeps, 0.0)))
+    paths = {}
+    for distance in distances or [0]:
+        nbytes, ns = _curve(told, distance, 1)
+        transfer = Curve(tuple(nbytes), tuple(np.maximum.accumulate(np.maximum(ns - call, 0.0))))
+        own = line(call)
+        paths[distance] = Path(transfer, own, own, np.inf, distance > 0, busy)
+    if 0 not in paths:
+        paths[0] = Path(paths[near].transfer, line(call), line(call), np.inf, False)
+    return Network(paths, rate=rate, source=source, detail={SINGLE: single})
+
+
+def _fan_rate(told: Mapping[Probe, float]) -> float:
+    """Return bytes per ns that leave a node for several others, 0 where that was not measured."""
+    found = sorted((p.nbytes * p.number, ns * 1e9) for p, ns in told.items() if p.distance == FAN)
+    if len(found) < _FAN_SIZES:
+        return 0.0
+    (less, early), (more, late) = found[0], found[-1]
+    return (more - less) / (late - early) if late > early else 0.0
+
+
+def hockney_of(told: Mapping[Probe, float], network: Network) -> Hockney:
+    """Return latency and bandwidth of single messages between the nearest nodes, and per switch.
+
+    gamma: what the smallest message takes longer for each further switch.
+    """
+    distances = sorted({probe.distance for probe in told if probe.distance > 0})
+    if not distances:
+        distances = [0]
+    sizes, ns = _curve(told, distances[0], 1)
+    fitted = fit_ping_pong(sizes, ns * 1e-9)
+    gamma = 0.0
+    if len(distances) > 1:
+        last = _curve(told, distances[-1], 1)[1]
+        gamma = max(float(last[0] - ns[0]), 0.0) / (distances[-1] - distances[0]) * 1e-9
+    return Hockney(fitted.alpha, fitted.beta, gamma)
+
+
+def _curve(told: Mapping[Probe, float], distance: int, number: int) -> tuple[Floats, Floats]:
+    """Return sizes and ns of probes."""
+    found = sorted(
+        (probe.nbytes, seconds * 1e9)
+        for probe, seconds in told.items()
+        if probe.distance == distance and probe.number == number
+    )
+    table = np.array(found, dtype=np.float64).reshape(-1, 2)
+    return table[:, 0], table[:, 1]

@@ -1,0 +1,211 @@
+"""Whether ranks of a run hand out tasks to whoever asks, and what is known of these tasks.
+
+A server receives from anybody (MPI_ANY_SOURCE, also by a probe) and answers the one that it has
+heard from before it looks again. Between an answer and a worker's next message lies a task. The
+order in which tasks were handed out is the server's; how many each worker did depends on timing.
+Where nobody is such a server, a counter in a window may be (p3s.methods.tasks.counted).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from p3s.base.errors import P3SError
+from p3s.capture.ops import RECV, SEND, kind_of
+from p3s.capture.types import ANY_SOURCE
+from p3s.methods.tasks.counted import counter_of
+from p3s.methods.tasks.served import Served
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from p3s.base.study import Study
+    from p3s.capture import RankTrace, RunTrace
+    from p3s.methods.tasks.tasks import TaskQueue
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+#: A server hears from at least so many, answers at least this share of what it hears, and at least
+#: so many times in all: else a wildcard is only a way to write a receive.
+_FEWEST_WORKERS, _ANSWERED, _FEWEST = 2, 0.8, 8
+#: A worker that was heard this often in a fixed order every time is no matter of timing.
+_NS = 1e9
+#: With so many processes there is one worker at most: nothing shows that any could ask.
+_TOO_FEW = 2
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Events of a rank as columns; ``heard``: the sender of what a wildcard call has found, -1."""
+
+    send: Bools
+    recv: Bools
+    peer: Ints
+    nbytes: Ints
+    work: Ints
+    site: Ints
+    heard: Ints
+
+
+def servers_of(run: RunTrace) -> tuple[Served, ...]:
+    """Return the servers of a run whose work is a time, in the order of their ranks; usually none.
+
+    Reads the captures once more for what their receives were posted for. A run whose work is
+    counted in instructions says nothing of the times of tasks.
+    """
+    from p3s.capture.capture import NAME, read_capture
+
+    if run.work_unit not in ("cpu_ns", "wall_ns"):
+        return ()
+    found = []
+    for rank in run.ranks:
+        path = run.path / NAME.format(rank.rank)
+        if not len(rank.call) or not path.exists():
+            continue
+        capture = read_capture(path, completions=False)
+        wild = np.asarray(capture.calls["peer"] == ANY_SOURCE)[capture.events.call]
+        if wild.any() and len(wild) == len(rank.call):
+            columns = _columns(run, rank, wild)
+            if (served := _served(run, rank, columns)) is not None:
+                found.append(served)
+    counter = None if found else counter_of(run)
+    return tuple(found) if counter is None else (counter,)
+
+
+def _columns(run: RunTrace, rank: RankTrace, wild: Bools | None = None) -> _Columns:
+    calls = run.calls
+    kinds = [kind_of(call.op) for call in calls]
+    probe = np.array([call.op.endswith("robe") for call in calls], dtype=bool)
+    column = {
+        name: np.array([getattr(call, name) for call in calls], dtype=np.int64)
+        for name in ("peer", "bytes", "site")
+    }
+    recv = np.array([kind == RECV for kind in kinds], dtype=bool)
+    peer = column["peer"][rank.call]
+    heard = np.full(len(rank.call), -1, dtype=np.int64)
+    if wild is not None:
+        at = np.flatnonzero(wild & (recv | probe)[rank.call] & (peer >= 0))
+        # What was posted is heard of where it is completed.
+        completed = dict(zip(rank.done[:, 1].tolist(), rank.done[:, 0].tolist(), strict=True))
+        for event in at.tolist():
+            heard[completed.get(event, event)] = peer[event]
+    return _Columns(
+        np.array([kind == SEND for kind in kinds], dtype=bool)[rank.call],
+        recv[rank.call],
+        peer,
+        column["bytes"][rank.call],
+        np.asarray(rank.work, dtype=np.int64),
+        column["site"][rank.call],
+        heard,
+    )
+
+
+def _served(run: RunTrace, rank: RankTrace, mine: _Columns) -> Served | None:
+    """Return what a rank with wildcard receives served; None where it does not answer."""
+    requests = np.flatnonzero(mine.heard >= 0)
+    if not len(requests):  # all that it posted for anybody was cancelled
+        return None
+    ends = np.append(requests[1:], len(mine.send))
+    answers, whom, service = [], [], []
+    done = np.concatenate(([0], np.cumsum(mine.work)))
+    for at, end in zip(requests.tolist(), ends.tolist(), strict=True):
+        source = mine.heard[at]
+        replies = (
+            at + 1 + np.flatnonzero(mine.send[at + 1 : end] & (mine.peer[at + 1 : end] == source))
+        )
+        if len(replies):
+            answers.append(int(replies[-1]))
+            whom.append(int(source))
+            # Up to the next look; behind the last answer the server does something else.
+            until = end if end < len(mine.work) else int(replies[-1])
+            service.append(float(done[until + 1] - done[at + 1]))
+    workers = tuple(sorted(set(whom)))
+    heard = len(requests)
+    if len(workers) < _FEWEST_WORKERS or len(answers) < max(_ANSWERED * heard, _FEWEST):
+        return None
+    # What was sent before anybody asked are tasks, too.
+    before = mine.peer[np.flatnonzero(mine.send[: requests[0]])].tolist() if heard else []
+    first = dict.fromkeys(peer for peer in before if peer in workers)
+    tasks, of = _tasks(run, rank.rank, [*first, *whom], workers)
+    if len(tasks) < _FEWEST:
+        return None
+    return Served(
+        rank.rank,
+        workers,
+        tasks / _NS,
+        of,
+        np.array(service) / _NS,
+        float(mine.nbytes[mine.recv].mean()) if mine.recv.any() else 0.0,
+        float(mine.nbytes[answers].mean()),
+        tuple(sorted({int(site) for site in mine.site[requests].tolist()})),
+    )
+
+
+def _tasks(
+    run: RunTrace, server: int, whom: Sequence[int], workers: tuple[int, ...]
+) -> tuple[Floats, Ints]:
+    """Return the work of each task in the order of the answers, and who did it."""
+    each = {worker: _of_worker(run, run.ranks[worker], server) for worker in workers}
+    next_of = dict.fromkeys(workers, 0)
+    tasks, of = [], []
+    for worker in whom:
+        at = next_of[worker]
+        next_of[worker] += 1
+        if at < len(each[worker]):
+            tasks.append(each[worker][at])
+            of.append(worker)
+    return np.array(tasks, dtype=np.float64), np.array(of, dtype=np.int64)
+
+
+def _of_worker(run: RunTrace, rank: RankTrace, server: int) -> list[float]:
+    """Return the work between each answer and the worker's next message to the server."""
+    mine = _columns(run, rank)
+    with_it = mine.peer == server
+    asks, told = np.flatnonzero(mine.send & with_it), np.flatnonzero(mine.recv & with_it)
+    done = np.concatenate(([0], np.cumsum(mine.work)))
+    found = []
+    # An answer may be several messages: the last before the worker speaks again.
+    after = np.searchsorted(asks, told)
+    for i, (at, k) in enumerate(zip(told.tolist(), after.tolist(), strict=True)):
+        last = i + 1 == len(told) or after[i + 1] != k
+        if last and k < len(asks):
+            found.append(float(done[asks[k] + 1] - done[at + 1]))
+    return found
+
+
+def of_path(path: Path) -> tuple[Served, ...]:
+    """Return the servers of the run in a directory."""
+    from p3s.capture import read_run
+
+    return servers_of(read_run(path))
+
+
+def learned(study: Study) -> TaskQueue | None:
+    """Return the queue of tasks of a study's program; None where none is seen."""
+    try:
+        return _learned(study)
+    except P3SError:  # p3s check tells which capture cannot be read
+        return None
+
+
+def _learned(study: Study) -> TaskQueue | None:
+    from p3s.methods.tasks.tasks import queue_of
+
+    runs = {}
+    for n in study.counts():
+        records = [run for run in study.timed_runs(n) or study.runs(n) if run.status == "complete"]
+        if records:
+            found = [of_path(record.path) for record in records]
+            if n <= _TOO_FEW and not all(found):
+                continue
+            if not all(found):
+                return None
+            runs[n] = found
+    return queue_of(runs) if runs else None

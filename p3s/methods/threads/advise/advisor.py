@@ -1,0 +1,256 @@
+"""The advisor: all admissible configurations by their predicted time, errors taken together.
+
+Exhaustive, as the thesis's selection (section 4.4.5), but with the laws' draws in place of one
+number each: configurations share laws, so what is off moves them together and does not decide
+between them. The regret of a configuration is what it is expected to lose against the best one
+in the same draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from p3s.base.errors import P3SError
+from p3s.machine.topology.node import Node
+from p3s.machine.topology.units import Floats, Ints
+from p3s.methods.threads.advise.configurations import Configuration, uses_of
+from p3s.methods.threads.advise.reasons import Outside, outside, outside_work, reasons_of
+from p3s.methods.threads.advise.types import Advice, Cell, Choice, Interval, Objective
+from p3s.methods.threads.law import PreparedLaw, ThreadLaw, value_of
+from p3s.methods.threads.types import Uses, Value
+from p3s.predict.reasons import Reason
+
+#: Part of the variance of communication's errors that is common to all configurations; the rest
+#: is common to those of as many processes in all and on a node.
+COMMON = 0.8
+#: From the ends of a 90 % interval to standard deviations.
+_NORMAL = 1.6448536
+#: The lower end of an interval counts as this part of the upper one at least.
+_LEAST = 1e-2
+#: How many configurations are advised.
+TOP = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """What is to be done, for each configuration.
+
+    work: of one process in an iteration, (phases, configurations); iterations: of each phase, the
+    same shape or (phases, 1); messages: seconds of the run spent in communication, with
+    intervals, one per configuration; fixed: seconds of the run beside both; work_error: relative.
+    """
+
+    work: Floats
+    iterations: Floats
+    messages: Value
+    fixed: float = 0.0
+    work_error: float = 0.0
+
+
+def workload_of(
+    configurations: Sequence[Configuration],
+    work: Callable[[int, int], float],
+    phases: Sequence[int],
+    iterations: Callable[[int, int], float],
+    messages: Callable[[int, int], tuple[float, float, float]],
+) -> Workload:
+    """Return the workload of functions.
+
+    work(phase, n), iterations(phase, n); messages(n, per_node) -> seconds, low, high.
+    """
+    n = [c.processes for c in configurations]
+    counts = sorted(set(n))
+    at = np.searchsorted(counts, n)
+
+    def table(of: Callable[[int, int], float]) -> Floats:
+        return np.array([[of(phase, k) for k in counts] for phase in phases], dtype=float)[:, at]
+
+    pairs = {(c.processes, c.per_node) for c in configurations}
+    told = {pair: messages(*pair) for pair in pairs}
+    rows = np.array([told[c.processes, c.per_node] for c in configurations], dtype=float)
+    return Workload(table(work), table(iterations), Value(*rows.T))
+
+
+@dataclass(frozen=True, eq=False)
+class Times:
+    """Seconds of the run, of its computation, and of that of the mean of ranks: (draws,
+    configurations)."""
+
+    seconds: Floats
+    computing: Floats
+    mean: Floats
+
+
+class Advisor:
+    """Laws at all admissible configurations, ready for any workload.
+
+    laws: of the largest rank's time, one per phase; mean: of the mean of ranks, for efficiencies
+    (None: the same); reasons: what is doubtful of the laws and of communication.
+    """
+
+    def __init__(
+        self,
+        laws: Sequence[ThreadLaw],
+        configurations: Sequence[Configuration],
+        *,
+        mean: Sequence[ThreadLaw] | None = None,
+        reasons: Sequence[Reason] = (),
+    ) -> None:
+        if not laws or not configurations:
+            raise P3SError("the advisor needs laws and configurations; fit the laws over threads")
+        self.laws, self.configurations = tuple(laws), tuple(configurations)
+        self.mean = self.laws if mean is None else tuple(mean)
+        self.reasons = tuple(reasons)
+        self.uses: Uses = uses_of(configurations)
+        self.node: Node = laws[0].node
+        self._nodes = np.array([c.nodes for c in configurations])
+        self._outside = outside(laws, self.uses)
+        self._unit = np.array([law.unit for law in laws])
+        self._fit = np.array([law.fit for law in laws])
+        self._prepared = tuple(law.at(self.uses) for law in self.laws)
+        self._mean = self._prepared if mean is None else tuple(m.at(self.uses) for m in self.mean)
+        draws = len(laws[0].error)
+        random = np.random.default_rng(20140626)
+        common = random.standard_normal((draws, 1))
+        pairs = [(c.processes, c.per_node) for c in configurations]
+        same = np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
+        own = random.standard_normal((draws, int(same.max()) + 1))[:, same]
+        self._normal = np.sqrt(COMMON) * common + np.sqrt(1.0 - COMMON) * own
+
+    # ---- times
+    def computing(self, work: Workload) -> Floats:
+        """Return seconds of computation in the run: (draws, configurations)."""
+        return _sum(self._prepared, work)
+
+    def messages(self, work: Workload) -> Floats:
+        """Return seconds of communication in the run: (draws, configurations)."""
+        middle, low, high = work.messages
+        least = np.maximum(low, _LEAST * np.maximum(high, 1e-300))
+        spread = np.log(np.maximum(high, least) / least) / (2 * _NORMAL)
+        if not spread.any():
+            return np.broadcast_to(middle, self._normal.shape)
+        return np.asarray(middle * np.exp(self._normal * spread))
+
+    def times(self, work: Workload) -> Times:
+        """Return seconds of the run and its computation."""
+        computing = self.computing(work)
+        mean = computing if self._mean is self._prepared else _sum(self._mean, work)
+        return Times(computing + self.messages(work) + work.fixed, computing, mean)
+
+    def objective(self, work: Workload, objective: Objective) -> Floats:
+        """Return what is to be least: (draws, configurations)."""
+        return self._objective(work, objective, self.times(work))
+
+    def _objective(self, work: Workload, objective: Objective, times: Times) -> Floats:
+        seconds = times.seconds
+        if objective == Objective.TIME:
+            return seconds
+        if objective == Objective.CORE_HOURS:
+            return seconds * (self._nodes * self.node.cores / 3600.0)
+        if objective == Objective.INDEX:
+            return np.asarray(seconds**2 / times.mean)
+        return np.asarray(seconds**2 * self.uses.threads / self._busy(work))
+
+    def _busy(self, work: Workload) -> Floats:
+        """Return the busy seconds of all threads of a process, the mean of processes."""
+        parts = [
+            law.busy(self.uses, each) * times
+            for law, each, times in zip(self.mean, work.work, work.iterations, strict=True)
+        ]
+        return np.asarray(np.sum(parts, axis=0))
+
+    # ---- advice
+    def advise(
+        self, work: Workload, objective: Objective = Objective.TIME, top: int = TOP
+    ) -> Advice:
+        """Return the configurations with the least expected regret, the best first."""
+        times = self.times(work)
+        value = self._objective(work, objective, times)
+        regret = regret_of(value)
+        chance = np.bincount(value.argmin(axis=1), minlength=value.shape[1]) / len(value)
+        chosen = np.argsort(regret, kind="stable")[:top].astype(np.int64)
+        choices = self._choices(work, chosen, value, times, regret, chance)
+        return Advice(objective, choices, len(self.configurations))
+
+    def _choices(
+        self,
+        work: Workload,
+        chosen: Ints,
+        value: Floats,
+        times: Times,
+        regret: Floats,
+        chance: Floats,
+    ) -> tuple[Choice, ...]:
+        columns = (value, times.seconds, times.computing, times.mean / times.seconds)
+        told = value_of(np.stack([x[:, chosen] for x in columns], axis=1))
+        low, high = told.low.tolist(), told.high.tolist()
+        out = []
+        for k, i in enumerate(chosen.tolist()):
+            middle = told.seconds[:, k].tolist()
+            objective, time = (Interval(middle[j], low[j][k], high[j][k]) for j in (0, 1))
+            at = self.configurations[i]
+            out.append(
+                Choice(
+                    at,
+                    objective,
+                    time,
+                    middle[2],
+                    float(work.messages.seconds[i]),
+                    middle[3],
+                    time.value / middle[3],
+                    time.value * at.nodes * self.node.cores / 3600.0,
+                    float(regret[i]),
+                    float(chance[i]),
+                    self._reasons(work, i, time),
+                )
+            )
+        return tuple(out)
+
+    def _reasons(self, work: Workload, i: int, time: Interval) -> tuple[Reason, ...]:
+        n, threads, on_node = (float(x[i]) for x in self._outside)
+        seen, at = self.laws[0].envelope, self.configurations[i]
+        in_all = 1.0 if seen.rows else at.processes * at.threads / seen.in_all
+        far = Outside(n, threads, on_node, outside_work(self.laws, work.work[:, i]), in_all)
+        times = work.iterations[:, i if work.iterations.shape[1] > 1 else 0]
+        share = self._unit * work.work[:, i] * times
+        off = float(share @ self._fit / max(float(share.sum()), 1e-300))
+        return (*reasons_of(seen, off, at, far, time), *self.reasons)
+
+    def value(self, work: Workload, objective: Objective = Objective.TIME) -> Value:
+        """Return the objective with its interval at each configuration."""
+        return value_of(self.objective(work, objective))
+
+    def cells(self, work: Workload, objective: Objective = Objective.TIME) -> tuple[Cell, ...]:
+        """Return the heat map: for each number of processes and threads the best configuration."""
+        value = self.objective(work, objective)
+        regret = regret_of(value)
+        middle = np.median(value, axis=0)
+        best: dict[tuple[int, int], int] = {}
+        for i in np.argsort(regret, kind="stable").tolist():
+            at = self.configurations[i]
+            best.setdefault((at.processes, at.threads), i)
+        return tuple(
+            Cell(n, t, self.configurations[i], float(middle[i]), float(regret[i]))
+            for (n, t), i in sorted(best.items())
+        )
+
+
+def regret_of(value: Floats) -> Floats:
+    """Return by how much each configuration is expected to be above the best one, relative.
+
+    value: (draws, configurations). A configuration that is the best in all draws has none.
+    """
+    return np.asarray((value / value.min(axis=1, keepdims=True)).mean(axis=0) - 1.0)
+
+
+def _sum(prepared: Sequence[PreparedLaw], work: Workload) -> Floats:
+    if len(prepared) != len(work.work):
+        raise P3SError("the workload has other phases than the laws; take those of one study")
+    parts = (
+        law.draws(each, work.work_error) * times
+        for law, each, times in zip(prepared, work.work, work.iterations, strict=True)
+    )
+    return np.asarray(sum(parts))

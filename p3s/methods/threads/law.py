@@ -1,0 +1,401 @@
+"""The law of computing time over work, processes, threads and places, fitted to runs.
+
+    law = fit_law(samples.of_phase(3), node)
+    law.value(uses([256], [4], [16]), work)      seconds, low, high of one iteration
+
+What the law is a sum of: p3s.methods.threads.columns; what it takes for usual: priors; how it is
+fitted: sampler; what it misses: misfit. All of it is kept as draws, so that times of many uses can
+be told jointly: errors that uses share do not decide between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from p3s.base.errors import P3SError
+from p3s.machine.topology.node import Node
+from p3s.machine.topology.units import Floats, Ints
+from p3s.methods.threads import columns
+from p3s.methods.threads.columns import Curve, Rows, Shapes
+from p3s.methods.threads.misfit import Misfit, covariance, features, misfit
+from p3s.methods.threads.parts import parts_of
+from p3s.methods.threads.places import places
+from p3s.methods.threads.priors import prior_of, unit_of
+from p3s.methods.threads.sampler import Problem, sample
+from p3s.methods.threads.types import Envelope, Machine, Part, Samples, Seen, Uses, Value
+
+#: Which rank's times a law is of: the largest one's, the mean of all.
+LARGEST, MEAN = "largest", "seconds"
+#: Share inside the interval.
+INSIDE = 0.90
+#: Errors of measured parts are so many times those of whole times, and at least this share of the
+#: whole counts.
+_PART_ERROR, _PART_LEAST = 2.0, 0.1
+#: Exponents are cut off here.
+_BIG = np.float32(80.0)
+#: A misfit beyond this, in logarithms, is no misfit.
+_MOST = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What was measured of the node: bandwidth and empty regions over threads; empty: not."""
+
+    bandwidth: Curve
+    fork: Curve
+
+
+NOT_MEASURED = Measured(Curve(np.zeros(0), np.zeros(0)), Curve(np.zeros(0), np.zeros(0)))
+
+
+@dataclass(frozen=True, eq=False)
+class ThreadLaw:
+    """Seconds of one iteration of a phase over work, processes, threads and places, as draws.
+
+    of: "seconds" (mean of ranks) or "largest" (of the largest rank). unit: least seconds of a
+    thread for a unit of work. regions: in an iteration. shapes, coefficient (draws, columns),
+    error (draws,), misfit: the draws. fit: how far the middle is off at the samples, relative (root
+    mean square). parts: what it is made of at the largest traced use.
+    """
+
+    phase: int
+    of: str
+    node: Node
+    unit: float
+    regions: float
+    envelope: Envelope
+    measured: Measured
+    shapes: Shapes
+    coefficient: Floats
+    error: Floats
+    misfit: Misfit
+    fit: float
+    parts: tuple[Part, ...]
+
+    def at(self, uses: Uses) -> PreparedLaw:
+        """Return what the law says of uses, ready for any work."""
+        rows = rows_of(uses, self.node, self.measured)
+        where = features(uses, rows.places)
+        off = self.misfit.draws(where, len(self.error)) * self.error[:, None]
+        factor = np.exp(np.clip(off, -_MOST, _MOST))
+        c = self.coefficient[..., None]
+        team = c[:, columns.PARALLEL] + c[:, columns.BALANCE] * columns.unevenness(
+            self.shapes, rows
+        )
+        team = (team + c[:, columns.RANKS] * np.log2(rows.n)) / rows.threads * factor
+        fork, grown = columns.regions_of(self.shapes, rows, self.regions)
+        still = c[:, columns.FIXED] + c[:, columns.FORK] * fork + c[:, columns.TEAM] * grown
+        compute, wait = columns.computing(self.shapes, rows), columns.waiting(self.shapes, rows)
+        parts = _Parallel.of(self.shapes, rows, compute, wait, team)
+        return PreparedLaw(c[:, columns.SERIAL] * factor, still * factor, parts)
+
+    def draws(self, uses: Uses, work: Floats, work_error: float = 0.0) -> Floats:
+        """Return seconds of an iteration: (draws, uses); work: of one process, for each use."""
+        return self.at(uses).draws(work, work_error)
+
+    def busy(self, uses: Uses, work: Floats) -> Floats:
+        """Return busy seconds of all threads of a process in an iteration: (draws, uses)."""
+        rows = rows_of(uses, self.node, self.measured)
+        table = columns.table(self.shapes, rows, work, 0.0)
+        table[..., columns.BY_TEAM] /= columns.idle(self.shapes, rows, work)[..., None]
+        once = table[..., columns.ONCE] @ self.coefficient[:, columns.ONCE, None]
+        team = table[..., columns.BY_TEAM] @ self.coefficient[:, columns.BY_TEAM, None]
+        return np.asarray(once[..., 0] + uses.threads * team[..., 0])
+
+    def value(self, uses: Uses, work: Floats, work_error: float = 0.0) -> Value:
+        """Return seconds at uses with their 90 % interval.
+
+        work: of one process, for each use; work_error: relative, one standard deviation. The
+        interval is of the typical time there, without the noise of one run.
+        """
+        return value_of(self.draws(uses, work, work_error))
+
+    def outside(self, uses: Uses, work: Floats) -> dict[str, Floats]:
+        """Return how far uses lie outside the traced ones, as ratios; 1 inside.
+
+        Keys: n, threads, on_node (threads of a node), work.
+        """
+        seen = self.envelope
+        on_node = np.minimum(uses.per_node, uses.n) * uses.threads
+        pairs = {
+            "n": (uses.n, seen.n),
+            "threads": (uses.threads, seen.threads),
+            "on_node": (on_node, seen.on_node),
+            "work": (work, seen.work),
+        }
+        return {
+            name: np.maximum(1.0, np.maximum(x / high, low / np.maximum(x, 1e-300)))
+            for name, (x, (low, high)) in pairs.items()
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedLaw:
+    """A law at some uses: serial seconds per work, seconds without it, (draws, uses), and what
+    threads do."""
+
+    serial: Floats
+    still: Floats
+    parallel: _Parallel
+
+    def draws(self, work: Floats, work_error: float = 0.0) -> Floats:
+        """Return seconds of an iteration: (draws, uses); work: of one process, for each use."""
+        out = (self.serial + self.parallel.rate(work)) * work + self.still
+        if work_error > 0:
+            normal = np.random.default_rng(3).standard_normal(len(out))
+            out *= np.exp(work_error * normal)[:, None]
+        return np.asarray(out)
+
+
+@dataclass(frozen=True, eq=False)
+class _Parallel:
+    """Seconds of threads per work, (draws, uses), in single precision: known ones, and for draws
+    ``cached`` and ``few`` what depends on the work.
+
+    ratio, scale, hide, full, wide: (c^h + (m miss)^h)^(1/h) by logarithms of m/c, what c is
+    multiplied with, and where and how gradually a cache is full. rows, grows: logarithm of the rows
+    of a process, and how it goes with that of work; threads: of a process.
+    """
+
+    known: Any
+    cached: Ints
+    ratio: Any
+    scale: Any
+    hide: Any
+    full: Any
+    wide: Any
+    few: Ints
+    rows: Any
+    grows: Any
+    threads: Any
+
+    @staticmethod
+    def of(shapes: Shapes, rows: Rows, compute: Floats, wait: Floats, team: Floats) -> _Parallel:
+        """Return what threads do; ``team``: what (c^h + m^h)^(1/h) is multiplied with."""
+        cached, few = np.flatnonzero(shapes.size > 0), np.flatnonzero(shapes.rows > 0)
+        some, blocks = shapes.take(cached), shapes.take(few)
+        known = columns.hidden(shapes, compute, wait) * team
+        grows = blocks.grows[:, None]
+        of_process = np.log(blocks.rows)[:, None] + (grows - 1.0) * np.log(rows.n)
+        ratio = np.log(wait[cached] / compute[cached])
+        full = np.log(some.size)[:, None] - np.log(rows.places.cache / rows.threads)
+        scale, threads = compute[cached] * team[cached], rows.threads
+        hide, wide = some.hide[:, None], some.wide[:, None]
+        return _Parallel(
+            _single(known),
+            cached,
+            _single(ratio),
+            _single(scale),
+            _single(hide),
+            _single(full),
+            _single(wide),
+            few,
+            _single(of_process),
+            _single(grows),
+            _single(threads),
+        )
+
+    def rate(self, work: Floats) -> Any:
+        """Return seconds per work: (draws, uses)."""
+        held = np.log(work).astype(np.float32)
+        out = self.known.copy()
+        if len(self.cached):
+            miss = np.log(1 + np.exp(np.minimum(self.wide * (self.full - held), _BIG)))
+            both = np.exp(np.clip(self.hide * (self.ratio - miss), -_BIG, _BIG))
+            out[self.cached] = np.exp(np.log(1 + both) / self.hide) * self.scale
+        if len(self.few):
+            each = np.exp(np.clip(self.rows + self.grows * held, -_BIG, _BIG))
+            out[self.few] *= columns.in_blocks(each, self.threads)
+        return out
+
+
+def _single(x: Floats) -> Any:
+    return x.astype(np.float32)
+
+
+def value_of(draws: Floats) -> Value:
+    """Return the median of draws and their 90 % interval, for each use."""
+    low, middle, high = np.quantile(draws, [(1 - INSIDE) / 2, 0.5, (1 + INSIDE) / 2], axis=0)
+    return Value(middle, low, high)
+
+
+def rows_of(uses: Uses, node: Node, measured: Measured) -> Rows:
+    """Return uses as columns take them."""
+    found = places(uses, node)
+    threads = uses.threads.astype(float)
+    ones = np.ones(len(threads))
+    fork = measured.fork.at(threads) if measured.fork else 0.0 * ones
+    slower = ones
+    if measured.bandwidth:
+        # measured on cores one after another: what the threads of the first domain share
+        cores = float(node.domains[0])
+        inside = measured.bandwidth.at(np.minimum(found.crowd, cores))
+        slower = np.maximum(inside * np.maximum(found.crowd / cores, 1.0), 1.0)
+    return Rows(found, uses.n.astype(float), threads, node.smt, fork, slower)
+
+
+def measured_of(machine: Machine, node: Node) -> Measured:
+    """Return what was measured of a node, at powers of two of threads and at all cores."""
+    counts = sorted({*(1 << k for k in range(node.cores.bit_length())), node.cores})
+    threads = np.array(counts, dtype=float)
+    rate = np.array([machine.bandwidth(t, False) for t in counts])
+    fork = np.array([machine.fork_join(t) for t in counts])
+    if not (np.all(rate > 0) and np.all(fork >= 0)):
+        raise P3SError("the machine's bandwidth or empty regions are no numbers; measure it again")
+    return Measured(Curve(threads, rate[0] * threads / rate), Curve(threads, fork))
+
+
+def fit_law(
+    samples: Samples,
+    node: Node,
+    *,
+    of: str = LARGEST,
+    measured: Measured = NOT_MEASURED,
+    oversubscribed: bool = False,
+) -> ThreadLaw:
+    """Return the law of one phase's samples.
+
+    of: "largest" (rank; where not known its mean) or "seconds" (mean of ranks). oversubscribed:
+    more threads than hardware threads are taken for threads that take turns. Equal samples give
+    equal laws. Errors: P3SError, in one line, where a row has more threads than that otherwise, or
+    rows of several phases are given.
+    """
+    if len(samples.phases) > 1:
+        raise P3SError("samples of threads: rows of several phases; fit each by itself")
+    if not oversubscribed:
+        check_uses(samples.uses, node)
+    known = np.isfinite(samples.largest) if of == LARGEST else np.zeros(len(samples), bool)
+    y = np.where(known, samples.largest, samples.seconds)
+    rows = rows_of(samples.uses, node, measured)
+    regions, counted = _regions(samples)
+    known_of = (bool(measured.bandwidth), bool(measured.fork))
+    prior = prior_of(samples, y, rows, node, counted, known_of)
+    where = features(samples.uses, rows.places)
+    stacked = _Stacked(samples, y, rows, regions, where)
+    random = np.random.default_rng(20140626 + samples.phases[0])
+    state = sample(Problem(stacked.design, stacked.target, prior), random)
+    design = columns.table(state.shapes, rows, samples.work, regions)
+    told = (design @ state.coefficient[..., None])[..., 0]
+    most = int(np.argmax(samples.n * samples.threads))
+    left = np.log(y / np.maximum(told, 1e-300)) / state.error[:, None]
+    off = misfit(where, left, 7 + 2 * samples.phases[0])
+    return ThreadLaw(
+        samples.phases[0],
+        of,
+        node,
+        unit_of(samples, y),
+        regions,
+        envelope(samples),
+        measured,
+        state.shapes,
+        state.coefficient,
+        state.error,
+        off,
+        float(np.sqrt(np.mean((np.median(told, axis=0) / y - 1.0) ** 2))),
+        parts_of(state, design[:, most]),
+    )
+
+
+def _regions(samples: Samples) -> tuple[float, bool]:
+    """Return the regions of an iteration, and whether they are known; 1 where not."""
+    known = samples.regions[(samples.threads > 1) & (samples.regions > 0)]
+    return (float(np.median(known)), True) if len(known) else (1.0, False)
+
+
+def fit_laws(
+    samples: Samples,
+    node: Node,
+    *,
+    of: str = LARGEST,
+    measured: Measured = NOT_MEASURED,
+    oversubscribed: bool = False,
+) -> tuple[ThreadLaw, ...]:
+    """Return the laws of all phases (:func:`fit_law`)."""
+    return tuple(
+        fit_law(samples.of_phase(k), node, of=of, measured=measured, oversubscribed=oversubscribed)
+        for k in samples.phases
+    )
+
+
+def check_uses(uses: Uses, node: Node) -> None:
+    """Raise P3SError where more threads are on a node than it has hardware threads."""
+    on_node = np.minimum(uses.per_node, uses.n) * uses.threads
+    if len(uses) and int(on_node.max()) > node.slots:
+        at = int(np.argmax(on_node))
+        raise P3SError(
+            f"{node.source}: {on_node[at]} threads on a node of {node.slots} hardware threads "
+            f"({uses.per_node[at]} processes of {uses.threads[at]}): times of threads that take "
+            "turns tell little; leave the run out"
+        )
+
+
+def envelope(samples: Samples) -> Envelope:
+    """Return what samples cover."""
+    on_node = np.minimum(samples.per_node, samples.n) * samples.threads
+    n, threads, of_node, work = (
+        Seen(float(x.min()), float(x.max()))
+        for x in (samples.n, samples.threads, on_node, samples.work)
+    )
+    far, close = bool(samples.far.any()), bool((~samples.far).any())
+    in_all, rows = float((samples.n * samples.threads).max()), bool(np.all(samples.rows > 0))
+    return Envelope(n, threads, of_node, work, far, close, in_all, rows)
+
+
+class _Stacked:
+    """Rows that a law is fitted to: whole times, and parts where they were measured; relative to
+    the times, and independent of each other."""
+
+    def __init__(
+        self, samples: Samples, y: Floats, rows: Rows, regions: float, where: Floats
+    ) -> None:
+        self.samples, self.rows, self.regions = samples, rows, regions
+        root = np.linalg.cholesky(covariance(where))
+        self.whole = np.linalg.inv(root) / y
+        self.parts = list(_measured_parts(samples))
+        self.scale = [
+            _PART_ERROR * np.maximum(value, _PART_LEAST * samples.seconds[at])
+            for at, _, value in self.parts
+        ]
+        told = [v / s for (_, _, v), s in zip(self.parts, self.scale, strict=True)]
+        self.target = np.concatenate([self.whole @ y, *told])
+
+    def design(self, shapes: Shapes) -> Floats:
+        """Return the columns of shapes: (shapes, rows, columns)."""
+        table = columns.table(shapes, self.rows, self.samples.work, self.regions)
+        out = [np.einsum("ij,djp->dip", self.whole, table)]
+        even = table / columns.idle(shapes, self.rows, self.samples.work)[..., None]
+        late = table - even
+        for (at, kind, _), scale in zip(self.parts, self.scale, strict=True):
+            part = np.zeros((len(shapes), len(at), len(columns.NAMES)))
+            for which, of in _COLUMNS[kind]:
+                part[..., which] = {"all": table, "even": even, "late": late}[of][:, at][..., which]
+            out.append(part / scale[:, None])
+        return np.concatenate(out, axis=1)
+
+
+#: Columns of the measured parts: all of them, or as if threads had even parts, or what is more.
+_COLUMNS: dict[str, tuple[tuple[tuple[int, ...], str], ...]] = {
+    "serial": ((columns.ONCE, "all"),),
+    "busy": ((columns.BY_TEAM, "even"),),
+    "late": (((columns.BALANCE,), "all"), (columns.BY_TEAM, "late")),
+    "overhead": (((columns.FORK, columns.TEAM), "all"),),
+}
+
+
+def _measured_parts(samples: Samples) -> Iterator[tuple[Ints, str, Floats]]:
+    """Yield rows, kind and seconds of each kind of part that was measured."""
+    each = samples.busy / samples.threads
+    kinds = {
+        "serial": samples.serial,
+        "busy": each,
+        "late": samples.longest - each,
+        "overhead": samples.overhead,
+    }
+    for kind, value in kinds.items():
+        at = np.flatnonzero(np.isfinite(value))
+        if len(at):
+            yield at, kind, np.maximum(value[at], 0.0)

@@ -1,0 +1,260 @@
+"""The stage of threads: runs with several numbers of threads in, threads.json out; studies at
+numbers of threads that were not traced, or on nodes that are fuller than those of the runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from p3s.base.artefacts import SCHEMA_VERSION, read_json, write_bytes, write_json
+from p3s.base.errors import Damaged, P3SError
+from p3s.base.serialise import Positive, Share, from_data, to_data
+from p3s.base.settings import MIN_COUNTS, THREADS, filled, parse_setting, value_text
+from p3s.base.study import Study
+from p3s.base.text import quoted
+from p3s.costs.stage import as_file as compute_file
+from p3s.costs.stage import read as read_compute
+from p3s.costs.types import TeamFactor, Teams
+from p3s.machine.topology.node import Node
+from p3s.methods.threads.checks import ThreadCheck, check_messages
+from p3s.methods.threads.law import NOT_MEASURED, Measured, ThreadLaw, fit_laws
+from p3s.methods.threads.runs import calls_inside, samples_of, work_and_iterations, work_at
+from p3s.methods.threads.settings import at_threads, base_of, inputs_in, threads_in, with_threads
+from p3s.methods.threads.store import load_laws, save_laws
+from p3s.methods.threads.types import Uses, uses
+from p3s.model.judge import phase_key
+from p3s.model.stage import load as load_model
+from p3s.model.types import Model
+
+SCHEMA = "p3s.thread-checks"
+_HEAD = ("schema", "schema_version")
+#: A factor nearer to 1 than this at all counts moves nothing.
+_SAME = 1e-3
+#: Factors are kept up to this count.
+_MOST_N = 1 << 20
+_INSIDE = 0.9
+
+
+@dataclass(frozen=True)
+class ThreadFile:
+    """What threads change: laws of computation by phase, and runs beside the base's messages.
+
+    base: threads of the runs that the equations of messages are from; node: that the laws are for;
+    inside: largest share of a run's MPI calls that threads made in parallel regions.
+    """
+
+    base: int
+    threads: tuple[int, ...]
+    node: Node
+    checks: tuple[ThreadCheck, ...]
+    inside: float
+    laws: tuple[ThreadLaw, ...]
+
+
+@dataclass(frozen=True)
+class ChecksHead:
+    """What threads-checks.json holds."""
+
+    base: Positive
+    threads: tuple[Positive, ...]
+    node: Node
+    checks: tuple[ThreadCheck, ...]
+    inside: Share
+
+
+def threads_path(root: Study) -> Path:
+    """Return where the laws of threads are: threads.json."""
+    return root.root / "threads.json"
+
+
+def checks_path(root: Study) -> Path:
+    """Return where the comparison of messages is: threads-checks.json (written last)."""
+    return root.root / "threads-checks.json"
+
+
+def build(
+    root: Study,
+    node: Node,
+    usable: int,
+    measured: Measured = NOT_MEASURED,
+    say: Callable[[str], None] = lambda text: None,
+) -> ThreadFile:
+    """Compare messages over threads and fit the laws of computation; write both files.
+
+    node: of the runs; usable: its cores that they could use. The models of the base's threads
+    must be there. Raises P3SError where no number of threads has a model.
+    """
+    base = base_of(root)
+    if not base:
+        raise P3SError(f"{root.root}: holds no runs yet; run p3s characterize --threads first")
+    checks: list[ThreadCheck] = []
+    for rest in inputs_in(root):
+        at = at_threads(root, rest, base)
+        if at.model_path.exists():
+            checks += check_messages(root, rest, load_model(at.root))
+    say("fitting the laws of threads")
+    samples = samples_of(root, usable, node.slots)
+    laws = () if samples is None else fit_laws(samples, node, of="seconds", measured=measured)
+    if laws:
+        save_laws(threads_path(root), laws)
+    else:
+        threads_path(root).unlink(missing_ok=True)
+    head = ChecksHead(base, tuple(threads_in(root)), node, tuple(checks), calls_inside(root))
+    write_json(
+        checks_path(root), {"schema": SCHEMA, "schema_version": SCHEMA_VERSION, **to_data(head)}
+    )
+    return ThreadFile(head.base, head.threads, head.node, head.checks, head.inside, laws)
+
+
+def load(root: Study) -> ThreadFile:
+    """Return what threads change; P3SError in one line where it is missing or damaged."""
+    path = checks_path(root)
+    data = read_json(path, SCHEMA)
+    try:
+        head = from_data(ChecksHead, {k: v for k, v in data.items() if k not in _HEAD})
+    except P3SError as err:
+        raise Damaged(f"{path}: damaged ({err}); run p3s model {quoted(root.root)} again") from err
+    laws = load_laws(threads_path(root)) if threads_path(root).exists() else ()
+    return ThreadFile(head.base, head.threads, head.node, head.checks, head.inside, laws)
+
+
+# ---- studies at other numbers of threads ---------------------------------------------------------
+@dataclass(frozen=True)
+class Layout:
+    """Threads of a process, processes of a node, and whether threads are spread over it."""
+
+    threads: int
+    per_node: int
+    far: bool = False
+
+    def uses(self, counts: Sequence[int]) -> Uses:
+        """Return the use of nodes at process counts."""
+        rows = len(counts)
+        return uses(
+            counts,
+            [self.threads] * rows,
+            [min(n, self.per_node) for n in counts],
+            [self.far] * rows,
+        )
+
+
+def study_at(root: Study, file: ThreadFile, rest: str, layout: Layout, usable: int) -> Study:
+    """Return the study of a layout: the traced one, or one whose computation is moved to it.
+
+    rest: name of the input's values, whose study with the base's threads must be there; usable:
+    cores of the machine of the runs. Raises P3SError where nothing says what threads change.
+    """
+    base = at_threads(root, rest, file.base)
+    own = at_threads(root, rest, layout.threads)
+    traced = len(own.signature_counts()) >= MIN_COUNTS and own.model_path.exists()
+    source, threads = (own, layout.threads) if traced else (base, file.base)
+    if not traced and layout.threads != file.base and not file.laws:
+        raise P3SError(
+            f"{root.root}: nothing says how computation goes with threads: no times were taken; "
+            "run p3s characterize --threads again with --work cpu"
+        )
+    moved = _moved(source, base, file.laws, Layout(threads, max(usable // threads, 1)), layout)
+    if traced and all(_is_one(factor) for factor in moved.factors):
+        return own
+    made = Study.create(_place(root, rest, layout, traced), _command(root, rest, layout.threads))
+    made.update(
+        derived=True,
+        teams={"threads": layout.threads, "per_node": layout.per_node, "far": layout.far},
+        traces=os.path.relpath(source.root, _place(root, rest, layout, traced)),
+        setting=_setting(rest, layout.threads),
+    )
+    compute = read_compute(source.compute_path)
+    _write_same(made.model_path, source.model_path.read_bytes())
+    _write_json_same(made.compute_path, compute_file(replace(compute, teams=moved)))
+    return made
+
+
+def factors(at: Study, base: Study, file: ThreadFile, was: Layout, now: Layout) -> Teams:
+    """Return what computation of a study takes in one layout, over that in another.
+
+    base: the study with the base's threads and the same values of the input. Both layouts are of
+    the node that the laws are for.
+    """
+    return _moved(at, base, file.laws, was, now)
+
+
+def open_at(at: Study, n: int) -> float:
+    """Return upper over lower end of what laws of threads leave open of computation at a count.
+
+    Of a moved study; 1 for another one.
+    """
+    teams = read_compute(at.compute_path).teams
+    if teams is None:
+        return 1.0
+    work, times = work_at(at, load_model(at.root), n)
+    ends = np.array([teams.of(k, n) for k in range(len(work))])
+    low, high = (work * times) @ (ends[:, 1:] / ends[:, :1])
+    return float(high / low) if low > 0 else 1.0
+
+
+def _place(root: Study, rest: str, layout: Layout, traced: bool) -> Path:
+    """Return where a moved study is: beside the traced ones, or in the one with its threads."""
+    at = at_threads(root, rest, layout.threads).root
+    name = f"{layout.per_node}-a-node" + ("-far" if layout.far else "")
+    return at / name if traced else at
+
+
+def _command(root: Study, rest: str, threads: int) -> list[str]:
+    from p3s.base.settings import parameters
+
+    setting = parse_setting(with_threads(rest, threads))
+    return filled(root.command(), {name: setting[name] for name in parameters(root)})
+
+
+def _setting(rest: str, threads: int) -> dict[str, str]:
+    setting = parse_setting(with_threads(rest, threads))
+    return {name: value_text(value) for name, value in setting.items() if name != THREADS}
+
+
+def _is_one(factor: TeamFactor) -> bool:
+    return all(abs(value - 1.0) < _SAME for value in factor.value)
+
+
+def _moved(
+    source: Study, base: Study, laws: Sequence[ThreadLaw], was: Layout, now: Layout
+) -> Teams:
+    """Return what computation of each phase takes in a layout, over that in the runs'."""
+    model = load_model(base.root)
+    number = _numbers(load_model(source.root), model)
+    first = min(model.counts)
+    counts = [first << k for k in range(21) if first << k <= _MOST_N]
+    work, _ = work_and_iterations(base, model, counts)
+    factors = []
+    for law in laws:
+        if law.phase not in number:
+            continue
+        there = np.flatnonzero(work[:, law.phase] > 0)
+        at, each = [counts[k] for k in there], work[there, law.phase]
+        ratio = law.draws(now.uses(at), each) / law.draws(was.uses(at), each)
+        low, value, high = np.quantile(ratio, [(1 - _INSIDE) / 2, 0.5, (1 + _INSIDE) / 2], axis=0)
+        each_n = tuple(map(float, at))
+        told = [tuple(part.tolist()) for part in (value, low, high)]
+        factors.append(TeamFactor(number[law.phase], each_n, *told))
+    return Teams(now.threads, was.threads, now.per_node, now.far, tuple(factors))
+
+
+def _numbers(model: Model, base: Model) -> dict[int, int]:
+    """Return the phases of the base's model -> those of another with the same calls."""
+    mine = {phase_key(p, model.items): p.phase for p in model.phases}
+    keys = {p.phase: phase_key(p, base.items) for p in base.phases}
+    return {k: mine[key] for k, key in keys.items() if key in mine}
+
+
+def _write_same(path: Path, text: bytes) -> None:
+    if not path.exists() or path.read_bytes() != text:
+        write_bytes(path, text)
+
+
+def _write_json_same(path: Path, data: dict[str, object]) -> None:
+    from p3s.base.artefacts import as_json
+
+    _write_same(path, as_json(data).encode())

@@ -1,0 +1,260 @@
+"""Compare a study's model with a captured run at another count."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from p3s.base.study import Study
+    from p3s.model.comparison import Comparison
+    from p3s.model.types import Model
+    from p3s.predict.measured import Measured
+    from p3s.predict.reasons import Reason
+    from p3s.predict.types import Count, Prediction
+
+#: Why a measured run time and a predicted one cannot be compared.
+WHY_NOT = {
+    "untimed": "instructions were counted, which takes longer than the program",
+    "shared-cores": "the ranks shared {cores} cores",
+    "off-core": "the ranks computed without a core for part of the run",
+    "not-predicted": "nothing was predicted at {at}; first: p3s predict {study} -n {n}",
+    "outdated": "the prediction is older than the model; first: p3s predict {study} -n {n}",
+    "other-network": "the prediction is for another network than that of this run",
+    "not-representative": "the predicted communication is not representative",
+    "no-interval": "the interval of the prediction is not known",
+}
+
+
+@dataclass(frozen=True)
+class Kept:
+    """How many calls of the model have a verdict at the count of a run, and how many differ."""
+
+    verdict: str
+    calls: int
+    wrong: int
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """Tasks that a server handed out in a run to whoever asked, and how many the model says.
+
+    least, most: of a worker, which depends on timing; same: whether the totals are equal and all
+    else that differs may be how the tasks were dealt.
+    """
+
+    tasks: int
+    predicted: float
+    least: int
+    most: int
+    same: bool
+
+
+@dataclass(frozen=True)
+class Validation:
+    """A model beside a run that it was not made from, as in validate/npNNNNNN.json.
+
+    counts, model_crc: of the model; verdicts: of its calls at the run's count; run_time: of the
+    run and of the prediction; reasons: what speaks against the model; dealt: where it is a queue.
+    """
+
+    counts: tuple[int, ...]
+    model_crc: int
+    compared: Comparison
+    verdicts: tuple[Kept, ...]
+    run_time: Mapping[str, Any]
+    reasons: tuple[Reason, ...]
+    dealt: Dealt | None = None
+
+    @property
+    def same(self) -> bool:
+        """Whether the run is as the model says, but for what depends on timing."""
+        return self.compared.all_equal or (self.dealt is not None and self.dealt.same)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as it is written."""
+        from p3s.base.serialise import to_data
+        from p3s.model.comparison import VALIDATION
+
+        return {
+            "schema": VALIDATION,
+            "schema_version": 1,
+            "counts": list(self.counts),
+            "model_crc": self.model_crc,
+            **to_data(self.compared),
+            "verdicts": to_data(self.verdicts),
+            "run_time": dict(self.run_time),
+            "reasons": to_data(self.reasons),
+            **({} if self.dealt is None else {"dealt": to_data(self.dealt)}),
+        }
+
+
+def validate(study_dir: Path, run_dir: Path, n: int) -> Validation:
+    """Compare the model with the run in ``run_dir`` and write validate/npNNNNNN.json.
+
+    Every event of the run counts in every number.
+    """
+    from p3s.base.artefacts import crc_of
+    from p3s.base.errors import P3SError
+    from p3s.base.study import Study, write_json
+    from p3s.capture import run_files
+    from p3s.model.compare import compare
+    from p3s.model.stage import load
+    from p3s.signature.clones import read_alike
+    from p3s.signature.tables import table_of
+
+    study = Study.open(Path(study_dir))
+    model = load(study.root)
+    run = run_files(Path(run_dir))
+    if run.np != n:
+        raise P3SError(
+            f"validate: {run_dir} holds a run of {run.np} processes, not {n}; check "
+            "that the launcher uses {np}"
+        )
+    problem = run.problems[min(run.problems)] if run.problems else ""
+    if not problem:
+        part = read_alike(study, model.sites, list(run.files.values()))
+        problem = part.problem
+    if problem:
+        raise P3SError(
+            f"validate: the capture in {run_dir} cannot be compared ({problem}); "
+            f"run `p3s validate -n {n}` again"
+        )
+    table = table_of([part], [run.wall_ns], str(run_dir))
+    compared = _left_to_chance(compare(model, table, _moved(study, n)), Path(run_dir))
+    dealt, reasons = _dealt(study, Path(run_dir), compared)
+    result = Validation(
+        model.counts,
+        crc_of(study.model_path),
+        compared,
+        _verdicts(model, compared),
+        run_time(study, Path(run_dir), n),
+        reasons,
+        dealt,
+    )
+    write_json(study.validate_path(n), result.to_json())
+    return result
+
+
+def _left_to_chance(compared: Comparison, run_dir: Path) -> Comparison:
+    """Return a comparison that knows which ranks' partners may come in any order."""
+    from p3s.model.order.chance import left_to_chance
+
+    if compared.order is None:
+        return compared
+    return replace(compared, order=left_to_chance(compared.order, run_dir))
+
+
+def _dealt(
+    study: Study, run_dir: Path, compared: Comparison
+) -> tuple[Dealt | None, tuple[Reason, ...]]:
+    """Return the tasks of a queue, None where the program has none, and what speaks against the
+    model."""
+    from p3s.methods.tasks.recognise import learned, of_path
+    from p3s.predict.commands import Commands
+    from p3s.predict.doubts import of_validation
+    from p3s.predict.queues import by_timing, missed_by_timing
+
+    reasons = tuple(of_validation(compared, Commands(study)))
+    queue = learned(study)
+    served = of_path(run_dir) if queue is not None else ()
+    if queue is None or not served:
+        return None, reasons
+    n = compared.n
+    tasks = sum(len(each.tasks) for each in served)
+    low, usual, high = queue.number(n)
+    same = low <= tasks <= high and missed_by_timing(queue, compared)
+    shares = [int(k) for each in served for k in each.shares]
+    if same:
+        reasons = tuple(
+            by_timing(reason, queue, [compared]) if reason.code == "validate-missed" else reason
+            for reason in reasons
+        )
+    return Dealt(tasks, usual, min(shares), max(shares), same), reasons
+
+
+def _moved(study: Study, n: int) -> dict[int, float]:
+    """Return the factors of the phases' work where it was moved to another number of threads."""
+    from p3s.costs.stage import load
+
+    compute = load(study.root)
+    if compute is None or compute.teams is None:
+        return {}
+    teams = compute.teams
+    return {factor.phase: teams.of(factor.phase, n)[0] for factor in teams.factors}
+
+
+def _verdicts(model: Model, compared: Comparison) -> tuple[Kept, ...]:
+    """Return for each verdict how many calls have it at the count, and how many are not so."""
+    from p3s.model.verdicts import judged_at
+
+    verdicts = [item.verdict for item in judged_at(model, compared.n).items]
+    wrong = [verdicts[i] for i in compared.items_wrong]
+    return tuple(
+        Kept(v, verdicts.count(v), wrong.count(v)) for v in dict.fromkeys(sorted(verdicts))
+    )
+
+
+def run_time(study: Study, run_dir: Path, n: int) -> dict[str, Any]:
+    """Compare the run's time with the study's prediction at ``n`` (docs/formats.md, validate).
+
+    ``inside`` is None where they cannot be compared; ``why_not``, one of WHY_NOT, says why.
+    """
+    from p3s.base.records import runs_in
+    from p3s.predict.measured import measured_in
+
+    records = [run for run in runs_in(run_dir.parent, n) if run.path == run_dir]
+    run = measured_in(records, n)
+    prediction = _prediction(study)
+    rows = prediction.counts if prediction else ()
+    row = next((row for row in rows if row.n == n), None)
+    low, high = (row.model_low_s, row.model_high_s) if row else (None, None)
+    why_not = _why_no_run(run) or _why_no_prediction(study, prediction, row)
+    return {
+        "predicted_s": row.model_s if row else None,
+        "low_s": low,
+        "high_s": high,
+        "measured_s": run.wall_s if run else None,
+        "inside": None
+        if why_not or run is None or low is None or high is None
+        else low <= run.wall_s <= high,
+        "why_not": why_not,
+        "cores": records[0].info.get("cores") if records else None,
+        "work_s": row.work_s if row else None,
+        "measured_work_s": run.work_s if run and math.isfinite(run.work_s) else None,
+    }
+
+
+def _prediction(study: Study) -> Prediction | None:
+    from p3s.base.errors import P3SError
+    from p3s.predict.saved import read_prediction
+
+    try:
+        return read_prediction(study.root)
+    except P3SError:  # there is none, or it is of another version
+        return None
+
+
+def _why_no_run(run: Measured | None) -> str:
+    """Return why a run's time does not tell how fast the program is, "" where it does."""
+    if run is None:
+        return "untimed"
+    if run.shared_cores:
+        return "shared-cores"
+    return "" if run.representative else "off-core"
+
+
+def _why_no_prediction(study: Study, prediction: Prediction | None, row: Count | None) -> str:
+    """Return why no predicted time can be compared with a run's, "" where one can."""
+    if prediction is None or row is None:
+        return "not-predicted"
+    if study.model_path.stat().st_mtime_ns > study.prediction_path.stat().st_mtime_ns:
+        return "outdated"
+    if row.n > 1 and prediction.network is not None and prediction.network.published:
+        return "other-network"
+    if not row.model_representative:
+        return "not-representative"
+    return "no-interval" if row.model_low_s is None or row.model_high_s is None else ""

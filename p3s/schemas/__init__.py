@@ -1,5 +1,0 @@
-"""Published JSON Schemas of P3S's files, and what checks a file against one."""
-
-from p3s.schemas.check import first_problem, load_schema
-
-__all__ = ["first_problem", "load_schema"]

@@ -1,0 +1,168 @@
+"""The calls of a run as columns: what each of them is to matching and to logical time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from p3s.capture import ops
+from p3s.capture.types import PROC_NULL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from p3s.capture import Call, RankTrace, RunTrace
+
+    Ints = NDArray[np.int64]
+    Bools = NDArray[np.bool_]
+
+#: What an event is. A *posted* operation is completed by a later event.
+LOCAL, SEND, RECV, POSTED_RECV, COLLECTIVE, POSTED_COLLECTIVE = range(6)
+
+_POSTED_RECVS = frozenset({"MPI_Irecv", "MPI_Recv_init", "MPI_Imrecv", ops.ISENDRECV_RECV})
+_MATCHED_RECVS = frozenset({"MPI_Mrecv", "MPI_Imrecv"})
+_MATCHED_PROBES = frozenset({"MPI_Mprobe", "MPI_Improbe"})
+
+
+def role_of(op: str) -> int:
+    """Return what a call is: LOCAL, SEND, RECV, POSTED_RECV, COLLECTIVE or POSTED_COLLECTIVE.
+
+    Calls that make or free a communicator are collectives on the one that they are made on.
+    Partitioned and one-sided operations are LOCAL, and those on files that a process makes alone.
+    """
+    kind = ops.kind_of(op)
+    if kind == ops.SEND:
+        return SEND
+    if kind == ops.RECV:
+        return POSTED_RECV if ops.like(op) in _POSTED_RECVS else RECV
+    if kind == ops.IO and ops.is_file_collective(op):
+        return POSTED_COLLECTIVE if ops.leaves_file_request(op) else COLLECTIVE
+    if kind in (ops.COLLECTIVE, ops.NEIGHBOR, ops.COMM) and op not in ops.NOT_BY_ALL:
+        return POSTED_COLLECTIVE if ops.leaves_request(op) else COLLECTIVE
+    return LOCAL
+
+
+@dataclass(frozen=True)
+class CallTable:
+    """The calls of a run, one row per call (p3s.capture.Call), as columns.
+
+    ``role`` (uint8) is role_of; ``op`` numbers ``names`` (a collective has the number of its
+    blocking twin). ``way`` numbers the distinct (peer, communicator, tag) of messages, -1 where
+    the peer is no rank; ``way_peer`` and ``way_label`` (a number for communicator and tag) belong
+    to it. ``matched_probe`` and ``matched_recv`` mark MPI_Mprobe and MPI_Mrecv with their
+    nonblocking twins. ``null`` and ``unknown`` mark messages with MPI_PROC_NULL, and those whose
+    partner is no rank of the run or whose partner or tag was never known.
+    """
+
+    role: NDArray[np.uint8]
+    op: NDArray[np.int32]
+    names: tuple[str, ...]
+    comm: NDArray[np.int32]
+    way: NDArray[np.int32]
+    way_peer: Ints
+    way_label: Ints
+    matched_probe: Bools
+    matched_recv: Bools
+    sendrecv_recv: Bools
+    null: Bools
+    unknown: Bools
+    finalize: Bools
+
+
+def call_table(calls: Iterable[Call], size: int) -> CallTable:
+    """Return the columns of a run's calls; ``size`` is the number of its ranks."""
+    calls = tuple(calls)
+    number: dict[str, int] = {}
+    op_of = _column((number.setdefault(call.op, len(number)) for call in calls), len(calls))
+    names = list(number)
+
+    def marked(chosen: frozenset[str]) -> Bools:
+        return np.array([name in chosen for name in names] or [False])[op_of]
+
+    role = np.array([role_of(name) for name in names] or [0], dtype=np.uint8)[op_of]
+    blocking: dict[str, int] = {}
+    twin = [blocking.setdefault(ops.blocking_of(name), len(blocking)) for name in names]
+    peer = _column((call.peer for call in calls), len(calls))
+    comm = _column((call.comm for call in calls), len(calls))
+    tag = _column((call.tag for call in calls), len(calls))
+    probes = marked(_MATCHED_PROBES)
+    message = ((role >= SEND) & (role <= POSTED_RECV)) | probes
+    receives = (role == RECV) | (role == POSTED_RECV)
+    vague = receives & (tag < 0)  # MPI_ANY_TAG, and not known what it received
+    known = message & (peer >= 0) & (peer < size) & ~vague
+    way = np.full(len(calls), -1, dtype=np.int32)
+    rows = np.flatnonzero(known)
+    _, label = np.unique(comm[rows] << 32 | tag[rows] & 0xFFFFFFFF, return_inverse=True)
+    distinct, inverse = np.unique(label * size + peer[rows], return_inverse=True)
+    way[rows] = inverse
+    return CallTable(
+        role,
+        np.array(twin or [0], dtype=np.int32)[op_of],
+        tuple(blocking),
+        comm.astype(np.int32),
+        way,
+        distinct % size,
+        distinct // size,
+        probes,
+        marked(_MATCHED_RECVS),
+        marked(frozenset({ops.SENDRECV_RECV})),
+        message & (peer == PROC_NULL) & ~probes,
+        message & ~known & (peer != PROC_NULL) & ~probes,
+        marked(frozenset({"MPI_Finalize"})),
+    )
+
+
+def _column(values: Iterable[int], length: int) -> Ints:
+    return np.fromiter(values, dtype=np.int64, count=length)
+
+
+def present_ranks(run: RunTrace) -> list[int]:
+    """Return the ranks that have events; a rank without a file costs nothing."""
+    return list(getattr(run.ranks, "present", range(len(run.ranks))))
+
+
+def posting_order(trace: RankTrace, table: CallTable) -> Ints | None:
+    """Return a number for each event by which posts are ordered, or None for program order.
+
+    Events are numbered as calls return. A rank with several threads is therefore ordered by the
+    beginning of its calls, and what MPI_Mprobe took out of the queue counts from then, not from
+    the MPI_Mrecv that fetches it; the k-th fetches the k-th of the same peer, tag and communicator.
+    """
+    call, order = trace.call, None
+    if trace.thread is not None:
+        start = trace.start_ns.copy()
+        halves = np.flatnonzero(table.sendrecv_recv[call])
+        halves = halves[halves > 0]
+        start[halves] = start[halves - 1]
+        order = np.empty(len(call), dtype=np.int64)
+        order[np.argsort(start, kind="stable")] = np.arange(len(call))
+    fetched = table.matched_recv[call] if table.matched_recv.any() else None
+    if fetched is None or not fetched.any():
+        return order
+    if order is None:
+        order = np.arange(len(call), dtype=np.int64)
+    sides = []
+    for chosen in (fetched, table.matched_probe[call]):
+        at = np.flatnonzero(chosen & (table.way[call] >= 0))
+        at = at[np.lexsort((order[at], table.way[call[at]]))]
+        way = table.way[call[at]]
+        turn = np.arange(len(at)) - np.searchsorted(way, way)
+        sides.append((at, way.astype(np.int64) << 32 | turn))
+    (fetches, wanted), (probes, there) = sides
+    _, mine, theirs = np.intersect1d(wanted, there, assume_unique=True, return_indices=True)
+    order[fetches[mine]] = order[probes[theirs]]
+    return order
+
+
+def completions(trace: RankTrace) -> NDArray[np.int32]:
+    """Return for each event of a rank the index of the event that completed its request, or -1.
+
+    A blocking call completes itself; a cancelled request is completed, but nothing arrived.
+    """
+    found = np.full(len(trace.call), -1, dtype=np.int32)
+    found[trace.done[:, 1]] = trace.done[:, 0]
+    return found

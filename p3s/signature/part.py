@@ -1,0 +1,370 @@
+"""Some ranks of a run, or all of them, as compact tables: calls, transitions, communicators.
+
+A *group* is one distinct (site, operation, communicator, partner, tag, root); a *node* is one
+distinct (site, operation), a place in the program. Transitions are counted between nodes.
+Messages to MPI_PROC_NULL move nothing: they are part of the order of nodes, but of no group;
+their computation is added to the next event and they are counted in ``null_events``.
+
+Ranks are independent of each other: a run is the parts of its ranks joined in their order, made
+in one process or in many (p3s.base.workers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy
+import numpy as np
+
+from p3s.signature import buffers, clock, fileuse, segments, teams
+from p3s.signature.blocks import blocks_of
+from p3s.signature.calls import Calls, Group
+from p3s.signature.completions import Completions
+from p3s.signature.events import Sequences, renumbered
+from p3s.signature.rank import COLUMNS, END, INSTRUCTIONS, RankSums, Recorded
+from p3s.signature.sequence import sequence_nodes
+from p3s.signature.tracing import Cost, add, add_rank
+
+if TYPE_CHECKING:
+    from p3s.capture import RankTrace, RunTrace
+
+__all__ = ["COLUMNS", "CPU", "INSTRUCTIONS", "Group", "Part", "Place", "Sites", "join", "part_of"]
+
+START = -1
+#: Units of work in nanoseconds can be mixed.
+CPU = "cpu_ns"
+#: Sequences of nodes are kept of so many ranks, of so many events each and in all.
+_SAMPLES, _SAMPLE_EVENTS, _ALL_SAMPLES = 64, 1 << 22, 1 << 24
+
+
+@dataclass(frozen=True)
+class Place:
+    """A communicator: members as world ranks, how it was made, grid if it has one."""
+
+    members: tuple[int, ...]
+    ordinal: int
+    op: str
+    dims: tuple[int, ...] | None
+    periods: tuple[bool, ...] | None
+
+
+@dataclass
+class Part:
+    """What the signature needs of some ranks of one run.
+
+    table: columns COLUMNS, one row per rank, group and size; edges: rows (rank, from node, to
+    node, count, ordinal of the first); samples: rank -> its events as node numbers; sequences:
+    rank -> its events as codes (p3s.signature.events), empty where they are too many;
+    segments: see p3s.signature.segments; times: of their rows, see clock.times_of, in
+    ``time_unit``, none where it is empty; loads: rows of clock.LOADS; teams: rows of
+    teams.COLUMNS; files: rows of fileuse.COLUMNS; inside: events that threads made in parallel
+    regions. problem: what is wrong with the first rank that is not complete, else empty.
+    """
+
+    np: int  # the field hides the module inside the class, hence numpy.ndarray below
+    work_unit: str
+    groups: list[Group] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+    sites: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    nodes: list[tuple[str, str]] = field(default_factory=list)
+    table: dict[str, numpy.ndarray] = field(default_factory=dict)
+    edges: numpy.ndarray = field(default_factory=lambda: numpy.zeros((0, 5), dtype=numpy.int64))
+    samples: dict[int, numpy.ndarray] = field(default_factory=dict)
+    sequences: dict[int, numpy.ndarray] = field(default_factory=dict)
+    segments: numpy.ndarray = field(default_factory=segments.none)
+    time_unit: str = ""
+    times: numpy.ndarray = field(default_factory=clock.no_times)
+    loads: numpy.ndarray = field(
+        default_factory=lambda: numpy.zeros((0, len(clock.LOADS)), dtype=numpy.int64)
+    )
+    teams: numpy.ndarray = field(default_factory=teams.none)
+    files: numpy.ndarray = field(default_factory=fileuse.none)
+    inside: int = 0
+    events: int = 0
+    null_events: int = 0
+    failed_polls: int = 0
+    counted_events: int = 0
+    unmodelled: dict[str, int] = field(default_factory=dict)
+    tracing: Cost = field(default_factory=dict)
+    buffers: dict[str, int] = field(default_factory=dict)
+    pieces: dict[str, list[int]] = field(default_factory=dict)
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Sites:
+    """How the call sites of a capture are taken.
+
+    apart: those that stand for several places of the program, told apart by what their calls do;
+    same: site -> the site that stands for it too, where a compiler copied a call; waits: site of
+    a MPI_Test or MPI_Testall -> that of the wait that it replaces where it succeeds.
+    """
+
+    apart: Set[str] = frozenset()
+    same: Mapping[str, str] = field(default_factory=dict)
+    waits: Mapping[str, str] = field(default_factory=dict)
+
+    def key(self, site: str) -> str:
+        """Return the site that stands for one of a capture."""
+        own = self.same.get(site, site)
+        return self.waits.get(own, own)
+
+    def replaces_wait(self, site: str) -> bool:
+        """Tell whether a success of the test at a site of a capture is that of a wait."""
+        return self.same.get(site, site) in self.waits
+
+
+def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
+    """Return the tables of all ranks of a run that have a file.
+
+    At the sites that stand for several places, of a run of one rank, events are told apart by
+    what they do, in the order in which the rank first does it ("SITE#0", "SITE#1", ...).
+    """
+    sites = sites or Sites()
+    keys = [sites.key(s.key) for s in run.sites]
+    site = [keys[c.site] if c.site >= 0 else "" for c in run.calls]
+    names = {s.key: tuple(s.frames) for s, key in zip(run.sites, keys, strict=True) if s.key == key}
+    logical = Completions.of(run, site, sites.replaces_wait)
+    run, site = logical.run, logical.site
+    for s, key in zip(run.sites, keys, strict=True):
+        names.setdefault(key, tuple(s.frames))
+    if sites.apart:
+        _tell_apart(run, site, names, {k for k, key in enumerate(keys) if key in sites.apart})
+    calls = Calls(run, site)
+    out = Part(
+        run.np,
+        run.work_unit,
+        calls.groups,
+        [Place(c.members, c.ordinal, c.op, c.dims, c.periods) for c in run.comms],
+        names,
+        calls.nodes,
+        time_unit=clock.unit_of(run),
+        unmodelled=dict(run.unmodelled),
+        problem=getattr(run, "problem", ""),
+    )
+    tables = _Tables()
+    marks = buffers.marks(run.calls)
+    gaps = buffers.scattered(run.calls, calls.node, len(calls.nodes))
+    whole = bool(sites.apart) or logical.changes or fileuse.there(run.calls)
+    present = getattr(run.ranks, "present", None)
+    for rank in range(len(run.ranks)) if present is None else present:
+        rt, recorded, sums = _summed(logical, calls, rank, whole)
+        out.failed_polls += rt.failed_polls
+        out.counted_events += rt.counted_events
+        add_rank(out.tracing, rt, recorded.events, recorded.last_start_ns)
+        buffers.add_rank(out.buffers, marks, recorded.times)
+        buffers.add_pieces(out.pieces, gaps, calls.nodes, recorded.times)
+        if not out.problem and (turned := recorded.backwards()):
+            out.problem = f"{run.path}: rank {rt.rank}: {turned}"
+        if sums.events:
+            out.events += sums.events
+            out.inside += sums.inside
+            out.null_events += sums.events - sums.kept
+            tables.add(rt, sums, out.time_unit)
+            tables.add_others(rt, run, calls)
+    tables.into(out)
+    return out
+
+
+def _summed(
+    logical: Completions, calls: Calls, rank: int, whole: bool
+) -> tuple[RankTrace, Recorded, RankSums]:
+    """Return the sums of one rank, and the rank: a part of it where it is read in blocks.
+
+    whole: what is made of its events needs all of them at once.
+    """
+    run = logical.run
+    recorded, sums = Recorded(len(run.calls)), RankSums(run, calls, _SAMPLE_EVENTS)
+    of_rank = None if whole else getattr(run.ranks, "pieces", None)
+    pieces = of_rank(rank) if of_rank else None
+    if pieces is None:
+        rt = run.ranks[rank]
+        for block in blocks_of(rt):
+            recorded.take(block)
+        rt = logical.once(teams.numbered(rt))
+        for block in blocks_of(rt):
+            sums.take(block)
+        return rt, recorded, sums
+    for rt in pieces:
+        for block in blocks_of(rt):
+            recorded.take(block)
+            sums.take(block)
+    return rt, recorded, sums
+
+
+class _Tables:
+    """The tables of a part, rank by rank."""
+
+    def __init__(self) -> None:
+        self.columns: list[dict[str, np.ndarray]] = []
+        self.edges: list[np.ndarray] = []
+        self.samples, self.sequences = _Samples(), Sequences()
+        self.segments, self.times = [segments.none()], [clock.no_times()]
+        self.teams, self.files = [teams.none()], [fileuse.none()]
+        self.loads: list[list[int]] = []
+
+    def add(self, rt: RankTrace, sums: RankSums, time_unit: str) -> None:
+        """Add what the events of a rank sum up to."""
+        self.edges.append(sums.transitions(rt.rank))
+        self.samples.offer(rt.rank, sums.sample(), self.edges[-1])
+        self.sequences.offer(rt.rank, sums.codes.finish(sums.used))
+        between = sums.segments
+        if sums.kept:
+            self.columns.append(sums.columns(rt.rank))
+            self.segments.append(between.rows(rt.rank, between.count, between.total))
+        if time_unit:
+            self.loads.append(sums.load.row(time_unit, rt))
+            self.times.append(sums.times.table(between.code, between.count))
+
+    def add_others(self, rt: RankTrace, run: RunTrace, calls: Calls) -> None:
+        """Add what threads and files of a rank were used for; of these it is there as a whole."""
+        threads = getattr(rt, "threads", None) is not None
+        if not (threads or fileuse.there(run.calls)):
+            return
+        call = np.asarray(rt.call)
+        node = calls.node[call]
+        self.teams.append(teams.teams_of(rt, np.flatnonzero(~calls.null[call]), node))
+        self.files.append(fileuse.uses_of(rt, node, run.calls))
+
+    def into(self, out: Part) -> None:
+        """Put the tables into a part."""
+        if self.edges:
+            out.edges = np.concatenate(self.edges)
+        out.table = _stacked(self.columns)
+        out.samples, out.sequences = self.samples.kept, self.sequences.kept
+        out.segments, out.times = np.concatenate(self.segments), np.concatenate(self.times)
+        out.teams, out.files = np.concatenate(self.teams), np.concatenate(self.files)
+        if self.loads:
+            out.loads = np.array(self.loads, dtype=np.int64)
+
+
+def _tell_apart(
+    run: RunTrace, site: list[str], names: dict[str, tuple[str, ...]], shared: Set[int]
+) -> None:
+    """Give the calls at shared sites (by number) sites of their own; ``site``: of each call."""
+    (rank,) = run.ranks.present  # type: ignore[attr-defined]
+    apart = sequence_nodes(run, shared)
+    trace = run.ranks[rank]
+    used, first = np.unique(trace.call, return_index=True)
+    label = apart.in_order(rank, trace)[first]
+    for call, number in zip(used.tolist(), label.tolist(), strict=True):
+        order = apart.labels[number].order
+        if order >= 0:
+            names[f"{site[call]}#{order}"] = names[site[call]]
+            site[call] = f"{site[call]}#{order}"
+
+
+def _stacked(columns: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    none = np.zeros(0, dtype=np.int64)
+    return {c: np.concatenate([each[c] for each in columns] or [none]) for c in COLUMNS}
+
+
+class _Samples:
+    """Keeps the sequence of one rank of each kind."""
+
+    def __init__(self) -> None:
+        self.kept: dict[int, np.ndarray] = {}
+        self._kinds: set[bytes] = set()
+        self._events = 0
+
+    def offer(self, rank: int, sequence: np.ndarray, edges: np.ndarray) -> None:
+        """Keep a rank's sequence if it is of a new kind and there is room."""
+        kind = edges[:, 1:4].tobytes()
+        part = sequence[:_SAMPLE_EVENTS]
+        if (
+            kind in self._kinds
+            or len(self.kept) >= _SAMPLES
+            or self._events + len(part) > _ALL_SAMPLES
+        ):
+            return
+        self._kinds.add(kind)
+        self._events += len(part)
+        self.kept[rank] = part.astype(np.int32)
+
+
+def join(parts: Iterable[Part]) -> Part:
+    """Join the parts of a run, taken one at a time, in the order of their ranks."""
+    out: Part | None = None
+    groups: dict[Group, int] = {}
+    places: dict[tuple[tuple[int, ...], int], int] = {}
+    nodes: dict[tuple[str, str], int] = {}
+    columns: list[dict[str, np.ndarray]] = []
+    edges: list[np.ndarray] = []
+    samples, sequences = _Samples(), Sequences()
+    between: list[np.ndarray] = [segments.none()]
+    times: list[np.ndarray] = [clock.no_times()]
+    threads: list[np.ndarray] = [teams.none()]
+    files: list[np.ndarray] = [fileuse.none()]
+    loads: list[np.ndarray] = []
+    for part in parts:
+        if out is None:
+            out = Part(part.np, part.work_unit, time_unit=part.time_unit)
+        elif part.work_unit != out.work_unit:
+            out.work_unit = CPU  # nodes that differ in their load: wall and CPU time together
+        for place in part.places:
+            if (place.members, place.ordinal) not in places:
+                places[(place.members, place.ordinal)] = len(places)
+                out.places.append(place)
+        place_to = [places[(p.members, p.ordinal)] for p in part.places]
+        group_to = np.array(
+            [
+                groups.setdefault(
+                    Group(
+                        g.site,
+                        g.op,
+                        place_to[g.comm] if g.comm >= 0 else g.comm,
+                        g.peer,
+                        g.tag,
+                        g.root,
+                    ),
+                    len(groups),
+                )
+                for g in part.groups
+            ],
+            dtype=np.int64,
+        )
+        node_to = np.array(
+            [nodes.setdefault(node, len(nodes)) for node in part.nodes] + [END, START],
+            dtype=np.int64,
+        )  # END and START are their own places -2, -1
+        columns.append({**part.table, "group": group_to[part.table["group"]]})
+        moved = part.edges.copy()
+        moved[:, 1], moved[:, 2] = node_to[moved[:, 1]], node_to[moved[:, 2]]
+        edges.append(moved)
+        between.append(segments.renumbered(part.segments, node_to))
+        times.append(part.times)
+        threads.append(teams.renumbered(part.teams, node_to))
+        files.append(fileuse.renumbered(part.files, node_to))
+        loads.append(part.loads)
+        if part.time_unit != out.time_unit:
+            out.time_unit = CPU if part.time_unit and out.time_unit else ""
+        for rank, sequence in part.samples.items():
+            mine = moved[moved[:, 0] == rank]
+            samples.offer(rank, node_to[sequence], mine[np.lexsort(mine[:, 2::-1].T)])
+        if not part.sequences and part.events:
+            sequences.drop()
+        for rank, codes in part.sequences.items():
+            sequences.offer(rank, renumbered(codes, node_to))
+        out.sites.update(part.sites)
+        for op, count in part.unmodelled.items():
+            out.unmodelled[op] = out.unmodelled.get(op, 0) + count
+        for name in ("inside", "events", "null_events", "failed_polls", "counted_events"):
+            setattr(out, name, getattr(out, name) + getattr(part, name))
+        add(out.tracing, part.tracing)
+        buffers.add(out.buffers, part.buffers)
+        buffers.join_pieces(out.pieces, part.pieces)
+        out.problem = out.problem or part.problem
+    assert out is not None  # a run has files
+    out.groups, out.nodes = list(groups), list(nodes)
+    out.table = _stacked(columns)
+    out.edges = np.concatenate(edges)
+    out.samples, out.sequences = samples.kept, sequences.kept
+    out.segments = np.concatenate(between)
+    out.teams = np.concatenate(threads)
+    out.files = np.concatenate(files)
+    out.loads = np.concatenate(loads)
+    if out.time_unit:
+        out.times = np.concatenate(times)
+    return out

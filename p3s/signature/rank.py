@@ -1,0 +1,156 @@
+"""What one rank adds to the tables of its run, added up block by block."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from p3s.capture.order import Forward
+from p3s.signature.clock import Clock, Load, SegmentTimes
+from p3s.signature.completions import gathered
+from p3s.signature.events import Codes
+from p3s.signature.segments import Pairs
+
+if TYPE_CHECKING:
+    from p3s.capture import RunTrace
+    from p3s.signature.blocks import Block
+    from p3s.signature.calls import Calls
+
+END = -2
+#: Columns of the table of calls, one row per rank, group and size.
+COLUMNS = ("rank", "group", "nbytes", "elem_bytes", "count", "work", "elapsed_ns", "first")
+INSTRUCTIONS = "instructions"
+
+
+class Recorded:
+    """What a rank recorded, before its completions are taken as the program means them.
+
+    times: how often it makes each call of the run; last_start_ns: when its last call began.
+    """
+
+    def __init__(self, calls: int) -> None:
+        self.events = self.last_start_ns = 0
+        self.times = np.zeros(calls, dtype=np.int64)
+        self._forward = Forward()
+
+    def take(self, block: Block) -> None:
+        """Add the next events."""
+        self.events += len(block.call)
+        self.times += np.bincount(block.call, minlength=len(self.times))
+        self.last_start_ns = int(block.start_ns[-1])
+        self._forward.take(block.start_ns, block.elapsed_ns, block.thread)
+
+    def backwards(self) -> str:
+        """Say where its time goes backwards; empty if nowhere."""
+        return self._forward.backwards()
+
+
+class _Before:
+    """What lies before each event that is taken; what is before one that is not is the next's."""
+
+    def __init__(self) -> None:
+        self._left = 0
+
+    def take(self, values: np.ndarray, keep: np.ndarray) -> np.ndarray:
+        """Return what lies before the events ``keep`` of the next block."""
+        out = gathered(values, keep)
+        if len(keep):
+            out[0] += self._left
+            self._left = 0
+        rest = values[int(keep[-1]) + 1 :] if len(keep) else values
+        self._left += int(np.asarray(rest).sum())
+        return out
+
+
+class RankSums:
+    """Sums over the events of a rank: its rows, transitions, segments, times and codes.
+
+    sample: the first events as numbers of nodes, at most ``sampled``.
+    """
+
+    def __init__(self, run: RunTrace, calls: Calls, sampled: int) -> None:
+        self._calls, self._sampled = calls, sampled
+        self._instructions = run.work_unit == INSTRUCTIONS
+        self._clock, self.load, self.times = Clock(run), Load(), SegmentTimes()
+        self.edges, self.segments = Pairs(len(calls.nodes)), Pairs(len(calls.nodes))
+        self.codes = Codes()
+        self.events = self.inside = self.kept = 0
+        self._sample: list[np.ndarray] = []
+        self._work, self._took = _Before(), _Before()
+        rows = len(calls.rows)
+        self._count, self._first, self._work_sum, self._elapsed_sum = (
+            np.zeros(rows, dtype=np.int64) for _ in range(4)
+        )
+
+    def take(self, block: Block) -> None:
+        """Add the next events."""
+        calls, call = self._calls, block.call
+        sequence = calls.node[call]
+        if self.events < self._sampled:
+            self._sample.append(sequence[: self._sampled - self.events].astype(np.int32))
+        self.edges.take(sequence)
+        keep = np.flatnonzero(~calls.null[call])
+        self.events += len(call)
+        self.inside += int(calls.inside[call].sum())
+        kept = call[keep]
+        self.codes.take(sequence, keep, calls.row[kept])
+        work = self._rows(block, kept, keep)
+        segments = self.segments.take(sequence[keep], work)
+        ns = self._clock.before_ns(block)
+        if ns is not None:
+            self.load.take(block, ~calls.starts[call], ns)
+            took = self._took.take(ns, keep)
+            took[calls.starts[kept]] = 0
+            self.times.take(segments, took)
+        self.kept += len(keep)
+
+    def _rows(self, block: Block, call: np.ndarray, keep: np.ndarray) -> np.ndarray:
+        """Add the events ``keep`` to their rows; return the work before each."""
+        work = self._work.take(block.work, keep)
+        elapsed = np.array(block.elapsed_ns, dtype=np.int64)[keep]
+        # The run is timed from the return of MPI_Init: what lies before is the launcher's.
+        before = self._calls.starts[call]
+        work[before] = 0
+        elapsed[before] = 0
+        row = self._calls.row[call]
+        first = np.full(len(self._count), -1, dtype=np.int64)
+        first[row[::-1]] = np.arange(self.kept + len(row) - 1, self.kept - 1, -1)  # the last wins
+        new = (self._count == 0) & (first >= 0)
+        self._first[new] = first[new]
+        self._count += np.bincount(row, minlength=len(self._count))
+        np.add.at(self._work_sum, row, work)  # whole numbers: floats would lose digits
+        if not self._instructions:
+            np.add.at(self._elapsed_sum, row, elapsed)
+        return work
+
+    @property
+    def used(self) -> np.ndarray:
+        """The rows that it has, ascending."""
+        return np.flatnonzero(self._count)
+
+    def columns(self, rank: int) -> dict[str, np.ndarray]:
+        """Return its rows of the table of calls, COLUMNS."""
+        used = self.used
+        group, nbytes, elem = self._calls.rows[used].T
+        values = (
+            np.full(len(used), rank, dtype=np.int64),
+            group,
+            nbytes,
+            elem,
+            self._count[used],
+            self._work_sum[used],
+            self._elapsed_sum[used],
+            self._first[used],
+        )
+        return dict(zip(COLUMNS, values, strict=True))
+
+    def transitions(self, rank: int) -> np.ndarray:
+        """Return its rows of PointTable.edges, from the first START to END."""
+        rows = self.edges.rows(rank, self.edges.count, self.edges.first)
+        end = np.array([[rank, self.edges.last, END, 1, self.edges.taken]], dtype=np.int64)
+        return np.concatenate([rows, end])
+
+    def sample(self) -> np.ndarray:
+        """Return its first events as numbers of nodes."""
+        return np.concatenate(self._sample)

@@ -1,0 +1,125 @@
+"""What the threads of the ranks did before each place of the program, summed over a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy
+import numpy as np
+
+if TYPE_CHECKING:
+    from p3s.capture import RankTrace
+    from p3s.capture.threads import Threads
+
+#: Columns that are sums over the run: nanoseconds but for the counts. serial_ns: CPU time of the
+#: thread that makes the calls, outside of parallel regions; region_ns: wall time inside of them;
+#: busy_ns: CPU time of all threads in them, without waiting; longest_ns: of the longest thread of
+#: each; waiting_ns: at barriers; overhead_ns: forking and joining; other_ns: of threads in no team.
+SUMS = (
+    "regions",
+    "serial_ns",
+    "region_ns",
+    "busy_ns",
+    "longest_ns",
+    "waiting_ns",
+    "overhead_ns",
+    "other_ns",
+    "barriers",
+    "tasks",
+    "loops",
+)
+#: Columns of which the largest counts: threads of a team, and of these that computed.
+MOST = ("team", "worked")
+COLUMNS = ("rank", "node", *SUMS, *MOST)
+#: What laws of threads rest on, with their names there.
+PARTS = ("serial", "busy", "longest", "regions", "waiting", "overhead")
+#: Of these what is wall time, which tells nothing where threads share cores.
+WALL_PARTS = ("waiting", "overhead")
+_OF_PART = {name: name if name == "regions" else f"{name}_ns" for name in PARTS}
+_IN_CAPTURE = {"serial_ns": "serial", "other_ns": "others_ns"}
+
+
+@dataclass(frozen=True)
+class Teams:
+    """What threads did at one process count: a row per rank and place that computes with threads.
+
+    places: (site, operation) of the call that ends the computation; place: of each row, a number
+    of it; values: int64 (rows, len(COLUMNS) - 2). rank: of each row. inside:
+    share of the events that threads made in parallel regions.
+    """
+
+    places: tuple[tuple[str, str], ...]
+    rank: numpy.ndarray
+    place: numpy.ndarray
+    values: numpy.ndarray
+    inside: float = 0.0
+
+    def column(self, name: str) -> numpy.ndarray:
+        """Return a column by its name, or that of a part of the laws; seconds where it is time."""
+        column = _OF_PART.get(name, name)
+        found = self.values[:, COLUMNS.index(column) - 2]
+        return found * 1e-9 if column.endswith("_ns") else found.astype(np.float64)
+
+    def total(self, name: str) -> float:
+        """Return the sum of a column over all ranks and places; of MOST the largest."""
+        values = self.column(name)
+        if not len(values):
+            return 0.0
+        return float(values.max() if name in MOST else values.sum())
+
+    def imbalance(self) -> float:
+        """Return the CPU time of the longest threads over the mean of their teams; NaN without any.
+
+        Each place by its own team: regions of one thread are even whatever the others' size.
+        """
+        even = float((self.column("busy") / np.maximum(self.column("team"), 1.0)).sum())
+        return self.total("longest") / even if even > 0 else float("nan")
+
+
+def none() -> numpy.ndarray:
+    """Return a table without rows."""
+    return np.zeros((0, len(COLUMNS)), dtype=np.int64)
+
+
+def numbered(rt: RankTrace) -> RankTrace:
+    """Return a rank whose events have their numbers: rows of threads and accesses name them so."""
+    if getattr(rt, "threads", None) is None and getattr(rt, "accesses", None) is None:
+        return rt
+    return replace(rt, ordinal=np.arange(len(rt.call)))
+
+
+def teams_of(rt: RankTrace, kept: numpy.ndarray, nodes: numpy.ndarray) -> numpy.ndarray:
+    """Return the rows of a rank, columns COLUMNS.
+
+    kept: events that are taken, ascending; nodes: of all events. What threads did before an event
+    that is not taken counts with the next one.
+    """
+    threads = getattr(rt, "threads", None)
+    if threads is None or not len(threads.event) or not len(kept):
+        return none()
+    ordinal = kept if rt.ordinal is None else rt.ordinal[kept]
+    at = kept[np.minimum(np.searchsorted(ordinal, threads.event), len(kept) - 1)]
+    found, where = np.unique(nodes[at], return_inverse=True)
+    out = np.zeros((len(found), len(COLUMNS)), dtype=np.int64)
+    out[:, 0], out[:, 1] = rt.rank, found
+    for k, name in enumerate(COLUMNS[2:], start=2):
+        values = _column(threads, name)
+        if name in MOST:
+            np.maximum.at(out[:, k], where, values)
+        else:
+            np.add.at(out[:, k], where, values)
+    return out
+
+
+def _column(threads: Threads, name: str) -> numpy.ndarray:
+    if name == "loops":
+        return threads["static_loops"] + threads["dynamic_loops"]
+    return threads[_IN_CAPTURE.get(name, name)]
+
+
+def renumbered(table: numpy.ndarray, node_to: numpy.ndarray) -> numpy.ndarray:
+    """Return rows with nodes renumbered."""
+    out = table.copy()
+    out[:, 1] = node_to[table[:, 1]]
+    return out

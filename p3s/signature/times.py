@@ -1,0 +1,426 @@
+"""Computation time per segment at one process count: how long what the signature counts takes.
+
+Work (instructions) is the same in every run; time is not. Both belong to the same segments: the
+time of a run is matched to the signature by rank and by the two places a segment lies between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy
+import numpy as np
+
+from p3s.base.artefacts import file_bytes, is_of_others, parse_json
+from p3s.base.errors import Damaged
+from p3s.base.serialise import (
+    Natural,
+    NotNegative,
+    ProcessCount,
+    ShapeError,
+    Share,
+    Total,
+    from_data,
+)
+from p3s.base.tables import check_range, column, numbers, parquet_bytes, read_table
+from p3s.capture.reader import mark_of
+from p3s.signature import clock
+from p3s.signature.clock import QUANTILES
+from p3s.signature.disturbed import disturbances, floor_ns
+
+if TYPE_CHECKING:
+    from p3s.base.study import RunRecord, Study
+    from p3s.signature.part import Part
+    from p3s.signature.tables import PointTable
+
+__all__ = ["COLUMNS", "QUANTILES", "Times", "load_times", "make_times", "stale"]
+
+#: Columns of the table. from_node, to_node: numbers in the signature's ``nodes`` (-1: the start).
+COLUMNS = ("rank", "from_node", "to_node", "count")
+_VALUES = ("work", "least_ns", "median_ns", "most_ns")
+_HEAD = ("np", "work_unit", "unit", "unmatched")
+TIMES_SCHEMA = "p3s.times"
+TIMES_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Times:
+    """Time of the segments of all ranks at one process count, in nanoseconds.
+
+    rank, from_node, to_node, count: int64, one row per rank and segment, equal to the rows of the
+    signature's segments that were matched, in their order. least_ns, median_ns, most_ns: float64,
+    over the repeats, of the sum over all occurrences of a row in a run. quantile_ns: float64
+    (rows, len(QUANTILES)), of single occurrences in the run that took least in all.
+    work: float64, the signature's work of the same row (equal to least_ns where work is time).
+    unit: clock of the times (cpu_ns or wall_ns). runs: one entry per repeat: dir, time_ns (all
+    ranks), wall_ns, disturbed (sentences, empty when nothing is wrong), floor_ns (what a segment
+    without computation takes per occurrence, 0: not known). unmatched: share of the
+    time in segments that the signature does not have equally often.
+    resident_bytes: per rank, memory that the program itself has filled after MPI_Init, 0: unknown.
+    """
+
+    np: int  # the field hides the module inside the class, hence numpy.ndarray below
+    nodes: tuple[tuple[str, str], ...]
+    rank: numpy.ndarray
+    from_node: numpy.ndarray
+    to_node: numpy.ndarray
+    count: numpy.ndarray
+    work: numpy.ndarray
+    least_ns: numpy.ndarray
+    median_ns: numpy.ndarray
+    most_ns: numpy.ndarray
+    quantile_ns: numpy.ndarray
+    work_unit: str
+    unit: str = "cpu_ns"
+    unmatched: float = 0.0
+    runs: tuple[Mapping[str, Any], ...] = ()
+    resident_bytes: numpy.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+
+def make_times(study: Study, np: int) -> Times | None:
+    """Write the times of one process count from its runs; None, and nothing there, if unknown.
+
+    They are those of the study's own runs where these have a clock, else of the native runs
+    beside them (timed/). Raises P3SError when the signature is not there or damaged.
+    """
+    from p3s.signature.intact import intact_runs
+    from p3s.signature.part import Sites
+    from p3s.signature.store import load_table
+
+    table = load_table(study.root, np)
+    apart = frozenset(site.partition("#")[0] for site, _ in table.nodes if "#" in site)
+    records = source_of(study, np, table.work_unit)
+    if not records:
+        return None  # the captures were deleted: what was made from them stays
+    parts, _, _, used = intact_runs(records, np, Sites(apart, table.same, table.waits))
+    return write_times(study, table, parts, used)
+
+
+def source_of(study: Study, np: int, work_unit: str) -> list[RunRecord]:
+    """Return the complete runs whose times count: timed/ where work is instructions, else own."""
+    timed = study.timed_runs(np) if work_unit not in clock.TIMES else []
+    runs = [run for run in timed if run.status == "complete"] or study.runs(np)
+    return [run for run in runs if run.status == "complete"]
+
+
+def write_times(
+    study: Study, table: PointTable, parts: Sequence[Part], records: Sequence[RunRecord]
+) -> Times | None:
+    """Write the times of a signature from its runs, one Part each; None where none has a clock.
+
+    records: of the runs. What was there from earlier runs is removed when nothing takes its place.
+    """
+    path = study.times_path(table.np)
+    timed = [(part, record) for part, record in zip(parts, records, strict=True) if part.time_unit]
+    if not timed:
+        for old in (path, path.with_suffix(".parquet")):
+            old.unlink(missing_ok=True)
+        return None
+    names = [str(record.path.relative_to(study.root)) for _, record in timed]
+    shared = [bool(record.info.get("oversubscribed", True)) for _, record in timed]
+    times = times_of_runs(table, [part for part, _ in timed], names, shared)
+    marks = [mark_of(record.path) for _, record in timed]
+    runs = tuple({**run, "captures": m} for run, m in zip(times.runs, marks, strict=True))
+    files = [record.path / "run.json" for _, record in timed]
+    _save(replace(times, runs=runs), path, [study.signature_path(table.np), *files])
+    return times
+
+
+def times_of_runs(
+    table: PointTable, parts: Sequence[Part], dirs: Sequence[str], shared: Sequence[bool]
+) -> Times:
+    """Return the times of a signature's segments from runs that have a clock.
+
+    dirs, shared: of each run, its place in the study and whether its ranks shared cores.
+
+    A segment is the same in the signature and in a run when rank, both places and how often it
+    occurs are equal; ``unmatched`` is the share of the time of all runs where that is not so.
+    """
+    mine = _codes(table.segments, table.nodes, table.nodes)
+    order = np.argsort(mine)
+    sums = np.full((len(parts), len(mine)), np.nan)
+    all_ns = lost_ns = 0.0
+    at: list[numpy.ndarray] = []  # of each run: its row for each of the signature's, -1: none
+    for run, part in enumerate(parts):
+        theirs = _codes(part.segments, part.nodes, table.nodes)
+        where = np.searchsorted(mine[order], theirs)
+        row = order[np.minimum(where, len(mine) - 1)]
+        equal = (mine[row] == theirs) & (table.segments[row, 3] == part.segments[:, 3])
+        found = np.full(len(mine), -1, dtype=np.int64)
+        found[row[equal]] = np.flatnonzero(equal)
+        at.append(found)
+        sums[run, row[equal]] = part.times[equal, 0]
+        all_ns += float(part.times[:, 0].sum())
+        lost_ns += float(part.times[~equal, 0].sum())
+    keep = np.flatnonzero(np.isfinite(sums).any(axis=0))
+    totals = [int(part.times[:, 0].sum()) for part in parts]
+    quantile = np.zeros((len(keep), len(QUANTILES)))
+    missing = np.ones(len(keep), dtype=bool)
+    for run in np.argsort(totals, kind="stable").tolist():  # of the least run that has the row
+        row = at[run][keep]
+        take = missing & (row >= 0)
+        quantile[take] = parts[run].times[row[take], 1:]
+        missing &= ~take
+    rows = table.segments[keep]
+    units = {part.time_unit for part in parts}
+    return Times(
+        table.np,
+        table.nodes,
+        rows[:, 0],
+        rows[:, 1],
+        rows[:, 2],
+        rows[:, 3],
+        rows[:, 4].astype(np.float64),
+        np.nanmin(sums[:, keep], axis=0),
+        np.nanmedian(sums[:, keep], axis=0),
+        np.nanmax(sums[:, keep], axis=0),
+        quantile,
+        table.work_unit,
+        units.pop() if len(units) == 1 else clock.CPU,
+        lost_ns / all_ns if all_ns > 0 else 0.0,
+        tuple(
+            _run_info(table, part, sums[run], dirs[run], said)
+            for run, (part, said) in enumerate(zip(parts, disturbances(parts, shared), strict=True))
+        ),
+        _resident(table.np, parts),
+    )
+
+
+def _codes(
+    segments: numpy.ndarray, nodes: Sequence[tuple[str, str]], wanted: Sequence[tuple[str, str]]
+) -> numpy.ndarray:
+    """Return a number per row from rank and both places, numbered as ``wanted``; -1: has none."""
+    number = {node: k for k, node in enumerate(wanted)}
+    to = np.array([*(number.get(node, -2) for node in nodes), -1], dtype=np.int64)
+    before, after = to[segments[:, 1]], to[segments[:, 2]]
+    size = len(wanted) + 1
+    codes = (segments[:, 0] * size + before + 1) * size + after
+    return np.where((before == -2) | (after == -2), -1, codes)
+
+
+def _run_info(
+    table: PointTable, part: Part, sums: numpy.ndarray, name: str, said: list[str]
+) -> dict[str, Any]:
+    wall = part.loads[:, clock.LOADS.index("wall_ns")]
+    there = np.isfinite(sums)
+    work = table.segments[there, 4].astype(np.float64)
+    floor = floor_ns(
+        table.segments[there, 3].astype(np.float64),
+        sums[there],
+        None if table.work_unit in clock.TIMES else work,
+    )
+    return {
+        "dir": name,
+        "time_ns": int(part.times[:, 0].sum()),
+        "wall_ns": int(wall.max()) if len(wall) else 0,
+        "disturbed": said,
+        "floor_ns": round(floor, 1),
+    }
+
+
+def _resident(size: int, parts: Sequence[Part]) -> numpy.ndarray:
+    out = np.zeros(size, dtype=np.int64)
+    rank, column = clock.LOADS.index("rank"), clock.LOADS.index("resident_bytes")
+    for part in parts:
+        here = part.loads[:, rank]
+        out[here] = np.maximum(out[here], part.loads[:, column])
+    return out
+
+
+# ---- the files -----------------------------------------------------------------------------
+def _quantile_names() -> list[str]:
+    return [f"q{round(100 * share):02d}_ns" for share in QUANTILES]
+
+
+def _save(times: Times, path: Path, made_of: Sequence[Path] = ()) -> None:
+    """Write the table, then the readable head that names its checksum and what it was made of."""
+    import zlib
+
+    import pyarrow as pa
+
+    from p3s.base.study import write_bytes, write_json
+
+    columns = {name: getattr(times, name) for name in (*COLUMNS, *_VALUES)}
+    columns |= {name: times.quantile_ns[:, k] for k, name in enumerate(_quantile_names())}
+    data = parquet_bytes(pa.table({name: column(values) for name, values in columns.items()}))
+    head = {name: getattr(times, name) for name in _HEAD}
+    write_bytes(path.with_suffix(".parquet"), data)
+    write_json(
+        path,
+        {
+            "schema": TIMES_SCHEMA,
+            "schema_version": TIMES_VERSION,
+            **head,
+            "quantiles": list(QUANTILES),
+            "rows": len(times.rank),
+            "table_crc": zlib.crc32(data),
+            "nodes": [list(node) for node in times.nodes],
+            "runs": [dict(run) for run in times.runs],
+            "resident_bytes": times.resident_bytes.tolist(),
+        },
+        made_of,
+    )
+
+
+def load_times(root: Path, np: int) -> Times | None:
+    """Return the times of one process count, None when there are none.
+
+    Raises P3SError, in one line, when they are damaged or of another version.
+    """
+    import pyarrow as pa
+
+    from p3s.base.study import Study, read_json
+
+    path = Study(Path(root)).times_path(np)
+    if not path.exists():
+        return None
+    data = read_json(path, TIMES_SCHEMA, TIMES_VERSION)
+    try:
+        return _times_from(data, path.with_suffix(".parquet"))
+    except (OSError, ValueError, ShapeError, pa.ArrowException) as err:
+        why = (str(err).splitlines() or [type(err).__name__])[0][:100]
+        raise Damaged(
+            f"{path}: the times of {np} processes are damaged ({why}); run `p3s characterize` again"
+        ) from err
+
+
+@dataclass(frozen=True)
+class RunRead:
+    """A run that times are from, as their head has it."""
+
+    dir: str
+    time_ns: Total
+    wall_ns: Total
+    disturbed: tuple[str, ...]
+    floor_ns: NotNegative = 0.0
+    captures: str = ""
+
+
+@dataclass(frozen=True)
+class TimesRead:
+    """What npNNNN.times.json holds."""
+
+    np: ProcessCount
+    work_unit: str
+    unit: str
+    unmatched: Share
+    quantiles: tuple[float, ...]
+    rows: Natural
+    table_crc: Natural
+    nodes: tuple[tuple[str, str], ...]
+    runs: tuple[RunRead, ...]
+    resident_bytes: tuple[Natural, ...]
+
+    def valid(self) -> None:
+        """Raise ValueError where clock, quantiles or memory are none."""
+        if self.unit not in clock.TIMES or len(self.resident_bytes) != self.np:
+            raise ValueError("unit or memory per rank is none")
+        if self.quantiles != QUANTILES:
+            raise ValueError("quantiles are others")
+
+
+def _times_from(data: dict[str, Any], table_path: Path) -> Times:
+    import zlib
+
+    head = from_data(TimesRead, data, more=True)
+    if zlib.crc32(file_bytes(table_path)) != head.table_crc:
+        raise ValueError(f"{table_path.name} is another table than it names")
+    wanted = dict.fromkeys(COLUMNS, int) | dict.fromkeys((*_VALUES, *_quantile_names()), float)
+    table = read_table(table_path, wanted)
+    if table.num_rows != head.rows:
+        raise ValueError("head and table do not fit")
+    columns: dict[str, Any] = {name: numbers(table.column(name)) for name in (*COLUMNS, *_VALUES)}
+    quantile = [numbers(table.column(name)) for name in _quantile_names()]
+    check_range(columns["rank"], 0, head.np, "a rank")
+    for name in ("from_node", "to_node"):
+        check_range(columns[name], -1, len(head.nodes), name)
+    for name in ("count", *_VALUES):
+        if len(columns[name]) and columns[name].min() < 0:
+            raise ValueError(f"{name} is negative")
+    return Times(
+        nodes=head.nodes,
+        quantile_ns=np.stack(quantile, axis=1),
+        runs=tuple(dict(run) for run in data["runs"]),
+        resident_bytes=np.array(head.resident_bytes, dtype=np.int64),
+        **{name: getattr(head, name) for name in _HEAD},
+        **columns,
+    )
+
+
+def stale(study: Study, np: int) -> bool:
+    """Tell whether times are missing, older than the signature or a run they come from, or from a
+    run that was deleted."""
+    path, signature = study.times_path(np), study.signature_path(np)
+    if not signature.exists():
+        return False
+    try:
+        made = path.stat().st_mtime_ns
+    except OSError:
+        made = -1
+    own = [run for run in study.runs(np) if run.status == "complete"]
+    timed = [run for run in study.timed_runs(np) if run.status == "complete"]
+    if not own and not timed:
+        return False  # there is nothing to make them from
+    if made < 0:
+        units = {run.info.get("work_unit", clock.CPU) for run in own}
+        return bool(timed) or bool(units & set(clock.TIMES))
+    inputs = [signature, *(run.path / "run.json" for run in study.timed_runs(np))]
+    if is_of_others(path, inputs):
+        return True
+    return any(each.stat().st_mtime_ns > made for each in inputs if each.exists()) or any(
+        _is_another(study.root / name, mark) for name, mark in _run_dirs(path)
+    )
+
+
+def _is_another(run_dir: Path, mark: str) -> bool:
+    """Tell whether a run is gone, or holds other captures than it did."""
+    return not run_dir.is_dir() or bool(mark and (now := mark_of(run_dir)) and now != mark)
+
+
+def _run_dirs(path: Path) -> list[tuple[str, str]]:
+    """Return the places in the study of the runs that times are from, and their captures' marks."""
+    try:
+        runs = parse_json(file_bytes(path))["runs"]
+        return [(str(run["dir"]), str(run.get("captures", ""))) for run in runs]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return []  # damaged: reading it says so
+
+
+#: Share of the time that may have no partner in the signature before it is said.
+_UNMATCHED = 0.01
+
+
+def notes(times: Times | None) -> list[str]:
+    """Return what is to be said of the times of one count, each in one line."""
+    if times is None:
+        return []
+    said = []
+    if times.unmatched > _UNMATCHED:
+        said.append(
+            f"{100 * times.unmatched:.0f} % of the computation time is in steps that the"
+            " signature does not have as often: it is in no cost"
+        )
+    bad = [(k, run["disturbed"]) for k, run in enumerate(times.runs) if run["disturbed"]]
+    if bad:
+        (first, why), total = bad[0], len(times.runs)
+        which = f"run {first + 1} of {total} was" if total > 1 else "the run was"
+        if 1 < len(bad) == total:
+            which = f"all {total} runs were"
+        more = f"; {len(bad) - 1} more too" if 1 < len(bad) < total else ""
+        advice = "; repeat runs with -r 3" if total == 1 else ""
+        said.append(f"{which} disturbed: {why[0]}{more}{advice}")
+    return said
+
+
+def as_json(times: Times | None) -> dict[str, Any]:
+    """Return what the commands say of the times of one count."""
+    if times is None:
+        return {}
+    return {
+        "runs": [dict(run) for run in times.runs],
+        "unmatched": times.unmatched,
+        "unit": times.unit,
+    }
