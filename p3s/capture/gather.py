@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from p3s.base.errors import P3SError, PartialResult, UsageError
+from p3s.base.foreign_formats import Reader, refuse_foreign
 from p3s.base.host.placeholders import extents_of, shape
 from p3s.base.staging import discard
 from p3s.base.study import RUN_SCHEMA, SCHEMA_VERSION, Study, read_json, write_json
@@ -239,10 +240,12 @@ def _read(path: Path, command: Sequence[str] | None) -> CapturedRun:
     from p3s.capture.reader import no_capture
 
     if not path.is_dir():
+        refuse_foreign(path, Reader.TRACE)
         raise P3SError(f"{path}: not a directory; give what p3s exec has made, as p3s-np8")
     if (path / "study.json").is_file():
         raise P3SError(f"{path}: a study without a complete run; trace its counts again")
     if not any(path.glob("rank-*.p3t")):
+        refuse_foreign(path, Reader.TRACE)
         raise P3SError(
             f"{path}: holds no capture (rank-*.p3t): {no_capture(path)}; give what p3s exec has"
             " made"

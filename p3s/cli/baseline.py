@@ -117,6 +117,7 @@ def fit(
     most: int = _MOST,
     reduce: str = _REDUCE,
     where: list[str] = _WHERE,
+    processes: str = tree_options.PROCESSES,
     hold: int = _HOLD,
     expression: str = tree_options.EXPRESSION,
     split: str = tree_options.SPLIT,
@@ -153,12 +154,12 @@ def fit(
             node=node,
             reading=chosen,
         )
-        return trees.fit_tree(times, output or Path("tree.json"), plan, json_)
+        return trees.fit_tree(times, processes, output or Path("tree.json"), plan, json_)
     if expression or split or thesis or minsplit or workload or node or validate or prune:
         raise UsageError("--expression and the options after it are for --family tree")
     output = output or Path("baseline.json")
     _check_output(output)
-    made = _fitted(read(times), family, weights, least, most, reduce, where, hold)
+    made = _fitted(read(times, processes), family, weights, least, most, reduce, where, hold)
     made.save(output)
     if json_:
         emit_json(made.to_json())
@@ -209,6 +210,7 @@ def predict(
     most: int = _MOST,
     reduce: str = _REDUCE,
     where: list[str] = _WHERE,
+    processes: str = tree_options.PROCESSES,
     hold: int = _HOLD,
     json_: bool = JSON_OPTION,
 ) -> int:
@@ -231,13 +233,13 @@ def predict(
         )
     made = _saved(file)
     if made is None:
-        made = _fitted(read(file), family, weights, least, most, reduce, where, hold)
+        made = _fitted(read(file, processes), family, weights, least, most, reduce, where, hold)
     inputs = numbers(given or [])
     said = made.say(wanted, inputs, method=method)
     compared = None
     if against is not None:
         runs = pairs(where or []) | {name: f"{value:g}" for name, value in inputs.items()}
-        compared = baseline_text.compared(said, read(against), runs)
+        compared = baseline_text.compared(said, read(against, processes), runs)
     if json_:
         emit_json(baseline_text.as_json(made, said, compared))
     else:

@@ -1,4 +1,4 @@
-"""Options of ``p3s baseline fit`` that only trees have."""
+"""Options of ``p3s baseline fit`` that only trees have, and of all that read run times."""
 
 from __future__ import annotations
 
@@ -69,4 +69,11 @@ VALIDATE = typer.Option(
 )
 PRUNE = typer.Option(
     False, "--prune", help="Take back splits that the workloads kept out do not want."
+)
+PROCESSES = typer.Option(
+    "",
+    "--processes",
+    metavar="COLUMN",
+    show_default=False,
+    help="Column of the process count [default: n, np, p, ranks or the like].",
 )

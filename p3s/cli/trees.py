@@ -11,6 +11,7 @@ import typer
 from p3s.base.artefacts import file_bytes, parse_json
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import figures, joined, percent, plural, seconds, table
+from p3s.cli import tree_options
 from p3s.cli.common import JSON_OPTION, emit_json, out, quoted, say
 from p3s.cli.helptext import Command
 from p3s.cli.values import numbers, pairs, whole_numbers
@@ -49,14 +50,14 @@ def add_to(app: typer.Typer) -> None:
 # ---- fit -------------------------------------------------------------------------------------
 
 
-def fit_tree(times: Path, output: Path, plan: Plan, json_: bool) -> int:
-    """Grow a tree from run times, write and show it."""
+def fit_tree(times: Path, processes: str, output: Path, plan: Plan, json_: bool) -> int:
+    """Grow a tree from run times, write and show it; ``processes``: their column of counts."""
     from p3s.methods.baseline.growing import grown
     from p3s.methods.baseline.read import read
     from p3s.methods.baseline.trees.store import save, to_json
 
     _check_output(output)
-    stored = grown(read(times), plan)
+    stored = grown(read(times, processes), plan)
     save(output, stored)
     if json_:
         emit_json(to_json(stored))
@@ -244,6 +245,7 @@ def check(
     workload: str = typer.Option(
         "", "--workload", metavar="NAME", help="Column of the workload.", show_default=False
     ),
+    processes: str = tree_options.PROCESSES,
     json_: bool = JSON_OPTION,
 ) -> int:
     """Show the errors of a tree by variable, whether it passes, and how good its advice is.
@@ -257,7 +259,7 @@ def check(
     from p3s.methods.baseline.trees.store import load
 
     reading = Reading(workload=workload, where=pairs(where or []), reduction=reduce)
-    found = checked(load(file), read(times), reading)
+    found = checked(load(file), read(times, processes), reading)
     if json_:
         emit_json(_report_json(found))
     else:

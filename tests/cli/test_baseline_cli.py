@@ -101,6 +101,32 @@ def test_what_is_written_is_read_again(tmp_path: Path, name: str) -> None:
     assert read(path).runs == runs
 
 
+@pytest.mark.parametrize(
+    ("text", "times"),
+    [
+        ("#np time\n4 8.0\n8 4.1\n", [8.0, 4.1]),
+        ("# by hand\n# n,seconds\n\n4,8\n# a remark\n8,4\n", [8.0, 4.0]),
+        ("# n seconds\nn,seconds\n4,8\n8,4\n", [8.0, 4.0]),
+        ("np,elapsed\n4,00:01:20\n8,00:41\n", [80.0, 41.0]),
+        ("np,time_s\n4,1-02:03:04\n8,2:03:04.5\n", [93784.0, 7384.5]),
+        ("n,seconds\n4,8.0\n8,nan\n", [8.0, None]),
+    ],
+)
+def test_tables_as_scripts_and_batch_systems_write_them(
+    tmp_path: Path, text: str, times: list[float | None]
+) -> None:
+    runs = read(given(tmp_path, text)).runs
+    assert [(run.n, run.seconds) for run in runs] == list(zip((4, 8), times, strict=True))
+
+
+def test_the_column_of_the_process_count_is_chosen(tmp_path: Path) -> None:
+    path, output = given(tmp_path, "p,n,seconds\n4,1,8\n8,1,4\n"), str(tmp_path / "b.json")
+    assert run(["baseline", "fit", str(path), "-o", output]) == 1
+    assert run(["baseline", "fit", str(path), "--processes", "p", "-o", output]) == 0
+    assert run(["baseline", "predict", str(path), "-n", "16", "--processes", "p"]) == 0
+    assert run(["baseline", "fit", str(path), "--processes", "ranks", "-o", output]) == 1
+
+
 BAD = [
     ("n,seconds\n4,1\n", "one count only"),
     ("n,seconds\n4,1\n4,2\n4,3\n", "one count only (4 processes, 3 times)"),
@@ -117,6 +143,7 @@ BAD = [
     ("n,time_ms\n4,1 s\n8,1 s\n", "says another unit"),
     ("n,time\n4,1 parsec\n8,1 parsec\n", "no unit of time"),
     ("n,np,seconds\n4,4,1\n8,8,1\n", "both the process count"),
+    ("n,time_ms\n4,00:01\n8,00:01\n", "says another unit"),
     ("n,n,seconds\n4,4,1\n8,8,1\n", "same name"),
     ("n,seconds\n4,one\n8,1\n", "'one' is no time"),
     ("n,seconds\n4.5,1\n8,1\n", "no whole number"),

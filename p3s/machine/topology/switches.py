@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from p3s.base.errors import P3SError
+from p3s.base.foreign_formats import Reader, refuse_foreign
 from p3s.base.host.hosts import expand_hosts
 from p3s.machine.topology.units import Bools, Floats, Ints, speed_of
 
@@ -106,8 +107,9 @@ def read_topology(path: Path | None) -> Topology:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file; P3SError, in one line, where it cannot be read."""
+    """Return the text of a topology; P3SError, in one line, where it is none, or cannot be read."""
     try:
+        refuse_foreign(path, Reader.NETWORK)
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as err:
         why = err.strerror if isinstance(err, OSError) else "it is not text"
@@ -124,13 +126,7 @@ def hosts_named(source: str, text: str) -> list[str]:
 
 def of_text(source: str, text: str) -> Topology:
     """Return the switches that the text of a file of Slurm's or netloc's names."""
-    start = text.lstrip()
-    if start.startswith("<"):
-        raise P3SError(
-            f"{source}: an XML file of hwloc describes one machine and no network; give "
-            "a topology.conf of Slurm or an IB-...-nodes.txt of netloc"
-        )
-    if start[:1].isdigit():
+    if text.lstrip()[:1].isdigit():
         return netloc(source, text)
     return slurm(source, text)
 

@@ -1,4 +1,4 @@
-"""Reading and writing run times: CSV, JSON, Extra-P's JSON Lines, Parquet, a study's own."""
+"""Reading and writing run times: CSV, JSON, Parquet, Extra-P's formats, a study's own."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 from p3s.base.artefacts import parse_json
 from p3s.base.errors import Damaged, P3SError
+from p3s.base.foreign_formats import EXTRAP_LINES, Reader, format_of, refuse_foreign
 from p3s.base.tables import read_rows
 from p3s.methods.baseline.times import COMPONENTS, TOTAL, RunTime, Times, check_time
 
@@ -21,6 +22,8 @@ TIMES_VERSION = 1
 _MOST = 1_000_000
 COUNT = ("n", "np", "q", "p", "count", "nprocs", "procs", "processes", "ranks")
 TIME = ("seconds", "time", "t", "run_time", "runtime", "wall", "elapsed")
+#: Parameters of Extra-P that are a process count; n is the size of the input there.
+_EXTRAP_COUNT = tuple(name for name in ("p", *COUNT) if name != "n")
 #: What a unit is in seconds.
 UNITS = {
     "s": 1.0,
@@ -41,13 +44,18 @@ _ABOUT = frozenset(
     {"exit_code", "valid", "started", "start", "date", "kind", "why", "unit", "component", "phase"}
 )
 _VALUE = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([a-zA-Zµ]*)")
+#: Times as batch systems print them: minutes:seconds, hours and days before them.
+_CLOCK = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+(?:\.\d+)?)")
+_CLOCK_SECONDS = (86400, 3600, 60, 1)
 _HEAD = re.compile(r"(.*?)(?:[\s_]+|\s*[\[(]\s*)(s|sec|seconds|ms|us|µs|ns|min|h)\s*[\])]?")
 
 Row = Mapping[str, Any]
 
 
-def read(path: Path) -> Times:
-    """Read run times from a study directory, .json, .jsonl, .parquet, or any other file as CSV.
+def read(path: Path, processes: str = "") -> Times:
+    """Read run times from a study directory or a file, which is CSV where it is nothing else.
+
+    ``processes``: the column, or Extra-P's parameter, of the process count; empty: by its name.
 
     Errors: P3SError, one line with file and row, for anything that is no list of run times.
     """
@@ -57,26 +65,31 @@ def read(path: Path) -> Times:
         from p3s.methods.baseline.fromstudy import times_of_study
 
         return times_of_study(Study.open(path))
+    counts: Sequence[str] = (processes,) if processes else COUNT
     suffix = path.suffix.lower()
     if suffix == ".parquet":
-        return Times(tuple(_runs(_parquet(path), path)))
+        return Times(tuple(_runs(_parquet(path), path, counts)))
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        data = path.read_bytes()
+        refuse_foreign(path, Reader.TIMES, data)
+        text = data.decode("utf-8-sig")
     except FileNotFoundError as error:
         raise P3SError(f"{path}: not there") from error
     except (OSError, UnicodeDecodeError) as error:
         raise P3SError(f"{path}: is no text that can be read as run times") from error
-    if suffix == ".jsonl":
+    form = EXTRAP_LINES if suffix == ".jsonl" else format_of(text.encode())
+    if form is not None:
         from p3s.methods.baseline.extrap import rows_of
 
-        return Times(tuple(_runs(rows_of(text, path), path)))
+        counts = (processes,) if processes else _EXTRAP_COUNT
+        return Times(tuple(_runs(rows_of(text, path, form), path, counts)))
     if suffix == ".json" or text.lstrip()[:1] in ("{", "["):
-        return _json(text, path)
-    return Times(tuple(_runs(_csv(text, path), path)))
+        return _json(text, path, counts)
+    return Times(tuple(_runs(_csv(text, path), path, counts)))
 
 
 def _csv(text: str, path: Path) -> list[tuple[str, Row]]:
-    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    lines = _table_lines(text)
     if len(lines) < 2:
         raise P3SError(f"{path}: no run times: a line of column names and one per run are needed")
     try:
@@ -100,7 +113,18 @@ def _csv(text: str, path: Path) -> list[tuple[str, Row]]:
     return found
 
 
-def _json(text: str, path: Path) -> Times:
+def _table_lines(text: str) -> list[str]:
+    """Return the head of a table and its rows; a comment before numbers is their head."""
+    every = [line for line in text.splitlines() if line.strip()]
+    first = next((k for k, line in enumerate(every) if not line.startswith("#")), len(every))
+    lines = [line for line in every[first:] if not line.startswith("#")]
+    words = re.split(r"[,;\s]+", every[first - 1].lstrip("# ").lower()) if first else []
+    if lines and first and lines[0].lstrip()[:1].isdigit() and set(words) & {*COUNT}:
+        lines.insert(0, every[first - 1].lstrip("# "))
+    return lines
+
+
+def _json(text: str, path: Path, counts: Sequence[str]) -> Times:
     try:
         found = parse_json(text.encode())
     except ValueError as error:
@@ -123,7 +147,7 @@ def _json(text: str, path: Path) -> Times:
             '[{"n": 4, "repeat": 0, "seconds": 1.5}, ...], alone or as "runs"'
         )
     rows = [(f"run {i}", _flat(row)) for i, row in enumerate(found, 1)]
-    return Times(tuple(_runs(rows, path)), (), facts)
+    return Times(tuple(_runs(rows, path, counts)), (), facts)
 
 
 def _flat(row: Row) -> Row:
@@ -157,13 +181,14 @@ def _parquet(path: Path) -> list[tuple[str, Row]]:
 # ---- rows ----------------------------------------------------------------------------------
 
 
-def _runs(rows: Sequence[tuple[str, Row]], path: Path) -> list[RunTime]:
+def _runs(rows: Sequence[tuple[str, Row]], path: Path, counts: Sequence[str]) -> list[RunTime]:
+    """Return the run of each row; ``counts``: names that the column of process counts may have."""
     if not rows:
         raise P3SError(f"{path}: holds no run")
     if len(rows) > _MOST:
         raise P3SError(f"{path}: {len(rows):,} runs, more than {_MOST:,}")
     names = list(dict.fromkeys(name for _, row in rows for name in row))
-    count = _column(names, COUNT, path, "process count")
+    count = _count_column(names, counts, path)
     time, factor = _time_column(names, path)
     repeat = next((name for name in names if name.lower() in _REPEAT), None)
     rest = [
@@ -210,18 +235,19 @@ def _runs(rows: Sequence[tuple[str, Row]], path: Path) -> list[RunTime]:
     return found
 
 
-def _column(names: Sequence[str], known: Sequence[str], path: Path, what: str) -> str:
-    found = [name for name in names if name.lower() in known]
-    if not found:
+def _count_column(names: Sequence[str], known: Sequence[str], path: Path) -> str:
+    columns = [name for name in names if name.lower() in known or name in known]
+    if not columns:
         raise P3SError(
-            f"{path}: no column for the {what}; name one of its columns "
-            f"{known[0]} (there are: {', '.join(names)[:120]})"
+            f"{path}: no column for the process count; name it: --processes COLUMN "
+            f"(there are: {', '.join(names)[:120]})"
         )
-    if len(found) > 1:
+    if len(columns) > 1:
         raise P3SError(
-            f"{path}: columns {found[0]} and {found[1]} are both the {what}; leave one out"
+            f"{path}: columns {columns[0]} and {columns[1]} are both the process count; choose "
+            f"one: --processes {columns[0]}"
         )
-    return found[0]
+    return columns[0]
 
 
 def _time_column(names: Sequence[str], path: Path) -> tuple[str, float | None]:
@@ -255,7 +281,11 @@ def _seconds(
     if value is None or (isinstance(value, str) and value.strip().lower() in _MISSING):
         return None, f"no time in {place}"
     unit = str(row.get("unit") or "").strip()
-    if isinstance(value, str):
+    clock = _CLOCK.fullmatch(value.strip()) if isinstance(value, str) else None
+    if clock is not None:
+        parts = zip(clock.groups("0"), _CLOCK_SECONDS, strict=True)
+        value, unit = sum(float(number) * size for number, size in parts), unit or "s"
+    elif isinstance(value, str):
         match = _VALUE.fullmatch(value.strip())
         if match is None:
             raise P3SError(f"{where}: {value.strip()!r:.40} is no time")
