@@ -189,8 +189,8 @@ def _there(study: Study, n: int, nodes: Nodes, request: Request) -> There:
 
 
 def _job(study: Study, n: int, there: There, request: Request, progress: Progress) -> Job:
-    if there.said:
-        progress.say(there.said)
+    for note in filter(None, (there.said, *there.fabric.about.notes)):
+        progress.say(note)
     known = bool(request.topology)
     where, fabric, messages = there.where, there.fabric, there.messages
     return job_of(study, n, where, fabric, messages, known=known, say=progress.start)

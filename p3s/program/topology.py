@@ -37,6 +37,6 @@ def distances(mapping: RankMap, topology: Topology) -> Ints:
     if topology.flat:
         return np.where(np.eye(mapping.nodes, dtype=bool), 0, FLAT_HOPS).astype(np.int64)
     switch = topology.switches_of(node_hosts(mapping, topology))
-    found = topology.hops[np.ix_(switch, switch)].copy()
+    found = topology.hops(switch, switch)
     np.fill_diagonal(found, 0)
     return found

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p3s.machine.topology.switches import Topology, below
+from p3s.machine.topology.ancestry import common, heights, links_between
+from p3s.machine.topology.switches import Topology
 from p3s.program.topology import node_hosts
 from p3s.replay.costs.link import SHARED, Flood, Link, carried
 from p3s.replay.engine.results import ProgramResult
 from p3s.replay.plan.program import Code, Program
 from p3s.replay.plan.world import World
 from p3s.simulate.network import Network
-from p3s.simulate.steps import Bools, Floats, Ints
+from p3s.simulate.steps import Floats, Ints
 from p3s.simulate.switch_links import Trunks
 
 if TYPE_CHECKING:
@@ -35,14 +36,14 @@ _APART = 0.25
 class Fabric:
     """Where nodes hang in a tree of switches.
 
-    ``nodes``: switch of every node of the run; ``used``: which pairs of switches exchange messages
-    (switches x switches). ``programs``: per program, switches of the four nodes of the replay;
+    ``nodes``: switch of every node of the run; ``used``: pairs of switches that exchange messages
+    (pairs x 2). ``programs``: per program, switches of the four nodes of the replay;
     none where they are not known.
     """
 
     topology: Topology
     nodes: Ints
-    used: Bools
+    used: Ints
     programs: tuple[Ints, ...]
 
     def place(self, program: int, network: Network) -> Network:
@@ -108,10 +109,11 @@ def fabric_of(plan: ReplayPlan) -> Fabric | None:
     if topology.flat or not len(topology.up):
         return None
     nodes = topology.switches_of(node_hosts(plan.mapping, topology))
-    number = len(topology.up)
-    used = np.zeros((number, number), dtype=bool)
-    for transit in plan.transits:
-        used[nodes[transit.source], nodes[transit.target]] = True
+    pairs = [
+        np.unique(np.stack([nodes[t.source], nodes[t.target]], axis=1), axis=0)
+        for t in plan.transits
+    ]
+    used = np.unique(np.concatenate([np.zeros((0, 2), dtype=np.int64), *pairs]), axis=0)
     placed = [
         topology.switches_of(placement.hosts) if placement.hosts else np.zeros(0, dtype=np.int64)
         for placement in plan.placements
@@ -164,7 +166,7 @@ def flows_of(
         flood = flood_of(programs[number], result, world)
         first, second = fabric.programs[number][:2].tolist()
         if flood is not None:
-            links = tuple(_between(fabric.topology.up, first, second))
+            links = tuple(links_between(fabric.topology.chain, first, second))
             found.setdefault((links, flood[1]), []).append(flood[0])
     flows = []
     for (links, nodes), floods in sorted(found.items(), key=lambda entry: len(entry[0][0])):
@@ -172,12 +174,6 @@ def flows_of(
         if link is not None:
             flows.append(Flow(links, nodes, link, link.rate < SHARED * nodes * alone))
     return flows
-
-
-def _between(up: Ints, first: int, second: int) -> list[int]:
-    """Return the switches the links above which are between two switches."""
-    under = below(up)
-    return np.flatnonzero(under[:, first] != under[:, second]).tolist()
 
 
 def known(fabric: Fabric, flows: Sequence[Flow], burst: float) -> Known:
@@ -196,7 +192,7 @@ def known(fabric: Fabric, flows: Sequence[Flow], burst: float) -> Known:
     least, tried = np.zeros(number), np.zeros(number, dtype=np.int64)
     measured = np.zeros(number, dtype=bool)
     why = [f"stated in {topology.source}" if yes else "" for yes in has.tolist()]
-    level = _levels(topology.up)
+    level = heights(topology.chain)
     notes: list[str] = []
     for flow in flows:
         links = np.array(flow.links, dtype=np.int64)
@@ -237,17 +233,6 @@ def known(fabric: Fabric, flows: Sequence[Flow], burst: float) -> Known:
     )
 
 
-def _levels(up: Ints) -> Ints:
-    """Return how many switches are below each at most, one under the other."""
-    level = np.zeros(len(up), dtype=np.int64)
-    for switch in range(len(up)):
-        height, above = 1, int(up[switch])
-        while above >= 0:
-            level[above] = max(int(level[above]), height)
-            height, above = height + 1, int(up[above])
-    return level
-
-
 def link_name(topology: Topology, switch: int) -> str:
     """Return the names of the two switches that a link connects."""
     above = int(topology.up[switch])
@@ -265,13 +250,16 @@ def _differs(topology: Topology, link: int, stated: float, value: float) -> list
 
 def _unknown(fabric: Fabric, rate: Floats, least: Floats, tried: Ints) -> list[str]:
     """Say which links could be a limit of the run without anybody knowing."""
-    under = below(fabric.topology.up)
+    chain = fabric.topology.chain
+    hanging = np.bincount(_switches(chain[fabric.nodes]), minlength=len(rate))
+    sides = [chain[fabric.used[:, end]] for end in (0, 1)]
+    both = common(*sides)
+    passed = {int(s) for side in sides for s in np.unique(side[~both])}
     found: dict[tuple[int, float], list[tuple[int, int]]] = {}
     for link in range(len(rate)):
-        side = under[link]
-        if math.isfinite(rate[link]) or not (fabric.used & (side[:, None] != side[None, :])).any():
+        if math.isfinite(rate[link]) or link not in passed:
             continue
-        mine = int(side[fabric.nodes].sum())
+        mine = int(hanging[link])
         share = min(mine, len(fabric.nodes) - mine)
         if share > max(int(tried[link]), 1):
             found.setdefault((int(tried[link]), float(least[link])), []).append((share, link))
@@ -293,6 +281,10 @@ def _unknown(fabric: Fabric, rate: Floats, least: Floats, tried: Ints) -> list[s
             "limit of it is simulated: state it in the topology file (LinkSpeed=100Gbit/s)"
         )
     return notes
+
+
+def _switches(chain: Ints) -> Ints:
+    return chain[chain >= 0]
 
 
 def nothing_known(topology: Topology) -> tuple[str, ...]:

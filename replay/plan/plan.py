@@ -467,8 +467,7 @@ def _noise_beside(
         return None
     if not topology.flat:
         switch = topology.switches_of(node_hosts(mapping, topology))
-        trunk = topology.trunk(int(switch[pair[0]]), int(switch[pair[1]]))
-        shares = trunk[np.ix_(switch, switch)]
+        shares = topology.trunk(int(switch[pair[0]]), int(switch[pair[1]]), switch)
     return noise_of(transit, pair, shares, length_ns, settings.noise_limit)
 
 

@@ -119,6 +119,20 @@ def test_the_text_names_the_choice_and_the_phases(
     assert "cyclic" in said and "faster than cyclic" in said
 
 
+def test_trees_without_a_common_root_are_told(
+    study: Study, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = study.root.parent / "topology.conf"
+    file.write_text("SwitchName=a Nodes=n[0-7]\nSwitchName=b Nodes=n[8-15]\n")
+    words = ("-n", "16", "--topology", str(file), "--nodes", "4", "--ppn", "4", *FEW)
+    for command in ("place", "predict"):
+        given = words if command == "place" else words[:4]
+        assert run([command, str(study.root), *given]) in (0, 3)
+        said = capsys.readouterr()
+        text = " ".join((said.err if command == "place" else said.out).split())
+        assert "2 trees of switches (a, b) have no common root" in text
+
+
 def test_csv_has_every_candidate(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["place", str(study.root), "-n", "16", *NODES, "--csv"]) in (0, 3)
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))

@@ -51,7 +51,7 @@ def test_what_p3s_exports_is_read(tmp_path: Path) -> None:
     assert [(run.n, run.seconds) for run in read(file).runs] == [(4, 2.0), (8, 1.0)]
 
 
-#: The same run times in every format of Extra-P: repeats at (p, size), another metric and call path.
+#: The same run times in every format of Extra-P: repeats, another metric, another call path.
 TEXT = """# from a script
 PARAMETER p size
 POINTS (4 100) (8 100)

@@ -49,7 +49,7 @@ def test_cores_know_their_socket_and_the_cache_that_they_share(tmp_path: Path) -
         ("<topology/>", "tells of no cores"),
         ("<other><object type='Core'/></other>", "tells of no cores"),
         ("<topology>", "no XML of hwloc"),
-        ("SwitchName=a", "no XML of hwloc"),
+        ("cores=4", "no XML of hwloc"),
     ],
 )
 def test_what_is_not_hwloc_s(tmp_path: Path, text: str, why: str) -> None:

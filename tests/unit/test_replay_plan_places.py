@@ -117,11 +117,11 @@ def test_links_shared_in_a_tree(tmp_path):
     path.write_text(SLURM)
     t = read_topology(path)
     s0, s1, s2 = (t.switches.index(name) for name in ("s0", "s1", "s2"))
-    shared = t.trunk(s0, s1)  # links s0-r0 and r0-s1
+    shared = t.trunk(s0, s1, np.arange(len(t.switches)))  # links s0-r0 and r0-s1
     assert shared[s0, s2] and shared[s1, s2] and shared[s1, s0] and not shared[s0, s0]
-    across = t.trunk(s1, s2)
+    across = t.trunk(s1, s2, np.arange(len(t.switches)))
     assert across[s0, s2] and across[s0, s1]
-    assert not t.trunk(s0, s0).any()
+    assert not t.trunk(s0, s0, np.arange(len(t.switches))).any()
 
 
 def test_two_bridges_without_a_top(tmp_path):
@@ -129,7 +129,7 @@ def test_two_bridges_without_a_top(tmp_path):
     path.write_text("SwitchName=a Nodes=n[0-1]\nSwitchName=b Nodes=n[2-3]\n")
     t = read_topology(path)
     assert t.between(["n0"], ["n1", "n2"]).tolist() == [[1, 3]]
-    assert t.trunk(0, 1)[0, 1]
+    assert t.trunk(0, 1, np.arange(len(t.switches)))[0, 1]
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,10 @@ def test_netloc(tmp_path):
     t = read_topology(path)
     assert t.hosts == ("a", "b", "c")
     assert t.between(["a"], ["a", "b", "c"]).tolist() == [[0, 1, 3]]
-    assert t.trunk(0, 1)[0, 1] and not t.trunk(0, 0).any()
+    assert (
+        t.trunk(0, 1, np.arange(len(t.switches)))[0, 1]
+        and not t.trunk(0, 0, np.arange(len(t.switches))).any()
+    )
 
 
 def test_flat():

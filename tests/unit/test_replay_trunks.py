@@ -48,13 +48,13 @@ def fabric(topology: Topology, programs: int = 0, nodes: int = 16, near: int = 0
     The first ``near`` of the programs ran on one switch, the others on HOSTS.
     """
     half = [f"n{i}" for i in range(nodes // 2)] + [f"n{8 + i}" for i in range(nodes // 2)]
-    number = len(topology.up)
+    switches = np.arange(len(topology.up))
     one = topology.switches_of(["n0", "n1", "n2", "n3"])
     two = topology.switches_of(HOSTS)
     return Fabric(
         topology,
         topology.switches_of(half),
-        np.ones((number, number), dtype=bool),
+        np.stack([np.repeat(switches, len(switches)), np.tile(switches, len(switches))], axis=1),
         tuple(one if i < near else two for i in range(programs)),
     )
 
@@ -156,10 +156,9 @@ def flow(topology: Topology, switches: str, rate: float, limited: bool, nodes: i
 
 
 def rates(topology: Topology, *flows: Flow) -> tuple[dict[str, float], Known]:
-    number = len(topology.up)
-    every = Fabric(
-        topology, topology.switches_of(topology.hosts), np.ones((number, number), dtype=bool), ()
-    )
+    switches = np.arange(len(topology.up))
+    used = np.stack([np.repeat(switches, len(switches)), np.tile(switches, len(switches))], axis=1)
+    every = Fabric(topology, topology.switches_of(topology.hosts), used, ())
     found = known(every, flows, 100.0)
     return dict(zip(topology.switches, found.rate.tolist(), strict=True)), found
 
@@ -193,9 +192,7 @@ def test_levels_of_a_tree() -> None:
 
 def test_links_that_no_message_or_one_node_uses_need_not_be_known() -> None:
     t = slurm("four.conf", FOUR)
-    number = len(t.up)
-    used = np.zeros((number, number), dtype=bool)
-    used[t.switches.index("s0"), t.switches.index("s1")] = True
+    used = np.array([[t.switches.index("s0"), t.switches.index("s1")]])
     both = Fabric(t, t.switches_of(["n0", "n1", "n4", "n5"]), used, ())
     (note,) = known(both, (), 0.0).notes
     assert "s1 - r0 and 1 more; it was not measured" in note

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p3s.base.errors import P3SError
+from p3s.machine.topology.ancestry import heights, links_between
 from p3s.machine.topology.fabric import Fabric
 from p3s.machine.topology.read import node_numbers, read_fabric
+from p3s.machine.topology.switches import Topology, read_topology
 
 SLURM = """SwitchName=s0 Nodes=n[0-1] LinkSpeed=10Gbit/s
 SwitchName=s1 Nodes=n[2-3] LinkSpeed=20Gbit/s
@@ -120,11 +124,110 @@ def test_tree_of_switches(tmp_path: Path) -> None:
     assert np.array_equal(same.rate, f.rate, equal_nan=True)
 
 
-def test_trees_that_are_not_joined(tmp_path: Path) -> None:
+def test_trees_that_are_not_joined_are_told(tmp_path: Path) -> None:
     file = tmp_path / "topology.conf"
-    file.write_text("SwitchName=a Nodes=n[0-1]\nSwitchName=b Nodes=n[2-3]\n")
+    file.write_text(
+        "SwitchName=a Nodes=n[0-1]\nSwitchName=b Nodes=n[2-3]\nSwitchName=c Switches=d\n"
+    )
+    file.write_text(file.read_text() + "SwitchName=d Nodes=n0\n")  # a second network of n0
     f = read_fabric(str(file), 4)
-    assert path(f, 0, 3) == [0, 2, 1] and far(f, 0, 3) == 3
+    assert path(f, 0, 3) == [0, 4, 1] and far(f, 0, 3) == 3
+    (note,) = f.about.notes
+    assert "2 trees of switches (a, b) have no common root" in note
+    assert note.endswith("add SwitchName=root Switches=a,b")
+    assert read_topology(file).notes == f.about.notes
+    file.write_text(SLURM)
+    assert read_fabric(str(file), 5).about.notes == ()
+
+
+@given(st.integers(1, 30), st.integers(0, 2**32))
+@settings(max_examples=60, deadline=None)
+def test_ways_in_trees_are_those_of_their_graph(number: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    up = np.array([rng.integers(-1, k) if k else -1 for k in range(number)], dtype=np.int64)
+    names = [f"s{k}" for k in range(number)]
+    t = Topology("made", ("n",), np.zeros(1, dtype=np.int64), up, tuple(names))
+    above = [[k] for k in range(number)]
+    for chain in above:
+        while up[chain[-1]] >= 0:
+            chain.append(int(up[chain[-1]]))
+    every = np.arange(number)
+    hops = t.hops(every, every)
+    for a, b in itertools.product(range(number), repeat=2):
+        way = set(above[a]) ^ set(above[b])
+        assert links_between(t.chain, a, b) == sorted(way)
+        joined = not set(above[a]) & set(above[b])
+        assert hops[a, b] == len(way) + 1 if not joined else len(above[a]) + len(above[b]) + 1
+        shared = t.trunk(a, b, every)
+        c, d = rng.integers(0, number, 2)
+        assert shared[c, d] == (not way.isdisjoint(set(above[c]) ^ set(above[d])))
+    depth = [max(len(a) - len(above[k]) for a in above if k in a) for k in range(number)]
+    assert heights(t.chain).tolist() == depth
+
+
+@pytest.mark.parametrize("form", ["wide", "netloc", "chains"])
+def test_memory_grows_with_the_switches_not_with_their_square(tmp_path: Path, form: str) -> None:
+    number, file = 8000, tmp_path / "network"
+    if form == "netloc":  # a ring: no tree
+        rows = [f"s{k},1,1,,switch,s{k}" for k in range(number)] + ["h,1,0,,host,h"]
+        edges = [f"s{k},s{(k + 1) % number},1,,0" for k in range(number)] + ["h,s0,1,,0"]
+        file.write_text("\n".join(["1", "x", "x", str(number + 1), *rows, *edges]) + "\n")
+        read = read_topology
+    else:
+        root = f"SwitchName=root Switches=s[0-{number - 1}]\n"
+        if form == "chains":  # of 50 switches each
+            root = f"SwitchName=root Switches={','.join(f's{k}' for k in range(0, number, 50))}\n"
+        file.write_text(
+            root
+            + "".join(
+                f"SwitchName=s{k} Nodes=n{k}"
+                + (f" Switches=s{k + 1}" if form == "chains" and (k + 1) % 50 else "")
+                + "\n"
+                for k in range(number)
+            )
+        )
+        read = lambda path: read_fabric(str(path), 1)  # noqa: E731
+    tracemalloc.start()
+    try:
+        read(file)
+        assert tracemalloc.get_traced_memory()[1] < 200 * file.stat().st_size
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (
+            "".join(f"SwitchName=s{k} Switches=s{k + 1}\n" for k in range(8000))
+            + "SwitchName=s8000 Nodes=n0\n",
+            "more than 64 switches are above one another",
+        ),
+        ("SwitchName=a Switches=b Nodes=n0\nSwitchName=b Switches=a\n", "go round in a circle"),
+        (
+            "".join(f"SwitchName=s{k} Nodes=a{k}n[0-99999]\n" for k in range(11)),
+            "names more than 1,000,000 nodes and switches",
+        ),
+        ('{"kind": "fat-tree", "down": [2, 2, 2], "up": [1000000, 1000000]}', "cables are more"),
+        ('{"kind": "dragonfly", "groups": 1, "switches": 65536, "nodes": 1}', "cables are more"),
+        (
+            '{"kind": "dragonfly", "groups": 9, "switches": 4096, "nodes": 1, "global": 60000}',
+            "cables are more",
+        ),
+    ],
+)
+def test_files_that_ask_for_much_are_refused_before_they_get_it(
+    tmp_path: Path, text: str, why: str
+) -> None:
+    file = tmp_path / "network"
+    file.write_text(text)
+    tracemalloc.start()
+    try:
+        with pytest.raises(P3SError, match=why):
+            read_fabric(str(file), 1)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 28
+    finally:
+        tracemalloc.stop()
 
 
 def made(directory: Path, data: dict[str, Any], nodes: int = 1) -> Fabric:

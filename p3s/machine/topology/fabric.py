@@ -37,13 +37,14 @@ class About:
 
     ``source``: what it was read from. ``hosts``: names of its nodes, none where nobody has said
     them. ``extra``: time for further switches. ``fair``: messages on one link share its rate; else
-    they pass one after the other.
+    they pass one after the other. ``notes``: what was assumed, for people.
     """
 
     source: str
     hosts: tuple[str, ...] = ()
     extra: Extra = Extra()
     fair: bool = True
+    notes: tuple[str, ...] = ()
 
 
 class Fabric(ABC):

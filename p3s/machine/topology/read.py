@@ -22,8 +22,9 @@ from p3s.machine.topology.units import ns_of, speed_of
 
 _SHORT = re.compile(r"(fat-tree|torus|mesh|dragonfly):([0-9x,]+)(?:@([^,@]+)(?:,([^,@]+))?)?")
 _FORMS = "fat-tree:16,4, torus:4x4x4, mesh:8x8 or dragonfly:9,4,2, each also with @SPEED,LATENCY"
-#: A description must not fill the memory.
-_MOST_NODES = 1 << 22
+#: A short description must not fill the memory: nodes and cables of a network, at most. A cable
+#: takes 50 bytes: its ends, its rate and whether its two links lead anywhere.
+_MOST_NODES, _MOST_CABLES = 1 << 22, 1 << 24
 _DRAGONFLY = ("groups", "switches", "nodes", "global")
 
 
@@ -159,7 +160,8 @@ def _fat_tree(source: str, data: Mapping[str, Any], nodes: int) -> Fabric:
             f"{source}: a fat tree needs as many numbers for down as for up, or one more; "
             f"there are {len(data['down'])} and {len(up)}"
         )
-    _bounded(source, math.prod(down))
+    switches = [math.prod(down[level + 1 :]) * math.prod(up[:level]) for level in range(len(up))]
+    _bounded(source, math.prod(down), sum(s * each for s, each in zip(switches, up, strict=True)))
     about = _about(source, data, math.prod(down))
     return FatTree(about, tuple(down), up, _speeds(source, data, len(down), 0))
 
@@ -167,7 +169,7 @@ def _fat_tree(source: str, data: Mapping[str, Any], nodes: int) -> Fabric:
 def _torus(source: str, data: Mapping[str, Any], nodes: int) -> Fabric:
     _needs(source, data, ("dims",), ())
     dims = tuple(int(x) for x in data["dims"])
-    _bounded(source, math.prod(dims))
+    _bounded(source, math.prod(dims), math.prod(dims) * len(dims))
     one, two = _speeds(source, data, 2, 1)
     about = _about(source, data, math.prod(dims))
     return Torus(about, dims, data["kind"] == "torus", (one, two))
@@ -183,7 +185,7 @@ def _dragonfly(source: str, data: Mapping[str, Any], nodes: int) -> Fabric:
             f"{source}: {groups} groups need {least} cables of each switch to other groups, "
             f"not {out}"
         )
-    _bounded(source, groups * each * per)
+    _bounded(source, groups * each * per, groups * each * (each + out) // 2)
     speeds = _speeds(source, data, 3, 1)
     about = _about(source, data, groups * each * per)
     return Dragonfly(about, (groups, each, per, out), (speeds[0], speeds[1], speeds[2]))
@@ -211,7 +213,7 @@ def _of_switches(found: Topology, data: Mapping[str, Any], source: str) -> Fabri
             f"give a description like {_FORMS}"
         )
     about = _about(source, {**data, "hosts": ""}, len(found.hosts))
-    named = About(about.source, found.hosts, about.extra, about.fair)
+    named = About(about.source, found.hosts, about.extra, about.fair, found.notes)
     return tree_of(found, named, float("nan"))
 
 
@@ -230,9 +232,11 @@ def _needs(
         raise P3SError(f"{source}: a {data['kind']} has no {other[0]}; leave it out")
 
 
-def _bounded(source: str, nodes: int) -> None:
-    if nodes > _MOST_NODES:
-        raise P3SError(f"{source}: {nodes:,} nodes are more than {_MOST_NODES:,}")
+def _bounded(source: str, nodes: int, cables: int) -> None:
+    """Raise P3SError for too many nodes, or cables between switches."""
+    for number, most, what in ((nodes, _MOST_NODES, "nodes"), (cables, _MOST_CABLES, "cables")):
+        if number > most:
+            raise P3SError(f"{source}: {number:,} {what} are more than {most:,}")
 
 
 def named(fabric: Fabric, hosts: Sequence[str]) -> Fabric:

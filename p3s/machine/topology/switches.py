@@ -7,14 +7,16 @@ of hwloc itself describe one machine each and no network.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.base.foreign_formats import Reader, refuse_foreign
-from p3s.base.host.hosts import expand_hosts
+from p3s.base.host.hosts import MOST_HOSTS, expand_hosts
+from p3s.machine.topology.ancestry import chains, hops, links_between
 from p3s.machine.topology.units import Bools, Floats, Ints, speed_of
 
 #: Distance between two nodes where nobody has said what is between them.
@@ -26,25 +28,56 @@ class Topology:
     """Hosts, and the switches that connect them.
 
     ``hosts``: names in the order of the file. ``switch_of``: switch that each host hangs on.
-    ``hops``: switches x switches, how many switches a message passes from one to the other, both
-    included (1: the same one). ``up``: of a tree, the number of the switch above each, -1 above
-    the root; empty where the network is no tree. ``source``: what it was read from. Flat: no
-    hosts, all are one switch apart.
+    ``up``: of a tree, the number of the switch above each, -1 above a root; ``links``: of a
+    network that is no tree, the pairs of switches that are joined; empty otherwise. ``chain``: of
+    a tree, as :func:`p3s.machine.topology.ancestry.chains`. ``speed``: bytes per ns of the link above each
+    switch of a tree. ``source``: what it was read from. Flat: no hosts, all are one switch apart.
     """
 
     source: str
     hosts: tuple[str, ...]
     switch_of: Ints
-    hops: Ints
     up: Ints
     switches: tuple[str, ...]
     speed: Floats = field(default_factory=lambda: np.zeros(0))
     notes: tuple[str, ...] = ()
+    links: Ints = field(default_factory=lambda: np.zeros((0, 2), dtype=np.int64))
+    chain: Ints = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "chain", chains(self.source, self.up, self.switches))
 
     @property
     def flat(self) -> bool:
         """Whether nothing is known."""
         return not self.hosts
+
+    def hops(self, first: Ints, second: Ints) -> Ints:
+        """Return the switches from each of some switches to each of others, both included.
+
+        Shape (first, second); 1 for the same switch.
+        """
+        if len(self.up):
+            return hops(self.chain, first, second)
+        from scipy.sparse.csgraph import shortest_path
+
+        some, row = np.unique(first, return_inverse=True)
+        far = shortest_path(self._graph(), directed=False, unweighted=True, indices=some)
+        return np.asarray(far[row][:, second], dtype=np.int64) + 1
+
+    def _graph(self) -> Any:
+        from scipy.sparse import coo_matrix
+
+        number = len(self.switches)
+        ends = (self.links[:, 0], self.links[:, 1])
+        return coo_matrix((np.ones(len(self.links)), ends), shape=(number, number)).tocsr()
+
+    @property
+    def joined(self) -> bool:
+        """Whether every switch of a network that is no tree can be reached from every other."""
+        from scipy.sparse.csgraph import connected_components
+
+        return int(connected_components(self._graph(), directed=False)[0]) == 1
 
     def between(self, first: Sequence[str], second: Sequence[str]) -> Ints:
         """Return the hops from each of the first hosts to each of the second (same host: 0).
@@ -56,8 +89,8 @@ class Topology:
         )
         if self.flat:
             return np.where(same, 0, FLAT_HOPS).astype(np.int64)
-        a, b = self.switches_of(first), self.switches_of(second)
-        return np.where(same, 0, self.hops[np.ix_(a, b)]).astype(np.int64)
+        found = self.hops(self.switches_of(first), self.switches_of(second))
+        return np.where(same, 0, found).astype(np.int64)
 
     def switches_of(self, hosts: Sequence[str]) -> Ints:
         """Return the switch that each host hangs on."""
@@ -71,21 +104,19 @@ class Topology:
             )
         return self.switch_of[np.asarray(found, dtype=np.int64)]
 
-    def trunk(self, first: int, second: int) -> Bools:
-        """Return which pairs of switches share a link between switches with the way of these two.
+    def trunk(self, first: int, second: int, others: Ints) -> Bools:
+        """Return which pairs of other switches share a link between switches with these two.
 
-        Shape (switches, switches). In a tree the ways are known; elsewhere every pair is counted
+        Shape (others, others). In a tree the ways are known; elsewhere every pair is counted
         whose way leaves its switch. None shares one if the two are the same switch.
         """
-        number = len(self.hops)
+        shared = np.zeros((len(others), len(others)), dtype=bool)
         if first == second:
-            return np.zeros((number, number), dtype=bool)
+            return shared
         if not len(self.up):
-            return ~np.eye(number, dtype=bool)
-        under = below(self.up)
-        shared = np.zeros((number, number), dtype=bool)
-        for link in np.flatnonzero(under[:, first] != under[:, second]).tolist():
-            side = under[link]
+            return np.asarray(others[:, None] != others[None, :], dtype=bool)
+        for link in links_between(self.chain, first, second):
+            side = (self.chain[others] == link).any(axis=1)
             shared |= side[:, None] != side[None, :]
         return shared
 
@@ -93,7 +124,7 @@ class Topology:
 def flat() -> Topology:
     """Return the topology that says nothing."""
     none = np.zeros(0, dtype=np.int64)
-    return Topology("flat", (), none, np.zeros((0, 0), dtype=np.int64), none, ())
+    return Topology("flat", (), none, none, ())
 
 
 def read_topology(path: Path | None) -> Topology:
@@ -183,35 +214,46 @@ class Entry:
 
 def built(source: str, entries: Sequence[Entry], notes: tuple[str, ...] = ()) -> Topology:
     """Return the tree of some entries. Errors: P3SError, in one line, where they are none."""
-    names: list[str] = []
+    names: dict[str, None] = {}
     nodes: list[list[str]] = []
     children: list[list[str]] = []
     speeds: list[float] = []
+    number = 0
     for entry in entries:
         for switch in hosts_named(source, entry.name):
             speeds.append(entry.speed)
             if switch in names:
                 raise P3SError(f"{source}, {entry.where}: switch {switch} is there twice")
-            names.append(switch)
+            names[switch] = None
             nodes.append(hosts_named(source, entry.nodes) if entry.nodes else [])
             children.append(hosts_named(source, entry.switches) if entry.switches else [])
+            number += 1 + len(nodes[-1]) + len(children[-1])
+            if number > MOST_HOSTS:
+                raise P3SError(f"{source}: names more than {MOST_HOSTS:,} nodes and switches")
     if not any(nodes):
         raise P3SError(
             f"{source}: no switch has nodes; a line of topology.conf is SwitchName=S "
             "Nodes=N or Switches=S"
         )
-    up = _above(source, names, children)
+    up = _above(source, tuple(names), children)
     hosts, switch_of = _hanging(nodes)
-    return Topology(
-        source,
-        hosts,
-        switch_of,
-        _tree_hops(source, up, names),
-        up,
-        tuple(names),
-        np.array(speeds, dtype=np.float64),
-        notes,
-    )
+    speed = np.array(speeds, dtype=np.float64)
+    made = Topology(source, hosts, switch_of, up, tuple(names), speed, notes)
+    return replace(made, notes=(*notes, *_parted(made)))
+
+
+def _parted(made: Topology) -> list[str]:
+    """Return that nodes hang on several trees, if they do."""
+    roots = np.unique(made.chain[made.switch_of, 0])
+    if len(roots) < 2:
+        return []
+    names = [made.switches[root] for root in roots[:3].tolist()]
+    return [
+        f"{made.source}: {len(roots)} trees of switches ({', '.join(names)}"
+        f"{', ...' if len(roots) > 3 else ''}) have no common root; one more switch is assumed "
+        f"above them: add SwitchName=root Switches={','.join(names)}"
+        f"{',...' if len(roots) > 3 else ''}"
+    ]
 
 
 def _above(source: str, names: Sequence[str], children: Sequence[Sequence[str]]) -> Ints:
@@ -277,43 +319,6 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
     return found
 
 
-def below(up: Ints) -> Bools:
-    """Return (switch, other): whether other is below the switch in a tree, or the switch itself."""
-    number = len(up)
-    under = np.eye(number, dtype=bool)
-    place = up.copy()
-    for _ in range(number):
-        on = place >= 0
-        if not on.any():
-            break
-        under[place[on], np.flatnonzero(on)] = True
-        place[on] = up[place[on]]
-    return under
-
-
-def _tree_hops(source: str, up: Ints, names: Sequence[str]) -> Ints:
-    """Return how many switches are on the way between any two of a tree."""
-    number = len(up)
-    depth = np.zeros(number, dtype=np.int64)
-    place = up.copy()
-    for _ in range(number):
-        on = place >= 0
-        if not on.any():
-            break
-        depth[on] += 1
-        place[on] = up[place[on]]
-    else:
-        raise P3SError(
-            f"{source}: the switches above {names[int(np.argmax(depth))]} go round in a circle"
-        )
-    under = below(up).astype(np.float64)  # products of integers are slow
-    # How many switches are above both, themselves included.
-    common = np.rint(under.T @ under).astype(np.int64)
-    hops = (depth[:, None] + 1) + (depth[None, :] + 1) - 2 * common + 1
-    # Trees that are not joined: as if one more switch stood above them all.
-    return np.where(common > 0, hops, depth[:, None] + depth[None, :] + 3)
-
-
 def netloc(source: str, text: str) -> Topology:
     """Read a node file of netloc (``IB-<subnet>-nodes.txt``, file version 1).
 
@@ -360,36 +365,42 @@ def netloc(source: str, text: str) -> Topology:
             hangs.setdefault(names[i], int(place[j]))
     if not hangs:
         raise P3SError(f"{source}: no host hangs on a switch")
-    hops = _graph_hops(source, links, len(switches))
-    up, speed = _rooted(gbits_of, hops)
-    return Topology(
+    found = Topology(
         source,
         tuple(hangs),
         np.array(list(hangs.values()), dtype=np.int64),
-        hops,
-        up,
+        np.zeros(0, dtype=np.int64),
         tuple(names[i] for i in switches.tolist()),
-        speed,
+        links=links,
     )
+    if not found.joined:
+        raise P3SError(f"{source}: not every switch can be reached from every other")
+    return _rooted(found, gbits_of)
 
 
-def _rooted(gbits_of: dict[tuple[int, int], float], hops: Ints) -> tuple[Ints, Floats]:
-    """Return the switch above each and the speed of the link to it; empty if there is no tree.
+def _rooted(graph: Topology, gbits_of: dict[tuple[int, int], float]) -> Topology:
+    """Return a network as a tree with the speed of each link upwards, where it is one.
 
     The root is the switch in the middle.
     """
-    number = len(hops)
+    number = len(graph.switches)
     pairs = {(min(pair), max(pair)) for pair in gbits_of}
     if len(pairs) != number - 1:
-        return np.zeros(0, dtype=np.int64), np.zeros(0)
-    root = int(np.argmin(hops.max(axis=1)))
+        return graph
+    every = np.arange(number)
+    # In a tree the farthest of any switch is an end of a longest way, its middle the root.
+    end = int(np.argmax(graph.hops(every[:1], every)))
+    one = graph.hops(every[end : end + 1], every)[0]
+    other = graph.hops(every[int(np.argmax(one)) :][:1], every)[0]
+    root = int(np.argmin(np.maximum(one, other)))
+    far = graph.hops(every[root : root + 1], every)[0]
     up, speed = np.full(number, -1, dtype=np.int64), np.full(number, np.nan)
-    for one, other in pairs:
-        low, high = (one, other) if hops[root, one] > hops[root, other] else (other, one)
+    for first, second in pairs:
+        low, high = (first, second) if far[first] > far[second] else (second, first)
         gbits = max(gbits_of.get((low, high), 0.0), gbits_of.get((high, low), 0.0))
         up[low] = high
         speed[low] = gbits / 8 if gbits > 0 else np.nan
-    return up, speed
+    return replace(graph, up=up, speed=speed, links=graph.links[:0])
 
 
 def _netloc_edges(line: str, index: dict[str, int]) -> list[tuple[str, str, float]]:
@@ -403,16 +414,3 @@ def _netloc_edges(line: str, index: dict[str, int]) -> list[tuple[str, str, floa
         found.append((here, fields[at], float(fields[at + 1])))
         at += 4 + per_link * int(fields[at + 3])
     return found
-
-
-def _graph_hops(source: str, links: Ints, number: int) -> Ints:
-    """Return the switches on the shortest way between any two."""
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import shortest_path
-
-    ones = np.ones(len(links))
-    graph = coo_matrix((ones, (links[:, 0], links[:, 1])), shape=(number, number))
-    far = shortest_path(graph.tocsr(), directed=False, unweighted=True)
-    if not np.isfinite(far).all():
-        raise P3SError(f"{source}: not every switch can be reached from every other")
-    return np.asarray(far, dtype=np.int64) + 1

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from p3s.machine.topology.ancestry import MAX_LEVELS, chains, common
 from p3s.machine.topology.fabric import About, Fabric
 from p3s.machine.topology.levels import Level, several
 from p3s.machine.topology.routes import Routes, compress
@@ -31,7 +32,8 @@ class Tree(Fabric):
         if (up < 0).sum() > 1:
             up = np.append(np.where(up < 0, len(up), up), -1)
         object.__setattr__(self, "up", up)
-        object.__setattr__(self, "chain", _chains(up))
+        names = [str(switch) for switch in range(len(up))]
+        object.__setattr__(self, "chain", chains(self.about.source, up, names, MAX_LEVELS + 1))
         missing = self.nodes + len(up) - len(self.rate)
         rate = np.append(self.rate, np.full(missing, np.nan))
         object.__setattr__(self, "rate", rate)
@@ -69,8 +71,7 @@ class Tree(Fabric):
     def between(self, first: Ints, second: Ints) -> Routes:
         """Return the links up as far as both have no switch in common, and down again."""
         a, b = self.chain[self.switch_of[first]], self.chain[self.switch_of[second]]
-        same = a == b
-        below = ~np.logical_and.accumulate(same, axis=1)
+        below = ~common(a, b)
         cable = 2 * self.nodes
         up = np.where(below & (a >= 0), cable + 2 * a, -1)
         down = np.where(below & (b >= 0), cable + 2 * b + 1, -1)
@@ -81,17 +82,6 @@ class Tree(Fabric):
 
 def _level(number: int, of: Ints) -> Level:
     return Level(f"sw{number}", f"S{number}", of)
-
-
-def _chains(up: Ints) -> Ints:
-    """Return for each switch the switches from its root to itself, -1 behind it."""
-    steps = [np.arange(len(up), dtype=np.int64)]
-    while (steps[-1] >= 0).any():
-        last = steps[-1]
-        steps.append(np.where(last >= 0, up[np.maximum(last, 0)], -1))
-    table = np.stack(steps[:-1], axis=1)[:, ::-1]
-    order = np.argsort(table < 0, axis=1, kind="stable")
-    return np.asarray(np.take_along_axis(table, order, axis=1), dtype=np.int64)
 
 
 def tree_of(found: Topology, about: About, node_rate: float) -> Tree:

@@ -133,7 +133,7 @@ def said_of(there: Wired, network: Network) -> list[str]:
             f"{about.source} does not say how much longer messages take for each further switch: "
             "taken to be nothing"
         )
-    return found
+    return [*found, *about.notes]
 
 
 def _nearest(there: Wired) -> int:
