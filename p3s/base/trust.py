@@ -149,6 +149,18 @@ def is_own(study: Study, words: Sequence[str], directory: str) -> bool:
     )
 
 
+def is_made_here(study: Study) -> bool:
+    """Tell whether this user has run, or allowed, a study's command where its runs were started."""
+    with contextlib.suppress(P3SError):  # no command, or no key
+        words = study.command()
+        runs = [
+            r for each in (study, *_moved_from(study)) for r in (*each.runs(), *each.timed_runs())
+        ]
+        places = [os.getcwd(), *(str(run.info.get("directory") or "") for run in runs)]
+        return any(is_own(study, words, place) for place in dict.fromkeys(places))
+    return False
+
+
 def _has_run(study: Study, words: Sequence[str], directory: str) -> bool:
     """Tell whether this user has made a run of a study with a command in a directory."""
     return any(

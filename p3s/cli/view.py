@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from p3s.base.errors import P3SError
-from p3s.base.text import quoted, visible
+from p3s.base.text import visible
 from p3s.cli.common import out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from http.server import HTTPServer
+
+    from p3s.base.study import Study
+
+#: Connections that are served at once (browsers open up to six), and seconds that one may idle.
+CONNECTIONS, _IDLE_S = 16, 30
 
 EPILOG = """Without a display, as on a login node, the page is served to this machine alone, at an
 address that nobody can guess, until Ctrl-C.
@@ -43,37 +48,39 @@ def view(
 ) -> int:
     """Open the report of a study in the browser, or serve it on localhost for a remote login.
 
-    Writes report.html first where there is none, or where it is older than the prediction; with
-    --no-source in any case.
+    The page is made from the study as it is now; opening it writes report.html.
     """
-    page = _page(study_dir, source=not no_source)
-    if not serve and not port and _display() and _opened(page):
-        out(f"opened {page}")
-        return 0
+    from p3s.base.study import Study, write_bytes
+
+    study = Study.open(study_dir)
+    page = _page(study, source=not no_source)
+    if not serve and not port and _display():
+        write_bytes(study.report_path, page)
+        if _opened(study.report_path):
+            out(f"opened {study.report_path}")
+            return 0
     _serve(page, port, lambda url: out("\n".join(_how(url))))
     return 0
 
 
-def _page(study_dir: Path, *, source: bool) -> Path:
-    """Return the page, as the prediction is now; ``source``: it may quote the program's."""
-    from p3s.base.study import Study
+def _page(study: Study, *, source: bool) -> bytes:
+    """Return the page of a study; ``source``: it may quote the program's.
+
+    A report.html that is there is not shown: whoever made the study may have written anything.
+    """
     from p3s.methods.threads.settings import has_threads
+    from p3s.report.html import as_bytes, render
+
+    if has_threads(study):
+        from p3s.report import teams_page
+
+        return as_bytes(teams_page.render(teams_page.view_of(study)))
     from p3s.predict.outdated import as_of_now
     from p3s.predict.saved import PredictionFile
-    from p3s.report.html import write_html
     from p3s.report.view import view_of
 
-    study = Study.open(study_dir)
-    page = study.report_path
-    if has_threads(study):
-        if not page.exists():
-            raise P3SError(f"{page}: there is none; write it: p3s report {quoted(study_dir)}")
-        return page
-    saved = PredictionFile.load(study.root)
-    old = not page.exists() or page.stat().st_mtime < study.prediction_path.stat().st_mtime
-    if old or not source:
-        write_html(view_of(study, as_of_now(saved).content, source=source), page)
-    return page
+    prediction = as_of_now(PredictionFile.load(study.root)).content
+    return as_bytes(render(view_of(study, prediction, source=source)))
 
 
 def _display() -> bool:
@@ -101,7 +108,7 @@ def _how(url: str) -> list[str]:
     ]
 
 
-def _serve(page: Path, port: int, ready: Callable[[str], None]) -> None:
+def _serve(page: bytes, port: int, ready: Callable[[str], None]) -> None:
     """Serve one page on this machine until it is interrupted; ready is told where."""
     server, path = server_of(page, port)
     with server:
@@ -109,34 +116,65 @@ def _serve(page: Path, port: int, ready: Callable[[str], None]) -> None:
         server.serve_forever()
 
 
-def server_of(page: Path, port: int) -> tuple[HTTPServer, str]:
+def server_of(page: bytes, port: int) -> tuple[HTTPServer, str]:
     """Return a server of one page for this machine alone, and the page's path there.
 
     The path has 128 random bits: other users of the machine can reach the port. Errors: P3SError
     where the port cannot be had.
     """
     import secrets
+    import sys
     from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+    from threading import BoundedSemaphore
 
-    path = f"/{secrets.token_urlsafe(16)}/{page.name}"
+    from p3s.report.html import policy
+
+    path = f"/{secrets.token_urlsafe(16)}/report.html"
+    headers = {
+        "Content-Type": "text/html; charset=utf-8",
+        "Content-Length": str(len(page)),
+        "Cache-Control": "no-store",
+        "Content-Security-Policy": f"{policy()}; frame-ancestors 'none'",
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+    }
+    free = BoundedSemaphore(CONNECTIONS)
 
     class One(BaseHTTPRequestHandler):
+        timeout = _IDLE_S
+
         def do_GET(self) -> None:
             if not secrets.compare_digest(self.path.encode(), path.encode()):
                 self.send_error(404)
                 return
-            data = page.read_bytes()
             self.send_response(200)
-            self.send_header("Content-Type", "text/html; charset=utf-8")
-            self.send_header("Content-Length", str(len(data)))
-            self.send_header("Cache-Control", "no-store")
+            for name, value in headers.items():
+                self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(data)
+            self.wfile.write(page)
 
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing of each request."""
 
+    class Bounded(ThreadingHTTPServer):
+        def process_request(self, request: Any, client_address: Any) -> None:
+            if free.acquire(blocking=False):
+                super().process_request(request, client_address)
+            else:
+                self.shutdown_request(request)
+
+        def process_request_thread(self, request: Any, client_address: Any) -> None:
+            try:
+                super().process_request_thread(request, client_address)
+            finally:
+                free.release()
+
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            """Say nothing of a browser that went away."""
+            if not isinstance(sys.exception(), OSError):
+                super().handle_error(request, client_address)
+
     try:
-        return ThreadingHTTPServer(("127.0.0.1", port), One), path
+        return Bounded(("127.0.0.1", port), One), path
     except OSError as error:
         raise P3SError(f"--port {port}: {error.strerror}; take another, or leave it out") from error

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from jinja2 import Environment, Template
     from markupsafe import Markup
 
+#: Style sheet and script of all pages.
+_OWN = ("report.css", "report.js")
+
 
 @dataclass(frozen=True)
 class Figures:
@@ -139,13 +142,23 @@ def render(view: View) -> str:
 
 
 def page(name: str) -> Template:
-    """Return a page's template, given style sheet and script with their digests."""
+    """Return a page's template, given style sheet, script and policy."""
     found = environment().get_template(name)
-    for key, file in (("style", "report.css"), ("script", "report.js")):
-        text = template(file).strip()
-        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-        found.globals.update({key: text, f"{key}_digest": digest})
+    style, script = (template(file).strip() for file in _OWN)
+    found.globals.update(style=style, script=script, policy=policy())
     return found
+
+
+def policy() -> str:
+    """Return the Content-Security-Policy of all pages: their own style sheet and script alone."""
+    style, script = (
+        base64.b64encode(hashlib.sha256(template(file).strip().encode()).digest()).decode()
+        for file in _OWN
+    )
+    return (
+        f"default-src 'none'; style-src 'sha256-{style}'; script-src 'sha256-{script}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
 
 
 def environment() -> Environment:
@@ -184,4 +197,9 @@ def template(name: str) -> str:
 
 def write_html(view: View, path: Path) -> None:
     """Write the report to ``path``."""
-    write_bytes(path, render(view).encode("utf-8", "backslashreplace"))
+    write_bytes(path, as_bytes(render(view)))
+
+
+def as_bytes(text: str) -> bytes:
+    """Return a page as its file has it."""
+    return text.encode("utf-8", "backslashreplace")

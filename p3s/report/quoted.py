@@ -32,10 +32,12 @@ class Sources:
     """The source files of a program.
 
     ``before_ns``: when the program was traced, as st_mtime_ns: a file that was written later has
-    other lines.
+    other lines. ``inside``: the only directory that is read, None where the study is the user's
+    own: the author of another one could name any file of the reader's.
     """
 
     before_ns: int | None
+    inside: Path | None = None
     _files: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def quoted(self, stack: Sequence[Where]) -> Quoted | None:
@@ -50,18 +52,21 @@ class Sources:
 
     def _lines(self, file: str) -> tuple[str, ...]:
         if file not in self._files:
-            self._files[file] = _read(Path(file), self.before_ns)
+            self._files[file] = _read(Path(file), self.before_ns, self.inside)
         return self._files[file]
 
 
-def _read(path: Path, before_ns: int | None) -> tuple[str, ...]:
-    """Return the lines of a file of source; none where it is no such file or is a later one."""
+def _read(path: Path, before_ns: int | None, inside: Path | None) -> tuple[str, ...]:
+    """Return the lines of a file of source; none where it is no such file, a later one, or not
+    ``inside``."""
     if path.suffix.lower() not in SUFFIXES or not path.is_absolute():
         return ()
     try:
         found = path.resolve(strict=True)
         about = found.stat()
         if found.suffix.lower() not in SUFFIXES or not found.is_file():
+            return ()
+        if inside is not None and not found.is_relative_to(inside.resolve()):
             return ()
         if about.st_size > MAX_BYTES or (before_ns is not None and about.st_mtime_ns > before_ns):
             return ()

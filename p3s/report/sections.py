@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from p3s.base.errors import P3SError
 from p3s.base.study import Study
 from p3s.base.text import not_used, percent, plural, processes, visible
+from p3s.base.trust import is_made_here
 from p3s.capture.sites import traced_ns
 from p3s.capture.source import stack
 from p3s.model import text
@@ -104,7 +105,8 @@ def equations_of(study: Study, model: Model, places: Places, source: bool = True
 
     ``source``: lines of the program's source stand beside the rules.
     """
-    quotes = Quotes(model, places, Sources(traced_ns(study)) if source else None)
+    inside = None if not source or is_made_here(study) else study.root
+    quotes = Quotes(model, places, Sources(traced_ns(study), inside) if source else None)
     few = _largest(model)
     phases = phase_rules(model, places, few)
     shown, hidden = chosen_phases(phases, everything=False)
@@ -113,6 +115,8 @@ def equations_of(study: Study, model: Model, places: Places, source: bool = True
         f"{max(model.counts)}; work is in {text.unit_in_full(model)} before one call.",
         f"Process grid: {text.grid_text(model)}.",
     ]
+    if inside is not None:
+        notes.append("Lines of source are left out: you have not run this study's program.")
     commands = Commands(study)
     if unused := not_used(model.without, commands.take_back(model.without)):
         notes.append(unused[0].upper() + unused[1:] + ".")

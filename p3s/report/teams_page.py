@@ -17,7 +17,7 @@ from p3s.report import advice as advising
 from p3s.report import surface as surfaces
 from p3s.report import teams
 from p3s.report.charts.heat import heat_chart
-from p3s.report.html import page
+from p3s.report.html import as_bytes, page
 
 
 @dataclass(frozen=True)
@@ -147,11 +147,15 @@ def _advice_heat(file: advising.AdviceFile) -> str:
     )
 
 
-def write_page(view: TeamsView, path: Path) -> None:
-    """Write the page to ``path``: every text escaped, nothing loaded, its own script alone."""
+def render(view: TeamsView) -> str:
+    """Return the page: every text escaped, nothing loaded, its own script alone."""
     from markupsafe import Markup
 
-    text = page("threads.html").render(
+    return page("threads.html").render(
         view=view, surface_chart=Markup(view.charts[0]), advice_chart=Markup(view.charts[1])
     )
-    write_bytes(path, text.encode("utf-8", "backslashreplace"))
+
+
+def write_page(view: TeamsView, path: Path) -> None:
+    """Write the page to ``path``."""
+    write_bytes(path, as_bytes(render(view)))

@@ -10,15 +10,19 @@ import shutil
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import models
 import pytest
+from made_predictions import made_prediction
 from paths import ROOT
 from replay_jobs import Script, program_of, world_of
+from report_studies import put_study
 from test_far_next import put_run
 
-from p3s.base.artefacts import write_json
+from p3s.base.artefacts import write_json, read_json
 from p3s.base.command_lines import without_arguments
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.host import compiling, mpi
@@ -140,6 +144,51 @@ def test_the_compiler_of_a_strangers_capture_is_not_asked(tmp_path: Path) -> Non
     assert not was_run(compiler)
     _launcher({"mpicc": str(compiler)}, True)
     assert was_run(compiler)
+
+
+def study_with_frames(root: Path, file: Path) -> Study:
+    """Make a study of somebody else with calls that are said to be on line 2 of a file."""
+    model = models.built("jacobi2d")
+    sites = {site: (f"{file}:leak:2",) * len(frames) for site, frames in model.sites.items()}
+    return put_study(root, made_prediction(), model=replace(model, sites=sites))
+
+
+def page_of(study: Study) -> str:
+    assert run(["report", str(study.root)]) in (0, 3)
+    return study.report_path.read_text()
+
+
+def test_lines_of_the_readers_files_are_not_in_the_report_of_a_strangers_study(
+    tmp_path: Path,
+) -> None:
+    secret = tmp_path / "settings.py"
+    secret.write_text("# mine\nPASSWORD = 'hunter2'\n")
+    study = study_with_frames(tmp_path / "study", secret)
+    link = study.root / "linked.py"
+    link.symlink_to(secret)
+    page = page_of(study)
+    assert "hunter2" not in page and "Lines of source are left out" in page
+    assert "hunter2" not in page_of(study_with_frames(tmp_path / "linked", link))
+    # Whoever says that it ran in the reader's directory gains nothing.
+    info = read_json(study.runs_dir(2) / "run.json", "p3s.run")
+    write_json(study.runs_dir(2) / "run.json", info | {"directory": str(tmp_path), "signed": "00"})
+    assert "hunter2" not in page_of(study)
+
+
+def test_lines_of_source_are_quoted_of_ones_own_program_and_from_a_study(tmp_path: Path) -> None:
+    file = tmp_path / "solver.py"
+    file.write_text("import mpi\nmpi.exchange(halo)\n")
+    study = study_with_frames(tmp_path / "study", file)
+    info = read_json(study.runs_dir(2) / "run.json", "p3s.run")
+    signed = {"directory": os.getcwd(), "signed": sign(study.command(), os.getcwd())}
+    write_json(study.runs_dir(2) / "run.json", info | signed)
+    page = page_of(study)
+    assert "mpi.exchange(halo)" in page and "Lines of source are left out" not in page
+    inside = tmp_path / "other" / "solver.py"
+    study = study_with_frames(tmp_path / "other", inside)
+    inside.write_text(file.read_text())
+    os.utime(inside, (0, 0))  # before the runs
+    assert "mpi.exchange(halo)" in page_of(study)
 
 
 def test_nothing_is_imported_from_the_current_directory(tmp_path: Path) -> None:
