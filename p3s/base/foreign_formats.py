@@ -51,6 +51,7 @@ EXTRAP_JSON = _format(
     Reader.TIMES,
     rb'\A\s*\{\s*"(?:parameters|measurements|callpaths|metrics|coordinates)"\s*:\s*[\[{]',
 )
+OTF2 = _format("an OTF2 archive", Reader.TRACE, rb"\A[\s\S]{2}OTF2")
 #: The first that fits counts. Sources: the tools' own readers and writers, and what they write.
 FORMATS = (
     EXTRAP_TEXT,
@@ -62,7 +63,7 @@ FORMATS = (
     _format("a node file of netloc", Reader.NETWORK, rb"\A\d+\s*\n[^\n=]*\n[^\n=]*\n\d+\s*$"),
     _format("a platform of SimGrid", Reader.PLATFORM, rb"\A\s*<(?:[\s\S]*?<)?platform\b"),
     _format("a node file of hwloc", Reader.NODE, rb"\A\s*<(?:[\s\S]*?<)?topology\b"),
-    _format("an OTF2 archive", Reader.TRACE, rb"\A[\s\S]{2}OTF2"),
+    OTF2,
     _format(
         "data of HPCToolkit",
         Reader.NONE,

@@ -396,19 +396,47 @@ def test_archives_that_cannot_be_used(tmp_path: Path) -> None:
         import_archive(broken, tmp_path / "io-capture")
 
 
-@pytest.mark.parametrize("name", ["traces.def", "traces/0.evt", "traces/1.evt", "traces.otf2"])
-def test_damaged_archives_end_in_one_line(tmp_path: Path, name: str, capfd) -> None:
+@pytest.mark.parametrize(
+    ("name", "whose"),
+    [
+        ("traces.def", "definitions of all ranks"),
+        ("traces/0.evt", "events of rank 0"),
+        ("traces/1.evt", "events of rank 1"),
+        ("traces/1.def", "definitions of rank 1"),
+        ("traces.otf2", ""),
+    ],
+)
+def test_damaged_archives_name_the_part_and_the_rank(
+    tmp_path: Path, name: str, whose: str, capfd
+) -> None:
     anchor = halo_as_score_p_does(2, 40, tmp_path / "archive")
     file = anchor.parent / name
     whole = file.read_bytes()
-    for damaged in (whole[: len(whole) // 2], b""):
-        file.write_bytes(damaged)
-        directory = tmp_path / str(len(damaged))
-        directory.mkdir(exist_ok=True)
+    for damaged, how in (
+        (whole[: len(whole) // 2], "cut or damaged"),
+        (b"", "empty"),
+        (None, "missing"),
+    ):
+        if damaged is None:
+            file.unlink()
+        else:
+            file.write_bytes(damaged)
+        directory = tmp_path / how
+        directory.mkdir()
         with pytest.raises(P3SError) as told_of:
             import_archive(anchor, directory)
-        assert str(told_of.value).startswith(str(anchor)) and "\n" not in str(told_of.value)
+        text = str(told_of.value)
+        assert text.startswith(f"{anchor}: {name} is {how}, the {whose}" if whose else str(anchor))
+        assert "\n" not in text
     assert capfd.readouterr().err == ""
+
+
+def test_all_missing_parts_are_counted(tmp_path: Path) -> None:
+    anchor = halo_as_score_p_does(4, 2, tmp_path / "archive")
+    for file in (tmp_path / "archive" / "traces").glob("*.evt"):
+        file.unlink()
+    with pytest.raises(P3SError, match="0.evt is missing, the events of rank 0, and 3 more parts"):
+        import_archive(anchor, tmp_path)
 
 
 def test_an_archive_without_ranks_is_told(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from p3s.base.artefacts import write_json
 from p3s.base.errors import P3SError, PartialResult, UsageError
+from p3s.base.foreign_formats import OTF2, format_of
 from p3s.base.records import RUN_SCHEMA
 from p3s.base.text import plural
 from p3s.capture.ops import kind_of
@@ -21,6 +22,7 @@ from p3s.capture.write import Written, write_rank
 from p3s.formats.otf2.definitions import WORLD, Archive, read_definitions
 from p3s.formats.otf2.events import NOT_READ, Rank, Reading
 from p3s.formats.otf2.library import errors, library, quiet
+from p3s.formats.otf2.parts import check_parts, damage_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -73,11 +75,14 @@ def import_archive(anchor: Path, directory: Path) -> Imported:
     try:
         with quiet(), otf2.reader.open(str(anchor), batch_events=1 << 12) as reader:
             archive = read_definitions(otf2, reader.definitions)
+            check_parts(anchor, archive)
             reading = Reading(archive)
             reading.take(reader.events)
     except errors(otf2) as err:
         why = " ".join(str(err).split())[:160]
-        raise P3SError(f"{anchor}: cannot be read as an OTF2 archive: {why}") from err
+        with quiet():
+            parts = damage_of(otf2, anchor) if format_of(_facts(anchor)) is OTF2 else ""
+        raise P3SError(f"{anchor}: {parts or f'cannot be read as an OTF2 archive: {why}'}") from err
     except P3SError as err:
         raise P3SError(f"{anchor}: {err}") from err
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as err:
