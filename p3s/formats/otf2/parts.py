@@ -27,7 +27,7 @@ def check_parts(anchor: Path, archive: Archive) -> None:
     files = {ref: anchor.with_suffix("") / f"{ref}.def" for ref in archive.rank_of}
     gaps = [ref for ref, file in files.items() if not _size(file)]
     if gaps and len(gaps) < len(files):
-        parts = [_told(files[ref], "definitions", archive.rank_of, ref) for ref in gaps]
+        parts = [_part_text(files[ref], "definitions", archive.rank_of, ref) for ref in gaps]
         raise P3SError(_joined(parts))
 
 
@@ -53,11 +53,11 @@ def _damaged(otf2: Any, anchor: Path, archive: Archive) -> Iterator[str]:
     for ref in archive.rank_of:
         events, own = (anchor.with_suffix("") / f"{ref}.{end}" for end in ("evt", "def"))
         if not _size(events):
-            yield _told(events, "events", archive.rank_of, ref)
+            yield _part_text(events, "events", archive.rank_of, ref)
         elif own.exists() and not _definitions_read(otf2, anchor, ref):
-            yield _told(own, "definitions", archive.rank_of, ref)
+            yield _part_text(own, "definitions", archive.rank_of, ref)
         elif not _events_read(otf2, anchor, ref):
-            yield _told(events, "events", archive.rank_of, ref)
+            yield _part_text(events, "events", archive.rank_of, ref)
 
 
 def _definitions_read(otf2: Any, anchor: Path, ref: int) -> bool:
@@ -86,7 +86,7 @@ def _events_read(otf2: Any, anchor: Path, ref: int) -> bool:
     return True
 
 
-def _told(file: Path, what: str, rank_of: Mapping[int, tuple[int, int]], ref: int) -> str:
+def _part_text(file: Path, what: str, rank_of: Mapping[int, tuple[int, int]], ref: int) -> str:
     rank, thread = rank_of[ref]
     whose = f"rank {rank}, thread {thread}" if thread else f"rank {rank}"
     return f"{file.parent.name}/{file.name} is {_lack(file)}, the {what} of {whose}"

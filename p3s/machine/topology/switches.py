@@ -239,11 +239,11 @@ def built(source: str, entries: Sequence[Entry], notes: tuple[str, ...] = ()) ->
     hosts, switch_of = _hanging(nodes)
     speed = np.array(speeds, dtype=np.float64)
     made = Topology(source, hosts, switch_of, up, tuple(names), speed, notes)
-    return replace(made, notes=(*notes, *_parted(made)))
+    return replace(made, notes=(*notes, *_root_notes(made)))
 
 
-def _parted(made: Topology) -> list[str]:
-    """Return that nodes hang on several trees, if they do."""
+def _root_notes(made: Topology) -> list[str]:
+    """Return a note where nodes hang on several trees."""
     roots = np.unique(made.chain[made.switch_of, 0])
     if len(roots) < 2:
         return []
