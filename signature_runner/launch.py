@@ -22,15 +22,17 @@ from p3s.base.host.processes import MARK, end_with_parent, new_mark, stop
 from p3s.base.host.teams import Team, team_for
 from p3s.base.study import RUN_SCHEMA, SCHEMA_VERSION, read_json, write_json
 from p3s.capture import recording_plan as plan
-from p3s.signature_runner import build, diagnose, emulate, stopping
+from p3s.signature_runner import build, diagnose, emulate, standard_input, stopping
 from p3s.signature_runner.deaths import Deaths
 from p3s.signature_runner.recording import INSTRUCTIONS, SHARING, Recording, with_preload
+from p3s.signature_runner.standard_input import StandardInput
 
 #: Called with "stdout" or "stderr" and a piece of text as it appears.
 OnOutput = Callable[[str, str], None]
 
 _GRACE_S = 5.0
 _SRUN_GRACE_S = 30.0  # killed, it would leave its job behind on the nodes
+_OF_A_RUN = ("rank-*.p3t", "run.json", "warned", "other-mpi", "insn-*")
 _OWN = ("P3S_TRACE_DIR", "P3S_WORK", "P3S_COUNTERS", "P3S_LIMIT", "P3S_SIGNATURE", "P3S_POSIX_IO")
 
 
@@ -162,12 +164,13 @@ def _execute(
     with (
         open(run_dir / "stdout.txt", "wb", buffering=0) as out,
         open(run_dir / "stderr.txt", "wb", buffering=0) as err,
+        standard_input.opened(run_dir) as stdin,
     ):
         begin = time.monotonic()
         try:
             process = subprocess.Popen(
                 argv,
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=subprocess.PIPE if on_output else out,
                 stderr=subprocess.PIPE if on_output else err,
                 env=env,
@@ -211,7 +214,7 @@ def _prepare(run_dir: Path) -> None:
     """Make the run directory and empty it of an earlier run's files."""
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
-        for pattern in ("rank-*.p3t", "run.json", "warned", "other-mpi", "insn-*", plan.NAME):
+        for pattern in (*_OF_A_RUN, plan.NAME, standard_input.NAME):
             for path in run_dir.glob(pattern):
                 path.unlink()
         probe = run_dir / f".probe-{secrets.token_hex(4)}"
@@ -289,6 +292,7 @@ def run_traced(
     sharing: bool | None = None,
     on_timeout: Callable[[], None] | None = None,
     start_s: float = 0.0,
+    stdin: StandardInput = standard_input.NONE,
 ) -> RunOutcome:
     """Run a launcher command at ``np`` ranks with the tracer before the program.
 
@@ -297,7 +301,8 @@ def run_traced(
     ``trace`` False the program runs as it is. ``sharing``: whether ranks share cores; None: if
     there are more than this machine has cores. ``on_timeout`` is called when the time is over,
     while all processes are still there. ``start_s``: the time begins when the first rank has
-    started MPI, for which there are so many seconds.
+    started MPI, for which there are so many seconds. ``stdin``: what the program gets; ``run_dir``
+    keeps a copy.
     Errors: UsageError for a command P3S cannot read; P3SError, one line naming the likely cause,
     when the program does not exist, made no MPI call, ran as singletons, failed, or was timed
     out. What was captured stays in ``run_dir`` and run.json tells its status.
@@ -321,6 +326,7 @@ def run_traced(
         mark = new_mark()
         argv = _argv(parsed, tracer, run_dir, recording, mark, team)
         _prepare(run_dir)
+        stdin.put(run_dir)
         env = _environment(oversubscribed, mark)
         seen = None
         if recording.plan is not None and tracer is not None:
@@ -358,6 +364,7 @@ def run_traced(
         "cores": cores(),
         "mpi": f"{family} {tracer.version}" if tracer else family,
         "traced": trace,
+        standard_input.KEY: stdin.as_info(),
         **({"threads": team.as_info()} if team else {}),
         "status": verdict.status,
         **({**recording.as_info(), "work_unit": verdict.work_unit} if trace else {}),

@@ -42,6 +42,14 @@ class RunRecord:
 
 
 @dataclass(frozen=True)
+class InputRead:
+    """What a run had on standard input: its size, and its SHA-256 unless that is 0."""
+
+    bytes: Natural = 0
+    sha256: str = ""
+
+
+@dataclass(frozen=True)
 class RunRead:
     """What of run.json is used, as it is read."""
 
@@ -59,6 +67,7 @@ class RunRead:
     mpi: str | None = None
     work_unit: str = "cpu_ns"
     traced: bool = True
+    stdin: InputRead | None = None
 
 
 @dataclass(frozen=True)

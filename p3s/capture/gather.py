@@ -159,6 +159,7 @@ def collect(root: Path, paths: Sequence[Path], command: Sequence[str] | None) ->
     found = _told_apart(study, list(runs.values()))
     _check_units(root, study, [run for run in found if not run.timed])
     _check_commands(root, found)
+    _check_inputs(root, study, found)
     return Collected(tuple(found), tuple(refused), tuple(there))
 
 
@@ -194,6 +195,21 @@ def _check_commands(root: Path, found: Sequence[CapturedRun]) -> None:
         raise UsageError(
             f"{root}: these are runs of several commands ({one} and {two}); name the one that"
             " stands for all after --, with {np} for the process count"
+        )
+
+
+def _check_inputs(root: Path, study: Study | None, found: Sequence[CapturedRun]) -> None:
+    """Raise UsageError for runs with different bytes on standard input."""
+    from p3s.signature_runner.standard_input import digest_in
+
+    records = [*study.runs(), *study.timed_runs()] if study is not None else []
+    runs = [(record.path, record.info) for record in records]
+    runs += [(run.path, run.info) for run in found]
+    by_input = {digest_in(info): path for path, info in runs if digest_in(info) is not None}
+    if len(by_input) > 1:
+        one, two = list(by_input.values())[:2]
+        raise UsageError(
+            f"{root}: {one} and {two} had different standard input; a study holds runs of one"
         )
 
 
@@ -374,10 +390,14 @@ def put_runs(root: Path, found: Sequence[CapturedRun], *, force: bool = False) -
 
 
 def _put(study: Study, run: CapturedRun, target: Path) -> None:
+    from p3s.signature_runner.standard_input import NAME
+
     staged = study.stage_run(target)
     try:
         for source in sorted(run.path.glob("rank-*.p3t")):
             shutil.copyfile(source, staged / source.name)
+        if (run.path / NAME).is_file():
+            shutil.copyfile(run.path / NAME, staged / NAME)
         write_json(staged / "run.json", run.info)
         study.commit_run(staged, target)
     except OSError as error:

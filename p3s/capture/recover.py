@@ -29,7 +29,7 @@ from p3s.capture.threads import read_threads
 from p3s.capture.where import places_at
 
 #: Beside the captures; what the program printed is kept with them.
-_COPIED = ("stdout.txt", "stderr.txt")
+_COPIED = ("stdin.txt", "stdout.txt", "stderr.txt")
 
 
 @dataclass(frozen=True)

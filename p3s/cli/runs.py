@@ -47,16 +47,21 @@ def trace_once(
     target: Path,
     timeout_s: float,
     recording: Recording,
+    *,
+    force: bool = False,
 ) -> tuple[dict[str, Any], list[str]]:
     """Run the program once, traced, and put the capture in ``target``.
 
+    ``force``: also with another standard input than the study's.
     Returns the row of the run and what was odd about it. Raises P3SError when the run failed;
     an earlier run in ``target`` is then still there, and what the failed one left is beside it.
     """
     from p3s.base.host.placeholders import extents_at, shape, with_extents
     from p3s.model.grid.stated import listed_extents
     from p3s.signature_runner.launch import run_traced
+    from p3s.signature_runner.standard_input import input_for
 
+    stdin = input_for(study, force=force)
     listed = listed_extents(study)
     extents = extents_at(command, np, listed)
     if extents and listed and np not in listed and target.suffix in ("", ".r0"):
@@ -64,7 +69,12 @@ def trace_once(
     staged = study.stage_run(target)
     try:
         outcome = run_traced(
-            with_extents(command, np, listed), np, staged, timeout_s=timeout_s, recording=recording
+            with_extents(command, np, listed),
+            np,
+            staged,
+            timeout_s=timeout_s,
+            recording=recording,
+            stdin=stdin,
         )
         problems = list(outcome.problems)
         if problems and _status(target) == "complete":

@@ -16,6 +16,7 @@ from p3s.base.study import Study, write_bytes
 from p3s.cli.common import check_template, emit_json, header, out, quoted, say
 from p3s.cli.counts import Asked, parse_asked
 from p3s.cli.replay import seconds_of
+from p3s.signature_runner.standard_input import NAME, own
 
 #: What a replay takes beside its budget: starting, planning, costs.
 _MORE_S = 600.0
@@ -101,6 +102,10 @@ class Traces:
     predict: tuple[int, ...]
     folder: Path
 
+    def redirection(self) -> list[str]:
+        """Return the words of a shell that give a job this process's standard input."""
+        return ["<", quoted(self.folder / NAME)] if own().size else []
+
     def has(self, *names: str) -> bool:
         """Tell whether one of these is among the options."""
         return any(word.partition("=")[0] in names for word in self.options)
@@ -151,6 +156,8 @@ def traces(batch: Batch, asked: Traces, *, write: bool) -> Made:
         collected = [batch.command("add", str(asked.root), *parts, *_forced(asked))]
     if write and study is not None and not asked.has(*_TOGETHER):
         Study.create(asked.root, asked.words, force=asked.has("--force"))
+    if write:
+        own().put(asked.folder)
     return Made(tuple(made), _last(batch, asked, collected), _then(asked))
 
 
@@ -201,7 +208,8 @@ def _one(batch: Batch, asked: Traces, on: Asked) -> Script:
     command = batch.command(
         "trace", "-n", asked.counts, *asked.options, "-o", str(asked.root), "--", *asked.words
     )
-    return batch.script(asked.folder / "trace.sh", job, [command])
+    script = [*command, *asked.redirection()]
+    return batch.script(asked.folder / "trace.sh", job, [script])
 
 
 def _each(batch: Batch, asked: Traces, counts: Sequence[int]) -> list[Script]:
@@ -214,6 +222,7 @@ def _each(batch: Batch, asked: Traces, counts: Sequence[int]) -> list[Script]:
         command = batch.command(
             "trace", "--part", "-n", str(np), *asked.options, "-o", part, "--", *asked.words
         )
+        command += asked.redirection()
         found.append(batch.script(asked.folder / f"{name}.sh", job, [command]))
     return found
 
@@ -231,6 +240,7 @@ def _array(batch: Batch, asked: Traces, counts: Sequence[int]) -> list[Script]:
         f'{quoted(asked.folder)}/"np$np"',
         "--",
         *map(shlex.quote, asked.words),
+        *asked.redirection(),
     ]
     lines = of_array(batch.scheduler, counts)
     return [batch.script(asked.folder / "trace.sh", job, [command], *lines)]

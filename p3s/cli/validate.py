@@ -100,7 +100,7 @@ def validate(
         ensure_model(study, bar)
         model_grid(load(study.root), n)  # what cannot be compared need not run
         if run:
-            _trace(study, words, n, timeout, there, bar)
+            _trace(study, words, n, timeout, there, bar, force)
         from p3s.predict.validate import validate as compare
 
         result = compare(study.root, run_dir, n)
@@ -145,7 +145,13 @@ def _command(study: Study, given: list[str], force: bool) -> list[str]:
 
 
 def _trace(
-    study: Study, words: list[str], n: int, timeout: float, there: Path | None, bar: Progress
+    study: Study,
+    words: list[str],
+    n: int,
+    timeout: float,
+    there: Path | None,
+    bar: Progress,
+    force: bool,
 ) -> None:
     """Run the program, traced; ``there``: in the directory that the study's own command is for."""
     from p3s.cli.recording import of_study
@@ -156,7 +162,8 @@ def _trace(
     recording = of_study(study)
     whole = Study(study.root.resolve())
     with chdir(there or "."):
-        row, problems = trace_once(whole, words, n, whole.validate_run_dir(n), timeout, recording)
+        target = whole.validate_run_dir(n)
+        row, problems = trace_once(whole, words, n, target, timeout, recording, force=force)
     for problem in problems:
         say(f"np={n}: {problem}")
     bar.done(f"np={n}: {row['wall_s']:.1f} s, comparing")

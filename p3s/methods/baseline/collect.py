@@ -8,12 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from p3s.base.errors import Damaged, P3SError, UsageError
 from p3s.base.host.placeholders import shape, with_extents
 from p3s.methods.baseline.read import read, write
 from p3s.methods.baseline.times import RunTime, Times
+
+if TYPE_CHECKING:
+    from p3s.signature_runner.standard_input import StandardInput
 
 Say = Callable[[str], None]
 
@@ -34,20 +37,26 @@ def collect(
     """Run ``command`` (with ``{np}``) untraced at every count, ``repeats`` times, all in turns.
 
     ``path`` gets every run as soon as it has ended; runs that are there already stay, and must be
-    of the same command. ``time_from``: regular expression with one group; its last match in the
-    program's output is the run time in seconds, instead of the launcher's wall time. ``extents``:
-    of the process grid, by count, where the program gets them as arguments. A run that fails is
-    set aside with its reason. Errors: UsageError for an unusable expression or a file of
-    another command; P3SError when no run gave a time.
+    of the same command and standard input. ``time_from``: regular expression with one group;
+    its last match in the program's output is the run time in seconds, instead of the launcher's
+    wall time. ``extents``: of the process grid, by count, where the program gets them as
+    arguments. A run that fails is set aside with its reason. Errors: UsageError for an unusable
+    expression or a file of another command; P3SError when no run gave a time.
     """
+    from p3s.signature_runner import standard_input
+
     pattern = _pattern(time_from)
+    stdin = standard_input.own()
     there = _there(path, command)
+    inputs = inputs or {}
+    given_stdin = _standard_inputs(path, there, inputs, stdin)
     runs = list(there.runs)
     listed = _listed(path, there, extents or {})
     facts: dict[str, Any] = {**there.facts, "command": list(command), "machine": _machine()}
+    facts[standard_input.KEY] = given_stdin
     if listed:
         facts["dims"] = {str(n): list(dims) for n, dims in sorted(listed.items())}
-    given = tuple(sorted((inputs or {}).items()))
+    given = tuple(sorted(inputs.items()))
     before = {n: sum(run.n == n and run.inputs == given for run in runs) for n in counts}
     new: list[RunTime] = []
     # Iteration by iteration: what disturbs the machine for a while disturbs all counts, not one.
@@ -57,7 +66,7 @@ def collect(
             start(f"{name}: running")
             words = with_extents(command, n, listed)
             run = replace(
-                _once(words, n, timeout_s, pattern), inputs=given, repeat=before[n] + turn
+                _once(words, n, timeout_s, pattern, stdin), inputs=given, repeat=before[n] + turn
             )
             new.append(run)
             write(path, Times((*runs, *new), facts=facts))
@@ -109,6 +118,25 @@ def _there(path: Path, command: Sequence[str]) -> Times:
     return there
 
 
+def _standard_inputs(
+    path: Path, there: Times, inputs: Mapping[str, float], stdin: StandardInput
+) -> dict[str, object]:
+    """Return the records of what runs had on standard input, by the inputs they were labelled with.
+
+    Raises UsageError where runs with the same inputs had something else on it.
+    """
+    known = there.facts.get("stdin", {})
+    name = ",".join(f"{key}={value:g}" for key, value in sorted(inputs.items()))
+    if not isinstance(known, dict):
+        raise Damaged(f"{path}: its stdin is no table")
+    if known.get(name, stdin.as_info()) != stdin.as_info():
+        raise UsageError(
+            f"{path}: holds run times with another standard input; give the same with < FILE, or"
+            " name another file with -o"
+        )
+    return {**known, name: stdin.as_info()}
+
+
 def _machine() -> str:
     import platform
 
@@ -116,14 +144,20 @@ def _machine() -> str:
 
 
 def _once(
-    command: Sequence[str], n: int, timeout_s: float | None, pattern: re.Pattern[str] | None
+    command: Sequence[str],
+    n: int,
+    timeout_s: float | None,
+    pattern: re.Pattern[str] | None,
+    stdin: StandardInput,
 ) -> RunTime:
     from p3s.signature_runner.launch import run_traced
 
     begin = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     with tempfile.TemporaryDirectory(prefix="p3s-baseline-") as directory:
         try:
-            outcome = run_traced(command, n, Path(directory), timeout_s=timeout_s, trace=False)
+            outcome = run_traced(
+                command, n, Path(directory), timeout_s=timeout_s, trace=False, stdin=stdin
+            )
         except UsageError:
             raise
         except P3SError as error:

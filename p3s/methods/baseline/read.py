@@ -138,7 +138,9 @@ def _json(text: str, path: Path, counts: Sequence[str]) -> Times:
                 f"(schema: {schema!r:.40})"
             )
         facts = {
-            key: found[key] for key in ("command", "dims", "machine", "created") if key in found
+            key: found[key]
+            for key in ("command", "dims", "machine", "created", "stdin")
+            if key in found
         }
         found = found.get("runs")
     if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):

@@ -1,0 +1,124 @@
+"""Programs that are started or end in other ways than one binary from MPI_Init to MPI_Finalize."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi
+
+from p3s.capture import read_run
+
+pytestmark = [pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+def p3s(folder: Path, *words: str, **stdin: Any) -> Done:
+    """Run a command of P3S; without ``input`` or ``stdin`` it has an empty standard input."""
+    if not stdin:
+        stdin = {"stdin": subprocess.DEVNULL}
+    done = subprocess.run(
+        [sys.executable, "-m", "p3s", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        **stdin,
+    )
+    assert "Traceback" not in done.stderr and done.returncode != 70, done.stderr
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def mpiexec() -> str:
+    install = the_mpi()
+    assert install is not None and install.mpiexec is not None
+    return install.mpiexec
+
+
+def info(run: Path) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads((run / "run.json").read_text())
+    return record
+
+
+def calls(run: Path, name: str) -> int:
+    """Return how many calls of a name rank 0 made."""
+    trace = read_run(run)
+    return sum(trace.calls[number].op == f"MPI_{name}" for number in trace.ranks[0].call.tolist())
+
+
+@pytest.fixture(scope="module")
+def bin_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("bin")
+
+
+# ---- standard input ------------------------------------------------------------------------------
+@pytest.mark.parametrize("kind", ["file", "pipe"])
+def test_every_run_gets_the_standard_input(kind: str, bin_dir: Path, tmp_path: Path) -> None:
+    program = compile_c(PROGRAMS / "launching/reads_input.c", bin_dir / "reads_input")
+    launch = ["--", mpiexec(), "-n", "{np}", str(program)]
+    (tmp_path / "turns").write_text("12\n")
+    words = ["characterize", "-n", "1,2,3", "-o", "s", *launch]
+    with open(tmp_path / "turns") as file:
+        given: dict[str, Any] = {"stdin": file} if kind == "file" else {"input": "12\n"}
+        done = p3s(tmp_path, *words, **given)
+    assert done.code == 0, done.err
+    for np in (1, 2, 3):
+        run = tmp_path / f"s/runs/np{np:04d}.r0"
+        assert calls(run, "Barrier") == 12
+        digest = hashlib.sha256(b"12\n").hexdigest()
+        assert info(run)["stdin"] == {"bytes": 3, "sha256": digest}
+    # Later runs have the same, given or not; another is refused before anything runs.
+    done = p3s(tmp_path, "validate", "s", "-n", "4")
+    assert done.code in (0, 3) and "differ; the table says where" not in done.err, done.err
+    assert calls(tmp_path / "s/validate/np000004.r0", "Barrier") == 12
+    done = p3s(tmp_path, "validate", "s", "-n", "4", input="13\n")
+    assert done.code == 2 and "another standard input" in done.err
+    done = p3s(tmp_path, *words, input="13\n")
+    assert done.code == 2 and "another standard input" in done.err
+
+
+def test_a_study_without_standard_input_stays_so(bin_dir: Path, tmp_path: Path) -> None:
+    program = compile_c(PROGRAMS / "launching/reads_input.c", bin_dir / "reads_input")
+    words = ["characterize", "-n", "1,2,3", "-o", "s", "--", mpiexec(), "-n", "{np}", str(program)]
+    assert p3s(tmp_path, *words).code == 0
+    assert calls(tmp_path / "s/runs/np0002.r0", "Barrier") == 5
+    assert info(tmp_path / "s/runs/np0002.r0")["stdin"] == {"bytes": 0}
+    done = p3s(tmp_path, *words, input="12\n")
+    assert done.code == 2 and "add < /dev/null" in done.err
+
+
+def test_untraced_runs_get_it_too(bin_dir: Path, tmp_path: Path) -> None:
+    program = compile_c(PROGRAMS / "launching/reads_input.c", bin_dir / "reads_input")
+    words = ["baseline", "run", "-n", "1,2", "-o", "t.json", "--time-from", r"turns: (\d+)"]
+    words += ["--", mpiexec(), "-n", "{np}", str(program)]
+    done = p3s(tmp_path, *words, input="12\n")
+    assert done.code == 0, done.err
+    times = json.loads((tmp_path / "t.json").read_text())
+    assert {run["seconds"] for run in times["runs"]} == {12.0}
+    done = p3s(tmp_path, *words)
+    assert done.code == 2 and "another standard input" in done.err
+
+
+@pytest.mark.parametrize("jobs", ["one", "each", "array"])
+def test_jobs_get_the_standard_input(jobs: str, tmp_path: Path) -> None:
+    words = ["submit", "study", "-n", "2,4,8", "--jobs", jobs, "--ppn", "2", "--scheduler", "slurm"]
+    done = p3s(tmp_path, *words, "--", "srun", "-n", "{np}", "./program", input="12\n")
+    assert done.code == 0, done.err
+    copy = tmp_path / "study-jobs/stdin.txt"
+    assert copy.read_text() == "12\n"
+    scripts = [path.read_text() for path in (tmp_path / "study-jobs").glob("trace*.sh")]
+    assert scripts and all(f"< {copy}" in text.replace(" \\\n   ", "") for text in scripts)
