@@ -10,7 +10,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,8 @@ def execute(program: Sequence[str], run_dir: Path | None, recording: Recording) 
         # all of them, as a study holds one unit.
         recording = replace(recording, work=CPU)
     here = place()
+    if run_dir is None and (started := _started_by_p3s()):
+        _become(program, _find(program[0]), here, started, os.environ)
     folder = Path(os.path.abspath(run_dir or default_dir(here)))
     path = _find(program[0])
     _refuse_taken(folder)
@@ -80,10 +82,25 @@ def execute(program: Sequence[str], run_dir: Path | None, recording: Recording) 
         )
     if not here.rank:
         _write_info(folder, program, here, tracer, recording, shared)
+    _become(program, path, here, folder, env)
+
+
+def _started_by_p3s() -> Path | None:
+    """Return where a launch of P3S captures whose tracer something on the way has dropped."""
+    folder = Path(os.environ.get("P3S_TRACE_DIR", ""))
+    there = folder.is_absolute() and folder.is_dir() and not any(folder.glob("rank-*.p3t"))
+    return folder if there else None
+
+
+def _become(
+    program: Sequence[str], path: str, here: Place, folder: Path, variables: Mapping[str, str]
+) -> None:
+    """Become a program with the tracer in front of other preloads; does not return."""
+    tracer, env = tracer_for(path, here), dict(variables)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, its successor must not
         signal.signal(number, signal.SIG_DFL)
     loaded = preload(tracer.path, env.pop("LD_PRELOAD", ""))
-    if recording.work == INSTRUCTIONS:
+    if env.get("P3S_WORK") == INSTRUCTIONS:
         from p3s.signature_runner import emulate
 
         emulate.execute(loaded, folder, program, env)

@@ -9,21 +9,18 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
-from p3s.base.artefacts import no_room
 from p3s.base.errors import CAPTURES, P3SError
 from p3s.base.host.command import Command, executable
 from p3s.base.host.mpi import (
     MPICH,
     OPENMPI,
     SLURM,
-    is_static,
     library_of,
     library_of_python,
     owner_of,
     remedy_for,
 )
 from p3s.capture.capture import Capture, read_capture
-from p3s.signature_runner.archive import has_tracer, relink
 from p3s.signature_runner.deaths import first_of
 from p3s.signature_runner.output import (
     OUTPUTS,
@@ -36,6 +33,7 @@ from p3s.signature_runner.output import (
     tail,
 )
 from p3s.signature_runner.standstill import last_call, unfinished
+from p3s.signature_runner.untraced import no_call, warning
 
 
 @dataclass(frozen=True)
@@ -64,14 +62,15 @@ def diagnose(
     traced: bool,
     counted: bool = False,
     deaths: Sequence[frozenset[int]] = (),
+    unfinalized: bool = False,
 ) -> Verdict:
     """Judge a run that ended with exit code ``code`` or was stopped after ``timeout_s``.
 
     ``counted`` tells that instructions were asked for; ``deaths`` are the process ids of ranks
-    in the order in which they ended, as far as that was seen.
+    in the order in which they ended, as far as that was seen; ``unfinalized`` as in Recording.
     """
     captures = captures_of(run_dir) if traced else {}
-    verdict = _judge(run_dir, command, np, code, timeout_s, traced, captures, deaths)
+    verdict = _judge(run_dir, command, np, code, timeout_s, traced, captures, deaths, unfinalized)
     rank = uncounted(captures) if counted and not verdict.error else None
     if rank is not None:
         error = (
@@ -113,6 +112,7 @@ def _judge(
     traced: bool,
     captures: dict[int, Capture],
     deaths: Sequence[frozenset[int]],
+    unfinalized: bool,
 ) -> Verdict:
     shown = command.program[0]
     sizes = {capture.header.size for capture in captures.values()}
@@ -142,20 +142,23 @@ def _judge(
             f"{shown}: uses {_first_line(run_dir / 'other-mpi')}, another MPI than"
             f" {command.launcher}; {_remedy(run_dir, command)}",
         )
+    if unfinalized and len(ended) == np and any(map(_without_finalize, captures.values())):
+        return Verdict("complete")  # all ended with code 0; another one is the launcher's own
     if code != 0:
         if len(ended) == np:
             status = "failed"  # nothing is missing, but the program says it went wrong
-        why, left = _failure(run_dir, command, np, code, captures, traced, deaths)
+        way = _way(unfinalized)
+        why, left = _failure(run_dir, command, np, code, captures, traced, deaths, way)
         return Verdict(status, why, left=left)
     if not traced:
         return Verdict("complete")
     if not captures:
-        return Verdict("failed", _nothing(run_dir, command))
+        return Verdict("failed", no_call(run_dir, command))
     stopped = [rank for rank, capture in captures.items() if capture.header.stopped_early]
     if stopped:
         problem = (
             f"{shown}: ran to its end, but recording stopped early on rank {stopped[0]}"
-            f"{_warning(run_dir)}"
+            f"{warning(run_dir)}"
         )
         return Verdict("partial", None, [problem])
     if len(ended) < np:
@@ -163,10 +166,24 @@ def _judge(
         return Verdict(
             "partial",
             f"{shown}: rank {rank} of {np} ended without MPI_Finalize"
-            f"{last_call(captures.get(rank))}",
+            f"{last_call(captures.get(rank))}{_way(unfinalized)}",
             left=left,
         )
     return Verdict("complete")
+
+
+def _without_finalize(capture: Capture) -> bool:
+    """Tell whether a rank whose capture is whole did not call MPI_Finalize."""
+    return capture.complete and last_call(capture) != ", after MPI_Finalize"
+
+
+def _way(unfinalized: bool) -> str:
+    """Return what to do about a program that ends without MPI_Finalize."""
+    if unfinalized:
+        return (
+            "; --end-without-finalize needs every rank to end by itself, with code 0; run it again"
+        )
+    return "; if this is its normal end, add --end-without-finalize"
 
 
 def _remedy(run_dir: Path, command: Command) -> str:
@@ -380,8 +397,9 @@ def _failure(
     captures: dict[int, Capture],
     traced: bool,
     deaths: Sequence[frozenset[int]],
+    way: str,
 ) -> tuple[str, str]:
-    """Return why a run failed, and what it has left to look at."""
+    """Return why a run failed, and what it has left to look at; ``way``: as of _way."""
     shown = command.program[0]
     death = _death(run_dir, captures, command.family, code, deaths)
     ranks = "1 rank" if np == 1 else f"{np} ranks"
@@ -389,6 +407,8 @@ def _failure(
         return _before_init(run_dir, command, ranks, death.how)
     words = _reason(death.how, program_said(run_dir))
     said = f": {words}" if words else ""
+    if death.rank is not None and death.how.end in (_End.NO_FINALIZE, _End.UNKNOWN):
+        said += way
     return f"{shown}: {_ended(death, np, ranks, captures)}{said}", CAPTURES if captures else ""
 
 
@@ -442,37 +462,3 @@ def _before_init(run_dir: Path, command: Command, ranks: str, how: _How) -> tupl
 def _written(run_dir: Path) -> str:
     """Return the first file with output, empty where there is none."""
     return next((name for name in OUTPUTS if tail(run_dir / name).strip()), "")
-
-
-def _warning(run_dir: Path) -> str:
-    """Return ": reason" if the tracer said why it could not write."""
-    pattern = r"^p3s: warning: rank \d+: (.*); the program goes on"
-    match = re.search(pattern, tail(run_dir / "stderr.txt"), re.MULTILINE)
-    return f": {match[1]}" if match else ""
-
-
-def _nothing(run_dir: Path, command: Command) -> str:
-    shown = command.program[0]
-    warning = _warning(run_dir) or no_room(run_dir)
-    if warning:
-        return f"{shown}: nothing was captured{warning}"
-    program = executable(command.program[0])
-    if program and library_of(program) is None and _is_elf(program):
-        if is_static(program) and not has_tracer(program):
-            why = f"it has MPI linked statically; {relink()}"
-        else:
-            why = "it is not linked to an MPI library; is it the right program?"
-    else:
-        why = (
-            "it is not an MPI program, ends before MPI_Init, or uses another MPI than"
-            f" {command.launcher}"
-        )
-    return f"{shown}: no MPI call seen: {why}"
-
-
-def _is_elf(path: str) -> bool:
-    try:
-        with open(path, "rb") as file:
-            return file.read(4) == b"\x7fELF"
-    except OSError:
-        return False

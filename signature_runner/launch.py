@@ -26,14 +26,23 @@ from p3s.signature_runner import build, diagnose, emulate, standard_input, stopp
 from p3s.signature_runner.deaths import Deaths
 from p3s.signature_runner.recording import INSTRUCTIONS, SHARING, Recording, with_preload
 from p3s.signature_runner.standard_input import StandardInput
+from p3s.signature_runner.untraced import LOST
 
 #: Called with "stdout" or "stderr" and a piece of text as it appears.
 OnOutput = Callable[[str, str], None]
 
 _GRACE_S = 5.0
 _SRUN_GRACE_S = 30.0  # killed, it would leave its job behind on the nodes
-_OF_A_RUN = ("rank-*.p3t", "run.json", "warned", "other-mpi", "insn-*")
-_OWN = ("P3S_TRACE_DIR", "P3S_WORK", "P3S_COUNTERS", "P3S_LIMIT", "P3S_SIGNATURE", "P3S_POSIX_IO")
+_OF_A_RUN = ("rank-*.p3t", "run.json", "warned", "other-mpi", "insn-*", LOST)
+_OWN = (
+    "P3S_TRACE_DIR",
+    "P3S_WORK",
+    "P3S_COUNTERS",
+    "P3S_LIMIT",
+    "P3S_SIGNATURE",
+    "P3S_POSIX_IO",
+    "P3S_END",
+)
 
 
 @dataclass(frozen=True)
@@ -348,7 +357,7 @@ def run_traced(
         verdict = diagnose.stopped(run_dir)
     else:
         verdict = diagnose.diagnose(
-            run_dir, parsed, np, code, limit_s, trace, counted, ended.deaths
+            run_dir, parsed, np, code, limit_s, trace, counted, ended.deaths, recording.unfinalized
         )
     family = tracer.mpi_family if tracer else parsed.family
     info: dict[str, Any] = {

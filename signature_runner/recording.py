@@ -15,6 +15,8 @@ from p3s.capture.recording_plan import Plan
 #: What the work between two MPI calls can be measured in.
 AUTO, WALL, CPU, INSTRUCTIONS = "auto", "wall", "cpu", "instructions"
 WORKS = (AUTO, WALL, CPU, INSTRUCTIONS)
+#: Entry of run.json: the program was meant to end without MPI_Finalize.
+UNFINALIZED = "end_without_finalize"
 
 _MAX_COUNTERS = 6  # docs/capture-format.md
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -60,7 +62,8 @@ class Recording:
     ``posix_io``: calls of the C library on files are recorded.
     ``threads``: of each process, 0: as the program has them. With a ``plan``, events of phases that
     were seen often enough are only counted; ``stop``: the program is ended when that is so for all
-    relevant phases.
+    relevant phases. ``unfinalized``: a rank that ends with code 0 and without MPI_Finalize ends
+    as it should.
     """
 
     work: str = AUTO
@@ -71,6 +74,7 @@ class Recording:
     threads: int = 0
     affinity: str = CLOSE
     posix_io: bool = True
+    unfinalized: bool = False
 
     def environment(self, run_dir: Path) -> dict[str, str]:
         """Return what the tracer reads from the environment of a rank."""
@@ -80,6 +84,7 @@ class Recording:
             "P3S_COUNTERS": ",".join(self.counters),
             "P3S_LIMIT": str(self.limit_bytes),
             **({} if self.posix_io else {"P3S_POSIX_IO": "0"}),
+            **({"P3S_END": "1"} if self.unfinalized else {}),
             **({"P3S_SIGNATURE": str(run_dir / PLAN_NAME)} if self.plan else {}),
         }
 
@@ -90,12 +95,18 @@ class Recording:
             "counters": list(self.counters),
             "limit_bytes": self.limit_bytes,
             **({} if self.posix_io else {"posix_io": False}),
+            **({UNFINALIZED: True} if self.unfinalized else {}),
             **({"signature": asdict(self.plan.enough), "stop": self.stop} if self.plan else {}),
         }
 
 
 def recording(
-    work: str = AUTO, counters: str = "", limit: str = "", *, posix_io: bool = True
+    work: str = AUTO,
+    counters: str = "",
+    limit: str = "",
+    *,
+    posix_io: bool = True,
+    unfinalized: bool = False,
 ) -> Recording:
     """Return what the options --work, --counters, --limit and --no-posix-io ask for.
 
@@ -112,7 +123,7 @@ def recording(
             )
     if len(names) > _MAX_COUNTERS:
         raise UsageError(f"--counters {counters}: {len(names)} are too many, at most 6 fit")
-    return Recording(work, names, _size(limit), posix_io=posix_io)
+    return Recording(work, names, _size(limit), posix_io=posix_io, unfinalized=unfinalized)
 
 
 def _size(text: str) -> int:

@@ -254,6 +254,7 @@ def _read(path: Path, command: Sequence[str] | None) -> CapturedRun:
     from p3s.capture.layout import NAME
     from p3s.capture.order import backwards
     from p3s.capture.reader import no_capture
+    from p3s.signature_runner.untraced import lost_preload
 
     if not path.is_dir():
         refuse_foreign(path, Reader.TRACE)
@@ -262,9 +263,10 @@ def _read(path: Path, command: Sequence[str] | None) -> CapturedRun:
         raise P3SError(f"{path}: a study without a complete run; trace its counts again")
     if not any(path.glob("rank-*.p3t")):
         refuse_foreign(path, Reader.TRACE)
+        why = lost_preload(path)
         raise P3SError(
-            f"{path}: holds no capture (rank-*.p3t): {no_capture(path)}; give what p3s exec has"
-            " made"
+            f"{path}: holds no capture (rank-*.p3t): "
+            + (why or f"{no_capture(path)}; give what p3s exec has made")
         )
     run = read_run(path)
     if run.problem:

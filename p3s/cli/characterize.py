@@ -31,6 +31,7 @@ from p3s.cli.recording import (
     POSIX_IO,
     THREADS,
     TIMES,
+    UNFINALIZED,
     WORK,
 )
 from p3s.cli.sampled import CONFIDENCE, SIGNATURE, STOP, TURNS, WIDTH
@@ -79,6 +80,7 @@ def characterize(
     counters: str = COUNTERS,
     limit: str = LIMIT,
     posix_io: bool = POSIX_IO,
+    unfinalized: bool = UNFINALIZED,
     param: list[str] = VALUES,
     threads: str = THREADS,
     affinity: str = AFFINITY,
@@ -124,7 +126,7 @@ def characterize(
     words = list(command or [])
     check_template(words)
     extents = parse_dims(dims, words)
-    asked = recording(work, counters, limit, posix_io=posix_io)
+    asked = recording(work, counters, limit, posix_io=posix_io, unfinalized=unfinalized)
     processes = parse_asked(counts).counts if counts else ()
     param, asked = with_teams(param, asked, threads, affinity, oversubscribe, processes, context)
     if not signature:

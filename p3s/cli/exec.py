@@ -8,7 +8,7 @@ import typer
 
 from p3s.base import workers
 from p3s.base.errors import P3SError
-from p3s.cli.recording import COUNTERS, LIMIT, POSIX_IO, WORK
+from p3s.cli.recording import COUNTERS, LIMIT, POSIX_IO, UNFINALIZED, WORK
 
 EPILOG = """\b
 Example:
@@ -28,6 +28,7 @@ def exec_(
     counters: str = COUNTERS,
     limit: str = LIMIT,
     posix_io: bool = POSIX_IO,
+    unfinalized: bool = UNFINALIZED,
 ) -> int:
     """Run the program traced, as one rank of a launcher that is already running.
 
@@ -39,7 +40,7 @@ def exec_(
 
     workers.check_may_launch()
     try:
-        asked = recording(work, counters, limit, posix_io=posix_io)
+        asked = recording(work, counters, limit, posix_io=posix_io, unfinalized=unfinalized)
         execute(list(program or []), run_dir, asked)
     except P3SError as err:
         # All ranks fail alike: one line, not one per rank.

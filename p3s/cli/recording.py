@@ -42,6 +42,9 @@ OVERSUBSCRIBE = typer.Option(
 POSIX_IO = typer.Option(
     True, "--posix-io/--no-posix-io", help="Record reads and writes of the C library, too."
 )
+UNFINALIZED = typer.Option(
+    False, "--end-without-finalize", help="The program ends with code 0, without MPI_Finalize."
+)
 LIMIT = typer.Option(
     "", "--limit", metavar="SIZE", help="Bytes per rank, as 64M; then calls are only counted."
 )
@@ -125,16 +128,19 @@ def of_study(study: Study) -> Recording:
 
     studies = [study, *sources(study)]
     units = list(work_of(run for each in studies for run in each.runs() if run.info))
-    return with_threads(Recording(work=units[0] if len(units) == 1 else "auto"), study)
+    return as_earlier(Recording(work=units[0] if len(units) == 1 else "auto"), study)
 
 
-def with_threads(asked: Recording, study: Study) -> Recording:
-    """Return a recording with the threads that the study's runs have, where none are asked for."""
+def as_earlier(asked: Recording, study: Study) -> Recording:
+    """Return a recording with the threads and the way to end that the study's runs have."""
     from dataclasses import replace
 
     from p3s.base.host.teams import threads_in
     from p3s.base.settings import threads_of
+    from p3s.signature_runner.recording import UNFINALIZED as ENTRY
 
+    if any(run.info.get(ENTRY) for run in study.runs()):
+        asked = replace(asked, unfinalized=True)
     if asked.threads or not (count := threads_of(study)):
         return asked
     known = [found for run in study.runs() if (found := threads_in(run.info))]

@@ -212,14 +212,14 @@ def trace_counts(
     is False. ``kept``: what a failed run leaves stays, so where it is is worth saying.
     """
     from p3s.base.host.cores import cores
-    from p3s.cli.recording import check_unit, only_timed, settle, with_threads
+    from p3s.cli.recording import as_earlier, check_unit, only_timed, settle
     from p3s.signature.phases import load_phases
     from p3s.signature_runner.build import ensure_counter
     from p3s.signature_runner.emulate import emulator
     from p3s.signature_runner.recording import Recording
 
     try:
-        asked = with_threads(recording or Recording(), study)
+        asked = as_earlier(recording or Recording(), study)
         timed = only_timed(asked, study, counts)
         chosen = asked if timed else settle(asked, study, counts, repeats, cores())
         if not times and (timed or chosen.work != "instructions"):

@@ -24,23 +24,11 @@ int p3s_world_rank;
 uintptr_t p3s_mpi_base;
 int p3s_threaded;
 
-static bool resolved_mpi;
-static bool ended;              /* recording is over */
+static bool resolved_mpi, ended;        /* ended: recording is over */
 static uint32_t next_thread;
 static pthread_key_t thread_key;
 
 #ifndef P3S_ARCHIVE
-/* In a Python process libmpi is not in the global scope: ask the calling module, whose
- * dependencies include it. NULL if the caller is no such module. */
-static void *caller_library(void *ra)
-{
-    Dl_info info;
-    void *found = NULL;
-    if (dladdr(ra, &info) && info.dli_fname && strchr(info.dli_fname, '/'))
-        found = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-    return found && dlsym(found, "PMPI_Init") ? found : NULL;
-}
-
 static bool ours(void *function)
 {
     Dl_info info, self;
@@ -48,11 +36,22 @@ static bool ours(void *function)
            info.dli_fbase == self.dli_fbase;
 }
 
+/* In a Python process libmpi is not in the global scope: ask the calling module, whose
+ * dependencies include it. If the caller is no such module, the program may have opened libmpi. */
+static void *caller_library(void *ra)
+{
+    Dl_info info;
+    void *found = NULL, *init = NULL;
+    if (dladdr(ra, &info) && info.dli_fname && strchr(info.dli_fname, '/'))
+        found = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    init = found ? dlsym(found, "PMPI_Init") : NULL;
+    return init && !ours(init) ? found : p3s_opened_mpi;
+}
+
 static void *look(void *library, const char *name)
 {
     void *found = library ? dlsym(library, name) : NULL;
-    if (!found || ours(found))
-        found = dlsym(RTLD_NEXT, name);
+    found = found && !ours(found) ? found : dlsym(RTLD_NEXT, name);
     return ours(found) ? NULL : found;
 }
 
@@ -265,6 +264,7 @@ bool p3s_begin(struct p3s_here *h, const struct p3s_world *world)
         pthread_key_create(&thread_key, thread_end);
         pthread_atfork(NULL, NULL, in_child);
         forget_children();
+        p3s_end_begin();
         begin_thread(t);
         if (p3s_work_source != P3S_WORK_CPU)
             h->work = 0;        /* what was before MPI_Init is not known in this clock */
@@ -465,7 +465,7 @@ static bool in_the_library(void *ra)
 
 void p3s_aborting(int code, void *ra)
 {
-    if (!p3s_active || in_the_library(ra))
+    if (!p3s_active || in_the_library(ra) || p3s_end(code, 1))
         return;
     p3s_header->abort_code = code;
     p3s_header->flags |= P3S_FLAG_ABORT;

@@ -26,6 +26,12 @@ extern uintptr_t p3s_mpi_base;          /* load address of the MPI library */
 /* What a call of this function from ra would have reached without the tracer. */
 void *p3s_behind(const char *name, void *ra);
 
+extern void *p3s_opened_mpi;            /* the library that the program opened itself, or NULL */
+/* Closes the capture of a rank that ends with this code without MPI_Finalize, if the user has said
+ * that it does so on purpose; was it closed? Called from inside so many wrappers. */
+bool p3s_end(int code, int wrappers);
+void p3s_end_begin(void);
+
 /* Says to P3S that a program has the tracer inside. */
 #define P3S_ARCHIVE_MARK "P3S tracer in this program"
 

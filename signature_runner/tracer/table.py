@@ -289,5 +289,5 @@ File_get_position File_get_byte_offset File_get_info Info_free Info_get Type_get
 Type_size_x Type_free Type_get_envelope
 Type_get_extent_x Type_get_true_extent_x Type_get_contents Type_get_envelope_c
 Type_get_contents_c Get_elements_x Test_cancelled
-Query_thread Get_library_version
+Query_thread Get_library_version Initialized
 """)

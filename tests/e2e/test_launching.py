@@ -13,7 +13,11 @@ from typing import Any
 import pytest
 from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi
 
+from p3s.base.errors import P3SError
+from p3s.base.host import mpi
 from p3s.capture import read_run
+from p3s.signature_runner.launch import run_traced
+from p3s.signature_runner.recording import Recording
 
 pytestmark = [pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 
@@ -122,3 +126,74 @@ def test_jobs_get_the_standard_input(jobs: str, tmp_path: Path) -> None:
     assert copy.read_text() == "12\n"
     scripts = [path.read_text() for path in (tmp_path / "study-jobs").glob("trace*.sh")]
     assert scripts and all(f"< {copy}" in text.replace(" \\\n   ", "") for text in scripts)
+
+
+# ---- MPI that the program opens, LD_PRELOAD that a script overwrites ------
+@pytest.mark.parametrize("how", ["RTLD_LOCAL", "RTLD_GLOBAL"])
+def test_an_mpi_library_that_the_program_opens_is_traced(
+    how: str, bin_dir: Path, tmp_path: Path
+) -> None:
+    linked = compile_c(PROGRAMS / "launching/reads_input.c", bin_dir / "reads_input")
+    library = mpi.library_of(str(linked))
+    assert library is not None
+    flags = [f'-DLIB="{library[1]}"', f"-DHOW={how}", "-Wl,--as-needed", "-ldl"]
+    program = compile_c(PROGRAMS / "launching/opens_mpi.c", bin_dir / how, *flags)
+    assert mpi.library_of(str(program)) is None
+    run_traced([mpiexec(), "-n", "{np}", str(program)], 2, tmp_path, timeout_s=TIMEOUT_S)
+    assert [calls(tmp_path, name) for name in ("Init", "Barrier", "Finalize")] == [1, 7, 1]
+
+
+@pytest.mark.parametrize(
+    "start", ["LD_PRELOAD=/none.so; exec {}", "unset LD_PRELOAD; {}", "exec env -i {}"]
+)
+def test_a_lost_preload_is_named_with_its_way(start: str, bin_dir: Path, tmp_path: Path) -> None:
+    program = compile_c(PROGRAMS / "launching/reads_input.c", bin_dir / "reads_input")
+    script = tmp_path / "start.sh"
+    script.write_text(f"#!/bin/sh\n{start.format(program)}\n")
+    script.chmod(0o755)
+    words = [mpiexec(), "-n", "{np}", str(script)]
+    with pytest.raises(P3SError, match="another LD_PRELOAD") as caught:
+        run_traced(words, 1, tmp_path / "run", timeout_s=TIMEOUT_S)
+    assert str(program) in str(caught.value) and "`p3s exec --`" in str(caught.value)
+    if "-i" in start:
+        return  # the variables of the launcher are gone, too
+    script.write_text(f"#!/bin/sh\n{start.format(f'{sys.executable} -m p3s exec -- {program}')}\n")
+    run_traced(words, 1, tmp_path / "run", timeout_s=TIMEOUT_S)
+    assert calls(tmp_path / "run", "Barrier") == 5
+
+
+# ---- ends without MPI_Finalize ------
+@pytest.mark.parametrize("how", ["exit", "_exit", "abort"])
+def test_an_end_without_finalize_can_be_the_normal_one(
+    how: str, bin_dir: Path, tmp_path: Path
+) -> None:
+    program = compile_c(PROGRAMS / "launching/ends.c", bin_dir / "ends")
+    words = [mpiexec(), "-n", "{np}", str(program), how]
+    with pytest.raises(P3SError, match="add --end-without-finalize"):
+        run_traced(words, 2, tmp_path, timeout_s=TIMEOUT_S)
+    for np in (1, 4):
+        recording = Recording(unfinalized=True)
+        run_traced(words, np, tmp_path, timeout_s=TIMEOUT_S, recording=recording)
+        assert info(tmp_path)["status"] == "complete"
+        assert info(tmp_path)["end_without_finalize"] is True
+        trace = read_run(tmp_path)
+        assert not trace.problem and {len(rank.call) for rank in trace.ranks} == {21}
+
+
+def test_an_end_by_an_error_is_none(bin_dir: Path, tmp_path: Path) -> None:
+    program = compile_c(PROGRAMS / "launching/ends.c", bin_dir / "ends")
+    words = [mpiexec(), "-n", "{np}", str(program), "x"]
+    with pytest.raises(P3SError, match="rank 0 of 2"):
+        recording = Recording(unfinalized=True)
+        run_traced(words, 2, tmp_path, timeout_s=TIMEOUT_S, recording=recording)
+    assert info(tmp_path)["status"] == "partial"
+
+
+def test_later_runs_of_a_study_may_end_so_too(bin_dir: Path, tmp_path: Path) -> None:
+    program = compile_c(PROGRAMS / "launching/ends.c", bin_dir / "ends")
+    launch = ["--", mpiexec(), "-n", "{np}", str(program), "exit"]
+    option = "--end-without-finalize"
+    done = p3s(tmp_path, "characterize", option, "-n", "1,2,3", "-o", "s", *launch)
+    assert done.code == 0, done.err
+    done = p3s(tmp_path, "validate", "s", "-n", "4")
+    assert done.code in (0, 3) and "differ; the table says where" not in done.err, done.err
