@@ -26,6 +26,7 @@ from p3s.signature_runner import build
 from p3s.signature_runner.archive import has_tracer, relink
 from p3s.signature_runner.claim import claim, this_launch
 from p3s.signature_runner.place import Place, launcher_above, place
+from p3s.signature_runner.programs import number_of, write_program
 from p3s.signature_runner.recording import AUTO, CPU, INSTRUCTIONS, SHARING, Recording, preload
 
 _KNOWN_SCHEMA = "p3s.known-tracer"
@@ -70,6 +71,7 @@ def execute(program: Sequence[str], run_dir: Path | None, recording: Recording) 
         **os.environ,
         **recording.environment(folder),
         "P3S_LAUNCHED": str(here.size or 0),
+        "P3S_PROGRAM": str(number_of(program)),
     }
     shared = bool(here.local_size and here.local_size > cores())
     if shared:
@@ -80,6 +82,7 @@ def execute(program: Sequence[str], run_dir: Path | None, recording: Recording) 
             f"p3s: warning: {path} has MPI linked statically and will not be traced; {relink()}",
             file=sys.stderr,
         )
+    write_program(folder, program, os.getcwd())
     if not here.rank:
         _write_info(folder, program, here, tracer, recording, shared)
     _become(program, path, here, folder, env)

@@ -241,19 +241,21 @@ def status_of(run_dir: Path) -> str:
         return "none"
 
 
-def _check_family(parsed: command.Command, program: str | None) -> None:
+def _check_family(parsed: command.Command, word: str) -> None:
+    program = command.executable(word)
     library = mpi.library_of(program) if program else None
     if library and parsed.family in (mpi.OPENMPI, mpi.MPICH) and library[0] != parsed.family:
         raise P3SError(
-            f"{parsed.program[0]}: is linked to {library[1] or library[0]}, but {parsed.launcher}"
+            f"{word}: is linked to {library[1] or library[0]}, but {parsed.launcher}"
             f" is the launcher of another MPI ({parsed.family}); start it with"
             f" {mpi.own_launcher(library[1])}"
         )
 
 
 def _tracer(parsed: command.Command, likely: str | None) -> build.TracerBuild:
+    for words in parsed.programs:
+        _check_family(parsed, words[0])
     program = command.executable(parsed.program[0])
-    _check_family(parsed, program)
     return build.ensure_tracer(None, program, parsed.launcher, likely)
 
 
@@ -271,9 +273,11 @@ def _argv(
     variables = {**recording.environment(run_dir), MARK: mark}
     if recording.work == INSTRUCTIONS:
         more = team.environment() if team else {}
-        start = emulate.with_counter(tracer.path, run_dir, {**variables, **more}, parsed.program)
-        return [*parsed.before, *start]
-    return parsed.argv(with_preload(tracer.path, variables, team))
+        variables |= more
+        return parsed.argv(
+            lambda program: emulate.with_counter(tracer.path, run_dir, variables, program)
+        )
+    return parsed.argv(lambda program: [*with_preload(tracer.path, variables, team), *program])
 
 
 def _other_family(
@@ -364,7 +368,7 @@ def run_traced(
         "schema": RUN_SCHEMA,
         "schema_version": SCHEMA_VERSION,
         "np": np,
-        "argv": [*parsed.before, *parsed.program],
+        "argv": parsed.argv(),
         **command.origin_of(parsed.program[0]),
         "exit_code": code,
         "wall_s": wall_s,

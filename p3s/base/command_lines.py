@@ -33,11 +33,14 @@ def arguments(study: Study) -> str:
 def without_arguments(words: list[str]) -> list[str]:
     """Return a launcher command up to its program (the script of an interpreter)."""
     from p3s.base.host.command import parse
+    from p3s.base.host.placeholders import names_count
 
+    if ":" in words:
+        return words  # several programs: which arguments make the input is not known
     try:
         program = parse(words, 2, there=False, trusted=False).program
     except P3SError:  # the launcher is not on this machine
-        start = next((k + 1 for k, word in enumerate(words) if "{np}" in word), len(words) - 1)
+        start = next((k + 1 for k, word in enumerate(words) if names_count([word])), len(words) - 1)
         program = tuple(words[start:])
     keep = 1
     if Path(program[0]).name.startswith("python"):

@@ -13,7 +13,7 @@ from pathlib import Path
 #: Stand for a number, and for an interval, that is not known.
 NOT_KNOWN, UNKNOWN = "–", "unknown"
 #: What stands for a number in a launcher command; shells leave it as it is.
-_PLACEHOLDER = re.compile(r"\{\w+\}", re.ASCII)
+_PLACEHOLDER = re.compile(r"\{\w+(?:[-+*/]\d+)?\}", re.ASCII)
 
 
 def text_width() -> int:

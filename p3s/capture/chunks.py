@@ -22,7 +22,7 @@ class Header:
     ``paused_calls`` are live totals. ``run`` is the same for all ranks of one launch, of which
     the launcher started ``launched``. ``resident_init``, ``resident_peak``: bytes of memory in
     use at the end of MPI_Init, and at most before MPI_Finalize; ``preempted``: how often the
-    thread lost its core between the two. 0 where that is not known.
+    thread lost its core between the two; ``program``: which of the launch. 0 where not known.
     """
 
     rank: int
@@ -53,6 +53,7 @@ class Header:
     resident_init: int = 0
     resident_peak: int = 0
     preempted: int = 0
+    program: int = 0
 
     @property
     def resident_bytes(self) -> int:
@@ -196,7 +197,7 @@ def _header(raw: bytes, path: Path) -> Header:
         origin,
         run,
         launched,
-        _,
+        more,
         _,
     ) = layout.HEADER.unpack_from(raw)
     totals = layout.TOTALS.unpack_from(raw, layout.TOTALS_OFFSET)
@@ -243,6 +244,7 @@ def _header(raw: bytes, path: Path) -> Header:
         run,
         launched,
         *_memory(raw, minor),
+        program=int.from_bytes(more[:4], "little"),
     )
 
 

@@ -11,14 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from p3s.base.errors import P3SError, PartialResult, UsageError
 from p3s.base.foreign_formats import Reader, refuse_foreign
-from p3s.base.host.placeholders import extents_of, shape
+from p3s.base.host.placeholders import extents_of, names_count, shape, with_count
 from p3s.base.staging import discard
 from p3s.base.study import RUN_SCHEMA, SCHEMA_VERSION, Study, read_json, write_json
 from p3s.base.trust import is_signed, sign
+
+if TYPE_CHECKING:
+    from p3s.signature_runner.programs import Block
 
 #: Levels of directories that are looked through: captures/np8, jobs/np8/runs.
 _DEPTH = 2
@@ -39,6 +42,7 @@ class CapturedRun:
     info: dict[str, Any]
     identity: str
     timed: bool = False
+    parts: tuple[Block, ...] = ()
 
     @property
     def command(self) -> list[str]:
@@ -133,7 +137,7 @@ def collect(root: Path, paths: Sequence[Path], command: Sequence[str] | None) ->
     concern them all: work was measured in another way here or there, runs of several commands.
     Nothing has been changed then.
     """
-    if command is not None and not any("{np}" in word for word in command):
+    if command is not None and not names_count(command):
         raise UsageError("the command after -- has no {np}; write mpiexec -n {np} PROGRAM ARGS")
     study = Study.find(root)
     records = [*study.runs(), *study.timed_runs()] if study is not None else []
@@ -156,6 +160,7 @@ def collect(root: Path, paths: Sequence[Path], command: Sequence[str] | None) ->
             refused.append(P3SError(f"{path}: is the same run as {other}; name each run once"))
         else:
             runs[run.identity] = run
+    _name_programs(study, list(runs.values()))
     found = _told_apart(study, list(runs.values()))
     _check_units(root, study, [run for run in found if not run.timed])
     _check_commands(root, found)
@@ -213,6 +218,24 @@ def _check_inputs(root: Path, study: Study | None, found: Sequence[CapturedRun])
         )
 
 
+def _name_programs(study: Study | None, found: Sequence[CapturedRun]) -> None:
+    """Name all programs of launches with several in their commands: the study's, if it fits."""
+    from p3s.signature_runner.programs import launched
+
+    coupled = [run for run in found if run.parts]
+    if not coupled:
+        return
+    known = [list(words) for words in study.manifest()["commands"][-1:]] if study else []
+    exact = {run.np: launched([run.parts]) for run in coupled}
+    words = known[0][1:] if known else launched([run.parts for run in coupled])
+    if any(with_count(words, np) != with_count(one, np) for np, one in exact.items()):
+        words = launched([run.parts for run in coupled])
+    for run in coupled:
+        run.info["command"] = [run.command[0], *words]
+        if "signed" in run.info:
+            run.info["signed"] = sign(run.command, str(run.info.get("directory")))
+
+
 def _told_apart(study: Study | None, found: Sequence[CapturedRun]) -> list[CapturedRun]:
     """Mark the runs in CPU time at counts where instructions were counted, here or before."""
     infos = [(run.np, run.info) for run in found]
@@ -254,6 +277,7 @@ def _read(path: Path, command: Sequence[str] | None) -> CapturedRun:
     from p3s.capture.layout import NAME
     from p3s.capture.order import backwards
     from p3s.capture.reader import no_capture
+    from p3s.signature_runner.programs import blocks
     from p3s.signature_runner.untraced import lost_preload
 
     if not path.is_dir():
@@ -301,7 +325,8 @@ def _read(path: Path, command: Sequence[str] | None) -> CapturedRun:
         )
     info.setdefault("wall_s", wall_ns * 1e-9)
     info.setdefault("exit_code", 0)  # all ranks reached MPI_Finalize
-    own = _is_own(info)
+    parts = () if command or "command" in info else tuple(blocks(path, run.np))
+    own = _is_own(info) and all(part.own for part in parts)
     info["command"] = list(command) if command else _command(path, info, own)
     info.pop("signed", None)
     if own or command:  # else P3S asks before it runs it
@@ -309,7 +334,7 @@ def _read(path: Path, command: Sequence[str] | None) -> CapturedRun:
         info["signed"] = sign(info["command"], where)
     if extents := _extents(path, info):
         info["dims"] = extents
-    return CapturedRun(path, run.np, events, info, _identity(path))
+    return CapturedRun(path, run.np, events, info, _identity(path), parts=parts)
 
 
 def _extents(path: Path, info: Mapping[str, Any]) -> list[int]:

@@ -14,6 +14,7 @@ import typer
 from p3s.base import progress as progress_
 from p3s.base import workers
 from p3s.base.errors import P3SError, UsageError
+from p3s.base.host.placeholders import names_count
 from p3s.base.text import one_line
 from p3s.base.text import quoted as quoted
 from p3s.cli.helptext import Command
@@ -180,7 +181,7 @@ def check_template(words: Sequence[str]) -> None:
         raise UsageError(
             "no command given; put it after --, for example: -- mpiexec -n {np} ./program"
         )
-    if not any("{np}" in word for word in words):
+    if not names_count(words):
         raise UsageError(
             f"the command ({one_line(' '.join(words))[:80]}) has no {{np}}, so the process count "
             "cannot be set; write for example: -- mpiexec -n {np} ./program"

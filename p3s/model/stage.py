@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from p3s.base.artefacts import LastRead
 from p3s.base.errors import OtherVersion, P3SError
+from p3s.base.host.placeholders import names_count
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
@@ -88,7 +89,7 @@ def typed_numbers(command: Sequence[str]) -> set[int]:
     The program is the first word after the one with {np} that is no option and no number.
     """
     words = list(command)
-    start = next((i + 1 for i, w in enumerate(words) if "{np}" in w), 0)
+    start = next((i + 1 for i, w in enumerate(words) if names_count([w])), 0)
     while start < len(words) and (words[start].startswith("-") or words[start].isdigit()):
         start += 1
     return {

@@ -186,12 +186,13 @@ static bool open_store(const char *directory, const struct p3s_world *world, int
     struct p3s_header facts = {.init_monotonic_ns = now_ns, .rank = world->rank,
                                .size = world->size};
     const char *limit = getenv("P3S_LIMIT"), *run = getenv("P3S_RUN_ID");
-    const char *launched = getenv("P3S_LAUNCHED");
+    const char *launched = getenv("P3S_LAUNCHED"), *program = getenv("P3S_PROGRAM");
     int level = MPI_THREAD_SINGLE;
     facts.init_realtime_ns = p3s_clock_ns(CLOCK_REALTIME);
     facts.limit_bytes = limit ? strtoull(limit, NULL, 10) : 0;
     facts.run = run && *run ? p3s_hash_text(0, run, 0) : 0;
     facts.launched = launched ? (uint32_t)strtoul(launched, NULL, 10) : 0;
+    facts.program = program ? (uint32_t)strtoul(program, NULL, 10) : 0;
 #ifdef OPEN_MPI
     strcpy(facts.family, "openmpi");
 #else
@@ -290,8 +291,7 @@ void p3s_init_done(struct p3s_here *h, int rc)
 {
     struct p3s_world world = {0};
     h->t1_ns = p3s_clock_ns(CLOCK_MONOTONIC);
-    if (rc == MPI_SUCCESS)
-        p3s_session_world_model();
+    if (rc == MPI_SUCCESS) p3s_session_world_model();
     bool there = rc == MPI_SUCCESS && !p3s_header && !p3s_spawned() &&
                  PMPI_Comm_rank(p3s_mpi.comm_world, &world.rank) == MPI_SUCCESS &&
                  PMPI_Comm_size(p3s_mpi.comm_world, &world.size) == MPI_SUCCESS &&

@@ -67,7 +67,8 @@ struct p3s_header {             /* first page of the file; stays mapped for the 
     char mpi_version[64], work_origin[64];
     uint64_t run;               /* the same for all ranks of one launch, 0 = not known */
     uint32_t launched;          /* ranks of it as the launcher says, 0 = it does not */
-    char reserved[72];
+    uint32_t program;           /* which of the launch's programs it is, 0 = not known */
+    char reserved[68];
     uint32_t header_crc;
     /* Live totals, so that they survive a kill. */
     uint64_t failed_polls;

@@ -55,7 +55,7 @@ def test_the_program_is_found(before: str) -> None:
     assert parsed.family == FAMILIES[name]
     filled = [word.replace("{np}", "4") for word in words]
     filled[words.index(name)] = parsed.launcher
-    assert parsed.argv(["/usr/bin/env", "P=1"]) == [
+    assert parsed.argv(lambda program: ["/usr/bin/env", "P=1", *program]) == [
         *filled,
         "/usr/bin/env",
         "P=1",
@@ -99,6 +99,17 @@ def test_arguments_that_are_no_extents_are_refused() -> None:
             placeholders.extents_of(template, wrong)
 
 
+def test_several_programs_share_the_count() -> None:
+    words = "mpiexec.openmpi -n 1 app x : -n {np-3} -x A app {np} : -n 2 -- app --".split()
+    parsed = command.parse(words, 8)
+    assert parsed.programs == [("app", "x"), ("app", "8"), ("app", "--")]
+    assert parsed.argv(lambda program: ["env", *program])[1:] == (
+        "-n 1 env app x : -n 5 -x A env app 8 : -n 2 env app --".split()
+    )
+    halves = command.parse("mpiexec.hydra -n {np/2} app : -n {np/2} app x".split(), 6)
+    assert halves.argv()[1:] == "-n 3 app : -n 3 app x".split()
+
+
 def test_two_dashes_say_where_the_program_begins() -> None:
     words = ["mpiexec.openmpi", "-n", "{np}", "--", "app", "--", "x"]
     parsed = command.parse(words, 2)
@@ -114,7 +125,8 @@ def test_two_dashes_say_where_the_program_begins() -> None:
         ("mpiexec.openmpi -n {np}", "no program"),
         ("mpiexec.openmpi -n {np} --frobnicate 3 app", "--frobnicate"),
         ("mpiexec.hydra --oversubscribe -n {np} app", "--oversubscribe"),
-        ("mpiexec.openmpi -n {np} app : -n 2 app", "several programs"),
+        ("mpiexec.openmpi -n 1 app : -n {np-1}", "no program"),
+        ("mpiexec.openmpi -n 1 app : -n {np-2} app", "{np-2}: is no number of processes at 2"),
     ],
 )
 def test_what_cannot_be_read_is_a_usage_error(words: str, said: str) -> None:

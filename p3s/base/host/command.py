@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.host import mpi
-from p3s.base.host.placeholders import with_extents
+from p3s.base.host.placeholders import names_count, with_count, with_extents
 
 LAUNCHERS = (
     "mpiexec",
@@ -96,16 +96,26 @@ class Command:
     """A launcher command taken apart: everything up to the program, and the program.
 
     ``before`` begins with prefix commands, if any, then ``launcher`` (its full path) and options.
+    ``others``: further programs of the launch, each with the options between ``:`` and it.
     """
 
     before: tuple[str, ...]
     launcher: str
     family: str
     program: tuple[str, ...]
+    others: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = ()
 
-    def argv(self, inserted: Sequence[str] = ()) -> list[str]:
-        """Return the whole command with words put right before the program."""
-        return [*self.before, *inserted, *self.program]
+    @property
+    def programs(self) -> list[tuple[str, ...]]:
+        """The words of all programs of the launch."""
+        return [self.program, *(program for _, program in self.others)]
+
+    def argv(self, started: Callable[[Sequence[str]], Sequence[str]] = tuple) -> list[str]:
+        """Return the whole command; ``started``: the words that start a program."""
+        words = [*self.before, *started(self.program)]
+        for options, program in self.others:
+            words += [":", *options, *started(program)]
+        return words
 
 
 def find_launcher(word: str) -> str:
@@ -195,7 +205,7 @@ def _skip_options(words: Sequence[str], start: int, family: str) -> int:
 
 
 def parse(template: Sequence[str], np: int, *, there: bool = True, trusted: bool = True) -> Command:
-    """Take a launcher command apart, ``{np}`` replaced by a number of ranks.
+    """Take a launcher command apart, ``{np}``, or {np-1} and the like, replaced by a number.
 
     ``there``: whether the program must be on this machine, as seen from this directory.
     ``trusted``: whether the launcher may be asked which one it is; not so for words that come
@@ -206,28 +216,40 @@ def parse(template: Sequence[str], np: int, *, there: bool = True, trusted: bool
     Errors: UsageError when there is no {np}, launcher or program in it or it cannot be told where
     the program begins; P3SError when launcher or program does not exist.
     """
-    if not any("{np}" in word for word in template):
+    if not names_count(template):
         raise UsageError(
             "the launcher command has no {np}; write for example `mpiexec -n {np} PROGRAM`"
         )
-    words = [word.replace("{np}", str(np)) for word in with_extents(template, np)]
+    words, *rest = _parts(with_count(with_extents(template, np), np))
     index, launcher, family, at = _split(words, trusted)
-    begin = at + 1 if words[at : at + 1] == ["--"] else at
-    if begin > at and words[begin : begin + 1] == ["--"]:
+    options, program = _taken_apart(words, at)
+    before = (*words[:index], launcher, *options[index + 1 :])
+    others = [_taken_apart(part, _skip_options(part, 0, family)) for part in rest]
+    for options, (name, *_) in ((before, program), *others) if there else ():
+        moved = any(w.lstrip("-").split("=")[0] in ("wdir", "wd", "chdir", "D") for w in options)
+        _check_program(name, moved)
+    return Command(before, launcher, family, program, tuple(others))
+
+
+def _parts(words: Sequence[str]) -> list[list[str]]:
+    """Return the parts of a launcher command, one a program: ``:`` stands between them."""
+    parts: list[list[str]] = [[]]
+    for word in words:
+        if word == ":":
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return parts
+
+
+def _taken_apart(words: Sequence[str], at: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the options, and the program that begins at a word or after a ``--`` there."""
+    begin = at + 1 if list(words[at : at + 1]) == ["--"] else at
+    if begin > at and list(words[begin : begin + 1]) == ["--"]:
         at, begin = at + 1, begin + 1  # a launcher that wants a -- of its own
-    program = words[begin:]
-    if not program:
+    if not words[begin:]:
         raise UsageError(f"no program after {' '.join(words)}")
-    if ":" in program:
-        raise UsageError(
-            "several programs in one launch (`:`) cannot be traced; launch one program"
-        )
-    before = [*words[:index], launcher, *words[index + 1 : at]]
-    if not there:
-        return Command(tuple(before), launcher, family, tuple(program))
-    moved = any(w.lstrip("-").split("=")[0] in ("wdir", "wd", "chdir", "D") for w in before)
-    _check_program(program[0], moved)
-    return Command(tuple(before), launcher, family, tuple(program))
+    return tuple(words[:at]), tuple(words[begin:])
 
 
 def _check_program(word: str, elsewhere: bool) -> None:

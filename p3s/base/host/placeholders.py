@@ -11,6 +11,31 @@ from p3s.base.errors import UsageError
 EXTENTS = ("px", "py", "pz", "pt")
 
 
+#: The process count, or what is left of it for one of several programs: {np-1}, {np/2}.
+_COUNT = re.compile(r"\{np(?:([-+*/])(\d{1,7}))?\}")
+
+
+def names_count(words: Sequence[str]) -> bool:
+    """Tell whether a launcher command has a place for the process count."""
+    return any(_COUNT.search(word) for word in words)
+
+
+def with_count(words: Sequence[str], np: int) -> list[str]:
+    """Return a launcher command with the process count in place.
+
+    Raises UsageError where one of its programs would get no whole number of processes above 0.
+    """
+
+    def number(match: re.Match[str]) -> str:
+        sign, by = match[1], int(match[2] or 0)
+        of = {None: np, "-": np - by, "+": np + by, "*": np * by, "/": np // by if by else 0}[sign]
+        if of < 1 or (sign == "/" and of * by != np):
+            raise UsageError(f"{match[0]}: is no number of processes at {np}")
+        return str(of)
+
+    return [_COUNT.sub(number, word) for word in words]
+
+
 def shape(extents: Sequence[int]) -> str:
     """Return the extents of a grid for people: ``4x2x2``."""
     return "x".join(map(str, extents))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from p3s.base.artefacts import read_json, write_json
 from p3s.base.errors import Damaged, P3SError
+from p3s.base.host.placeholders import names_count
 from p3s.base.serialise import ShapeError, from_data
 from p3s.costs.small_runs.places import HOW, SITE, Same, correspond, known
 from p3s.signature.tables import PointTable
@@ -135,7 +136,7 @@ def programs(command: Sequence[str]) -> set[Path]:
 
 
 def _program(word: str) -> Iterator[Path]:
-    if not word or word.startswith("-") or "\0" in word or "{np}" in word:
+    if not word or word.startswith("-") or "\0" in word or names_count([word]):
         return
     found = shutil.which(word) or (word if word.endswith(".py") and os.path.isfile(word) else None)
     if found:
