@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi
 from p3s.base.errors import P3SError
 from p3s.base.host import mpi
 from p3s.capture import read_run
-from p3s.signature_runner.launch import run_traced
+from p3s.signature_runner.launch import _environment, run_traced
 from p3s.signature_runner.recording import Recording
 
 pytestmark = [pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
@@ -197,3 +198,43 @@ def test_later_runs_of_a_study_may_end_so_too(bin_dir: Path, tmp_path: Path) -> 
     assert done.code == 0, done.err
     done = p3s(tmp_path, "validate", "s", "-n", "4")
     assert done.code in (0, 3) and "differ; the table says where" not in done.err, done.err
+
+
+# ---- several programs in one launch ------
+def validated(folder: Path, np: int) -> bool:
+    """Tell whether messages and collectives of a run are as in the model."""
+    done = p3s(folder, "validate", "s", "-n", str(np))
+    assert done.code in (0, 3), done.err
+    rows = [line for line in done.out.splitlines() if line.startswith(("messages", "collectives"))]
+    return len(rows) == 2 and all(row.endswith(" 100.00 %") for row in rows)
+
+
+def test_programs_of_one_launch_are_traced_together(bin_dir: Path, tmp_path: Path) -> None:
+    program = str(compile_c(PROGRAMS / "launching/coupled.c", bin_dir / "coupled"))
+    launch = [mpiexec(), "-n", "1", program, ":", "-n", "{np-1}", program, "worker"]
+    done = p3s(tmp_path, "characterize", "-n", "2,3,5", "-o", "s", "--", *launch)
+    assert done.code == 0, done.err
+    assert validated(tmp_path, 4)
+
+
+def test_captured_programs_of_one_launch_are_all_in_the_study(
+    bin_dir: Path, tmp_path: Path
+) -> None:
+    program = str(compile_c(PROGRAMS / "launching/coupled.c", bin_dir / "coupled"))
+    inside = [sys.executable, "-m", "p3s", "exec", "-o", "run-{np}", "--", program]
+    for np in (2, 3, 5):
+        words = [mpiexec(), "-n", "1", *inside, ":", "-n", str(np - 1), *inside, "worker"]
+        subprocess.run(
+            [word.replace("{np}", str(np)) for word in words],
+            cwd=tmp_path,
+            env={**os.environ, **_environment(True, "")},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=True,
+            timeout=TIMEOUT_S,
+        )
+    done = p3s(tmp_path, "add", "s", "run-2", "run-3", "run-5")
+    assert done.code == 0, done.err
+    (command,) = json.loads((tmp_path / "s/study.json").read_text())["commands"]
+    assert command[1:] == ["-n", "1", program, ":", "-n", "{np-1}", program, "worker"]
+    assert validated(tmp_path, 4)
