@@ -47,7 +47,7 @@ def no_call(run_dir: Path, command: Command) -> str:
         if is_static(program) and not has_tracer(program):
             why = f"it has MPI linked statically; {relink()}"
         else:
-            why = "it neither is linked to an MPI library nor opens one; is it the right program?"
+            why = "it is not linked to an MPI library and opens none; is it the right program?"
     else:
         why = (
             "it is not an MPI program, ends before MPI_Init, or uses another MPI than"
