@@ -201,6 +201,12 @@ def test_later_runs_of_a_study_may_end_so_too(bin_dir: Path, tmp_path: Path) -> 
 
 
 # ---- several programs in one launch ------
+def coupled(folder: Path) -> list[str]:
+    """Return two programs, of one process and of any number, that run together."""
+    source = PROGRAMS / "launching/coupled.c"
+    return [str(compile_c(source, folder / f"of{k}", f"-DWORKER={k}")) for k in (0, 1)]
+
+
 def validated(folder: Path, np: int) -> bool:
     """Tell whether messages and collectives of a run are as in the model."""
     done = p3s(folder, "validate", "s", "-n", str(np))
@@ -210,8 +216,8 @@ def validated(folder: Path, np: int) -> bool:
 
 
 def test_programs_of_one_launch_are_traced_together(bin_dir: Path, tmp_path: Path) -> None:
-    program = str(compile_c(PROGRAMS / "launching/coupled.c", bin_dir / "coupled"))
-    launch = [mpiexec(), "-n", "1", program, ":", "-n", "{np-1}", program, "worker"]
+    first, second = coupled(bin_dir)
+    launch = [mpiexec(), "-n", "1", first, ":", "-n", "{np-1}", second, "x"]
     done = p3s(tmp_path, "characterize", "-n", "2,3,5", "-o", "s", "--", *launch)
     assert done.code == 0, done.err
     assert validated(tmp_path, 4)
@@ -220,10 +226,10 @@ def test_programs_of_one_launch_are_traced_together(bin_dir: Path, tmp_path: Pat
 def test_captured_programs_of_one_launch_are_all_in_the_study(
     bin_dir: Path, tmp_path: Path
 ) -> None:
-    program = str(compile_c(PROGRAMS / "launching/coupled.c", bin_dir / "coupled"))
-    inside = [sys.executable, "-m", "p3s", "exec", "-o", "run-{np}", "--", program]
+    first, second = coupled(bin_dir)
+    inside = [sys.executable, "-m", "p3s", "exec", "-o", "run-{np}", "--"]
     for np in (2, 3, 5):
-        words = [mpiexec(), "-n", "1", *inside, ":", "-n", str(np - 1), *inside, "worker"]
+        words = [mpiexec(), "-n", "1", *inside, first, ":", "-n", str(np - 1), *inside, second, "x"]
         subprocess.run(
             [word.replace("{np}", str(np)) for word in words],
             cwd=tmp_path,
@@ -236,5 +242,5 @@ def test_captured_programs_of_one_launch_are_all_in_the_study(
     done = p3s(tmp_path, "add", "s", "run-2", "run-3", "run-5")
     assert done.code == 0, done.err
     (command,) = json.loads((tmp_path / "s/study.json").read_text())["commands"]
-    assert command[1:] == ["-n", "1", program, ":", "-n", "{np-1}", program, "worker"]
+    assert command[1:] == ["-n", "1", first, ":", "-n", "{np-1}", second, "x"]
     assert validated(tmp_path, 4)
