@@ -27,6 +27,7 @@ from p3s.cli.recording import (
     AFFINITY,
     COUNTERS,
     LIMIT,
+    NO_REPEAT,
     OVERSUBSCRIBE,
     POSIX_IO,
     THREADS,
@@ -69,6 +70,7 @@ def characterize(
     repeats: int = typer.Option(
         1, "-r", "--repeats", min=1, max=1000, metavar="R", help="Runs per count."
     ),
+    no_repeat: bool = NO_REPEAT,
     study_dir: Path = typer.Option(
         None, "-o", "--study", metavar="STUDY", help="Study directory [default: p3s-PROGRAM]."
     ),
@@ -146,7 +148,9 @@ def characterize(
             known = Study.open(study_dir)
             check_dims(known, extents, [])
             keep_dims(known, extents)
-        return far_runs(far, alone, study_dir, words, counts, up_to, given, timeout, asked, json_)
+        return far_runs(
+            far, alone, study_dir, words, counts, up_to, given, timeout, asked, json_, not no_repeat
+        )
     if counts is None:
         raise UsageError(
             "-n is missing: give process counts, for example -n 2,4,8,16, or the "
@@ -160,7 +164,9 @@ def characterize(
     if param and signature:
         raise UsageError("--signature times the phases of one study; name STUDY/at/NAME=VALUE")
     if param:
-        return with_params(root, words, on, param, repeats, timeout, asked, times, json_, extents)
+        return with_params(
+            root, words, on, param, repeats, timeout, asked, times, json_, extents, not no_repeat
+        )
     existing = Study.find(root)
     if signature:
         enough_of = settings_of(width, confidence, turns)
@@ -190,7 +196,16 @@ def characterize(
     def trace(these: Sequence[int]) -> Traced:
         with progress(len(these) * repeats) as bar:
             return trace_counts(
-                study, words, these, repeats, timeout, bar, made=made, recording=asked, times=times
+                study,
+                words,
+                these,
+                repeats,
+                timeout,
+                bar,
+                made=made,
+                recording=asked,
+                times=times,
+                repeat=not no_repeat,
             )
 
     say(f"tracing into {study.root}")

@@ -68,6 +68,7 @@ def characterize(
     times: bool,
     json_: bool,
     extents: Mapping[int, Extents],
+    repeat: bool = True,
 ) -> int:
     """Trace every combination of counts and values, each value in a study inside the study.
 
@@ -136,6 +137,7 @@ def characterize(
                             made=new,
                             recording=recording,
                             times=times,
+                            repeat=repeat,
                         )
 
                     done = trace_asked(asked, counts, at, grids, trace)

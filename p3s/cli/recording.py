@@ -26,6 +26,9 @@ COUNTERS = typer.Option(
 TIMES = typer.Option(
     True, "--times/--no-times", help="With --work instructions: also run natively, for the times."
 )
+NO_REPEAT = typer.Option(
+    False, "--no-repeat", help="Do not run again, up to -r 3, what was disturbed."
+)
 THREADS = typer.Option(
     "", "--threads", metavar="COUNTS", help="OpenMP threads of each process, as 1,2,4."
 )

@@ -39,6 +39,18 @@ class Traced:
         self.failed += other.failed
         self.problems += other.problems
 
+    def merge(self, repeats: Traced) -> None:
+        """Add further runs of the same counts: rows of a count have all of its runs."""
+        rows = {row["np"]: row for row in self.counts}
+        for row in repeats.counts:
+            earlier = rows[row["np"]]
+            for kind in ("runs", "timed"):
+                if both := [*earlier.get(kind, []), *row.get(kind, [])]:
+                    row[kind] = both
+            earlier.update(row)
+        self.failed += repeats.failed
+        self.problems += repeats.problems
+
 
 def trace_once(
     study: Study,
@@ -203,13 +215,15 @@ def trace_counts(
     recording: Recording | None = None,
     times: bool = True,
     kept: bool = True,
+    repeat: bool = True,
 ) -> Traced:
     """Trace and characterize each count; a count that fails does not stop the others.
 
     ``made`` tells that the study is new: it is removed when not even its first run leaves
     anything. ``recording`` is settled with the study's runs: one unit of work for all. Beside
     instructions, which are counted in one run, ``repeats`` native runs are timed unless ``times``
-    is False. ``kept``: what a failed run leaves stays, so where it is is worth saying.
+    is False. ``kept``: what a failed run leaves stays, so where it is is worth saying. ``repeat``:
+    trace again what was disturbed (p3s.signature.times.needs_repeat).
     """
     from p3s.base.host.cores import cores
     from p3s.cli.recording import as_earlier, check_unit, only_timed, settle
@@ -231,6 +245,14 @@ def trace_counts(
         plans = {np: _plan(study, np, repeats, chosen, timed, times) for np in counts}
         bar.expect(sum(len(each) for each in plans.values()))
         done = _trace_counts(study, command, plans, timeout_s, bar, kept)
+        while repeat and (plans := _repeats(study, plans, done, repeats)):
+            try:
+                done.merge(_trace_counts(study, command, plans, timeout_s, bar, kept))
+            except RunFailed as err:
+                done.failed.append(_failed_row(next(iter(plans)), None, err.code, str(err)))
+                break
+        if kept:
+            _propose_quiet(study, done)
         check_unit(study)
         if study.signature_counts():
             load_phases(study.root)
@@ -288,6 +310,40 @@ def _plan(
     ]
 
 
+def _repeats(
+    study: Study, plans: dict[int, list[_Step]], done: Traced, wanted: int
+) -> dict[int, list[_Step]]:
+    """Return one more run of each count that lacks undisturbed ones; say why it is made."""
+    from dataclasses import replace
+
+    from p3s.signature.times import MOST_RUNS, load_times, needs_repeat
+
+    again: dict[int, list[_Step]] = {}
+    failed = {row["np"] for row in done.failed}
+    for np in (row["np"] for row in done.counts if row["np"] not in failed):
+        if not needs_repeat(times := load_times(study.root, np), wanted) or times is None:
+            continue
+        step = next((each for each in plans[np] if each.native), plans[np][-1])
+        rep = len(times.runs)
+        target = study.timed_dir(np, rep) if step.native else study.runs_dir(np, rep)
+        label = f"np={np} {'native ' * step.native}run {rep + 1} of at most {MOST_RUNS}"
+        again[np] = [replace(step, label=label, rep=rep, target=target)]
+    if again:
+        say(f"running {processes(list(again))} again, as runs were disturbed (--no-repeat: once)")
+    return again
+
+
+def _propose_quiet(study: Study, done: Traced) -> None:
+    """Say the command for counts of which all runs were disturbed."""
+    from p3s.predict.commands import Commands
+    from p3s.signature.times import MOST_RUNS, lacks_quiet_runs, load_times
+
+    counts = [r["np"] for r in done.counts if lacks_quiet_runs(load_times(study.root, r["np"]))]
+    if counts:
+        command = Commands(study).trace(counts, repeats=MOST_RUNS)
+        say(f"note: on quiet cores, trace {processes(counts)} again: {command}")
+
+
 def _of(rep: int, repeats: int) -> str:
     return f" {rep + 1}/{repeats}" if repeats > 1 else ""
 
@@ -326,15 +382,10 @@ def _trace_counts(
                     raise  # not the program but the set-up is at fault: no count will do better
                 text = (str(err) if kept else err.reason).removeprefix(f"np={np}: ")
                 text = f"np={np}: {'native run: ' if step.native else ''}{text}"
-                done.failed.append(
-                    {
-                        "np": np,
-                        "rep": step.rep,
-                        "exit_code": err.code,
-                        "reason": text,
-                        **({"refused": True} if refused(err.code, step.target) else {}),
-                    }
-                )
+                row = _failed_row(np, step.rep, err.code, text)
+                if refused(err.code, step.target):
+                    row["refused"] = True
+                done.failed.append(row)
                 bar.done(f"{step.label}: failed")
                 lost = step.native
                 break
@@ -356,7 +407,7 @@ def _trace_counts(
             signature = characterize(study.root, np)
         except P3SError as err:
             text = _about(np, str(err))
-            done.failed.append({"np": np, "rep": None, "exit_code": None, "reason": text})
+            done.failed.append(_failed_row(np, None, None, text))
             bar.done(f"np={np}: cannot be characterized")
             continue
         times = load_times(study.root, np)
@@ -382,6 +433,10 @@ def _trace_counts(
             f"p3s model {quoted(study.root)} --with {','.join(map(str, unused))}"
         )
     return done
+
+
+def _failed_row(np: int, rep: int | None, code: int | None, reason: str) -> dict[str, Any]:
+    return {"np": np, "rep": rep, "exit_code": code, "reason": reason}
 
 
 def _say_stopped(study: Study, np: int, left: Sequence[int]) -> None:

@@ -84,6 +84,7 @@ def far_runs(
     timeout_s: float,
     asked: Recording,
     json_: bool,
+    repeat: bool = True,
 ) -> int:
     """Check the options that go with --far (``alone``: those that do not), :func:`record_far`."""
     if not far:
@@ -97,7 +98,7 @@ def far_runs(
     if up_to < 0 or up_to == 1:
         raise UsageError(f"--up-to {up_to}: give a count of two or more")
     wanted = parse_counts(counts) if counts is not None else []
-    return record_far(root, words, wanted, up_to, repeats, timeout_s, asked, json_)
+    return record_far(root, words, wanted, up_to, repeats, timeout_s, asked, json_, repeat)
 
 
 def record_far(
@@ -109,6 +110,7 @@ def record_far(
     timeout_s: float,
     asked: Recording,
     json_: bool,
+    repeat: bool = True,
 ) -> int:
     """Record runs of a smaller workload into far/NAME of a study; nothing is kept of one that is
     no smaller workload of the same program.
@@ -139,7 +141,7 @@ def record_far(
     say(f"recording into {study.far_dir(name)}")
     with staged(study, name, words) as new, progress(len(wanted) * repeats) as bar:
         rows, failed, problems = _record(
-            new, far, words, wanted, not counts, repeats, timeout_s, recording, bar
+            new, far, words, wanted, not counts, repeats, timeout_s, recording, bar, repeat
         )
         if not rows:
             from p3s.cli.runs import reasons
@@ -213,6 +215,7 @@ def _record(
     timeout_s: float,
     recording: Recording,
     bar: Progress,
+    repeat: bool,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:
     """Run the counts one by one, each checked at once: a wrong workload is not run at all."""
     from p3s.base.errors import RunFailed
@@ -225,7 +228,15 @@ def _record(
     for np in wanted:
         try:
             done = trace_counts(
-                new, words, [np], repeats, timeout_s, bar, recording=recording, kept=False
+                new,
+                words,
+                [np],
+                repeats,
+                timeout_s,
+                bar,
+                recording=recording,
+                kept=False,
+                repeat=repeat,
             )
         except RunFailed as err:  # it was not even started
             if not rows:  # no other count will do better

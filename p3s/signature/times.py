@@ -410,9 +410,23 @@ def notes(times: Times | None) -> list[str]:
         if 1 < len(bad) == total:
             which = f"all {total} runs were"
         more = f"; {len(bad) - 1} more too" if 1 < len(bad) < total else ""
-        advice = "; repeat runs with -r 3" if total == 1 else ""
-        said.append(f"{which} disturbed: {why[0]}{more}{advice}")
+        said.append(f"{which} disturbed: {why[0]}{more}")
     return said
+
+
+#: Runs of a count, at most, up to which disturbed ones are made once more unasked.
+MOST_RUNS = 3
+
+
+def lacks_quiet_runs(times: Times | None, wanted: int = 1) -> bool:
+    """Tell whether fewer than ``wanted`` of the runs whose times are known were undisturbed."""
+    runs = times.runs if times is not None else ()
+    return bool(runs) and sum(not run["disturbed"] for run in runs) < wanted
+
+
+def needs_repeat(times: Times | None, wanted: int) -> bool:
+    """Tell whether a count lacks undisturbed runs and has fewer than MOST_RUNS in all."""
+    return lacks_quiet_runs(times, wanted) and len(times.runs if times else ()) < MOST_RUNS
 
 
 def as_json(times: Times | None) -> dict[str, Any]:

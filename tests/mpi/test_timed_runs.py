@@ -222,6 +222,7 @@ def test_places_are_the_same_in_the_emulator(
         TIMEOUT_S,
         _Quiet(),  # type: ignore[arg-type]
         recording=Recording(work="instructions"),
+        repeat=False,
     )
     assert not done.failed and not done.problems
     table, times = load_table(study.root, 2), load_times(study.root, 2)
@@ -272,6 +273,7 @@ def test_memory_that_the_program_fills_is_known(
         TIMEOUT_S,
         _Quiet(),  # type: ignore[arg-type]
         recording=Recording(work="instructions"),
+        repeat=False,
     )
     times = load_times(study.root, 2)
     assert times is not None

@@ -18,7 +18,15 @@ from p3s.signature.disturbed import floor_ns
 from p3s.signature.part import join, part_of
 from p3s.signature.segments import Pairs
 from p3s.signature.signature import characterize
-from p3s.signature.times import Times, load_times, make_times, notes, stale
+from p3s.signature.times import (
+    Times,
+    lacks_quiet_runs,
+    load_times,
+    make_times,
+    needs_repeat,
+    notes,
+    stale,
+)
 
 CPU = 2
 TURNS = 4
@@ -361,9 +369,14 @@ def test_a_repeat_that_took_longer_is_told(tmp_path: Path) -> None:
 
 
 def test_repeats_that_are_all_disturbed_are_told_once(tmp_path: Path) -> None:
-    (said,) = notes(doubts(tmp_path, [BUSY, MORE], False, gap=200_000))
+    times = doubts(tmp_path, [BUSY, MORE], False, gap=200_000)
+    (said,) = notes(times)
     assert said.startswith("all 2 runs were disturbed: a rank lost its core")
-    assert "-r" not in said
+    assert lacks_quiet_runs(times) and needs_repeat(times, 1) and not needs_repeat(None, 1)
+    three = replace(times, runs=(*times.runs, times.runs[0]))
+    quiet = replace(times, runs=(*times.runs[:1], {**times.runs[1], "disturbed": []}))
+    assert not needs_repeat(three, 1) and lacks_quiet_runs(three)
+    assert not needs_repeat(quiet, 1) and needs_repeat(quiet, 2)
 
 
 def test_a_repeat_of_a_program_that_computes_nothing_is_not_told(tmp_path: Path) -> None:
@@ -385,7 +398,50 @@ def test_time_off_the_core_is_told_where_each_rank_has_one(
         assert run["disturbed"][0].startswith(
             f"a rank lost its core for {100 * lost / (8 * 10 + 9 * gap):.0f} % of the run"
         )
-        assert notes(times)[0].endswith("repeat runs with -r 3")
+    assert needs_repeat(times, 1) == lacks_quiet_runs(times) == said
+
+
+QUIET_GAP, BUSY_GAP = 52_000, 200_000
+
+
+@pytest.mark.parametrize(
+    ("gaps", "repeat", "runs", "proposed"),
+    [
+        ((BUSY_GAP, QUIET_GAP), True, [0, 1], False),
+        ((BUSY_GAP, BUSY_GAP, BUSY_GAP), True, [0, 1, 2], True),
+        ((BUSY_GAP,), False, [0], True),
+        ((QUIET_GAP,), True, [0], False),
+    ],
+)
+def test_a_disturbed_run_is_made_again(
+    gaps: tuple[int, ...],
+    repeat: bool,
+    runs: list[int],
+    proposed: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from p3s.cli import runs as tracing
+    from p3s.cli.common import Progress
+    from p3s.signature_runner.recording import Recording
+
+    left = list(gaps)
+
+    def once(study: Study, command: object, np: int, target: Path, *_: object) -> object:
+        put_run(study, target, BUSY, gap=left.pop(0))
+        return {"wall_s": 1.0, "exit_code": 0, "oversubscribed": False}, []
+
+    monkeypatch.setattr(tracing, "trace_once", once)
+    study = new_study(tmp_path)
+    done = tracing.trace_counts(
+        study, study.command(), [2], 1, 9.0, Progress(), recording=Recording("cpu"), repeat=repeat
+    )
+    (row,) = done.counts
+    assert [run["rep"] for run in row["runs"]] == runs and len(row["times"]["runs"]) == len(runs)
+    said = capsys.readouterr().err
+    assert ("--no-repeat" in said) == (len(runs) > 1)
+    assert ("p3s characterize -n 2" in said and "-r 3" in said) == proposed
 
 
 @pytest.mark.parametrize(("lost", "said"), [(9, False), (500, True)])
