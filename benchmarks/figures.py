@@ -13,11 +13,27 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from p3s.base.host.mpi import MpiInstall
 
 ROOT = Path(__file__).resolve().parents[1]
 HISTORY = Path(__file__).with_name("history.jsonl")
 TIMEOUT_S = 1800.0
 P3S = (sys.executable, "-m", "p3s")
+
+#: The MPI that `make setup` has chosen comes first; more ranks than cores, as root too.
+_MPI = Path(sys.prefix) / "mpi"
+if (_MPI / "choice").exists():
+    os.environ["PATH"] = os.pathsep.join([str(_MPI), os.environ.get("PATH", os.defpath)])
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMPI_MCA_rmaps_base_oversubscribe", "1")
+os.environ.setdefault("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
+if os.getuid() == 0:
+    for _launcher in ("OMPI", "PRTE"):
+        os.environ.setdefault(f"{_launcher}_ALLOW_RUN_AS_ROOT", "1")
+        os.environ.setdefault(f"{_launcher}_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
 
 #: What a process measured whole is started by: so small that its memory, which the system counts
 #: as the child's until that has started its own program, hides nothing.
@@ -30,6 +46,16 @@ _, status, used = os.wait4(pid, 0)
 elapsed = time.perf_counter() - begin
 code = os.waitstatus_to_exitcode(status)
 print(code, used.ru_utime + used.ru_stime, used.ru_maxrss, elapsed)"""
+
+
+def chosen_mpi() -> MpiInstall:
+    """Return the MPI of the benchmarks: what `make setup` chose, else the first that will do."""
+    from p3s.base.host.mpi import find_mpi
+
+    found = next((i for i in find_mpi() if i.mpiexec and i.usable_oversubscribed), None)
+    if found is None:
+        raise SystemExit("no MPI that starts more processes than there are cores: run make setup")
+    return found
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import figures  # noqa: F401  (the MPI that `make setup` chose comes first)
+
 from p3s.base.host import mpi
 
 HERE = Path(__file__).resolve().parent
@@ -140,7 +142,7 @@ def command(
 def run(words: list[str], n: int, program: list[str]) -> float:
     """Return the seconds of a checkpoint in one untraced run."""
     argv = [word.replace("{np}", str(n)) for word in words] + program
-    env = {"OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+    env = {"OMPI_MCA_mpi_yield_when_idle": "1"}
     done = subprocess.run(
         argv,
         capture_output=True,

@@ -22,16 +22,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-if os.getuid() == 0:  # Open MPI starts nothing for root that did not ask twice
-    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
-        os.environ.setdefault(name, "1")
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
 from load_captures import Program, halo, many_comms, many_sites, write_study  # noqa: E402
 
 sys.path.append(str(Path(__file__).resolve().parent))
-from figures import Figure, Found, Point, whole  # noqa: E402
+from figures import Figure, Found, Point, chosen_mpi, whole  # noqa: E402
 
 #: Events of a turn of the halo.
 TURN = 6
@@ -169,14 +165,11 @@ def differences(study: Path, alone: Path) -> list[str]:
 def compiled(folder: Path) -> tuple[Path, list[str]]:
     """Return the program that is traced, and its launcher with its options: those of --mpi, or of
     the first MPI that is found."""
-    from p3s.base.host import mpi
-
     if prefix := os.environ.get(MPI):
         compiler, launcher = (str(Path(prefix) / "bin" / name) for name in ("mpicc", "mpiexec"))
     else:
-        found = (i for i in mpi.find_mpi() if i.mpiexec and i.mpicc and i.usable_oversubscribed)
-        install = next(found)
-        compiler, launcher = str(install.mpicc), str(install.mpiexec)
+        install = chosen_mpi()
+        compiler, launcher = install.mpicc, str(install.mpiexec)
     program = folder / "load"
     source = Path(__file__).with_name("load.c")
     subprocess.run([compiler, "-O2", "-rdynamic", "-o", str(program), str(source)], check=True)

@@ -36,9 +36,6 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
-if os.getuid() == 0:  # Open MPI starts nothing for root that did not ask twice
-    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
-        os.environ.setdefault(name, "1")
 
 sys.path.append(str(Path(__file__).resolve().parent))
 from corpus import Program, Recorder, block, table  # noqa: E402
@@ -109,7 +106,7 @@ def traced(folder: Path, case: str, counts: str, program: str, goal: float) -> R
     """Return what the model of a traced program takes."""
     study = folder / case.split()[0]
     words = ["characterize", "-n", counts, "-o", str(study), "--timeout", "600", "--"]
-    of_command([*P3S, *words, "mpiexec", "--oversubscribe", "-n", "{np}", program])
+    of_command([*P3S, *words, "mpiexec", "-n", "{np}", program])
     return model_of(study, f"{case}, from {counts}", goal)
 
 

@@ -36,25 +36,17 @@ def one_rank() -> int:
 
 def cpu_times(words: list[str], ranks: int, directory: Path) -> list[float]:
     """Return the CPU time of every process of a command, in s; 0 ranks: alone on one core."""
-    from p3s.base.host import mpi
+    from figures import chosen_mpi
 
     launcher = []
     if ranks:
-        install = next(i for i in mpi.find_mpi() if i.mpiexec and i.usable_oversubscribed)
-        launcher = [str(install.mpiexec), "-n", str(ranks)]
+        launcher = [str(chosen_mpi().mpiexec), "-n", str(ranks)]
     with tempfile.TemporaryDirectory() as out:
         core = min(os.sched_getaffinity(0))
         done = subprocess.run(
             [*launcher, sys.executable, __file__, *(["--mpi"] if ranks else []), *words],
             cwd=directory,
-            env={
-                **os.environ,
-                _OUT: out,
-                "OMPI_MCA_rmaps_base_oversubscribe": "1",
-                "OMPI_ALLOW_RUN_AS_ROOT": "1",
-                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-                "OPENBLAS_NUM_THREADS": "1",
-            },
+            env={**os.environ, _OUT: out, "OPENBLAS_NUM_THREADS": "1"},
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,

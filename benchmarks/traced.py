@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
-from figures import P3S, ROOT, whole
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("OMPI_MCA_rmaps_base_oversubscribe", "1")
-if os.getuid() == 0:  # Open MPI starts nothing for root that did not ask twice
-    for _name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
-        os.environ.setdefault(_name, "1")
+from figures import P3S, ROOT, chosen_mpi, whole
 
 #: Program -> the counts that it is traced at: what makes its process grids known.
 TRACED = {"jacobi2d": "4,8,9,16", "halo3d": "8,12,18,27", "wavefront": "4,9,16,25"}
@@ -20,11 +13,7 @@ TRACED = {"jacobi2d": "4,8,9,16", "halo3d": "8,12,18,27", "wavefront": "4,9,16,2
 
 def traced(name: str, study: Path) -> None:
     """Trace an example into ``study``; raises SystemExit where there is no MPI."""
-    from p3s.base.host import mpi
-
-    found = next((i for i in mpi.find_mpi() if i.mpiexec and i.usable_oversubscribed), None)
-    if found is None:
-        raise SystemExit("no MPI that starts more processes than there are cores")
+    found = chosen_mpi()
     built = study.parent / f"{name}-bin"
     make = ["make", "-sC", str(ROOT / "examples"), f"MPICC={found.mpicc}", f"BIN={built}"]
     subprocess.run([*make, str(built / name)], check=True, timeout=300)

@@ -21,3 +21,8 @@ def __getattr__(name: str) -> Any:
     from p3s import api
 
     return api.open_study if name == "open" else getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    """Return the public names, also those that are not loaded yet."""
+    return list(__all__)

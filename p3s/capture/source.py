@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from p3s.base.text import joined
 from p3s.capture.modules import Modules
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def parse(frame: str) -> Where:
 def resolve(
     frames: Iterable[str], modules: Modules, traced_ns: int | None = None
 ) -> tuple[dict[str, Where], list[str]]:
-    """Return each frame's place, and what could not be resolved, a sentence per module.
+    """Return each frame's place, and what could not be resolved, a sentence for modules alike.
 
     ``traced_ns`` is when the program was traced (as st_mtime_ns): a module written later is
     another one. So is one in which a return address does not follow a call. Both are then shown
@@ -104,14 +105,17 @@ def resolve(
             resolved, note = _in_module(path, by_module[name], modules, traced_ns)
             found.update(resolved)
             if note:
-                notes[name] = f"{name}: {note}"
+                notes[name] = note
         if len(later) == len(todo):
             break
         todo = later
     for name in todo:
         if modules.find(name) is None:
-            notes[name] = f"{name}: not found on this machine, so its calls are addresses"
-    return found, [notes[name] for name in sorted(notes)]
+            notes[name] = "not found on this machine, so calls there are addresses"
+    alike: dict[str, list[str]] = {}
+    for name in sorted(notes):
+        alike.setdefault(notes[name], []).append(name)
+    return found, [f"{joined(names)}: {note}" for note, names in alike.items()]
 
 
 def _search_path(path: Path) -> list[Path]:
@@ -179,7 +183,7 @@ def _missing(bare: int, calls: int, lines: bool, of_system: bool) -> str:
         return f"{some} calls are addresses, as it has no symbols for them; {helps}"
     if lines or of_system:
         return ""
-    return "no debug information; compile with -g to see lines"
+    return "no debug information; compile with -g to see source lines and inlined functions"
 
 
 def _inlined_into(module: str, line: Line) -> Where:

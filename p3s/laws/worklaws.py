@@ -262,7 +262,7 @@ def _why_refused(law: WorkLaw, counts: int) -> str | None:
     if high > REFUSE_FACTOR * max(low, 1e-300):
         return (
             f"the points fit laws that differ by more than a factor of {REFUSE_FACTOR:g} at "
-            f"{law.max_n * REFUSE_AT} processes"
+            f"{REFUSE_AT} times the largest traced count"
         )
     return None
 

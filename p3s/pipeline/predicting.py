@@ -118,7 +118,7 @@ def predicted(
         if basis.replay:
             ensure_replays(study, every, request.settings, progress)
         told = _told(study, every, request, basis, file, knee, progress)
-        told["allowed"], told["keep"] = allowed, {}
+        told["allowed"], told["keep"], told["requested"] = allowed, {}, asked
         if what_if.asked:
             whose = costs_of(made or study, basis.estimator, told["machine"], told["setting"])
             check_answerable(study, what_if.asked, asked, whose)
@@ -154,6 +154,8 @@ def _with_answers(
     Changes that nobody has asked for do not make a prediction fail.
     """
     usual = what_if.table
+    if usual is None and result.starts_only:
+        usual = False
     if usual is None:
         usual = cheap(study, [row.n for row in result.counts])
     if not (what_if.asked or usual):

@@ -75,6 +75,7 @@ def predict(
     commands: Commands | None = None,
     allowed: Collection[str] = (),
     keep: Kept | None = None,
+    requested: Collection[int] | None = None,
 ) -> Prediction:
     """Predict time, interval, speedup and efficiency at ``counts``.
 
@@ -83,8 +84,8 @@ def predict(
     what was measured, unless it was measured ``elsewhere`` than it is predicted for. ``stale``:
     counts whose replays are not of their scaled traces. ``commands``: those that are proposed, if
     not this study's. ``allowed``: codes of reasons that do not make it untrustworthy. ``done`` is
-    told what was simulated, and ``keep`` gets it, as in estimates. Speedup is relative to the
-    smallest count.
+    told what was simulated, and ``keep`` gets it, as in estimates. ``requested``: as of
+    compose. Speedup is relative to the smallest count.
     """
     from p3s.model.stage import read
 
@@ -135,6 +136,7 @@ def predict(
         other=other_ways(study, model),
         calls={called(item.op) for item in model.items},
         allowed=allowed,
+        requested=requested,
     )
     unused = not_used(model.without, of_traces(study).take_back(model.without))
     if queue is not None:
@@ -212,6 +214,7 @@ def compose(
     other: Sequence[OtherCall] = (),
     calls: Collection[str] = (),
     allowed: Collection[str] = (),
+    requested: Collection[int] | None = None,
 ) -> Prediction:
     """Put phase times, measured runs and replays of all counts together.
 
@@ -221,7 +224,8 @@ def compose(
     ``network``: whose costs of messages ``times`` rest on. ``commands``: those of the study, which
     are proposed; nothing else is read from files. ``totals``: computation of all ranks together at
     traced counts that are not among ``times``, in s. ``other``: calls that may take over at larger
-    counts. ``calls``: the operations that the program calls.
+    counts. ``calls``: the operations that the program calls. ``requested``: counts that the user
+    wants to know; None: all.
     """
     if not times:
         raise P3SError("nothing to predict: no process count given")
@@ -261,7 +265,12 @@ def compose(
         *doubts.of_residuals(residual, rows, base, commands),
         *curve_doubts.of_efficiency(rows, base.n, commands),
         *([] if weak else curve_doubts.of_growth(rows, base, traced)),
-        *curve_doubts.of_intervals(rows, sorted(runs), commands, odd),
+        *curve_doubts.of_intervals(
+            [row for row in rows if requested is None or row.n in requested],
+            sorted(runs),
+            commands,
+            odd,
+        ),
         *_of_model([made.head for made in times.values()], holdout, validations, commands),
         *of_order(order, holdout, commands=commands, kinds=kinds, counts=counts),
         *curve_doubts.of_other_calls(other, beyond, traced, commands, open_=not known),

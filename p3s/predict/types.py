@@ -351,6 +351,16 @@ class Prediction:
         """The largest count."""
         return self.counts[-1]
 
+    @property
+    def starts_only(self) -> bool:
+        """Whether no loop takes time, and each run is shorter than its launch: nothing scales."""
+        launch = {each.n: each.time_s for each in self.start_and_end}
+        return all(
+            row.time_s < launch.get(row.n, 0.0)
+            and not any(phase.kind == "loop" and phase.time_s > 0 for phase in row.phases)
+            for row in self.counts
+        )
+
     def at(self, n: int) -> Count:
         """Return the row of a process count; raises P3SError when it was not predicted."""
         for row in self.counts:

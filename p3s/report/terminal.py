@@ -40,9 +40,9 @@ def render(prediction: Prediction, places: Mapping[str, str] | None = None) -> s
     rows = prediction.counts
     mind = [reason for reason in reasons_of(prediction) if not reason.untrustworthy]
     parts = [*_verdict(prediction, places), "", *_table(prediction, MAX_COUNTS)]
-    parts += ["", curve(points_of(prediction)), ""]
+    parts += [""] if prediction.starts_only else ["", curve(points_of(prediction)), ""]
     parts += _files(prediction)
-    parts += efficiency_lines(prediction)
+    parts += [] if prediction.starts_only else efficiency_lines(prediction)
     parts += terminal_lines(prediction)
     parts += [*_limits(prediction, rows[-1].n, places or {}), *_estimates(prediction, rows[-1].n)]
     parts += _residuals(prediction)
@@ -57,7 +57,7 @@ def summary(prediction: Prediction, places: Mapping[str, str] | None = None) -> 
     mind = [reason for reason in reasons_of(prediction) if not reason.untrustworthy]
     parts = [*_verdict(prediction, places), "", *_table(prediction, SHORT), ""]
     parts += [*_limits(prediction, prediction.counts[-1].n, places or {})]
-    parts += summary_line(prediction)
+    parts += [] if prediction.starts_only else summary_line(prediction)
     parts += summary_lines(prediction)
     parts += reason_lines(mind[:MAX_LIMITS])
     if said := len(lines(prediction.notes)) + len(lines(prediction.not_modelled)):
@@ -106,6 +106,8 @@ def _files(prediction: Prediction) -> list[str]:
 
 def _limits(prediction: Prediction, n: int, places: Mapping[str, str]) -> Iterator[str]:
     """Say which phases cost most of the core time that is lost, and from which count on."""
+    if prediction.starts_only:
+        return
     least = percent(prediction.knee_efficiency)
     for limit in limits_of(prediction, MAX_LIMITS):
         since = ""
@@ -152,7 +154,7 @@ def _few(what: str, texts: Sequence[str]) -> Iterator[str]:
 
 def curve(points: Sequence[Point], width: int = WIDTH, height: int = HEIGHT) -> str:
     """Draw the speedup over the count, both logarithmic: ideal ., interval |, points o and *."""
-    from p3s.report.charts.scales import Log, log_ends
+    from p3s.report.charts.scales import Log, log_ends, times_label
 
     shown = [v for p in points for v in (p.speedup, p.low, p.high, p.ideal, p.model) if v]
     across = Log(points[0].n, points[-1].n, 0.0, 1.0)
@@ -177,7 +179,7 @@ def curve(points: Sequence[Point], width: int = WIDTH, height: int = HEIGHT) -> 
     for point in points:
         cells[line(point.speedup)][column(point.n)] = "o" if point.measured else "*"
 
-    labels = {line(tick): f"{tick:,.0f}x" if tick >= 1 else f"{tick:.3g}x" for tick in up.powers()}
+    labels = {line(tick): times_label(tick) for tick in up.powers()}
     text = [f"{labels.get(y, ''):>8} |{''.join(row)}".rstrip() for y, row in enumerate(cells)]
     text.append(" " * 9 + "+" + "-" * width)
     foot = [" "] * (width + 12)

@@ -97,6 +97,12 @@ def figure_sentences(prediction: Prediction, places: Mapping[str, str] | None = 
     """Return what the figures say, whether they are to be trusted or not."""
     warning = warning_of(prediction)
     first, last = prediction.base, prediction.last
+    if prediction.starts_only:
+        launch = next(each for each in prediction.start_and_end if each.n == last.n)
+        return [
+            f"Nothing here scales: the program calls MPI in no loop, and at {processes(last.n)} it "
+            f"takes {seconds(last.time_s)}, its launch {seconds(launch.time_s)}."
+        ]
     network = network_of(prediction)
     network = f", {network}" if network else ""
     if first is last:

@@ -35,6 +35,12 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> p3s.Study:
     return put(tmp_path_factory.mktemp("api") / "study", jacobi2d())
 
 
+def test_what_is_public_is_listed_before_it_is_loaded() -> None:
+    code = "import p3s, sys; print(*sorted(dir(p3s))); assert 'p3s.api' not in sys.modules"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.split() == sorted(p3s.__all__)
+
+
 def test_the_model_has_its_rules_and_equations(study: p3s.Study) -> None:
     model = study.model
     assert model.counts == COUNTS and "2-D" in model.grid and "rules" in repr(model)

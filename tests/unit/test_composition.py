@@ -17,6 +17,7 @@ from test_predict import REPLAYED, times_at
 from p3s.base.errors import P3SError
 from p3s.base.serialise import to_data
 from p3s.base.study import Study, write_json
+from p3s.base.text import processes
 from p3s.model.law_types import LoopRule, OrderedItem, OrderedSlot, TraceOrder, Walk
 from p3s.predict.estimated import ESTIMATORS, Communication
 from p3s.predict.estimates import AUTO, choose
@@ -30,7 +31,8 @@ from p3s.predict.reasons import untrusted
 from p3s.predict.residual import residual_part, residuals
 from p3s.predict.rows import slowest_rank
 from p3s.predict.times import PhaseTimes, computation, with_communication
-from p3s.predict.types import Count
+from p3s.predict.types import Count, StartAndEnd
+from p3s.report.terminal import render
 
 WHY = "all nodes are one machine"
 
@@ -451,6 +453,31 @@ def test_the_one_that_is_asked_for_is_taken_or_refused() -> None:
     with pytest.raises(P3SError, match="estimator simgrid: n=2: is not there"):
         choose(found, "simgrid")
     assert choose(found, AUTO).name == "simulation"
+
+
+def test_what_is_shorter_than_its_launch_and_has_no_loop_does_not_scale() -> None:
+    phases = [{**phase, "kind": "rest"} for phase in growing(2).phases]
+    made = compose({n: replace(growing(n), phases=phases) for n in (2, 4)}, {}, {}, [2])
+    launched = [StartAndEnd(row.n, 1e3, 1e3, 1e3, measured=True) for row in made.counts]
+    found = replace(made, start_and_end=tuple(launched))
+    assert found.starts_only and not made.starts_only
+    assert not replace(found, start_and_end=found.start_and_end[:1]).starts_only
+    looped = tuple(replace(p, kind="loop") for p in found.last.phases)
+    assert not replace(found, counts=(replace(found.last, phases=looped),)).starts_only
+    text = render(found)
+    assert "Nothing here scales" in text and "as fast" not in text and "limit:" not in text
+
+
+@pytest.mark.parametrize("requested", [None, [8], [4, 8]])
+def test_a_wide_interval_is_said_of_requested_counts(requested: list[int] | None) -> None:
+    times = {n: growing(n) for n in (2, 4, 8)}
+    others = {
+        n: {"simulation": one, "thesis": replace(one, estimator="thesis", comm=one.comm + 99.0)}
+        for n, one in times.items()
+    }
+    made = compose(times, {}, {}, [2], others=others, requested=requested)
+    (text,) = [each.text for each in made.reasons if each.code == "wide"]
+    assert text.startswith(f"the run time at {processes(requested or [2, 4, 8])} is uncertain")
 
 
 # ---- the layout ------------------------------------------------------------------------------

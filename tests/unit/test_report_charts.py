@@ -16,9 +16,9 @@ from report_studies import hostile_prediction
 from p3s import report
 from p3s.predict.types import Prediction
 from p3s.report.charts.cells import matrix_chart
-from p3s.report.charts.curves import efficiency_chart, speedup_chart
+from p3s.report.charts.curves import LEFT, efficiency_chart, speedup_chart
 from p3s.report.charts.ranges import estimate_chart, interval_chart, residual_chart, shares_chart
-from p3s.report.charts.scales import Linear, Log, log_ends, nice_top, spaced
+from p3s.report.charts.scales import Linear, Log, log_ends, nice_top, spaced, times_label
 from p3s.report.charts.small import phase_chart
 from p3s.report.charts.stacks import MEASURES, stack_chart
 from p3s.report.costs import kinds_of, law_rows, limits_of, phase_curves, stacks_of
@@ -52,6 +52,12 @@ def drawn(markup: str) -> ElementTree.Element:
         for pair in part.attrib.get("points", "").split():
             assert all(NUMBER.match(value) for value in pair.split(","))
     return root
+
+
+def test_powers_of_speedups_are_written_out_and_fit_beside_the_axis() -> None:
+    texts = [times_label(2.0**k) for k in (-2, 0, 4, 10, 16)]
+    assert texts == ["0.25x", "1x", "16x", "1,024x", "65,536x"]
+    assert 6.6 * max(map(len, texts)) < LEFT - 8
 
 
 def of_class(root: ElementTree.Element, kind: str) -> list[ElementTree.Element]:

@@ -12,14 +12,14 @@ from p3s.base.text import NOT_KNOWN, factor, percent, processes, seconds
 from p3s.predict.types import Count, Prediction
 from p3s.report.charts.draw import Svg
 from p3s.report.charts.hatching import edges_of, hatching
-from p3s.report.charts.scales import Linear, Log, log_ends, nice_top, spaced
+from p3s.report.charts.scales import Linear, Log, log_ends, nice_top, spaced, times_label
 from p3s.report.compare import Comparison
 from p3s.report.counts import interval_of
 from p3s.report.points import Point, points_of
 from p3s.report.regression import Regression
 from p3s.report.verdict import warning_of
 
-LEFT, RIGHT, TOP, BOTTOM = 52.0, 18.0, 14.0, 46.0
+LEFT, RIGHT, TOP, BOTTOM = 62.0, 18.0, 14.0, 46.0
 
 Scale = Callable[[float], float]
 _SEE = "the table of process counts has the numbers"
@@ -74,7 +74,7 @@ def speedup_chart(
     y = Log(low, high, size.height - BOTTOM, TOP)
     label = f"Speedup over the number of processes, relative to {prediction.baseline_n}; {_SEE}"
     chart = _begun(prediction, points, y, label, size)
-    _frame(chart, [(y(tick), f"{tick:,.3g}x") for tick in y.powers()])
+    _frame(chart, [(y(tick), times_label(tick)) for tick in y.powers()])
     _ideal(chart)
     _regression(chart, [(n, value) for n, value, _ in middle], [(n, *e) for n, _, e in middle])
     _series(chart, prediction, rising=True)

@@ -53,6 +53,11 @@ class Log:
         return [float(base) ** k for k in range(first, last + 1, step)]
 
 
+def times_label(value: float) -> str:
+    """Return a power of an axis of speedups: 0.25x, 16x, 1,024x."""
+    return f"{value:,.0f}x" if value >= 1 else f"{value:.3g}x"
+
+
 def nice_step(least: float) -> float:
     """Return the smallest of 1, 2, 2.5, 5 times a power of ten that is not below ``least``."""
     if least <= 0 or not math.isfinite(least):
