@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import click
 import typer
 
-from p3s.cli.helptext import row
+from p3s.cli.helptext import SHOW_ALL, row
 from p3s.cli.main import app
 
 
@@ -84,7 +84,9 @@ class _Told:
 def program() -> Command:
     """Return p3s itself."""
     root = typer.main.get_command(app)
-    return Command("p3s", root, click.Context(root, info_name="p3s"), "")
+    context = click.Context(root, info_name="p3s")
+    context.meta[SHOW_ALL] = True
+    return Command("p3s", root, context, "")
 
 
 def commands() -> Iterator[Command]:

@@ -119,7 +119,7 @@ def characterize(
     from p3s.cli.params import refuse_without
     from p3s.cli.runs import check_counts, program_of, reasons, trace_counts
     from p3s.cli.sampled import enough as settings_of
-    from p3s.cli.sampled import refuse_alone, run_signature
+    from p3s.cli.sampled import run_signature
     from p3s.cli.small_runs import far_runs
     from p3s.cli.teams import with_teams
     from p3s.pipeline.stages import MIN_COUNTS
@@ -130,18 +130,8 @@ def characterize(
     extents = parse_dims(dims, words)
     asked = recording(work, counters, limit, posix_io=posix_io, unfinalized=unfinalized)
     processes = parse_asked(counts).counts if counts else ()
-    param, asked = with_teams(param, asked, threads, affinity, oversubscribe, processes, context)
-    if not signature:
-        refuse_alone(stop, context)
-    if part and (far or up_to or param or signature):
-        raise UsageError("--part: not with --far, --param, --threads or --signature")
-    if far or up_to:
-        alone = {
-            "--signature": signature,
-            "--force": force,
-            "--no-times": not times,
-            "--threads" if threads else "--param": bool(param),
-        }
+    param, asked = with_teams(param, asked, threads, affinity, oversubscribe, processes)
+    if far:
         source = context.get_parameter_source("repeats")
         given = repeats if source is not None and source.name == "COMMANDLINE" else None
         if extents and study_dir is not None:
@@ -149,7 +139,7 @@ def characterize(
             check_dims(known, extents, [])
             keep_dims(known, extents)
         return far_runs(
-            far, alone, study_dir, words, counts, up_to, given, timeout, asked, json_, not no_repeat
+            study_dir, words, counts, up_to, given, timeout, asked, json_, not no_repeat
         )
     if counts is None:
         raise UsageError(
@@ -161,8 +151,6 @@ def characterize(
         check_counts(None if study_dir is None else Study.find(study_dir), on.counts)
     name = program_of(words, max(on.counts, default=on.top))
     root = study_dir if study_dir is not None else default_study(name)
-    if param and signature:
-        raise UsageError("--signature times the phases of one study; name STUDY/at/NAME=VALUE")
     if param:
         return with_params(
             root, words, on, param, repeats, timeout, asked, times, json_, extents, not no_repeat

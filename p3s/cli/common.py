@@ -17,7 +17,7 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.base.host.placeholders import names_count
 from p3s.base.text import one_line
 from p3s.base.text import quoted as quoted
-from p3s.cli.helptext import Command
+from p3s.cli.helptext import WORDS, Command
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
@@ -41,14 +41,14 @@ class WithLauncher(Command):
         """Take everything after the first ``--`` away before the options are parsed."""
         if "--" in args:
             at = args.index("--")
-            ctx.meta["p3s.launcher"] = args[at + 1 :]
+            ctx.meta[WORDS] = args[at + 1 :]
             args = args[:at]
         return super().parse_args(ctx, args)
 
 
 def launcher_words(ctx: typer.Context) -> list[str]:
     """Return the launcher command given after ``--``, or an empty list."""
-    return list(ctx.meta.get("p3s.launcher", []))
+    return list(ctx.meta.get(WORDS, []))
 
 
 def say(text: str = "") -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from p3s.base.errors import P3SError, UsageError
+from p3s.base.errors import P3SError
 from p3s.cli.common import JSON_OPTION, MAX_COUNT, emit_json, header, out, say_reasons, write_out
 
 EPILOG = """\b
@@ -48,8 +48,6 @@ def compare(
     from p3s.report.pictures import format_of, write_comparison
     from p3s.report.spreadsheet import columns_csv
 
-    if csv and json_:
-        raise UsageError("--csv and --json: give one of them")
     for path in picture:
         format_of(path)
     first, second = read_prediction(a), read_prediction(b)

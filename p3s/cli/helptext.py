@@ -8,6 +8,12 @@ from typing import Any
 
 import typer
 
+from p3s.cli import rules
+
+#: Entry of a context's meta: all options or commands are shown, or the launcher's words.
+SHOW_ALL, WORDS = "p3s.show-all", "p3s.launcher"
+_HELP_ALL = "--help-all"
+
 #: What typer says of the numbers that an option takes, and of values with nothing else to say.
 _RANGE = re.compile(r"(?P<low>-?[\d.]+)<=x<=(?P<high>-?[\d.]+)|x>=(?P<least>-?[\d.]+)")
 #: What is behind the text of an option: its default, its range, whether it must be there.
@@ -15,7 +21,24 @@ _MORE = re.compile(r" *\\?\[(?P<more>[^\[\]]*)\]$")
 
 
 class Command(typer.core.TyperCommand):
-    """A command whose help names values in capitals and ranges in words."""
+    """A command whose help names values in capitals and ranges in words.
+
+    Its options are held to the rules between them. Where it has many, --help shows the usual ones
+    and --help-all the others too.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the options, and refuse those that exclude each other."""
+        name = _path(ctx)
+        own = args[: args.index("--")] if "--" in args else args
+        if not ctx.allow_interspersed_args:
+            own = own[:1]  # others may be the program's
+        if rules.rare(name) and _HELP_ALL in own:
+            ctx.meta[SHOW_ALL] = True
+            args = ["--help"]
+        rest = super().parse_args(ctx, args)
+        rules.check(name, _given(self, ctx))
+        return rest
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return what stands behind the command's name: arguments as they are typed."""
@@ -31,6 +54,9 @@ class Command(typer.core.TyperCommand):
             if rows := list(_rows(self, ctx, kind)):
                 with formatter.section(title):
                     formatter.write_dl(rows)
+        if rules.rare(_path(ctx)) and not ctx.meta.get(SHOW_ALL):
+            formatter.write_paragraph()
+            formatter.write_text(f"More options: {ctx.command_path} {_HELP_ALL}")
 
 
 def row(parameter: Any, ctx: Any) -> tuple[str, str] | None:
@@ -41,12 +67,37 @@ def row(parameter: Any, ctx: Any) -> tuple[str, str] | None:
     name, told = record
     if parameter.param_type_name == "argument":
         name = _name(parameter)
-    return name, _MORE.sub(lambda found: f"  [{_in_words(found['more'])}]", told)
+    told = _MORE.sub(lambda found: f"  [{_in_words(found['more'])}]", told)
+    more = rules.remarks(_path(ctx), _names(parameter))
+    return name, f"{told} ({more})" if more else told
+
+
+def _path(ctx: Any) -> str:
+    """Return the words of a command behind the program's name."""
+    return str(ctx.command_path).partition(" ")[2]
+
+
+def _names(parameter: Any) -> set[str]:
+    """Return all names of an option, as --times and --no-times."""
+    return {*parameter.opts, *parameter.secondary_opts}
+
+
+def _given(command: typer.core.TyperCommand, ctx: Any) -> set[str]:
+    """Return the names of the options on the command line, and that of a launcher command."""
+    found = {rules.LAUNCHER} if ctx.meta.get(WORDS) else set()
+    for each in command.params:
+        source = ctx.get_parameter_source(each.name)
+        if source is None or source.name != "COMMANDLINE":
+            continue
+        off = each.secondary_opts and ctx.params.get(each.name) is False
+        found.update(each.secondary_opts if off else each.opts)
+    return found
 
 
 def _rows(command: typer.core.TyperCommand, ctx: Any, kind: str) -> Iterator[tuple[str, str]]:
     for each in command.get_params(ctx):
-        if each.param_type_name == kind and (made := row(each, ctx)) is not None:
+        hidden = not ctx.meta.get(SHOW_ALL) and _names(each) & rules.rare(_path(ctx))
+        if each.param_type_name == kind and not hidden and (made := row(each, ctx)) is not None:
             yield made
 
 

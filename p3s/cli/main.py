@@ -22,7 +22,7 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import joined, one_line
 from p3s.base.version import __version__
 from p3s.cli.common import ReaderGone, WithLauncher, emit_json, forget_output, header, out, say
-from p3s.cli.helptext import Command
+from p3s.cli.helptext import SHOW_ALL, Command
 
 BUG = 70
 #: Bytes that are to be had where memory is not what was missing.
@@ -60,10 +60,15 @@ class Grouped(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a section for each group."""
+        every = ctx.meta.get(SHOW_ALL)
         for title, commands in _GROUPS.items():
-            rows = [(name, short) for name, _, short, _ in commands]
-            with formatter.section(title):
-                formatter.write_dl(rows)
+            rows = [(name, short) for name, _, short, _ in commands if every or name in _USUAL]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+        if not every:
+            formatter.write_paragraph()
+            formatter.write_text("More commands: p3s help --all")
 
 
 app = typer.Typer(
@@ -81,6 +86,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
+#: Commands that ``p3s --help`` shows; ``p3s help --all`` shows the others too.
+_USUAL = frozenset(
+    "help doctor characterize predict report next phases model validate compare machine place "
+    "advise".split()
+)
 #: Another name of p3s characterize.
 _ALIAS = "trace"
 #: The program's own options must reach it: parsing stops at the first word that is no option.
@@ -96,15 +106,15 @@ _GROUPS: dict[str, list[tuple[str, str, str, dict[str, Any]]]] = {
             {"cls": WithLauncher},
         ),
         (
-            _ALIAS,
+            "characterize",
             "characterize.characterize",
             "Trace your program at a few small process counts.",
             {"context_settings": _PASS_THROUGH},
         ),
         (
-            "characterize",
+            _ALIAS,
             "characterize.characterize",
-            "The same as trace.",
+            "The same as characterize.",
             {"context_settings": _PASS_THROUGH},
         ),
         (
@@ -114,6 +124,7 @@ _GROUPS: dict[str, list[tuple[str, str, str, dict[str, Any]]]] = {
             {"cls": WithLauncher},
         ),
         ("report", "report.report", "Write report.html and a picture of the speedup curve.", {}),
+        ("help", "help.help_", "Show the usual commands, all of them, or the help of one.", {}),
         ("view", "view.view", "Open that page in a browser, here or through ssh.", {}),
         ("next", "next.next_", "Name the process count whose trace would tell most.", {}),
     ],

@@ -103,12 +103,6 @@ def model(
     from p3s.predict.doubts import missed, of_calls
     from p3s.predict.order_doubts import of_order
 
-    if latex + python + scic + (json_ and not compute) > 1 or compute + latex + python + scic > 1:
-        raise UsageError("--latex, --python, --scic, --compute and --json: give one of them")
-    if csv and (not (scic or compute) or json_):
-        raise UsageError("--csv: of the tables of --scic and of --compute only; add one of these")
-    if counts and not (scic or compute):
-        raise UsageError("-n: for the tables of --scic and of --compute only; add one of these")
     wanted = parse_counts(counts) if counts else []
     if param:
         study_dir = at_value(study_dir, param)

@@ -181,8 +181,6 @@ def _check(told: _Output, several: bool) -> None:
         raise UsageError("--write is for one count with one number of ranks per node")
     if told.inside is not None and (told.path is None or told.format not in (_AUTO, OPEN_MPI)):
         raise UsageError("--inside says which core each rank gets: give --write for Open MPI")
-    if told.csv and told.json:
-        raise UsageError("--csv and --json: give one of them")
 
 
 def _checked_files(

@@ -138,38 +138,20 @@ def predict(
     if placement is not None:
         request = with_placement(request, placement, wanted)
     words = launcher_words(ctx)
-    if traced and not words:
-        raise UsageError("--from names counts to trace, so a launcher command is needed after --")
-    if base is not None and machine is None:
-        raise UsageError("--base names the machine of the runs, so --machine must name another")
     with_parameters = bool(param or weak or params.has_parameters(study_dir))
     if with_parameters and words:
-        raise UsageError("--param, --weak: trace first, with p3s characterize --param")
-    if weak and placement is not None:
-        raise UsageError("--weak and --placement: give one of them")
-    if weak and allow:
-        raise UsageError("--weak and --allow: give one of them")
-    if threads and (weak or machine is not None or placement is not None or words):
-        raise UsageError(
-            "--threads: not with --weak, --machine, --placement or a launcher; trace first, with "
-            "p3s characterize --threads"
-        )
-    if node and not threads:
-        raise UsageError("--node: says where threads are; add --threads, as in --threads 1,2,4")
+        raise UsageError(f"{study_dir}: has parameters; trace first, with p3s characterize --param")
     every = threads or (with_parameters and teams.needs_threads(study_dir, param))
-    if what_if and (weak or every):
-        told = "--weak" if weak else "--threads" if threads else "several numbers of threads"
-        more = "" if weak else "; name one of them, as in --param threads=2"
-        raise UsageError(f"--what-if: not with {told}, which predict many studies{more}")
-    if weak and machine is not None:
-        raise UsageError("--weak and --machine: give one of them")
+    if what_if and every:
+        raise UsageError(
+            f"--what-if: {study_dir} has several numbers of threads; name one of them, as in "
+            "--param threads=2"
+        )
     if not words and Study.find(study_dir) is None:
         raise P3SError(
             f"{study_dir}: no study here; give the launcher command to trace first: "
             f"p3s predict {quoted(study_dir)} -n {counts} -- mpiexec -n {{np}} PROGRAM"
         )
-    if io and (weak or threads or machine is not None):
-        raise UsageError("--io: not with --weak, --threads, --machine; measure it into the file")
     system = file_system(io)
     extents = parse_dims(dims, words) if words else {}
     plan = _plan(study_dir, words, traced, extents) if words else None

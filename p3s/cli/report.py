@@ -63,10 +63,6 @@ def report(
     from p3s.predict.outdated import as_of_now
     from p3s.predict.saved import PredictionFile
 
-    if phases and not csv:
-        raise UsageError("--phases: only with --csv; the page shows the phases")
-    if csv and (json_ or picture or output is not None):
-        raise UsageError("--csv: prints a table and nothing else; give it alone")
     drawn = _pictures(picture, plot, size)
     study = Study.open(study_dir)
     if has_threads(study):

@@ -68,15 +68,6 @@ def _share(option: str, text: str) -> float:
     return value
 
 
-def refuse_alone(stop: bool, context: typer.Context) -> None:
-    """Refuse options of --signature without it."""
-    given = {"stop": "--stop", "width": "--width", "confidence": "--confidence", "turns": "--turns"}
-    for name, option in given.items():
-        source = context.get_parameter_source(name)
-        if (name == "stop" and stop) or (source is not None and source.name == "COMMANDLINE"):
-            raise UsageError(f"{option} belongs to --signature; add that")
-
-
 def run_signature(
     root: Path,
     command: Sequence[str],

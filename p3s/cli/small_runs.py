@@ -74,8 +74,6 @@ def _times(
 
 
 def far_runs(
-    far: bool,
-    alone: Mapping[str, bool],
     root: Path | None,
     words: Sequence[str],
     counts: str | None,
@@ -86,15 +84,7 @@ def far_runs(
     json_: bool,
     repeat: bool = True,
 ) -> int:
-    """Check the options that go with --far (``alone``: those that do not), :func:`record_far`."""
-    if not far:
-        raise UsageError(f"--up-to {up_to}: goes with --far; give the counts with -n")
-    for name, given in alone.items():
-        if given:
-            raise UsageError(
-                f"--far {name}: a smaller workload is recorded whole, with its times, "
-                f"and kept apart; leave out {name}"
-            )
+    """Check the counts that go with --far, :func:`record_far`."""
     if up_to < 0 or up_to == 1:
         raise UsageError(f"--up-to {up_to}: give a count of two or more")
     wanted = parse_counts(counts) if counts is not None else []
@@ -130,8 +120,6 @@ def record_far(
             "-n 1: one process has nobody to communicate with, so there are no phases "
             "to compare; give counts of two or more"
         )
-    if up_to and counts:
-        raise UsageError(f"--up-to {up_to}: ends the walk that is made without -n; leave one out")
     check_command(study, words)
     recording = _same_unit(study, asked, counts)
     far = _own(study)

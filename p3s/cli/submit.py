@@ -126,8 +126,6 @@ def submit(
     from p3s.base.host.schedulers import scheduler as named
     from p3s.cli import submission
 
-    if dry_run and submit_:
-        raise UsageError("--dry-run and --submit exclude each other")
     words = launcher_words(context)
     traced = bool(words) and not words[0].startswith("-")
     _refuse(context, traced)

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
 from p3s.cli.common import emit_json, out, progress, quoted, say, say_reasons
@@ -33,7 +31,6 @@ def with_teams(
     affinity: str,
     oversubscribe: bool,
     processes: Sequence[int],
-    context: typer.Context,
 ) -> tuple[list[str], Recording]:
     """Return the parameters with threads as one of them, and the recording with the affinity.
 
@@ -49,10 +46,6 @@ def with_teams(
     if affinity not in AFFINITIES:
         raise UsageError(f"--affinity {affinity}: not one of {', '.join(AFFINITIES)}")
     if not threads:
-        for name in ("affinity", "oversubscribe"):
-            source = context.get_parameter_source(name)
-            if source is not None and source.name == "COMMANDLINE":
-                raise UsageError(f"--{name} needs --threads, as in --threads 1,2,4")
         return list(params), recording
     counts = parse_threads(threads)
     check_threads(counts, oversubscribe, cores())

@@ -232,7 +232,7 @@ def test_what_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert run(["phases", str(a_study(tmp_path))]) == 0
     streams = capsys.readouterr()
     assert streams.out == EXPECTED
-    assert streams.err == "note: app: not found on this machine, so its calls are addresses\n"
+    assert streams.err == "note: app: not found on this machine, so calls there are addresses\n"
 
 
 def test_all_and_the_tree_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -278,7 +278,7 @@ def test_json_is_the_artefact_and_the_places(
     }
     assert found["places"]["app+0x1234"]["offset"] == 0x1234
     assert "MPI.so+0x10" not in found["places"], "of Python programs the Python frames"
-    assert found["notes"] == ["app: not found on this machine, so its calls are addresses"]
+    assert found["notes"] == ["app: not found on this machine, so calls there are addresses"]
     cut = json.loads(output(capsys, study, "--json", "-n", "9"))
     assert cut["counts"] == [9] and list(cut["accounting"]) == ["9"]
     assert all(list(row["per_count"]) == ["9"] for row in cut["phases"])

@@ -1,0 +1,31 @@
+"""``p3s help``: the usual commands, all of them, or the help of one."""
+
+from __future__ import annotations
+
+import typer
+
+from p3s.base.errors import UsageError
+from p3s.cli.common import out
+from p3s.cli.helptext import SHOW_ALL
+
+EPILOG = """\b
+Example:
+  p3s help --all
+  p3s help predict --all"""
+
+
+def help_(
+    context: typer.Context,
+    words: list[str] = typer.Argument(None, metavar="COMMAND", help="A command, as it is typed."),
+    every: bool = typer.Option(False, "--all", help="Show all commands, or all options."),
+) -> int:
+    """Show the usual commands, all of them, or the help of one."""
+    at = context.find_root()
+    at.meta[SHOW_ALL] = every
+    for word in words or []:
+        command = at.command.get_command(at, word) if hasattr(at.command, "get_command") else None
+        if command is None:
+            raise UsageError(f"{word}: no command of {at.command_path}; p3s help --all shows them")
+        at = type(at)(command, info_name=word, parent=at)
+    out(at.get_help())
+    return 0
