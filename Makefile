@@ -1,5 +1,5 @@
-# make demo      sets everything up and runs the main job
-# make test      sets everything up and runs the tests that belong before a commit
+# make demo      installs what P3S runs with and runs the main job
+# make test      installs the rest and runs the tests that belong before a commit
 # make test-mpi  the other tests that start MPI, one at a time
 # make coverage  how much of the code the tests without MPI reach
 # make lint      ruff and mypy
@@ -20,6 +20,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+comma := ,
+RUNTIME := $(VENV)/.runtime
 READY := $(VENV)/.ready
 MPI := $(VENV)/mpi/choice
 STUDY := demo-study
@@ -48,41 +50,54 @@ all: setup
 setup: $(READY) $(MPI)
 
 LOCK := .ci/requirements.lock
+RUNTIME_LOCK := .ci/runtime.lock
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-# Made anew whenever pyproject.toml changes; stopped half-way, it is simply run again.
-# What is pinned is installed, checked against its digests; where the index lacks some of it, what
-# pyproject.toml allows.
-$(READY): pyproject.toml $(LOCK)
+# What is pinned in a file ($(1)) is installed, checked against its digests; its names are printed.
+# Where the index lacks some of it, what pyproject.toml allows ($(2)) is taken.
+define install
+{ $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --require-hashes \
+    -r $(1) 2>$(VENV)/lock.log || echo failed; } | \
+  $(BIN)/python -u .ci/progress.py $(1) || { \
+  grep -a '^ERROR' $(VENV)/lock.log | tail -n 1 | cut -c 1-160 >&2; \
+  echo "what is pinned cannot be installed here; taking what pyproject.toml allows" >&2; }
+@for attempt in 1 2 3; do \
+  $(PIP) -e $(2) && exit 0; \
+  echo "pip failed, once more" >&2; sleep 2; \
+done; exit 1
+endef
+
+# What P3S runs with. Made anew whenever pyproject.toml changes; stopped half-way, it is run again.
+$(RUNTIME): pyproject.toml $(RUNTIME_LOCK)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "P3S needs python3 3.11 or newer: make PYTHON=/path/to/python3" >&2; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
 	  rm -rf $(VENV); $(PYTHON) -m venv $(VENV) || { \
 	  echo "python3 -m venv does not work here (Debian: apt-get install python3-venv)" >&2; \
 	  exit 1; }; }
-	@$(PIP) --require-hashes -r $(LOCK) 2>$(VENV)/lock.log || { \
-	  grep -a '^ERROR' $(VENV)/lock.log | tail -n 1 | cut -c 1-160 >&2; \
-	  echo "what is pinned cannot be installed here; taking what pyproject.toml allows" >&2; }
-	@for attempt in 1 2 3; do \
-	  $(PIP) -e '.[dev,docs]' && exit 0; \
-	  echo "pip failed, once more" >&2; sleep 2; \
-	done; exit 1
+	@$(call install,$(RUNTIME_LOCK),.)
 	@touch $@
 
-$(MPI): $(READY) .ci/choose_mpi.py
+# Beside that what tests, linters and the documentation need.
+$(READY): $(RUNTIME) $(LOCK)
+	@$(call install,$(LOCK),'.[dev$(comma)docs]')
+	@touch $@
+
+$(MPI): $(RUNTIME) .ci/choose_mpi.py
 	@$(BIN)/python .ci/choose_mpi.py $(VENV)/mpi
 
 examples: $(MPI)
 	@$(RUN) $(MAKE) --no-print-directory -s -C examples MPICC="$(CURDIR)/$(VENV)/mpi/mpicc"
 
-demo: examples
+demo: $(MPI)
+	@$(RUN) $(MAKE) --no-print-directory -s -C examples MPICC="$(CURDIR)/$(VENV)/mpi/mpicc" bin/jacobi2d
 	@mkdir -p build
 	@echo "tracing examples/bin/jacobi2d at $(SMALL) processes, predicting $(LARGE): about a minute"
 	@rm -rf $(STUDY)
-	@$(RUN) p3s trace -n $(SMALL) -r 2 -o $(STUDY) --timeout 60 \
+	@$(RUN) p3s characterize -n $(SMALL) -r 2 -o $(STUDY) --timeout 60 \
 	  -- mpiexec -n {np} examples/bin/jacobi2d $(JACOBI) >build/demo.log 2>&1 \
 	  || { cat build/demo.log >&2; exit 1; }
-	@$(RUN) p3s trace --far -n $(BESIDE) -r 2 -o $(STUDY) --timeout 60 \
+	@$(RUN) p3s characterize --far -n $(BESIDE) -r 2 -o $(STUDY) --timeout 60 \
 	  -- mpiexec -n {np} examples/bin/jacobi2d $(PART) >>build/demo.log 2>&1 \
 	  || { cat build/demo.log >&2; exit 1; }
 	@$(RUN) p3s predict $(STUDY) -n $(LARGE) --no-replay >>build/demo.log 2>&1 || [ $$? -eq 3 ] \
@@ -93,15 +108,15 @@ demo: examples
 # Each stage on real MPI, from tracing to the report.
 PROOF := tests/e2e/test_cli_mpi.py tests/e2e/test_first_run.py
 
-test: $(MPI)
+test: $(READY) $(MPI)
 	$(RUN) python -m pytest -q -n $(WORKERS) -m "not slow and not mpi" tests/unit tests/cli
 	$(RUN) python -m pytest -q -m "not slow" $(PROOF)
 
-test-mpi: $(MPI)
+test-mpi: $(READY) $(MPI)
 	$(RUN) python -m pytest -q -m "not slow and mpi" $(PROOF:%=--ignore=%) tests
 
 # What the tests without MPI reach, in this process and its workers; programs they start count not.
-coverage: $(MPI)
+coverage: $(READY) $(MPI)
 	$(RUN) python -m pytest -q -n $(WORKERS) -m "not slow and not mpi" --cov=p3s --cov-report=term:skip-covered tests/unit tests/cli
 
 # Files of all formats, changed at random (chosen by coverage too where atheris is installed:
@@ -111,13 +126,13 @@ fuzz: $(READY)
 	$(BIN)/python benchmarks/fuzz_files.py --seconds $(SECONDS)
 	$(BIN)/python benchmarks/fuzz_c.py --seconds $(SECONDS)
 
-test-all: $(MPI)
+test-all: $(READY) $(MPI)
 	$(RUN) python -m pytest -q
 
 # Commands are disturbed at operations that are drawn; see docs/reliability.md.
 TRIALS ?= 500
 SEED ?= 1
-faults: examples
+faults: $(READY) examples
 	$(RUN) python tests/faults/run.py --trials $(TRIALS) --seed $(SEED) $(if $(LOG),--log $(LOG))
 
 lint: $(READY)
@@ -131,6 +146,8 @@ lock: $(READY)
 	  $(VENV)/tools/bin/python -m pip install --quiet --disable-pip-version-check uv; }
 	$(VENV)/tools/bin/uv pip compile --quiet pyproject.toml --extra dev --extra docs --universal \
 	  --python-version 3.11 --generate-hashes --no-strip-extras --no-header $(if $(UPGRADE),--upgrade) -o $(LOCK)
+	$(VENV)/tools/bin/uv pip compile --quiet pyproject.toml --constraint $(LOCK) --universal \
+	  --python-version 3.11 --generate-hashes --no-strip-extras --no-header -o $(RUNTIME_LOCK)
 
 audit: $(READY)
 	@$(BIN)/python .ci/audit.py
@@ -184,7 +201,7 @@ docs-pages: $(READY)
 	$(RUN) python docs/make/man_pages.py docs/man
 
 # What the commands of the tutorial print; some minutes, and other times on another machine.
-docs-outputs: $(MPI)
+docs-outputs: $(READY) $(MPI)
 	$(RUN) python docs/make/tutorial_outputs.py docs/tutorial/index.md docs/tutorial/python.md
 
 clean:

@@ -25,6 +25,7 @@ audit = pytest.importorskip("audit")
 matrix = importlib.import_module("matrix")
 
 LOCK = ROOT / ".ci" / "requirements.lock"
+RUNTIME_LOCK = LOCK.with_name("runtime.lock")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NEEDED = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]
 
@@ -38,12 +39,35 @@ def test_what_is_needed_is_pinned_within_its_bounds(needed: str) -> None:
     assert versions and all(wanted.specifier.contains(version) for version in versions)
 
 
-def test_everything_pinned_has_digests() -> None:
-    entries = re.split(r"^(?=\S)", LOCK.read_text(), flags=re.MULTILINE)
+@pytest.mark.parametrize(("lock", "least"), [(LOCK, 50), (RUNTIME_LOCK, 20)])
+def test_everything_pinned_has_digests(lock: Path, least: int) -> None:
+    entries = re.split(r"^(?=\S)", lock.read_text(), flags=re.MULTILINE)
     entries = [entry for entry in entries if "==" in entry]
-    assert len(entries) > 50
+    assert len(entries) > least
     assert all("--hash=sha256:" in entry for entry in entries)
-    assert not re.search(r"https?://", LOCK.read_text())  # an index may be a mirror
+    assert not re.search(r"https?://", lock.read_text())  # an index may be a mirror
+
+
+def test_what_p3s_runs_with_is_pinned_as_for_its_tests() -> None:
+    (all_of_it, _), (runtime, _) = (
+        p3s_build.read_lock(lock.read_text()) for lock in (LOCK, RUNTIME_LOCK)
+    )
+    assert runtime.items() <= all_of_it.items()
+    needed = [re.match(r"[\w.-]+", text) for text in PROJECT["dependencies"]]
+    assert {p3s_build.normal(found[0]) for found in needed if found} <= set(runtime)
+    assert not {"pytest", "ruff", "mkdocs"} & set(runtime)
+
+
+def test_the_demo_installs_what_p3s_runs_with_alone() -> None:
+    made = subprocess.run(
+        ["make", "-n", "demo", "VENV=.venv-none"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "runtime.lock" in made.stdout
+    assert "requirements.lock" not in made.stdout and "[dev" not in made.stdout
 
 
 def test_the_bill_of_materials_names_all_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
