@@ -1,4 +1,4 @@
-"""Prints how far pip is, from what it prints: python -u .ci/progress.py LOCK; exit code 1 if it failed.
+"""Prints how far pip is, from its output: python -u .ci/progress.py LOCK. Exit code 1: it failed.
 
 One line on a terminal, a line for every ten packages elsewhere.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 #: What pip prints for a package of a lock file: one to be fetched, one that is there already.
 _PACKAGE = re.compile(r"(?:Collecting|Requirement already satisfied:) ([\w.-]+)")
 #: A package for other machines or versions of Python is not installed.
-_PINNED = re.compile(r"^([\w.-]+)[\w\[\],.-]*==[^;]*$", re.MULTILINE)
+_PINNED = re.compile(r"^([\w.-]+)[\w\[\],.-]*==[^;\n]*$", re.MULTILINE)
 
 
 def main(lock: str) -> int:

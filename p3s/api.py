@@ -24,7 +24,7 @@ from p3s.base.progress import Progress
 from p3s.base.study import Study as Directory
 from p3s.base.text import plural, processes
 from p3s.pipeline.basis import AUTO, Request, request_of
-from p3s.pipeline.predicting import predicted, what_ifs_of
+from p3s.pipeline.predicting import PredictArguments, predicted, what_ifs_of
 from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_scaled, ensure_signatures
 from p3s.predict.prediction import KNEE_EFFICIENCY, as_file
 from p3s.predict.types import WhatIfAt
@@ -309,17 +309,16 @@ class Study:
         """
         wanted = _wanted(counts)
         file = None if machine is None else Path(machine)
-        study, result = predicted(
-            self._directory,
-            wanted,
+        arguments = PredictArguments(
+            tuple(wanted),
             self._request(estimator, network, settings),
-            self._progress,
             machine=file,
             knee=knee,
             only=only,
-            allowed=allowed,
+            allowed=frozenset(allowed),
             what_if=what_ifs_of(list(what_if)),
         )
+        study, result = predicted(self._directory, arguments, self._progress)
         return Prediction.of(as_file(result), study.prediction_path)
 
     def predict_weak(

@@ -124,7 +124,7 @@ def predict(
     from p3s.cli import params, teams
     from p3s.cli.before import check_launcher, check_request, check_study
     from p3s.pipeline.basis import request_of, with_placement
-    from p3s.pipeline.predicting import predicted, what_ifs_of
+    from p3s.pipeline.predicting import PredictArguments, predicted, what_ifs_of
     from p3s.predict.prediction import as_file
     from p3s.report.places import places_of
     from p3s.report.terminal import render
@@ -174,11 +174,9 @@ def predict(
                 outermost(Study.open(study_dir)), parse_dims(dims, Study.open(study_dir).command())
             )
         keep_file_system(Study.open(study_dir), io, system)
-        study, result = predicted(
-            Study.open(study_dir),
-            wanted,
+        arguments = PredictArguments(
+            tuple(wanted),
             request,
-            bar,
             machine=machine,
             base=base,
             knee=knee,
@@ -186,6 +184,7 @@ def predict(
             allowed=allowed,
             what_if=changes,
         )
+        study, result = predicted(Study.open(study_dir), arguments, bar)
     if json_:
         emit_json(as_file(result))
     else:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.progress import Progress
@@ -14,7 +13,7 @@ from p3s.base.settings import counts_behind
 from p3s.base.staging import alone
 from p3s.base.study import Study, write_json
 from p3s.base.text import processes
-from p3s.pipeline.basis import Basis, Request, basis_of, told_of
+from p3s.pipeline.basis import Request, basis_of, told_of
 from p3s.pipeline.room import check_scaled_room
 from p3s.pipeline.stages import (
     check_times,
@@ -30,7 +29,8 @@ from p3s.pipeline.stages import (
     stale_replays,
 )
 from p3s.pipeline.thread_laws import filled, more_threads
-from p3s.predict.prediction import KNEE_EFFICIENCY, as_file, predict
+from p3s.predict.estimators import Setting
+from p3s.predict.prediction import KNEE_EFFICIENCY, Estimation, as_file, predict
 from p3s.predict.types import Prediction
 from p3s.predict.what_if.answers import cheap, with_answers
 from p3s.predict.what_if.changes import Changes, read_changes
@@ -53,6 +53,26 @@ class WhatIfs:
 NOTHING = WhatIfs(table=False)
 
 
+@dataclass(frozen=True)
+class PredictArguments:
+    """What a prediction is requested for: by the command, the API, or another stage.
+
+    counts: ascending. machine: file of another machine to predict for, base: that of the runs.
+    knee: efficiency below which the knee is reached. only: counts predicted before do not stay.
+    allowed: codes of reasons that do not speak against the prediction. what_if: changes whose
+    effect is asked for.
+    """
+
+    counts: tuple[int, ...]
+    request: Request
+    machine: Path | None = None
+    base: Path | None = None
+    knee: float = KNEE_EFFICIENCY
+    only: bool = False
+    allowed: frozenset[str] = frozenset()
+    what_if: WhatIfs = NOTHING
+
+
 def what_ifs_of(texts: Sequence[str]) -> WhatIfs:
     """Return the changes of an option's texts; raises UsageError in one line."""
     words = [text.strip().lower() for text in texts]
@@ -66,37 +86,26 @@ def what_ifs_of(texts: Sequence[str]) -> WhatIfs:
 
 
 def predicted(
-    study: Study,
-    wanted: Sequence[int],
-    request: Request,
-    progress: Progress,
-    *,
-    machine: Path | None = None,
-    base: Path | None = None,
-    knee: float = KNEE_EFFICIENCY,
-    only: bool = False,
-    allowed: Collection[str] = (),
-    what_if: WhatIfs = NOTHING,
+    study: Study, arguments: PredictArguments, progress: Progress
 ) -> tuple[Study, Prediction]:
     """Make what is missing and predict; return the study that holds the prediction, and it.
 
-    ``wanted``: process counts, ascending; those predicted before stay beside them unless ``only``.
-    ``machine``: file of another machine to predict for, ``base`` that of the runs; the study
-    returned is then the one of that machine. ``allowed``: codes of reasons that do not speak
-    against the prediction. ``what_if``: changes whose effect is asked for. Errors: P3SError, in
-    one line.
+    With another machine the study returned is the one of that machine. Errors: P3SError, in one
+    line.
     """
     from p3s.predict import other_machine
 
+    wanted, what_if = arguments.counts, arguments.what_if
+    machine, base = arguments.machine, arguments.base
     ensure_model(study, progress)
     ensure_compute(study, progress)
     check_times(study)
     if machine is not None and base is None and other_machine.is_own(study, machine):
         machine = None  # nothing moves, and the times of its runs can be compared
     made = None if machine is None else other_machine.prepare(study, machine, base)
-    request = filled(study, request, made)
+    request = filled(study, arguments.request, made)
     with one_at_a_time((made or study).prediction_path, progress):
-        before = [] if only else earlier_counts(made or study, progress)
+        before = [] if arguments.only else earlier_counts(made or study, progress)
         earlier = sorted({*before} - {*wanted})
         if earlier:
             listed = ", ".join(map(str, earlier))
@@ -117,21 +126,32 @@ def predicted(
             )
         if basis.replay:
             ensure_replays(study, every, request.settings, progress)
-        told = _told(study, every, request, basis, file, knee, progress)
-        told["allowed"], told["keep"], told["requested"] = allowed, {}, asked
+        setting = setting_of(request.settings, basis.network, **request.setting)
+        how = Estimation(
+            estimator=basis.estimator,
+            machine=basis.machine or file,
+            setting=setting,
+            stale=stale_replays(study, every),
+            threshold=arguments.knee,
+            allowed=arguments.allowed,
+            requested=asked,
+            say=lambda text: progress.start(f"predicting: {text}"),
+            done=lambda name, n: progress.done(f"n={n}: simulated ({name})"),
+            keep={},
+        )
         if what_if.asked:
-            whose = costs_of(made or study, basis.estimator, told["machine"], told["setting"])
+            whose = costs_of(made or study, basis.estimator, how.machine, setting)
             check_answerable(study, what_if.asked, asked, whose)
         progress.start("predicting")
         if made is None:
-            result = predict(study, every, **told)
-            return study, _written(study, _with_answers(study, result, told, what_if, progress))
+            result = predict(study, every, how)
+            return study, _written(study, _with_answers(study, result, how, what_if, progress))
         for n in every:
             ensure_scaled(made, n, progress, spread=True)
             other_machine.widen(made, n)
         files = [path for path in (machine, other_machine.base_path(study, base)) if path]
-        result = other_machine.compose(study, made, every, told, files)
-        return made, _written(made, _with_answers(made, result, told, what_if, progress))
+        result = other_machine.compose(study, made, every, how, files)
+        return made, _written(made, _with_answers(made, result, how, what_if, progress))
 
 
 def one_at_a_time(path: Path, progress: Progress) -> AbstractContextManager[None]:
@@ -147,7 +167,7 @@ def _written(study: Study, result: Prediction) -> Prediction:
 
 
 def _with_answers(
-    study: Study, result: Prediction, told: Mapping[str, Any], what_if: WhatIfs, progress: Progress
+    study: Study, result: Prediction, how: Estimation, what_if: WhatIfs, progress: Progress
 ) -> Prediction:
     """Return a prediction with what changes save.
 
@@ -161,8 +181,8 @@ def _with_answers(
     if not (what_if.asked or usual):
         return result
     try:
-        costs = costs_of(study, result.estimator, told["machine"], told["setting"])
-        costs = replace(costs, found=told["keep"])
+        costs = costs_of(study, result.estimator, how.machine, how.setting or Setting())
+        costs = replace(costs, found=how.keep or {})
         each = costs.setting.ranks_per_node or costs.messages.cores
         return with_answers(
             study,
@@ -186,24 +206,3 @@ def _scale(study: Study, counts: Sequence[int], progress: Progress) -> None:
     progress.expect(len(unwritten) + len(counts))
     for n in unwritten:
         ensure_scaled(study, n, progress, spread=True)
-
-
-def _told(
-    study: Study,
-    counts: Sequence[int],
-    request: Request,
-    basis: Basis,
-    file: Path | None,
-    knee: float,
-    progress: Progress,
-) -> dict[str, Any]:
-    """Return the arguments of p3s.predict.prediction.predict."""
-    return {
-        "threshold": knee,
-        "estimator": basis.estimator,
-        "machine": basis.machine or file,
-        "setting": setting_of(request.settings, basis.network, **request.setting),
-        "stale": stale_replays(study, counts),
-        "say": lambda text: progress.start(f"predicting: {text}"),
-        "done": lambda name, n: progress.done(f"n={n}: simulated ({name})"),
-    }

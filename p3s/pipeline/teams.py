@@ -14,7 +14,7 @@ from p3s.machine.topology.node import Node
 from p3s.methods.threads import stage
 from p3s.methods.threads.settings import at_threads, base_of
 from p3s.pipeline.basis import Request
-from p3s.pipeline.predicting import predicted
+from p3s.pipeline.predicting import PredictArguments, predicted
 from p3s.pipeline.thread_laws import check_fits, ensure_base, ensure_threads, node_of
 from p3s.predict.surface import Column, Surface, surface_of
 from p3s.report.teams import doubts
@@ -89,14 +89,10 @@ def surface(
         at = stage.study_at(root, file, wanted.rest, layout, cores())
         here = counts if each is None else sorted(each[threads])
         packed = replace(request.settings, cores_per_node=layout.per_node)
-        _, found = predicted(
-            at,
-            here,
-            replace(request, settings=packed),
-            _OfThreads(once, label),
-            only=only,
-            allowed=allowed,
+        arguments = PredictArguments(
+            tuple(here), replace(request, settings=packed), only=only, allowed=frozenset(allowed)
         )
+        _, found = predicted(at, arguments, _OfThreads(once, label))
         traced = threads in file.threads
         unsure = 1.0 if traced else stage.open_at(at, max(here))
         columns.append(Column(threads, layout.per_node, traced, found, unsure))

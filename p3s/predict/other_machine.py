@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from p3s.base.artefacts import as_json, reason, write_bytes, write_json
 from p3s.base.errors import P3SError
@@ -21,6 +21,7 @@ from p3s.program.scaled import scaled_head
 
 if TYPE_CHECKING:
     from p3s.costs.types import LawEntry, Moved
+    from p3s.predict.prediction import Estimation
 
 #: Laws that make up less than this share of the computation do not widen a phase's interval.
 _SMALL = 1e-3
@@ -165,16 +166,12 @@ def common_error(
 
 
 def compose(
-    study: Study,
-    made: Study,
-    counts: Sequence[int],
-    told: Mapping[str, Any],
-    files: Sequence[Path] = (),
+    study: Study, made: Study, counts: Sequence[int], how: Estimation, files: Sequence[Path] = ()
 ) -> Prediction:
     """Put the prediction on the target together.
 
     The scaled traces of ``made`` are there at all counts; replays of ``study`` are copied, those
-    that are not its any more are removed. ``told``: what p3s.predict.prediction.predict is told.
+    that are not its any more are removed. ``how``: as for p3s.predict.prediction.predict.
     ``files``: of the two machines, as they are to be measured again where that was disturbed.
     """
     from p3s.base.serialise import to_data
@@ -186,11 +183,11 @@ def compose(
             (study.replay_path(n), made.replay_path(n)),
             (study.replay_table(n), made.replay_table(n)),
         ):
-            if not path.exists() or n in told.get("stale", ()):
+            if not path.exists() or n in how.stale:
                 copy.unlink(missing_ok=True)
             elif not copy.exists() or copy.read_bytes() != _read(path):
                 write_bytes(copy, _read(path))
-    result = predict(made, counts, elsewhere=True, **told)
+    result = predict(made, counts, how, elsewhere=True)
     about = read(made.compute_path).machine
     if about is None:
         raise P3SError(f"{made.compute_path}: is not of another machine; predict --machine again")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,33 +59,47 @@ __all__ = ["KNEE_EFFICIENCY", "PREDICTION_SCHEMA", "as_file", "compose", "predic
 PREDICTION_SCHEMA = "p3s.prediction"
 
 
+@dataclass(frozen=True)
+class Estimation:
+    """How times are estimated and judged; the same for all counts of a prediction.
+
+    machine: file of its message costs (default: that in the study). stale: counts whose replays
+    are not of their scaled traces. threshold: efficiency of the knee. allowed: codes of reasons
+    that do not make it untrustworthy. requested: as of compose. done is told what was simulated,
+    and keep gets it, as in estimates.
+    """
+
+    estimator: str = AUTO
+    machine: Path | None = None
+    setting: Setting | None = None
+    stale: Collection[int] = ()
+    threshold: float = KNEE_EFFICIENCY
+    allowed: Collection[str] = ()
+    requested: Collection[int] | None = None
+    jobs: int = 0
+    say: Say | None = None
+    done: Callable[[str, int], None] | None = None
+    keep: Kept | None = None
+
+
+#: Nothing is named.
+AS_FOUND = Estimation()
+
+
 def predict(
     study: Study,
     counts: Sequence[int],
+    how: Estimation = AS_FOUND,
     *,
-    threshold: float = KNEE_EFFICIENCY,
-    estimator: str = AUTO,
-    machine: Path | None = None,
-    setting: Setting | None = None,
-    stale: Collection[int] = (),
-    jobs: int = 0,
-    say: Say | None = None,
-    done: Callable[[str, int], None] | None = None,
     elsewhere: bool = False,
     commands: Commands | None = None,
-    allowed: Collection[str] = (),
-    keep: Kept | None = None,
-    requested: Collection[int] | None = None,
 ) -> Prediction:
     """Predict time, interval, speedup and efficiency at ``counts``.
 
     Needs the scaled trace of every count in ``counts``, and what the estimator needs: a replay, or
-    the file of a machine (default: that in the study). Traced counts among them are compared with
-    what was measured, unless it was measured ``elsewhere`` than it is predicted for. ``stale``:
-    counts whose replays are not of their scaled traces. ``commands``: those that are proposed, if
-    not this study's. ``allowed``: codes of reasons that do not make it untrustworthy. ``done`` is
-    told what was simulated, and ``keep`` gets it, as in estimates. ``requested``: as of
-    compose. Speedup is relative to the smallest count.
+    the file of a machine. Traced counts among them are compared with what was measured, unless it
+    was measured ``elsewhere`` than it is predicted for. ``commands``: those that are proposed, if
+    not this study's. Speedup is relative to the smallest count.
     """
     from p3s.model.stage import read
 
@@ -96,19 +110,19 @@ def predict(
     found = estimates(
         study,
         wanted,
-        wanted=estimator,
-        machine=machine,
-        setting=setting,
-        stale=stale,
-        jobs=jobs,
-        say=say,
-        done=done,
-        keep=keep,
+        wanted=how.estimator,
+        machine=how.machine,
+        setting=how.setting,
+        stale=how.stale,
+        jobs=how.jobs,
+        say=how.say,
+        done=how.done,
+        keep=how.keep,
     )
     queue = learned(study)
     if queue is not None:
-        found, ranges = queues.in_place(found, queue, study, machine, setting)
-    choice = choose(found, estimator)
+        found, ranges = queues.in_place(found, queue, study, how.machine, how.setting)
+    choice = choose(found, how.estimator)
     _refuse_no_time(study, choice.times)
     runs = {
         n: run
@@ -122,7 +136,7 @@ def predict(
         runs,
         replays_behind(study, choice.times),
         traced,
-        threshold=threshold,
+        threshold=how.threshold,
         holdout=model.holdout,
         order=model.order,
         kinds=Kinds(model),
@@ -132,11 +146,11 @@ def predict(
         validations=_validations(study),
         commands=commands or of_traces(study),
         totals={} if elsewhere else _totals(study, _not_asked(traced, wanted)),
-        network=network_of(study, choice.name, wanted, machine=machine, setting=setting),
+        network=network_of(study, choice.name, wanted, machine=how.machine, setting=how.setting),
         other=other_ways(study, model),
         calls={called(item.op) for item in model.items},
-        allowed=allowed,
-        requested=requested,
+        allowed=how.allowed,
+        requested=how.requested,
     )
     unused = not_used(model.without, of_traces(study).take_back(model.without))
     if queue is not None:

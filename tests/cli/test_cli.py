@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
 import threading
 import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from p3s.base.errors import GateFailed, PartialResult, UsageError
 from p3s.base.study import Study
 from p3s.base.text import one_line, table
+from p3s.cli import rules
 from p3s.cli.common import parse_counts
-from p3s.cli.main import run
+from p3s.cli.main import app, run
 
 COMMANDS = [
     "characterize",
@@ -71,7 +77,7 @@ def p3s(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
 def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys, p3s.cli.main as m\n"
-        "code = m.run(['--help'])\n"
+        "code = m.run(['help', '--all'])\n"
         f"loaded = [name for name in {HEAVY!r} if name in sys.modules]\n"
         "print(loaded, file=sys.stderr)\n"
         "sys.exit(code)"
@@ -82,6 +88,53 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.returncode == 0 and done.stderr.strip() == "[]"
     for name in COMMANDS:
         assert name in done.stdout
+
+
+def commands_of(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the words of all commands."""
+    for name in group.commands:
+        command = group.commands[name]
+        yield (*path, name)
+        if hasattr(command, "commands"):
+            yield from commands_of(command, (*path, name))
+
+
+def shown_by(*words: str) -> set[str]:
+    """Return the options and commands in a help text."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        assert run(list(words)) == 0
+    return set(re.findall(r"^  (-{0,2}[\w-]+)(?=,|  | [A-Z]|$)", printed.getvalue(), re.MULTILINE))
+
+
+def test_help_is_short_and_all_of_it_can_be_had() -> None:
+    root = typer.main.get_command(app)
+    usual, every = shown_by("--help"), shown_by("help", "--all")
+    assert len(usual & set(root.commands)) <= 13 and set(root.commands) <= every
+    for words in commands_of(root):
+        path = " ".join(words)
+        short, whole = shown_by(*words, "--help"), shown_by("help", *words, "--all")
+        options = {name for name in short if name.startswith("-")}
+        assert len(options) <= rules.MOST_SHOWN, path
+        assert options <= whole and bool(rules.rare(path)) == (
+            options != {name for name in whole if name.startswith("-")}
+        ), path
+        if rules.rare(path):
+            assert shown_by(*words, "--help-all") == whole
+
+
+@pytest.mark.parametrize("rule", rules.RULES, ids=lambda rule: f"{rule.command} {rule.option}")
+def test_rules_between_options_are_of_options_that_there_are(rule: rules.Rule) -> None:
+    command = typer.main.get_command(app)
+    for word in rule.command.split():
+        command = command.commands[word]
+    there = {name for each in command.params for name in (*each.opts, *each.secondary_opts)}
+    others = {*rule.excludes, *rule.needs} - {rules.LAUNCHER}
+    assert {rule.option, *others} <= there
+    assert rule.broken({rule.option, *rule.excludes}) or not rule.excludes
+    assert rule.broken({rule.option}) or not rule.needs
+    assert not rule.broken({rule.option, *rule.needs}) and not rule.broken(set(others))
+    assert rules.remarks(rule.command, [rule.option])
 
 
 def test_a_command_imports_no_other() -> None:

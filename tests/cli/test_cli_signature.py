@@ -241,7 +241,7 @@ def test_options_of_a_signature_need_it(
         ]
     )
     said = capsys.readouterr().err
-    assert code == 2 and f"{option[0]} belongs to --signature" in said
+    assert code == 2 and f"{option[0]}: only with --signature" in said
     assert not (tmp_path / "s").exists()
 
 

@@ -293,7 +293,7 @@ def test_model_as_latex_python_or_json_but_one_of_them(study, capsys):
     assert run(["model", str(study.root), "--all"]) == 3
     assert "process grid: " in capsys.readouterr().out
     assert run(["model", str(study.root), "--latex", "--json"]) == 2
-    assert "give one of them" in capsys.readouterr().err
+    assert "--latex: not with --json" in capsys.readouterr().err
 
 
 def test_a_statistical_size_is_said_in_bytes():

@@ -284,7 +284,7 @@ def test_what_is_refused_writes_no_scaled_trace(
         ((*NODES, "--format", "lsf"), 2, "there are openmpi, mpich, slurm"),
         ((*NODES, "--ppn", "2,4", "--write", "x"), 2, "--write is for one count"),
         ((*NODES, "--model", "nowhere"), 1, "nowhere"),
-        ((*NODES, "--csv", "--json"), 2, "give one of them"),
+        ((*NODES, "--csv", "--json"), 2, "--csv: not with --json"),
     ],
 )
 def test_what_is_refused(

@@ -152,7 +152,9 @@ def test_what_is_known_before_anything_is_run(
         study, ["-n", "2", "--work", "instructions", *smaller], capsys, 2
     )
     assert "--signature" in refused(study, ["-n", "2", "--signature", *smaller], capsys, 2)
-    assert "--up-to 4" in refused(study, ["-n", "2", "--up-to", "4", *smaller], capsys, 2)
+    assert "--up-to: not with -n" in refused(
+        study, ["-n", "2", "--up-to", "4", *smaller], capsys, 2
+    )
     assert far(tmp_path / "none", "-n", "2", *smaller) == 1
     assert "no study here" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()

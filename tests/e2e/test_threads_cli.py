@@ -147,7 +147,7 @@ def test_a_number_of_threads_that_was_not_traced_can_be_validated(study: Study) 
         (["characterize", "-n", "2,4,8", "--threads", "4096000"], "more than 4096 threads"),
         (["characterize", "-n", "2,4,8", "--threads", "0"], "give numbers of threads"),
         (["characterize", "-n", "2,4,8", "--threads", "2", "--affinity", "x"], "not one of close"),
-        (["characterize", "-n", "2,4,8", "--affinity", "far"], "needs --threads"),
+        (["characterize", "-n", "2,4,8", "--affinity", "far"], "only with --threads"),
         (
             ["characterize", "-n", "4096", "--threads", "2", "--oversubscribe"]
             + ["--affinity", "far"],

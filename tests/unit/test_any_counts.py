@@ -28,7 +28,7 @@ from p3s.costs.stage import load as load_compute
 from p3s.costs.types import Unknown
 from p3s.model.stage import as_file
 from p3s.model.stage import load as load_model
-from p3s.predict.prediction import predict
+from p3s.predict.prediction import Estimation, predict
 from p3s.program import write_scaled
 from p3s.report.compute import remarks, unknown_costs
 from p3s.signature.times import _save
@@ -122,7 +122,7 @@ def test_every_stage_ends_with_numbers(name, counts, tmp_path):
             except P3SError as err:
                 assert "process grid" in str(err)
                 continue
-            result = predict(study, [n], estimator="machine")
+            result = predict(study, [n], Estimation("machine"))
             row = result.counts[0]
             ends = [row.low_s, row.high_s]
             if ends == [None, None]:

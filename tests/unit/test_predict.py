@@ -17,7 +17,7 @@ from p3s.capture import Call, RankTrace, RunTrace
 from p3s.model.comparison import HoldOut, Overlap, Weights
 from p3s.predict.estimators import estimate
 from p3s.predict.measured import Measured, run_times
-from p3s.predict.prediction import compose, predict
+from p3s.predict.prediction import Estimation, compose, predict
 from p3s.predict.times import PhaseTimes, computation, with_communication
 from p3s.predict.types import Prediction
 
@@ -82,7 +82,7 @@ def test_time_is_the_sum_over_phases_of_the_slowest_rank(study: Study) -> None:
 def test_the_sum_of_the_thesis_is_over_the_slowest_rank_of_each_phase(study: Study) -> None:
     """Eq. 8.1: 21 ms of rank 1 in phase 0, 22 ms of rank 0 in phase 7."""
     put_two_phases(study)
-    row = predict(study, [2], estimator="thesis").counts[0]
+    row = predict(study, [2], Estimation("thesis")).counts[0]
     assert [entry.time_s for entry in row.phases] == pytest.approx([22e-3, 21e-3])
     assert row.time_s == pytest.approx(43e-3)
     assert row.waiting_s is None and row.phases[0].transfer_s is None

@@ -14,7 +14,7 @@ from handmade import phase, put_model, put_replay, put_scaled
 from thesis_tables import TABLES, Half, Table
 
 from p3s.base.study import Study
-from p3s.predict.prediction import predict
+from p3s.predict.prediction import Estimation, predict
 
 #: Share of a phase's time that stands in the replay here; the tables do not tell it apart.
 COMM = Decimal("0.1")
@@ -69,7 +69,7 @@ def test_phase_times_and_weights_give_the_printed_run_time(
         comm.append((slow, number, *(weight * ns * float(COMM),) * 3))
     put_scaled(study, table.n, rows, [phase(number, weight) for number, weight, _, _ in times])
     put_replay(study, table.n, comm)
-    row = predict(study, [table.n], estimator="thesis").counts[0]
+    row = predict(study, [table.n], Estimation("thesis")).counts[0]
     allowed = sum((weight * error for _, weight, _, error in times), Decimal(half.loose))
     printed = half.sum or half.pet
     assert row.n == table.n and len(row.phases) == len(half.rows)

@@ -29,7 +29,7 @@ from p3s.model.stage import load
 from p3s.pipeline import teams, thread_laws
 from p3s.pipeline.advising import Asked, advised
 from p3s.pipeline.basis import request_of
-from p3s.pipeline.predicting import predicted, what_ifs_of
+from p3s.pipeline.predicting import PredictArguments, predicted, what_ifs_of
 from p3s.pipeline.weak import ensure_family
 from p3s.predict import surface as surfaces
 from p3s.predict.reasons import Reason
@@ -376,7 +376,8 @@ def predicted_with(study: Study, what_if: list[str], per_node: int = 4) -> Predi
     thread_laws.ensure_threads(study, NODE, Progress())
     at = teams.at_setting(study, parse_setting("threads=3"), Progress())
     changes = what_ifs_of(what_if)
-    return predicted(at, [16], request, Progress(), only=True, what_if=changes)[1]
+    arguments = PredictArguments((16,), request, only=True, what_if=changes)
+    return predicted(at, arguments, Progress())[1]
 
 
 def test_what_more_threads_save_is_what_the_program_saves(made: Study) -> None:

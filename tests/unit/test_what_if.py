@@ -21,7 +21,7 @@ from p3s.costs.stage import as_file
 from p3s.machine.network import ranges
 from p3s.predict.estimators import Setting, estimate
 from p3s.predict.estimators.altered import Altered, Draws, off_by_draws
-from p3s.predict.prediction import predict
+from p3s.predict.prediction import Estimation, predict
 from p3s.predict.saved import PredictionFile
 from p3s.predict.types import Prediction, WhatIf
 from p3s.predict.what_if.answers import ENDS, _student, with_answers
@@ -89,7 +89,7 @@ def asked(
     study: Study, counts: list[int], *texts: str, estimator: str = "machine", **more: object
 ) -> Prediction:
     setting = more.pop("setting", Setting())
-    result = predict(study, counts, estimator=estimator, setting=setting)  # type: ignore[arg-type]
+    result = predict(study, counts, Estimation(estimator, setting=setting))  # type: ignore[arg-type]
     costs = costs_of(study, result.estimator, None, setting)  # type: ignore[arg-type]
     table = more.pop("table", False)
     return with_answers(
@@ -286,7 +286,7 @@ def test_what_the_prediction_has_simulated_is_not_simulated_again(
     study = study_of(tmp_path, all_reduce(16, 8, [1 * MS] * 16))
     put_spread(study)
     costs, kept = costs_of(study, "machine", None, Setting()), {}
-    predict(study, [16], estimator="machine", setting=Setting(), keep=kept)
+    predict(study, [16], Estimation("machine", setting=Setting(), keep=kept))
     own = Simulation(study, 16, costs)
     again = Simulation(study, 16, replace(costs, found=kept))
     plain = own._run(own.ready, costs.messages, costs.setting, own.times, Altered(), ends=False)
