@@ -56,7 +56,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # What is pinned in a file ($(1)) is installed, checked against its digests; its names are printed.
 # Where the index lacks some of it, what pyproject.toml allows ($(2)) is taken.
 define install
-{ $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --require-hashes \
+{ $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --no-compile --require-hashes \
     -r $(1) 2>$(VENV)/lock.log || echo failed; } | \
   $(BIN)/python -u .ci/progress.py $(1) || { \
   grep -a '^ERROR' $(VENV)/lock.log | tail -n 1 | cut -c 1-160 >&2; \

@@ -33,7 +33,7 @@ def described(lines: list[str]) -> set[str]:
 def test_a_page_has_the_options_of_the_help(
     command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run([*command.path.split()[1:], "--help"])
+    run(["help", *command.path.split()[1:], "--all"])
     told = [line[:28].partition("  ")[0] for line in options_of(capsys.readouterr().out)]
     plain = page(command).replace("\\-", "-").replace("\\fB", "").replace("\\fR", "")
     rows = plain.splitlines()
@@ -54,7 +54,7 @@ def page(command: Command) -> str:
 
 
 def test_another_name_leads_to_the_page() -> None:
-    assert PAGES["p3s-characterize.1"] == ".so man1/p3s-trace.1\n"
+    assert PAGES["p3s-trace.1"] == ".so man1/p3s-characterize.1\n"
     assert all(f"{name}.1" in PAGES for name in re.findall(r"p3s[\w-]+(?=\(1\))", PAGES["p3s.1"]))
 
 
@@ -100,7 +100,7 @@ def test_values_have_names_and_ranges_words(
     command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """No words of the library that reads options: <int range>, {STUDY}, 1<=x<=1000."""
-    run([*command.path.split()[1:], "--help"])
+    run(["help", *command.path.split()[1:], "--all"])
     assert not re.search(r"<\w[\w\[\] ]*>|<=x|x>=", capsys.readouterr().out)
     assert not re.search(r"[<{]", " ".join([command.usage, *(tag for tag, _ in command.options)]))
 
