@@ -113,15 +113,17 @@ def _wrapper(name: str, op: str, row: Wrapper, parameters: list[Parameter]) -> s
             declared,
             f"    if (!p3s_real.{name}) p3s_late(ra);\n"
             "    bool nested = p3s_nested(fa);\n"
-            f"    {row.before}\n"
-            "    p3s_go_in(ra, fa);\n"
+            "    bool there = nested || p3s_gate(ra, fa);\n"
+            f"    if (there) {{ {row.before} }}\n"
+            "    if (nested || !there) p3s_go_in(ra, fa);\n"
             f"    int rc = {real}({plain});\n"
             "    p3s_self.depth--;\n"
             "    return rc;\n",
         )
+    nested = f"if (p3s_self.depth) {{ {row.nested} }}" if row.nested else ""
     lines = [
         "    struct p3s_here h;",
-        f"    if (!p3s_enter(&h, P3S_OP_{op}, ra, fa)) {{ {row.nested} return {real}({plain}); }}",
+        f"    if (!p3s_enter(&h, P3S_OP_{op}, ra, fa)) {{ {nested} return {real}({plain}); }}",
         _buffers(names),
         f"    {row.before}" if row.before else "",
         f"    int rc = {real}({passed});",
@@ -213,7 +215,7 @@ def _special() -> Iterator[str]:
             f' P3S_NAME("{prefix}_Pcontrol");\n'
             f"int p3s_{prefix}_Pcontrol(const int level, ...)\n{{\n"
             "    if (!p3s_real.Pcontrol) p3s_late(P3S_RA);\n"
-            "    if (!p3s_nested(P3S_FA)) p3s_pcontrol(level);\n"
+            "    if (p3s_gate(P3S_RA, P3S_FA)) { p3s_pcontrol(level); p3s_self.depth = 0; }\n"
             f"    return {real}.Pcontrol(level);\n}}\n"
         )
 

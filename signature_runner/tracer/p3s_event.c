@@ -51,7 +51,7 @@ uint64_t p3s_put(struct p3s_here *h, const struct p3s_call *call)
 
 void p3s_simple(struct p3s_here *h, int comm, int64_t bytes)
 {
-    uint32_t site = p3s_site(h->ra, h->fa);
+    uint32_t site = p3s_site();
     p3s_hold();
     struct p3s_call call = p3s_call_of(h->op, site, comm, P3S_NONE, P3S_NONE);
     call.bytes = call.count = bytes;
@@ -109,7 +109,7 @@ uint64_t p3s_described(struct p3s_here *h, uint32_t op, uint32_t site, const str
 void p3s_p2p(struct p3s_here *h, MPI_Comm comm, int peer, int tag, int64_t count,
              MPI_Datatype type)
 {
-    uint32_t site = p3s_site(h->ra, h->fa);
+    uint32_t site = p3s_site();
     p3s_hold();
     p3s_described(h, h->op, site, p3s_known(comm), peer, tag, count, type);
     p3s_let_go();
@@ -118,7 +118,7 @@ void p3s_p2p(struct p3s_here *h, MPI_Comm comm, int peer, int tag, int64_t count
 void p3s_recv(struct p3s_here *h, MPI_Comm comm, int source, int tag, int64_t count,
               MPI_Datatype type, const MPI_Status *status)
 {
-    uint32_t site = p3s_site(h->ra, h->fa);
+    uint32_t site = p3s_site();
     p3s_hold();
     struct p3s_comm *c = p3s_known(comm);
     uint64_t ordinal = p3s_described(h, h->op, site, c, source, tag, count, type);
@@ -131,7 +131,7 @@ void p3s_sendrecv(struct p3s_here *h, MPI_Comm comm, int dest, int sendtag, int6
                   MPI_Datatype sendtype, int source, int recvtag, int64_t recvcount,
                   MPI_Datatype recvtype, const MPI_Status *status)
 {
-    uint32_t site = p3s_site(h->ra, h->fa);
+    uint32_t site = p3s_site();
     p3s_hold();
     struct p3s_comm *c = p3s_known(comm);
     p3s_described(h, h->op, site, c, dest, sendtag, sendcount, sendtype);
@@ -144,7 +144,7 @@ void p3s_sendrecv(struct p3s_here *h, MPI_Comm comm, int dest, int sendtag, int6
 
 void p3s_probe(struct p3s_here *h, MPI_Comm comm, int source, int tag, const MPI_Status *status)
 {
-    uint32_t site = p3s_site(h->ra, h->fa);
+    uint32_t site = p3s_site();
     p3s_hold();
     struct p3s_comm *c = p3s_known(comm);
     struct p3s_call call = p3s_call_of(h->op, site, c ? c->id : P3S_NONE, p3s_world_of(c, source), tag);
@@ -186,7 +186,7 @@ struct p3s_message p3s_message_take(uint64_t handle)
 
 void p3s_mrecv(struct p3s_here *h, const struct p3s_message *m, int64_t count, MPI_Datatype type)
 {
-    uint32_t site = p3s_site(h->ra, h->fa);
+    uint32_t site = p3s_site();
     p3s_hold();
     struct p3s_call call = p3s_call_of(h->op, site, m->comm, m->peer, m->tag);
     call.tag = m->tag;
@@ -200,7 +200,7 @@ void p3s_mrecv(struct p3s_here *h, const struct p3s_message *m, int64_t count, M
 static void collective(struct p3s_here *h, MPI_Comm comm, int root, int64_t count,
                        MPI_Datatype type, int64_t bytes)
 {
-    uint32_t site = p3s_site(h->ra, h->fa);
+    uint32_t site = p3s_site();
     p3s_hold();
     struct p3s_comm *c = p3s_known(comm);
     struct p3s_call call = p3s_call_of(h->op, site, c ? c->id : P3S_NONE, P3S_NONE, P3S_NONE);

@@ -15,26 +15,27 @@ enum { UNKNOWN = 0, OTHER = 1, KNOWN = 2 };     /* KNOWN and above: 2 + window *
 static int32_t descriptors[MOST_DESCRIPTORS];
 static struct p3s_map known;            /* hash of the name -> window + 1; needs p3s_lock */
 
+/* The first byte past a number that begins here, or past one character that is none. */
+static const char *word_end(const char *c)
+{
+    const char *end = c + 1;
+    while (isdigit((unsigned char)*c) && isdigit((unsigned char)*end))
+        end++;
+    return end;
+}
+
 void p3s_file_keys(const char *name, uint64_t keys[2])
 {
-    char plain[4096];
-    size_t n = 0;
-    const char *slash = strrchr(name, '/');
-    for (const char *c = slash ? slash + 1 : name; *c && n < sizeof plain - 1;) {
-        char *end;
-        if (isdigit((unsigned char)*c) && strtol(c, &end, 10) == p3s_world_rank) {
-            plain[n++] = '#';
-            c = end;
-        } else if (isdigit((unsigned char)*c)) {
-            while (isdigit((unsigned char)*c) && n < sizeof plain - 1)
-                plain[n++] = *c++;
-        } else {
-            plain[n++] = *c++;
-        }
+    uint64_t hash = P3S_HASH_BEGIN;
+    for (const char *c = p3s_base_name(name), *end; *c; c = end) {
+        end = word_end(c);
+        if (isdigit((unsigned char)*c) && strtol(c, NULL, 10) == p3s_world_rank)
+            hash = p3s_hash_more(hash, "#", 1);
+        else
+            hash = p3s_hash_more(hash, c, (size_t)(end - c));
     }
-    plain[n] = '\0';
     keys[0] = p3s_hash_text(0, name, 0);
-    keys[1] = p3s_hash_text(0, plain, 0);
+    keys[1] = p3s_mix(p3s_mix(hash));
 }
 
 /* Needs p3s_lock. */
@@ -65,10 +66,11 @@ static bool no_data(const char *name)
     return strstr(name, ".so.") != NULL;
 }
 
-/* The window of a regular file; -1 if it is not to be recorded. */
+/* The window of a regular file; -1 if it is not to be recorded. Needs p3s_lock. */
 static int window_of(int fd)
 {
-    char link[64], name[4096];
+    static char name[4096];     /* not on the stack: it may be small */
+    char link[64];
     struct stat s;
     if (fstat(fd, &s) || !S_ISREG(s.st_mode))
         return -1;
@@ -81,7 +83,6 @@ static int window_of(int fd)
         return -1;
     uint64_t keys[2];
     p3s_file_keys(name, keys);
-    p3s_hold();
     uintptr_t window = (uintptr_t)p3s_map_get(&known, keys[0]);
     if (!window) {
         static const char made[] = "POSIX_open";
@@ -91,21 +92,29 @@ static int window_of(int fd)
         window = (uintptr_t)head[0] + 1;
         p3s_map_put(&known, keys[0], (void *)window);
     }
-    p3s_let_go();
     return (int)window - 1;
+}
+
+bool p3s_file_wanted(int fd, int *file)
+{
+    /* What the launcher made of the standard descriptors is none of the program's files. */
+    if (fd <= STDERR_FILENO || fd >= MOST_DESCRIPTORS)
+        return false;
+    int32_t now = descriptors[fd];
+    *file = now < KNOWN ? -1 : now - KNOWN;
+    return now != OTHER;
 }
 
 int p3s_file_of(int fd)
 {
-    /* What the launcher made of the standard descriptors is none of the program's files. */
-    if (fd <= STDERR_FILENO || fd >= MOST_DESCRIPTORS)
-        return -1;
-    int32_t now = descriptors[fd];
-    if (__builtin_expect(now == UNKNOWN, 0)) {
-        int window = window_of(fd);
-        descriptors[fd] = now = window < 0 ? OTHER : KNOWN + window;
-    }
-    return now - KNOWN;
+    int file = -1;
+    if (!p3s_file_wanted(fd, &file) || file >= 0)
+        return file;
+    p3s_hold();
+    file = window_of(fd);
+    p3s_let_go();
+    descriptors[fd] = file < 0 ? OTHER : KNOWN + file;
+    return file;
 }
 
 void p3s_file_forget(int fd)

@@ -202,7 +202,7 @@ static bool open_store(const char *directory, const struct p3s_world *world, int
     p3s_clock_choose(directory, &facts);
     /* A session has a level of its own, and another one may follow with a higher one. */
     p3s_threaded = world->sessions || PMPI_Query_thread(&level) != MPI_SUCCESS ||
-                   level == MPI_THREAD_MULTIPLE;
+                   level >= MPI_THREAD_SERIALIZED;      /* one in MPI, others may read files */
     p3s_world_rank = facts.rank;
     return p3s_store_open(directory, &facts);
 }
@@ -271,6 +271,8 @@ bool p3s_begin(struct p3s_here *h, const struct p3s_world *world)
             h->work = 0;        /* what was before MPI_Init is not known in this clock */
         p3s_io_begin();
         p3s_device_look();
+        p3s_stack_begin();
+        p3s_stack(h->ra, h->fa);
         p3s_active = 1;
         if (world->sessions)
             p3s_comm_of_sessions(world);
@@ -331,18 +333,31 @@ static int64_t clock_on_entry(struct p3s_here *h, struct p3s_thread *t)
     return h->clock - t->work_at_return - read_ns;
 }
 
+bool p3s_gate(void *ra, void *fa)
+{
+    if (!p3s_active || p3s_nested(fa))
+        return false;
+    p3s_go_in(ra, fa);
+    if (__builtin_expect(p3s_stack(ra, fa), 1))
+        return true;
+    p3s_self.depth = 0;
+    __atomic_fetch_add(&p3s_header->in_handlers, 1, __ATOMIC_RELAXED);
+    return false;
+}
+
 bool p3s_enter(struct p3s_here *h, uint32_t op, void *ra, void *fa)
 {
     struct p3s_thread *t = &p3s_self;
     if (!resolved_mpi)
         p3s_late(ra);
-    if (!p3s_active || p3s_nested(fa))
+    if (!p3s_active || (t->depth && p3s_nested(fa)))
+        return false;
+    int64_t work = clock_on_entry(h, t);
+    if (!p3s_gate(ra, fa))
         return false;
     bool first = !t->known;
     if (__builtin_expect(first, 0))
         begin_thread(t);
-    int64_t work = clock_on_entry(h, t);
-    p3s_go_in(ra, fa);
     h->ra = ra;
     h->fa = fa;
     h->op = op;
@@ -430,13 +445,14 @@ void p3s_leave(struct p3s_here *h)
         p3s_team_leave(h);
     if (__builtin_expect(t->number && t->sites, 0) && !pthread_getspecific(thread_key))
         pthread_setspecific(thread_key, t->sites);
-    t->depth = 0;
     if (p3s_counters) {
         for (int i = 0; i < p3s_counters; i++)
             t->carried_counter[i] = h->recorded ? 0 : h->counter[i];
         p3s_counters_read(t, t->counter_at_return);
     }
     t->work_at_return = clock_at_return(h);
+    __atomic_signal_fence(__ATOMIC_RELEASE);
+    t->depth = 0;
 }
 
 void p3s_finalize(struct p3s_here *h)

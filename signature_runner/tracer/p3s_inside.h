@@ -114,6 +114,11 @@ struct p3s_stack {                  /* one unwound native stack */
     char **text;
 };
 
+/* Look the stack of a call up; false in a signal handler. What that may not do is done before. */
+bool p3s_stack(void *ra, void *fa);
+void p3s_stack_begin(void);
+#define P3S_HASH_BEGIN 0xcbf29ce484222325u
+uint64_t p3s_hash_more(uint64_t hash, const char *text, size_t bytes);
 uint64_t p3s_hash_text(uint64_t key, const char *text, uint64_t extra);
 const char *p3s_base_name(const char *path);
 /* Number of the site with this key; writes its record when it is new. Takes p3s_lock. */

@@ -4,24 +4,19 @@
 #include "p3s_posix.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
-#include <unwind.h>
 
 /* Within so little time a call has hardly waited: its wall time stands for its CPU time, whose clock
  * is a system call. */
 #define SHORT_NS 5000
-/* So much of the stack is searched for the frame of a signal handler. */
-#define MOST_STACK (1 << 20)
 
 __thread bool p3s_io_pending;
 
 struct run {                    /* what is pending; its members are the first call's */
     void *ra, *fa;
-    uint32_t op, site;
+    uint32_t op, site, depth;
     int fd, file;
     bool truncates;
     uint64_t calls;
@@ -37,60 +32,6 @@ void p3s_io_begin(void)
 {
     const char *wish = getenv("P3S_POSIX_IO");
     wanted = !wish || strcmp(wish, "0");
-}
-
-/* ---- signal handlers: what they call may not allocate ---------------------------------------- */
-
-static uintptr_t restorer(void)
-{
-#if defined(__x86_64__)
-    static uintptr_t found;
-    struct { void *handler; unsigned long flags; void *restorer; unsigned long mask; } now;
-    /* Handlers return through the same code, whichever it is. */
-    for (int s = 1; !found && s < 32; s++)
-        if (!syscall(SYS_rt_sigaction, s, NULL, &now, 8) && now.handler != (void *)SIG_DFL &&
-            now.handler != (void *)SIG_IGN)
-            found = (uintptr_t)now.restorer;
-    return found;
-#else
-    return 0;
-#endif
-}
-
-extern void *__libc_stack_end;
-
-static _Unwind_Reason_Code is_handler(struct _Unwind_Context *context, void *found)
-{
-    int interrupted = 0;
-    _Unwind_GetIPInfo(context, &interrupted);
-    *(bool *)found |= interrupted != 0;
-    return *(bool *)found ? _URC_END_OF_STACK : _URC_NO_REASON;
-}
-
-/* What was left on the stack by a handler that is done looks the same: so it is unwound, which
- * allocates nothing but takes longer. */
-static bool unwound_to_handler(void)
-{
-    bool found = false;
-    _Unwind_Backtrace(is_handler, &found);
-    return found;
-}
-
-static bool in_handler(void *fa)
-{
-    stack_t now;
-    uintptr_t code = restorer();
-    if (!code)
-        return false;
-    if (!sigaltstack(NULL, &now) && now.ss_flags & SS_ONSTACK)
-        return true;
-    uintptr_t top = p3s_self.number ? (uintptr_t)__builtin_thread_pointer()
-                                    : (uintptr_t)__libc_stack_end;
-    uintptr_t at = (uintptr_t)fa, end = top > at && top - at < MOST_STACK ? top : at;
-    for (; at < end; at += sizeof at)
-        if (*(const uintptr_t *)at == code)
-            return unwound_to_handler();
-    return false;
 }
 
 /* ---- the pending event ------------------------------------------------------------------------ */
@@ -117,6 +58,7 @@ void p3s_io_flush(void)
         return;
     p3s_hold();
     struct p3s_call call = p3s_call_of(run.op, run.site, P3S_NONE, P3S_NONE, P3S_NONE);
+    call.depth = run.depth;
     call.tag = run.truncates ? 1 : P3S_NONE;
     call.bytes = run.bytes;
     call.count = (int64_t)run.calls;
@@ -176,14 +118,12 @@ static bool begin_run(struct p3s_io *i)
 {
     if (p3s_io_pending)
         p3s_io_flush();
-    if (in_handler(i->fa))
-        return false;
-    uint32_t site = p3s_site(i->ra, i->fa);
+    uint32_t site = p3s_site();
     if (site == P3S_INSIDE_MPI)
         return false;
     name_op(i->op);
-    run = (struct run){.ra = i->ra, .fa = i->fa, .op = i->op, .site = site, .fd = i->fd,
-                       .file = i->file, .truncates = i->truncates, .to = -1,
+    run = (struct run){.ra = i->ra, .fa = i->fa, .op = i->op, .site = site,
+                       .depth = p3s_self.site_depth, .fd = i->fd, .file = i->file, .truncates = i->truncates, .to = -1,
                        .from = sequential(i->op) ? lseek(i->fd, 0, SEEK_CUR) : -1};
     return true;
 }
@@ -199,15 +139,21 @@ static void read_clocks(struct p3s_io *i)
 static bool enter(struct p3s_io *i)
 {
     struct p3s_thread *t = &p3s_self;
-    i->joins = i->fd >= 0 && adjacent(i);
+    /* What joins calls that the gate has let in comes from the same place. */
+    i->joins = i->file >= 0 && adjacent(i);
     i->light = i->joins && p3s_work_source == P3S_WORK_CPU && !p3s_counters;
-    p3s_go_in(i->ra, i->fa);
     if (i->light) {
+        p3s_go_in(i->ra, i->fa);
         i->t0_ns = p3s_clock_ns(CLOCK_MONOTONIC);
         return true;
     }
     read_clocks(i);
-    if (!i->joins && !begin_run(i)) {
+    if (i->joins)
+        p3s_go_in(i->ra, i->fa);
+    else if (!p3s_gate(i->ra, i->fa))
+        return false;
+    i->file = p3s_file_of(i->fd);
+    if (i->file < 0 || (!i->joins && !begin_run(i))) {
         t->depth = 0;
         return false;
     }
@@ -220,9 +166,10 @@ static bool enter(struct p3s_io *i)
 bool p3s_io_enter(struct p3s_io *i, uint32_t op, int fd, void *ra, void *fa)
 {
     int error = errno;
-    int file = recorded_here() ? p3s_file_of(fd) : -1;
-    *i = (struct p3s_io){.ra = ra, .fa = fa, .op = op, .fd = fd, .file = file, .error = error};
-    bool there = file >= 0 && enter(i);
+    if (!recorded_here() || !p3s_file_wanted(fd, &i->file))
+        return false;
+    i->ra = ra, i->fa = fa, i->op = op, i->fd = fd, i->truncates = false;
+    bool there = enter(i);
     errno = error;
     return there;
 }
@@ -297,11 +244,12 @@ bool p3s_io_opening(struct p3s_io *i, uint32_t op, bool truncates, void *ra, voi
     int error = errno;
     if (!recorded_here())
         return false;
-    *i = (struct p3s_io){.ra = ra, .fa = fa, .op = op, .fd = -1, .file = -1, .error = error,
-                         .truncates = truncates};
-    p3s_go_in(ra, fa);
+    *i = (struct p3s_io){.ra = ra, .fa = fa, .op = op, .fd = -1, .file = -1, .truncates = truncates};
     read_clocks(i);
-    return true;
+    bool there = p3s_gate(ra, fa);
+    i->t0_ns = p3s_clock_ns(CLOCK_MONOTONIC);
+    errno = error;
+    return there;
 }
 
 /* What is not recorded leaves no trace: its time stays where it was. */
@@ -310,19 +258,15 @@ void p3s_io_opened(struct p3s_io *i, int fd)
     int error = errno;
     int64_t t1 = p3s_clock_ns(CLOCK_MONOTONIC), took = t1 - i->t0_ns;
     struct p3s_io began = *i;
-    p3s_self.depth = 0;
     p3s_file_forget(fd);
     i->file = fd < 0 ? -1 : p3s_file_of(fd);
-    if (i->file >= 0) {
-        p3s_go_in(i->ra, i->fa);
-        if (begin_run(i)) {
-            take_work(&began, true);
-            leave(i, 0);
-            /* Looking its site up is no part of it. */
-            run.elapsed_ns = took;
-            run.end_ns = t1;
-        }
-        p3s_self.depth = 0;
+    if (i->file >= 0 && begin_run(i)) {
+        take_work(&began, true);
+        leave(i, 0);
+        /* Looking its site up is no part of it. */
+        run.elapsed_ns = took;
+        run.end_ns = t1;
     }
+    p3s_self.depth = 0;
     errno = error;
 }

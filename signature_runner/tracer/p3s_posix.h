@@ -12,7 +12,6 @@ struct p3s_io {
     int fd, file;
     bool truncates;             /* opening drops what is in the file */
     bool joins, light;          /* one more of the pending calls; the work clock is not read */
-    int error;                  /* errno on entry */
     int64_t t0_ns, clock;
     uint64_t counter[P3S_MAX_COUNTERS];
 };
@@ -29,6 +28,9 @@ void p3s_io_opened(struct p3s_io *i, int fd);
 
 /* A number for a new file; needs p3s_lock. */
 int p3s_next_window(void);
+/* May calls on a descriptor be recorded? Into *file the number of its window, -1 if that is not
+ * known yet. Safe everywhere. */
+bool p3s_file_wanted(int fd, int *file);
 /* Number of the window of a descriptor's file, -1 if it is none that is recorded. */
 int p3s_file_of(int fd);
 void p3s_file_forget(int fd);

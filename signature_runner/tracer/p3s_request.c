@@ -242,7 +242,7 @@ void p3s_cancel(uint64_t request)
 void p3s_irecv(struct p3s_here *h, MPI_Comm comm, int source, int tag, int64_t count,
                MPI_Datatype type, uint64_t request)
 {
-    uint32_t site = p3s_site(h->ra, h->fa);
+    uint32_t site = p3s_site();
     p3s_hold();
     struct p3s_comm *c = p3s_known(comm);
     p3s_described(h, h->op, site, c, source, tag, count, type);
@@ -322,7 +322,7 @@ static uint32_t ready_one(struct p3s_request *r, int partition)
 
 void p3s_ready(struct p3s_here *h, uint64_t request, int n, int first, const int *list)
 {
-    uint32_t site = p3s_site(h->ra, h->fa);
+    uint32_t site = p3s_site();
     p3s_hold();
     struct p3s_request *r = find(request);
     struct p3s_call call;
@@ -345,7 +345,7 @@ void p3s_ready(struct p3s_here *h, uint64_t request, int n, int first, const int
 
 void p3s_start(struct p3s_here *h, int n, const MPI_Request *started)
 {
-    uint32_t site = p3s_site(h->ra, h->fa);
+    uint32_t site = p3s_site();
     p3s_hold();
     for (int i = 0; i < n; i++) {
         struct p3s_request *r = find(P3S_HANDLE(started[i]));

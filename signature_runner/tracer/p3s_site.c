@@ -9,9 +9,11 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include <unwind.h>
 
@@ -24,12 +26,16 @@ struct p3s_site_cache { size_t frames; struct p3s_stack *bucket[BUCKETS]; };
 static struct p3s_map sites;    /* key -> site number + 1; needs p3s_lock */
 static uint32_t site_count;
 
+uint64_t p3s_hash_more(uint64_t hash, const char *text, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        hash = (hash ^ (unsigned char)text[i]) * 0x100000001b3u;
+    return hash;
+}
+
 uint64_t p3s_hash_text(uint64_t key, const char *text, uint64_t extra)
 {
-    uint64_t h = 0xcbf29ce484222325u;
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++)
-        h = (h ^ *c) * 0x100000001b3u;
-    return p3s_mix(p3s_mix(key ^ h) ^ extra);
+    return p3s_mix(p3s_mix(key ^ p3s_hash_more(P3S_HASH_BEGIN, text, strlen(text))) ^ extra);
 }
 
 /* Number of the site with this key; writes its record when it is new. */
@@ -64,39 +70,12 @@ uint32_t p3s_intern(uint64_t key, int frames, char *const *text)
 /* ---- native stacks --------------------------------------------------------------------------- */
 
 struct walk {
-    uintptr_t ra, *ip, *slot;
-    int n, room;
+    uintptr_t ra;
+    int n;
     bool started, checkable;
-    uintptr_t small_ip[P3S_MAX_FRAMES], small_slot[P3S_MAX_FRAMES];
+    bool in_handler;            /* a signal interrupted one of the frames */
+    uintptr_t ip[DEEPEST], slot[DEEPEST];
 };
-
-static bool more_room(struct walk *w)
-{
-    size_t bytes = sizeof(uintptr_t) * 4 * (size_t)w->room;
-    bool small = w->ip == w->small_ip;
-    uintptr_t *ip = w->room < DEEPEST ? realloc(small ? NULL : w->ip, bytes) : NULL;
-    if (!ip)
-        return false;
-    if (small)
-        memcpy(ip, w->ip, sizeof *ip * (size_t)w->n);
-    w->ip = ip;
-    uintptr_t *slot = realloc(small ? NULL : w->slot, bytes);
-    if (!slot)
-        return false;
-    if (small)
-        memcpy(slot, w->slot, sizeof *slot * (size_t)w->n);
-    w->slot = slot;
-    w->room *= 4;
-    return true;
-}
-
-static void end_walk(struct walk *w)
-{
-    if (w->ip != w->small_ip)
-        free(w->ip);
-    if (w->slot != w->small_slot)
-        free(w->slot);
-}
 
 /* Where the tracer itself is loaded: no frame in it belongs to a program's stack. */
 static uintptr_t own_start, own_bytes;
@@ -131,13 +110,17 @@ static void find_own(void)
 static _Unwind_Reason_Code one_frame(struct _Unwind_Context *context, void *argument)
 {
     struct walk *w = argument;
-    uintptr_t ip = _Unwind_GetIP(context);
+    int interrupted = 0;
+    uintptr_t ip = _Unwind_GetIPInfo(context, &interrupted);
+    w->in_handler |= interrupted != 0;
+    if (w->in_handler)
+        return _URC_END_OF_STACK;
     if (!w->started && ip != w->ra)
         return _URC_NO_REASON;  /* of the wrapper */
     w->started = true;
     if (ip - own_start < own_bytes)
         return _URC_NO_REASON;  /* of a shim between program and wrapper */
-    if (ip == 0 || (w->n == w->room && !more_room(w)))
+    if (ip == 0 || w->n == DEEPEST)
         return _URC_END_OF_STACK;
     uintptr_t slot = _Unwind_GetCFA(context) - sizeof(void *);
     w->ip[w->n] = ip;
@@ -354,35 +337,56 @@ static void name_frames(struct p3s_stack *s, const struct places *p, int from, i
     }
 }
 
-/* Not on the stack: threads may have very little of it. */
-struct scratch {
-    struct walk walk;
+/* Of each thread: not on the stack, of which there may be very little, and not of the program's
+ * memory, of which a handler may not have any. What is not used of it takes no room. */
+struct p3s_scratch {
     struct places places;
     uintptr_t kept[P3S_MAX_FRAMES];
+    struct walk walk;
 };
 
-static struct p3s_stack *unwind(uintptr_t ra, uintptr_t fa, bool leaf, uintptr_t interpreter)
+static struct p3s_scratch *scratch_of(struct p3s_thread *t)
 {
-    struct scratch *scratch = malloc(sizeof *scratch);
-    struct p3s_stack *s = calloc(1, sizeof *s);
-    int from;
-    if (!s || !scratch) {
-        free(scratch);
-        free(s);
-        return NULL;
+    if (!t->scratch) {
+        void *got = mmap(NULL, sizeof *t->scratch, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        t->scratch = got == MAP_FAILED ? NULL : got;
     }
+    return t->scratch;
+}
+
+bool p3s_on_alternate_stack(void)
+{
+    stack_t now;
+    return !sigaltstack(NULL, &now) && now.ss_flags & SS_ONSTACK;
+}
+
+/* The frames of this call; NULL in a signal handler, or where nobody knows. Nothing is allocated or
+ * locked here, and on a handler's own stack, which may be small, nothing is unwound. */
+static __attribute__((noinline)) struct walk *walk_from(uintptr_t ra)
+{
+    struct p3s_scratch *scratch = p3s_on_alternate_stack() ? NULL : scratch_of(&p3s_self);
+    if (!scratch)
+        return NULL;
     struct walk *w = &scratch->walk;
-    struct places *p = &scratch->places;
     w->ra = ra;
     w->n = 0;
-    w->room = P3S_MAX_FRAMES;
-    w->ip = w->small_ip;
-    w->slot = w->small_slot;
-    w->started = false;
+    w->started = w->in_handler = false;
     w->checkable = true;
-    pthread_once(&own_once, find_own);
-    p3s_device_look();
     _Unwind_Backtrace(one_frame, w);
+    return w->in_handler ? NULL : w;
+}
+
+static __attribute__((noinline)) struct p3s_stack *
+stack_from(struct walk *w, uintptr_t ra, uintptr_t fa, bool leaf, uintptr_t interpreter)
+{
+    struct p3s_scratch *scratch = p3s_self.scratch;
+    struct places *p = &scratch->places;
+    struct p3s_stack *s = calloc(1, sizeof *s);
+    int from;
+    if (!s)
+        return NULL;
+    p3s_device_look();
     if (!w->n) {
         w->ip[w->n++] = ra;
         w->checkable = false;
@@ -401,9 +405,7 @@ static struct p3s_stack *unwind(uintptr_t ra, uintptr_t fa, bool leaf, uintptr_t
         for (checked = 1; checked < w->n && w->ip[checked - 1] != p->ip[end - 1]; checked++) {
         }
     remember_slots(s, w, checked);
-    end_walk(w);
     name_frames(s, p, from, end);
-    free(scratch);
     return s;
 }
 
@@ -416,38 +418,77 @@ static struct p3s_site_cache *new_cache(void)
     return cache;
 }
 
-/* The stack of this call, from the thread's cache if it is known. *keep tells whether the cache
- * owns the result. */
-static struct p3s_stack *stack_of(uintptr_t ra, uintptr_t fa, bool leaf, uintptr_t interpreter,
-                              bool *keep)
+static inline size_t bucket_of(uintptr_t ra, uintptr_t fa)
+{
+    return p3s_mix(ra ^ (uint64_t)fa << 20) & (BUCKETS - 1);
+}
+
+/* The stack of this call if the thread remembers it. None that a handler is on is remembered. */
+static inline struct p3s_stack *remembered(uintptr_t ra, uintptr_t fa, bool leaf)
 {
     struct p3s_site_cache *cache = p3s_self.sites;
-    if (!cache)
-        cache = p3s_self.sites = new_cache();
-    size_t b = p3s_mix(ra ^ (uint64_t)fa << 20) & (BUCKETS - 1);
+    size_t b = bucket_of(ra, fa);
     for (struct p3s_stack *s = cache ? cache->bucket[b] : NULL; s; s = s->next) {
         if (s->ra != ra || s->fa != fa || s->leaf != leaf)
             continue;
         int i = 0;
         while (i < s->checks && *(uintptr_t *)s->slot[i] == s->expect[i])
             i++;
-        if (i == s->checks) {
-            *keep = true;
+        if (i == s->checks)
             return s;
-        }
     }
-    struct p3s_stack *s = unwind(ra, fa, leaf, interpreter);
-    *keep = s && cache && s->checks >= 0 && cache->frames < MAX_CACHED_FRAMES;
-    if (*keep) {
-        s->next = cache->bucket[b];
-        cache->bucket[b] = s;
-        cache->frames += 16 + (size_t)s->checks;
+    return NULL;
+}
+
+/* Take the stack of a call that is no handler's as the thread's, and remember it if that can be. */
+static void take_stack(struct p3s_thread *t, struct p3s_stack *s, bool known)
+{
+    if (t->stack && !t->stack_kept)
+        free_stack(t->stack);
+    t->stack = s;
+    t->stack_kept = known;
+    if (known || !s || s->checks < 0)
+        return;
+    struct p3s_site_cache *cache = t->sites ? t->sites : (t->sites = new_cache());
+    if (!cache || cache->frames >= MAX_CACHED_FRAMES)
+        return;
+    size_t b = bucket_of(s->ra, s->fa);
+    s->next = cache->bucket[b];
+    cache->bucket[b] = s;
+    cache->frames += 16 + (size_t)s->checks;
+    t->stack_kept = true;
+}
+
+bool p3s_stack(void *ra, void *fa)
+{
+    struct p3s_thread *t = &p3s_self;
+    uintptr_t at = (uintptr_t)ra, frame = (uintptr_t)fa;
+    bool leaf = p3s_python_calls();
+    struct p3s_stack *s = remembered(at, frame, leaf);
+    if (__builtin_expect(s != NULL, 1)) {
+        if (s != t->stack)
+            take_stack(t, s, true);
+        return true;
     }
-    return s;
+    struct walk *w = walk_from(at);
+    if (!w)
+        return false;
+    take_stack(t, stack_from(w, at, frame, leaf, p3s_python_base), false);
+    return true;
+}
+
+void p3s_stack_begin(void)
+{
+    pthread_once(&own_once, find_own);
+    p3s_python_calls();         /* looks for Python, the first time */
 }
 
 void p3s_site_thread_end(struct p3s_site_cache *cache)
 {
+    take_stack(&p3s_self, NULL, true);
+    if (p3s_self.scratch)
+        munmap(p3s_self.scratch, sizeof *p3s_self.scratch);
+    p3s_self.scratch = NULL;
     for (size_t b = 0; b < BUCKETS; b++)
         for (struct p3s_stack *s = cache->bucket[b], *next; s; s = next) {
             next = s->next;
@@ -457,24 +498,17 @@ void p3s_site_thread_end(struct p3s_site_cache *cache)
     p3s_self.sites = NULL;
 }
 
-uint32_t p3s_site(void *ra, void *fa)
+uint32_t p3s_site(void)
 {
-    bool keep, leaf = p3s_python_calls();
-    struct p3s_stack *s = stack_of((uintptr_t)ra, (uintptr_t)fa, leaf, p3s_python_base, &keep);
+    struct p3s_stack *s = p3s_self.stack;
     if (!s)
         return p3s_intern(0, 0, NULL);
-    uint32_t site;
     p3s_self.site_depth = s->depth;
-    if (s->inside_mpi) {
-        site = P3S_INSIDE_MPI;
-    } else if (leaf) {
-        site = p3s_python_site(s);
-    } else {
-        if (!s->site_plus_1)
-            s->site_plus_1 = p3s_intern(s->key, s->frames, s->text) + 1;
-        site = s->site_plus_1 - 1;
-    }
-    if (!keep)
-        free_stack(s);
-    return site;
+    if (s->inside_mpi)
+        return P3S_INSIDE_MPI;
+    if (s->leaf)
+        return p3s_python_site(s);
+    if (!s->site_plus_1)
+        s->site_plus_1 = p3s_intern(s->key, s->frames, s->text) + 1;
+    return s->site_plus_1 - 1;
 }

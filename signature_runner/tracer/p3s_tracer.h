@@ -83,7 +83,8 @@ struct p3s_header {             /* first page of the file; stays mapped for the 
     /* Memory of the process that was in use at the end of MPI_Init, and at most up to MPI_Finalize;
      * 0 = not known. How often between the two the thread lost its core to another one. */
     uint64_t resident_init, resident_peak, preempted;
-    char unused[432];
+    uint64_t in_handlers;       /* calls in signal handlers, which are not recorded */
+    char unused[424];
     /* Held by the thread that called MPI_Init until it ends. The kernel marks it then, before it
      * closes anything, so before a launcher can notice and end the other ranks. */
     pthread_mutex_t alive;
@@ -157,6 +158,8 @@ struct p3s_body {
 };
 
 struct p3s_site_cache;
+struct p3s_stack;
+struct p3s_scratch;
 struct p3s_thread {
     int depth;                  /* inside how many wrappers */
     uintptr_t outer_fa, outer_ra; /* frame of the outermost, and where it returns to */
@@ -166,6 +169,9 @@ struct p3s_thread {
     int64_t wall_at_return;     /* CLOCK_MONOTONIC then, in CPU time; 0: not known */
     int64_t carried_work;       /* work before calls that became no event */
     struct p3s_site_cache *sites;
+    struct p3s_stack *stack;    /* of the call that the gate let in last */
+    bool stack_kept;            /* sites owns it */
+    struct p3s_scratch *scratch;
     uint32_t site_depth;        /* turns of recursion taken out of the site asked for last */
     uint64_t last_event;        /* ordinal of the event written last */
     int counter_fd[P3S_MAX_COUNTERS]; /* the first reads them all */
@@ -184,7 +190,7 @@ struct p3s_thread {
 };
 extern __thread struct p3s_thread p3s_self __attribute__((tls_model("initial-exec")));
 extern pthread_mutex_t p3s_lock;
-extern int p3s_threaded;                /* may several threads call MPI at once? */
+extern int p3s_threaded;                /* may several threads call MPI or read files at once? */
 extern volatile int p3s_active;         /* between MPI_Init and MPI_Finalize, file writable */
 extern int64_t p3s_epoch_ns;            /* CLOCK_MONOTONIC when MPI_Init returned */
 extern __thread bool p3s_io_pending __attribute__((tls_model("initial-exec")));
@@ -203,9 +209,11 @@ static inline void p3s_let_go(void)
         pthread_mutex_unlock(&p3s_lock);
 }
 
+bool p3s_on_alternate_stack(void);      /* is a signal handler at work, on a stack of its own? */
+
 /* Is this call made inside another wrapper? longjmp, or an exception of a C++ error handler, leaves
  * a wrapper without its end: then the outermost one's frame is not below this one any more, or
- * something else is where it was. */
+ * something else is where it was. A handler's own stack may lie anywhere. */
 static inline bool p3s_nested(void *fa)
 {
     struct p3s_thread *t = &p3s_self;
@@ -215,6 +223,7 @@ static inline bool p3s_nested(void *fa)
 #if defined(__x86_64__)
     there = there && ((const uintptr_t *)t->outer_fa)[1] == t->outer_ra;
 #endif
+    there = there || p3s_on_alternate_stack();
     t->depth = there ? t->depth : 0;
     return there;
 }
@@ -249,14 +258,18 @@ uint32_t p3s_device_memory(const void *sent, const void *received);
 #define P3S_BUFFERS(h, sent, received)                                                           \
     ((h)->memory = __builtin_expect(p3s_devices, 0) ? p3s_device_memory(sent, received) : 0)
 
+/* The gate that every call passes before the tracer does anything for it: false while nothing is
+ * recorded, inside another wrapper, and in a signal handler. There nothing may be allocated or
+ * locked, and stack may be short; such calls are only counted. What is let in is inside a wrapper. */
+bool p3s_gate(void *ra, void *fa);
 bool p3s_enter(struct p3s_here *h, uint32_t op, void *ra, void *fa);
 void p3s_late(void *ra);                /* looks the MPI library up before MPI_Init */
 void p3s_return(struct p3s_here *h);
 void p3s_leave(struct p3s_here *h);
-/* Number of the site of the wrapper's caller, P3S_INSIDE_MPI if that is the MPI library itself.
- * Takes p3s_lock itself; must not hold it. */
+/* Number of the site of the call that the gate let in, P3S_INSIDE_MPI if the MPI library itself made
+ * it. Takes p3s_lock itself; must not hold it. */
 #define P3S_INSIDE_MPI UINT32_MAX
-uint32_t p3s_site(void *ra, void *fa);
+uint32_t p3s_site(void);
 void p3s_site_thread_end(struct p3s_site_cache *cache);
 void p3s_pcontrol(int level);
 

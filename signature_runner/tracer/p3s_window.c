@@ -122,7 +122,7 @@ static struct p3s_call call_on(struct p3s_here *h, int kind, uint64_t handle, ui
 void p3s_on(struct p3s_here *h, int kind, uint64_t handle, int peer, int64_t count,
             MPI_Datatype type)
 {
-    uint32_t site = p3s_site(h->ra, h->fa);
+    uint32_t site = p3s_site();
     p3s_hold();
     struct p3s_call call = call_on(h, kind, handle, site, peer);
     p3s_set_bytes(&call, count, type);
@@ -144,7 +144,7 @@ static int bits_of(int assert)
 
 void p3s_sync(struct p3s_here *h, uint64_t handle, int peer, int assert)
 {
-    uint32_t site = p3s_site(h->ra, h->fa);
+    uint32_t site = p3s_site();
     p3s_hold();
     struct p3s_call call = call_on(h, P3S_WINDOW, handle, site, peer);
     call.tag = bits_of(assert);
@@ -154,7 +154,7 @@ void p3s_sync(struct p3s_here *h, uint64_t handle, int peer, int assert)
 
 void p3s_sync_group(struct p3s_here *h, uint64_t handle, MPI_Group group, int assert)
 {
-    uint32_t site = p3s_site(h->ra, h->fa);
+    uint32_t site = p3s_site();
     int few_ranks[32], count = 0, *ranks = few_ranks;
     int64_t few[32], *list = few;
     if (PMPI_Group_size(group, &count) != MPI_SUCCESS)
