@@ -97,35 +97,109 @@ static int have_file(void)
     return EBADF;
 }
 
+void p3s_signals_hold(struct p3s_signals *s)
+{
+    static const int numbers[2] = {SIGXFSZ, SIGPIPE};
+    sigset_t waiting;
+    sigemptyset(&s->ours);
+    sigpending(&waiting);
+    for (int i = 0; i < 2; i++)
+        if (!sigismember(&waiting, numbers[i])) /* else it is the program's own */
+            sigaddset(&s->ours, numbers[i]);
+    pthread_sigmask(SIG_BLOCK, &s->ours, &s->before);
+}
+
+void p3s_signals_drop(struct p3s_signals *s)
+{
+    struct timespec now = {0, 0};
+    while (sigtimedwait(&s->ours, NULL, &now) > 0) {
+    }
+    pthread_sigmask(SIG_SETMASK, &s->before, NULL);
+}
+
 /* Reserves blocks now: a full disk must be an error here, not a SIGBUS at a later store. */
 static int reserve(uint64_t at, size_t bytes)
 {
-    sigset_t over, before;
-    struct timespec now = {0, 0};
-    /* Past RLIMIT_FSIZE the kernel also sends a signal that would end the program. */
-    sigemptyset(&over);
-    sigaddset(&over, SIGXFSZ);
-    pthread_sigmask(SIG_BLOCK, &over, &before);
+    struct p3s_signals signals;
+    p3s_signals_hold(&signals);
     int error = posix_fallocate(file, (off_t)at, (off_t)bytes);
-    if (error == EFBIG)
-        sigtimedwait(&over, NULL, &now);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    p3s_signals_drop(&signals);
     return error;
+}
+
+/* ---- mappings, and files that are cut under them ---------------------------------------------- */
+
+/* Nine open chunks, those of calls that are only counted, and the beginning. */
+#define MOST_MAPPED 256
+
+static struct { char *from; size_t bytes; } mapped[MOST_MAPPED];
+static struct sigaction bus_before;
+static volatile sig_atomic_t cut;
+
+/* A store behind the end of a file that was cut, or whose blocks the disk has not got after all:
+ * memory takes the place of the mapping. Any other SIGBUS goes where it would have gone. */
+static void on_bus(int number, siginfo_t *info, void *context)
+{
+    int error = errno;
+    const char *at = info->si_addr;
+    (void)context;
+    for (int i = 0; info->si_code > 0 && i < MOST_MAPPED; i++)
+        if (at >= mapped[i].from && at < mapped[i].from + mapped[i].bytes &&
+            mmap(mapped[i].from, mapped[i].bytes, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) {
+            cut = 1;
+            errno = error;
+            return;
+        }
+    sigaction(number, &bus_before, NULL);
+    if (info->si_code <= 0)     /* nothing that happens again by itself */
+        raise(number);
+    errno = error;
+}
+
+static void watch_file(void)
+{
+    struct sigaction ours = {.sa_sigaction = on_bus,
+                             .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
+    sigemptyset(&ours.sa_mask);
+    sigaction(SIGBUS, &ours, &bus_before);
+}
+
+static void watch_no_more(void)
+{
+    struct sigaction now;
+    if (!sigaction(SIGBUS, NULL, &now) && now.sa_flags & SA_SIGINFO && now.sa_sigaction == on_bus)
+        sigaction(SIGBUS, &bus_before, NULL);
 }
 
 /* Map file bytes; chunks begin at multiples of BLOCK, mappings at multiples of a page. */
 static void *map(uint64_t at, size_t bytes)
 {
     uint64_t from = at / page_bytes * page_bytes;
-    void *p = mmap(NULL, bytes + (size_t)(at - from), PROT_READ | PROT_WRITE,
-                   MAP_SHARED | MAP_POPULATE, file, (off_t)from);
-    return p == MAP_FAILED ? NULL : (char *)p + (at - from);
+    int place = 0;
+    while (place < MOST_MAPPED && mapped[place].bytes)
+        place++;
+    errno = ENOMEM;
+    if (place == MOST_MAPPED)
+        return NULL;
+    bytes += (size_t)(at - from);
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file,
+                   (off_t)from);
+    if (p == MAP_FAILED)
+        return NULL;
+    mapped[place].from = p;
+    mapped[place].bytes = bytes;
+    return (char *)p + (at - from);
 }
 
-static void unmap(void *p, size_t bytes)
+static void unmap(const void *p)
 {
-    uintptr_t from = (uintptr_t)p / page_bytes * page_bytes;
-    munmap((void *)from, bytes + ((uintptr_t)p - from));
+    for (int i = 0; i < MOST_MAPPED; i++)
+        if ((uintptr_t)p - (uintptr_t)mapped[i].from < mapped[i].bytes) {
+            munmap(mapped[i].from, mapped[i].bytes);
+            mapped[i].bytes = 0;
+            return;
+        }
 }
 
 int p3s_file_open(const char *path, size_t header_bytes, void **header)
@@ -150,6 +224,8 @@ int p3s_file_open(const char *path, size_t header_bytes, void **header)
         error = errno;
     if (error)
         p3s_file_drop(path);
+    else
+        watch_file();
     file_end = file_used = header_bytes;
     return error;
 }
@@ -162,6 +238,7 @@ void p3s_file_owner(int rank, uint32_t key)
 
 void p3s_file_drop(const char *path)
 {
+    watch_no_more();
     close(file);
     file = -1;
     unlink(path);
@@ -169,9 +246,10 @@ void p3s_file_drop(const char *path)
 
 void p3s_file_close(void)
 {
+    watch_no_more();
     if (have_file() != 0)
         return;
-    if (ftruncate(file, (off_t)file_used) != 0) {
+    if (!cut && ftruncate(file, (off_t)file_used) != 0) {
         /* The unused tail stays; it reads as nothing. */
     }
     close(file);
@@ -193,7 +271,7 @@ void p3s_chunk_seal(struct p3s_chunk *c)
     if (c->offset + bytes == file_end)
         file_used = c->offset + sizeof *c->at + c->used;
     if (c->offset + bytes > beginning_bytes)
-        unmap(c->at, bytes);
+        unmap(c->at);
     c->at = NULL;
     c->room = c->used = 0;
 }
@@ -212,6 +290,8 @@ int p3s_chunk_next(struct p3s_chunk *c, int kind, uint32_t columns, uint64_t fir
         bytes += BLOCK;
     p3s_chunk_seal(c);
     struct p3s_chunk_header *h = NULL;
+    if (cut)
+        return ESTALE;
     if (file_end + bytes <= beginning_bytes) {
         h = (void *)(beginning + file_end);
     } else {

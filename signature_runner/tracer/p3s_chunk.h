@@ -2,6 +2,7 @@
 #ifndef P3S_CHUNK_H
 #define P3S_CHUNK_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -31,6 +32,12 @@ struct p3s_chunk {              /* the open chunk of one kind; at is NULL if the
     uint32_t room, used, crc;
     uint64_t offset, written;   /* of this chunk in the file; bytes of all chunks of the kind */
 };
+
+/* Around what the tracer itself writes: past RLIMIT_FSIZE, or into a pipe that nobody reads, the
+ * kernel also sends a signal that would end the program. */
+struct p3s_signals { sigset_t ours, before; };
+void p3s_signals_hold(struct p3s_signals *s);
+void p3s_signals_drop(struct p3s_signals *s);
 
 uint32_t p3s_crc(uint32_t crc, const void *bytes, size_t n);
 

@@ -123,8 +123,8 @@ static bool begin_run(struct p3s_io *i)
         return false;
     name_op(i->op);
     run = (struct run){.ra = i->ra, .fa = i->fa, .op = i->op, .site = site,
-                       .depth = p3s_self.site_depth, .fd = i->fd, .file = i->file, .truncates = i->truncates, .to = -1,
-                       .from = sequential(i->op) ? lseek(i->fd, 0, SEEK_CUR) : -1};
+                       .depth = p3s_self.site_depth, .fd = i->fd, .file = i->file,
+                       .truncates = i->truncates, .to = -1, .from = sequential(i->op) ? lseek(i->fd, 0, SEEK_CUR) : -1};
     return true;
 }
 
@@ -244,7 +244,8 @@ bool p3s_io_opening(struct p3s_io *i, uint32_t op, bool truncates, void *ra, voi
     int error = errno;
     if (!recorded_here())
         return false;
-    *i = (struct p3s_io){.ra = ra, .fa = fa, .op = op, .fd = -1, .file = -1, .truncates = truncates};
+    *i = (struct p3s_io){.ra = ra, .fa = fa, .op = op, .fd = -1, .file = -1,
+                         .truncates = truncates};
     read_clocks(i);
     bool there = p3s_gate(ra, fa);
     i->t0_ns = p3s_clock_ns(CLOCK_MONOTONIC);

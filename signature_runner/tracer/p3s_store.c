@@ -53,15 +53,18 @@ static uint32_t columns;
 void p3s_warn(const char *what, int error)
 {
     /* One line per job: the rank that creates the marker speaks. */
-    char path[4096];
+    static char path[sizeof directory + sizeof "/warned"];
+    struct p3s_signals signals;
     snprintf(path, sizeof path, "%s/warned", directory);
     int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
     if (fd >= 0)
         close(fd);
     else if (errno == EEXIST || my_rank != 0)
         return;
+    p3s_signals_hold(&signals);
     fprintf(stderr, "p3s: warning: rank %d: %s in %s: %s; the program goes on, not traced\n",
             my_rank, what, directory, strerror(error));
+    p3s_signals_drop(&signals);
 }
 
 /* Rather no more events than a capture with holes that says it is complete. */
@@ -286,9 +289,7 @@ static void count_only(uint32_t call, int64_t elapsed_ns, int64_t work);
 uint64_t p3s_put_event(const struct p3s_call *call, int64_t start_ns, int64_t elapsed_ns,
                        int64_t work, const uint64_t *counters)
 {
-    if (!p3s_active)
-        return P3S_NO_EVENT;
-    if (p3s_header->paused)
+    if (!p3s_active || p3s_header->paused)
         return P3S_NO_EVENT;
     int64_t number = call_number(call);
     if (number < 0)

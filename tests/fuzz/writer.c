@@ -109,16 +109,12 @@ static int64_t now;
 static void forget_everything(void)
 {
     struct p3s_chunk *open_ones[] = {&defs, &events, &done, &resolved, &threads, &accesses, &chunk};
-    for (size_t i = 0; i < sizeof open_ones / sizeof *open_ones; i++) {
-        if (open_ones[i]->at)
-            unmap(open_ones[i]->at, open_ones[i]->at->capacity_bytes);
+    for (size_t i = 0; i < sizeof open_ones / sizeof *open_ones; i++)
         *open_ones[i] = (struct p3s_chunk){0};
-    }
-    for (size_t k = 0; k < count_chunks; k++)
-        if (counts[k].at)
-            unmap(counts[k].at, counts[k].at->capacity_bytes);
-    if (p3s_header)
-        unmap(p3s_header, HEADER_BYTES);
+    for (int i = 0; i < MOST_MAPPED; i++)
+        if (mapped[i].bytes)
+            unmap(mapped[i].from);
+    watch_no_more();
     if (file >= 0)
         close(file);
     void *owned[] = {calls, counts, loops, knowns, phases, bounds, site_keys, place_of_call};
