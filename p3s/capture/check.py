@@ -72,6 +72,7 @@ class RankCheck:
     lost_events: int = 0
     counted_events: int = 0
     paused_calls: int = 0
+    in_handlers: int = 0
     problem: str = ""
 
     @property
@@ -140,6 +141,7 @@ def _check_file(path: Path, rank: int) -> tuple[RankCheck, Capture | None]:
         capture.lost_events,
         capture.counted_events,
         capture.header.paused_calls,
+        capture.header.in_handlers,
         problem,
     )
     return found, capture
@@ -308,4 +310,6 @@ def _notes(ranks: tuple[RankCheck, ...] | list[RankCheck]) -> tuple[str, ...]:
     if paused:
         calls = plural(paused, "call was", "calls were")
         notes.append(f"{calls} made while MPI_Pcontrol had switched recording off")
+    if handlers := sum(rank.in_handlers for rank in ranks):
+        notes.append(f"{plural(handlers, 'call', 'calls')} in signal handlers: not recorded")
     return tuple(notes)

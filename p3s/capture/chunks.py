@@ -22,7 +22,8 @@ class Header:
     ``paused_calls`` are live totals. ``run`` is the same for all ranks of one launch, of which
     the launcher started ``launched``. ``resident_init``, ``resident_peak``: bytes of memory in
     use at the end of MPI_Init, and at most before MPI_Finalize; ``preempted``: how often the
-    thread lost its core between the two; ``program``: which of the launch. 0 where not known.
+    thread lost its core between the two; ``program``: which of the launch; ``in_handlers``: calls
+    in signal handlers, which are not recorded. 0 where that is not known.
     """
 
     rank: int
@@ -53,6 +54,7 @@ class Header:
     resident_init: int = 0
     resident_peak: int = 0
     preempted: int = 0
+    in_handlers: int = 0
     program: int = 0
 
     @property
@@ -248,12 +250,14 @@ def _header(raw: bytes, path: Path) -> Header:
     )
 
 
-def _memory(raw: bytes, minor: int) -> tuple[int, int, int]:
-    """Return resident_init, resident_peak and preempted, 0 in files that are older than these."""
+def _memory(raw: bytes, minor: int) -> tuple[int, int, int, int]:
+    """Return resident_init to in_handlers, 0 in files that are older than these."""
     if minor < layout.MEMORY_MINOR or len(raw) < layout.HEADER_READ_BYTES:
-        return 0, 0, 0
+        return 0, 0, 0, 0
     init, peak, preempted = layout.MEMORY.unpack_from(raw, layout.MEMORY_OFFSET)
-    return plausible_memory(init), plausible_memory(peak), min(preempted, _MOST)
+    handlers = int.from_bytes(raw[layout.HANDLERS_OFFSET : layout.HANDLERS_OFFSET + 8], "little")
+    most = (min(preempted, _MOST), min(handlers, _MOST))
+    return plausible_memory(init), plausible_memory(peak), *most
 
 
 #: More than this is damage: live totals are under no checksum.

@@ -24,12 +24,16 @@ PHASES_AT_OFFSET = 560
 #: Memory in use at the end of MPI_Init and at most, preemptions; of files from 2.2 on.
 MEMORY = struct.Struct("<QQQ")
 MEMORY_OFFSET, MEMORY_MINOR = 568, 2
+#: Calls in signal handlers, which are not recorded; 0 in older files.
+HANDLERS_OFFSET = 592
 #: A word that holds the id of the thread that called MPI_Init; the kernel sets this bit of it
 #: when the thread begins to end.
 ALIVE_OFFSET = 1024
 OWNER_DIED = 0x40000000
 HEADER_MIN_BYTES = TOTALS_OFFSET + TOTALS.size
-HEADER_READ_BYTES = MEMORY_OFFSET + MEMORY.size
+HEADER_READ_BYTES = HANDLERS_OFFSET + 8
+#: What a signature's digest of its captures covers of each header.
+HEADER_DIGEST_BYTES = MEMORY_OFFSET + MEMORY.size
 
 CHUNK = struct.Struct("<IHHiIIIQqIIQII")
 CHUNK_BYTES = 64

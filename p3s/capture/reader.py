@@ -66,7 +66,7 @@ def mark_of(run_dir: Path) -> str:
         try:
             with open(open_capture(path), "rb") as file:
                 size = os.fstat(file.fileno()).st_size
-                told.append(f"{path.name} {size} ".encode() + file.read(layout.HEADER_READ_BYTES))
+                told.append(f"{path.name} {size} ".encode() + file.read(layout.HEADER_DIGEST_BYTES))
         except OSError:
             told.append(f"{path.name} unreadable".encode())
     return digest_of(b"".join(sorted(told))) if files else ""

@@ -443,10 +443,11 @@ static inline struct p3s_stack *remembered(uintptr_t ra, uintptr_t fa, bool leaf
 /* Take the stack of a call that is no handler's as the thread's, and remember it if that can be. */
 static void take_stack(struct p3s_thread *t, struct p3s_stack *s, bool known)
 {
-    if (t->stack && !t->stack_kept)
-        free_stack(t->stack);
+    struct p3s_stack *before = t->stack_kept ? NULL : t->stack;
     t->stack = s;
     t->stack_kept = known;
+    if (before)
+        free_stack(before);
     if (known || !s || s->checks < 0)
         return;
     struct p3s_site_cache *cache = t->sites ? t->sites : (t->sites = new_cache());
@@ -485,17 +486,20 @@ void p3s_stack_begin(void)
 
 void p3s_site_thread_end(struct p3s_site_cache *cache)
 {
-    take_stack(&p3s_self, NULL, true);
-    if (p3s_self.scratch)
-        munmap(p3s_self.scratch, sizeof *p3s_self.scratch);
-    p3s_self.scratch = NULL;
+    struct p3s_thread *t = &p3s_self;
+    struct p3s_scratch *scratch = t->scratch;
+    t->sites = NULL;            /* before they are freed: a signal may come meanwhile */
+    t->scratch = NULL;
+    __atomic_signal_fence(__ATOMIC_RELEASE);
+    take_stack(t, NULL, true);
+    if (scratch)
+        munmap(scratch, sizeof *scratch);
     for (size_t b = 0; b < BUCKETS; b++)
         for (struct p3s_stack *s = cache->bucket[b], *next; s; s = next) {
             next = s->next;
             free_stack(s);
         }
     free(cache);
-    p3s_self.sites = NULL;
 }
 
 uint32_t p3s_site(void)
