@@ -333,18 +333,6 @@ static int64_t clock_on_entry(struct p3s_here *h, struct p3s_thread *t)
     return h->clock - t->work_at_return - read_ns;
 }
 
-bool p3s_gate(void *ra, void *fa)
-{
-    if (!p3s_active || p3s_nested(fa))
-        return false;
-    p3s_go_in(ra, fa);
-    if (__builtin_expect(p3s_stack(ra, fa), 1))
-        return true;
-    p3s_self.depth = 0;
-    __atomic_fetch_add(&p3s_header->in_handlers, 1, __ATOMIC_RELAXED);
-    return false;
-}
-
 bool p3s_enter(struct p3s_here *h, uint32_t op, void *ra, void *fa)
 {
     struct p3s_thread *t = &p3s_self;
@@ -488,29 +476,4 @@ void p3s_aborting(int code, void *ra)
     /* Some return before their launcher ends the rank: what the rank still does is no part of
      * the program, and the capture must not be closed as if all were well. */
     p3s_active = 0;
-}
-
-/* Level 0 switches recording off, any other on again; what tables need is kept up meanwhile. */
-void p3s_pcontrol(int level)
-{
-    struct p3s_thread *t = &p3s_self;
-    if (!p3s_active)
-        return;
-    if (p3s_io_pending)
-        p3s_io_flush();
-    bool was = p3s_header->paused;
-    p3s_header->paused = level == 0;
-    if (level == 0)
-        p3s_header->flags |= P3S_FLAG_PAUSED;
-    if (was && level != 0) {
-        /* The work meanwhile belongs to nothing that is recorded. */
-        t->carried_work = 0;
-        for (int i = 0; i < p3s_counters; i++)
-            t->carried_counter[i] = 0;
-        if (p3s_counters)
-            p3s_counters_read(t, t->counter_at_return);
-        t->wall_at_return = 0;
-        t->work_at_return = p3s_work_now();
-        p3s_team_forget();
-    }
 }

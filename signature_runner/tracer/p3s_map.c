@@ -1,7 +1,8 @@
-/* A hash map from 64-bit keys to pointers. Needs p3s_lock. */
-#include "p3s_tracer.h"
+/* A hash map from 64-bit keys to pointers, which needs p3s_lock; and hashes of texts. */
+#include "p3s_inside.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct p3s_node { uint64_t key; void *value; struct p3s_node *next; };
 
@@ -12,6 +13,18 @@ uint64_t p3s_mix(uint64_t x)
     x ^= x >> 29;
     x *= 0xbf58476d1ce4e5b9u;
     return x ^ x >> 32;
+}
+
+uint64_t p3s_hash_more(uint64_t hash, const char *text, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        hash = (hash ^ (unsigned char)text[i]) * 0x100000001b3u;
+    return hash;
+}
+
+uint64_t p3s_hash_text(uint64_t key, const char *text, uint64_t extra)
+{
+    return p3s_mix(p3s_mix(key ^ p3s_hash_more(P3S_HASH_BEGIN, text, strlen(text))) ^ extra);
 }
 
 void *p3s_map_get(const struct p3s_map *m, uint64_t key)

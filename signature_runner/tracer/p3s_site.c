@@ -9,7 +9,6 @@
 
 #include <dlfcn.h>
 #include <link.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,18 +24,6 @@ struct p3s_site_cache { size_t frames; struct p3s_stack *bucket[BUCKETS]; };
 
 static struct p3s_map sites;    /* key -> site number + 1; needs p3s_lock */
 static uint32_t site_count;
-
-uint64_t p3s_hash_more(uint64_t hash, const char *text, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++)
-        hash = (hash ^ (unsigned char)text[i]) * 0x100000001b3u;
-    return hash;
-}
-
-uint64_t p3s_hash_text(uint64_t key, const char *text, uint64_t extra)
-{
-    return p3s_mix(p3s_mix(key ^ p3s_hash_more(P3S_HASH_BEGIN, text, strlen(text))) ^ extra);
-}
 
 /* Number of the site with this key; writes its record when it is new. */
 uint32_t p3s_intern(uint64_t key, int frames, char *const *text)
@@ -353,12 +340,6 @@ static struct p3s_scratch *scratch_of(struct p3s_thread *t)
         t->scratch = got == MAP_FAILED ? NULL : got;
     }
     return t->scratch;
-}
-
-bool p3s_on_alternate_stack(void)
-{
-    stack_t now;
-    return !sigaltstack(NULL, &now) && now.ss_flags & SS_ONSTACK;
 }
 
 /* The frames of this call; NULL in a signal handler, or where nobody knows. Nothing is allocated or
