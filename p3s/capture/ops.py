@@ -170,6 +170,9 @@ ROOTED = frozenset(
     if blocking.removeprefix("MPI_") in "Bcast Reduce Gather Gatherv Scatter Scatterv".split()
 )
 
+#: Ends the name of a call on a communicator with processes of another world (p3s.capture.outside).
+_OUTSIDE = "_outside"
+
 #: Queues of requests: a completion completes the oldest of its own one.
 ORDINARY, OF_ORIGIN, OF_TARGET = range(3)
 
@@ -179,6 +182,8 @@ def kind_of(op: str) -> str:
     kind = _KINDS.get(op)
     if kind is not None:
         return kind
+    if op.endswith(_OUTSIDE):
+        return PROCESS
     if op.removeprefix("MPI_") in ONE_SIDED or op.startswith("MPI_Win_"):
         return RMA
     return IO if op.startswith(("MPI_File_", POSIX)) else OTHER
@@ -281,8 +286,14 @@ def unwaited(op: str) -> bool:
     return is_answer(op) or op.endswith("_passive_recv")
 
 
+def outside(op: str) -> str:
+    """Return the name of a call that involves processes of another MPI_COMM_WORLD."""
+    return op + _OUTSIDE
+
+
 def called(op: str) -> str:
     """Return the function that the program calls: MPI_Sendrecv of MPI_Sendrecv_recv."""
+    op = op.removesuffix(_OUTSIDE)
     return _CALLED.get(op, op)
 
 

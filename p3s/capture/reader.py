@@ -15,6 +15,7 @@ from p3s.capture import layout, ops
 from p3s.capture.capture import NAME, Capture, read_capture, read_header
 from p3s.capture.chunks import Header, open_capture
 from p3s.capture.merge import CallsInBlocks, Tables, event_calls
+from p3s.capture.outside import unmodelled_events
 from p3s.capture.ranks import BLOCK_EVENTS, LazyRanks, Source, head_of, in_order, rank_trace
 from p3s.capture.types import RunTrace
 
@@ -333,10 +334,6 @@ def _read(
     counts = reading.finish(problems)
     tables = reading.tables
     calls = tables.calls(reading.used > 0)
-    unmodelled: dict[str, int] = {}
-    for each, count in zip(calls, counts.tolist(), strict=True):
-        if not ops.is_modelled(each.op):
-            unmodelled[each.op] = unmodelled.get(each.op, 0) + count
     return RunTrace(
         np=header.size,
         path=run_dir,
@@ -346,7 +343,7 @@ def _read(
         ranks=reading.ranks,
         work_unit=work_unit,
         wall_ns=_wall_ns(run_dir),
-        unmodelled=unmodelled,
+        unmodelled=unmodelled_events(calls, tables.comm_list, counts.tolist()),
         missing=missing,
         problems=dict(sorted(reading.problems.items())),
         windows=tuple(tables.windows),

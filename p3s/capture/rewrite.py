@@ -16,6 +16,7 @@ import numpy as np
 
 from p3s.capture import anybody, cancelled, neighbours, one_sided, ops, partitions
 from p3s.capture.arrivals import Accesses
+from p3s.capture.outside import named_outside, unmodelled_events
 from p3s.capture.parts import CallBook, Parts, replaced
 from p3s.capture.types import Call, RankTrace, RunTrace
 
@@ -102,7 +103,7 @@ class Messages:
         """Return the run of one rank (p3s.capture.read_file); RankTrace.done only where needed."""
         from p3s.capture.reader import read_file
 
-        run = read_file(path, completions=False)
+        run = named_outside(read_file(path, completions=False))
         if _in_blocks(run) and not any(_taken(call.op) for call in run.calls):
             return run
         some_cancelled = cancelled.there(run)
@@ -111,7 +112,7 @@ class Messages:
         if not (some_cancelled or from_anybody or taken):
             return run
         if from_anybody or any(_leaves_request(call.op) for call in run.calls if _taken(call.op)):
-            run = read_file(path)
+            run = named_outside(read_file(path))
         if some_cancelled:
             run = _rewritten(run, _CANCELLED, Known())
         if from_anybody:
@@ -139,7 +140,7 @@ def _learned(paths: Iterable[Path]) -> Known:
 
     known = Known()
     for path in paths:
-        run = read_file(path)
+        run = named_outside(read_file(path))
         for family in FAMILIES:
             family.learn(run, known)
     return known
@@ -158,7 +159,7 @@ def as_messages(run: RunTrace, known: Known) -> RunTrace:
 
 def whole_as_messages(run: RunTrace) -> RunTrace:
     """Return a run that was read as a whole (read_run) with messages in place of calls."""
-    known = Known()
+    known, run = Known(), named_outside(run)
     for family in FAMILIES:
         if any(family.asks(run, call) for call in run.calls):
             family.learn(run, known)
@@ -182,10 +183,7 @@ def _rewritten(run: RunTrace, family: Family, known: Known) -> RunTrace:
     ranks.number = np.full(len(used) + 1, -1, dtype=np.int64)
     ranks.number[keep] = np.arange(len(keep))
     calls = tuple(book.calls[number] for number in keep.tolist())
-    unmodelled: dict[str, int] = {}
-    for call, count in zip(calls, used[keep].tolist(), strict=True):
-        if not ops.is_modelled(call.op):
-            unmodelled[call.op] = unmodelled.get(call.op, 0) + count
+    unmodelled = unmodelled_events(calls, run.comms, used[keep].tolist())
     sites = tuple(book.sites)
     return replace(run, calls=calls, ranks=ranks, unmodelled=unmodelled, sites=sites)
 

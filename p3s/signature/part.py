@@ -11,13 +11,14 @@ in one process or in many (p3s.base.workers).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy
 import numpy as np
 
+from p3s.capture.outside import reaches_outside
 from p3s.signature import buffers, clock, fileuse, segments, teams
 from p3s.signature.blocks import blocks_of
 from p3s.signature.calls import Calls, Group
@@ -133,11 +134,15 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
     if sites.apart:
         _tell_apart(run, site, names, {k for k, key in enumerate(keys) if key in sites.apart})
     calls = Calls(run, site)
+    inside = [k for k, comm in enumerate(run.comms) if not reaches_outside(comm)]
     out = Part(
         run.np,
         run.work_unit,
-        calls.groups,
-        [Place(c.members, c.ordinal, c.op, c.dims, c.periods) for c in run.comms],
+        _renumbered(calls.groups, {k: at for at, k in enumerate(inside)}),
+        [
+            Place(c.members, c.ordinal, c.op, c.dims, c.periods)
+            for c in map(run.comms.__getitem__, inside)
+        ],
         names,
         calls.nodes,
         time_unit=clock.unit_of(run),
@@ -166,6 +171,11 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
             tables.add_others(rt, run, calls)
     tables.into(out)
     return out
+
+
+def _renumbered(groups: Sequence[Group], place_of: Mapping[int, int]) -> list[Group]:
+    """Return groups with other numbers of their communicators; -1, none, stays."""
+    return [g if g.comm < 0 else replace(g, comm=place_of[g.comm]) for g in groups]
 
 
 def _summed(
@@ -308,23 +318,8 @@ def join(parts: Iterable[Part]) -> Part:
                 places[(place.members, place.ordinal)] = len(places)
                 out.places.append(place)
         place_to = [places[(p.members, p.ordinal)] for p in part.places]
-        group_to = np.array(
-            [
-                groups.setdefault(
-                    Group(
-                        g.site,
-                        g.op,
-                        place_to[g.comm] if g.comm >= 0 else g.comm,
-                        g.peer,
-                        g.tag,
-                        g.root,
-                    ),
-                    len(groups),
-                )
-                for g in part.groups
-            ],
-            dtype=np.int64,
-        )
+        own = _renumbered(part.groups, dict(enumerate(place_to)))
+        group_to = np.array([groups.setdefault(g, len(groups)) for g in own], dtype=np.int64)
         node_to = np.array(
             [nodes.setdefault(node, len(nodes)) for node in part.nodes] + [END, START],
             dtype=np.int64,

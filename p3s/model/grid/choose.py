@@ -183,10 +183,9 @@ def _settled(nodes: Sequence[Node], choice: GridChoice) -> dict[int, Explanation
 def _seek_further(search: _Search, apart: bool) -> None:
     """Try the rules that are tried only where no common one explains the partners well."""
     assert search.best is not None
-    if search.best.poor():
-        search.try_all(rules_of_domains(SHAPES, search.counts))
-    if search.best.poor() and apart:
-        search.try_all(rules_in_part(search.counts))
+    if search.best.poor():  # together: the likeliest of all bounds what the others may cost
+        in_part = rules_in_part(search.counts) if apart else []
+        search.try_all([*rules_of_domains(SHAPES, search.counts), *in_part])
     if search.best.dear():
         found = [
             (len(members), [(n, rank, peer) for n, (rank, peer, _) in pairs])
