@@ -10,7 +10,7 @@ the events of any rank at any count of it."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any, NamedTuple
@@ -39,7 +39,7 @@ from p3s.model.types import Item, Model
 from p3s.signature.fold import Loop
 from p3s.signature.order import least_backward
 from p3s.signature.parse import Nest
-from p3s.signature.structure import Structure
+from p3s.signature.structure import PARTNERS, Structure
 from p3s.signature.tables import PointTable
 
 #: Longest list of trips by turn.
@@ -63,9 +63,23 @@ def fit_order(
         return None, model.items
     cells = [cells_of_rows(model, t, rows[t.np]) for t in tables]
     sign = first_signs(model, zip(tables, cells, strict=True))
-    kinds = [k for t, mine in zip(tables, cells, strict=True) for k in see(model, t, s, mine, sign)]
     number = {node: k for k, node in enumerate(s.nodes)}
-    loops = [replace(loop, walk=_walk(loop, kinds, model.items)) for loop in _loops(s.nest)[1:]]
+
+    def walked(apart: Collection[int]) -> tuple[list[Seen], list[LoopRule]]:
+        at = zip(tables, cells, strict=True)
+        kinds = [kind for t, mine in at for kind in see(model, t, s, mine, sign, apart)]
+        walks = ((loop, _walk(loop, kinds, model.items)) for loop in _loops(s.nest)[1:])
+        return kinds, [replace(loop, walk=walk) for loop, walk in walks]
+
+    kinds, loops = walked(())
+    apart = {x.loop for x in loops if x.walk is None and s.walks.get(x.loop) == PARTNERS}
+    while apart:  # until all of them are walks with an iteration for each partner
+        tried = walked(apart)
+        found = {x.loop for x in tried[1] if x.loop in apart and x.walk is not None}
+        if found == apart:
+            kinds, loops = tried
+            break
+        apart = found
     ranks = _Ranks({x.loop: x.walk for x in loops if x.walk is not None}, model.items, grids)
     items = []
     for i, it in enumerate(model.items):

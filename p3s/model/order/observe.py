@@ -6,7 +6,7 @@ A *cell* is (item, slot, stage, iteration): a rule of the model as one rank carr
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,13 +95,41 @@ def turns_of_loops(nest: Nest, node: Ints, index: Ints) -> dict[int, LoopTurns]:
     return out
 
 
+def by_partner(index: Ints, loop: Ints, peer: Ints, apart: Collection[int]) -> Ints:
+    """Return the iterations around each event, in some loops one for each partner in a row.
+
+    Calls that exclude one another, as what a rank of a tree does at one stage (send or receive),
+    look like one iteration where one's place is behind the other's. index, loop: as in Seen;
+    peer: of each event, -1 none; apart: the loops.
+    """
+    out = index.copy()
+    for level in range(1, loop.shape[1]):
+        mine = np.flatnonzero(np.isin(loop[:, level], list(apart)))
+        if not len(mine):
+            continue
+        around = np.concatenate([loop[mine, level, None], index[mine, : level - 1]], axis=1)
+        enters = np.append(True, (np.diff(around, axis=0) != 0).any(axis=1))
+        partner = peer[mine]
+        known = np.where((partner >= 0) | enters, np.arange(len(mine)), 0)
+        partner = partner[np.maximum.accumulate(known)]
+        turns = np.diff(index[mine, level - 1], prepend=0) != 0
+        begins = np.cumsum(enters | turns | (np.diff(partner, prepend=-1) != 0))
+        out[mine, level - 1] = begins - np.maximum.accumulate(np.where(enters, begins, 0))
+    return out
+
+
 def see(
-    model: Model, t: PointTable, s: Structure, cell_of: Sequence[Cells], sign: Mapping[int, int]
+    model: Model,
+    t: PointTable,
+    s: Structure,
+    cell_of: Sequence[Cells],
+    sign: Mapping[int, int],
+    apart: Collection[int] = (),
 ) -> Iterator[Seen]:
     """Yield the kinds of ranks of one count; cell_of: as of :func:`cells_of_rows`.
 
     sign: per node the direction in which its messages go first. Messages of several rules to one
-    partner follow these in turn.
+    partner follow these in turn. apart: loops as of :func:`by_partner`.
     """
     number = {node: k for k, node in enumerate(s.nodes)}
     union = np.array([number.get(node, -1) for node in t.nodes], dtype=np.int64)
@@ -129,8 +157,11 @@ def see(
         codes = t.sequences[ranks[0]].astype(np.int64)
         node = union[nodes_of(codes, a, of_row)]
         index = loop_indices(parse(s.nest, node))
-        peers = partner[t.group[a:b]].tolist()
-        cell, cells, peer = _cells_of_events(codes, cell_of[a:b], peers, model, sign)
+        peers = partner[t.group[a:b]]
+        index = by_partner(
+            index, s.nest.around[node], np.append(peers, -1)[np.maximum(codes, -1)], apart
+        )
+        cell, cells, peer = _cells_of_events(codes, cell_of[a:b], peers.tolist(), model, sign)
         yield Seen(
             t.np,
             ranks,
