@@ -17,7 +17,8 @@ from p3s.laws.lawfinder import find_law
 from p3s.model.evaluate import generate
 from p3s.model.follow import follow_posts
 from p3s.model.grid import admissible
-from p3s.model.grid.choose import GridChoice, Memo, cart_grids, choose_grid, decide_splits
+from p3s.model.grid.carts import cart_of
+from p3s.model.grid.choose import GridChoice, Memo, choose_grid, decide_splits
 from p3s.model.grid.grids import Power2
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import Node, collect_nodes, tag_splits
@@ -120,7 +121,7 @@ def fit_model(
         first_seen=_first_seen(nodes),
         growth=growth(tables, items),
         admissible=admissible.learn(
-            counts, failed, bool(cart_grids(tables)[0]), _powers_only(choice, items)
+            counts, failed, bool(cart_of(tables).dims), _powers_only(choice, items)
         ),
         order=None,
         holdout=None,
@@ -155,7 +156,7 @@ def _grid_rule(
     items: Sequence[Item],
     typed: Collection[int],
 ) -> ProcessGrid:
-    cart = bool(cart_grids(tables)[0])
+    cart = bool(cart_of(tables).dims)
     uncut = (
         uncut_rivals(choice.family, choice.grids, items, typed) if not cart and not known else []
     )

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from p3s.capture.ops import RECV, SEND, is_on_comm
+from p3s.model.grid.carts import Cart, cart_of
 from p3s.model.grid.directions import settle
 from p3s.model.grid.domain_grids import (
     SHAPES,
@@ -32,46 +33,7 @@ from p3s.model.partners.infer_partners import Explanation, infer_partners, rough
 from p3s.model.partners.pairs import Pairs
 from p3s.model.partners.relation import Relation
 from p3s.model.partners.rivals import rival_relations
-from p3s.signature.tables import Place, PointTable
-
-
-@dataclass(frozen=True)
-class Cart:
-    """The Cartesian communicator over all ranks: per count extents and members; periods."""
-
-    dims: dict[int, tuple[int, ...]]
-    members: dict[int, tuple[int, ...]]
-    periods: tuple[bool, ...] | None
-
-
-def cart_of(tables: Sequence[PointTable]) -> Cart:
-    """Return the largest Cartesian communicator over all ranks (empty where there is none).
-
-    Where a program makes several, the one of most dimensions that exists at every count counts.
-    """
-    per: dict[int, dict[int, Place]] = {}
-    for t in tables:
-        for p in t.places:
-            if p.dims and len(p.members) == t.np:
-                per.setdefault(len(p.dims), {}).setdefault(t.np, p)
-    for ndims in sorted(per, reverse=True):
-        got = per[ndims]
-        if len(got) == len(tables):
-            periods = {p.periods or (False,) * ndims for p in got.values()}
-            return Cart(
-                {n: p.dims for n, p in got.items() if p.dims},
-                {n: p.members for n, p in got.items()},
-                periods.pop() if len(periods) == 1 else None,
-            )
-    return Cart({}, {}, None)
-
-
-def cart_grids(
-    tables: Sequence[PointTable],
-) -> tuple[dict[int, tuple[int, ...]], tuple[bool, ...] | None]:
-    """Return the extents of the largest Cartesian communicator over all ranks, and its periods."""
-    cart = cart_of(tables)
-    return cart.dims, cart.periods
+from p3s.signature.tables import PointTable
 
 
 @dataclass
@@ -145,7 +107,10 @@ def choose_grid(
     if known:
         families = rules(known, counts, cart.dims, cart.members)
     else:
-        families = candidate_rules(counts, cart.dims, cart.members) or candidate_rules(counts)
+        families = candidate_rules(counts, cart.dims, cart.members)
+        if not families:  # (a, b, 1) of a stated 1 is the grid (a, b)
+            cart = cart.folded()
+            families = candidate_rules(counts, cart.dims, cart.members) or candidate_rules(counts)
     if cart.dims:  # the program asked MPI for extents: prefer MPI's own rule to look-alikes
         families.sort(key=lambda f: type(f) not in (Balanced, Greedy))
     domain = [] if known else rules_of_domains(domains(typed), counts)
