@@ -55,6 +55,10 @@ class Commands:
         start = ["p3s", *self.predicting] if self.predicting else ["p3s", "predict", *self._root()]
         return command_line([*start, "-n", listed(counts), *words])
 
+    def regress(self) -> str:
+        """Return the command that fits the run times alone."""
+        return command_line(["p3s", "baseline", "fit", *self._root()])
+
     def measure_files(self) -> str:
         """Return the command that measures a file system for this study."""
         into = ["-o", f"{self._root()[0]}/machine.json"] if self._root() else []

@@ -38,7 +38,7 @@ def of_order(
             f"{sum(each.ranks for each in found):,} ranks of the traced runs make their calls in "
             "another order than the model says"
         )
-        advice = "rely on messages and sizes alone: no order was found that fits these runs"
+        advice = f"messages and sizes are valid; fit the run times alone: {commands.regress()}"
         return [Reason("order", text, advice)]
     held = _of_hold_out(holdout, limit, commands, kinds)
     return held or (_of_new_kinds(limit, commands, kinds, counts) if kinds is not None else [])

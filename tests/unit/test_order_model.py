@@ -98,7 +98,43 @@ def panels(dealt: bool, number: int = 48) -> corpus.Program:
     return program
 
 
+def pickled(rounds: int = 3, ends: bool = False) -> corpus.Program:
+    """Objects reduced in a tree: at each stage a rank sends size and data to one partner, or
+    receives both from one; ends: it leaves the tree once it has sent."""
+
+    def program(rec: corpus.Recorder) -> None:
+        for _ in range(rounds):
+            for s in range((rec.n - 1).bit_length()):
+                to, above = rec.rank ^ 1 << s, rec.rank >> s & 1
+                for what, nbytes in (("size", 8), ("data", 21)) if to < rec.n else ():
+                    op = "Send" if above else "Recv"
+                    rec(op, site=f"{op} {what}", peer=to, nbytes=nbytes)
+                if above and ends:
+                    break
+            rec("Bcast", nbytes=8, root=0)
+
+    return program
+
+
+def scanned(rounds: int = 3) -> corpus.Program:
+    """A prefix sum of objects: size and data are exchanged with one partner after the other."""
+
+    def program(rec: corpus.Recorder) -> None:
+        for _ in range(rounds):
+            for s in range((rec.n - 1).bit_length()):
+                if (to := rec.rank ^ 1 << s) < rec.n:
+                    for what, nbytes in (("size", 8), ("data", 21)):
+                        rec("Sendrecv", site=what, peer=to, nbytes=nbytes)
+                        rec("Sendrecv_recv", site=what, peer=to, nbytes=nbytes)
+            rec("Barrier")
+
+    return program
+
+
 PROGRAMS = {
+    "objects reduced in a tree": (pickled(), (3, 4, 6, 8), 13),
+    "objects reduced, once sent away": (pickled(ends=True), (3, 4, 6, 8), 13),
+    "objects scanned": (scanned(), (3, 4, 6, 8), 13),
     "panels in blocks": (panels(dealt=False), (4, 16, 36), 64),
     "panels dealt": (panels(dealt=True), (4, 16, 36), 64),
     "around": (around(), SMALL, 32),

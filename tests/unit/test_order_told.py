@@ -37,7 +37,8 @@ def test_the_model_and_what_is_predicted_from_it_say_so(
     assert "order of calls: another one at 60 of 60 ranks of 4, 8, 16 and 32 processes" in told.out
     assert (
         "do not rely on this model (order): at 4, 8, 16 and 32 processes 60 of 60 ranks of the "
-        "traced runs make their calls in another order than the model says; "
+        "traced runs make their calls in another order than the model says; messages and sizes "
+        f"are valid; fit the run times alone: p3s baseline fit {study.root}\n"
     ) in told.err
     assert run(["predict", str(study.root), "-n", "64"]) == 3
     codes = {each.code for each in read_prediction(study.prediction_path).reasons}
