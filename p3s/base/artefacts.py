@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
 
-from p3s.base.errors import Damaged, OtherVersion, P3SError
+from p3s.base.errors import Damaged, OtherVersion, P3SError, Defect
 from p3s.base.foreign_formats import Reader, refuse_foreign
 from p3s.base.staging import new_file, shown
 from p3s.base.version import __version__
@@ -357,6 +357,24 @@ def _is_whole(data: bytes, known: bool) -> bool:
     if not known:
         return _LOST_DIGEST.search(head) is None
     return _DIGEST.search(head) is not None and sealed(data) == data
+
+
+def unusable(path: Path, why: object, remedy: str) -> Damaged:
+    """Return the error of a file with a content that cannot be: damaged, or P3S wrote it so.
+
+    remedy: the command that makes a damaged file again.
+    """
+    text = " ".join(str(why).split())[:120]
+    try:
+        as_written = _is_whole(file_bytes(path), known=True)
+    except OSError:
+        as_written = False
+    if not as_written:
+        return Damaged(f"{path}: damaged ({text}); {remedy}")
+    return Defect(
+        f"{path}: cannot be used ({text}), though it is as p3s wrote it; this is a bug in p3s "
+        f"{__version__}: please report it with the output of p3s doctor --report"
+    )
 
 
 def _reject_constant(name: str) -> Any:

@@ -5,6 +5,7 @@ P3SError            exit 1   a handled failure
   UsageError        exit 2   the command line or a setting is wrong
   PartialResult     exit 3   done, but partial or not to be trusted
   GateFailed        exit 4   a gate did not hold
+  Defect            exit 70  a bug in P3S
 """
 
 from __future__ import annotations
@@ -23,6 +24,12 @@ class P3SError(Exception):
 
 class Damaged(P3SError):
     """A file is cut short or holds what it cannot hold."""
+
+
+class Defect(Damaged):
+    """A file is as P3S wrote it, and P3S cannot use it: making it again does not help."""
+
+    exit_code = 70
 
 
 class OtherVersion(P3SError):

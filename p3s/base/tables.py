@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.base.artefacts import digest_of, file_bytes, plain_file
+from p3s.base.artefacts import digest_of, file_bytes, plain_file, unusable
+from p3s.base.errors import Damaged
 from p3s.base.footer import values_of
 from p3s.base.serialise import ShapeError, from_data
 
@@ -138,6 +139,23 @@ def known_tables(head: Mapping[str, Any]) -> dict[str, TableFacts] | None:
         raise ValueError(f"{TABLES}: {err}") from err
 
 
+class OtherTable(ValueError):
+    """A table is not the one that its head was written with."""
+
+
+def unusable_tables(path: Path, err: Exception, remedy: str) -> Damaged:
+    """Return the error of an artefact with tables beside it: see p3s.base.artefacts.unusable.
+
+    remedy: what makes them again, where a table is missing or is not the one that the head knows.
+    """
+    import pyarrow as pa
+
+    if isinstance(err, OSError | pa.ArrowException | OtherTable):
+        why = " ".join(str(err).split())[:120] or type(err).__name__
+        return Damaged(f"{path}: damaged ({why}); {remedy}")
+    return unusable(path, err, remedy)
+
+
 def checked_bytes(path: Path, known: Mapping[str, TableFacts] | None) -> bytes:
     """Return a table's file; raises ValueError where it is not the one its head knows.
 
@@ -147,7 +165,7 @@ def checked_bytes(path: Path, known: Mapping[str, TableFacts] | None) -> bytes:
     if known is not None and path.name not in known:
         raise ValueError(f"{path.name} is not in its head")
     if known is not None and digest_of(data) != known[path.name].digest:
-        raise ValueError(f"{path.name} is damaged, or another table than its head names")
+        raise OtherTable(f"{path.name} is damaged, or another table than its head names")
     return data
 
 

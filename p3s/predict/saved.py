@@ -10,7 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from p3s.base.errors import Damaged, P3SError
+from p3s.base.artefacts import unusable
+from p3s.base.errors import P3SError
 from p3s.base.schemas import first_problem, load_schema
 from p3s.base.serialise import ShapeError, from_data
 from p3s.base.study import Study, as_json, read_json, write_json
@@ -92,8 +93,7 @@ class PredictionFile:
         except ShapeError as err:
             wrong = str(err)
         if found is None or (wrong := _disorder(found)):
-            where = self.source or "prediction"
-            raise Damaged(f"{where}: damaged: {wrong}; run p3s predict again")
+            raise unusable(self.source or Path("prediction"), wrong, "run p3s predict again")
         return found
 
     @classmethod
@@ -202,7 +202,7 @@ def read_weak(path: Path) -> WeakPrediction:
     try:
         return from_data(WeakPrediction, _known(data))
     except ShapeError as err:
-        raise Damaged(f"{path}: damaged: {err}; run p3s predict --weak again") from err
+        raise unusable(path, err, "run p3s predict --weak again") from err
 
 
 def _known(data: Mapping[str, Any]) -> dict[str, Any]:

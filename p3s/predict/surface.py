@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from p3s.base.artefacts import read_json, write_json
-from p3s.base.errors import Damaged, P3SError
+from p3s.base.artefacts import read_json, unusable, write_json
+from p3s.base.errors import P3SError
 from p3s.base.serialise import from_data, to_data
 from p3s.base.study import Study
 from p3s.predict.reasons import Reason
@@ -271,4 +271,4 @@ def load(path: Path) -> Surface:
     try:
         return from_data(Surface, {k: v for k, v in data.items() if k not in _HEAD})
     except P3SError as err:
-        raise Damaged(f"{path}: damaged ({err}); run p3s predict --threads again") from err
+        raise unusable(path, err, "run p3s predict --threads again") from err

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from p3s.base.artefacts import LastRead
+from p3s.base.artefacts import LastRead, unusable
 from p3s.base.errors import Damaged, P3SError
 from p3s.base.serialise import ShapeError, from_data
 from p3s.base.study import read_json
@@ -198,8 +198,7 @@ def read_order(scaled_dir: Path) -> TraceOrder:
         if known is not None and [len(c) for c in known] != [order.n] * len(order.grid):
             raise ValueError("the coordinates are not those of all ranks")
     except (P3SError, ValueError, TypeError) as err:
-        why = " ".join(str(err).split())[:120]
-        raise P3SError(f"{scaled_dir}: order.json is damaged ({why}); run p3s scale again") from err
+        raise unusable(path, err, "run p3s scale again") from err
     return order
 
 
@@ -295,7 +294,7 @@ def _checked_file(path: Path, schema: str, kind: type[T]) -> tuple[dict[str, Any
     try:
         return data, from_data(kind, data, more=True)
     except ShapeError as err:
-        raise Damaged(f"{path}: damaged ({str(err)[:120]}); run p3s scale again") from err
+        raise unusable(path, err, "run p3s scale again") from err
 
 
 def read_members(scaled_dir: Path) -> dict[int, Ints]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from p3s.base.artefacts import read_json, write_json
-from p3s.base.errors import Damaged, P3SError
+from p3s.base.artefacts import read_json, unusable, write_json
+from p3s.base.errors import P3SError
 from p3s.base.serialise import from_data, to_data
 from p3s.base.study import Study
 from p3s.base.text import NOT_KNOWN, interval, percent, plural, seconds, table
@@ -154,7 +154,7 @@ def load(study: Study) -> AdviceFile | None:
         head = ("schema", "schema_version")
         return from_data(AdviceFile, {k: v for k, v in data.items() if k not in head})
     except P3SError as err:
-        raise Damaged(f"{path}: damaged ({err}); run p3s advise again") from err
+        raise unusable(path, err, "run p3s advise again") from err
 
 
 def write(study: Study, file: AdviceFile) -> Path:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from p3s.base.errors import Damaged, UsageError
+from p3s.base.artefacts import unusable
+from p3s.base.errors import UsageError
 from p3s.signature.phase_file import read_phases
 
 #: Parts of a run in the order they are shown; together they are all of it.
@@ -151,9 +152,7 @@ def load(path: Path) -> Phases:
     except _WRONG as err:
         why = " ".join(str(err).split())[:100]
         what = f"no {why}" if isinstance(err, KeyError) else why
-        raise Damaged(
-            f"{path}: damaged ({what}); delete it and run p3s characterize again"
-        ) from err
+        raise unusable(path, what, "delete it and run p3s characterize again") from err
 
 
 def _parsed(raw: Mapping[str, Any]) -> Phases:

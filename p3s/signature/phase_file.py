@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from p3s.base.artefacts import read_json
-from p3s.base.errors import Damaged
+from p3s.base.artefacts import read_json, unusable
 from p3s.base.serialise import (
     MOST_PROCESSES,
     Natural,
@@ -155,6 +154,5 @@ def read_phases(path: Path) -> dict[str, Any]:
     try:
         from_data(PhasesRead, raw, more=True)
     except ShapeError as err:
-        why = f"damaged ({str(err)[:100]}); delete it and run p3s characterize again"
-        raise Damaged(f"{path}: {why}") from err
+        raise unusable(path, err, "delete it and run p3s characterize again") from err
     return raw

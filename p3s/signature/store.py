@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from p3s.base.errors import P3SError
 from p3s.base.serialise import (
     Natural,
     NotNegative,
@@ -30,8 +29,8 @@ from p3s.base.tables import (
     numbers,
     parquet_bytes,
     read_table,
+    unusable_tables,
 )
-from p3s.base.text import processes
 from p3s.signature import segments
 from p3s.signature.events import compact, distinct
 from p3s.signature.tables import Group, Place, PointTable
@@ -196,11 +195,7 @@ def load_table(study_dir: Path, np_: int) -> PointTable:
             raise ValueError(f"np is {head.np}")
         return _table(head, path)
     except (OSError, ValueError, ShapeError, pa.ArrowException) as err:
-        why = (str(err).splitlines() or [type(err).__name__])[0][:120]
-        raise P3SError(
-            f"{path}: the signature of {processes(np_)} is damaged ({why}); "
-            "run `p3s characterize` again"
-        ) from err
+        raise unusable_tables(path, err, "run `p3s characterize` again") from err
 
 
 def _table(head: SignatureHead, path: Path) -> PointTable:

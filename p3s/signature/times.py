@@ -15,7 +15,6 @@ import numpy
 import numpy as np
 
 from p3s.base.artefacts import file_bytes, is_of_others, parse_json
-from p3s.base.errors import Damaged
 from p3s.base.serialise import (
     Natural,
     NotNegative,
@@ -25,7 +24,15 @@ from p3s.base.serialise import (
     Total,
     from_data,
 )
-from p3s.base.tables import check_range, column, numbers, parquet_bytes, read_table
+from p3s.base.tables import (
+    OtherTable,
+    check_range,
+    column,
+    numbers,
+    parquet_bytes,
+    read_table,
+    unusable_tables,
+)
 from p3s.capture.reader import mark_of
 from p3s.signature import clock
 from p3s.signature.clock import QUANTILES
@@ -281,10 +288,7 @@ def load_times(root: Path, np: int) -> Times | None:
     try:
         return _times_from(data, path.with_suffix(".parquet"))
     except (OSError, ValueError, ShapeError, pa.ArrowException) as err:
-        why = (str(err).splitlines() or [type(err).__name__])[0][:100]
-        raise Damaged(
-            f"{path}: the times of {np} processes are damaged ({why}); run `p3s characterize` again"
-        ) from err
+        raise unusable_tables(path, err, "run `p3s characterize` again") from err
 
 
 @dataclass(frozen=True)
@@ -327,7 +331,7 @@ def _times_from(data: dict[str, Any], table_path: Path) -> Times:
 
     head = from_data(TimesRead, data, more=True)
     if zlib.crc32(file_bytes(table_path)) != head.table_crc:
-        raise ValueError(f"{table_path.name} is another table than it names")
+        raise OtherTable(f"{table_path.name} is another table than it names")
     wanted = dict.fromkeys(COLUMNS, int) | dict.fromkeys((*_VALUES, *_quantile_names()), float)
     table = read_table(table_path, wanted)
     if table.num_rows != head.rows:

@@ -414,7 +414,7 @@ def test_what_is_not_of_the_trace_is_refused(tmp_path: Path) -> None:
             with_communication(alone, wrong)
     path = study.scaled_dir(2) / "order.json"
     write_json(path, {"schema": "p3s.order", "schema_version": 1, "loops": [{}], "items": []})
-    with pytest.raises(P3SError, match=r"order\.json is damaged"):
+    with pytest.raises(P3SError, match=r"order\.json: cannot be used"):
         computation(study, 2)
 
 

@@ -523,7 +523,7 @@ def test_some_ranks(tmp_path: Path) -> None:
 def test_a_damaged_order_is_one_line(traces, tmp_path: Path) -> None:
     where = shutil.copytree(traces("halo"), tmp_path / "copy")
     write_json(where / "order.json", {"schema": "p3s.order", "schema_version": 1, "loops": [{}]})
-    with pytest.raises(P3SError, match="order.json is damaged"):
+    with pytest.raises(P3SError, match="order.json: cannot be used"):
         read_sections(where)
 
 

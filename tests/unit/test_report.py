@@ -281,9 +281,9 @@ def test_zero_times_do_not_break_the_report(tmp_path: Path) -> None:
 )
 def test_senseless_predictions_are_refused(tmp_path: Path, counts: Any) -> None:
     study = put_study(tmp_path / "study", {**prediction(), "counts": counts})
-    with pytest.raises(P3SError, match="damaged"):
+    with pytest.raises(P3SError, match="cannot be used"):
         shown(study)
-    with pytest.raises(P3SError, match="damaged"):
+    with pytest.raises(P3SError, match="cannot be used"):
         build_view(study)
 
 

@@ -13,7 +13,7 @@ from threads_study import ITERS, Hybrid, put_threads
 
 import p3s
 from p3s.base.artefacts import sealed
-from p3s.base.errors import P3SError, UsageError
+from p3s.base.errors import Damaged, Defect, P3SError, UsageError
 from p3s.base.progress import Progress
 from p3s.base.settings import parse_setting
 from p3s.base.study import Study
@@ -236,7 +236,10 @@ def test_surface_is_the_same_read_again(made: Study, surface: surfaces.Surface) 
     path = surfaces.write(made, surface)
     assert surfaces.load(path) == surface
     path.write_bytes(sealed(path.read_bytes().replace(b'"cells"', b'"sells"')))
-    with pytest.raises(P3SError, match="damaged"):
+    with pytest.raises(Defect, match="as p3s wrote it; this is a bug"):
+        surfaces.load(path)
+    path.write_bytes(path.read_bytes().replace(b'"sells"', b'"bells"'))
+    with pytest.raises(Damaged, match="damaged, or changed"):
         surfaces.load(path)
     surfaces.write(made, surface)
 

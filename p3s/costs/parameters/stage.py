@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from p3s.base.artefacts import unusable
 from p3s.base.errors import P3SError
 from p3s.base.serialise import from_data, to_data
 from p3s.base.settings import (
@@ -150,9 +151,7 @@ def load(root: Path) -> Family:
     try:
         return from_data(Family, {k: v for k, v in data.items() if k not in _HEAD})
     except P3SError as err:
-        raise P3SError(
-            f"{path}: damaged or of another version ({err}); run p3s model {quoted(root)} again"
-        ) from err
+        raise unusable(path, err, f"run p3s model {quoted(root)} again") from err
 
 
 def _fitted(study: Study, raw: Part) -> tuple[Fitted, Missed]:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from p3s.base.errors import Damaged, P3SError
+from p3s.base.artefacts import unusable
+from p3s.base.errors import P3SError
 from p3s.base.serialise import Natural, NotNegative, ProcessCount, ShapeError, from_data
 from p3s.costs.small_runs.cells import counted, places_of
 from p3s.costs.small_runs.match import Found, matched_all
@@ -113,7 +114,7 @@ def load(study: Study) -> Json | None:
     try:
         from_data(FarFile, data, more=True)
     except ShapeError as err:
-        raise Damaged(f"{path}: damaged ({err}); run p3s characterize --far again") from err
+        raise unusable(path, err, "run p3s characterize --far again") from err
     return data
 
 

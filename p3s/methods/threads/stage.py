@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from p3s.base.artefacts import SCHEMA_VERSION, read_json, write_bytes, write_json
-from p3s.base.errors import Damaged, P3SError
+from p3s.base.artefacts import SCHEMA_VERSION, read_json, unusable, write_bytes, write_json
+from p3s.base.errors import P3SError
 from p3s.base.serialise import Positive, Share, from_data, to_data
 from p3s.base.settings import MIN_COUNTS, THREADS, filled, parse_setting, value_text
 from p3s.base.study import Study
@@ -117,7 +117,7 @@ def load(root: Study) -> ThreadFile:
     try:
         head = from_data(ChecksHead, {k: v for k, v in data.items() if k not in _HEAD})
     except P3SError as err:
-        raise Damaged(f"{path}: damaged ({err}); run p3s model {quoted(root.root)} again") from err
+        raise unusable(path, err, f"run p3s model {quoted(root.root)} again") from err
     laws = load_laws(threads_path(root)) if threads_path(root).exists() else ()
     return ThreadFile(head.base, head.threads, head.node, head.checks, head.inside, laws)
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from p3s.base.artefacts import read_json, write_json
-from p3s.base.errors import Damaged
+from p3s.base.artefacts import read_json, unusable, write_json
 from p3s.base.serialise import ShapeError, from_data, to_data
 from p3s.predict.placing.types import Placements
 
@@ -32,7 +31,7 @@ def load(path: Path) -> Placements:
     try:
         return from_data(Placements, own)
     except ShapeError as err:
-        raise Damaged(f"{path}: damaged ({err}); run p3s place again") from err
+        raise unusable(path, err, "run p3s place again") from err
 
 
 _HEAD = ("schema", "schema_version", "p3s_version")
