@@ -101,4 +101,5 @@ def test_processes_that_were_spawned_disturb_nothing(
     for rank in run.ranks:
         assert recorded(run, rank.rank) == expected(tmp_path, rank.rank)[0]
     assert {comm.members for comm in run.comms if comm.inter} == {(-1, -1, *range(np))}
-    assert run.unmodelled == {"MPI_Comm_spawn": np}
+    outside = {"MPI_Bcast_outside": np, "MPI_Comm_disconnect_outside": np, "MPI_Recv_outside": 2}
+    assert run.unmodelled == {"MPI_Comm_spawn": np, **outside}
