@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from corpus import table
 from grid_programs import split_by
 
 from p3s.base.extents import dims_rounded
+from p3s.laws.extents import dims_balanced, dims_rounded
 from p3s.model.grid.choose import choose_grid
 from p3s.model.grid.grids import (
     Balanced,
@@ -25,6 +27,7 @@ from p3s.model.grid.grids import (
 )
 from p3s.model.grid.guardfit import fit_guard
 from p3s.model.grid.nodes import collect_nodes
+from p3s.model.partners import together
 from p3s.model.partners.communicator_laws import CommunicatorLaw, instances, labels
 from p3s.model.partners.communicators import Communicators
 from p3s.model.partners.infer_partners import infer_partners
@@ -96,6 +99,40 @@ def test_a_cartesian_communicator_gives_extents_and_order():
     order = {n: tuple(range(n))[::-1] for n in cart}
     assert {f.layout for f in candidate_rules([4, 6], cart, order)} == {"reverse"}
     assert {f.layout for f in candidate_rules([4, 6], cart)} == {"row"}
+
+
+def test_a_dimension_of_extent_1_that_was_asked_for_is_none():
+    """MPI_Dims_create with a fixed 1 leaves the grid of the other dimensions."""
+
+    def program(rec):
+        dims = (*dims_balanced(rec.n, 2), 1)
+        rec("Cart_create", comm=rec.comm(tuple(range(rec.n)), 1, dims, (False, True, False)))
+
+    tables = [table(program, n) for n in (4, 6, 8, 12)]
+    choice = choose_grid(collect_nodes(tables, {}), tables)
+    assert choice.family == Balanced(2) and choice.periods == (False, True)
+
+
+def test_a_grid_that_fits_bounds_what_the_others_may_cost(monkeypatch):
+    """Ranks beyond a square leave: its rule is found before grids of many domains are tried."""
+
+    def program(rec):
+        q = math.isqrt(rec.n)
+        row, col = divmod(rec.rank, q)
+        for _ in range(3 if row < q else 0):
+            for site, by in (("x", (0, 1)), ("y", (1, 0))):
+                for op, s in (("Send", 1), ("Recv", -1)):
+                    peer = (row + s * by[0]) % q * q + (col + s * by[1]) % q
+                    rec(op, site=op + site, peer=peer, nbytes=80)
+
+    tables = [table(program, n) for n in (8, 12, 20)]
+    tried, original = [], together.Together.__init__
+    monkeypatch.setattr(
+        together.Together, "__init__", lambda *a: tried.append(len(a[1])) or original(*a)
+    )
+    choice = choose_grid(collect_nodes(tables, {}), tables)
+    assert choice.family == Cube(2, part="root") and choice.cost < 6
+    assert sum(tried) < 40_000  # relations; 68,059 where domains are tried before it
 
 
 @pytest.mark.parametrize(
