@@ -59,7 +59,8 @@ Known limits:
 - MPICH (4.0 to 5.0) does not tell from whom an MPI_Isendrecv from MPI_ANY_SOURCE has received.
   Such a receive keeps MPI_ANY_SOURCE as its partner.
 - Processes that the program starts (MPI_Comm_spawn) are not recorded. To the others they have no
-  world rank (-1); what is done on a communicator with such members is recorded only.
+  world rank (-1). A call on a communicator with such members is recorded only, and is named so in
+  reports: `MPI_Send_outside`.
 - In a program that uses sessions and never calls MPI_Init, the process set `mpi://WORLD` is
   MPI_COMM_WORLD, and so is one communicator at a time that has all its processes in their order.
   What comes after the last session has ended is not recorded.
