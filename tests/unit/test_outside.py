@@ -1,4 +1,4 @@
-"""Calls with processes of another MPI_COMM_WORLD: left out by name, what is beside them modelled."""
+"""Calls with processes of another MPI_COMM_WORLD are left out by name, others are modelled."""
 
 from __future__ import annotations
 
