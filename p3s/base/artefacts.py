@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
 
-from p3s.base.errors import Damaged, OtherVersion, P3SError, Defect
+from p3s.base.errors import Damaged, Defect, OtherVersion, P3SError
 from p3s.base.foreign_formats import Reader, refuse_foreign
 from p3s.base.staging import new_file, shown
 from p3s.base.version import __version__

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from p3s.base.artefacts import digest_of, file_bytes, parse_json
 from p3s.base.errors import P3SError
 from p3s.base.foreign_formats import Reader, refuse_foreign
-from p3s.capture import layout, ops
+from p3s.capture import layout
 from p3s.capture.capture import NAME, Capture, read_capture, read_header
 from p3s.capture.chunks import Header, open_capture
 from p3s.capture.merge import CallsInBlocks, Tables, event_calls

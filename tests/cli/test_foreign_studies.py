@@ -22,7 +22,7 @@ from replay_jobs import Script, program_of, world_of
 from report_studies import put_study
 from test_far_next import put_run
 
-from p3s.base.artefacts import write_json, read_json
+from p3s.base.artefacts import read_json, write_json
 from p3s.base.command_lines import without_arguments
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.host import compiling, mpi
