@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from corpus import table
 from grid_programs import split_by
-from p3s.laws.extents import dims_balanced, dims_rounded
 
-from p3s.base.extents import dims_rounded
+from p3s.base.extents import dims_balanced, dims_rounded
 from p3s.model.grid.choose import choose_grid
 from p3s.model.grid.grids import (
     Balanced,

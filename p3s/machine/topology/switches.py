@@ -30,8 +30,9 @@ class Topology:
     ``hosts``: names in the order of the file. ``switch_of``: switch that each host hangs on.
     ``up``: of a tree, the number of the switch above each, -1 above a root; ``links``: of a
     network that is no tree, the pairs of switches that are joined; empty otherwise. ``chain``: of
-    a tree, as :func:`p3s.machine.topology.ancestry.chains`. ``speed``: bytes per ns of the link above each
-    switch of a tree. ``source``: what it was read from. Flat: no hosts, all are one switch apart.
+    a tree, as :func:`p3s.machine.topology.ancestry.chains`. ``speed``: bytes per ns of the link
+    above each switch of a tree. ``source``: what it was read from. Flat: no hosts, all are one
+    switch apart.
     """
 
     source: str
