@@ -196,9 +196,10 @@ docs: $(READY)
 
 # Pages that are made from the code.
 docs-pages: $(READY)
-	$(RUN) python -m p3s.report.calls_page docs/mpi-calls.md
+	$(RUN) python docs/make/calls_page.py docs/mpi-calls.md
 	$(RUN) python docs/make/commands_page.py docs/reference/commands.md
 	$(RUN) python docs/make/man_pages.py docs/man
+	$(RUN) python docs/make/schemas.py
 
 # Lowers the budgets of ARCHITECTURE.md to the lines that there are; it never raises one.
 budgets: $(READY)

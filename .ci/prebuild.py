@@ -36,7 +36,6 @@ def _compile(wrappers: Sequence[str], folder: Path) -> None:
     from p3s.base.host.compiling import c_compiler, compiled, version_of
     from p3s.capture import varint
     from p3s.machine import build as machine
-    from p3s.methods.placement import packets
     from p3s.replay.engine import inner
     from p3s.signature_runner import build
     from p3s.simulate import build as simulate
@@ -55,7 +54,7 @@ def _compile(wrappers: Sequence[str], folder: Path) -> None:
         sources_are = prebuilt.source_digest(sources, flags)
         made.append(prebuilt.Prebuilt(name, file.name, digest, sources_are, library, version))
 
-    for name, module in (("simulate.so", simulate), ("packets.so", packets), ("varint.so", varint)):
+    for name, module in (("simulate.so", simulate), ("varint.so", varint)):
         path = compiled(
             name,
             module.SOURCES,

@@ -71,14 +71,6 @@ class Threads:
         found: Int64s = getattr(self, column)
         return found
 
-    def per_event(self, column: str, events: int) -> Int64s:
-        """Return a column with a row for every one of so many events, 0 where it has none."""
-        import numpy as np
-
-        whole = np.zeros(events, dtype=np.int64)
-        whole[self.event] = self[column]
-        return whole
-
     def total(self, column: str) -> int:
         """Return the sum of a column."""
         return int(self[column].sum())

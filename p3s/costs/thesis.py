@@ -82,23 +82,6 @@ def fit_power(n: Sequence[float], y: Sequence[float]) -> PowerLaw | None:
     return PowerLaw(float(np.exp(v.mean() - b * x.mean())), b)
 
 
-def nearest_count(table: Sequence[tuple[float, float]], instructions: float) -> tuple[float, float]:
-    """Return the count whose instructions per process are nearest, and how far they are.
-
-    table: (count, instructions per process), the SCIC of the original workload (Table 6.3). The
-    distance is relative to ``instructions``, those of the far run. Of equally near counts the
-    smallest. Raises P3SError when there is nothing to look up.
-    """
-    usable = sorted((n, i) for n, i in table if i > 0)
-    if not usable or not instructions > 0:
-        raise P3SError(
-            "no count has as many instructions per process: there are none to look up; "
-            "characterize with work in instructions"
-        )
-    n, found = min(usable, key=lambda row: (abs(row[1] - instructions), row[0]))
-    return n, abs(found - instructions) / instructions
-
-
 def total_is_constant(
     totals: Sequence[float], tolerance: float = CONSTANT_TOTAL
 ) -> tuple[bool, float]:

@@ -1,1 +1,1 @@
-"""Methods beside the core, each a folder with its laws and what registers it."""
+"""Methods beside the core: each a folder of its own."""

@@ -93,11 +93,6 @@ def members(slot: Slot) -> str:
     return NO_RULE if slot.guard is None else slot.guard.text()
 
 
-def work_text(slot: Slot, unit: str = "") -> str:
-    """Return the work before one call."""
-    return slot.work.text(unit)
-
-
 def work_sure(model: Model) -> str:
     """Return how sure the work is: fitted, and by how much it was off at the hold-out."""
     held = model.holdout.comparison if model.holdout is not None else None
@@ -208,12 +203,6 @@ def grid_text(model: Model) -> str:
         else ""
     )
     return f"{grid.text} ({dims}){said}"
-
-
-def grid_extents(model: Model, n: int) -> str:
-    """Return the extents at ``n`` processes, or why there are none."""
-    dims = model.grid.family.dims(n)
-    return "x".join(map(str, dims)) if dims is not None else "none"
 
 
 def kind_word(kind: str) -> str:

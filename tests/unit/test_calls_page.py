@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 
 import pytest
+from calls_page import page
 from paths import ROOT
 from tracer_helpers import the_mpi
+from untouched_calls import UNTOUCHED
 
 from p3s.base.host import mpi
 from p3s.capture import ops
-from p3s.report.calls_page import page
 from p3s.signature_runner.tracer import generate, table
-from p3s.signature_runner.tracer.untouched import UNTOUCHED
 
 PAGE = ROOT / "docs" / "mpi-calls.md"
 ALONE = {name for calls in UNTOUCHED.values() for name in calls}
@@ -36,7 +36,7 @@ def functions(text: str) -> set[str]:
 
 def test_the_page_is_what_the_table_says() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), (
-        "run: python -m p3s.report.calls_page docs/mpi-calls.md"
+        "run: python docs/make/calls_page.py docs/mpi-calls.md"
     )
 
 

@@ -15,14 +15,7 @@ import pytest
 
 from p3s.base.errors import P3SError
 from p3s.costs.small_runs.points import Point
-from p3s.costs.thesis import (
-    PowerLaw,
-    crm,
-    fit_power,
-    minimum_cost_point,
-    nearest_count,
-    total_is_constant,
-)
+from p3s.costs.thesis import PowerLaw, crm, fit_power, minimum_cost_point, total_is_constant
 
 #: Table 6.2: processes, weight, shift of the weight.
 TABLE_6_2 = (
@@ -177,17 +170,6 @@ def test_the_walk_of_table_6_4_ends_at_100_processes():
     assert (TABLE_6_4[found.index][0], found.reached) == (81, False)
 
 
-def test_the_far_point_is_1681_processes():
-    index = minimum_cost_point([(row[0], row[2] / row[1]) for row in TABLE_6_4]).index
-    table = [(n, instructions) for instructions, n, *_ in TABLE_6_3_PREDICTED]
-    n, distance = nearest_count(table, TABLE_6_4[index][1])
-    assert n == 1681 and round(100 * distance, 2) == 0.87
-    # the same when the table is made from total, weight law and counts of the model
-    made = [(k * k, 30_910_315_829_644 / (k * k) / (251 * (k - 1) + 502)) for k in range(4, 60)]
-    n, distance = nearest_count(made, 1_759_558)
-    assert n == 1681 and round(100 * distance, 2) == 0.87
-
-
 # ------------------------------------------------------------------ BT: the regressions
 
 
@@ -274,12 +256,6 @@ def test_weights_and_instructions_of_table_9_3():
     assert off == [(16, 77), (32, 77), (64, 77), (256, 2)]
 
 
-def test_far_point_of_n_body():
-    n, distance = nearest_count([(n, i) for i, n, _, _ in TABLE_9_3_PREDICTED], 16_179_992)
-    # the text once prints 8912; no such count is in the table
-    assert n == 8192 and distance == pytest.approx(0.0126, abs=1e-4)
-
-
 def test_crm_c_of_n_body_at_512_processes():
     law = PowerLaw(8e16, -2.702)
     assert law.value(512) == pytest.approx(3_825_096_457, rel=4e-7)
@@ -340,12 +316,6 @@ def test_walks_that_cannot_be_walked(runs):
     with pytest.raises(P3SError) as err:
         minimum_cost_point(runs)
     assert "\n" not in str(err.value)
-
-
-@pytest.mark.parametrize(("table", "instructions"), [([], 5.0), ([(4, 0.0)], 5.0), ([(4, 1.0)], 0)])
-def test_look_ups_of_nothing(table, instructions):
-    with pytest.raises(P3SError, match="look up"):
-        nearest_count(table, instructions)
 
 
 def _point(n, y, source="own", traced=None, work=1e9, ranks=1):

@@ -7,22 +7,11 @@ import json
 import corpus
 import pytest
 from jsonschema import Draft202012Validator
+from schemas import FORMATS, Published
 
 from p3s.base.schemas import first_problem, load_schema
 from p3s.model.holdout import build_model
-from p3s.model.schema import schema
 from p3s.model.stage import as_file
-from p3s.predict.placing import schema as of_placements
-from p3s.report.schemas import FORMATS, Published
-
-
-def test_the_published_schema_is_the_types() -> None:
-    assert json.loads(json.dumps(schema())) == load_schema("model-2"), "python -m p3s.model.schema"
-
-
-def test_the_published_schema_of_placements_is_the_types() -> None:
-    made = json.loads(json.dumps(of_placements.schema()))
-    assert made == load_schema("placement-1"), "python -m p3s.predict.placing.schema"
 
 
 @pytest.mark.parametrize(
@@ -46,7 +35,7 @@ def test_models_meet_it(program: object, counts: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.file)
 def test_all_published_schemas_are_the_types(form: Published) -> None:
     made = json.loads(json.dumps(form.made()))
-    assert made == load_schema(form.file), "python -m p3s.report.schemas"
+    assert made == load_schema(form.file), "python docs/make/schemas.py"
     Draft202012Validator.check_schema(made)
 
 

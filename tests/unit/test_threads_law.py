@@ -9,7 +9,6 @@ import pytest
 
 from p3s.base.errors import Damaged, P3SError
 from p3s.machine.topology.node import read_node
-from p3s.methods.threads.holdout import PROCESSES, THREADS, held_out
 from p3s.methods.threads.law import MEAN, fit_law, fit_laws, measured_of, rows_of
 from p3s.methods.threads.parts import lines
 from p3s.methods.threads.store import load_laws, save_laws
@@ -188,14 +187,6 @@ def test_damaged_laws_are_refused_in_a_line(tmp_path: Path, old: str, new: str) 
     with pytest.raises(Damaged) as caught:
         load_laws(path)
     assert "\n" not in str(caught.value)
-
-
-def test_laws_are_checked_without_the_largest_runs() -> None:
-    found = {each.what: each for each in held_out(taken(FULL, 0.01), NODE)}
-    assert set(found) == {PROCESSES, THREADS}
-    assert found[PROCESSES].largest == 256 and found[THREADS].rows == 3
-    assert all(each.error < 0.3 for each in found.values())
-    assert held_out(taken(FULL[:3]), NODE) == () or len(held_out(taken(FULL[:3]), NODE)) < 2
 
 
 def test_what_cannot_be_fitted_is_said() -> None:

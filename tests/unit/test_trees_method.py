@@ -8,15 +8,7 @@ import pytest
 from published_choices import TABLE_5_6, TABLE_5_10, TABLE_5_16, choices
 
 from p3s.base.errors import P3SError, UsageError
-from p3s.methods.baseline.trees.choose import (
-    Limits,
-    admissible,
-    best_workers,
-    choose,
-    leaf_optimum,
-    optimum,
-    ranked,
-)
+from p3s.methods.baseline.trees.choose import Limits, admissible, choose, ranked
 from p3s.methods.baseline.trees.diagnostics import (
     best_table,
     box,
@@ -175,31 +167,6 @@ def test_the_best_time_is_not_the_best_index(program: str, differ: int, of: int)
 
 
 # ---- choosing --------------------------------------------------------------------------------
-
-
-def test_the_best_number_of_workers_inside_a_leaf() -> None:
-    """C23: A = 0.5, b1 = 2e-3, T = 4."""
-    assert optimum(0.5, 2e-3, 4) == pytest.approx(7.906, abs=5e-4)
-    assert best_workers(0.5, 2e-3, 4, 1, 60) == (8, pytest.approx(0.031625))
-    every = [0.5 / (k * 4) + 2e-3 * k for k in range(1, 61)]
-    assert int(np.argmin(every)) + 1 == 8
-    assert best_workers(0.5, 2e-3, 4, 2, 5)[0] == 5 and best_workers(0.5, 0.0, 4, 2, 28)[0] == 28
-
-
-def test_the_optimum_of_a_leaf_is_that_of_a_search(tree: Tree) -> None:
-    evaluator = Evaluator.of(tree)
-    k = np.arange(1, 20000) / 10
-    tried = 0
-    for leaf in tree.leaves:
-        found = leaf_optimum(evaluator, leaf, 5000.0, 4.0)
-        if found is not None and 1 < found < 1500:
-            columns = Stored(tree).columns(5000.0, np.stack([k, np.full(len(k), 4.0)], 1), {})
-            time = evaluator.prototype.design(columns) @ evaluator.coefficients[leaf]
-            assert found == pytest.approx(k[np.argmin(time)], abs=0.051)
-            tried += 1
-    assert tried > 5
-    other = Evaluator.of(grow(machine.runs("nb", TRAINING, 0.0, 0), "b1*K**2 + b0", ["w1"]))
-    assert leaf_optimum(other, 0, 100.0, 1.0) is None
 
 
 def test_limits_are_kept(tree: Tree) -> None:

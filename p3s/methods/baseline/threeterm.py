@@ -89,12 +89,6 @@ def slope(abc: Array, q: Array) -> Array:
     return np.asarray(a - (2 * b + c * np.sqrt(q)) / (2 * q**2))
 
 
-def curvature(abc: Array, q: Array) -> Array:
-    """Return T''(q) = 2 b/q^3 + 3/4 c/q^(5/2), never negative: there is one minimum at most."""
-    _, b, c = abc
-    return np.asarray(2 * b / q**3 + 0.75 * c / q**2.5)
-
-
 def turnover(abc: Array) -> float | None:
     """Return q* where T is least, the root of 2 a s^4 - c s - 2 b = 0 with s = sqrt(q).
 
@@ -114,11 +108,3 @@ def turnover(abc: Array) -> float | None:
     top = 2.0 * max((b / a) ** 0.25, (c / (2 * a)) ** (1 / 3))
     root = brentq(lambda s: 2 * a * s**4 - c * s - 2 * b, 0.0, top, xtol=1e-300, rtol=1e-14)
     return float(root) ** 2
-
-
-def largest_speedup(abc: Array, reference_s: float) -> float | None:
-    """Return ``reference_s`` over the time at the turnover; None where there is no turnover."""
-    best = turnover(abc)
-    if best is None:
-        return None
-    return reference_s / float(value(abc, np.array([best]))[0])

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.machine.topology.units import Bools, Floats
-from p3s.methods.placement.one_feature import pearson
+from p3s.machine.topology.units import Floats
 
 #: A product of features; of none it is 1.
 Product = tuple[str, ...]
@@ -61,10 +60,12 @@ class Regimes:
         return np.where(low, self.below.seconds(columns), self.above.seconds(columns))
 
 
-def clamped(seconds: Floats, least: float = 0.0) -> tuple[Floats, Bools]:
-    """Return times that are not below ``least``, and which ones were."""
-    low = seconds < least
-    return np.where(low, least, seconds), low
+def pearson(columns: Floats, seconds: Floats) -> Floats:
+    """Return how far each column and the times follow one line, -1 to 1; 0 for a constant."""
+    x, t = columns - columns.mean(axis=0), seconds - seconds.mean()
+    spread = np.sqrt((x**2).sum(axis=0) * (t**2).sum())
+    found = (x * t[:, None]).sum(axis=0) / np.where(spread > 0, spread, 1.0)
+    return np.asarray(np.where(spread > 0, found, 0.0), dtype=np.float64)
 
 
 def design(products: Sequence[Product], columns: Columns) -> Floats:

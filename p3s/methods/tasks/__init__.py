@@ -1,1 +1,1 @@
-"""Programs of a master and workers: an analytical model of iterations, and whether it applies."""
+"""The analytical model of an iteration of a master and its workers; no command reaches it yet."""

@@ -5,7 +5,6 @@ Trees are piecewise, so no derivative is used: A. Castellanos Carrazana, UAB 201
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +12,6 @@ import numpy as np
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.methods.baseline.trees.evaluate import Evaluator, Said
-from p3s.methods.baseline.trees.features import derived
 from p3s.methods.baseline.trees.types import Array, Ints
 
 #: What a configuration is chosen by: seconds, an index that the tree tells, or seconds times cores.
@@ -129,43 +127,3 @@ def _choice(
 
 
 # ---- inside one leaf -------------------------------------------------------------------------
-
-
-def optimum(work: float, per_worker: float, threads: float) -> float:
-    """Return K* = sqrt(A / (b1 T)), where A / (K T) + b1 K is least; inf for b1 <= 0."""
-    if per_worker <= 0 or work <= 0:
-        return math.inf if work > 0 else 1.0
-    return math.sqrt(work / (per_worker * threads))
-
-
-def best_workers(
-    work: float, per_worker: float, threads: float, low: int, high: int
-) -> tuple[int, float]:
-    """Return the whole number of workers from ``low`` to ``high`` that is best, and its time.
-
-    The time is A / (K T) + b1 K, without what no number of workers changes.
-    """
-    star = min(max(optimum(work, per_worker, threads), low), high)
-    near = sorted({math.floor(star), math.ceil(star)})
-    found = [(work / (k * threads) + per_worker * k, k) for k in near if low <= k <= high]
-    value, k = min(found)
-    return k, value
-
-
-def leaf_optimum(evaluator: Evaluator, leaf: int, workload: float, threads: float) -> float | None:
-    """Return K* of a leaf's own regression at a workload; None where it has another form in K.
-
-    The form a/K + b K + c is read off the regression at three numbers of workers and tried at two.
-    """
-    k = np.array([1.0, 2.0, 4.0, 3.0, 8.0])
-    columns = derived(np.full(5, float(workload)), k, np.full(5, float(threads)))
-    try:
-        design = evaluator.prototype.design(columns)
-    except UsageError:  # other variables than these
-        return None
-    value = design @ evaluator.coefficients[leaf]
-    form = np.stack([1 / k, k, np.ones(5)], axis=1)
-    a, b, c = np.linalg.solve(form[:3], value[:3])
-    if np.max(np.abs(form @ [a, b, c] - value)) > 1e-9 * np.max(np.abs(value)):
-        return None
-    return optimum(float(a * threads), float(b), threads)

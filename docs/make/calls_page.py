@@ -1,6 +1,6 @@
 """Writes docs/mpi-calls.md: what becomes of every MPI call, from the table of wrappers.
 
-python -m p3s.report.calls_page docs/mpi-calls.md
+python docs/make/calls_page.py docs/mpi-calls.md
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from untouched_calls import UNTOUCHED
+
 from p3s.capture import ops
 from p3s.program.order.calls import op_of
 from p3s.signature_runner.tracer.table import CALLS, POSIX
-from p3s.signature_runner.tracer.untouched import UNTOUCHED
 from p3s.signature_runner.tracer.wrapper import Wrapper
 
 REPLAYED = "modelled, replayed"
@@ -26,7 +27,7 @@ UNTOUCHED_MARK = "passed through"
 
 _HEAD = """# Every MPI call
 
-This page is generated: `python -m p3s.report.calls_page docs/mpi-calls.md`.
+This page is generated: `python docs/make/calls_page.py docs/mpi-calls.md`.
 
 A call has one of these fates:
 

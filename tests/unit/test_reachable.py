@@ -1,0 +1,72 @@
+"""Each module of the product is reached from a command or from `import p3s`, or is parked here."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from paths import ROOT
+from test_layers import files, imported
+
+#: What users start: commands (by the table in p3s.cli.main), Python's interface.
+STARTS = ("p3s.__main__", "p3s", "p3s.api")
+#: Modules that wait for their command, by the start of their names, and why.
+PARKED = {"p3s.methods": "the model of chapter 3 of Castellanos' thesis gets its command later"}
+
+
+def edges(path: Path, modules: dict[str, Path]) -> Iterator[str]:
+    """Yield modules that a file imports, or names for importing them when they are needed."""
+    tree, words = ast.parse(path.read_text()), _texts(path)
+    yield from imported(tree, modules)
+    yield from words  # the whole name, as after "-m"
+    here = ".".join(path.relative_to(ROOT).parent.parts)
+    for word in words:
+        if word.endswith(".py"):  # a file beside it that is run by its path
+            yield f"{here if here.startswith('p3s') else f'p3s.{here}'}.{word[:-3]}"
+    beside = [word for other in path.parent.glob("*.py") for word in _texts(other)]
+    for before in _lazy(tree):
+        yield from (before + word.partition(".")[0] for word in beside)
+
+
+@cache
+def _texts(path: Path) -> frozenset[str]:
+    """Return the strings in a file."""
+    values = (n.value for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Constant))
+    return frozenset(value for value in values if isinstance(value, str))
+
+
+def _lazy(tree: ast.AST) -> Iterator[str]:
+    """Yield what stands before the module's name where it is put together."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr) and isinstance(node.values[0], ast.Constant):
+            before = str(node.values[0].value)
+            if before.startswith("p3s.") and before.endswith("."):
+                yield before
+
+
+def reached() -> tuple[set[str], dict[str, Path]]:
+    """Return the modules that are reached, and all with their files."""
+    modules = files()
+    there: set[str] = set()
+    ahead = [*STARTS]
+    while ahead:
+        name = ahead.pop()
+        if name in modules and name not in there:
+            there.add(name)
+            ahead += [*edges(modules[name], modules), name.rpartition(".")[0]]
+    return there, modules
+
+
+def test_every_module_is_reached() -> None:
+    there, modules = reached()
+    apart = {name for name in modules if not name.startswith(tuple(PARKED) or "-")}
+    assert sorted(apart - there) == []
+
+
+def test_what_is_parked_is_there_and_not_reached() -> None:
+    there, modules = reached()
+    for start in PARKED:
+        inside = {name for name in modules if name.startswith(start)}
+        assert inside and not inside & there, start
