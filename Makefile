@@ -43,7 +43,7 @@ RUN := PATH="$(CURDIR)/$(VENV)/mpi:$(CURDIR)/$(BIN):$$PATH"
 
 .DELETE_ON_ERROR:
 .PHONY: all demo test test-mpi test-all coverage lint lock audit wheel prebuilt-mpis sdist release fuzz clean setup examples faults \
-  docs docs-pages docs-outputs budgets
+  docs docs-pages docs-outputs budgets frozen frozen-check frozen-trace
 
 all: setup
 
@@ -204,6 +204,18 @@ docs-pages: $(READY)
 # Lowers the budgets of ARCHITECTURE.md to the lines that there are; it never raises one.
 budgets: $(READY)
 	$(RUN) python tests/helpers/budgets.py
+
+# What the commands say of some 240 studies, as a table in tests/data/frozen; a quarter of an hour.
+# PARTS="grid size": some of them; --missing: those that the table lacks. frozen-trace: examples and patterns traced anew.
+FROZEN := PYTHONPATH=tests/helpers:tests/unit python tests/helpers/frozen.py
+frozen: $(READY)
+	$(RUN) $(FROZEN) write $(PARTS)
+
+frozen-check: $(READY)
+	$(RUN) $(FROZEN) check $(PARTS)
+
+frozen-trace: $(MPI)
+	$(RUN) $(FROZEN) trace $(PARTS)
 
 # What the commands of the tutorial print; some minutes, and other times on another machine.
 docs-outputs: $(READY) $(MPI)

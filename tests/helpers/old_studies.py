@@ -107,12 +107,13 @@ def pack(name: str, root: Path) -> None:
         place = Path(folder, "study")
         shutil.copytree(root, place, ignore=lambda _, files: _LEFT_OUT & set(files))
         with tarfile.open(FOLDER / f"{name}.tar.xz", "w:xz", preset=9) as packed:
-            packed.add(place, "study", filter=_nobody)
+            packed.add(place, "study", filter=nobody)
         said = said_of(place)
     (FOLDER / f"{name}.json").write_text(json.dumps(said, indent=1) + "\n")
 
 
-def _nobody(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+def nobody(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Return an archive's entry without its owner."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
     return entry
