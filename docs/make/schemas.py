@@ -1,4 +1,4 @@
-"""Writes p3s/base/schemas: the published schemas of all files, made from the records of their readers.
+"""Write p3s/base/schemas: the schemas of all files, made from the records of their readers.
 
 python docs/make/schemas.py
 """

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
 
 from p3s.base.errors import Damaged, Defect, OtherVersion, P3SError
-from p3s.base.foreign_formats import Reader, refuse_foreign
+from p3s.base.foreign_formats import ReadBy, refuse_foreign
 from p3s.base.staging import new_file, shown
 from p3s.base.version import __version__
 
@@ -417,11 +417,11 @@ def read_json(path: Path, schema: str, wanted: int | None = None) -> dict[str, A
     except OSError as err:
         raise P3SError(f"{path}: cannot be read: {reason(err)}") from err
     except ValueError as err:
-        refuse_foreign(path, Reader.OWN, data)
+        refuse_foreign(path, ReadBy.OWN, data)
         why = " ".join(str(err).split())[:120]
         raise Damaged(f"{path}: damaged, not a {schema} file ({why}){_made_by(schema)}") from err
     if not isinstance(obj, dict) or obj.get("schema") != schema:
-        refuse_foreign(path, Reader.OWN, data)
+        refuse_foreign(path, ReadBy.OWN, data)
         found = obj.get("schema") if isinstance(obj, dict) else type(obj).__name__
         raise P3SError(f"{path}: is not a {schema} file (schema: {found!r:.60}){_made_by(schema)}")
     version = obj.get("schema_version")

@@ -14,7 +14,7 @@ from p3s.base.text import quoted
 _HEAD_BYTES, _ENTRIES = 4096, 64
 
 
-class Reader(StrEnum):
+class ReadBy(StrEnum):
     """Readers of files, as the command that calls each.
 
     NONE: no command does; OWN: those of P3S's own formats, which are in no table.
@@ -34,56 +34,56 @@ class Format:
     """A format: its name with an article, who reads it, and what its first bytes look like."""
 
     name: str
-    reader: Reader
+    reader: ReadBy
     head: re.Pattern[bytes]
 
 
-def _format(name: str, reader: Reader, head: bytes) -> Format:
+def _format(name: str, reader: ReadBy, head: bytes) -> Format:
     return Format(name, reader, re.compile(head, re.IGNORECASE | re.MULTILINE))
 
 
-EXTRAP_TEXT = _format("an Extra-P text file", Reader.TIMES, rb"\A(?:\s*(?:#.*)?\n)*PARAMETER\s")
+EXTRAP_TEXT = _format("an Extra-P text file", ReadBy.TIMES, rb"\A(?:\s*(?:#.*)?\n)*PARAMETER\s")
 EXTRAP_LINES = _format(
-    "a file of Extra-P's JSON Lines", Reader.TIMES, rb'\A\s*\{[^\n]*"params"\s*:\s*\{'
+    "a file of Extra-P's JSON Lines", ReadBy.TIMES, rb'\A\s*\{[^\n]*"params"\s*:\s*\{'
 )
 EXTRAP_JSON = _format(
     "an Extra-P JSON file",
-    Reader.TIMES,
+    ReadBy.TIMES,
     rb'\A\s*\{\s*"(?:parameters|measurements|callpaths|metrics|coordinates)"\s*:\s*[\[{]',
 )
-OTF2 = _format("an OTF2 archive", Reader.TRACE, rb"\A[\s\S]{2}OTF2")
+OTF2 = _format("an OTF2 archive", ReadBy.TRACE, rb"\A[\s\S]{2}OTF2")
 #: The first that fits counts. Sources: the tools' own readers and writers, and what they write.
 FORMATS = (
     EXTRAP_TEXT,
     EXTRAP_LINES,
     EXTRAP_JSON,
-    _format("a topology/tree file of Slurm", Reader.NETWORK, rb"^\s*SwitchName="),
-    _format("a topology/block file of Slurm", Reader.NONE, rb"^\s*Block(?:Name|Sizes)="),
-    _format("a topology.yaml of Slurm", Reader.NONE, rb"^- topology:"),
-    _format("a node file of netloc", Reader.NETWORK, rb"\A\d+\s*\n[^\n=]*\n[^\n=]*\n\d+\s*$"),
-    _format("a platform of SimGrid", Reader.PLATFORM, rb"\A\s*<(?:[\s\S]*?<)?platform\b"),
-    _format("a node file of hwloc", Reader.NODE, rb"\A\s*<(?:[\s\S]*?<)?topology\b"),
+    _format("a topology/tree file of Slurm", ReadBy.NETWORK, rb"^\s*SwitchName="),
+    _format("a topology/block file of Slurm", ReadBy.NONE, rb"^\s*Block(?:Name|Sizes)="),
+    _format("a topology.yaml of Slurm", ReadBy.NONE, rb"^- topology:"),
+    _format("a node file of netloc", ReadBy.NETWORK, rb"\A\d+\s*\n[^\n=]*\n[^\n=]*\n\d+\s*$"),
+    _format("a platform of SimGrid", ReadBy.PLATFORM, rb"\A\s*<(?:[\s\S]*?<)?platform\b"),
+    _format("a node file of hwloc", ReadBy.NODE, rb"\A\s*<(?:[\s\S]*?<)?topology\b"),
     OTF2,
     _format(
         "data of HPCToolkit",
-        Reader.NONE,
+        ReadBy.NONE,
         rb"\AHPCTOOLKIT(?:meta|prof|ctxt|trce)|\AHPCRUN-|\A\s*<(?:[\s\S]*?<)?HPCToolkitExperiment",
     ),
-    _format("a log of Projections (Charm++)", Reader.NONE, rb"\APROJECTIONS[-_](?:RECORD|ID)"),
+    _format("a log of Projections (Charm++)", ReadBy.NONE, rb"\APROJECTIONS[-_](?:RECORD|ID)"),
     _format(
         "a trace of DUMPI",
-        Reader.NONE,
+        ReadBy.NONE,
         rb"\A\xff\xaa\xddDUMPI|\AIPMUD\xdd\xaa\xff|\Ahostname=.*\n(?:\w+=.*\n)*fileprefix=",
     ),
-    _format("a trace for Paraver", Reader.NONE, rb"\A#Paraver \("),
-    _format("a profile for Cube", Reader.NONE, rb"\A[\s\S]{257}ustar|\A\s*<(?:[\s\S]*?<)?cube\b"),
-    _format("a Chrome trace", Reader.NONE, rb'\A\s*\{\s*"traceEvents"|\A\s*\[\s*\{\s*"ph"'),
-    _format("a speedscope profile", Reader.NONE, rb"speedscope\.app/file-format-schema"),
-    _format("a TAU profile", Reader.NONE, rb"\A\d+ templated_functions"),
-    _format("a Paje trace", Reader.NONE, rb"\A%EventDef\b"),
-    _format("a GOAL schedule", Reader.NONE, rb"\Anum_ranks\s+\d"),
-    _format("a time-independent trace of SimGrid", Reader.NONE, rb"\Ap?\d+ init\b"),
-    _format("a Caliper profile", Reader.NONE, rb"\A__rec="),
+    _format("a trace for Paraver", ReadBy.NONE, rb"\A#Paraver \("),
+    _format("a profile for Cube", ReadBy.NONE, rb"\A[\s\S]{257}ustar|\A\s*<(?:[\s\S]*?<)?cube\b"),
+    _format("a Chrome trace", ReadBy.NONE, rb'\A\s*\{\s*"traceEvents"|\A\s*\[\s*\{\s*"ph"'),
+    _format("a speedscope profile", ReadBy.NONE, rb"speedscope\.app/file-format-schema"),
+    _format("a TAU profile", ReadBy.NONE, rb"\A\d+ templated_functions"),
+    _format("a Paje trace", ReadBy.NONE, rb"\A%EventDef\b"),
+    _format("a GOAL schedule", ReadBy.NONE, rb"\Anum_ranks\s+\d"),
+    _format("a time-independent trace of SimGrid", ReadBy.NONE, rb"\Ap?\d+ init\b"),
+    _format("a Caliper profile", ReadBy.NONE, rb"\A__rec="),
 )
 
 
@@ -92,7 +92,7 @@ def format_of(head: bytes) -> Format | None:
     return next((each for each in FORMATS if each.head.search(head[:_HEAD_BYTES])), None)
 
 
-def refuse_foreign(path: Path | str, reader: Reader, head: bytes | None = None) -> None:
+def refuse_foreign(path: Path | str, reader: ReadBy, head: bytes | None = None) -> None:
     """Raise P3SError where a file is of a known format that another reader takes, or none does.
 
     ``head``: its first bytes, read from ``path`` where None: a file, or a directory of files.
@@ -103,7 +103,7 @@ def refuse_foreign(path: Path | str, reader: Reader, head: bytes | None = None) 
         return
     cure = (
         f"this command does not read; run: {known.reader.format(file=quoted(path))}"
-        if known.reader is not Reader.NONE
+        if known.reader is not ReadBy.NONE
         else "no command of P3S reads"
     )
     raise P3SError(f"{path}: is {known.name}, which {cure}")

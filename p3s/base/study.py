@@ -23,7 +23,7 @@ from p3s.base.artefacts import (
     writing,
 )
 from p3s.base.errors import Damaged, P3SError, UsageError
-from p3s.base.foreign_formats import Reader, refuse_foreign
+from p3s.base.foreign_formats import ReadBy, refuse_foreign
 from p3s.base.records import (
     FAILED,
     REPLAY_SCHEMA,
@@ -199,7 +199,7 @@ class Study:
         """Open an existing study; raises P3SError when there is none, or one of another version."""
         study = cls.find(root)
         if study is None:
-            refuse_foreign(root, Reader.OWN)
+            refuse_foreign(root, ReadBy.OWN)
             raise P3SError(
                 f"{root}: no study here (study.json is missing); make one: "
                 f"p3s characterize -n 2,4,8 -o {quoted(root)} -- mpiexec -n {{np}} PROGRAM"

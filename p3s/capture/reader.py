@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from p3s.base.artefacts import digest_of, file_bytes, parse_json
 from p3s.base.errors import P3SError
-from p3s.base.foreign_formats import Reader, refuse_foreign
+from p3s.base.foreign_formats import ReadBy, refuse_foreign
 from p3s.capture import layout
 from p3s.capture.capture import NAME, Capture, read_capture, read_header
 from p3s.capture.chunks import Header, open_capture
@@ -46,7 +46,7 @@ def capture_files(run_dir: Path) -> list[Path]:
         raise P3SError(f"{run_dir} is not there; trace the program with `p3s characterize` first")
     files = sorted(run_dir.glob("rank-*.p3t"))
     if not files:
-        refuse_foreign(run_dir, Reader.OWN)
+        refuse_foreign(run_dir, ReadBy.OWN)
         raise P3SError(
             f"{run_dir} holds no capture: {no_capture(run_dir)}; trace the program again and read"
             " what `p3s characterize` says"

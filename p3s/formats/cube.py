@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import struct
 import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
@@ -17,17 +17,16 @@ from xml.sax.saxutils import escape
 import numpy as np
 
 from p3s.base.artefacts import write_bytes
+from p3s.base.study import Study
 from p3s.base.text import quoted
 from p3s.base.version import __version__
 from p3s.capture.ops import COLLECTIVE, RECV, SEND, kind_of
+from p3s.formats.exported import Exported, Options, Say
 from p3s.formats.profile import Node, Profile, profile_at
-from p3s.formats.run import Run
-from p3s.formats.scaled import Exported, Options
+from p3s.formats.run import Run, plain
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from p3s.base.study import Study
 
 #: Name for programs and for people, type, unit, what it is.
 METRICS = (
@@ -40,9 +39,7 @@ _INDEX, _DATA = b"CUBEX.INDEX", b"CUBEX.DATA"
 _LITTLE_ENDIAN, _VERSION, _SPARSE = 1, 0, 1
 
 
-def to_cube(
-    study: Study, n: int, target: Path, options: Options, say: Callable[[str], None]
-) -> Exported:
+def to_cube(study: Study, n: int, target: Path, options: Options, say: Say) -> Exported:
     """Write the profile of the run at ``n`` processes, traced or simulated, as a .cubex file."""
     done = Exported("cube", n, target)
     run, profile = profile_at(study, n, options, done, say)
@@ -56,7 +53,7 @@ def to_cube(
 def cubex(run: Run, profile: Profile) -> bytes:
     """Return the bytes of a .cubex file."""
     order = _depth_first(profile.nodes)
-    locations = [rank for ranks in _ranks_of_nodes(run).values() for rank in ranks]
+    locations = [rank for ranks in run.nodes.values() for rank in ranks]
     columns = (profile.visits, profile.time_s, profile.sent, profile.received)
     files = {"anchor.xml": _anchor(run, profile, order)}
     for number, ((_, _, dtype, _, _), values) in enumerate(zip(METRICS, columns, strict=True)):
@@ -132,7 +129,7 @@ class _Xml:
     def tags(self, **texts: str) -> None:
         """Add a tag with a text for each."""
         for name, text in texts.items():
-            self.line(f"<{name}>{escape(_text(text))}</{name}>")
+            self.line(f"<{name}>{escape(plain(text))}</{name}>")
 
 
 def _program(xml: _Xml, nodes: Sequence[Node], order: Sequence[int]) -> None:
@@ -172,19 +169,12 @@ def _role(op: str) -> str:
     return "function"
 
 
-def _ranks_of_nodes(run: Run) -> dict[str, list[int]]:
-    nodes: dict[str, list[int]] = {}
-    for rank in range(run.trace.np):
-        nodes.setdefault((run.hosts[rank] if run.hosts else "") or "node", []).append(rank)
-    return nodes
-
-
 def _system(xml: _Xml, run: Run) -> None:
     place = 0  # locations are numbered as they come, ranks of one node together
     xml.line("<system>")
     xml.line('<systemtreenode Id="0">')
     xml.tags(**{"name": "machine", "class": "machine"})
-    for number, (host, ranks) in enumerate(_ranks_of_nodes(run).items(), 1):
+    for number, (host, ranks) in enumerate(run.nodes.items(), 1):
         xml.line(f'<systemtreenode Id="{number}">')
         xml.tags(**{"name": host, "class": "node"})
         for rank in ranks:
@@ -201,9 +191,4 @@ def _system(xml: _Xml, run: Run) -> None:
 
 
 def _quoted(text: str) -> str:
-    return '"' + escape(_text(text), {'"': "&quot;"}) + '"'
-
-
-def _text(text: str) -> str:
-    """Return text that XML can hold."""
-    return "".join(c if c.isprintable() else "?" for c in text)
+    return '"' + escape(plain(text), {'"': "&quot;"}) + '"'

@@ -9,7 +9,7 @@ import pytest
 
 from p3s.base.artefacts import read_json
 from p3s.base.errors import P3SError
-from p3s.base.foreign_formats import FORMATS, Reader, format_of
+from p3s.base.foreign_formats import FORMATS, ReadBy, format_of
 from p3s.base.study import Study
 from p3s.capture.gather import check_runs
 from p3s.machine.topology.inside import read_inside
@@ -83,20 +83,20 @@ def test_what_is_no_format_of_others_is_not_called_one(head: bytes) -> None:
     assert format_of(head) is None
 
 
-READERS: list[tuple[Reader, Callable[[Path], object]]] = [
-    (Reader.TIMES, read),
-    (Reader.NETWORK, lambda path: read_fabric(str(path), 1)),
-    (Reader.NODE, read_inside),
-    (Reader.TRACE, lambda path: check_runs(path.parent / "study", [path], None)),
-    (Reader.OWN, lambda path: read_json(path, "p3s.machine")),
-    (Reader.OWN, Study.open),
+READERS: list[tuple[ReadBy, Callable[[Path], object]]] = [
+    (ReadBy.TIMES, read),
+    (ReadBy.NETWORK, lambda path: read_fabric(str(path), 1)),
+    (ReadBy.NODE, read_inside),
+    (ReadBy.TRACE, lambda path: check_runs(path.parent / "study", [path], None)),
+    (ReadBy.OWN, lambda path: read_json(path, "p3s.machine")),
+    (ReadBy.OWN, Study.open),
 ]
 
 
 @pytest.mark.parametrize(("own", "reader"), READERS)
 @pytest.mark.parametrize(("head", "name"), SAMPLES)
 def test_every_reader_names_what_others_read(
-    tmp_path: Path, own: Reader, reader: Callable[[Path], object], head: bytes, name: str
+    tmp_path: Path, own: ReadBy, reader: Callable[[Path], object], head: bytes, name: str
 ) -> None:
     file = tmp_path / "given"
     file.write_bytes(head)

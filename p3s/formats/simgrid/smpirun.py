@@ -14,7 +14,8 @@ import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.formats import simgrid
-from p3s.formats.simgrid.format import INDEX, Written, acts, write_trace
+from p3s.formats.exported import Exported
+from p3s.formats.simgrid.format import INDEX, acts, write_trace
 from p3s.formats.simgrid.platform import HOSTS, PLATFORM, write_platform
 from p3s.program.calls import RankProgram, programs_of_steps
 from p3s.simulate.network import Network
@@ -23,18 +24,11 @@ from p3s.simulate.steps import Floats, Ints, Op, Steps
 #: Seconds after which a replay is given up.
 PATIENCE_S = 1800.0
 _TIMELINE = "timeline.paje"
+_TRACED = f"-trace -trace-file {_TIMELINE} --cfg=tracing/precision:9 --log=root.thresh:warning"
 #: States that are none of the trace's actions.
 _OTHER = frozenset(
-    {
-        "action_init",
-        "smpi_replay_run_init",
-        "smpi_replay_run_finalize",
-        "finalize",
-        "init",
-        "action_finalize",
-        "computing",
-        "sleeping",
-    }
+    "action_init smpi_replay_run_init smpi_replay_run_finalize finalize init action_finalize"
+    " computing sleeping".split()
 )
 
 
@@ -52,7 +46,12 @@ class Replayed:
     waiting_ns: Floats
     software_ns: Floats
     transfer_ns: Floats
-    written: Written
+    written: Exported
+
+
+def arguments(n: int, up: str = "") -> str:
+    """Return smpirun's arguments that replay a trace; ``up``: where its platform is, "" beside."""
+    return f"-np {n} -platform {up}{PLATFORM} -hostfile {up}{HOSTS} -replay {INDEX}"
 
 
 def replay(
@@ -76,28 +75,10 @@ def replay(
     with tempfile.TemporaryDirectory(prefix="p3s-simgrid-") as work:
         directory = Path(work)
         start = np.zeros(len(steps.ranks)) if first_ns is None else first_ns
-        written = write_trace(programs, steps.n, directory, start, network.post)
+        written = Exported("simgrid", steps.n, directory)
+        write_trace(programs, written, directory, start, network.post)
         write_platform(directory, network, node_of, written.sizes)
-        _run(
-            [
-                smpirun,
-                "-np",
-                str(steps.n),
-                "-platform",
-                PLATFORM,
-                "-hostfile",
-                HOSTS,
-                "-trace",
-                "-trace-file",
-                _TIMELINE,
-                "--cfg=tracing/precision:9",
-                "--log=root.thresh:warning",
-                "-replay",
-                INDEX,
-            ],
-            directory,
-            patience_s,
-        )
+        _run([smpirun, *_TRACED.split(), *arguments(steps.n).split()], directory, patience_s)
         states = _states(directory / _TIMELINE, steps.n)
     begin, end = (np.zeros(len(steps)) for _ in range(2))
     for i, program in enumerate(programs):

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.base.foreign_formats import Reader, refuse_foreign
+from p3s.base.foreign_formats import ReadBy, refuse_foreign
 from p3s.machine.topology.fabric import About
 from p3s.machine.topology.trees import Tree
 from p3s.machine.topology.units import Ints
@@ -72,7 +72,7 @@ def read_inside(path: Path) -> Inside:
 
     Errors: P3SError, in one line, where it cannot be read or has no cores.
     """
-    refuse_foreign(path, Reader.NODE)
+    refuse_foreign(path, ReadBy.NODE)
     try:
         if path.stat().st_size > _LARGEST:
             raise P3SError(f"{path}: larger than {_LARGEST >> 20} MB; no node has so much to tell")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.base.foreign_formats import Reader, refuse_foreign
+from p3s.base.foreign_formats import ReadBy, refuse_foreign
 from p3s.base.host.hosts import MOST_HOSTS, expand_hosts
 from p3s.machine.topology.ancestry import chains, hops, links_between
 from p3s.machine.topology.units import Bools, Floats, Ints, speed_of
@@ -141,7 +141,7 @@ def read_topology(path: Path | None) -> Topology:
 def read_text(path: Path) -> str:
     """Return the text of a topology; P3SError, in one line, where it is none, or cannot be read."""
     try:
-        refuse_foreign(path, Reader.NETWORK)
+        refuse_foreign(path, ReadBy.NETWORK)
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as err:
         why = err.strerror if isinstance(err, OSError) else "it is not text"

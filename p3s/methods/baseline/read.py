@@ -12,7 +12,7 @@ from typing import Any
 
 from p3s.base.artefacts import parse_json
 from p3s.base.errors import Damaged, P3SError
-from p3s.base.foreign_formats import EXTRAP_LINES, Reader, format_of, refuse_foreign
+from p3s.base.foreign_formats import EXTRAP_LINES, ReadBy, format_of, refuse_foreign
 from p3s.base.tables import read_rows
 from p3s.methods.baseline.times import COMPONENTS, TOTAL, RunTime, Times, check_time
 
@@ -71,7 +71,7 @@ def read(path: Path, processes: str = "") -> Times:
         return Times(tuple(_runs(_parquet(path), path, counts)))
     try:
         data = path.read_bytes()
-        refuse_foreign(path, Reader.TIMES, data)
+        refuse_foreign(path, ReadBy.TIMES, data)
         text = data.decode("utf-8-sig")
     except FileNotFoundError as error:
         raise P3SError(f"{path}: not there") from error

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.foreign_formats import Reader, refuse_foreign
+from p3s.base.foreign_formats import ReadBy, refuse_foreign
 from p3s.base.tables import read_rows
 
 #: What is taken of a run's iterations.
@@ -96,7 +96,7 @@ def read(paths: Iterable[Path]) -> list[Row]:
 
 
 def _csv(path: Path) -> list[dict[str, Any]]:
-    refuse_foreign(path, Reader.OWN)
+    refuse_foreign(path, ReadBy.OWN)
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

@@ -270,6 +270,22 @@ def placed(
     return replace(found, why_not=messages.why_not)
 
 
+def packed_too(
+    found: Communication, study: Study, machine: Path | None, setting: Setting
+) -> Communication:
+    """Return what an estimator said of contiguous bytes with the packing of a study's datatypes."""
+    if not read_head(study.scaled_dir(found.n), found.n).get("packed"):
+        return found
+    from p3s.program.packing import measured
+    from p3s.program.scaled import read_scaled
+
+    path = machine_path(study, machine)
+    known = _load(path) if path.exists() else None
+    costs = measured(known.network or {}) if known is not None else None
+    costs = costs or usual_packing(library_for(study, known, setting).family)
+    return with_packing(found, read_scaled(study.scaled_dir(found.n)), costs)
+
+
 def with_own_part(
     found: Communication, ready: Prepared, messages: Messages, ends: bool
 ) -> Communication:
@@ -334,12 +350,7 @@ def told(
     off = min(_OFF + _of_trend(head), _MOST_OFF) if ends else 0.0
     draws = Draws() if altered.draws is None else altered.draws
     sums, notes, followed = simulated(ready, costs, variation, off, even_low=shared, draws=draws)
-    number = {phase: i for i, phase in enumerate(ready.phases)}
-    phases = tuple(int(phase["phase"]) for phase in head["phases"])
-    order = [number[phase] for phase in phases]
-    comm, waiting, transfer, software, low, high = (
-        part.reshape(n, len(ready.phases))[:, order] / _NS_PER_S for part in sums
-    )
+    phases, (comm, waiting, transfer, software, low, high) = by_phase(ready, head, sums)
     said = [
         *said,
         *(["computation does not vary"] if variation is None else []),
@@ -366,6 +377,16 @@ def told(
         followed=followed,
         draws=draws,
     )
+
+
+def by_phase(
+    ready: Prepared, head: Mapping[str, Any], sums: Sequence[Floats]
+) -> tuple[tuple[int, ...], list[Floats]]:
+    """Return the phases of a scaled trace, and sums per cell in ns as s of (ranks, phases)."""
+    phases = tuple(int(phase["phase"]) for phase in head["phases"])
+    order = [ready.phases.index(phase) for phase in phases]
+    shape = ready.trace.n, len(ready.phases)
+    return phases, [part.reshape(shape)[:, order] / _NS_PER_S for part in sums]
 
 
 def _of_trend(head: Mapping[str, Any]) -> float:

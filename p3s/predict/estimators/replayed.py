@@ -9,15 +9,17 @@ from p3s.base.records import is_old_replay
 from p3s.base.study import Study
 from p3s.base.tables import check_sums, known_tables, read_table
 from p3s.base.text import processes, quoted
-from p3s.predict.estimated import Communication
+from p3s.predict.estimated import FROM_REPLAY, Communication
 from p3s.simulate.followed import Followed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
+
+    from p3s.predict.estimators.settings import Setting
 
     FloatArray = NDArray[np.float64]
 
@@ -42,6 +44,17 @@ def why_not(study: Study, n: int) -> str:
     if is_old_replay(path):
         return f"the replay of {processes(n)} was made by an older P3S; make it again: {again}"
     return ""
+
+
+def _of(name: str) -> Callable[..., Communication]:
+    def of_replay(
+        study: Study, n: int, machine: Path | None, setting: Setting, say: Callable[[str], None]
+    ) -> Communication:
+        from p3s.predict.estimators.machine import packed_too
+
+        return packed_too(communication(name, study, n), study, machine, setting)
+
+    return of_replay
 
 
 def communication(name: str, study: Study, n: int) -> Communication:
@@ -93,6 +106,9 @@ def communication(name: str, study: Study, n: int) -> Communication:
         tuple(notes),
         Followed().with_unmatched(head.get("unmatched") or {}),
     )
+
+
+simulation, thesis = map(_of, FROM_REPLAY)
 
 
 def _table(

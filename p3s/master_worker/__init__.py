@@ -1,1 +1,0 @@
-"""Programs of a master and workers: an analytical model of iterations, and whether it applies."""
