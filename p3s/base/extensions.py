@@ -18,7 +18,10 @@ from p3s.base.errors import P3SError
 #: Entry points of distributions from outside.
 GROUP = "p3s.extensions"
 #: Extensions that come with P3S, in the order in which reports and help show them.
-BUILT_IN: tuple[str, ...] = ()
+BUILT_IN: tuple[str, ...] = (
+    "p3s.methods.baseline.extension",
+    "p3s.methods.placement.extension",
+)
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,12 @@ class Command:
 
 @dataclass(frozen=True)
 class Extension:
-    """What one method or format adds, each as ``module:name`` of an object of that protocol."""
+    """What one method or format adds, each as ``module:name`` of an object of that protocol.
+
+    ``sections``: p3s.report.parts.Section. ``schemas``: p3s.base.schemas.made.Published.
+    ``studies``: functions of a study's directory, its progress and more, which the Python API
+    offers as methods of a study, under their names.
+    """
 
     name: str
     commands: tuple[Command, ...] = ()
@@ -50,6 +58,8 @@ class Extension:
     sections: tuple[str, ...] = ()
     estimators: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
+    schemas: tuple[str, ...] = ()
+    studies: tuple[str, ...] = ()
 
 
 @cache

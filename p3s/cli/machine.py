@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,11 +13,12 @@ import typer
 
 from p3s.base.artefacts import file_bytes, parse_json
 from p3s.base.errors import P3SError, UsageError
-from p3s.cli import learn
+from p3s.base.extensions import provided
 from p3s.cli.common import JSON_OPTION, emit_json, out, parse_counts, progress, quoted, say
 from p3s.cli.helptext import Command
 
 if TYPE_CHECKING:
+    from p3s.base.schemas.made import Published
     from p3s.machine.filesystem import FileSystem
 
 EPILOG = """\b
@@ -71,8 +73,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     no_args_is_help=False,
 )
-
-app.command(cls=Command, epilog=learn.EPILOG, short_help=learn.SHORT)(learn.learn)
 
 
 @app.command(cls=Command, epilog=_MEASURE, short_help="Measure this machine.")
@@ -278,22 +278,19 @@ def show(
     from p3s.machine.filesystem import FileSystem
     from p3s.machine.filesystem import names as file_systems
     from p3s.machine.filesystem import typical as typical_files
-    from p3s.machine.machinefile import Machine
+    from p3s.machine.machinefile import MACHINE_SCHEMA, Machine
     from p3s.machine.show import render, render_cluster
-    from p3s.methods.placement.learned import SCHEMA, load
-    from p3s.methods.placement.training.card import render as render_card
 
     if file in file_systems() and not Path(file).exists():
         return _show_files(typical_files(file), json_)
     schema = "" if file in names() and not Path(file).exists() else _schema_of(Path(file))
     if schema == FILES:
         return _show_files(FileSystem.load(Path(file)), json_)
-    if schema == SCHEMA:
-        model = load(Path(file))
-        content, text = learn.as_json(model), render_card(model)
-    elif schema == CLUSTER_SCHEMA or (file in names() and not Path(file).exists()):
+    if schema == CLUSTER_SCHEMA or (file in names() and not Path(file).exists()):
         cluster = Cluster.load(Path(file)) if schema else typical(file)
         content, text = dict(cluster.data), render_cluster(cluster)
+    elif schema != MACHINE_SCHEMA and (shown := _shown(schema, Path(file))) is not None:
+        content, text = shown
     else:
         machine = Machine.load(Path(file))
         content, text = machine.to_json(), render(machine)
@@ -302,6 +299,13 @@ def show(
     else:
         out(text)
     return 0
+
+
+def _shown(schema: str, path: Path) -> tuple[dict[str, Any], str] | None:
+    """Return a file that an extension shows, as JSON and as text; None for any other."""
+    formats: Iterator[Published] = provided("schemas")
+    show = next((each.show for each in formats if each.schema == schema), None)
+    return None if show is None else show(path)
 
 
 def _schema_of(path: Path) -> str:

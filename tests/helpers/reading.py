@@ -224,7 +224,7 @@ def _learned(path: Path) -> Any:
 
 
 def _placement(path: Path) -> Any:
-    from p3s.predict.placing.file import load
+    from p3s.methods.placement.ranked.file import load
 
     return load(path)
 

@@ -316,9 +316,9 @@ def _placement(root: Path) -> None:
     from p3s.methods.placement.allocation import allocation
     from p3s.predict.estimators.machine import measured_messages
     from p3s.predict.estimators.settings import Setting
-    from p3s.predict.placing.file import save
-    from p3s.predict.placing.job import job_of
-    from p3s.predict.placing.ranking import Search, placements
+    from p3s.methods.placement.ranked.file import save
+    from p3s.methods.placement.ranked.job import job_of
+    from p3s.methods.placement.ranked.ranking import Search, placements
 
     study, trace = (
         Study.create(root / "placed", ["mpiexec", "-n", "{np}", "p"]),

@@ -14,8 +14,8 @@ from tracer_helpers import trace
 
 from p3s.capture import read_run
 from p3s.cli.main import run as p3s
-from p3s.methods.tasks import gate, table
-from p3s.methods.tasks.table import Row
+from p3s.methods.baseline import iteration_check, iteration_table
+from p3s.methods.baseline.iteration_table import Row
 
 APPS = ("kmeans", "nbody", "heat", "matmul", "jacobi")
 #: No multiple of 2 or 3: blocks of workers and threads differ.

@@ -11,7 +11,7 @@ import pytest
 from p3s.base.errors import P3SError, UsageError
 from p3s.methods.tasks import gate, perf, table
 from p3s.methods.tasks.counters import sample
-from p3s.methods.tasks.gate import Limits
+from p3s.methods.baseline.iteration_check import Limits
 
 # ---- counters (C7) ---------------------------------------------------------------------------
 

@@ -19,13 +19,13 @@ from p3s.methods.placement.allocation import allocation
 from p3s.methods.placement.candidates import block_on, cyclic_on
 from p3s.predict.estimators.machine import measured_messages, networks
 from p3s.predict.estimators.settings import Setting
-from p3s.predict.placing.file import load, save
-from p3s.predict.placing.job import Job, job_of
-from p3s.predict.placing.picture import picture
-from p3s.predict.placing.ranking import Search, placements
-from p3s.predict.placing.types import Gain, PhaseUnder, Placements, Ranked, Validity
-from p3s.predict.placing.validity import overlap, validity
-from p3s.report.placements import as_csv, notes, phase_rows, render, verdict
+from p3s.methods.placement.ranked.file import load, save
+from p3s.methods.placement.ranked.job import Job, job_of
+from p3s.methods.placement.ranked.picture import picture
+from p3s.methods.placement.ranked.ranking import Search, placements
+from p3s.methods.placement.ranked.types import Gain, PhaseUnder, Placements, Ranked, Validity
+from p3s.methods.placement.ranked.validity import overlap, validity
+from p3s.methods.placement.text import as_csv, notes, phase_rows, render, verdict
 
 BYTES = [0, 1000, 100_000]
 

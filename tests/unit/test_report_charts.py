@@ -23,7 +23,7 @@ from p3s.report.charts.small import phase_chart
 from p3s.report.charts.stacks import MEASURES, stack_chart
 from p3s.report.costs import kinds_of, law_rows, limits_of, phase_curves, stacks_of
 from p3s.report.html import breakable, unbroken
-from p3s.report.regression import regression_of
+from p3s.methods.baseline.section import regression_of
 from p3s.report.sure import estimates_of, interval_parts, residuals_of, shares_of
 from p3s.signature.matrix import CommMatrix
 

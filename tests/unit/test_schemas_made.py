@@ -12,7 +12,7 @@ from p3s.base.schemas import first_problem, load_schema
 from p3s.model.holdout import build_model
 from p3s.model.schema import schema
 from p3s.model.stage import as_file
-from p3s.predict.placing import schema as of_placements
+from p3s.methods.placement.ranked import schema as of_placements
 from p3s.report.schemas import FORMATS, Published
 
 
@@ -22,7 +22,7 @@ def test_the_published_schema_is_the_types() -> None:
 
 def test_the_published_schema_of_placements_is_the_types() -> None:
     made = json.loads(json.dumps(of_placements.schema()))
-    assert made == load_schema("placement-1"), "python -m p3s.predict.placing.schema"
+    assert made == load_schema("placement-1"), "python -m p3s.methods.placement.ranked.schema"
 
 
 @pytest.mark.parametrize(

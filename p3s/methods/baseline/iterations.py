@@ -8,9 +8,9 @@ from pathlib import Path
 
 from p3s.base.errors import P3SError
 from p3s.methods.baseline.times import RunTime, Times
-from p3s.methods.tasks import gate, table
-from p3s.methods.tasks.gate import Checked
-from p3s.methods.tasks.table import Run
+from p3s.methods.baseline import iteration_check, iteration_table
+from p3s.methods.baseline.iteration_check import Checked
+from p3s.methods.baseline.iteration_table import Run
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def iterated(
 
     statistic: median, mean or min of a run's iterations. skip: iterations at its beginning that do
     not count. computed: only the shortest run of each configuration, with T_c, the computation of
-    all workers (eq. 4.10), as an input. Errors: as of :func:`p3s.methods.tasks.table.read`.
+    all workers (eq. 4.10), as an input. Errors: as of :func:`p3s.methods.baseline.iteration_table.read`.
     """
     runs = table.runs(table.read(paths), statistic, skip=skip)
     if not runs:

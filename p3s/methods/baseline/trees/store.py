@@ -12,7 +12,7 @@ import numpy as np
 from p3s.base.artefacts import read_json, write_json
 from p3s.base.errors import Damaged, P3SError, UsageError
 from p3s.base.serialise import from_data, to_data
-from p3s.machine.topology.caches import Caches
+from p3s.methods.baseline.trees.caches import Caches
 from p3s.methods.baseline.trees.evaluate import Evaluator
 from p3s.methods.baseline.trees.features import counter_columns, derived
 from p3s.methods.baseline.trees.types import Array, Tree

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from p3s.methods.placement.learned import Learned
     from p3s.methods.placement.within import OnCores
     from p3s.pipeline.basis import Request
-    from p3s.pipeline.placing import Nodes
-    from p3s.predict.placing.job import Job
-    from p3s.predict.placing.ranking import Search
-    from p3s.predict.placing.types import Placements
+    from p3s.methods.placement.ranked.stage import Nodes
+    from p3s.methods.placement.ranked.job import Job
+    from p3s.methods.placement.ranked.ranking import Search
+    from p3s.methods.placement.ranked.types import Placements
     from p3s.program.mapping import RankMap
 
 EPILOG = """\b
@@ -130,8 +130,8 @@ def place(
     from p3s.base.study import Study
     from p3s.machine.topology.inside import read_inside
     from p3s.pipeline.basis import AUTO, request_of
-    from p3s.pipeline.placing import Nodes
-    from p3s.predict.placing.ranking import Search
+    from p3s.methods.placement.ranked.stage import Nodes
+    from p3s.methods.placement.ranked.ranking import Search
     from p3s.replay.settings import ReplaySettings
 
     wanted = parse_counts(counts)
@@ -206,9 +206,9 @@ def _rank(
     told: _Output,
 ) -> int:
     from p3s.methods.placement.candidates import block_on
-    from p3s.pipeline.placing import job_at, placed, with_model
-    from p3s.predict.placing.file import as_file
-    from p3s.report.placements import as_csv, render
+    from p3s.methods.placement.ranked.stage import job_at, placed, with_model
+    from p3s.methods.placement.ranked.file import as_file
+    from p3s.methods.placement.text import as_csv, render
 
     with progress(1) as bar:
         job = job_at(study, n, nodes, request, bar, model=model)
@@ -311,8 +311,8 @@ def _advise(
     told: _Output,
 ) -> int:
     from p3s.base.serialise import to_data
-    from p3s.pipeline.placing import advised
-    from p3s.report.placements import advice_csv, render_advice
+    from p3s.methods.placement.ranked.stage import advised
+    from p3s.methods.placement.text import advice_csv, render_advice
 
     if any(each == 0 for each in ppns):
         raise UsageError("--ppn: say how many ranks a node has room for, for several counts")

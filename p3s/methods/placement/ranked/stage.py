@@ -30,11 +30,11 @@ from p3s.pipeline.stages import (
     setting_of,
 )
 from p3s.predict.estimated import TYPICAL
-from p3s.predict.placing.advice import advice_of
-from p3s.predict.placing.file import save
-from p3s.predict.placing.job import Job, job_of
-from p3s.predict.placing.ranking import Search, placements
-from p3s.predict.placing.types import Advice, Placements
+from p3s.methods.placement.ranked.advice import advice_of
+from p3s.methods.placement.ranked.file import save
+from p3s.methods.placement.ranked.job import Job, job_of
+from p3s.methods.placement.ranked.ranking import Search, placements
+from p3s.methods.placement.ranked.types import Advice, Placements
 
 if TYPE_CHECKING:
     from p3s.methods.placement.learned import Learned

@@ -13,7 +13,7 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import figures, joined, percent, plural, seconds, table
 from p3s.cli.common import JSON_OPTION, emit_json, out, quoted, say
 from p3s.cli.helptext import Command
-from p3s.cli.values import numbers, pairs, whole_numbers
+from p3s.methods.baseline.commands.values import numbers, pairs, whole_numbers
 
 if TYPE_CHECKING:
     from p3s.methods.baseline.growing import Plan
@@ -80,7 +80,7 @@ def plan_of(
     """Return what options say of a tree."""
     from dataclasses import replace
 
-    from p3s.machine.topology.caches import read_caches
+    from p3s.methods.baseline.trees.caches import read_caches
     from p3s.methods.baseline.growing import EXPRESSION, Plan
     from p3s.methods.baseline.trees.store import rows_of_cores
     from p3s.methods.baseline.trees.types import Growing

@@ -9,7 +9,7 @@ from typing import Any
 from p3s.base.artefacts import read_json, write_json
 from p3s.base.errors import Damaged
 from p3s.base.serialise import ShapeError, from_data, to_data
-from p3s.predict.placing.types import Placements
+from p3s.methods.placement.ranked.types import Placements
 
 SCHEMA, VERSION = "p3s.placement", 1
 

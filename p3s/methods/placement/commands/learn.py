@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import typer
 
 from p3s.base.errors import P3SError, UsageError
-from p3s.cli.common import JSON_OPTION, emit_json, header, out, progress, quoted, say
-
-if TYPE_CHECKING:
-    from p3s.methods.placement.learned import Learned
+from p3s.cli.common import JSON_OPTION, emit_json, out, progress, quoted, say
 
 EPILOG = """\b
 Example:
@@ -23,7 +18,6 @@ Example:
 Next:
   p3s machine show cluster.json
   p3s place study -n 64 --nodes 16 --ppn 4 --topology fat-tree.json --model cluster.json"""
-SHORT = "Learn how long traffic takes on a machine."
 #: Time of random pairs on hosts.
 _BUDGET = "4m"
 
@@ -99,6 +93,7 @@ def learn(
     from p3s.cli.replay import seconds_of
     from p3s.methods.placement.learned import save
     from p3s.methods.placement.training.campaign import Settings
+    from p3s.methods.placement.training.card import printed
     from p3s.methods.placement.training.learn import Wanted, learned, prepared
 
     _check(simgrid, hosts, launcher, output)
@@ -112,7 +107,11 @@ def learn(
         model = learned(ready, directory, way, bar.start)
         bar.done("trained")
     save(output, model)
-    _show(model, json_)
+    content, text = printed(model)
+    if json_:
+        emit_json(content)
+    else:
+        out(text)
     network = ["--topology", model.card.topology] if model.card.topology else []
     say(f"{output}: for p3s place, with {shlex.join([*network, '--model', str(output)])}")
     say(f"next: p3s machine show {quoted(output)}")
@@ -153,17 +152,3 @@ def _words(text: str) -> list[str]:
         return shlex.split(text)
     except ValueError as error:
         raise UsageError(f"--launcher {text}: {error}") from error
-
-
-def _show(model: Learned, json_: bool) -> None:
-    if json_:
-        emit_json(as_json(model))
-    else:
-        from p3s.methods.placement.training.card import render
-
-        out(render(model))
-
-
-def as_json(model: Learned) -> dict[str, Any]:
-    """Return the card of a model, which p3s machine show prints, too."""
-    return {**header("machine.learn"), "card": asdict(model.card)}
