@@ -31,7 +31,8 @@ class Command:
     ``function``: ``module:name`` of a function with typer's options, or of a typer.Typer.
     ``summary``: its line in the help. ``group``: title of its group there. ``parent``: the command
     that it belongs to (``machine`` of ``p3s machine learn``), empty for one of its own.
-    ``takes_launcher``: words after ``--`` are a launcher command.
+    ``takes_launcher``: words after ``--`` are a launcher command. ``program_options``: options end
+    at the first word that is none, those behind it are the traced program's.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Command:
     group: str = "Expert"
     parent: str = ""
     takes_launcher: bool = False
+    program_options: bool = False
 
 
 @dataclass(frozen=True)

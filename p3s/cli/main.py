@@ -6,7 +6,6 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 partial or not to be trusted, 4 gate fa
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import sys
@@ -19,10 +18,11 @@ import typer
 from typer.core import TyperGroup
 
 from p3s.base.errors import P3SError, UsageError
+from p3s.base.extensions import Command, extensions, load
 from p3s.base.text import joined, one_line
 from p3s.base.version import __version__
+from p3s.cli import helptext
 from p3s.cli.common import ReaderGone, WithLauncher, emit_json, forget_output, header, out, say
-from p3s.cli.helptext import Command
 
 BUG = 70
 #: Bytes that are to be had where memory is not what was missing.
@@ -46,10 +46,10 @@ class _OnDemand(Mapping[str, Any]):
         return _loaded(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_entries())
+        return (command.name for command in _commands() if not command.parent)
 
     def __len__(self) -> int:
-        return len(_entries())
+        return len(list(iter(self)))
 
 
 class Grouped(TyperGroup):
@@ -60,8 +60,11 @@ class Grouped(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a section for each group."""
-        for title, commands in _GROUPS.items():
-            rows = [(name, short) for name, _, short, _ in commands]
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for each in _commands():
+            if not each.parent:
+                groups.setdefault(each.group, []).append((each.name, each.summary))
+        for title, rows in groups.items():
             with formatter.section(title):
                 formatter.write_dl(rows)
 
@@ -83,106 +86,97 @@ app = typer.Typer(
 
 #: Another name of p3s characterize.
 _ALIAS = "trace"
-#: The program's own options must reach it: parsing stops at the first word that is no option.
-_PASS_THROUGH = {"allow_interspersed_args": False}
 
-#: Groups of the commands in ``--help``; of each: name, module and function, sentence, settings.
-_GROUPS: dict[str, list[tuple[str, str, str, dict[str, Any]]]] = {
+#: The core's own commands in their groups, in the order of the help: name, module and function of
+#: p3s.cli, its line.
+_ROWS = {
     "Start": [
-        (
-            "doctor",
-            "doctor.doctor",
-            "Check what this machine has for tracing, and what it lacks.",
-            {"cls": WithLauncher},
-        ),
-        (
-            _ALIAS,
-            "characterize.characterize",
-            "Trace your program at a few small process counts.",
-            {"context_settings": _PASS_THROUGH},
-        ),
-        (
-            "characterize",
-            "characterize.characterize",
-            "The same as trace.",
-            {"context_settings": _PASS_THROUGH},
-        ),
-        (
-            "predict",
-            "predict.predict",
-            "Predict run time and speedup at larger process counts.",
-            {"cls": WithLauncher},
-        ),
-        ("report", "report.report", "Write report.html and a picture of the speedup curve.", {}),
-        ("view", "view.view", "Open that page in a browser, here or through ssh.", {}),
-        ("next", "next.next_", "Name the process count whose trace would tell most.", {}),
+        ("doctor", "doctor:doctor", "Check what this machine has for tracing, and what it lacks."),
+        ("trace", "characterize:characterize", "Trace your program at a few small process counts."),
+        ("characterize", "characterize:characterize", "The same as trace."),
+        ("predict", "predict:predict", "Predict run time and speedup at larger process counts."),
+        ("report", "report:report", "Write report.html and a picture of the speedup curve."),
+        ("view", "view:view", "Open that page in a browser, here or through ssh."),
+        ("next", "next:next_", "Name the process count whose trace would tell most."),
     ],
     "Inspect": [
-        ("phases", "phases.phases", "Show loops, calls and where the time goes.", {}),
-        ("model", "model.model", "Show the equations of every call, and how well they hold.", {}),
-        ("explain", "explain.explain", "Show the values behind the equations of a phase.", {}),
-        ("matrix", "matrix.matrix", "Show who sends how much to whom.", {}),
-        ("check", "check.check", "Tell whether captured runs are whole.", {}),
-        ("dump", "dump.dump", "Print a captured run, or write it as Parquet.", {}),
+        ("phases", "phases:phases", "Show loops, calls and where the time goes."),
+        ("model", "model:model", "Show the equations of every call, and how well they hold."),
+        ("explain", "explain:explain", "Show the values behind the equations of a phase."),
+        ("matrix", "matrix:matrix", "Show who sends how much to whom."),
+        ("check", "check:check", "Tell whether captured runs are whole."),
+        ("dump", "dump:dump", "Print a captured run, or write it as Parquet."),
     ],
     "Compare and gate": [
-        ("compare", "compare.compare", "Show two predictions side by side.", {}),
-        ("gate", "gate.gate", "Fail when a prediction misses the limit you set.", {}),
-        (
-            "validate",
-            "validate.validate",
-            "Run the program at a count and compare every message.",
-            {"cls": WithLauncher},
-        ),
-        ("baseline", "baseline.app", "Predict by a regression of run times alone.", {}),
+        ("compare", "compare:compare", "Show two predictions side by side."),
+        ("gate", "gate:gate", "Fail when a prediction misses the limit you set."),
+        ("validate", "validate:validate", "Run the program at a count and compare every message."),
+        ("baseline", "baseline:app", "Predict by a regression of run times alone."),
     ],
     "Machines and placement": [
-        ("machine", "machine.app", "Measure this machine; list and compare machines.", {}),
-        ("place", "place.place", "Choose the node of every rank.", {}),
-        ("advise", "advise.advise", "Choose processes, threads and nodes.", {}),
+        ("machine", "machine:app", "Measure this machine; list and compare machines."),
+        ("place", "place:place", "Choose the node of every rank."),
+        ("advise", "advise:advise", "Choose processes, threads and nodes."),
     ],
     "Expert": [
-        (
-            "exec",
-            "exec.exec_",
-            "Trace the program inside a launcher that you start.",
-            {"context_settings": _PASS_THROUGH},
-        ),
-        ("add", "add.add", "Put runs captured elsewhere into a study.", {"cls": WithLauncher}),
-        ("scale", "scale.scale", "Write the predicted trace of a larger process count.", {}),
-        ("replay", "replay.replay", "Measure the communication of that trace on your nodes.", {}),
-        (
-            "submit",
-            "submit.submit",
-            "Write batch scripts that trace or measure on a cluster.",
-            {"cls": WithLauncher},
-        ),
-        ("export", "export.export", "Write traces for SimGrid, OTF2, Extra-P and others.", {}),
-        ("recover", "recover.recover", "Save what is intact of a damaged capture.", {}),
+        ("exec", "exec:exec_", "Trace the program inside a launcher that you start."),
+        ("add", "add:add", "Put runs captured elsewhere into a study."),
+        ("scale", "scale:scale", "Write the predicted trace of a larger process count."),
+        ("replay", "replay:replay", "Measure the communication of that trace on your nodes."),
+        ("submit", "submit:submit", "Write batch scripts that trace or measure on a cluster."),
+        ("export", "export:export", "Write traces for SimGrid, OTF2, Extra-P and others."),
+        ("recover", "recover:recover", "Save what is intact of a damaged capture."),
     ],
 }
+_OWN = tuple(
+    Command(
+        name,
+        f"p3s.cli.{function}",
+        summary,
+        group,
+        takes_launcher=name in ("doctor", "predict", "validate", "add", "submit"),
+        program_options=name in (_ALIAS, "characterize", "exec"),
+    )
+    for group, rows in _ROWS.items()
+    for name, function, summary in rows
+)
 
 
-@cache
-def _entries() -> dict[str, tuple[str, str, dict[str, Any]]]:
-    """Return by name: module and function, sentence, settings."""
-    return {name: about for commands in _GROUPS.values() for name, *about in commands}  # type: ignore[misc]
+def _commands() -> Iterator[Command]:
+    """Yield the core's commands, then those of extensions, which are imported only then."""
+    yield from _OWN
+    for each in extensions():
+        yield from each.commands
 
 
 @cache
 def _loaded(name: str) -> Any:
     """Return a command as typer makes it; KeyError where there is none."""
-    where, short, settings = _entries()[name]
-    module_name, _, function = where.partition(".")
-    module = importlib.import_module(f"p3s.cli.{module_name}")
-    made = getattr(module, function)
+    for command in _commands():
+        if command.name == name and not command.parent:
+            return _made(command)
+    raise KeyError(name)
+
+
+def _made(command: Command) -> Any:
+    """Return a command, with those that belong to it, as typer makes it."""
+    made, name = load(command.function), command.name
+    epilog = load(command.function.partition(":")[0] + ":EPILOG")
     alone = typer.Typer(callback=lambda: None, rich_markup_mode=None, add_completion=False)
     if isinstance(made, typer.Typer):
-        alone.add_typer(made, name=name, epilog=module.EPILOG, short_help=short)
+        alone.add_typer(made, name=name, epilog=epilog, short_help=command.summary)
     else:
-        named = {"cls": Command, **settings}
-        alone.command(name, epilog=module.EPILOG, short_help=short, **named)(made)
-    return typer.main.get_command(alone).commands[name]  # type: ignore[attr-defined]
+        alone.command(
+            name,
+            cls=WithLauncher if command.takes_launcher else helptext.Command,
+            context_settings={"allow_interspersed_args": not command.program_options},
+            epilog=epilog,
+            short_help=command.summary,
+        )(made)
+    whole = typer.main.get_command(alone).commands[name]  # type: ignore[attr-defined]
+    if isinstance(made, typer.Typer):
+        whole.commands |= {each.name: _made(each) for each in _commands() if each.parent == name}
+    return whole
 
 
 def _show_version(value: bool) -> None:
@@ -256,7 +250,7 @@ def _with_option(option: str, command: str) -> list[str]:
     """Return the other commands that have an option, none where many do: then it is no hint."""
     found = [
         name
-        for name in _entries()
+        for name in _OnDemand()
         if any(option in (*each.opts, *each.secondary_opts) for each in _loaded(name).params)
     ]
     names = [name for name in found if name not in (command, _ALIAS)]

@@ -88,7 +88,7 @@ def test_a_command_imports_no_other() -> None:
     code = (
         "import sys, p3s.cli.main as m\n"
         "assert m.run(['matrix', '--help']) == 0\n"
-        "others = [f'p3s.cli.{n}' for n in m._entries() if f'p3s.cli.{n}' in sys.modules]\n"
+        "others = [f'p3s.cli.{n}' for n in m._OnDemand() if f'p3s.cli.{n}' in sys.modules]\n"
         "print(others, file=sys.stderr)"
     )
     done = subprocess.run(
