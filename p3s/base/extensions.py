@@ -18,10 +18,7 @@ from p3s.base.errors import P3SError
 #: Entry points of distributions from outside.
 GROUP = "p3s.extensions"
 #: Extensions that come with P3S, in the order in which reports and help show them.
-BUILT_IN: tuple[str, ...] = (
-    "p3s.methods.baseline.extension",
-    "p3s.methods.placement.extension",
-)
+BUILT_IN: tuple[str, ...] = ("p3s.methods.baseline.extension", "p3s.methods.placement.extension")
 
 
 @dataclass(frozen=True)

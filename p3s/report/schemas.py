@@ -33,7 +33,6 @@ from p3s.program.types import Communicators, HeadRead
 from p3s.report import advice
 from p3s.signature import phase_file, sampled, store, times
 
-
 #: Those whose schemas are written by hand are not here: prediction, cluster, topology.
 FORMATS: tuple[Published, ...] = (
     Published(STUDY_SCHEMA, SCHEMA_VERSION, StudyRead, more=True),

@@ -17,8 +17,6 @@ from p3s.machine.topology.read import named, read_fabric
 from p3s.machine.topology.trees import one_switch
 from p3s.methods.placement.allocation import allocation
 from p3s.methods.placement.candidates import block_on, cyclic_on
-from p3s.predict.estimators.machine import measured_messages, networks
-from p3s.predict.estimators.settings import Setting
 from p3s.methods.placement.ranked.file import load, save
 from p3s.methods.placement.ranked.job import Job, job_of
 from p3s.methods.placement.ranked.picture import picture
@@ -26,6 +24,8 @@ from p3s.methods.placement.ranked.ranking import Search, placements
 from p3s.methods.placement.ranked.types import Gain, PhaseUnder, Placements, Ranked, Validity
 from p3s.methods.placement.ranked.validity import overlap, validity
 from p3s.methods.placement.text import as_csv, notes, phase_rows, render, verdict
+from p3s.predict.estimators.machine import measured_messages, networks
+from p3s.predict.estimators.settings import Setting
 
 BYTES = [0, 1000, 100_000]
 

@@ -24,5 +24,7 @@ def curve_of(prediction: Prediction) -> Curve:
     if (band := found.band) is not None:
         every = zip(band.counts, band.low, band.mid, band.high, strict=True)
         rows = [row for row in every if row[0] >= max(band.trained) and row[1] > 0]
-    columns = zip(*rows, strict=True) if len(rows) > 1 else [()] * 4
-    return Curve(_LEGEND, *map(tuple, columns), sentences)
+    if len(rows) < 2:
+        return Curve(_LEGEND, (), (), (), (), sentences)
+    counts, low, mid, high = zip(*rows, strict=True)
+    return Curve(_LEGEND, counts, low, mid, high, sentences)

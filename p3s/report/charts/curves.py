@@ -61,9 +61,7 @@ class _Chart:
         return self.svg.height - BOTTOM
 
 
-def speedup_chart(
-    prediction: Prediction, beside: Sequence[Curve] = (), size: Size = Size()
-) -> str:
+def speedup_chart(prediction: Prediction, beside: Sequence[Curve] = (), size: Size = Size()) -> str:
     """Return speedup over processes, both logarithmic; beside: other methods' curves."""
     points = points_of(prediction)
     others = _speedups(points, prediction, beside)

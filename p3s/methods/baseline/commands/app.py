@@ -10,7 +10,6 @@ import typer
 from p3s.base.artefacts import file_bytes, parse_json
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import one_line
-from p3s.cli import baseline_text, iterations, tree_options, trees
 from p3s.cli.common import (
     JSON_OPTION,
     WithLauncher,
@@ -24,6 +23,7 @@ from p3s.cli.common import (
 )
 from p3s.cli.grid import DIMS, parse_dims
 from p3s.cli.helptext import Command
+from p3s.methods.baseline.commands import iterations, text, tree_options, trees
 from p3s.methods.baseline.commands.values import numbers, pairs
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def fit(
     if json_:
         emit_json(made.to_json())
     else:
-        out(baseline_text.show(made))
+        out(text.show(made))
     say(f"next: p3s baseline predict {quoted(output)} -n {8 * max(made.counts)}")
     return 0
 
@@ -237,11 +237,11 @@ def predict(
     compared = None
     if against is not None:
         runs = pairs(where or []) | {name: f"{value:g}" for name, value in inputs.items()}
-        compared = baseline_text.compared(said, read(against), runs)
+        compared = text.compared(said, read(against), runs)
     if json_:
-        emit_json(baseline_text.as_json(made, said, compared))
+        emit_json(text.as_json(made, said, compared))
     else:
-        out(baseline_text.predicted(made, said, compared))
+        out(text.predicted(made, said, compared))
     ratio = max(each.ratio for each in said)
     if ratio <= TESTED_RATIO:
         return 0
@@ -327,7 +327,7 @@ def run(
 
         emit_json(as_json(times))
     else:
-        out(baseline_text.runs_table(times))
+        out(text.runs_table(times))
     say(f"next: p3s baseline fit {quoted(output)}")
     if not failed:
         return 0

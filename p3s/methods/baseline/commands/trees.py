@@ -80,8 +80,8 @@ def plan_of(
     """Return what options say of a tree."""
     from dataclasses import replace
 
-    from p3s.methods.baseline.trees.caches import read_caches
     from p3s.methods.baseline.growing import EXPRESSION, Plan
+    from p3s.methods.baseline.trees.caches import read_caches
     from p3s.methods.baseline.trees.store import rows_of_cores
     from p3s.methods.baseline.trees.types import Growing
 

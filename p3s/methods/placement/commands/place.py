@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from p3s.base.study import Study
     from p3s.machine.topology.inside import Inside
     from p3s.methods.placement.learned import Learned
-    from p3s.methods.placement.within import OnCores
-    from p3s.pipeline.basis import Request
-    from p3s.methods.placement.ranked.stage import Nodes
     from p3s.methods.placement.ranked.job import Job
     from p3s.methods.placement.ranked.ranking import Search
+    from p3s.methods.placement.ranked.stage import Nodes
     from p3s.methods.placement.ranked.types import Placements
+    from p3s.methods.placement.within import OnCores
+    from p3s.pipeline.basis import Request
     from p3s.program.mapping import RankMap
 
 EPILOG = """\b
@@ -129,9 +129,9 @@ def place(
     """
     from p3s.base.study import Study
     from p3s.machine.topology.inside import read_inside
-    from p3s.pipeline.basis import AUTO, request_of
-    from p3s.methods.placement.ranked.stage import Nodes
     from p3s.methods.placement.ranked.ranking import Search
+    from p3s.methods.placement.ranked.stage import Nodes
+    from p3s.pipeline.basis import AUTO, request_of
     from p3s.replay.settings import ReplaySettings
 
     wanted = parse_counts(counts)
@@ -206,8 +206,8 @@ def _rank(
     told: _Output,
 ) -> int:
     from p3s.methods.placement.candidates import block_on
-    from p3s.methods.placement.ranked.stage import job_at, placed, with_model
     from p3s.methods.placement.ranked.file import as_file
+    from p3s.methods.placement.ranked.stage import job_at, placed, with_model
     from p3s.methods.placement.text import as_csv, render
 
     with progress(1) as bar:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from p3s.methods.placement.drawn import positions
 from p3s.machine.topology.units import Floats
+from p3s.methods.placement.drawn import positions
 from p3s.methods.placement.phases import all_traffic
 from p3s.methods.placement.ranked.job import Job
 from p3s.methods.placement.ranked.types import Cable, LinkPicture
