@@ -45,7 +45,7 @@ class Command:
 class Extension:
     """What one method or format adds, each as ``module:name`` of an object of that protocol.
 
-    ``sections``: p3s.report.parts.Section. ``schemas``: p3s.base.schemas.made.Published.
+    ``sections``: p3s.report.parts.Section. ``schemas``: p3s.base.schemas.published.Published.
     ``studies``: functions of a study's directory, its progress and more, which the Python API
     offers as methods of a study, under their names.
     """

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from p3s.base import schemas
 from p3s.base.artefacts import SCHEMA_VERSION
 from p3s.base.extensions import provided
 from p3s.base.records import RUN_SCHEMA, ReplayRead, RunRead, StudyRead
-from p3s.base.schemas.made import Published
+from p3s.base.schemas.published import Published
 from p3s.base.study import REPLAY_SCHEMA, REPLAY_VERSION, STUDY_SCHEMA
 from p3s.costs import stage as costs
 from p3s.costs.parameters import stage as parameters
@@ -34,7 +35,7 @@ from p3s.report import advice
 from p3s.signature import phase_file, sampled, store, times
 
 #: Those whose schemas are written by hand are not here: prediction, cluster, topology.
-FORMATS: tuple[Published, ...] = (
+FORMATS: tuple[Published[Any], ...] = (
     Published(STUDY_SCHEMA, SCHEMA_VERSION, StudyRead, more=True),
     Published(RUN_SCHEMA, SCHEMA_VERSION, RunRead, more=True),
     Published(store.SCHEMA, store.VERSION, store.SignatureHead, more=True),
@@ -47,7 +48,7 @@ FORMATS: tuple[Published, ...] = (
     Published(REPLAY_SCHEMA, REPLAY_VERSION, ReplayRead, more=True),
     Published(VALIDATION, SCHEMA_VERSION, Comparison, more=True),
     Published(parameters.SCHEMA, SCHEMA_VERSION, Family),
-    Published(surface.SCHEMA, surface.VERSION, surface.Surface),
+    surface.SURFACE,
     Published(advice.SCHEMA, advice.VERSION, advice.AdviceFile),
     Published(threads.SCHEMA, SCHEMA_VERSION, threads.File),
     Published(filesystem.SCHEMA, filesystem.VERSION, filesystem.FileSystem),
@@ -56,7 +57,7 @@ FORMATS: tuple[Published, ...] = (
     Published(machinefile.MACHINE_SCHEMA, machinefile.MACHINE_VERSION, MachineRead, more=True),
     Published(saved.WEAK, saved.VERSION, WeakPrediction),
     Published(summary.SCHEMA, summary.VERSION, summary.FarFile, more=True),
-    Published(builds.SCHEMA, builds.VERSION, builds.SitesFile, more=True),
+    builds.SITES,
     Published(sampled.SCHEMA, sampled.VERSION, sampled.SampledFile, more=True),
     *provided("schemas"),
 )

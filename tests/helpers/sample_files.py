@@ -303,7 +303,7 @@ def _learned(root: Path) -> None:
     card = Card("boosted", "a", "b", 10, 2)
     save(
         root / "learned.json",
-        Learned(card, ("ND", "n"), *ends, made, made, made, Widening(), line, None),
+        Learned(card, ("ND", "n"), *ends, Widening(), line, None, made, made, made),
     )
 
 
@@ -331,7 +331,7 @@ def _placement(root: Path) -> None:
     fabric, where = read_fabric("fat-tree:2,1,4", 4), allocation(4, 2)
     job = job_of(study, trace.n, where, fabric, messages, known=True)
     made = placements(job, (4, 2), None, Search(number=6, simulated=2), Progress())
-    save(study.placement_path(8), made)
+    save(study, made)
 
 
 def _training(root: Path) -> None:

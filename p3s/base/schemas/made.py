@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum
-from pathlib import Path
 from typing import Any
 
-from p3s.base.serialise import Range
+from p3s.base.serialise import Range, is_array, number_of
 
 _SIMPLE = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
@@ -36,30 +35,6 @@ def schema_of(kind: type, schema: str, version: int, *, more: bool = False) -> d
         "properties": {**own, "digest": digest, "made_of": made_of, **whole["properties"]},
         "$defs": dict(sorted(made.records.items())),
     }
-
-
-@dataclasses.dataclass(frozen=True)
-class Published:
-    """A format: its name, version, record.
-
-    ``more``: readers pass over keys that they do not know. ``show``: returns what p3s machine show
-    prints of such a file, as JSON and as text; None: it shows none.
-    """
-
-    schema: str
-    version: int
-    kind: type
-    more: bool = False
-    show: Callable[[Path], tuple[dict[str, Any], str]] | None = None
-
-    @property
-    def file(self) -> str:
-        """The name of its schema: "model-2"."""
-        return f"{self.schema.removeprefix('p3s.')}-{self.version}"
-
-    def made(self) -> dict[str, Any]:
-        """Return the schema as the types are now."""
-        return schema_of(self.kind, self.schema, self.version, more=self.more)
 
 
 class _Made:
@@ -95,6 +70,8 @@ class _Made:
             return {"anyOf": [self.of(each) for each in args]}
         if origin is typing.Literal:
             return {"enum": list(args)}
+        if is_array(kind):
+            return {"type": "array", "items": self.of(number_of(kind))}
         if origin is list:
             return {"type": "array"}
         if origin is tuple:

@@ -13,5 +13,5 @@ EXTENSION = Extension(
         ),
     ),
     sections=("p3s.methods.baseline.section:section",),
-    schemas=("p3s.methods.baseline.schemas:BASELINE", "p3s.methods.baseline.schemas:TREE"),
+    schemas=("p3s.methods.baseline.model:BASELINE", "p3s.methods.baseline.trees.store:TREE"),
 )

@@ -20,9 +20,9 @@ EXTENSION = Extension(
     ),
     sections=("p3s.methods.placement.section:section",),
     schemas=(
-        "p3s.methods.placement.schemas:PLACEMENTS",
-        "p3s.methods.placement.schemas:MODEL",
-        "p3s.methods.placement.schemas:PHASES",
+        "p3s.methods.placement.ranked.file:PLACEMENTS",
+        "p3s.methods.placement.learned:MODEL",
+        "p3s.methods.placement.training.dataset:PHASES",
     ),
     studies=("p3s.methods.placement.study:place",),
 )

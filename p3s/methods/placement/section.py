@@ -9,7 +9,7 @@ from p3s.base.errors import P3SError
 from p3s.base.study import Study
 from p3s.base.text import processes
 from p3s.methods.placement.link_chart import link_chart
-from p3s.methods.placement.ranked.file import load
+from p3s.methods.placement.ranked.file import PLACEMENTS, path_of
 from p3s.methods.placement.ranked.types import Placements
 from p3s.methods.placement.text import (
     HEAD,
@@ -31,12 +31,12 @@ def section(study: Study, prediction: Prediction) -> Part | None:
 
     Those that are older than the scaled trace, or damaged, are not shown.
     """
-    made = [(_changed(study.placement_path(row.n)), row.n) for row in prediction.counts]
+    made = [(_changed(path_of(study, row.n)), row.n) for row in prediction.counts]
     for changed, n in sorted(made, reverse=True):
         if not changed or changed < _changed(study.scaled_path(n)):
             continue
         with suppress(P3SError):
-            return _part(load(study.placement_path(n)))
+            return _part(PLACEMENTS.read(path_of(study, n)))
     return None
 
 

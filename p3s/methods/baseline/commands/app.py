@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from p3s.base.artefacts import file_bytes, parse_json
-from p3s.base.errors import P3SError, UsageError
+from p3s.base.artefacts import schema_of
+from p3s.base.errors import UsageError
 from p3s.base.text import one_line
 from p3s.cli.common import (
     JSON_OPTION,
     WithLauncher,
+    check_output,
     check_template,
     emit_json,
     launcher_words,
@@ -135,6 +136,7 @@ def fit(
 
     The options from --expression on are for --family tree.
     """
+    from p3s.methods.baseline.model import BASELINE
     from p3s.methods.baseline.read import read
 
     if family == "tree":
@@ -157,7 +159,7 @@ def fit(
     if expression or split or thesis or minsplit or workload or node or validate or prune:
         raise UsageError("--expression and the options after it are for --family tree")
     output = output or Path("baseline.json")
-    _check_output(output)
+    check_output(output, "baseline.json", "fitted baseline", BASELINE.read)
     made = _fitted(read(times), family, weights, least, most, reduce, where, hold)
     made.save(output)
     if json_:
@@ -217,21 +219,24 @@ def predict(
     Exit code 3 beyond eight times the largest fitted count: no such regression was tried further.
     """
     from p3s.methods.baseline.counts import by_rule
-    from p3s.methods.baseline.model import TESTED_RATIO
+    from p3s.methods.baseline.model import BASELINE, TESTED_RATIO
     from p3s.methods.baseline.read import read
+    from p3s.methods.baseline.trees.store import TREE
 
     wanted = by_rule(counts)
-    tree = trees.saved_tree(file)
-    if tree is not None:
-        return trees.predict_tree(tree, wanted, numbers(given or []), affinity, json_)
+    schema = schema_of(file)
+    if schema == TREE.schema:
+        return trees.predict_tree(TREE.read(file), wanted, numbers(given or []), affinity, json_)
     if family == "tree":
         raise UsageError(
             f"--family tree: {one_line(str(file))} holds no tree; fit one first: p3s baseline fit "
             f"{quoted(file)} --family tree"
         )
-    made = _saved(file)
-    if made is None:
-        made = _fitted(read(file), family, weights, least, most, reduce, where, hold)
+    made = (
+        BASELINE.read(file)
+        if schema == BASELINE.schema
+        else _fitted(read(file), family, weights, least, most, reduce, where, hold)
+    )
     inputs = numbers(given or [])
     said = made.say(wanted, inputs, method=method)
     compared = None
@@ -306,8 +311,7 @@ def run(
     extents = parse_dims(dims, words)
     if not wanted:
         raise UsageError(f"-n {counts}: no count of at least {least}")
-    if output.is_dir():
-        raise UsageError(f"-o {output}: is a directory; name a file in it, as times.json")
+    check_output(output, "times.json")
     with progress(len(wanted) * repeats) as bar:
         times = collect(
             words,
@@ -336,35 +340,6 @@ def run(
 
 
 # ---- reading options -----------------------------------------------------------------------
-
-
-def _check_output(output: Path) -> None:
-    """Refuse a place that cannot be written, or holds something else."""
-    from p3s.methods.baseline.model import Baseline
-
-    if output.is_dir():
-        raise UsageError(f"-o {output}: is a directory; name a file in it, as baseline.json")
-    if output.exists():
-        try:
-            Baseline.load(output)
-        except P3SError as error:
-            raise UsageError(
-                f"-o {output}: is there and is no fitted baseline; name another file"
-            ) from error
-
-
-def _saved(file: Path) -> Baseline | None:
-    """Return the baseline in a file, None for run times and studies."""
-    from p3s.methods.baseline.model import BASELINE_SCHEMA, Baseline
-
-    if file.suffix.lower() != ".json" or not file.is_file():
-        return None
-    try:
-        found = parse_json(file_bytes(file))
-    except (OSError, ValueError):
-        return None  # reading it as run times says what is wrong
-    schema = found.get("schema") if isinstance(found, dict) else None
-    return Baseline.load(file) if schema == BASELINE_SCHEMA else None
 
 
 def _fitted(

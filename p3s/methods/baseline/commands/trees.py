@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from p3s.base.artefacts import file_bytes, parse_json
-from p3s.base.errors import P3SError, UsageError
+from p3s.base.errors import UsageError
 from p3s.base.text import figures, joined, percent, plural, seconds, table
-from p3s.cli.common import JSON_OPTION, emit_json, out, quoted, say
+from p3s.cli.common import JSON_OPTION, check_output, emit_json, header, out, quoted, say
 from p3s.cli.helptext import Command
 from p3s.methods.baseline.commands.values import numbers, pairs, whole_numbers
 
@@ -53,13 +52,13 @@ def fit_tree(times: Path, output: Path, plan: Plan, json_: bool) -> int:
     """Grow a tree from run times, write and show it."""
     from p3s.methods.baseline.growing import grown
     from p3s.methods.baseline.read import read
-    from p3s.methods.baseline.trees.store import save, to_json
+    from p3s.methods.baseline.trees.store import TREE, save
 
-    _check_output(output)
+    check_output(output, "tree.json", "tree", TREE.read)
     stored = grown(read(times), plan)
     save(output, stored)
     if json_:
-        emit_json(to_json(stored))
+        emit_json(TREE.data(stored))
     else:
         out(_shown(stored))
     say(f"next: p3s baseline check {quoted(output)} {quoted(times)}")
@@ -94,18 +93,6 @@ def plan_of(
     return Plan(expression or EXPRESSION, words, growing, reading, validate, prune)
 
 
-def _check_output(output: Path) -> None:
-    from p3s.methods.baseline.trees.store import load
-
-    if output.is_dir():
-        raise UsageError(f"-o {output}: is a directory; name a file in it, as tree.json")
-    if output.exists():
-        try:
-            load(output)
-        except P3SError as error:
-            raise UsageError(f"-o {output}: is there and is no tree; name another file") from error
-
-
 def _shown(stored: Stored) -> str:
     from p3s.methods.baseline.trees.diagnostics import shares
 
@@ -134,19 +121,6 @@ def _own_error(tree: Tree) -> float:
 
 
 # ---- predict ---------------------------------------------------------------------------------
-
-
-def saved_tree(file: Path) -> Stored | None:
-    """Return the tree in a file; None for any other file."""
-    from p3s.methods.baseline.trees.store import TREE_SCHEMA, load
-
-    if file.suffix.lower() != ".json" or not file.is_file():
-        return None
-    try:
-        found = parse_json(file_bytes(file))
-    except (OSError, ValueError):
-        return None
-    return load(file) if isinstance(found, dict) and found.get("schema") == TREE_SCHEMA else None
 
 
 def predict_tree(
@@ -178,7 +152,7 @@ def predict_tree(
     ]
     if json_:
         emit_json(
-            {**_head("tree_prediction"), "target": stored.tree.target, "configurations": rows}
+            {**header("tree_prediction"), "target": stored.tree.target, "configurations": rows}
         )
     else:
         cells = [
@@ -207,10 +181,6 @@ def _workload(given: dict[str, float]) -> float:
         if name in given:
             return given.pop(name)
     raise UsageError("the tree depends on the workload; give it: --input workload=2000")
-
-
-def _head(noun: str) -> dict[str, Any]:
-    return {"schema": f"p3s.{noun}", "schema_version": 1}
 
 
 def _flags(row: Any) -> str:
@@ -254,10 +224,10 @@ def check(
     from p3s.methods.baseline.growing import checked
     from p3s.methods.baseline.read import read
     from p3s.methods.baseline.treeruns import Reading
-    from p3s.methods.baseline.trees.store import load
+    from p3s.methods.baseline.trees.store import TREE
 
     reading = Reading(workload=workload, where=pairs(where or []), reduction=reduce)
-    found = checked(load(file), read(times), reading)
+    found = checked(TREE.read(file), read(times), reading)
     if json_:
         emit_json(_report_json(found))
     else:
@@ -275,7 +245,7 @@ def _report_json(found: Report) -> dict[str, Any]:
 
     verdict = found.verdict
     return {
-        **_head("tree_check"),
+        **header("tree_check"),
         "groups": to_data(found.groups),
         "verdict": None if verdict is None else to_data(verdict) | {"passed": verdict.passed},
         "best": [to_data(b) | {"regret": b.regret, "kind": b.kind} for b in found.best],
@@ -407,9 +377,9 @@ def advise(
     Exit code 3 when the best is outside the runs that the tree was grown from.
     """
     from p3s.methods.baseline.trees.choose import Limits
-    from p3s.methods.baseline.trees.store import load
+    from p3s.methods.baseline.trees.store import TREE
 
-    stored = load(file)
+    stored = TREE.read(file)
     values = numbers(given or [])
     workload = _workload(values)
     k = [float(_workers(stored, n)) for n in whole_numbers(counts, "-n")] if counts else []
@@ -441,7 +411,7 @@ def advise(
     ]
     if json_:
         emit_json(
-            {**_head("tree_advice"), "workload": workload, "objective": objective, "best": rows}
+            {**header("tree_advice"), "workload": workload, "objective": objective, "best": rows}
         )
     else:
         out(_advice(found, stored, objective))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from pathlib import Path
 
 import typer
 
-from p3s.base.errors import P3SError, UsageError
-from p3s.cli.common import JSON_OPTION, emit_json, out, progress, quoted, say
+from p3s.base.errors import UsageError
+from p3s.cli.common import JSON_OPTION, check_output, emit_json, out, progress, quoted, say
 
 EPILOG = """\b
 Example:
@@ -126,19 +125,7 @@ def _check(simgrid: Path | None, hosts: str, launcher: str, output: Path) -> Non
         raise UsageError("give --hosts to measure on, or --simgrid with a platform")
     if simgrid is not None and launcher:
         raise UsageError("--launcher is for hosts; SimGrid has its own")
-    if output.is_dir():
-        raise UsageError(f"-o {output}: is a directory; name a file in it, as communication.json")
-    if output.exists():
-        try:
-            load(output)
-        except P3SError as error:
-            raise UsageError(
-                f"-o {output}: is there and is no communication model that can be read; "
-                "name another"
-            ) from error
-    folder = next(place for place in output.absolute().parents if place.exists())
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise P3SError(f"-o {output}: {folder} cannot be written; name another place")
+    check_output(output, "communication.json", "communication model", load)
 
 
 def _hosts(text: str) -> tuple[str, ...]:

@@ -206,7 +206,7 @@ def _rank(
     told: _Output,
 ) -> int:
     from p3s.methods.placement.candidates import block_on
-    from p3s.methods.placement.ranked.file import as_file
+    from p3s.methods.placement.ranked.file import PLACEMENTS
     from p3s.methods.placement.ranked.stage import job_at, placed, with_model
     from p3s.methods.placement.text import as_csv, render
 
@@ -218,7 +218,7 @@ def _rank(
     if told.path is not None:
         _write(job, found, told, told.path)
     if told.json:
-        emit_json(as_file(found))
+        emit_json(PLACEMENTS.data(found))
     elif told.csv:
         write_out(as_csv(found))
     else:

@@ -1,38 +1,24 @@
-"""placement/npNNNNNN.json: written, and read again."""
+"""placement/npNNNNNN.json: where it is, written and read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from p3s.base.artefacts import read_json, write_json
-from p3s.base.errors import Damaged
-from p3s.base.serialise import ShapeError, from_data, to_data
+from p3s.base.artefacts import write_json
+from p3s.base.schemas.published import Published
+from p3s.base.study import Study
 from p3s.methods.placement.ranked.types import Placements
 
-SCHEMA, VERSION = "p3s.placement", 1
+PLACEMENTS = Published("p3s.placement", 1, Placements, again="run p3s place again")
 
 
-def as_file(found: Placements) -> dict[str, Any]:
-    """Return placements as they are written: plain data with the name of its schema."""
-    return {"schema": SCHEMA, "schema_version": VERSION, **to_data(found)}
+def path_of(study: Study, n: int) -> Path:
+    """Return where placements of n processes are: placement/np000064.json."""
+    return study.root / "placement" / f"np{n:06d}.json"
 
 
-def save(path: Path, found: Placements) -> None:
-    """Write placements."""
+def save(study: Study, found: Placements) -> None:
+    """Write placements into a study."""
+    path = path_of(study, found.n)
     path.parent.mkdir(exist_ok=True)
-    write_json(path, as_file(found))
-
-
-def load(path: Path) -> Placements:
-    """Read placements. Errors: P3SError, in one line, where they cannot be read."""
-    data: Mapping[str, Any] = read_json(path, SCHEMA, VERSION)
-    own = {key: value for key, value in data.items() if key not in _HEAD}
-    try:
-        return from_data(Placements, own)
-    except ShapeError as err:
-        raise Damaged(f"{path}: damaged ({err}); run p3s place again") from err
-
-
-_HEAD = ("schema", "schema_version", "p3s_version")
+    write_json(path, PLACEMENTS.data(found))

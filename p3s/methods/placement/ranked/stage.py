@@ -86,7 +86,7 @@ def placed(job: Job, search: Search, progress: Progress) -> Placements:
     Errors: P3SError, in one line; nothing is written then.
     """
     found = _placements(job, search, progress)
-    save(job.study.placement_path(job.n), found)
+    save(job.study, found)
     return found
 
 
