@@ -11,14 +11,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module, metadata
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 from p3s.base.errors import P3SError
 
 #: Entry points of distributions from outside.
 GROUP = "p3s.extensions"
 #: Extensions that come with P3S, in the order in which reports and help show them.
-BUILT_IN: tuple[str, ...] = ("p3s.methods.baseline.extension", "p3s.methods.placement.extension")
+BUILT_IN: tuple[str, ...] = (
+    "p3s.methods.baseline.extension",
+    "p3s.methods.placement.extension",
+    "p3s.formats",
+)
 
 
 @dataclass(frozen=True)
@@ -41,9 +46,67 @@ class Command:
     program_options: bool = False
 
 
+#: What a format is made of: a scaled trace, a traced or simulated run, points of all counts.
+Content = Literal["scaled", "run", "points"]
+
+
+@dataclass(frozen=True)
+class Writer:
+    """A format that ``p3s export --to`` writes.
+
+    ``function``: ``module:name`` of (study, n, target, p3s.formats.exported.Options, say) ->
+    p3s.formats.exported.Exported; n is 0 for points. ``summary``: its line in the help. ``suffix``:
+    of a new file or directory. ``of_ranks``: it can be of some ranks (--ranks). ``splits``: of a
+    part of the run it is a directory with a file for each section, without the suffix.
+    """
+
+    name: str
+    function: str
+    summary: str
+    suffix: str
+    content: Content
+    of_ranks: bool = False
+    splits: bool = False
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What a capture lacks: (MPI call, events) that are not in it; what to mind, a line each."""
+
+    left_out: tuple[tuple[str, int], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Reader(Protocol):
+    """A format of traces that ``p3s add`` takes beside captures."""
+
+    def recognise(self, path: Path) -> Path | None:
+        """Return what is to be read of a file or directory; None where it is another format."""
+
+    def read(self, source: Path, directory: Path) -> Imported:
+        """Write it as a capture into an empty directory; P3SError where it cannot be read."""
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """What says how long communication takes (``--estimator``), on the costs of a machine file.
+
+    ``summary``: what it is; ``reason``: why a prediction rests on it. ``communication``:
+    ``module:name`` of (study, n, machine, p3s.predict.estimators.Setting, say) ->
+    p3s.predict.estimated.Communication; ``why_not``: of (study, machine) -> "" or why it cannot be
+    used, none where it always can.
+    """
+
+    name: str
+    summary: str
+    reason: str
+    communication: str
+    why_not: str = ""
+
+
 @dataclass(frozen=True)
 class Extension:
-    """What one method or format adds, each as ``module:name`` of an object of that protocol.
+    """What one method or format adds; words are ``module:name`` of an object of that protocol.
 
     ``sections``: p3s.report.parts.Section. ``schemas``: p3s.base.schemas.published.Published.
     ``studies``: functions of a study's directory, its progress and more, which the Python API
@@ -53,9 +116,9 @@ class Extension:
     name: str
     commands: tuple[Command, ...] = ()
     readers: tuple[str, ...] = ()
-    writers: tuple[str, ...] = ()
+    writers: tuple[Writer, ...] = ()
     sections: tuple[str, ...] = ()
-    estimators: tuple[str, ...] = ()
+    estimators: tuple[Estimator, ...] = ()
     settings: tuple[str, ...] = ()
     schemas: tuple[str, ...] = ()
     studies: tuple[str, ...] = ()

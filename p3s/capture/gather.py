@@ -1,4 +1,4 @@
-"""Takes runs that ``p3s exec`` has captured, and OTF2 traces, into a study."""
+"""Takes runs that ``p3s exec`` has captured, and traces of other tools, into a study."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from p3s.base.errors import P3SError, PartialResult, UsageError
+from p3s.base.extensions import Reader, provided
 from p3s.base.host.placeholders import extents_of, shape
 from p3s.base.staging import discard
 from p3s.base.study import RUN_SCHEMA, SCHEMA_VERSION, Study, read_json, write_json
@@ -47,10 +48,10 @@ class CapturedRun:
 
 @dataclass(frozen=True)
 class Captures:
-    """Runs as captures: ``sources``: capture -> the OTF2 archive that it was made from.
+    """Runs as captures: ``sources``: capture -> what of another tool it was made from.
 
-    ``left_out``: (MPI call, events) that are in an archive and not in its capture; ``notes``: what
-    archives do not tell.
+    ``left_out``: (MPI call, events) that are there and not in its capture; ``notes``: what it does
+    not tell.
     """
 
     paths: tuple[Path, ...]
@@ -71,23 +72,22 @@ class Captures:
 
 @contextmanager
 def captures(paths: Sequence[Path]) -> Iterator[Captures]:
-    """Give each of these runs as a capture; OTF2 archives are read into temporary ones.
+    """Give each of these runs as a capture; traces of other tools are read into temporary ones.
 
-    Errors: those of p3s.formats.otf2.capture.import_archive.
+    Errors: those of the readers.
     """
     import tempfile
 
-    from p3s.formats.otf2.capture import archive_at, import_archive
-
     paths = [each for path in paths for each in directories(path)]
-    anchors = [None if any(path.glob("rank-*.p3t")) else archive_at(path) for path in paths]
-    with tempfile.TemporaryDirectory(prefix="p3s-otf2-") as scratch:
+    sorts = [None if any(path.glob("rank-*.p3t")) else _recognised(path) for path in paths]
+    with tempfile.TemporaryDirectory(prefix="p3s-add-") as scratch:
         found, sources, notes, left_out = [], {}, dict[str, None](), Counter[str]()
-        for number, (path, anchor) in enumerate(zip(paths, anchors, strict=True)):
-            if anchor is not None:
+        for number, (path, sort) in enumerate(zip(paths, sorts, strict=True)):
+            if sort is not None:
+                reader, source = sort
                 directory = Path(scratch) / str(number)
                 directory.mkdir()
-                one = import_archive(anchor, directory)
+                one = reader.read(source, directory)
                 sources[directory] = path
                 notes |= dict.fromkeys(one.notes)
                 left_out += Counter(dict(one.left_out))
@@ -99,6 +99,14 @@ def captures(paths: Sequence[Path]) -> Iterator[Captures]:
             yield given
         except P3SError as error:
             raise type(error)(given.named(str(error))) from error
+
+
+def _recognised(path: Path) -> tuple[Reader, Path] | None:
+    """Return the reader that knows what is at a path, and what it is to read; None where none."""
+    for reader in provided("readers"):
+        if (source := reader.recognise(path)) is not None:
+            return reader, source
+    return None
 
 
 @dataclass(frozen=True)

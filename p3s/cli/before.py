@@ -9,9 +9,10 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
 from p3s.cli.common import check_template
 from p3s.cli.runs import check_counts, program_of
-from p3s.pipeline.basis import AUTO, REPLAYED, Request, several_nodes
+from p3s.pipeline.basis import AUTO, Request, several_nodes
 from p3s.pipeline.room import check_room
 from p3s.pipeline.stages import MIN_COUNTS
+from p3s.predict.estimated import FROM_REPLAY
 
 #: Free space below which nothing is begun: signatures, model and scaled traces of small programs.
 LEAST_FREE = 16 << 20
@@ -72,11 +73,11 @@ def _check_estimator(
     from p3s.predict.estimators import lacking
 
     name = request.estimator
-    if name in ("machine", "simgrid"):
+    if name != AUTO:
         why = lacking(name, study, machine or study.root / NAME)
         if why:
             raise P3SError(f"estimator {name}: {why}")
-    replays = name in REPLAYED or (
+    replays = name in FROM_REPLAY or (
         name == AUTO
         and not request.network
         and not request.no_replay

@@ -5,13 +5,13 @@ from __future__ import annotations
 import typer
 
 from p3s.pipeline.basis import AUTO
+from p3s.predict.estimated import ESTIMATORS
 
 ESTIMATOR = typer.Option(
     AUTO,
     "--estimator",
     metavar="NAME",
-    help="What says how long communication takes: auto, simulation, machine, simgrid, typical, "
-    "thesis.",
+    help=f"What says how long communication takes: {', '.join((AUTO, *ESTIMATORS))}.",
 )
 NETWORK = typer.Option(
     "",

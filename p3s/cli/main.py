@@ -122,7 +122,6 @@ _ROWS = {
         ("scale", "scale:scale", "Write the predicted trace of a larger process count."),
         ("replay", "replay:replay", "Measure the communication of that trace on your nodes."),
         ("submit", "submit:submit", "Write batch scripts that trace or measure on a cluster."),
-        ("export", "export:export", "Write traces for SimGrid, OTF2, Extra-P and others."),
         ("recover", "recover:recover", "Save what is intact of a damaged capture."),
     ],
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import struct
 import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
@@ -17,17 +17,16 @@ from xml.sax.saxutils import escape
 import numpy as np
 
 from p3s.base.artefacts import write_bytes
+from p3s.base.study import Study
 from p3s.base.text import quoted
 from p3s.base.version import __version__
 from p3s.capture.ops import COLLECTIVE, RECV, SEND, kind_of
+from p3s.formats.exported import Exported, Options, Say
 from p3s.formats.profile import Node, Profile, profile_at
 from p3s.formats.run import Run
-from p3s.formats.scaled import Exported, Options
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from p3s.base.study import Study
 
 #: Name for programs and for people, type, unit, what it is.
 METRICS = (
@@ -40,9 +39,7 @@ _INDEX, _DATA = b"CUBEX.INDEX", b"CUBEX.DATA"
 _LITTLE_ENDIAN, _VERSION, _SPARSE = 1, 0, 1
 
 
-def to_cube(
-    study: Study, n: int, target: Path, options: Options, say: Callable[[str], None]
-) -> Exported:
+def to_cube(study: Study, n: int, target: Path, options: Options, say: Say) -> Exported:
     """Write the profile of the run at ``n`` processes, traced or simulated, as a .cubex file."""
     done = Exported("cube", n, target)
     run, profile = profile_at(study, n, options, done, say)

@@ -9,15 +9,14 @@ predictions, which are of different counts, have a file each; what does not occu
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.base.artefacts import write_bytes, write_json
+from p3s.base.artefacts import write_bytes
 from p3s.base.errors import P3SError
 from p3s.base.text import quoted
-from p3s.formats.place import new_directory
-from p3s.formats.scaled import Exported
+from p3s.formats.exported import Exported, Options, Say, new_export
 from p3s.signature.phase_file import read_phases
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ _TIMES = frozenset({"cpu_ns", "wall_ns"})
 Point = tuple[int, str, str, float]
 
 
-def to_extrap(study: Study, target: Path, say: Callable[[str], None]) -> Exported:
+def to_extrap(study: Study, n: int, target: Path, options: Options, say: Say) -> Exported:
     """Write all measured and predicted points of a study into a new directory."""
     done = Exported("extra-p", max(study.counts(), default=0), target)
     alone: set[int] = set()
@@ -58,14 +57,13 @@ def to_extrap(study: Study, target: Path, say: Callable[[str], None]) -> Exporte
         "call paths inside of phases, intervals",
         "all points are of strong scaling: Extra-P's default expects weak scaling",
     ]
-    with new_directory(target) as directory:
+    with new_export(done) as directory:
         for name, points in files.items():
             if points:
                 text = "".join(lines(points))
                 write_bytes(directory / f"{name}.jsonl", text.encode())
                 write_bytes(directory / f"{name}.txt", "".join(text_lines(points)).encode())
                 done.records += text.count("\n")
-        write_json(directory / "export.json", done.to_json())
     return done
 
 

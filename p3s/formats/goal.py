@@ -7,6 +7,7 @@ of computation is one ns, LogGOPSim's unit of time.
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,7 +15,10 @@ from typing import IO
 
 import numpy as np
 
-from p3s.formats.simgrid.format import Written, add
+from p3s.base.study import Study
+from p3s.formats.exported import Exported, Options, Say, new_export
+from p3s.formats.place import new_file
+from p3s.formats.scaled import programs_of
 from p3s.program.calls import RECEIVING, SENDING, RankProgram
 from p3s.simulate.steps import Op
 
@@ -23,21 +27,44 @@ _BLOCK = 1 << 20
 _GOES_ON = frozenset({int(op) for op in (Op.ISEND, Op.ISSEND, Op.BSEND, Op.IRECV)})
 
 
-def keep(call: str, world: bool) -> bool:
+def to_goal(study: Study, n: int, target: Path, options: Options, say: Say) -> Exported:
+    """Write a GOAL schedule into a new file, or one for each section into a new directory."""
+    done = Exported("goal", n, target)
+    parts = programs_of(study, n, options, _no_call, done, say)
+    if options.turns is None:
+        with new_file(target) as file:
+            for _, programs in parts:
+                write_goal(programs, done, file)
+        done.command = _command(target)
+    else:
+        with new_export(done) as directory:
+            for part, programs in parts:
+                with new_file(directory / f"{part}.goal") as file:
+                    write_goal(programs, done, file)
+            done.command = _command(target / "section-000.goal")
+    done.notes.append("one unit of computation is one ns")
+    return done
+
+
+def _no_call(call: str, world: bool) -> bool:
     """Tell whether a collective is written as a call: GOAL has none."""
     return False
 
 
-def write_goal(programs: Iterable[RankProgram], n: int, file: IO[str]) -> Written:
-    """Write the schedules of all ranks, in the order of the ranks."""
-    done = Written()
+def _command(path: Path) -> str:
+    text, binary = (shlex.quote(str(p)) for p in (path, path.with_suffix(".bin")))
+    return f"txt2bin -i {text} -o {binary} && LogGOPSim -f {binary}"
+
+
+def write_goal(programs: Iterable[RankProgram], done: Exported, file: IO[str]) -> None:
+    """Write the schedules of all ranks, in the order of the ranks; takes down what they lack."""
     with tempfile.TemporaryDirectory(prefix=".goal.", dir=Path(file.name).parent) as work:
         # Programs come in any order; the parts of a schedule must not.
         for program in programs:
             with open(Path(work) / str(program.rank), "w", encoding="ascii") as part:
                 part.write("\n".join(_rank(program, done)))
-        file.write(f"num_ranks {n}\n")
-        for rank in range(n):
+        file.write(f"num_ranks {done.n}\n")
+        for rank in range(done.n):
             file.write(f"\nrank {rank} {{\n")
             path = Path(work) / str(rank)
             if path.exists():
@@ -46,10 +73,9 @@ def write_goal(programs: Iterable[RankProgram], n: int, file: IO[str]) -> Writte
                         file.write(text)
                 path.unlink()
             file.write("\n}\n")
-    return done
 
 
-def _rank(program: RankProgram, done: Written) -> list[str]:
+def _rank(program: RankProgram, done: Exported) -> list[str]:
     """Return the lines of a rank.
 
     An operation needs the end of a blocking one before it (requires), and only the start of one
@@ -90,11 +116,8 @@ def _rank(program: RankProgram, done: Written) -> list[str]:
             lines += [f"l{number} requires l{label[k]}" for k in requests[begin[i] : begin[i + 1]]]
         elif op == Op.COLLECTIVE:
             name = table.names[int(table.call[program.at[i]])]
-            why = (name, "GOAL has no collectives, and it is too many messages")
-            done.left_out[why] = done.left_out.get(why, 0.0) + 1.0
-    done.actions += number
-    if empty:
-        add(done.changed, "messages without bytes carry one byte", empty)
-    if soft:
-        add(done.changed, "synchronous sends are plain sends", soft)
+            done.lacks(name, "GOAL has no collectives, and it is too many messages", 1.0)
+    done.records += number
+    done.changes("messages without bytes carry one byte", empty)
+    done.changes("synchronous sends are plain sends", soft)
     return lines

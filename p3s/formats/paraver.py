@@ -7,23 +7,23 @@ events are those of Extrae, so that Paraver's own configurations work.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.base.artefacts import write_bytes, write_json
+from p3s.base.artefacts import write_bytes
+from p3s.base.study import Study
 from p3s.base.text import quoted
 from p3s.capture import ops
 from p3s.capture.ops import kind_of, leaves_request, place_of
 from p3s.capture.source import stack
-from p3s.formats.place import new_directory, new_file
+from p3s.formats.exported import Exported, Options, Say, new_export
+from p3s.formats.place import new_file
 from p3s.formats.run import Run
 from p3s.formats.runs import timeline_at
-from p3s.formats.scaled import Exported, Options
 
 if TYPE_CHECKING:
-    from p3s.base.study import Study
     from p3s.capture import Call, RankTrace
 
 #: No run knows its date; the format wants one.
@@ -101,15 +101,12 @@ _FREE = 1000
 _Way = tuple[int, int, int, int]
 
 
-def to_paraver(
-    study: Study, n: int, target: Path, options: Options, say: Callable[[str], None]
-) -> Exported:
+def to_paraver(study: Study, n: int, target: Path, options: Options, say: Say) -> Exported:
     """Write the first complete run at ``n`` processes, else the simulated one, for Paraver."""
     done = Exported("paraver", n, target)
     run = timeline_at(study, n, options, done, say)
-    with new_directory(target) as directory:
+    with new_export(done) as directory:
         write_trace(run, directory, done)
-        write_json(directory / "export.json", done.to_json())
     done.command = f"wxparaver {quoted(target / 'run.prv')}"
     return done
 

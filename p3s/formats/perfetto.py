@@ -6,74 +6,49 @@ each begins when the one before has ended on all ranks."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 
-from p3s.base.text import plural, processes
+from p3s.base.study import Study
+from p3s.base.text import plural
+from p3s.formats.exported import Exported, Options, Say
 from p3s.formats.place import new_file
-from p3s.formats.scaled import Exported, Options, library_of_study, network_of, nodes_of, tell
-from p3s.simulate.steps import RECEIVES, SENDS, Bools, Floats, Ints, Op, Section, Steps
+from p3s.formats.scaled import Pieces, Simulated, Simulation
+from p3s.simulate.steps import RECEIVES, SENDS, Bools, Ints, Op, Section, Steps
 
-if TYPE_CHECKING:
-    from p3s.base.study import Study
-    from p3s.program.collectives.expand import Expanded
-
-#: Iterations of a loop that are drawn unless it is said otherwise.
-TURNS = 3
 _NS_PER_US = 1e3
 
 
-def to_perfetto(
-    study: Study, n: int, target: Path, options: Options, say: Callable[[str], None]
-) -> Exported:
+def to_perfetto(study: Study, n: int, target: Path, options: Options, say: Say) -> Exported:
     """Simulate the sections of a scaled trace and write when each call of each rank was made."""
-    from p3s.program.collectives.expand import expand
-    from p3s.program.order.sections import read_sections
-    from p3s.simulate.simulate import simulate_anyway
-
     done = Exported("perfetto", n, target)
-    library = library_of_study(study, options.collectives)
-    network, notes = network_of(study, options.machine)
-    node_of = nodes_of(n, options.ranks_per_node)
+    simulation = Simulation.of(study, n, options)
     wanted = np.zeros(n, dtype=bool)
     wanted[list(options.ranks) if options.ranks is not None else slice(None)] = True
-    turns = TURNS if options.turns is None else options.turns
-    clock = 0.0
+    clock, flow = 0.0, 0
     with new_file(target) as file:
-        head = {
-            "displayTimeUnit": "ns",
-            "otherData": {"processes": n, "network": network.source, "collectives": str(library)},
-        }
+        about = {"network": simulation.network.source, "collectives": str(simulation.library)}
+        head = {"displayTimeUnit": "ns", "otherData": {"processes": n, **about}}
         file.write(json.dumps(head)[:-1] + ', "traceEvents": [\n')
-        for line in _names(n, node_of, wanted):
+        for line in _names(n, simulation.node_of, wanted):
             file.write(line + ",\n")
-        flow = 0
-        for k, section in enumerate(read_sections(study.scaled_dir(n), turns=turns)):
-            say(f"{processes(n)}: {section.name}")
-            made = expand(section.steps, library, node_of=node_of)
-            times, changed = simulate_anyway(made.steps, node_of, network)
-            done.notes += [
-                f"{section.name}: {note}" for note in (*section.notes, *made.notes, *changed)
-            ]
-            tell(section, section.steps, k, done)
-            begin, end = times.begin_ns + clock, times.end_ns + clock
-            drawn = _Drawn(section, made, begin, end, times.waiting_ns, node_of, wanted)
+        for k, one in enumerate(simulation.run(done, say)):
+            drawn = _Drawn(one, simulation.node_of, wanted)
             done.records += drawn.write_calls(file)
             flow = drawn.write_messages(file, flow)
-            done.events += float(wanted[section.steps.rank].sum())
-            after = float(end.max()) if len(end) else clock
-            _write_section(file, section, k, clock, after, n)
-            clock = after
+            done.events += float(wanted[one.section.steps.rank].sum())
+            _write_section(file, one.section, k, clock, one.clock, n)
+            clock = one.clock
         file.write(
             '{"ph": "M", "name": "process_labels", "pid": 0, "tid": 0, '
             '"args": {"labels": "simulated"}}\n]}\n'
         )
     done.notes += [
-        *notes,
-        f"drawn: {plural(turns, 'iteration')} of each loop, not the whole run",
+        *simulation.notes,
+        f"drawn: {plural(simulation.turns, 'iteration')} of each loop, not the whole run",
         "left out: messages inside of collectives, links and their queues",
     ]
     done.command = f"open {target} in https://ui.perfetto.dev"
@@ -130,41 +105,25 @@ def _write_section(
 class _Drawn:
     """Calls of one section, each one piece of time, and their messages."""
 
-    def __init__(
-        self,
-        section: Section,
-        made: Expanded,
-        begin: Floats,
-        end: Floats,
-        waiting: Floats,
-        node_of: Ints,
-        wanted: Bools,
-    ) -> None:
-        self.section, self.steps, self.node_of = section, section.steps, node_of
-        self.full, self.begin, self.end = made.steps, begin, end
-        # Records of a call that follow each other are one piece.
-        rank, origin = made.steps.rank, np.asarray(made.origin)
-        new = np.ones(len(origin), dtype=bool)
-        new[1:] = (origin[1:] != origin[:-1]) | (rank[1:] != rank[:-1])
-        self.first = np.flatnonzero(new)
-        stop = np.append(self.first[1:], len(origin)) - 1
-        self.piece = np.cumsum(new) - 1
-        self.origin, self.rank = origin[self.first], rank[self.first]
-        self.starts, self.ends = begin[self.first], end[stop]
-        self.waiting = np.bincount(self.piece, weights=waiting, minlength=len(self.first))
-        self.shown = wanted[self.rank] & (self.steps.op[self.origin] != int(Op.REST))
-        again = np.ones(len(self.first), dtype=bool)
-        again[np.unique(self.origin, return_index=True)[1]] = False
-        self.again = again
+    def __init__(self, one: Simulated, node_of: Ints, wanted: Bools) -> None:
+        self.steps, self.node_of = one.section.steps, node_of
+        self.full, self.begin, self.end = one.made.steps, one.begin, one.end
+        self.pieces = Pieces.of_steps(one.made)
+        self.starts, self.ends = one.begin[self.pieces.first], one.end[self.pieces.last]
+        self.waiting = np.bincount(
+            self.pieces.of, weights=one.waiting, minlength=len(self.pieces.first)
+        )
+        called = self.steps.op[self.pieces.origin] != int(Op.REST)
+        self.shown = wanted[self.pieces.rank] & called
 
     def write_calls(self, file: IO[str]) -> int:
         """Write computation and calls; return how many pieces."""
         steps, names = self.steps, [json.dumps(name) for name in self.steps.calls]
-        work = self.full.work_ns[self.first]
+        work = self.full.work_ns[self.pieces.first]
         number = 0
         last: dict[int, int] = {}  # whole ns, so that slices of a track never overlap
         for i in np.flatnonzero(self.shown).tolist():
-            step, rank = int(self.origin[i]), int(self.rank[i])
+            step, rank = int(self.pieces.origin[i]), int(self.pieces.rank[i])
             where = f'"pid": {int(self.node_of[rank]) + 1}, "tid": {rank}'
             begin, end = round(self.starts[i]), round(self.ends[i])
             if work[i] > 0:
@@ -175,7 +134,7 @@ class _Drawn:
                 )
                 number += 1
             name = names[int(steps.call[step])]
-            if self.again[i]:
+            if self.pieces.again[i]:
                 name = json.dumps(f"{json.loads(name)} (rest)")
             args = _args(steps, step)
             args["waiting_us"] = round(float(self.waiting[i]) / _NS_PER_US, 3)
@@ -193,19 +152,19 @@ class _Drawn:
 
         It ends in the call that completes the receive.
         """
-        full = self.full
+        full, piece = self.full, self.pieces.of
         plain = np.isin(
-            self.steps.op[np.asarray(self.origin)[self.piece]], [int(op) for op in SENDS | RECEIVES]
+            self.steps.op[self.pieces.origin[piece]], [int(op) for op in SENDS | RECEIVES]
         )
         completed = np.arange(len(full))
         waits = np.repeat(np.arange(len(full)), np.diff(full.done_start))
         completed[full.done] = waits
         sends = np.flatnonzero(plain & (full.to >= 0))
         goals = completed[full.to[sends]]
-        keep = self.shown[self.piece[sends]] & self.shown[self.piece[goals]]
+        keep = self.shown[piece[sends]] & self.shown[piece[goals]]
         for send, goal in zip(sends[keep].tolist(), goals[keep].tolist(), strict=True):
             for ph, step, when in (("s", send, self.begin[send]), ("f", goal, self.end[goal])):
-                rank = int(self.rank[self.piece[step]])
+                rank = int(self.pieces.rank[piece[step]])
                 file.write(
                     f'{{"ph": "{ph}", "bp": "e", "id": {flow}, "name": "message", '
                     f'"cat": "message", "pid": {int(self.node_of[rank]) + 1}, '

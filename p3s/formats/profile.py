@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from p3s.base.study import Study
 from p3s.capture import ops
 from p3s.capture.ops import kind_of, place_of
 from p3s.capture.source import stack
+from p3s.formats.exported import Exported, Options, Say
 from p3s.formats.run import Run
 from p3s.formats.runs import run_at
-from p3s.formats.scaled import Exported, Options
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from p3s.base.study import Study
 
     Floats = NDArray[np.float64]
 
@@ -56,7 +54,7 @@ class Profile:
 
 
 def profile_at(
-    study: Study, n: int, options: Options, done: Exported, say: Callable[[str], None]
+    study: Study, n: int, options: Options, done: Exported, say: Say
 ) -> tuple[Run, Profile]:
     """Return the run at ``n`` processes (p3s.formats.runs.run_at) and its profile.
 

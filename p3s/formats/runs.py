@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from p3s.base.errors import P3SError
+from p3s.base.study import Study
 from p3s.base.text import plural, processes
-from p3s.capture import ops
+from p3s.capture import ops, read_run
+from p3s.capture.capture import read_header
+from p3s.capture.layout import NAME
+from p3s.capture.sites import resolve_sites
 from p3s.capture.types import NO_RANK, PROC_NULL, Call, Comm, RankTrace, RunTrace, Site
+from p3s.formats.exported import Exported, Options, Say
 from p3s.formats.run import Run
-from p3s.formats.scaled import Exported, Options, library_of_study, network_of, nodes_of, tell
+from p3s.formats.scaled import Pieces, Simulated, Simulation
+from p3s.model.stage import load
 from p3s.simulate.steps import RECEIVES, SENDS, WAITS, Floats, Ints, Op, Section, Steps
 
-if TYPE_CHECKING:
-    from p3s.base.study import Study
-    from p3s.program.collectives.expand import Expanded
-
-#: Iterations of a loop that are simulated unless it is said otherwise.
-TURNS = 3
 _COLLECTIVES = (int(Op.COLLECTIVE), int(Op.ICOLLECTIVE))
 
 
@@ -31,9 +30,7 @@ def is_traced(study: Study, n: int) -> bool:
     return any(run.status == "complete" for run in study.runs(n))
 
 
-def run_at(
-    study: Study, n: int, options: Options, done: Exported, say: Callable[[str], None]
-) -> Run:
+def run_at(study: Study, n: int, options: Options, done: Exported, say: Say) -> Run:
     """Return the first complete run at ``n`` processes, else the simulated one.
 
     Takes down what the latter lacks. Errors: P3SError where there is neither.
@@ -43,9 +40,7 @@ def run_at(
     return _simulated(study, n, options, done, say)
 
 
-def timeline_at(
-    study: Study, n: int, options: Options, done: Exported, say: Callable[[str], None]
-) -> Run:
+def timeline_at(study: Study, n: int, options: Options, done: Exported, say: Say) -> Run:
     """Return run_at for what shows the ranks beside each other; says what their clocks mean."""
     run = run_at(study, n, options, done, say)
     if not run.simulated:
@@ -56,12 +51,7 @@ def timeline_at(
     return run
 
 
-def _traced(study: Study, n: int, say: Callable[[str], None]) -> Run:
-    from p3s.capture import read_run
-    from p3s.capture.capture import read_header
-    from p3s.capture.layout import NAME
-    from p3s.capture.sites import resolve_sites
-
+def _traced(study: Study, n: int, say: Say) -> Run:
     record = next(run for run in study.runs(n) if run.status == "complete")
     say(f"{processes(n)}: {record.path}")
     run = read_run(record.path)
@@ -83,71 +73,40 @@ def _program(info: Mapping[str, Any]) -> tuple[str, ...]:
     return (program,)
 
 
-def _simulated(
-    study: Study, n: int, options: Options, done: Exported, say: Callable[[str], None]
-) -> Run:
-    from p3s.capture.sites import resolve_sites
-    from p3s.model.stage import load
-    from p3s.program.collectives.expand import expand
-    from p3s.program.order.sections import read_sections
-    from p3s.program.scaled import read_scaled
-    from p3s.simulate.simulate import simulate_anyway
-
-    library = library_of_study(study, options.collectives)
-    network, notes = network_of(study, options.machine)
-    node_of = nodes_of(n, options.ranks_per_node)
-    turns = TURNS if options.turns is None else options.turns
+def _simulated(study: Study, n: int, options: Options, done: Exported, say: Say) -> Run:
+    simulation = Simulation.of(study, n, options)
     model = load(study.root)
-    scaled = read_scaled(study.scaled_dir(n))
     items = np.repeat(np.arange(len(model.items)), [len(item.slots) for item in model.items])
     book = _Book(n, [item.site for item in model.items])
-    clock = 0.0
-    sections = read_sections(study.scaled_dir(n), turns=turns, trace=scaled)
-    for k, section in enumerate(sections):
-        say(f"{processes(n)}: {section.name}")
-        made = expand(section.steps, library, node_of=node_of)
-        times, changed = simulate_anyway(made.steps, node_of, network)
-        done.notes += [
-            f"{section.name}: {note}" for note in (*section.notes, *made.notes, *changed)
-        ]
-        tell(section, section.steps, k, done)
-        item_of = items[scaled.slot[np.maximum(section.steps.row, 0)]]
-        begin, end = call_times(section.steps, made, times.begin_ns + clock, times.end_ns + clock)
-        book.take(section, item_of, begin, end)
-        clock = max(clock, float(times.end_ns.max(initial=0)) + clock)
-    if not sections:
-        raise P3SError(f"{study.scaled_dir(n)}: has no calls to write")
+    for one in simulation.run(done, say):
+        steps = one.section.steps
+        item_of = items[simulation.trace.slot[np.maximum(steps.row, 0)]]
+        book.take(one.section, item_of, *call_times(one))
     done.notes += [
-        *notes,
-        f"simulated: {plural(turns, 'iteration')} of each loop, one section after the other, not "
-        "the whole run",
+        *simulation.notes,
+        f"simulated: {plural(simulation.turns, 'iteration')} of each loop, one section after the "
+        "other, not the whole run",
     ]
     sites = {item.site: model.sites.get(item.site) or () for item in model.items}
     places, _ = resolve_sites(study, sites)
-    hosts = [f"node-{node}" for node in node_of.tolist()]
+    hosts = [f"node-{node}" for node in simulation.node_of.tolist()]
     weights = [np.array(columns.weight) for columns in book.columns]
     return Run(book.run(study, sites), places, hosts, (), weights)
 
 
-def call_times(steps: Steps, made: Expanded, begin: Floats, end: Floats) -> tuple[Floats, Floats]:
+def call_times(one: Simulated) -> tuple[Floats, Floats]:
     """Return begin and end of each step, given those of the messages that it was expanded into.
 
     What a nonblocking collective does after its call is part of the call that follows.
     """
-    rank, origin = made.steps.rank, np.asarray(made.origin)
-    new = np.ones(len(origin), dtype=bool)
-    new[1:] = (origin[1:] != origin[:-1]) | (rank[1:] != rank[:-1])
-    first = np.flatnonzero(new)
-    last = np.append(first[1:], len(origin)) - 1
-    first_of_step = np.zeros(len(first), dtype=bool)
-    first_of_step[np.unique(origin[first], return_index=True)[1]] = True
-    starts = begin[first].copy()
-    for piece in np.flatnonzero(~first_of_step[:-1]).tolist():
-        if rank[first[piece + 1]] == rank[first[piece]]:
+    pieces = Pieces.of_steps(one.made)
+    starts = one.begin[pieces.first]
+    for piece in np.flatnonzero(pieces.again[:-1]).tolist():
+        if pieces.rank[piece] == pieces.rank[piece + 1]:
             starts[piece + 1] = starts[piece]
-    begins, ends = np.zeros(len(steps)), np.zeros(len(steps))
-    own = np.flatnonzero(first_of_step)
-    begins[origin[first[own]]], ends[origin[first[own]]] = starts[own], end[last[own]]
+    begins, ends = np.zeros((2, len(one.section.steps)))
+    own = np.flatnonzero(~pieces.again)
+    begins[pieces.origin[own]], ends[pieces.origin[own]] = starts[own], one.end[pieces.last[own]]
     return begins, ends
 
 

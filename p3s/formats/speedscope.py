@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p3s.base.artefacts import write_bytes
+from p3s.base.study import Study
 from p3s.base.text import processes, quoted
 from p3s.base.version import __version__
+from p3s.formats.exported import Exported, Options, Say
 from p3s.formats.profile import Node, Profile, profile_at
-from p3s.formats.scaled import Exported, Options
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from p3s.base.study import Study
-
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
-def to_speedscope(
-    study: Study, n: int, target: Path, options: Options, say: Callable[[str], None]
-) -> Exported:
+def to_speedscope(study: Study, n: int, target: Path, options: Options, say: Say) -> Exported:
     """Write the profile of the run at ``n`` processes, traced or simulated, as flame graphs."""
     done = Exported("speedscope", n, target)
     run, profile = profile_at(study, n, options, done, say)

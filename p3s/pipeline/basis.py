@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study, read_json
+from p3s.predict.estimated import ESTIMATORS, FROM_REPLAY, TYPICAL
 from p3s.replay.settings import ReplaySettings
 
 if TYPE_CHECKING:
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 #: Any estimator: the one that says most.
 AUTO = "auto"
-#: Estimators that rest on a replay.
-REPLAYED = ("simulation", "thesis")
+#: Those that know nodes and what is between them.
+_PLACED = (AUTO, "machine", TYPICAL)
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def with_placement(request: Request, path: Path, counts: Sequence[int]) -> Reque
 
     if len(counts) != 1:
         raise UsageError("--placement says where the ranks of one count are: give -n one count")
-    if request.estimator in (*REPLAYED, "simgrid"):
+    if request.estimator not in _PLACED:
         raise UsageError(
             f"--estimator {request.estimator} does not take --placement: leave one of them out"
         )
@@ -127,14 +128,12 @@ def request_of(
 
     ``placed``: ranks are placed (with_placement), hosts are those of the job.
     """
-    from p3s.predict.estimated import ESTIMATORS, TYPICAL
-
     known = [AUTO, *ESTIMATORS]
     if estimator not in known:
         raise UsageError(
             f"--estimator {estimator}: there are {', '.join(known[:-1])} and {known[-1]}"
         )
-    if no_replay and estimator in REPLAYED:
+    if no_replay and estimator in FROM_REPLAY:
         raise UsageError(f"--estimator {estimator} rests on a replay: leave --no-replay out")
     if network and estimator not in (AUTO, TYPICAL):
         raise UsageError(
@@ -146,7 +145,7 @@ def request_of(
             "--network names costs of messages, --hosts nodes to measure them on: "
             "leave one of them out"
         )
-    if topology and estimator not in (AUTO, "machine", TYPICAL):
+    if topology and estimator not in _PLACED:
         raise UsageError(
             f"--estimator {estimator} does not know links between switches: leave --topology out, "
             "or take --estimator machine"
@@ -169,15 +168,13 @@ def basis_of(
     one. What was measured on several nodes comes first, or what can be measured on them now; where
     there is neither, a typical cluster stands for it.
     """
-    from p3s.predict.estimated import TYPICAL
-
     if request.network or request.estimator == TYPICAL:
         file = measured_file(request.network)
         if file is not None:
             return Basis("machine", machine=file)
         return Basis(TYPICAL, request.network or usual(), machine)
     if request.estimator != AUTO:
-        return Basis(request.estimator, machine=machine, replay=request.estimator in REPLAYED)
+        return Basis(request.estimator, machine=machine, replay=request.estimator in FROM_REPLAY)
     if request.topology or request.placement is not None:
         measured = machine is not None and between_hosts(machine)
         return Basis("machine" if measured else TYPICAL, "" if measured else usual(), machine)

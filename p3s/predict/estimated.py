@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from p3s.base.extensions import Estimator, extensions
 from p3s.simulate.followed import Followed, StandIns
 
 if TYPE_CHECKING:
@@ -15,17 +16,42 @@ if TYPE_CHECKING:
 
     FloatArray = NDArray[np.float64]
 
-#: Estimators by name, as they are preferred, and what each is, for people.
-ESTIMATORS = {
-    "simulation": "dependency simulation with the costs that the replay measured",
-    "machine": "dependency simulation with costs measured between two ranks (p3s machine measure)",
-    "simgrid": "SimGrid's replay of the exported trace, on costs measured between two ranks",
-    "typical": "dependency simulation with published costs of a typical cluster",
-    "thesis": "sum of each rank's own calls with immediate black holes (Eq. 8.1)",
-}
-
 #: The one whose times are of another network than that of the runs.
 TYPICAL = "typical"
+#: Those that only read what a replay left.
+FROM_REPLAY = ("simulation", "thesis")
+#: Estimators by name, as they are preferred.
+ESTIMATORS = {
+    each.name: each
+    for each in (
+        Estimator(
+            "simulation",
+            "dependency simulation with the costs that the replay measured",
+            "costs of messages were measured by a replay at every count",
+            "p3s.predict.estimators.replayed:simulation",
+        ),
+        Estimator(
+            "machine",
+            "dependency simulation with costs measured between two ranks (p3s machine measure)",
+            "costs of messages were measured between two ranks",
+            "p3s.predict.estimators.machine:communication",
+            "p3s.predict.estimators.machine:why_not",
+        ),
+        *(each for extension in extensions() for each in extension.estimators),
+        Estimator(
+            TYPICAL,
+            "dependency simulation with published costs of a typical cluster",
+            "message costs are published figures of a typical cluster",
+            "p3s.predict.estimators.typical:communication",
+        ),
+        Estimator(
+            "thesis",
+            "sum of each rank's own calls with immediate black holes (Eq. 8.1)",
+            "nothing but the sum of each rank's calls is there",
+            "p3s.predict.estimators.replayed:thesis",
+        ),
+    )
+}
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from p3s.base.errors import P3SError
 from p3s.base.study import Study
-from p3s.predict.estimated import ESTIMATORS, TYPICAL
+from p3s.predict.estimated import ESTIMATORS, FROM_REPLAY, TYPICAL
 from p3s.predict.times import PhaseTimes, computation, with_communication
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ Say = Callable[[str], None]
 Kept = dict[tuple[str, int], "Communication"]
 
 AUTO = "auto"
-#: Estimators that only read what a replay left.
-FROM_REPLAY = ("simulation", "thesis")
 
 
 def estimates(
@@ -150,15 +148,6 @@ def choose(found: Estimates, wanted: str = AUTO) -> Choice:
     )
 
 
-_WHAT = {
-    "simulation": "costs of messages were measured by a replay at every count",
-    "machine": "costs of messages were measured between two ranks",
-    "simgrid": "SimGrid replays the scaled trace at every count",
-    "typical": "message costs are published figures of a typical cluster",
-    "thesis": "nothing but the sum of each rank's calls is there",
-}
-
-
 def _reason(found: Estimates, name: str) -> str:
     """Say why an estimator was chosen, and why none before it was."""
     before = list(ESTIMATORS)[: list(ESTIMATORS).index(name)]
@@ -170,7 +159,7 @@ def _reason(found: Estimates, name: str) -> str:
             why = (_why_not(found, other) or why) if there else ""
         if why:
             passed.append(f"{other}: {why}")
-    return _WHAT[name] + (f"; not taken: {'; '.join(passed)}" if passed else "")
+    return ESTIMATORS[name].reason + (f"; not taken: {'; '.join(passed)}" if passed else "")
 
 
 def _doubt(found: Estimates, name: str) -> str:

@@ -256,7 +256,7 @@ def sentences(about: Moved) -> list[str]:
 
 def _of_messages(made: Study, result: Prediction, target: Machine) -> str:
     """Say where the costs of messages are from."""
-    from p3s.predict.estimates import FROM_REPLAY
+    from p3s.predict.estimated import FROM_REPLAY
 
     rested = [row for row in result.counts if row.n > 1]
     if result.network is not None and result.network.published:

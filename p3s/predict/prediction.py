@@ -27,8 +27,8 @@ from p3s.predict.commands import NO_STUDY, Commands, of_traces
 from p3s.predict.contradictions import contradictions
 from p3s.predict.efficiencies import with_efficiencies
 from p3s.predict.ends import END, REST, START
-from p3s.predict.estimated import TYPICAL
-from p3s.predict.estimates import AUTO, FROM_REPLAY, choose, estimates
+from p3s.predict.estimated import FROM_REPLAY, TYPICAL
+from p3s.predict.estimates import AUTO, choose, estimates
 from p3s.predict.estimators.networks import network_of
 from p3s.predict.intervals import HOW
 from p3s.predict.knee import KNEE_EFFICIENCY, knee, recommended

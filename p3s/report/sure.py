@@ -88,7 +88,7 @@ def estimates_of(prediction: Prediction) -> list[Estimate]:
         found.append(
             Estimate(
                 visible(name, 60),
-                ESTIMATORS.get(name, ""),
+                ESTIMATORS[name].summary if name in ESTIMATORS else "",
                 name == last.estimator,
                 time,
                 low,

@@ -19,10 +19,12 @@ from p3s.base.study import Study, write_json
 from p3s.capture.ops import MAKES_COMM
 from p3s.cli.main import run as p3s
 from p3s.formats import goal
+from p3s.formats.exported import Exported, Options
+from p3s.formats.goal import to_goal
 from p3s.formats.place import check_free, new_directory, new_file
-from p3s.formats.scaled import Options, to_goal, to_simgrid
 from p3s.formats.simgrid import format as simgrid
 from p3s.formats.simgrid.platform import lines_of, settings, write_platform
+from p3s.formats.simgrid.writer import to_simgrid
 from p3s.model import build
 from p3s.program import write_scaled
 from p3s.program.calls import programs_of_steps
@@ -262,7 +264,8 @@ def test_simgrid_trace_by_hand(tmp_path: Path) -> None:
         b.add(rank, "MPI_Bcast", 1, 100)
         b.add(rank, "MPI_Barrier")
         b.add(rank, "REST", work_ns=3.0)
-    done = simgrid.write_trace(programs_of_steps(b.build()), 2, tmp_path)
+    done = Exported("simgrid", 2, tmp_path)
+    simgrid.write_trace(programs_of_steps(b.build()), done, tmp_path)
     assert (tmp_path / simgrid.INDEX).read_text() == "rank-000000.txt\nrank-000001.txt\n"
     wanted = [
         "init",
@@ -286,7 +289,7 @@ def test_simgrid_trace_by_hand(tmp_path: Path) -> None:
         "finalize",
     ]
     assert lines(tmp_path, 0) == [f"0 {text}" for text in wanted]
-    assert done.actions == 2 * len(wanted) and not done.left_out and not done.changed
+    assert done.records == 2 * len(wanted) and not done.left_out and not done.changed
 
 
 def test_a_waitany_takes_the_oldest_request(tmp_path: Path) -> None:
@@ -297,7 +300,7 @@ def test_a_waitany_takes_the_oldest_request(tmp_path: Path) -> None:
     for _ in range(2):
         b.add(0, "MPI_Waitany")
     steps = b.build()
-    simgrid.write_trace(programs_of_steps(steps), 3, tmp_path)
+    simgrid.write_trace(programs_of_steps(steps), Exported("simgrid", 3, tmp_path), tmp_path)
     assert lines(tmp_path, 0)[1:-1] == [
         "0 irecv 1 0 8",
         "0 irecv 2 0 8",
@@ -313,7 +316,8 @@ def test_what_is_changed_and_left_out_is_said(tmp_path: Path) -> None:
         b.add(rank, "MPI_Recv", 1 - rank, 0)
         b.add(rank, "MPI_Wait")
         b.add(rank, "MPI_Reduce_scatter", nbytes=8)
-    done = simgrid.write_trace(programs_of_steps(b.build()), 2, tmp_path)
+    done = Exported("simgrid", 2, tmp_path)
+    simgrid.write_trace(programs_of_steps(b.build()), done, tmp_path)
     assert done.changed == {
         "messages without bytes carry one byte": 2.0,
         "synchronous sends are plain sends": 2.0,
@@ -416,7 +420,7 @@ def test_goal_by_hand(tmp_path: Path) -> None:
         b.add(rank, "MPI_Send", 1 - rank, 8)
         b.add(rank, "MPI_Wait")
     with new_file(tmp_path / "x.goal") as file:
-        goal.write_goal(programs_of_steps(b.build()), 2, file)
+        goal.write_goal(programs_of_steps(b.build()), Exported("goal", 2, tmp_path), file)
     part = [
         "l1: calc 10",
         "l2: recv 8b from {} tag 0",

@@ -390,10 +390,10 @@ def _archive(root: Path) -> None:
         return
     from made_runs import call, run_of, world
 
+    from p3s.formats.exported import Exported
     from p3s.formats.otf2.archive import write_archive
     from p3s.formats.otf2.library import library
     from p3s.formats.run import Run
-    from p3s.formats.scaled import Exported
 
     ranks = [
         [

@@ -14,9 +14,9 @@ from p3s.base.errors import P3SError
 from p3s.capture import Comm, RunTrace
 from p3s.capture.types import ANY_SOURCE, PROC_NULL
 from p3s.formats import extrap
+from p3s.formats.exported import Exported
 from p3s.formats.otf2.archive import library, write_archive
 from p3s.formats.run import Run
-from p3s.formats.scaled import Exported
 
 
 def written(run: RunTrace, directory: Path) -> tuple[list[tuple[int, int, str, dict]], Exported]:

@@ -17,6 +17,7 @@ from p3s.capture import Comm, RunTrace, read_run
 from p3s.capture.types import ANY_SOURCE, PROC_NULL
 from p3s.capture.varint import decode, encode, unzigzag, zigzag
 from p3s.cli.main import run as p3s
+from p3s.formats.exported import Exported
 from p3s.formats.otf2.archive import write_archive
 from p3s.formats.otf2.capture import archive_at, import_archive
 from p3s.formats.otf2.definitions import mpi_name
@@ -24,7 +25,6 @@ from p3s.formats.otf2.library import library
 from p3s.formats.otf2.sizes import from_sizes, to_sizes
 from p3s.formats.paraver import write_trace
 from p3s.formats.run import Run
-from p3s.formats.scaled import Exported
 
 otf2 = pytest.importorskip("otf2")
 library()  # mends what its classes lack
@@ -325,8 +325,8 @@ def test_an_archive_as_score_p_writes_it(tmp_path: Path) -> None:
     anchor = halo_as_score_p_does(4, 3, tmp_path / "archive")
     (tmp_path / "capture").mkdir()
     made = import_archive(anchor, tmp_path / "capture")
-    assert made.np == 4 and not made.left_out
     run = read_run(tmp_path / "capture")
+    assert run.np == 4 and not made.left_out
     events = told(run, 1)
     everyone = (0, 1, 2, 3)
     assert [event[0] for event in events] == [

@@ -6,25 +6,22 @@ its messages, requests and collectives, as Score-P writes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.base.artefacts import write_json
 from p3s.base.errors import P3SError
+from p3s.base.study import Study
 from p3s.base.text import quoted
 from p3s.capture import ops
 from p3s.capture.ops import kind_of, leaves_request
+from p3s.formats.exported import Exported, Options, Say, new_export
 from p3s.formats.otf2.library import errors, library
 from p3s.formats.otf2.sizes import to_sizes
 from p3s.formats.otf2.written import Definitions
-from p3s.formats.place import new_directory
 from p3s.formats.run import Run
 from p3s.formats.runs import timeline_at
-from p3s.formats.scaled import Exported, Options
 
 if TYPE_CHECKING:
-    from p3s.base.study import Study
     from p3s.capture import RankTrace
 
 #: Nanoseconds are the clock's ticks.
@@ -46,20 +43,17 @@ _NO_REQUEST = frozenset(
 )
 
 
-def to_otf2(
-    study: Study, n: int, target: Path, options: Options, say: Callable[[str], None]
-) -> Exported:
+def to_otf2(study: Study, n: int, target: Path, options: Options, say: Say) -> Exported:
     """Write the first complete run at ``n`` processes, else the simulated one, as an archive."""
     otf2 = library()
     done = Exported("otf2", n, target)
     run = timeline_at(study, n, options, done, say)
-    with new_directory(target) as directory:
+    with new_export(done) as directory:
         try:
             write_archive(otf2, run, directory, done)
         except errors(otf2) as err:
             why = " ".join(str(err).split())[:160]
             raise P3SError(f"{target}: OTF2 cannot write the archive: {why}") from err
-        write_json(directory / "export.json", done.to_json())
     done.command = f"otf2-print {quoted(target / 'traces.otf2')}"
     return done
 

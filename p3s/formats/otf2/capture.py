@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from p3s.base.artefacts import write_json
 from p3s.base.errors import P3SError, PartialResult, UsageError
+from p3s.base.extensions import Imported, Reader
 from p3s.base.records import RUN_SCHEMA
 from p3s.base.text import plural
 from p3s.capture.ops import kind_of
@@ -35,17 +35,6 @@ SAYS_NOT = (
     "bytes of collectives are what Score-P's sizes lead to; MPI_IN_PLACE is told from them",
     "the MPI library is not known: collectives are taken to be those of Open MPI (--collectives)",
 )
-
-
-@dataclass(frozen=True)
-class Imported:
-    """A capture made from an archive: where it is, what is not in it, what to mind."""
-
-    path: Path
-    archive: Path
-    np: int
-    left_out: tuple[tuple[str, int], ...]
-    notes: tuple[str, ...]
 
 
 def archive_at(path: Path) -> Path | None:
@@ -88,9 +77,6 @@ def import_archive(anchor: Path, directory: Path) -> Imported:
         write_rank(directory, _written(archive, rank, run))
     write_json(directory / "run.json", _info(anchor, reading))
     return Imported(
-        directory,
-        anchor,
-        archive.size,
         tuple(sorted(reading.left_out.items())),
         (*(f"{what} ({times:,})" for what, times in sorted(reading.notes.items())), *SAYS_NOT),
     )
@@ -174,3 +160,13 @@ def _written(archive: Archive, rank: Rank, run: int) -> Written:
 def _in_order(comms: dict[int, RawComm]) -> Sequence[RawComm]:
     """Return communicators by their numbers, which follow the order of their making."""
     return [comms[number] for number in sorted(comms)]
+
+
+class _Archives:
+    """OTF2 archives as ``p3s add`` takes them."""
+
+    recognise = staticmethod(archive_at)
+    read = staticmethod(import_archive)
+
+
+READER: Reader = _Archives()

@@ -8,12 +8,12 @@ in them; all others are written as the messages that they consist of.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from p3s.capture.ops import blocking_of
+from p3s.formats.exported import Exported
 from p3s.program.calls import SENDING, RankProgram, Table
 from p3s.simulate.steps import Floats, Ints, Op
 
@@ -47,19 +47,6 @@ def _name(call: str) -> str:
     return blocking_of(call).removeprefix("MPI_").lower()
 
 
-@dataclass
-class Written:
-    """What was written: actions, events that are not in it by (MPI call, why), changes.
-
-    ``sizes``: bytes of the messages.
-    """
-
-    actions: int = 0
-    sizes: set[int] = field(default_factory=set)
-    left_out: dict[tuple[str, str], float] = field(default_factory=dict)
-    changed: dict[str, float] = field(default_factory=dict)
-
-
 def file_of(rank: int) -> str:
     """Return the name of a rank's file."""
     return f"rank-{rank:06d}.txt"
@@ -67,22 +54,20 @@ def file_of(rank: int) -> str:
 
 def write_trace(
     programs: Iterable[RankProgram],
-    n: int,
+    done: Exported,
     directory: Path,
     first_ns: Floats | None = None,
     post_ns: float = 0.0,
-) -> Written:
-    """Write the files of all ranks and their list into a directory.
+) -> None:
+    """Write the files of all ranks and their list into a directory; takes down what they lack.
 
     ``first_ns``: computation ahead of all, of each program. ``post_ns``: computation before each
     nonblocking receive, for what its call takes, which SimGrid does not know.
     """
-    done = Written()
     for k, program in enumerate(programs):
         first = 0.0 if first_ns is None else float(first_ns[k])
-        _write_rank(program, n, directory / file_of(program.rank), done, first, post_ns)
-    (directory / INDEX).write_text("".join(f"{file_of(rank)}\n" for rank in range(n)))
-    return done
+        _write_rank(program, directory / file_of(program.rank), done, first, post_ns)
+    (directory / INDEX).write_text("".join(f"{file_of(rank)}\n" for rank in range(done.n)))
 
 
 def acts(program: RankProgram) -> Ints:
@@ -96,10 +81,10 @@ def acts(program: RankProgram) -> Ints:
 
 
 def _write_rank(
-    program: RankProgram, n: int, path: Path, done: Written, first: float, post_ns: float
+    program: RankProgram, path: Path, done: Exported, first: float, post_ns: float
 ) -> None:
     table, rank = program.table, program.rank
-    texts, lost = _texts(table, rank, n, post_ns)
+    texts, lost = _texts(table, rank, done.n, post_ns)
     used = np.bincount(program.at, minlength=len(table))
     _account(table, used, lost, done)
     lines = np.array(texts, dtype=object)[program.at]
@@ -112,7 +97,7 @@ def _write_rank(
         if text is None:
             text = known[key] = texts[key[0]] + "".join(wait_of[k] for k in key[1:])
         lines[event] = text
-    done.actions += (
+    done.records += (
         int(used @ np.array([text.count("\n") for text in texts])) + len(program.done) + 2
     )
     with open(path, "w", encoding="ascii", buffering=1 << 20) as file:
@@ -202,7 +187,7 @@ def _waits(table: Table, rank: int) -> list[str]:
     ]
 
 
-def _account(table: Table, used: np.ndarray, lost: list[str], done: Written) -> None:
+def _account(table: Table, used: np.ndarray, lost: list[str], done: Exported) -> None:
     """Add what a rank's events lose to the sums."""
     sent = np.flatnonzero((used > 0) & np.isin(table.op, list(SENDING)))
     done.sizes.update(np.unique(table.bytes[sent]).tolist())
@@ -210,16 +195,10 @@ def _account(table: Table, used: np.ndarray, lost: list[str], done: Written) -> 
         op, number = int(table.op[entry]), float(used[entry])
         name = table.names[int(table.call[entry])] if table.call[entry] >= 0 else "MPI"
         if lost[entry]:
-            key = (name, lost[entry])
-            done.left_out[key] = done.left_out.get(key, 0.0) + number
+            done.lacks(name, lost[entry], number)
         if op in SENDING and table.bytes[entry] == 0:
-            add(done.changed, "messages without bytes carry one byte", number)
+            done.changes("messages without bytes carry one byte", number)
         if op in (Op.SSEND, Op.ISSEND):
-            add(done.changed, "synchronous sends are plain sends", number)
+            done.changes("synchronous sends are plain sends", number)
         if op == Op.COLLECTIVE and _name(name) == "alltoallv":
-            add(done.changed, "MPI_Alltoallv is MPI_Alltoall with blocks of one size", number)
-
-
-def add(into: dict[str, float], key: str, number: float) -> None:
-    """Add a number of calls to what was changed in them."""
-    into[key] = into.get(key, 0.0) + number
+            done.changes("MPI_Alltoallv is MPI_Alltoall with blocks of one size", number)

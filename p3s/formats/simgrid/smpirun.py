@@ -14,7 +14,8 @@ import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.formats import simgrid
-from p3s.formats.simgrid.format import INDEX, Written, acts, write_trace
+from p3s.formats.exported import Exported
+from p3s.formats.simgrid.format import INDEX, acts, write_trace
 from p3s.formats.simgrid.platform import HOSTS, PLATFORM, write_platform
 from p3s.program.calls import RankProgram, programs_of_steps
 from p3s.simulate.network import Network
@@ -52,7 +53,7 @@ class Replayed:
     waiting_ns: Floats
     software_ns: Floats
     transfer_ns: Floats
-    written: Written
+    written: Exported
 
 
 def replay(
@@ -76,7 +77,8 @@ def replay(
     with tempfile.TemporaryDirectory(prefix="p3s-simgrid-") as work:
         directory = Path(work)
         start = np.zeros(len(steps.ranks)) if first_ns is None else first_ns
-        written = write_trace(programs, steps.n, directory, start, network.post)
+        written = Exported("simgrid", steps.n, directory)
+        write_trace(programs, written, directory, start, network.post)
         write_platform(directory, network, node_of, written.sizes)
         _run(
             [

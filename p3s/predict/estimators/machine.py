@@ -270,6 +270,22 @@ def placed(
     return replace(found, why_not=messages.why_not)
 
 
+def packed_too(
+    found: Communication, study: Study, machine: Path | None, setting: Setting
+) -> Communication:
+    """Return what an estimator said of contiguous bytes with the packing of a study's datatypes."""
+    if not read_head(study.scaled_dir(found.n), found.n).get("packed"):
+        return found
+    from p3s.program.packing import measured
+    from p3s.program.scaled import read_scaled
+
+    path = machine_path(study, machine)
+    known = _load(path) if path.exists() else None
+    costs = measured(known.network or {}) if known is not None else None
+    costs = costs or usual_packing(library_for(study, known, setting).family)
+    return with_packing(found, read_scaled(study.scaled_dir(found.n)), costs)
+
+
 def with_own_part(
     found: Communication, ready: Prepared, messages: Messages, ends: bool
 ) -> Communication:

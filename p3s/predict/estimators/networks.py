@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from p3s.predict.estimated import TYPICAL
+from p3s.predict.estimated import FROM_REPLAY, TYPICAL
 from p3s.predict.estimators.settings import Setting
 from p3s.predict.types import Network
 
@@ -26,7 +26,7 @@ def network_of(
         from p3s.machine.cluster import cluster_of
 
         return Network(**cluster_of((setting or Setting()).network).about())
-    if name in ("machine", "simgrid"):
+    if name not in FROM_REPLAY:
         from p3s.machine.machinefile import Machine
         from p3s.predict.estimators.machine import machine_path
 

@@ -13,11 +13,13 @@ from p3s.predict.estimated import Communication
 from p3s.simulate.followed import Followed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
+
+    from p3s.predict.estimators.settings import Setting
 
     FloatArray = NDArray[np.float64]
 
@@ -42,6 +44,28 @@ def why_not(study: Study, n: int) -> str:
     if is_old_replay(path):
         return f"the replay of {processes(n)} was made by an older P3S; make it again: {again}"
     return ""
+
+
+def simulation(
+    study: Study, n: int, machine: Path | None, setting: Setting, say: Callable[[str], None]
+) -> Communication:
+    """Return the communication of ``n`` processes; see estimators.estimate."""
+    return _packed("simulation", study, n, machine, setting)
+
+
+def thesis(
+    study: Study, n: int, machine: Path | None, setting: Setting, say: Callable[[str], None]
+) -> Communication:
+    """Return the sum of each rank's own calls; see estimators.estimate."""
+    return _packed("thesis", study, n, machine, setting)
+
+
+def _packed(
+    name: str, study: Study, n: int, machine: Path | None, setting: Setting
+) -> Communication:
+    from p3s.predict.estimators.machine import packed_too
+
+    return packed_too(communication(name, study, n), study, machine, setting)
 
 
 def communication(name: str, study: Study, n: int) -> Communication:

@@ -8,13 +8,12 @@ from pathlib import Path
 from p3s.base import workers
 from p3s.base.errors import P3SError
 from p3s.base.study import Study
-from p3s.predict.estimated import Communication
+from p3s.predict.estimated import FROM_REPLAY, Communication
 from p3s.predict.estimators.one import Say, estimate
 from p3s.predict.estimators.settings import Setting
 
-#: Estimators that only read a table: a second process would cost more than it saves.
-_READ = frozenset({"simulation", "thesis"})
 #: Two counts of so many ranks are worth a second process: it imports and reads all that one does.
+#: Where estimators only read a table it would cost more than it saves.
 _WORTH = 512
 
 
@@ -44,7 +43,7 @@ def estimate_many(
     wanted = list(dict.fromkeys(counts))
     order = sorted(wanted, reverse=True)
     tasks = [(name, study.root.absolute(), n, machine, setting) for n in order]
-    if name in _READ or (not jobs and sorted([0, 0, *wanted])[-2] < _WORTH):
+    if name in FROM_REPLAY or (not jobs and sorted([0, 0, *wanted])[-2] < _WORTH):
         jobs = 1
     found: dict[int, Communication | P3SError] = {}
     for n, (made, said) in zip(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from p3s.predict.estimated import TYPICAL, Communication
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def communication(
-    study: Study, n: int, setting: Setting, say: Callable[[str], None]
+    study: Study, n: int, machine: Path | None, setting: Setting, say: Callable[[str], None]
 ) -> Communication:
     """Return the communication of ``n`` processes; see estimators.estimate.
 

@@ -8,29 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from p3s.base.study import Study
 from p3s.base.text import processes
+from p3s.formats import simgrid
+from p3s.formats.simgrid.platform import lacks
+from p3s.formats.simgrid.smpirun import replay
+from p3s.machine.machinefile import Machine
 from p3s.predict.estimated import Communication
+from p3s.predict.estimators.machine import library_for, machine_path, networks, packed_too
+from p3s.predict.estimators.machine import why_not as no_costs
+from p3s.predict.estimators.prepared import Prepared, prepare
 from p3s.predict.estimators.settings import Setting
-
-if TYPE_CHECKING:
-    from p3s.base.study import Study
-    from p3s.predict.estimators.prepared import Prepared
-    from p3s.simulate.folded import Loop, Settling
-    from p3s.simulate.network import Network
-    from p3s.simulate.steps import Floats, Ints, Steps
+from p3s.predict.times import read_head
+from p3s.simulate.folded import Loop, Settling, folded
+from p3s.simulate.network import Network
+from p3s.simulate.steps import Floats, Ints, Steps
 
 _NS_PER_S = 1e9
 
 
-def why_not(study: Study, n: int, machine: Path | None) -> str:
+def why_not(study: Study, machine: Path | None) -> str:
     """Return "" or why SimGrid cannot be used: it is not installed, or there are no costs."""
-    from p3s.formats import simgrid
-    from p3s.predict.estimators.machine import why_not as no_costs
-
     if not simgrid.find_smpirun():
         return "SimGrid is not installed (smpirun; Debian: libsimgrid-dev)"
     return no_costs(study, machine)
@@ -43,12 +45,6 @@ def communication(
 
     Waiting, transfer and software are NaN: SimGrid tells how long a call takes, not why.
     """
-    from p3s.machine.machinefile import Machine
-    from p3s.predict.estimators.machine import library_for, machine_path, networks
-    from p3s.predict.estimators.prepared import prepare
-    from p3s.predict.times import read_head
-    from p3s.simulate.folded import Settling
-
     found = Machine.load(machine_path(study, machine))
     costs = networks(found)
     library = library_for(study, found, setting)
@@ -75,7 +71,7 @@ def communication(
         "computation does not vary",
         *_not_in_simgrid(costs[0], ready),
     ]
-    return Communication(
+    made = Communication(
         "simgrid",
         n,
         phases,
@@ -89,12 +85,11 @@ def communication(
         (*said, *ready.notes, *dict.fromkeys(notes)),
         followed=settling.into(ready.followed),
     )
+    return packed_too(made, study, machine, setting)
 
 
 def _total(ready: Prepared, network: Network, notes: list[str], settling: Settling) -> Floats:
     """Return the time in calls per cell in ns, over the whole run."""
-    from p3s.simulate.folded import folded
-
     total = np.zeros(ready.trace.n * len(ready.phases))
     for loop in ready.loops:
         found = folded(loop, _runner(ready, loop, network, notes))
@@ -104,8 +99,6 @@ def _total(ready: Prepared, network: Network, notes: list[str], settling: Settli
 
 
 def _runner(ready: Prepared, loop: Loop, network: Network, notes: list[str]) -> Callable[..., Any]:
-    from p3s.formats.simgrid.smpirun import replay
-
     def run(steps: Steps, cell: Ints, first: Floats) -> Any:
         found = replay(steps, ready.node_of, network, first_ns=first)
         written = found.written
@@ -120,8 +113,6 @@ def _runner(ready: Prepared, loop: Loop, network: Network, notes: list[str]) -> 
 
 def _not_in_simgrid(network: Network, ready: Prepared) -> list[str]:
     """Say what of the costs SimGrid's platform does not have."""
-    from p3s.formats.simgrid.platform import lacks
-
     found = lacks(network)
     if ready.distance is not None:
         found.append("all nodes are equally far from each other")

@@ -8,49 +8,29 @@ from typing import Any
 import typer
 
 from p3s.base.errors import UsageError
+from p3s.base.extensions import Writer, extensions, load
+from p3s.base.text import joined
 from p3s.cli.common import JSON_OPTION, emit_json, out, parse_counts, parse_ranks, progress, say
 
-EPILOG = """\b
+WRITERS = {each.name: each for extension in extensions() for each in extension.writers}
+_RUNS = [name for name, each in WRITERS.items() if each.content == "run"]
+_OF_RANKS = [name for name, each in WRITERS.items() if each.of_ranks]
+_FORMATS = "\n".join(f"  {name:<12} {each.summary}" for name, each in WRITERS.items())
+
+EPILOG = f"""\b
 Example:
   p3s export study --to simgrid -n 256
   p3s export study --to goal -n 4096 --turns 3 -o halo
   p3s export study --to otf2 -n 16
   p3s export study --to cube -n 512
   p3s export study --to extra-p
-Formats: simgrid, goal, perfetto, otf2, paraver, cube, speedscope, extra-p (docs/export.md)"""
-
-_SUFFIX = {
-    "simgrid": ".ti",
-    "goal": ".goal",
-    "extra-p": ".extra-p",
-    "otf2": ".otf2",
-    "paraver": ".paraver",
-    "cube": ".cubex",
-    "speedscope": ".speedscope.json",
-    "perfetto": ".perfetto.json",
-}
-#: Module of p3s.formats and function.
-_WRITERS = {
-    "simgrid": ("scaled", "to_simgrid"),
-    "goal": ("scaled", "to_goal"),
-    "perfetto": ("perfetto", "to_perfetto"),
-    "otf2": ("otf2.archive", "to_otf2"),
-    "paraver": ("paraver", "to_paraver"),
-    "cube": ("cube", "to_cube"),
-    "speedscope": ("speedscope", "to_speedscope"),
-}
-#: Those that can be of some ranks.
-_OF_RANKS = ("perfetto", "speedscope")
+Formats (docs/export.md):
+{_FORMATS}"""
 
 
 def export(
     study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
-    to: str = typer.Option(
-        ...,
-        "--to",
-        metavar="FORMAT",
-        help="simgrid, goal, perfetto, otf2, paraver, cube, speedscope or extra-p.",
-    ),
+    to: str = typer.Option(..., "--to", metavar="FORMAT", help=f"{joined(WRITERS, 'or')}."),
     count: str = typer.Option(
         "",
         "-n",
@@ -105,48 +85,44 @@ def export(
         "--ranks",
         show_default=False,
         metavar="RANKS",
-        help="perfetto, speedscope: only these ranks, for example 0-63.",
+        help=f"{', '.join(_OF_RANKS)}: only these ranks, for example 0-63.",
     ),
     simulated: bool = typer.Option(
         False,
         "--simulated",
-        help="otf2, paraver, cube, speedscope: the simulated run, though a traced one is there.",
+        help=f"{', '.join(_RUNS)}: the simulated run, though a traced one is there.",
     ),
     force: bool = typer.Option(False, "--force", help="Replace an earlier export."),
     json_: bool = JSON_OPTION,
 ) -> int:
     """Write a trace, schedule, timeline or points for another tool; says what it leaves out."""
     from p3s.base.study import Study
-    from p3s.formats import FORMATS
+    from p3s.formats.exported import Options
     from p3s.formats.place import check_free
-    from p3s.formats.runs import is_traced
-    from p3s.formats.scaled import OF_RUNS, Options
 
-    if to not in FORMATS:
-        raise UsageError(f"--to {to}: no format; known: {', '.join(FORMATS)}")
+    if to not in WRITERS:
+        raise UsageError(f"--to {to}: no format; known: {', '.join(WRITERS)}")
+    writer = WRITERS[to]
     study = Study.open(study_dir)
-    n = _count(count, to)
+    n = _count(count, writer)
     some = tuple(parse_ranks(ranks)) if ranks is not None else None
-    if some is not None and (to not in _OF_RANKS or some[-1] >= n):
-        raise UsageError(
-            f"--ranks {ranks}: "
-            + (f"there are {n} ranks" if to in _OF_RANKS else f"only for {' and '.join(_OF_RANKS)}")
-        )
-    if simulated and to not in OF_RUNS:
-        raise UsageError(f"--simulated: only for {', '.join(OF_RUNS)}")
+    if some is not None and not writer.of_ranks:
+        raise UsageError(f"--ranks {ranks}: only for {' and '.join(_OF_RANKS)}")
+    if some is not None and some[-1] >= n:
+        raise UsageError(f"--ranks {ranks}: there are {n} ranks")
+    if simulated and writer.content != "run":
+        raise UsageError(f"--simulated: only for {', '.join(_RUNS)}")
     options = Options(_turns(turns), messages, collectives, cores or None, machine, some, simulated)
     name = f"np{n:06d}" if n else "points"
-    goal = target or study.root / "export" / (name + _SUFFIX[to])
-    if target is None and to == "goal" and options.turns is not None:
-        goal = goal.with_suffix("")
+    suffix = "" if writer.splits and options.turns is not None else writer.suffix
+    goal = target or study.root / "export" / (name + suffix)
     check_free(goal, force)
     with progress(1) as bar:
-        if to in ("simgrid", "goal", "perfetto") or (
-            to in OF_RUNS and (simulated or not is_traced(study, n))
-        ):
+        traced = any(run.status == "complete" for run in study.runs(n)) and not simulated
+        if writer.content == "scaled" or (writer.content == "run" and not traced):
             _ensure_scaled(study, n, bar)
         bar.start(f"writing {goal}")
-        done = _write(study, to, n, goal, options, bar.start)
+        done = load(writer.function)(study, n, goal, options, bar.start)
     if json_:
         emit_json(done.to_json())
     else:
@@ -158,24 +134,13 @@ def export(
     return 3 if done.partial else 0
 
 
-def _write(study: Any, to: str, n: int, goal: Path, options: Any, tell: Any) -> Any:
-    from importlib import import_module
-
-    if to == "extra-p":
-        from p3s.formats.extrap import to_extrap
-
-        return to_extrap(study, goal, tell)
-    module, writer = _WRITERS[to]
-    return getattr(import_module(f"p3s.formats.{module}"), writer)(study, n, goal, options, tell)
-
-
-def _count(text: str, to: str) -> int:
-    if to == "extra-p":
+def _count(text: str, writer: Writer) -> int:
+    if writer.content == "points":
         if text:
-            raise UsageError(f"-n {text}: points for Extra-P are of all counts; leave it out")
+            raise UsageError(f"-n {text}: {writer.name} has points of all counts; leave it out")
         return 0
     if not text:
-        raise UsageError(f"--to {to} needs a process count: -n 64")
+        raise UsageError(f"--to {writer.name} needs a process count: -n 64")
     counts = parse_counts(text)
     if len(counts) != 1:
         raise UsageError(f"-n {text}: give one process count, for example -n {counts[-1]}")

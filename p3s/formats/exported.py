@@ -1,0 +1,148 @@
+"""What a writer is asked for, and what it says of what it has written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from p3s.base.artefacts import write_json
+from p3s.formats.place import new_directory
+from p3s.program.order.reasons import REASON_TEXT, Reason
+
+if TYPE_CHECKING:
+    from p3s.simulate.steps import Section
+
+EXPORT_SCHEMA, EXPORT_VERSION = "p3s.export", 1
+#: Why calls are left out, where the replay's words do not fit.
+_WHY = {
+    REASON_TEXT[Reason.CONSTRUCTOR]: "communicators are told apart by tags",
+    REASON_TEXT[Reason.NOT_REPLAYED]: "there is no model of what it sends",
+    REASON_TEXT[Reason.NOT_SEEN]: "it occurs only in iterations of its loop that are not written",
+}
+#: The same where nothing but the simulation is written.
+SIMULATED = {REASON_TEXT[Reason.CONSTRUCTOR]: "the simulation leaves it out"}
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a run is exported.
+
+    ``turns``: iterations of each loop, None: the whole run. ``messages``: all collectives as
+    messages, also where the format has calls. ``collectives``: algorithms instead of the library's.
+    ``ranks_per_node``: on one host. ``machine``: costs of messages, default STUDY/machine.json.
+    ``ranks``: of a timeline, None: all. ``simulated``: the simulated run, though there is a traced
+    one."""
+
+    turns: int | None = None
+    messages: bool = False
+    collectives: str = ""
+    ranks_per_node: int | None = None
+    machine: Path | None = None
+    ranks: tuple[int, ...] | None = None
+    simulated: bool = False
+
+
+@dataclass
+class Exported:
+    """What an export holds and what it lacks; ``command``: words that read it, None: none known.
+
+    ``left_out``: (MPI call, why) -> events of the run; ``changed``: what was changed -> events, 0:
+    all of them; ``sections``: of an export of some turns; ``sizes``: bytes of the messages.
+    """
+
+    to: str
+    n: int
+    path: Path
+    events: float = 0.0
+    records: int = 0
+    left_out: dict[tuple[str, str], float] = field(default_factory=dict)
+    changed: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    sections: list[dict[str, Any]] = field(default_factory=list)
+    command: str = ""
+    sizes: set[int] = field(default_factory=set)
+
+    @property
+    def partial(self) -> bool:
+        """Whether communication of the run is not in it."""
+        from p3s.capture.ops import COMM, COMPLETION, kind_of
+
+        return any(kind_of(call) not in (COMM, COMPLETION) for call, _ in self.left_out)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of export.json."""
+        return {
+            "schema": EXPORT_SCHEMA,
+            "schema_version": EXPORT_VERSION,
+            "to": self.to,
+            "n": self.n,
+            "path": str(self.path),
+            "events": self.events,
+            "records": self.records,
+            "left_out": [
+                {"call": call, "why": why, "events": events}
+                for (call, why), events in sorted(self.left_out.items())
+            ],
+            "changed": [
+                {"what": what, "events": events or None}
+                for what, events in sorted(self.changed.items())
+            ],
+            "notes": self.notes,
+            "sections": self.sections,
+            "command": self.command,
+        }
+
+    def lines(self) -> list[str]:
+        """Return what is left out and changed, one line each, for people."""
+        return [
+            *(
+                f"left out: {events:,.0f} {call}: {why}"
+                for (call, why), events in sorted(self.left_out.items(), key=lambda pair: -pair[1])
+            ),
+            *(
+                f"changed: {what}" + (f" ({events:,.0f})" if events else "")
+                for what, events in sorted(self.changed.items())
+            ),
+            *self.notes,
+        ]
+
+    def lacks(self, call: str, why: str, events: float) -> None:
+        """Take down calls that are not in it."""
+        key = (call, _WHY.get(why, why))
+        self.left_out[key] = self.left_out.get(key, 0.0) + events
+
+    def changes(self, what: str, events: float) -> None:
+        """Take down what is another way in it."""
+        if events:
+            self.changed[what] = self.changed.get(what, 0.0) + events
+
+    def takes(self, section: Section, k: int, words: Mapping[str, str] = _WHY) -> None:
+        """Take down what a section is and what it lacks; ``words``: reason -> its words here."""
+        self.sections.append(
+            {
+                "section": k,
+                "name": section.name,
+                "phases": list(section.phases),
+                "turns": section.turns,
+                "first_turn": section.first_turn,
+                "run_turns": section.run_turns,
+                "entries": section.entries,
+                "events": len(section.steps),
+            }
+        )
+        for left in section.left_out:
+            if left.call not in ("MPI_Init", "MPI_Init_thread", "MPI_Finalize"):
+                self.lacks(left.call, words.get(left.why, left.why), left.events)
+
+
+@contextmanager
+def new_export(done: Exported) -> Iterator[Path]:
+    """Give the directory of an export; at the end export.json is put into it, and it in place."""
+    with new_directory(done.path) as directory:
+        yield directory
+        write_json(directory / "export.json", done.to_json())
