@@ -148,7 +148,7 @@ def test_a_saved_baseline_predicts_the_same_to_the_last_bit(family: str, tmp_pat
     again = BASELINE.read(tmp_path / "b.json")
     n = [64, 256, 1000]
     np.testing.assert_array_equal(again.fitted.predict(n), made.fitted.predict(n))
-    assert again.to_json() == made.to_json()
+    assert again.as_file() == made.as_file()
     if family not in ("mlp", "forest", "svm", "rbf"):  # whose refits take their time
         assert again.say(n) == made.say(n)
         assert again.say([1024])[0].ratio == 8.0

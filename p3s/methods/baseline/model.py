@@ -180,14 +180,14 @@ class Baseline:
                 found.append(told)
         return found
 
-    def to_json(self) -> dict[str, Any]:
+    def as_file(self) -> dict[str, Any]:
         """Return it as JSON that predicts the same to the last bit when read again."""
         derived = {"text": text_of(self.fitted), "turnover": self.turnover}
         return {**BASELINE.data(self), **derived}
 
     def save(self, path: Path) -> None:
         """Write it, whole or not at all."""
-        write_json(path, self.to_json())
+        write_json(path, self.as_file())
 
 
 BASELINE = Published("p3s.baseline", 1, Baseline, True, "fit it again: p3s baseline fit")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from p3s.base.progress import Progress
 from p3s.base.study import Study
-from p3s.methods.placement.learned import load
+from p3s.methods.placement.costs import cost_of
 from p3s.methods.placement.ranked.ranking import Search
-from p3s.methods.placement.ranked.stage import Nodes, job_at, placed, with_model
+from p3s.methods.placement.ranked.stage import Nodes, job_at, placed
 from p3s.methods.placement.ranked.types import Placements
 from p3s.pipeline.basis import AUTO, request_of
 from p3s.replay.settings import ReplaySettings
@@ -36,6 +36,6 @@ def place(
     of them are. Raises P3SError, in one line.
     """
     request = request_of(AUTO, network, True, ReplaySettings(), topology)
-    learned = None if model is None else load(Path(model))
-    job = job_at(study, n, Nodes(nodes, ppn, tuple(hosts)), request, progress, model=learned)
-    return placed(job, with_model(Search(simulated=simulated), learned), progress)
+    search = Search(simulated=simulated, model=cost_of(model))
+    job = job_at(study, n, Nodes(nodes, ppn, tuple(hosts)), request, search, progress)
+    return placed(job, search, progress)

@@ -24,7 +24,7 @@ from p3s.cli.common import (
 )
 from p3s.cli.grid import DIMS, parse_dims
 from p3s.cli.helptext import Command
-from p3s.methods.baseline.commands import iterations, text, tree_options, trees
+from p3s.methods.baseline.commands import iterations, options, text, trees
 from p3s.methods.baseline.commands.values import numbers, pairs
 
 if TYPE_CHECKING:
@@ -81,16 +81,6 @@ _LEAST = typer.Option(1, "--from", min=1, metavar="N", help="Leave out counts be
 _MOST = typer.Option(
     None, "--to", min=1, metavar="N", show_default=False, help="Leave out counts above N."
 )
-_REDUCE = typer.Option(
-    "min", "--reduce", metavar="HOW", help="What counts of repeats: min, median or mean."
-)
-_WHERE = typer.Option(
-    None,
-    "--where",
-    metavar="NAME=VALUE",
-    show_default=False,
-    help="Only runs with this input or label; may be repeated.",
-)
 _HOLD = typer.Option(
     None,
     "--hold",
@@ -116,20 +106,20 @@ def fit(
     weights: str = _WEIGHTS,
     least: int = _LEAST,
     most: int = _MOST,
-    reduce: str = _REDUCE,
-    where: list[str] = _WHERE,
+    reduce: str = options.REDUCE,
+    where: list[str] = options.WHERE,
     hold: int = _HOLD,
-    expression: str = tree_options.EXPRESSION,
-    split: str = tree_options.SPLIT,
-    thesis: bool = tree_options.THESIS,
-    minsplit: float = tree_options.MINSPLIT,
-    workers: str = tree_options.WORKERS,
-    workload: str = tree_options.WORKLOAD,
-    target: str = tree_options.TARGET,
-    node: Path = tree_options.NODE,
-    per_node: int = tree_options.PER_NODE,
-    validate: int = tree_options.VALIDATE,
-    prune: bool = tree_options.PRUNE,
+    expression: str = options.EXPRESSION,
+    split: str = options.SPLIT,
+    thesis: bool = options.THESIS,
+    minsplit: float = options.MINSPLIT,
+    workers: str = options.WORKERS,
+    workload: str = options.WORKLOAD,
+    target: str = options.TARGET,
+    node: Path = options.NODE,
+    per_node: int = options.PER_NODE,
+    validate: int = options.VALIDATE,
+    prune: bool = options.PRUNE,
     json_: bool = JSON_OPTION,
 ) -> int:
     """Fit a form to run times over the process count, and to inputs where they vary.
@@ -163,7 +153,7 @@ def fit(
     made = _fitted(read(times), family, weights, least, most, reduce, where, hold)
     made.save(output)
     if json_:
-        emit_json(made.to_json())
+        emit_json(made.as_file())
     else:
         out(text.show(made))
     say(f"next: p3s baseline predict {quoted(output)} -n {8 * max(made.counts)}")
@@ -209,8 +199,8 @@ def predict(
     weights: str = _WEIGHTS,
     least: int = _LEAST,
     most: int = _MOST,
-    reduce: str = _REDUCE,
-    where: list[str] = _WHERE,
+    reduce: str = options.REDUCE,
+    where: list[str] = options.WHERE,
     hold: int = _HOLD,
     json_: bool = JSON_OPTION,
 ) -> int:

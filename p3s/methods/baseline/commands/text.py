@@ -21,11 +21,11 @@ def show(made: Baseline) -> str:
     lines = [f"{made.fitted.family}: {text_of(made.fitted)} s ({made.choice.why})"]
     lines += _about(made)
     rows = []
-    for trial in sorted(made.choice.trials, key=lambda t: t.error):
+    for trial in sorted(made.trials, key=lambda t: t.missed):
         each = ", ".join(f"{100 * error:+.1f} %" for error in trial.signed) or one_line(
             trial.why_not
         )
-        error = percent(trial.error) if trial.signed else "-"
+        error = percent(trial.missed) if trial.signed else "-"
         rows.append([trial.family, error, str(trial.n_params or "-"), each])
     if rows:
         held = ", ".join(map(str, made.choice.held))

@@ -12,6 +12,7 @@ from p3s.base.errors import UsageError
 from p3s.base.text import figures, joined, percent, plural, seconds, table
 from p3s.cli.common import JSON_OPTION, check_output, emit_json, header, out, quoted, say
 from p3s.cli.helptext import Command
+from p3s.methods.baseline.commands import options
 from p3s.methods.baseline.commands.values import numbers, pairs, whole_numbers
 
 if TYPE_CHECKING:
@@ -201,16 +202,8 @@ def check(
     times: Path = typer.Argument(
         ..., metavar="TIMES", help="Run times; workloads that the tree has not seen validate it."
     ),
-    reduce: str = typer.Option(
-        "min", "--reduce", metavar="HOW", help="What counts of repeats: min, median or mean."
-    ),
-    where: list[str] = typer.Option(
-        None,
-        "--where",
-        metavar="NAME=VALUE",
-        show_default=False,
-        help="Only runs with this input or label; may be repeated.",
-    ),
+    reduce: str = options.REDUCE,
+    where: list[str] = options.WHERE,
     workload: str = typer.Option(
         "", "--workload", metavar="NAME", help="Column of the workload.", show_default=False
     ),

@@ -1,4 +1,4 @@
-"""Options of ``p3s baseline fit`` that only trees have."""
+"""Options of several commands of ``p3s baseline``, and those that only trees have."""
 
 from __future__ import annotations
 
@@ -69,4 +69,14 @@ VALIDATE = typer.Option(
 )
 PRUNE = typer.Option(
     False, "--prune", help="Take back splits that the workloads kept out do not want."
+)
+REDUCE = typer.Option(
+    "min", "--reduce", metavar="HOW", help="What counts of repeats: min, median or mean."
+)
+WHERE = typer.Option(
+    None,
+    "--where",
+    metavar="NAME=VALUE",
+    show_default=False,
+    help="Only runs with this input or label; may be repeated.",
 )
