@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -99,6 +98,7 @@ def export(
     from p3s.base.study import Study
     from p3s.formats.exported import Options
     from p3s.formats.place import check_free
+    from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_scaled
 
     if to not in WRITERS:
         raise UsageError(f"--to {to}: no format; known: {', '.join(WRITERS)}")
@@ -120,7 +120,10 @@ def export(
     with progress(1) as bar:
         traced = any(run.status == "complete" for run in study.runs(n)) and not simulated
         if writer.content == "scaled" or (writer.content == "run" and not traced):
-            _ensure_scaled(study, n, bar)
+            if study.signature_counts() or study.gone_counts():
+                ensure_model(study, bar)
+                ensure_compute(study, bar)
+            ensure_scaled(study, n, bar)
         bar.start(f"writing {goal}")
         done = load(writer.function)(study, n, goal, options, bar.start)
     if json_:
@@ -155,13 +158,3 @@ def _turns(text: str) -> int | None:
             f"--turns {text}: give a number of iterations, for example --turns 3, or all"
         )
     return int(text)
-
-
-def _ensure_scaled(study: Any, n: int, bar: Any) -> None:
-    """Make what the scaled trace rests on, and it, where they are missing or out of date."""
-    from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_scaled
-
-    if study.signature_counts() or study.gone_counts():
-        ensure_model(study, bar)
-        ensure_compute(study, bar)
-    ensure_scaled(study, n, bar)

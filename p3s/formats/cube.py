@@ -23,7 +23,7 @@ from p3s.base.version import __version__
 from p3s.capture.ops import COLLECTIVE, RECV, SEND, kind_of
 from p3s.formats.exported import Exported, Options, Say
 from p3s.formats.profile import Node, Profile, profile_at
-from p3s.formats.run import Run
+from p3s.formats.run import Run, plain
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,7 +53,7 @@ def to_cube(study: Study, n: int, target: Path, options: Options, say: Say) -> E
 def cubex(run: Run, profile: Profile) -> bytes:
     """Return the bytes of a .cubex file."""
     order = _depth_first(profile.nodes)
-    locations = [rank for ranks in _ranks_of_nodes(run).values() for rank in ranks]
+    locations = [rank for ranks in run.nodes.values() for rank in ranks]
     columns = (profile.visits, profile.time_s, profile.sent, profile.received)
     files = {"anchor.xml": _anchor(run, profile, order)}
     for number, ((_, _, dtype, _, _), values) in enumerate(zip(METRICS, columns, strict=True)):
@@ -129,7 +129,7 @@ class _Xml:
     def tags(self, **texts: str) -> None:
         """Add a tag with a text for each."""
         for name, text in texts.items():
-            self.line(f"<{name}>{escape(_text(text))}</{name}>")
+            self.line(f"<{name}>{escape(plain(text))}</{name}>")
 
 
 def _program(xml: _Xml, nodes: Sequence[Node], order: Sequence[int]) -> None:
@@ -169,19 +169,12 @@ def _role(op: str) -> str:
     return "function"
 
 
-def _ranks_of_nodes(run: Run) -> dict[str, list[int]]:
-    nodes: dict[str, list[int]] = {}
-    for rank in range(run.trace.np):
-        nodes.setdefault((run.hosts[rank] if run.hosts else "") or "node", []).append(rank)
-    return nodes
-
-
 def _system(xml: _Xml, run: Run) -> None:
     place = 0  # locations are numbered as they come, ranks of one node together
     xml.line("<system>")
     xml.line('<systemtreenode Id="0">')
     xml.tags(**{"name": "machine", "class": "machine"})
-    for number, (host, ranks) in enumerate(_ranks_of_nodes(run).items(), 1):
+    for number, (host, ranks) in enumerate(run.nodes.items(), 1):
         xml.line(f'<systemtreenode Id="{number}">')
         xml.tags(**{"name": host, "class": "node"})
         for rank in ranks:
@@ -198,9 +191,4 @@ def _system(xml: _Xml, run: Run) -> None:
 
 
 def _quoted(text: str) -> str:
-    return '"' + escape(_text(text), {'"': "&quot;"}) + '"'
-
-
-def _text(text: str) -> str:
-    """Return text that XML can hold."""
-    return "".join(c if c.isprintable() else "?" for c in text)
+    return '"' + escape(plain(text), {'"': "&quot;"}) + '"'

@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from p3s.base.artefacts import write_bytes
 from p3s.base.study import Study
@@ -20,7 +20,7 @@ from p3s.capture.ops import kind_of, leaves_request, place_of
 from p3s.capture.source import stack
 from p3s.formats.exported import Exported, Options, Say, new_export
 from p3s.formats.place import new_file
-from p3s.formats.run import Run
+from p3s.formats.run import Run, plain, threads_of
 from p3s.formats.runs import timeline_at
 
 if TYPE_CHECKING:
@@ -152,20 +152,18 @@ class _Trace:
     @classmethod
     def of(cls, run: Run) -> _Trace:
         """Return it with the names of all calls and places."""
-        hosts = [host or "node" for host in run.hosts or [""] * run.trace.np]
-        nodes = list(dict.fromkeys(hosts))
         first, last, threads = 0, 0, []
         for rank in run.trace.ranks:
             if len(rank.call):
                 first = min(first, int(rank.start_ns.min()))
                 last = max(last, int((rank.start_ns + rank.elapsed_ns).max()))
-            threads.append(1 + (int(rank.thread.max()) if rank.thread is not None else 0))
-        node_of = [nodes.index(host) for host in hosts]
-        first_cpu, cpus = [0] * run.trace.np, 1
-        for number in sorted(range(run.trace.np), key=lambda number: (node_of[number], number)):
-            first_cpu[number] = cpus
-            cpus += threads[number]
-        made = cls(run, nodes, node_of, threads, first_cpu, -first, last - first)
+            threads.append(1 + max(threads_of(rank), default=0))
+        node_of, first_cpu, cpus = [0] * run.trace.np, [0] * run.trace.np, 1
+        for node, ranks in enumerate(run.nodes.values()):
+            for number in ranks:
+                node_of[number], first_cpu[number] = node, cpus
+                cpus += threads[number]
+        made = cls(run, list(run.nodes), node_of, threads, first_cpu, -first, last - first)
         for call in run.trace.calls:
             made._name(call)
         return made
@@ -185,7 +183,7 @@ class _Trace:
             return "Unresolved", "Unresolved"
         at = frames[0]
         line = f"{at.line} ({Path(at.file).name})" if at.line else "Unresolved"
-        return _plain(at.function or at.frame), _plain(line)
+        return plain(at.function or at.frame), plain(line)
 
     def header(self) -> str:
         """Return the first line, and one for each communicator."""
@@ -228,7 +226,7 @@ class _Trace:
 
     def _of_rank(self, rank: RankTrace) -> Iterator[tuple[tuple[int, int], str]]:
         """Yield the states and events of a rank."""
-        threads = rank.thread.tolist() if rank.thread is not None else [0] * len(rank.call)
+        threads = threads_of(rank)
         where = [self._where(rank.rank, thread) for thread in range(self.threads[rank.rank])]
         last = [0] * len(where)
         calls, starts = rank.call.tolist(), (rank.start_ns + self.shift).tolist()
@@ -268,7 +266,7 @@ class _Trace:
 
     def _ends(self, rank: RankTrace, ways: dict[_Way, tuple[deque[_End], deque[_End]]]) -> None:
         """Put the sends and receives of a rank beside those that they may meet."""
-        threads = rank.thread.tolist() if rank.thread is not None else [0] * len(rank.call)
+        threads = threads_of(rank)
         starts = (rank.start_ns + self.shift).tolist()
         ends = (rank.start_ns + rank.elapsed_ns + self.shift).tolist()
         done = rank.done.tolist()
@@ -309,10 +307,10 @@ class _Trace:
 
     def rows(self) -> list[str]:
         """Return the lines of the .row: the names of processors, nodes and threads."""
-        order = sorted(range(self.run.trace.np), key=lambda rank: (self.node_of[rank], rank))
         cpus = [
-            f"{thread + 1}.{self.nodes[self.node_of[rank]]}.{rank}"
-            for rank in order
+            f"{thread + 1}.{node}.{rank}"
+            for node, ranks in self.run.nodes.items()
+            for rank in ranks
             for thread in range(self.threads[rank])
         ]
         threads = [
@@ -322,7 +320,7 @@ class _Trace:
         ]
         text: list[str] = []
         for level, names in (("CPU", cpus), ("NODE", self.nodes), ("THREAD", threads)):
-            text += [f"LEVEL {level} SIZE {len(names)}", *map(_plain, names), ""]
+            text += [f"LEVEL {level} SIZE {len(names)}", *map(plain, names), ""]
         return text
 
 
@@ -377,8 +375,3 @@ def _type_lines(kind: int, name: str, values: dict[int, str]) -> Sequence[str]:
 
 def _reversed(numbers: dict[str, int]) -> dict[int, str]:
     return {0: "End", **{number: text for text, number in numbers.items()}}
-
-
-def _plain(text: Any) -> str:
-    """Return a name that is one line."""
-    return "".join(c if c.isprintable() else "?" for c in str(text))

@@ -57,22 +57,16 @@ def to_perfetto(study: Study, n: int, target: Path, options: Options, say: Say) 
 
 def _names(n: int, node_of: Ints, wanted: Bools) -> Iterator[str]:
     """Yield the names of nodes and ranks, and the track of the sections above them."""
-    meta = {"ph": "M", "tid": 0}
-    yield json.dumps({**meta, "name": "process_name", "pid": 0, "args": {"name": "sections"}})
+
+    def named(kind: str, pid: int, tid: int, name: str) -> str:
+        about = {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": {"name": name}}
+        return json.dumps(about)
+
+    yield named("process_name", 0, 0, "sections")
     for node in np.unique(node_of[wanted]).tolist():
-        yield json.dumps(
-            {**meta, "name": "process_name", "pid": node + 1, "args": {"name": f"node {node}"}}
-        )
+        yield named("process_name", node + 1, 0, f"node {node}")
     for rank in np.flatnonzero(wanted).tolist():
-        yield json.dumps(
-            {
-                "ph": "M",
-                "name": "thread_name",
-                "pid": int(node_of[rank]) + 1,
-                "tid": rank,
-                "args": {"name": f"rank {rank}"},
-            }
-        )
+        yield named("thread_name", int(node_of[rank]) + 1, rank, f"rank {rank}")
 
 
 def _write_section(
@@ -85,21 +79,9 @@ def _write_section(
         "iterations of the run": section.run_turns,
         "entries": section.entries,
     }
-    file.write(
-        json.dumps(
-            {
-                "ph": "X",
-                "name": section.name,
-                "cat": "section",
-                "pid": 0,
-                "tid": 0,
-                "ts": begin / _NS_PER_US,
-                "dur": (end - begin) / _NS_PER_US,
-                "args": args,
-            }
-        )
-        + ",\n"
-    )
+    time = {"ts": begin / _NS_PER_US, "dur": (end - begin) / _NS_PER_US}
+    what = {"ph": "X", "name": section.name, "cat": "section", "pid": 0, "tid": 0}
+    file.write(json.dumps({**what, **time, "args": args}) + ",\n")
 
 
 class _Drawn:

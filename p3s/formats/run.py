@@ -38,6 +38,14 @@ class Run:
         """Whether it was simulated."""
         return self.weights is not None
 
+    @property
+    def nodes(self) -> dict[str, list[int]]:
+        """The ranks of each node, "node" where it is not known."""
+        nodes: dict[str, list[int]] = {}
+        for rank, host in enumerate(self.hosts or [""] * self.trace.np):
+            nodes.setdefault(host or "node", []).append(rank)
+        return nodes
+
     def weight(self, rank: RankTrace) -> Floats:
         """Return how often each event of a rank occurs in the whole run."""
         return np.ones(len(rank.call)) if self.weights is None else self.weights[rank.rank]
@@ -50,9 +58,19 @@ class Run:
         if self.weights is not None:
             return rank.work.astype(np.float64)
         gaps = np.zeros(len(rank.call))
-        threads = rank.thread if rank.thread is not None else np.zeros(len(rank.call), np.int32)
-        for thread in np.unique(threads).tolist():
+        threads = np.array(threads_of(rank))
+        for thread in set(threads.tolist()):
             at = np.flatnonzero(threads == thread)
             ends = rank.start_ns[at] + rank.elapsed_ns[at]
             gaps[at[1:]] = rank.start_ns[at[1:]] - ends[:-1]
         return np.maximum(gaps, 0.0)
+
+
+def threads_of(rank: RankTrace) -> list[int]:
+    """Return the thread that makes each call of a rank."""
+    return [0] * len(rank.call) if rank.thread is None else rank.thread.tolist()
+
+
+def plain(text: object) -> str:
+    """Return text that is one line, and that XML can hold."""
+    return "".join(c if c.isprintable() else "?" for c in str(text))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import shutil
 import struct
 import subprocess
+import sys
 import tarfile
 import tempfile
 from collections import Counter, defaultdict
@@ -17,7 +19,9 @@ from xml.etree import ElementTree
 import load_captures
 import numpy as np
 import pytest
+import tiny_format
 
+from p3s.base.extensions import GROUP
 from p3s.base.study import Study
 from p3s.cli.main import run as p3s
 from p3s.formats import extrap
@@ -357,3 +361,36 @@ def test_what_is_asked_of_one_format_is_refused_by_others(study: Path) -> None:
         ["--to", "speedscope", "-n", "4", "--ranks", "4"],
     ):
         assert p3s(["export", str(study), *words]) == 2
+
+
+def test_a_format_from_outside(study: Path, tmp_path: Path) -> None:
+    """What a distribution names as an entry point is written and read as what comes with P3S."""
+    about = tmp_path / "tiny-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(f"[{GROUP}]\ntiny = tiny_format\n")
+    path = os.pathsep.join([str(tmp_path), str(Path(tiny_format.__file__).parent)])
+
+    def outside(*words: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "p3s", *map(str, words)],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env={**os.environ, "PYTHONPATH": path},
+            check=False,
+        )
+
+    assert re.search(r"^ *tiny +captures in JSON$", outside("export", "--help").stdout, re.M)
+    target, copy = tmp_path / "run.tiny", tmp_path / "copy"
+    wrote = outside("export", study, "--to", "tiny", "-n", TRACED, "-o", target)
+    assert (wrote.returncode, wrote.stdout) == (0, f"{target}\n"), wrote.stderr
+    read = outside("add", copy, target, "--", "mpiexec", "-n", "{np}", "./halo")
+    assert read.returncode in (0, 3) and tiny_format.NOTE in read.stderr, read.stderr
+    assert "MPI_Tiny" in read.stdout + read.stderr
+    assert did(copy, TRACED) == did(study, TRACED)
+    for words in (
+        ["export", str(study), "--to", "tiny", "-n", "4"],
+        ["add", str(tmp_path / "x"), str(target)],
+    ):
+        assert p3s(words) in (1, 2), "without it nobody knows the format"

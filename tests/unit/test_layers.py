@@ -15,21 +15,29 @@ from paths import ROOT
 TOPS = {"p3s": "", "replay": "p3s.", "signature_runner": "p3s."}
 
 
-#: What of the core still imports a method or a format; a row may only go.
+#: What of the core still imports a method, and methods each other; a row may only go.
 STILL = {
-    "p3s.capture": {"p3s.formats"},
-    "p3s.predict": {"p3s.methods.tasks", "p3s.methods.threads", "p3s.formats"},
+    "p3s.predict": {"p3s.methods.tasks", "p3s.methods.threads"},
     "p3s.report": {"p3s.methods.threads"},
     "p3s.pipeline": {"p3s.methods.threads"},
     "p3s.api": {"p3s.methods.threads"},
-    "p3s.cli": {"p3s.methods.tasks", "p3s.methods.threads", "p3s.formats"},
+    "p3s.cli": {"p3s.methods.tasks", "p3s.methods.threads"},
 }
 
 
-def order() -> list[str]:
-    """Return the packages of ARCHITECTURE.md's table, the lowest first."""
+def table() -> dict[str, str]:
+    """Return the packages of ARCHITECTURE.md's table, the lowest first, and what they are."""
     text = (ROOT / "ARCHITECTURE.md").read_text().partition("## Layers")[2].partition("\n## ")[0]
-    return re.findall(r"^\| `([\w.]+)` \|", text, re.M)
+    return dict(re.findall(r"^\| `([\w.]+)` \| (.*) \|$", text, re.M))
+
+
+def extensions() -> dict[str, list[str]]:
+    """Return the packages beside the core with the methods or formats that are in each."""
+    rows = {name: table()[name] for name in ("p3s.methods", "p3s.formats")}
+    return {
+        name: [f"{name}.{each}" for each in re.findall(r"`(\w+)`", text)]
+        for name, text in rows.items()
+    }
 
 
 def files() -> dict[str, Path]:
@@ -77,13 +85,13 @@ def room(module: str) -> str:
 
 
 def test_every_package_is_in_the_table(graph: dict[str, set[str]]) -> None:
-    listed = order()
-    assert len(listed) == len(set(listed))
-    assert {package(module) for module in graph} == set(listed)
+    assert {package(module) for module in graph} == set(table())
+    for name in (each for inside in extensions().values() for each in inside):
+        assert name in graph, "a folder or file of its own"
 
 
 def test_imports_point_to_lower_layers(graph: dict[str, set[str]]) -> None:
-    rank = {name: at for at, name in enumerate(order())}
+    rank = {name: at for at, name in enumerate(table())}
     upward = [
         f"{module} imports {other}"
         for module, others in graph.items()
@@ -94,13 +102,22 @@ def test_imports_point_to_lower_layers(graph: dict[str, set[str]]) -> None:
     assert not upward
 
 
-def test_methods_import_no_other_method(graph: dict[str, set[str]]) -> None:
-    """What two of them need belongs to the core; the package itself holds nothing."""
+def test_extensions_import_the_core_what_they_share_and_themselves(
+    graph: dict[str, set[str]],
+) -> None:
+    inside = extensions()
+
+    def one(module: str) -> str:
+        """Return the method or format of a module, its package for what they share."""
+        where = package(module)
+        return next((e for e in inside[where] if f"{module}.".startswith(f"{e}.")), where)
+
     across = [
         f"{module} imports {other}"
         for module, others in graph.items()
         for other in others
-        if package(module) == package(other) == "p3s.methods" and room(module) != room(other)
+        if {package(module), package(other)} <= set(inside)
+        and one(other) not in {one(module), package(module), *STILL.get(one(module), ())}
     ]
     assert not across
 

@@ -18,7 +18,7 @@ from p3s.formats.exported import Exported, Options, Say, new_export
 from p3s.formats.otf2.library import errors, library
 from p3s.formats.otf2.sizes import to_sizes
 from p3s.formats.otf2.written import Definitions
-from p3s.formats.run import Run
+from p3s.formats.run import Run, threads_of
 from p3s.formats.runs import timeline_at
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def write_archive(otf2: Any, run: Run, directory: Path, done: Exported) -> None:
     for rank in run.trace.ranks:
         if len(rank.start_ns):
             first = min(first, int(rank.start_ns.min()))
-        several[rank.rank] = int(rank.thread.max()) + 1 if rank.thread is not None else 1
+        several[rank.rank] = 1 + max(threads_of(rank), default=0)
     with otf2.writer.open(
         str(directory), archive_name="traces", timer_resolution=_TICKS, chunk_size_events=_CHUNK
     ) as out:
@@ -94,7 +94,7 @@ class _Rank:
     ) -> None:
         self.made, self.run, self.rank, self.shift = made, run, rank, shift
         self.calls = rank.call.tolist()
-        self.threads = rank.thread.tolist() if rank.thread is not None else [0] * len(self.calls)
+        self.threads = threads_of(rank)
         self.writers = {
             thread: out.event_writer_from_location(made.location[rank.rank, thread])
             for thread in {0, *self.threads}

@@ -23,18 +23,7 @@ INDEX = "trace.txt"
 #: Collectives that stay calls when all ranks are in them. Vector variants are not among them: the
 #: trace tells how much a rank sends in all, not to whom how much.
 _KEPT = frozenset(
-    {
-        "barrier",
-        "bcast",
-        "reduce",
-        "allreduce",
-        "alltoall",
-        "gather",
-        "scatter",
-        "allgather",
-        "scan",
-        "exscan",
-    }
+    "barrier bcast reduce allreduce alltoall gather scatter allgather scan exscan".split()
 )
 
 

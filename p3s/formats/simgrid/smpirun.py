@@ -24,18 +24,11 @@ from p3s.simulate.steps import Floats, Ints, Op, Steps
 #: Seconds after which a replay is given up.
 PATIENCE_S = 1800.0
 _TIMELINE = "timeline.paje"
+_TRACED = f"-trace -trace-file {_TIMELINE} --cfg=tracing/precision:9 --log=root.thresh:warning"
 #: States that are none of the trace's actions.
 _OTHER = frozenset(
-    {
-        "action_init",
-        "smpi_replay_run_init",
-        "smpi_replay_run_finalize",
-        "finalize",
-        "init",
-        "action_finalize",
-        "computing",
-        "sleeping",
-    }
+    "action_init smpi_replay_run_init smpi_replay_run_finalize finalize init action_finalize"
+    " computing sleeping".split()
 )
 
 
@@ -54,6 +47,11 @@ class Replayed:
     software_ns: Floats
     transfer_ns: Floats
     written: Exported
+
+
+def arguments(n: int, up: str = "") -> str:
+    """Return smpirun's arguments that replay a trace; ``up``: where its platform is, "" beside."""
+    return f"-np {n} -platform {up}{PLATFORM} -hostfile {up}{HOSTS} -replay {INDEX}"
 
 
 def replay(
@@ -80,26 +78,7 @@ def replay(
         written = Exported("simgrid", steps.n, directory)
         write_trace(programs, written, directory, start, network.post)
         write_platform(directory, network, node_of, written.sizes)
-        _run(
-            [
-                smpirun,
-                "-np",
-                str(steps.n),
-                "-platform",
-                PLATFORM,
-                "-hostfile",
-                HOSTS,
-                "-trace",
-                "-trace-file",
-                _TIMELINE,
-                "--cfg=tracing/precision:9",
-                "--log=root.thresh:warning",
-                "-replay",
-                INDEX,
-            ],
-            directory,
-            patience_s,
-        )
+        _run([smpirun, *_TRACED.split(), *arguments(steps.n).split()], directory, patience_s)
         states = _states(directory / _TIMELINE, steps.n)
     begin, end = (np.zeros(len(steps)) for _ in range(2))
     for i, program in enumerate(programs):

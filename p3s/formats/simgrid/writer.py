@@ -8,8 +8,9 @@ from pathlib import Path
 from p3s.base.study import Study
 from p3s.formats.exported import Exported, Options, Say, new_export
 from p3s.formats.scaled import network_of, nodes_of, programs_of
-from p3s.formats.simgrid.format import INDEX, keep, write_trace
-from p3s.formats.simgrid.platform import HOSTS, PLATFORM, lacks, write_platform
+from p3s.formats.simgrid.format import keep, write_trace
+from p3s.formats.simgrid.platform import lacks, write_platform
+from p3s.formats.simgrid.smpirun import arguments
 
 
 def to_simgrid(study: Study, n: int, target: Path, options: Options, say: Say) -> Exported:
@@ -25,10 +26,7 @@ def to_simgrid(study: Study, n: int, target: Path, options: Options, say: Say) -
             (directory / part).mkdir(exist_ok=True)
             write_trace(programs, done, directory / part)
         there, up = (target, "") if options.turns is None else (target / "section-000", "../")
-        done.command = (
-            f"cd {shlex.quote(str(there))} && smpirun -np {n} -platform {up}{PLATFORM} "
-            f"-hostfile {up}{HOSTS} -replay {INDEX}"
-        )
+        done.command = f"cd {shlex.quote(str(there))} && smpirun {arguments(n, up)}"
         write_platform(directory, network, nodes_of(n, options.ranks_per_node), done.sizes)
         if not options.messages:
             done.notes.append(

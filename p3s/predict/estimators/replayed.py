@@ -9,7 +9,7 @@ from p3s.base.records import is_old_replay
 from p3s.base.study import Study
 from p3s.base.tables import check_sums, known_tables, read_table
 from p3s.base.text import processes, quoted
-from p3s.predict.estimated import Communication
+from p3s.predict.estimated import FROM_REPLAY, Communication
 from p3s.simulate.followed import Followed
 
 if TYPE_CHECKING:
@@ -46,26 +46,15 @@ def why_not(study: Study, n: int) -> str:
     return ""
 
 
-def simulation(
-    study: Study, n: int, machine: Path | None, setting: Setting, say: Callable[[str], None]
-) -> Communication:
-    """Return the communication of ``n`` processes; see estimators.estimate."""
-    return _packed("simulation", study, n, machine, setting)
+def _of(name: str) -> Callable[..., Communication]:
+    def of_replay(
+        study: Study, n: int, machine: Path | None, setting: Setting, say: Callable[[str], None]
+    ) -> Communication:
+        from p3s.predict.estimators.machine import packed_too
 
+        return packed_too(communication(name, study, n), study, machine, setting)
 
-def thesis(
-    study: Study, n: int, machine: Path | None, setting: Setting, say: Callable[[str], None]
-) -> Communication:
-    """Return the sum of each rank's own calls; see estimators.estimate."""
-    return _packed("thesis", study, n, machine, setting)
-
-
-def _packed(
-    name: str, study: Study, n: int, machine: Path | None, setting: Setting
-) -> Communication:
-    from p3s.predict.estimators.machine import packed_too
-
-    return packed_too(communication(name, study, n), study, machine, setting)
+    return of_replay
 
 
 def communication(name: str, study: Study, n: int) -> Communication:
@@ -117,6 +106,9 @@ def communication(name: str, study: Study, n: int) -> Communication:
         tuple(notes),
         Followed().with_unmatched(head.get("unmatched") or {}),
     )
+
+
+simulation, thesis = map(_of, FROM_REPLAY)
 
 
 def _table(

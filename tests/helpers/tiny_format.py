@@ -1,0 +1,42 @@
+"""A format from outside of P3S: the captures of a run in one file of JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from p3s.base.extensions import Extension, Imported, Writer
+from p3s.base.study import Study
+from p3s.formats.exported import Exported, Options, Say
+
+NAME, NOTE = "tiny", "nobody knows who has traced it"
+
+
+def write(study: Study, n: int, target: Path, options: Options, say: Say) -> Exported:
+    """Write the first run at ``n`` processes."""
+    run = study.runs(n)[0]
+    files = {path.name: path.read_bytes().hex() for path in run.path.glob("rank-*.p3t")}
+    target.write_text(json.dumps(files))
+    return Exported(NAME, n, target, records=len(files))
+
+
+class Tiny:
+    """Reads it."""
+
+    def recognise(self, path: Path) -> Path | None:
+        """Return a file with its suffix."""
+        return path if path.suffix == f".{NAME}" else None
+
+    def read(self, source: Path, directory: Path) -> Imported:
+        """Write the captures."""
+        for name, data in json.loads(source.read_text()).items():
+            (directory / name).write_bytes(bytes.fromhex(data))
+        return Imported((("MPI_Tiny", 2),), (NOTE,))
+
+
+READER = Tiny()
+EXTENSION = Extension(
+    NAME,
+    readers=("tiny_format:READER",),
+    writers=(Writer(NAME, "tiny_format:write", "captures in JSON", f".{NAME}", "run"),),
+)
