@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.phases.patterns import around, halo
 from p3s.base.errors import P3SError
 from p3s.machine.topology.read import read_fabric
 from p3s.methods.placement.allocation import allocation
@@ -19,9 +20,9 @@ from p3s.methods.placement.candidates import block_on, random_on
 from p3s.methods.placement.features import CLASS_A, Hierarchy, features
 from p3s.methods.placement.learned import Settings, learn
 from p3s.methods.placement.packets import packet_size, simulate_packets
-from p3s.methods.placement.patterns import around, halo, random_pairs
 from p3s.methods.placement.ranking import agreement
 from p3s.methods.placement.traffic import Traffic, traffic
+from p3s.methods.placement.training.pairs import random_pairs
 from p3s.program.mapping import RankMap, block
 
 PLAIN = Hockney(2.0, 0.5, 10.0)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.phases.patterns import around, halo
 from p3s.base.errors import P3SError
 from p3s.machine.topology.levels import Level
 from p3s.machine.topology.read import read_fabric
@@ -23,7 +24,6 @@ from p3s.methods.placement.features import (
     process_spread,
     table,
 )
-from p3s.methods.placement.patterns import around, halo
 from p3s.methods.placement.traffic import Traffic, traffic
 from p3s.program.mapping import RankMap, block, rank_map
 

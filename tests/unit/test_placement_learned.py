@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from benchmarks.phases.patterns import all_to_all_in_rows
 from p3s.base.artefacts import write_json
 from p3s.base.errors import OtherVersion, P3SError
 from p3s.machine.topology.read import read_fabric
@@ -27,7 +28,6 @@ from p3s.methods.placement.learned import (
 )
 from p3s.methods.placement.links import HYBRIDS, link_features
 from p3s.methods.placement.packets import simulate_packets
-from p3s.methods.placement.patterns import all_to_all_in_rows
 from p3s.methods.placement.ranking import agreement, concordance
 from p3s.methods.placement.trees import of_boosting, of_forest
 

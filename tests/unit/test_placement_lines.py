@@ -7,18 +7,10 @@ import math
 import numpy as np
 import pytest
 
+from benchmarks.phases.one_feature import MODELS, PRODUCTS, OneFeature, fit_one_feature, pearson
+from benchmarks.phases.regimes import Regimes, best_limit, clamped, fit_line, fit_regimes, robust
 from p3s.base.errors import P3SError
-from p3s.methods.placement.one_feature import MODELS, PRODUCTS, OneFeature, fit_one_feature, pearson
-from p3s.methods.placement.regimes import (
-    Line,
-    Regimes,
-    best_limit,
-    clamped,
-    fit_line,
-    fit_nonnegative,
-    fit_regimes,
-    robust,
-)
+from p3s.methods.placement.lines import Line, fit_nonnegative
 
 
 def line(text: str) -> Line:

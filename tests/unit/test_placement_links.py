@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.phases.patterns import at_faces, fixed_halo
 from p3s.base.errors import P3SError
 from p3s.machine.topology.read import read_fabric
 from p3s.methods.placement.links import (
@@ -22,7 +23,6 @@ from p3s.methods.placement.links import (
     prior_metrics,
 )
 from p3s.methods.placement.outliers import above_average, mean_of, near_largest
-from p3s.methods.placement.patterns import at_faces, fixed_halo
 from p3s.methods.placement.traffic import traffic
 from p3s.program.mapping import block, rank_map
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.phases.patterns import all_to_all_in_rows, around, fixed_halo
 from p3s.base.errors import P3SError
 from p3s.machine.topology.fabric import Fabric
 from p3s.machine.topology.read import read_fabric
@@ -14,7 +15,6 @@ from p3s.methods.placement.allocation import allocation
 from p3s.methods.placement.candidates import random_on
 from p3s.methods.placement.links import HYBRIDS, chosen, link_features, network_links, paths
 from p3s.methods.placement.packets import packet_size, simulate_packets
-from p3s.methods.placement.patterns import all_to_all_in_rows, around, fixed_halo
 from p3s.methods.placement.traffic import traffic
 from p3s.program.mapping import block
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p3s.base.errors import P3SError
-from p3s.methods.placement.patterns import (
+from benchmarks.phases.patterns import (
     all_to_all_in_rows,
     around,
     at_faces,
@@ -20,9 +19,10 @@ from p3s.methods.placement.patterns import (
     hpcg_multigrid,
     lulesh,
     qcd,
-    random_pairs,
 )
+from p3s.base.errors import P3SError
 from p3s.methods.placement.traffic import Traffic, together, traffic
+from p3s.methods.placement.training.pairs import random_pairs
 
 
 def messages_of(found: Traffic) -> list[tuple[int, int, int]]:

@@ -22,8 +22,8 @@ from p3s.base.errors import OtherVersion, P3SError
 from p3s.base.schemas.published import Published
 from p3s.machine.topology.units import Bools, Floats, Ints
 from p3s.methods.placement.intervals import HELD, Widening, doublings, missed, widening
+from p3s.methods.placement.lines import Line, Product, fit_nonnegative
 from p3s.methods.placement.ranking import Agreement, agreement
-from p3s.methods.placement.regimes import Line, Product, fit_nonnegative
 from p3s.methods.placement.trees import Trees, needed, of_boosting, of_forest
 from p3s.simulate.network import Network
 
