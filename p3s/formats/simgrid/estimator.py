@@ -17,18 +17,17 @@ from p3s.base.text import processes
 from p3s.formats import simgrid
 from p3s.formats.simgrid.platform import lacks
 from p3s.formats.simgrid.smpirun import replay
-from p3s.machine.machinefile import Machine
 from p3s.predict.estimated import Communication
-from p3s.predict.estimators.machine import library_for, machine_path, networks, packed_too
+from p3s.predict.estimators.machine import by_phase, measured_messages
 from p3s.predict.estimators.machine import why_not as no_costs
+from p3s.predict.estimators.packing import with_packing
 from p3s.predict.estimators.prepared import Prepared, prepare
 from p3s.predict.estimators.settings import Setting
 from p3s.predict.times import read_head
+from p3s.program.packing import usual
 from p3s.simulate.folded import Loop, Settling, folded
 from p3s.simulate.network import Network
 from p3s.simulate.steps import Floats, Ints, Steps
-
-_NS_PER_S = 1e9
 
 
 def why_not(study: Study, machine: Path | None) -> str:
@@ -45,29 +44,21 @@ def communication(
 
     Waiting, transfer and software are NaN: SimGrid tells how long a call takes, not why.
     """
-    found = Machine.load(machine_path(study, machine))
-    costs = networks(found)
-    library = library_for(study, found, setting)
-    ready = prepare(study, n, library, setting, int(found.facts.get("cores") or 1))
+    messages = measured_messages(study, machine, setting)
+    costs = messages.on(1)
+    ready = prepare(study, n, messages.library, setting, messages.cores)
     notes: list[str] = []
     sums, settling = [], Settling()
     for network, name in zip(costs, ("typical", "least", "largest"), strict=True):
         say(f"{processes(n)}: SimGrid's replay, {name} costs")
         sums.append(_total(ready, network, notes, settling))
     typical, low, high = sums
-    number = {phase: i for i, phase in enumerate(ready.phases)}
-    phases = tuple(int(phase["phase"]) for phase in read_head(study.scaled_dir(n), n)["phases"])
-    order = [number[phase] for phase in phases]
-    comm, low, high = (
-        part.reshape(n, len(ready.phases))[:, order] / _NS_PER_S
-        for part in (typical, np.minimum(low, typical), np.maximum(high, typical))
-    )
+    ends = np.minimum(low, typical), np.maximum(high, typical)
+    phases, (comm, low, high) = by_phase(ready, read_head(study.scaled_dir(n), n), (typical, *ends))
     unknown = np.full_like(comm, np.nan)
-    one_host = len(set((found.network or {}).get("hosts", ()))) == 1
-    why = "the costs of messages were measured between two ranks of one host" if one_host else ""
     said = [
         f"costs of messages: {costs[0].source}",
-        f"collectives as in {library}",
+        f"collectives as in {messages.library}",
         "computation does not vary",
         *_not_in_simgrid(costs[0], ready),
     ]
@@ -81,11 +72,12 @@ def communication(
         unknown,
         unknown.copy(),
         unknown.copy(),
-        why,
+        messages.why_not,
         (*said, *ready.notes, *dict.fromkeys(notes)),
         followed=settling.into(ready.followed),
     )
-    return packed_too(made, study, machine, setting)
+    costs_of_gaps = messages.packing or usual(messages.library.family)
+    return with_packing(made, ready.trace, costs_of_gaps)
 
 
 def _total(ready: Prepared, network: Network, notes: list[str], settling: Settling) -> Floats:

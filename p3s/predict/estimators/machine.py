@@ -350,12 +350,7 @@ def told(
     off = min(_OFF + _of_trend(head), _MOST_OFF) if ends else 0.0
     draws = Draws() if altered.draws is None else altered.draws
     sums, notes, followed = simulated(ready, costs, variation, off, even_low=shared, draws=draws)
-    number = {phase: i for i, phase in enumerate(ready.phases)}
-    phases = tuple(int(phase["phase"]) for phase in head["phases"])
-    order = [number[phase] for phase in phases]
-    comm, waiting, transfer, software, low, high = (
-        part.reshape(n, len(ready.phases))[:, order] / _NS_PER_S for part in sums
-    )
+    phases, (comm, waiting, transfer, software, low, high) = by_phase(ready, head, sums)
     said = [
         *said,
         *(["computation does not vary"] if variation is None else []),
@@ -382,6 +377,16 @@ def told(
         followed=followed,
         draws=draws,
     )
+
+
+def by_phase(
+    ready: Prepared, head: Mapping[str, Any], sums: Sequence[Floats]
+) -> tuple[tuple[int, ...], list[Floats]]:
+    """Return the phases of a scaled trace, and sums per cell in ns as s of (ranks, phases)."""
+    phases = tuple(int(phase["phase"]) for phase in head["phases"])
+    order = [ready.phases.index(phase) for phase in phases]
+    shape = ready.trace.n, len(ready.phases)
+    return phases, [part.reshape(shape)[:, order] / _NS_PER_S for part in sums]
 
 
 def _of_trend(head: Mapping[str, Any]) -> float:
