@@ -152,7 +152,7 @@ def test_one_core_computes_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_script_without_a_guard_is_not_run_again(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
-        "print('begun')\nfrom pathlib import Path\nfrom p3s import workers\nimport math\n"
+        "print('begun')\nfrom pathlib import Path\nfrom p3s.base import workers\nimport math\n"
         "print(list(workers.each(math.sqrt, [(k * k,) for k in range(5)], Path(__file__), 2)))\n"
     )
     done = subprocess.run(
@@ -163,7 +163,7 @@ def test_a_script_without_a_guard_is_not_run_again(tmp_path: Path) -> None:
 
 def test_the_end_of_the_first_process_ends_the_others(tmp_path: Path) -> None:
     script = (
-        "import multiprocessing, os; from pathlib import Path; from p3s import workers\n"
+        "import multiprocessing, os; from pathlib import Path; from p3s.base import workers\n"
         "from test_workers import slow_elsewhere\nme = os.getpid()\n"
         "w = workers.each(slow_elsewhere, [(0, 0.1, me), *[(1, 900, me)] * 4], Path('/'), 2)\n"
         "next(w)\n"
