@@ -12,14 +12,17 @@ What is missing or out of date is made when it is asked for, as the commands do.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from html import escape
 from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p3s.base.errors import P3SError, UsageError
+from p3s.base.extensions import extensions
+from p3s.base.extensions import load as loaded
 from p3s.base.progress import Progress
 from p3s.base.study import Study as Directory
 from p3s.base.text import plural, processes
@@ -38,7 +41,6 @@ if TYPE_CHECKING:
     from scipy.sparse import coo_array
 
     from p3s.methods.threads.advise.types import Advice
-    from p3s.predict.placing.types import Placements
     from p3s.predict.surface import Surface
     from p3s.predict.types import WeakPrediction
     from p3s.signature.matrix import CommMatrix
@@ -444,34 +446,12 @@ class Study:
         request = self._request(AUTO, network, None)
         return advised(self._directory, asked, request, self._progress).advice
 
-    def place(
-        self,
-        n: int,
-        *,
-        nodes: int = 0,
-        ppn: int = 0,
-        topology: str = "",
-        hosts: Sequence[str] = (),
-        network: str = "",
-        model: Path | str | None = None,
-        simulated: int | None = None,
-    ) -> Placements:
-        """Rank placements of ``n`` processes on nodes by their predicted time, the fastest first.
-
-        ``nodes``: as many as needed by default; ``ppn``: ranks of a node, its cores by default.
-        ``topology``: file or short description of the network; ``hosts``: names of the nodes.
-        ``model``: file of learned times of phases that sort the candidates. ``simulated``: how many
-        of them are. Raises P3SError, in one line.
-        """
-        from p3s.methods.placement.learned import load
-        from p3s.pipeline.placing import Nodes, job_at, placed, with_model
-        from p3s.predict.placing.ranking import Search
-
-        request = request_of(AUTO, network, True, ReplaySettings(), topology)
-        learned = None if model is None else load(Path(model))
-        there = Nodes(nodes, ppn, tuple(hosts))
-        job = job_at(self._directory, n, there, request, self._progress, model=learned)
-        return placed(job, with_model(Search(simulated=simulated), learned), self._progress)
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Return what an extension adds, such as ``place``, for this study."""
+        for where in (each for one in extensions() for each in one.studies):
+            if where.endswith(f":{name}"):
+                return partial(loaded(where), self._directory, self._progress)
+        raise AttributeError(f"a study has no {name}")
 
     def _request(self, estimator: str, network: str, settings: ReplaySettings | None) -> Request:
         return request_of(estimator, network, settings is None, settings or ReplaySettings())

@@ -10,15 +10,16 @@ import json
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from p3s.base import schemas
 from p3s.base.artefacts import SCHEMA_VERSION
+from p3s.base.extensions import provided
 from p3s.base.records import RUN_SCHEMA, ReplayRead, RunRead, StudyRead
-from p3s.base.serialise import Range
+from p3s.base.schemas.published import Published
+from p3s.base.serialise import Range, is_array, number_of
 from p3s.base.study import REPLAY_SCHEMA, REPLAY_VERSION, STUDY_SCHEMA
 from p3s.costs import stage as costs
 from p3s.costs.parameters import stage as parameters
@@ -27,10 +28,6 @@ from p3s.costs.small_runs import builds, summary
 from p3s.costs.types import ComputeModel
 from p3s.machine import filesystem, machinefile
 from p3s.machine.machinefile import MachineRead
-from p3s.methods.baseline import model as regression
-from p3s.methods.baseline.trees import store as trees
-from p3s.methods.placement import learned
-from p3s.methods.placement.training import dataset
 from p3s.methods.threads import stage as threads_stage
 from p3s.methods.threads import store as threads
 from p3s.model import stage as model
@@ -38,8 +35,6 @@ from p3s.model.comparison import VALIDATION, Comparison
 from p3s.model.law_types import TraceOrder
 from p3s.model.types import Model
 from p3s.predict import saved, surface
-from p3s.predict.placing import file as placing
-from p3s.predict.placing.types import Placements
 from p3s.predict.types import WeakPrediction
 from p3s.program.types import Communicators, HeadRead
 from p3s.report import advice
@@ -104,6 +99,8 @@ class _Made:
             return {"anyOf": [self.of(each) for each in args]}
         if origin is typing.Literal:
             return {"enum": list(args)}
+        if is_array(kind):
+            return {"type": "array", "items": self.of(number_of(kind))}
         if origin is list:
             return {"type": "array"}
         if origin is tuple:
@@ -147,27 +144,8 @@ def _description(kind: type) -> str:
     return " ".join((kind.__doc__ or "").split("\n\n")[0].split())
 
 
-@dataclass(frozen=True)
-class Published:
-    """A format: its name, version, record; more: readers pass over keys that they do not know."""
-
-    schema: str
-    version: int
-    kind: type
-    more: bool = False
-
-    @property
-    def file(self) -> str:
-        """The name of its schema: "model-2"."""
-        return f"{self.schema.removeprefix('p3s.')}-{self.version}"
-
-    def made(self) -> dict[str, Any]:
-        """Return the schema as the types are now."""
-        return schema_of(self.kind, self.schema, self.version, more=self.more)
-
-
 #: Those whose schemas are written by hand are not here: prediction, cluster, topology.
-FORMATS = (
+FORMATS: tuple[Published[Any], ...] = (
     Published(STUDY_SCHEMA, SCHEMA_VERSION, StudyRead, more=True),
     Published(RUN_SCHEMA, SCHEMA_VERSION, RunRead, more=True),
     Published(store.SCHEMA, store.VERSION, store.SignatureHead, more=True),
@@ -179,33 +157,32 @@ FORMATS = (
     Published("p3s.order", SCHEMA_VERSION, TraceOrder),
     Published(REPLAY_SCHEMA, REPLAY_VERSION, ReplayRead, more=True),
     Published(VALIDATION, SCHEMA_VERSION, Comparison, more=True),
-    Published(placing.SCHEMA, placing.VERSION, Placements),
     Published(parameters.SCHEMA, SCHEMA_VERSION, Family),
-    Published(surface.SCHEMA, surface.VERSION, surface.Surface),
+    surface.SURFACE,
     Published(advice.SCHEMA, advice.VERSION, advice.AdviceFile),
     Published(threads.SCHEMA, SCHEMA_VERSION, threads.File),
     Published(filesystem.SCHEMA, filesystem.VERSION, filesystem.FileSystem),
     Published(threads_stage.SCHEMA, SCHEMA_VERSION, threads_stage.ChecksHead),
-    Published(trees.TREE_SCHEMA, trees.TREE_VERSION, trees.Stored),
     Published(phase_file.SCHEMA, phase_file.VERSION, phase_file.PhasesRead, more=True),
     Published(machinefile.MACHINE_SCHEMA, machinefile.MACHINE_VERSION, MachineRead, more=True),
     Published(saved.WEAK, saved.VERSION, WeakPrediction),
     Published(summary.SCHEMA, summary.VERSION, summary.FarFile, more=True),
-    Published(builds.SCHEMA, builds.VERSION, builds.SitesFile, more=True),
+    builds.SITES,
     Published(sampled.SCHEMA, sampled.VERSION, sampled.SampledFile, more=True),
-    Published(
-        regression.BASELINE_SCHEMA, regression.BASELINE_VERSION, regression.BaselineRead, more=True
-    ),
-    Published(learned.SCHEMA, learned.VERSION, learned.LearnedRead, more=True),
-    Published(dataset.SCHEMA, dataset.VERSION, dataset.Told, more=True),
+    *provided("schemas"),
 )
+
+
+def made(form: Published[Any]) -> dict[str, Any]:
+    """Return the schema of a format as its types are now."""
+    return schema_of(form.kind, form.schema, form.version, more=form.more)
 
 
 def main() -> None:
     """Write the schemas of all formats into the package."""
     for each in FORMATS:
         path = Path(schemas.__file__).parent / f"{each.file}.json"
-        path.write_text(json.dumps(each.made(), indent=1) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(made(each), indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -151,7 +151,7 @@ static inline const char *affinity(void)
     }
 }
 
-/* One line per iteration, as p3s.methods.tasks.table reads them. */
+/* One line per iteration, as p3s.methods.baseline.iteration_table reads them. */
 static inline int write_times(const struct job *job)
 {
     int size = (int)job->iterations * FIELDS;

@@ -400,6 +400,15 @@ def _made_by(schema: str) -> str:
     return f"; {_MADE_BY[schema]} writes it" if schema in _MADE_BY else ""
 
 
+def schema_of(path: Path) -> str:
+    """Return what a JSON file says it is, "" where it says nothing or is none."""
+    try:
+        found = parse_json(file_bytes(path)).get("schema")
+    except (OSError, ValueError, AttributeError):
+        return ""
+    return found if isinstance(found, str) else ""
+
+
 def read_json(path: Path, schema: str, wanted: int | None = None) -> dict[str, Any]:
     """Read one JSON artefact and check what it is.
 

@@ -19,7 +19,11 @@ from p3s.base.errors import P3SError
 #: Entry points of distributions from outside.
 GROUP = "p3s.extensions"
 #: Extensions that come with P3S, in the order in which reports and help show them.
-BUILT_IN: tuple[str, ...] = ("p3s.formats",)
+BUILT_IN: tuple[str, ...] = (
+    "p3s.methods.baseline.extension",
+    "p3s.methods.placement.extension",
+    "p3s.formats",
+)
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,12 @@ class Estimator:
 
 @dataclass(frozen=True)
 class Extension:
-    """What one method or format adds; words are ``module:name`` of an object of that protocol."""
+    """What one method or format adds; words are ``module:name`` of an object of that protocol.
+
+    ``sections``: p3s.report.parts.Section. ``schemas``: p3s.base.schemas.published.Published.
+    ``studies``: functions of a study's directory, its progress and more, which the Python API
+    offers as methods of a study, under their names.
+    """
 
     name: str
     commands: tuple[Command, ...] = ()
@@ -111,6 +120,8 @@ class Extension:
     sections: tuple[str, ...] = ()
     estimators: tuple[Estimator, ...] = ()
     settings: tuple[str, ...] = ()
+    schemas: tuple[str, ...] = ()
+    studies: tuple[str, ...] = ()
 
 
 @cache

@@ -110,6 +110,7 @@ class _Required:
         return False
 
     __hash__ = None  # type: ignore[assignment]
+    __array_ufunc__ = None  # arrays leave the comparison to it
 
 
 @cache
@@ -175,12 +176,38 @@ def _converter(more: bool) -> Any:
     converter.register_structure_hook_func(
         lambda t: hasattr(t, "__metadata__"), lambda value, t: _ranged(value, t, converter)
     )
+    converter.register_structure_hook_func(
+        is_array, lambda value, kind: _array(value, kind, converter)
+    )
     return converter
 
 
 def _is_tuple(kind: Any) -> bool:
     """Tell whether a type is tuple[...]."""
     return get_origin(kind) is tuple
+
+
+def is_array(kind: Any) -> bool:
+    """Tell whether a type is a column of numpy, NDArray[...]."""
+    return getattr(get_origin(kind), "__name__", "") == "ndarray"
+
+
+def number_of(kind: Any) -> type:
+    """Return what a column of numpy holds: int or float."""
+    import numpy as np
+
+    (number,) = get_args(get_args(kind)[1])
+    return int if issubclass(number, np.integer) else float
+
+
+def _array(value: Any, kind: Any, converter: Any) -> Any:
+    """Return a list of numbers as a column of numpy."""
+    from types import GenericAlias
+
+    import numpy as np
+
+    number = number_of(kind)
+    return np.array(converter.structure(value, GenericAlias(tuple, (number, ...))), dtype=number)
 
 
 def _listed(value: Any) -> Any:

@@ -170,10 +170,6 @@ class Study:
         """Result of a comparison with a real run: validate/np000064.json."""
         return self.root / "validate" / f"np{n:06d}.json"
 
-    def placement_path(self, n: int) -> Path:
-        """Placements of n processes, ranked: placement/np000064.json."""
-        return self.root / "placement" / f"np{n:06d}.json"
-
     def validate_run_dir(self, n: int, rep: int = 0) -> Path:
         """Capture of the real run: validate/np000064.r0/."""
         return self.root / "validate" / f"np{n:06d}.r{rep}"

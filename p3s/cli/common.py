@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -127,6 +128,27 @@ def emit_json(obj: dict[str, Any]) -> None:
     from p3s.base.study import as_json
 
     out(as_json(obj).rstrip("\n"))
+
+
+def check_output(
+    output: Path, example: str, what: str = "", load: Callable[[Path], object] | None = None
+) -> None:
+    """Refuse a file that cannot be written, or is there and no ``what`` that ``load`` reads.
+
+    Before anything is computed; example: a name for a file in a directory. Errors: UsageError.
+    """
+    if output.is_dir():
+        raise UsageError(f"-o {output}: is a directory; name a file in it, as {example}")
+    if load is not None and output.exists():
+        try:
+            load(output)
+        except P3SError as error:
+            raise UsageError(
+                f"-o {output}: is there and is no {what}; name another file"
+            ) from error
+    folder = next(place for place in output.absolute().parents if place.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise P3SError(f"-o {output}: {folder} cannot be written; name another place")
 
 
 def header(noun: str) -> dict[str, Any]:

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from p3s.base.artefacts import file_bytes, parse_json
-from p3s.base.errors import P3SError, UsageError
-from p3s.cli import learn
-from p3s.cli.common import JSON_OPTION, emit_json, out, parse_counts, progress, quoted, say
+from p3s.base.artefacts import schema_of
+from p3s.base.errors import UsageError
+from p3s.base.extensions import load, provided
+from p3s.cli.common import (
+    JSON_OPTION,
+    check_output,
+    emit_json,
+    out,
+    parse_counts,
+    progress,
+    quoted,
+    say,
+)
 from p3s.cli.helptext import Command
 
 if TYPE_CHECKING:
+    from p3s.base.schemas.published import Published
     from p3s.machine.filesystem import FileSystem
 
 EPILOG = """\b
@@ -71,8 +82,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     no_args_is_help=False,
 )
-
-app.command(cls=Command, epilog=learn.EPILOG, short_help=learn.SHORT)(learn.learn)
 
 
 @app.command(cls=Command, epilog=_MEASURE, short_help="Measure this machine.")
@@ -133,6 +142,7 @@ def measure(
 
     Exit code 3 when the network was asked for and could not be measured.
     """
+    from p3s.machine.machinefile import Machine
     from p3s.machine.measure import PARTS
     from p3s.machine.measure import measure as run
     from p3s.machine.show import render
@@ -140,7 +150,7 @@ def measure(
     words = _launcher(launcher)
     if oversubscribe and not openmp:
         raise UsageError("--oversubscribe is about teams of threads; add --openmp")
-    _check_output(output)
+    check_output(output, "machine.json", "machine file", Machine.load)
     writers = _writers(io, io_ranks)
     with progress(len(PARTS) - (not openmp)) as bar:
         machine = run(
@@ -187,24 +197,6 @@ def _files(io: Path, words: list[str], writers: list[int], nbytes: int, quick: b
 
     say(f"measuring files in {io} with {', '.join(map(str, writers))} processes")
     return measure_files(io, words or None, writers, nbytes, 3 if quick else 9)
-
-
-def _check_output(output: Path) -> None:
-    """Refuse a place that cannot be written, before anything is measured."""
-    from p3s.machine.machinefile import Machine
-
-    if output.is_dir():
-        raise UsageError(f"-o {output}: is a directory; name a file in it, as machine.json")
-    if output.exists():
-        try:
-            Machine.load(output)
-        except P3SError as error:
-            raise UsageError(
-                f"-o {output}: is there and is no machine file that can be read; name another"
-            ) from error
-    folder = next(place for place in output.absolute().parents if place.exists())
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise P3SError(f"-o {output}: {folder} cannot be written; name another place")
 
 
 def _launcher(text: str) -> list[str]:
@@ -278,22 +270,19 @@ def show(
     from p3s.machine.filesystem import FileSystem
     from p3s.machine.filesystem import names as file_systems
     from p3s.machine.filesystem import typical as typical_files
-    from p3s.machine.machinefile import Machine
+    from p3s.machine.machinefile import MACHINE_SCHEMA, Machine
     from p3s.machine.show import render, render_cluster
-    from p3s.methods.placement.learned import SCHEMA, load
-    from p3s.methods.placement.training.card import render as render_card
 
     if file in file_systems() and not Path(file).exists():
         return _show_files(typical_files(file), json_)
-    schema = "" if file in names() and not Path(file).exists() else _schema_of(Path(file))
+    schema = "" if file in names() and not Path(file).exists() else schema_of(Path(file))
     if schema == FILES:
         return _show_files(FileSystem.load(Path(file)), json_)
-    if schema == SCHEMA:
-        model = load(Path(file))
-        content, text = learn.as_json(model), render_card(model)
-    elif schema == CLUSTER_SCHEMA or (file in names() and not Path(file).exists()):
+    if schema == CLUSTER_SCHEMA or (file in names() and not Path(file).exists()):
         cluster = Cluster.load(Path(file)) if schema else typical(file)
         content, text = dict(cluster.data), render_cluster(cluster)
+    elif schema != MACHINE_SCHEMA and (shown := _shown(schema, Path(file))) is not None:
+        content, text = shown
     else:
         machine = Machine.load(Path(file))
         content, text = machine.to_json(), render(machine)
@@ -304,12 +293,12 @@ def show(
     return 0
 
 
-def _schema_of(path: Path) -> str:
-    """Return what a JSON file says it is, "" where it says nothing."""
-    try:
-        return str(parse_json(file_bytes(path)).get("schema"))
-    except (OSError, ValueError, AttributeError):
-        return ""
+def _shown(schema: str, path: Path) -> tuple[dict[str, Any], str] | None:
+    """Return a file that an extension shows, as JSON and as text; None for any other."""
+    formats: Iterator[Published[Any]] = provided("schemas")
+    show = next((each.show for each in formats if each.schema == schema), "")
+    content: tuple[dict[str, Any], str] | None = load(show)(path) if show else None
+    return content
 
 
 @app.command(cls=Command, epilog=_COMPARE, short_help="Compare two machine files.")

@@ -126,11 +126,9 @@ _ROWS = {
         ("compare", "compare:compare", "Show two predictions side by side."),
         ("gate", "gate:gate", "Fail when a prediction misses the limit you set."),
         ("validate", "validate:validate", "Run the program at a count and compare every message."),
-        ("baseline", "baseline:app", "Predict by a regression of run times alone."),
     ],
     "Machines and placement": [
         ("machine", "machine:app", "Measure this machine; list and compare machines."),
-        ("place", "place:place", "Choose the node of every rank."),
         ("advise", "advise:advise", "Choose processes, threads and nodes."),
     ],
     "Expert": [

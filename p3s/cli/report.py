@@ -98,6 +98,9 @@ def report(
         )
     else:
         out(summary(prediction.content, view.equations.places))
+        for part in view.parts:
+            for line in part.lines:
+                out(line)
         out("")
         out(f"report: {page}")
         for path in (study.speedup_png_path, *picture):

@@ -92,7 +92,7 @@ def predict(
     from p3s.machine.topology.node import read_node
     from p3s.methods.threads.settings import threads_in
     from p3s.pipeline.teams import Wanted, surface
-    from p3s.predict.surface import as_file, write
+    from p3s.predict.surface import SURFACE, write
     from p3s.report.surface import render
 
     study = with_teams_of(root)
@@ -103,7 +103,7 @@ def predict(
         found = surface(study, wanted, request, bar, only=only, allowed=allowed)
     path = write(study, found)
     if json_:
-        emit_json(as_file(found))
+        emit_json(SURFACE.data(found))
     else:
         out(render(found))
     say(f"written: {quoted(path)}")

@@ -9,15 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from p3s.base.artefacts import read_json, unusable, write_json
-from p3s.base.errors import P3SError
-from p3s.base.serialise import from_data, to_data
+from p3s.base.artefacts import write_json
+from p3s.base.schemas.published import Published
 from p3s.base.study import Study
 from p3s.predict.reasons import Reason
 from p3s.predict.types import Count, Prediction, TimeFrom
 
-SCHEMA, VERSION = "p3s.surface", 1
-_HEAD = ("schema", "schema_version")
 #: Laws of threads make an interval wide where theirs is this part of it, in logarithms: then half
 #: of its square.
 _MOSTLY = math.sqrt(0.5)
@@ -248,27 +245,16 @@ def _listed(threads: Sequence[int]) -> str:
 
 
 # ---- the file ----------------------------------------------------------------------------------
+SURFACE = Published("p3s.surface", 1, Surface, again="run p3s predict --threads again")
+
+
 def surface_path(study: Study, setting: str = "") -> Path:
     """Return where the surface of a study is, of one value of its input's parameters."""
     return study.root / (f"surface-{setting}.json" if setting else "surface.json")
 
 
-def as_file(surface: Surface) -> dict[str, object]:
-    """Return a surface as it is written, with the name and version of its schema."""
-    return {"schema": SCHEMA, "schema_version": VERSION, **to_data(surface)}
-
-
 def write(study: Study, surface: Surface) -> Path:
     """Write surface.json; return its path."""
     path = surface_path(study, surface.setting)
-    write_json(path, as_file(surface))
+    write_json(path, SURFACE.data(surface))
     return path
-
-
-def load(path: Path) -> Surface:
-    """Return a surface, checked; P3SError in one line where it is missing or damaged."""
-    data: Mapping[str, object] = read_json(path, SCHEMA, VERSION)
-    try:
-        return from_data(Surface, {k: v for k, v in data.items() if k not in _HEAD})
-    except P3SError as err:
-        raise unusable(path, err, "run p3s predict --threads again") from err

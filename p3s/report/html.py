@@ -16,7 +16,6 @@ from p3s.base.text import processes
 from p3s.report.charts.cells import CELLS, matrix_chart
 from p3s.report.charts.curves import efficiency_chart, speedup_chart
 from p3s.report.charts.flame import STEP_NAMES, flame_chart
-from p3s.report.charts.links import link_chart
 from p3s.report.charts.ranges import (
     estimate_chart,
     interval_chart,
@@ -28,7 +27,6 @@ from p3s.report.charts.small import phase_chart
 from p3s.report.charts.stacks import MEASURES, Legend, kind_legend, phase_legend, stack_chart
 from p3s.report.costs import KIND_NAMES, KINDS
 from p3s.report.matrices import MatrixView
-from p3s.report.placing import PlacementView
 from p3s.report.sure import ESTIMATE_HEAD, RESIDUAL_HEAD, SHARES_HEAD
 from p3s.report.view import View
 
@@ -56,7 +54,6 @@ class Figures:
     residuals: Markup
     shares: Markup
     matrices: list[tuple[MatrixView, Markup, str]]
-    links: list[tuple[str, Markup]]
     flame: Markup
     growth: list[Legend]
 
@@ -69,8 +66,8 @@ def figures_of(view: View) -> Figures:
     several = len(view.prediction.counts) > 1
     kinds = [kind for kind in KINDS if any(kind in curve.parts for curve in view.curves)]
     return Figures(
-        Markup(speedup_chart(view.prediction, view.regression)),
-        Markup(efficiency_chart(view.prediction, view.regression) if several else ""),
+        Markup(speedup_chart(view.prediction, view.beside)),
+        Markup(efficiency_chart(view.prediction, view.beside) if several else ""),
         [
             (
                 key,
@@ -98,23 +95,9 @@ def figures_of(view: View) -> Figures:
         Markup(residual_chart(view.residuals)),
         Markup(shares_chart(view.shares)),
         [_matrix(each) for each in view.matrices],
-        _links(view.placements),
         Markup(flame_chart(view.tree)),
         [Legend(f"g-{k}", name) for k, name in enumerate(STEP_NAMES)],
     )
-
-
-def _links(view: PlacementView | None) -> list[tuple[str, Markup]]:
-    """Return the network under the default placement and under the best one."""
-    from markupsafe import Markup
-
-    if view is None or view.found.picture is None:
-        return []
-    drawn = view.found.picture
-    return [
-        (drawn.default, Markup(link_chart(drawn, drawn.default, best=False))),
-        (view.best, Markup(link_chart(drawn, view.best, best=True))),
-    ]
 
 
 def _matrix(each: MatrixView) -> tuple[MatrixView, Markup, str]:

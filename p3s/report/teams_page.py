@@ -12,7 +12,7 @@ from p3s.base.text import command_line, plural, quoted
 from p3s.base.version import __version__
 from p3s.methods.threads.stage import load as load_threads
 from p3s.predict.reasons import Reason, in_short, untrusted
-from p3s.predict.surface import Surface, load, surface_path
+from p3s.predict.surface import SURFACE, Surface, surface_path
 from p3s.report import advice as advising
 from p3s.report import surface as surfaces
 from p3s.report import teams
@@ -95,7 +95,7 @@ def _sentence(text: str) -> str:
 def _surface(study: Study, setting: str) -> Surface | None:
     path = surface_path(study, setting)
     found = [path] if path.exists() else sorted(study.root.glob("surface-*.json"))
-    return load(found[-1]) if found else None
+    return SURFACE.read(found[-1]) if found else None
 
 
 def _reasons(surface: Surface | None, advice: advising.AdviceFile | None) -> list[Reason]:

@@ -34,12 +34,11 @@ from p3s.report.efficiencies import EfficiencyTable, efficiencies_of
 from p3s.report.files import FileTable, files_of
 from p3s.report.gaps import gaps_of
 from p3s.report.matrices import MatrixView, matrices_of
+from p3s.report.parts import Curve, Part, parts_of
 from p3s.report.phases import load as load_phases
 from p3s.report.places import Places
-from p3s.report.placing import PlacementView, placements_of
 from p3s.report.points import Point, points_of
 from p3s.report.provenance import commands_of, facts_of, shown_command
-from p3s.report.regression import Regression, regression_of
 from p3s.report.sections import (
     Account,
     Equations,
@@ -89,7 +88,6 @@ class View:
     sentences: list[str]
     warning: str
     figures: list[Figure]
-    regression: Regression
     against: list[Reason]
     mind: list[Reason]
     baseline_n: int
@@ -117,7 +115,7 @@ class View:
     shares: Shares
     holdout: list[str]
     matrices: list[MatrixView]
-    placements: PlacementView | None
+    parts: list[Part]
     account: Account | None
     equations: Equations
     instructions: str
@@ -126,6 +124,11 @@ class View:
     gaps: list[str]
     facts: list[tuple[str, str]]
     commands: list[str]
+
+    @property
+    def beside(self) -> list[Curve]:
+        """What other methods say of the run times."""
+        return [part.curve for part in self.parts if part.curve is not None]
 
 
 def build_view(study: Study) -> View:
@@ -153,7 +156,6 @@ def view_of(study: Study, prediction: Prediction, *, source: bool = True) -> Vie
         sentences=figure_sentences(prediction, equations.places),
         warning=warning_of(prediction),
         figures=figures(prediction),
-        regression=regression_of(prediction),
         against=untrusted(reasons),
         mind=[each for each in reasons if not each.untrustworthy],
         baseline_n=prediction.baseline_n,
@@ -181,7 +183,7 @@ def view_of(study: Study, prediction: Prediction, *, source: bool = True) -> Vie
         shares=shares_of(prediction),
         holdout=holdout_of(model),
         matrices=matrices_of(study, last.n),
-        placements=placements_of(study, [row.n for row in rows]),
+        parts=parts_of(study, prediction),
         account=account_of(study),
         equations=equations,
         instructions=instructions_of(study, model),

@@ -22,6 +22,7 @@ from p3s.costs.stage import as_file, fit
 from p3s.machine.topology.read import read_fabric
 from p3s.methods.placement.communication import network_id
 from p3s.methods.placement.learned import Settings, learn, load, save
+from p3s.methods.placement.ranked.file import path_of
 from p3s.model.stage import load as load_model
 from p3s.simulate.network import network_from_machine
 
@@ -101,7 +102,7 @@ def test_neighbours_of_a_ring_belong_on_one_node(
         assert one["low_s"] <= one["time_s"] <= one["high_s"] and one["regret"] >= 0
         assert np.bincount(one["node_of"], minlength=4).tolist() == [4, 4, 4, 4]
         assert sum(p["time_s"] for p in one["phases"]) == pytest.approx(one["time_s"])
-    assert read_json(study.placement_path(16), "p3s.placement") == found
+    assert read_json(path_of(study, 16), "p3s.placement") == found
     assert found["picture"]["default"] == "block"
 
 
@@ -136,7 +137,7 @@ def test_trees_without_a_common_root_are_told(
 def test_csv_has_every_candidate(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["place", str(study.root), "-n", "16", *NODES, "--csv"]) in (0, 3)
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    found = read_json(study.placement_path(16), "p3s.placement")["ranked"]
+    found = read_json(path_of(study, 16), "p3s.placement")["ranked"]
     assert [row["placement"] for row in rows] == [one["name"] for one in found]
 
 
@@ -296,7 +297,7 @@ def test_what_is_refused(
         return
     found, error = refused(study, capsys, *words)
     assert found == code and why in error
-    assert not study.placement_path(16).exists()
+    assert not path_of(study, 16).exists()
 
 
 def test_hosts_that_a_network_does_not_have(
@@ -308,7 +309,7 @@ def test_hosts_that_a_network_does_not_have(
     told = ("--topology", str(path), "--ppn", "4", *FEW)
     found = place(study, capsys, *told, "--nodes", "4", "--simulate", "1")
     assert found["hosts"] == ["n0", "n1", "n2", "n3"], "those of the file, in its order"
-    study.placement_path(16).unlink()
+    path_of(study, 16).unlink()
     code, error = refused(study, capsys, *told, "--hosts", "n0,n1,n2,x9")
     assert code == 1 and "does not name node x9" in error
     path.write_text("SwitchName=a Switches=b\nSwitchName=b Switches=a\n")
@@ -368,7 +369,7 @@ def test_cores_of_a_node_are_in_the_rankfile(
     assert found["slots"] == [4] * 4, "as many ranks as cores"
     slots = {line.rsplit("=", 1)[1] for line in path.read_text().splitlines()}
     assert slots == {"0:0", "0:1", "1:0", "1:1"}
-    study.placement_path(16).unlink()
+    path_of(study, 16).unlink()
     for more, why in (
         ((), "give --write for Open MPI"),
         (("--write", str(path), "--format", "mpich"), "give --write for Open MPI"),

@@ -19,6 +19,7 @@ from p3s.base.errors import UsageError
 from p3s.base.study import Study
 from p3s.cli.main import run
 from p3s.costs.stage import load as load_compute
+from p3s.methods.placement.ranked.file import path_of
 
 LIMIT_S = 600
 #: A line of ranks below 50 points, a square of them above: another program, to all who look.
@@ -172,7 +173,7 @@ def test_ranks_are_placed_at_any_size(study):
         done = p3s(*words, *fast, "--param", f"size={value}")
         assert done.returncode in (0, 3), done.stderr
         assert json.loads(done.stdout)["ranked"]
-        assert Study(study / "at" / f"size={value}").placement_path(12).exists()
+        assert path_of(Study(study / "at" / f"size={value}"), 12).exists()
     done = p3s(*words)
     assert done.returncode == 2 and "add --param size=VALUE" in done.stderr
 

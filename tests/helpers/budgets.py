@@ -55,9 +55,10 @@ def sizes() -> dict[str, Size]:
 
 
 def _package(inside: str, path: Path) -> str:
-    """Return the package of a file: an entry of p3s."""
+    """Return the package of a file: an entry of p3s, or a method."""
     parts = [*filter(None, inside.split(".")), *path.with_suffix("").parts]
-    return ".".join(parts[:1] if parts[1] == "__init__" else parts[:2])
+    deep = 3 if parts[1] == "methods" and len(parts) > 3 else 2
+    return ".".join(parts[:1] if parts[1] == "__init__" else parts[:deep])
 
 
 def budgets() -> dict[str, Size]:

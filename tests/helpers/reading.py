@@ -167,9 +167,9 @@ def _far(path: Path) -> Any:
 
 
 def _sites(path: Path) -> Any:
-    from p3s.costs.small_runs.builds import read_sites
+    from p3s.costs.small_runs.builds import SITES
 
-    return read_sites(path)
+    return SITES.read(path)
 
 
 def _sampled(path: Path) -> Any:
@@ -188,9 +188,9 @@ def _threads(path: Path) -> Any:
 
 
 def _surface(path: Path) -> Any:
-    from p3s.predict.surface import load
+    from p3s.predict.surface import SURFACE
 
-    return load(path)
+    return SURFACE.read(path)
 
 
 def _advice(path: Path) -> Any:
@@ -206,15 +206,15 @@ def _family(path: Path) -> Any:
 
 
 def _tree(path: Path) -> Any:
-    from p3s.methods.baseline.trees.store import load
+    from p3s.methods.baseline.trees.store import TREE
 
-    return load(path)
+    return TREE.read(path)
 
 
 def _baseline(path: Path) -> Any:
-    from p3s.methods.baseline.model import Baseline
+    from p3s.methods.baseline.model import BASELINE
 
-    return Baseline.load(path)
+    return BASELINE.read(path)
 
 
 def _learned(path: Path) -> Any:
@@ -224,15 +224,15 @@ def _learned(path: Path) -> Any:
 
 
 def _placement(path: Path) -> Any:
-    from p3s.predict.placing.file import load
+    from p3s.methods.placement.ranked.file import PLACEMENTS
 
-    return load(path)
+    return PLACEMENTS.read(path)
 
 
 def _campaign(path: Path) -> Any:
-    from p3s.methods.placement.training.dataset import read_told
+    from p3s.methods.placement.training.dataset import PHASES
 
-    return read_told(path.parent)
+    return PHASES.read(path)
 
 
 def _probes(path: Path) -> Any:

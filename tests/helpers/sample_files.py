@@ -303,7 +303,7 @@ def _learned(root: Path) -> None:
     card = Card("boosted", "a", "b", 10, 2)
     save(
         root / "learned.json",
-        Learned(card, ("ND", "n"), *ends, made, made, made, Widening(), line, None),
+        Learned(card, ("ND", "n"), *ends, Widening(), line, None, made, made, made),
     )
 
 
@@ -314,11 +314,11 @@ def _placement(root: Path) -> None:
     from p3s.base.progress import Progress
     from p3s.machine.topology.read import read_fabric
     from p3s.methods.placement.allocation import allocation
+    from p3s.methods.placement.ranked.file import save
+    from p3s.methods.placement.ranked.job import job_of
+    from p3s.methods.placement.ranked.ranking import Search, placements
     from p3s.predict.estimators.machine import measured_messages
     from p3s.predict.estimators.settings import Setting
-    from p3s.predict.placing.file import save
-    from p3s.predict.placing.job import job_of
-    from p3s.predict.placing.ranking import Search, placements
 
     study, trace = (
         Study.create(root / "placed", ["mpiexec", "-n", "{np}", "p"]),
@@ -331,7 +331,7 @@ def _placement(root: Path) -> None:
     fabric, where = read_fabric("fat-tree:2,1,4", 4), allocation(4, 2)
     job = job_of(study, trace.n, where, fabric, messages, known=True)
     made = placements(job, (4, 2), None, Search(number=6, simulated=2), Progress())
-    save(study.placement_path(8), made)
+    save(study, made)
 
 
 def _training(root: Path) -> None:

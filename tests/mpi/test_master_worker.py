@@ -14,8 +14,8 @@ from tracer_helpers import trace
 
 from p3s.capture import read_run
 from p3s.cli.main import run as p3s
-from p3s.methods.tasks import gate, table
-from p3s.methods.tasks.table import Row
+from p3s.methods.baseline import iteration_check, iteration_table
+from p3s.methods.baseline.iteration_table import Row
 
 APPS = ("kmeans", "nbody", "heat", "matmul", "jacobi")
 #: No multiple of 2 or 3: blocks of workers and threads differ.
@@ -152,7 +152,7 @@ def times_of(program: Path, workers: int, path: Path, *more: str) -> list[Row]:
     """Run a program and return its iterations."""
     code, out, err = started(program, workers, 2, "--times", str(path), *more)
     assert code == 0, out + err
-    return table.read([path])
+    return iteration_table.read([path])
 
 
 @pytest.mark.parametrize("app", APPS)
@@ -164,10 +164,10 @@ def test_times_are_one_row_per_iteration(app: str, programs: Path, tmp_path: Pat
         assert max(row.mu) <= row.T_iter and sum(row.mu) == pytest.approx(row.T_c)
         assert all(region <= mu for region, mu in zip(row.region, row.mu, strict=True))
         assert row.mu_m + row.send_m + row.recv_m == pytest.approx(row.T_iter)
-    table.write_parquet(tmp_path / "t.parquet", rows)
-    assert table.read([tmp_path / "t.parquet"]) == rows
-    one = table.runs(rows)[0]
-    checked = gate.check([r.T_iter for r in one.rows], [r.mu for r in one.rows])
+    iteration_table.write_parquet(tmp_path / "t.parquet", rows)
+    assert iteration_table.read([tmp_path / "t.parquet"]) == rows
+    one = iteration_table.runs(rows)[0]
+    checked = iteration_check.check([r.T_iter for r in one.rows], [r.mu for r in one.rows])
     assert checked.iterations == 3 and checked.imbalance >= 0
     code, out, _ = started(programs / app, 1, 1, "--times", "-", "--iterations", "2")
     assert code == 0 and out.count("\n") == 3

@@ -21,7 +21,7 @@ from p3s.machine.topology.trees import one_switch
 from p3s.methods.placement.baselines import seconds_of
 from p3s.methods.placement.communication import network_id, predict
 from p3s.methods.placement.learned import Settings as Fit
-from p3s.methods.placement.patterns import around, fixed_halo, random_pairs
+from p3s.methods.placement.published.patterns import around, fixed_halo
 from p3s.methods.placement.traffic import together, traffic
 from p3s.methods.placement.training import jobs
 from p3s.methods.placement.training.campaign import Settings
@@ -35,6 +35,7 @@ from p3s.methods.placement.training.jobs import (
     measure,
     real_machine,
 )
+from p3s.methods.placement.training.pairs import random_pairs
 from p3s.methods.placement.training.train import B, train
 from p3s.program.mapping import block
 

@@ -14,7 +14,7 @@ from p3s.methods.baseline import threeterm
 from p3s.methods.baseline.bootstrap import interval
 from p3s.methods.baseline.choose import choose, held_out
 from p3s.methods.baseline.families import FAMILIES, Data, fit
-from p3s.methods.baseline.model import Baseline, fit_series
+from p3s.methods.baseline.model import BASELINE, fit_series
 from p3s.methods.baseline.times import Point, RunTime, from_mapping, series_of
 from p3s.methods.baseline.weights import weights_of
 
@@ -145,10 +145,10 @@ def test_a_saved_baseline_predicts_the_same_to_the_last_bit(family: str, tmp_pat
     }
     made = fit_series(from_mapping(times), [family])
     made.save(tmp_path / "b.json")
-    again = Baseline.load(tmp_path / "b.json")
+    again = BASELINE.read(tmp_path / "b.json")
     n = [64, 256, 1000]
     np.testing.assert_array_equal(again.fitted.predict(n), made.fitted.predict(n))
-    assert again.to_json() == made.to_json()
+    assert again.as_file() == made.as_file()
     if family not in ("mlp", "forest", "svm", "rbf"):  # whose refits take their time
         assert again.say(n) == made.say(n)
         assert again.say([1024])[0].ratio == 8.0

@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from p3s.base.scores import against_least, by_target, median_range, relative_error, scores, spread
+from p3s.base.scores import relative_error, scores
+from p3s.methods.baseline.scores import against_least, by_target, median_range, spread
 
 TARGETS = (144, 256, 400, 576, 784, 1024)
 #: Relative errors in percent as printed: HPL (Table 1) and BT (Table 2); None: blank or x.

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from p3s.base.errors import P3SError, UsageError
-from p3s.methods.tasks import gate, perf, table
+from p3s.methods.baseline import iteration_check, iteration_table
+from p3s.methods.baseline.iteration_check import Limits
+from p3s.methods.tasks import perf
 from p3s.methods.tasks.counters import sample
-from p3s.methods.tasks.gate import Limits
 
 # ---- counters (C7) ---------------------------------------------------------------------------
 
@@ -107,45 +108,45 @@ def made(slow: float = 1.0, noise: float = 0.0, messages: float = 0.0) -> tuple[
 
 def test_balanced_and_stable_passes() -> None:
     seconds, compute = made(noise=0.01, messages=0.05)
-    found = gate.check(seconds, compute, 0.001)
-    assert found.passes and found.codes == () and gate.sentences(found) == []
+    found = iteration_check.check(seconds, compute, 0.001)
+    assert found.passes and found.codes == () and iteration_check.sentences(found) == []
     assert found.imbalance < 0.05 and found.iterations == 11
     assert found.share == pytest.approx(0.004 / 0.015, rel=0.1)
 
 
 def test_a_slow_worker_is_unbalanced() -> None:
-    found = gate.check(*made(slow=1.3, noise=0.01), 0.001)
+    found = iteration_check.check(*made(slow=1.3, noise=0.01), 0.001)
     assert found.codes == ("unbalanced",) and found.slowest == 3
     # 30 % longer than the others is 1.3 over the mean of 1.075.
     assert found.imbalance == pytest.approx(1.3 / 1.075 - 1, rel=0.1)
-    assert "worker 3 computes 20.6 % longer" in gate.sentences(found)[0]
+    assert "worker 3 computes 20.6 % longer" in iteration_check.sentences(found)[0]
 
 
 def test_messages_and_iterations_that_vary() -> None:
-    found = gate.check(*made(messages=0.5), 0.001)
+    found = iteration_check.check(*made(messages=0.5), 0.001)
     assert "unstable-communication" in found.codes and "unbalanced" not in found.codes
     seconds, compute = made(messages=0.5)
-    assert gate.check(seconds, compute, limits=Limits(share=0.9)).codes == ()
+    assert iteration_check.check(seconds, compute, limits=Limits(share=0.9)).codes == ()
     seconds, compute = made()
     factor = np.linspace(1, 3, 12)
-    found = gate.check(seconds * factor, compute * factor[:, None])
+    found = iteration_check.check(seconds * factor, compute * factor[:, None])
     assert "unstable-iterations" in found.codes
-    assert len(gate.sentences(found)) == len(found.codes)
+    assert len(iteration_check.sentences(found)) == len(found.codes)
 
 
 def test_a_slow_first_iteration_does_not_count_and_few_tell_nothing() -> None:
     seconds, compute = made()
     seconds[0], compute[0, 1] = 1.0, 0.9
-    assert gate.check(seconds, compute).passes
-    assert gate.check(seconds[1:3], compute[1:3]).codes == ("too-few-iterations",)
-    assert gate.check([1.0] * 4, [[0.5]] * 4).imbalance == 0.0
+    assert iteration_check.check(seconds, compute).passes
+    assert iteration_check.check(seconds[1:3], compute[1:3]).codes == ("too-few-iterations",)
+    assert iteration_check.check([1.0] * 4, [[0.5]] * 4).imbalance == 0.0
 
 
 def test_times_that_cannot_be() -> None:
     with pytest.raises(P3SError, match="mixed units"):
-        gate.check([1.0, 1.0], [[2.0], [0.5]])
+        iteration_check.check([1.0, 1.0], [[2.0], [0.5]])
     with pytest.raises(P3SError, match="one of every worker"):
-        gate.check([1.0], [0.5])
+        iteration_check.check([1.0], [0.5])
 
 
 # ---- tables (C2, C3) -------------------------------------------------------------------------
@@ -171,25 +172,25 @@ def put(path: Path, *lines: str) -> Path:
 
 def test_tables_are_read_written_and_reduced(tmp_path: Path) -> None:
     path = put(tmp_path / "t.csv", *(line(i, s) for i, s in enumerate((9.0, 1.0, 2.0, 6.0))))
-    rows = table.read([path])
+    rows = iteration_table.read([path])
     assert rows[0].mu == (0.1, 0.2) and rows[0].cache_misses == ()
-    table.write_parquet(tmp_path / "t.parquet", rows)
-    assert table.read([tmp_path / "t.parquet"]) == rows
+    iteration_table.write_parquet(tmp_path / "t.parquet", rows)
+    assert iteration_table.read([tmp_path / "t.parquet"]) == rows
     for statistic, wanted in (("median", 2.0), ("mean", 3.0), ("min", 1.0)):
-        (run,) = table.runs(rows, statistic)
+        (run,) = iteration_table.runs(rows, statistic)
         assert (run.K, run.T, run.W, run.iterations) == (2, 4, 100.0, 3)
         assert run.seconds == pytest.approx(wanted)
         assert run.compute == pytest.approx((0.1, 0.2))
-    assert table.runs(rows, skip=0)[0].iterations == 4
-    assert table.runs(rows[:1])[0].seconds == 9.0, "the only one counts"
+    assert iteration_table.runs(rows, skip=0)[0].iterations == 4
+    assert iteration_table.runs(rows[:1])[0].seconds == 9.0, "the only one counts"
     with pytest.raises(UsageError, match="one of median, mean, min"):
-        table.runs(rows, "mode")
+        iteration_table.runs(rows, "mode")
 
 
 def test_counters_are_nullable(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(HEAD.strip() + ",cache_misses\n" + line(0, 1.0).strip() + ",5;7\n")
-    assert table.read([path])[0].cache_misses == (5.0, 7.0)
+    assert iteration_table.read([path])[0].cache_misses == (5.0, 7.0)
 
 
 @pytest.mark.parametrize(
@@ -205,13 +206,13 @@ def test_counters_are_nullable(tmp_path: Path) -> None:
 )
 def test_rows_that_cannot_be(row: str, why: str, tmp_path: Path) -> None:
     with pytest.raises(P3SError, match=f"t.csv: row 3: .*{why}"):
-        table.read([put(tmp_path / "t.csv", line(0, 1.0), row)])
+        iteration_table.read([put(tmp_path / "t.csv", line(0, 1.0), row)])
 
 
 def test_a_column_less_and_no_file(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("app,K\nnbody,2\n")
     with pytest.raises(P3SError, match="row 2: no machine"):
-        table.read([path])
+        iteration_table.read([path])
     with pytest.raises(P3SError, match="cannot be read"):
-        table.read([tmp_path / "none.csv"])
+        iteration_table.read([tmp_path / "none.csv"])

@@ -13,7 +13,7 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.machine.topology.read import read_fabric
 from p3s.methods.placement.allocation import allocation, fit, put
 from p3s.methods.placement.candidates import block_on, candidates, cyclic_on, random_on
-from p3s.methods.placement.files import as_text, returns
+from p3s.methods.placement.files import as_text, read_placement, returns
 from p3s.methods.placement.links import link_features
 from p3s.methods.placement.orders import (
     hilbert,
@@ -25,8 +25,8 @@ from p3s.methods.placement.orders import (
     tilted,
     turned,
 )
-from p3s.methods.placement.patterns import at_faces, fixed_halo
-from p3s.program.mapping import block, cyclic, rank_map, read_rank_file
+from p3s.methods.placement.published.patterns import at_faces, fixed_halo
+from p3s.program.mapping import block, cyclic, rank_map
 
 
 def test_orders_by_hand() -> None:
@@ -158,7 +158,7 @@ def test_what_is_written_is_read(tmp_path_factory, nodes, ppn, seed, first) -> N
     placed = random_on(max(where.room - 1, 1), where, seed)
     path = tmp_path_factory.mktemp("placed") / "file"
     path.write_text(as_text(placed, format_))
-    again = fit(str(path), read_rank_file(path, placed.n), where)
+    again = read_placement(path, placed.n, where)
     assert (again.node_of == placed.node_of).all() and (again.slot_of == placed.slot_of).all()
     assert again.names == placed.names
 
@@ -181,7 +181,7 @@ def test_bad_files_are_one_line(tmp_path, text, why) -> None:
     path = tmp_path / "ranks"
     path.write_text(text)
     with pytest.raises(P3SError, match=why) as err:
-        fit(str(path), read_rank_file(path, 4), allocation(2, 2, ["a", "b"]))
+        read_placement(path, 4, allocation(2, 2, ["a", "b"]))
     assert str(err.value).startswith(str(path)) and "\n" not in str(err.value)
 
 
@@ -197,8 +197,7 @@ def test_hosts_fit_with_and_without_their_domain() -> None:
 def test_mpich_lists_count_ranks(tmp_path) -> None:
     path = tmp_path / "hosts"
     path.write_text("a:2  # two\nb\na:5\n")
-    placed = fit(str(path), read_rank_file(path, 5), allocation(2, 4, ["a", "b"]))
-    assert placed.node_of.tolist() == [0, 0, 1, 0, 0]
+    assert read_placement(path, 5, allocation(2, 4, ["a", "b"])).node_of.tolist() == [0, 0, 1, 0, 0]
 
 
 def test_ranks_that_come_back_to_a_host_are_noticed() -> None:

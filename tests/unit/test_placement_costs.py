@@ -16,6 +16,7 @@ from p3s.methods.placement.costs import (
     link_rates,
     whole_cost,
 )
+from p3s.methods.placement.intervals import Widening
 from p3s.methods.placement.learned import Card, Learned
 from p3s.methods.placement.phases import PhaseTraffic
 from p3s.methods.placement.traffic import Traffic, traffic
@@ -86,7 +87,8 @@ def model_of(seconds: float, most: float) -> Learned:
         for x in (seconds, seconds / 2, seconds * 2)
     ]
     card = Card("boosted", "box", "one switch", 20, 2)
-    return Learned(card, ("PM(max)",), np.zeros(1), np.array([most]), *ends)
+    one = np.zeros(1), np.array([most]), Widening(), None, None
+    return Learned(card, ("PM(max)",), *one, *ends)
 
 
 def test_a_learned_time_is_of_one_iteration() -> None:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from p3s.base.errors import P3SError
-from p3s.methods.placement.regimes import (
-    Line,
+from p3s.methods.placement.lines import Line, fit_nonnegative
+from p3s.methods.placement.published.one_feature import (
+    MODELS,
+    PRODUCTS,
+    OneFeature,
+    fit_one_feature,
+    pearson,
+)
+from p3s.methods.placement.published.regimes import (
     Regimes,
     best_limit,
+    clamped,
     fit_line,
-    fit_nonnegative,
     fit_regimes,
-    pearson,
     robust,
 )
 
@@ -65,6 +73,13 @@ DAINT_II = line("7.0526e-5 -2.7899e-5*ppn 2.2196e-10*ND 1.4061e-11*ND*ppn")
 def test_published_lines(model, values, seconds) -> None:
     columns = {name: np.array([float(value)]) for name, value in values.items()}
     assert f"{model.seconds(columns)[0]:.3e}" == seconds
+    times, low = clamped(model.seconds(columns))
+    assert bool(low[0]) == seconds.startswith("-") and times[0] >= 0
+
+
+def test_where_a_published_line_is_below_nothing() -> None:
+    columns = {"ppn": np.array([8.0, 8.0]), "ND": 1000 * np.array([456.0, 457.0])}
+    assert clamped(DAINT_II.seconds(columns))[1].tolist() == [True, False]
 
 
 def test_published_regimes() -> None:
@@ -81,6 +96,34 @@ def test_published_regimes() -> None:
     assert [f"{t:.3e}" for t in found] == ["2.474e-05", "3.266e-05", "4.870e-03"]
 
 
+@pytest.mark.parametrize(
+    ("model", "seconds"),
+    [
+        (
+            OneFeature(
+                "SD(max)", 2.390e-5, ((0, 5), (1, 2), (1.5, 0)), (4.335e-16, 1.915e-13, 1.565e-14)
+            ),
+            ["2.392e-05", "1.156e-04", "6.661e-01"],
+        ),
+        (
+            OneFeature(
+                "AD(max)", 7.939e-6, ((0.5, 0), (0, 3), (1, 3)), (1.183e-7, -1.278e-15, 5.151e-15)
+            ),
+            ["1.169e-05", "1.670e-04", "1.414e-01"],
+        ),
+    ],
+)
+def test_published_models_of_one_feature(model, seconds) -> None:
+    found = model.seconds(np.array([1e3, 1e6, 1e9]))
+    # 0.6661 s is 0.6660 in the formula as printed.
+    assert [f"{t:.2e}" for t in found] == [f"{float(s):.2e}" for s in seconds]
+
+
+def test_as_many_models_as_published() -> None:
+    assert len(PRODUCTS) == 36 and len(MODELS) == 7806
+    assert len(MODELS) == sum(math.comb(36, k) for k in (1, 2, 3))
+
+
 def test_residual_of_a_small_learning_rate() -> None:
     assert round(0.997**500, 2) == 0.22
 
@@ -95,6 +138,20 @@ def test_hits_are_fractions_of_the_points() -> None:
 def test_pearson() -> None:
     x = np.array([[1.0, 5.0, 3.0], [2.0, 5.0, 2.0], [3.0, 5.0, 1.0]])
     assert pearson(x, np.array([1.0, 2.0, 3.0])) == pytest.approx([1, 0, -1])
+
+
+def test_a_planted_law_of_one_feature_is_found() -> None:
+    rng = np.random.default_rng(1)
+    x = 2.0 ** rng.uniform(4, 30, 300)
+    noise = np.exp(rng.normal(0, 0.02, 300))
+    columns = np.stack([rng.uniform(1, 9, 300), x], axis=1)
+    found = fit_one_feature(("n", "ND"), columns, (2e-5 + 3e-13 * x * np.log2(x) ** 2) * noise)
+    assert found.feature == "ND"
+    new = 2.0 ** np.linspace(4, 30, 99)
+    truth = 2e-5 + 3e-13 * new * np.log2(new) ** 2
+    assert np.abs(found.seconds(new) / truth - 1).max() < 0.03
+    with pytest.raises(P3SError, match="too few"):
+        fit_one_feature(("n",), np.ones((4, 1)), np.ones(4))
 
 
 def test_rows_far_off_do_not_move_a_robust_line() -> None:

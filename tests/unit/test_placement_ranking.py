@@ -10,7 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from p3s.methods.placement.ranking import agreement, concordance, pairs, r_squared, rcc, regret
+from p3s.methods.placement.ranking import (
+    agreement,
+    concordance,
+    concordance_within,
+    group_means,
+    pairs,
+    r_squared,
+    rcc,
+    regret,
+)
 
 
 def test_constant_error_keeps_the_order() -> None:
@@ -59,3 +68,14 @@ def test_without_ties_both_are_kendalls_tau(order) -> None:
     tau = kendalltau(t, p).statistic
     assert rcc(t, p) == pytest.approx((1 + tau) / 2, abs=1e-12)
     assert concordance(t, p) == pytest.approx((1 + tau) / 2, abs=1e-12)
+
+
+def test_groups_make_pooled_order_easy() -> None:
+    groups = np.repeat([0, 1, 2], 4)
+    t = np.tile([1.0, 2.0, 3.0, 4.0], 3) + 100 * groups
+    means = group_means(t, groups)
+    assert means[:4].tolist() == [2.5] * 4
+    wrong = np.tile([4.0, 3.0, 2.0, 1.0], 3) + 100 * groups
+    assert concordance(t, wrong) == 1 - 18 / 66
+    assert concordance_within(t, wrong, groups) == 0
+    assert concordance_within(t, t, groups) == 1

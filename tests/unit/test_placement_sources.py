@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from p3s.machine.topology.read import read_fabric
-from p3s.methods.placement.patterns import (
+from p3s.methods.placement.published.patterns import (
     all_to_all_in_rows,
     at_faces,
     at_faces_and_corners,

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p3s.base.errors import P3SError
-from p3s.methods.placement.patterns import (
+from p3s.methods.placement.published.patterns import (
     all_to_all_in_rows,
     around,
     at_faces,
@@ -17,11 +17,12 @@ from p3s.methods.placement.patterns import (
     fixed_halo,
     halo,
     hpcg,
+    hpcg_multigrid,
     lulesh,
     qcd,
-    random_pairs,
 )
 from p3s.methods.placement.traffic import Traffic, together, traffic
+from p3s.methods.placement.training.pairs import random_pairs
 
 
 def messages_of(found: Traffic) -> list[tuple[int, int, int]]:
@@ -78,6 +79,7 @@ def test_ranks_in_the_middle_have_as_many_neighbours_as_the_sources_say() -> Non
     one, two, three = lulesh(27, 10)
     assert [len(sent_by(x, middle)) for x in (one, two, three)] == [26, 6, 13]
     assert len(sent_by(hpcg(27, 24), middle)) == 26
+    assert len(hpcg_multigrid(27, 24)) == 10
     assert len(sent_by(qcd((3, 3, 3, 3), (6, 6, 6, 6)), 40)) == 8
 
 
@@ -94,8 +96,15 @@ def test_lulesh_sizes() -> None:
         lulesh(28, 10)
 
 
-def test_hpcg_sizes() -> None:
+def test_hpcg_sizes_and_depths() -> None:
     assert sent_by(hpcg(27, 24), 13) == [8] * 8 + [8 * 8] * 12 + [8 * 64] * 6
+    first, *_, last = hpcg_multigrid(27, 24)
+    assert max(sent_by(first, 13)) == 8 * 64 and set(sent_by(last, 13)) == {8}
+    assert [max(x.nbytes) // 8 for x in hpcg_multigrid(8, 32)] == [256] * 3 + [64] * 3 + [
+        16
+    ] * 3 + [4]
+    with pytest.raises(P3SError, match="halved"):
+        hpcg_multigrid(8, 24)
 
 
 def test_qcd_sends_slices_and_refuses_odd_ones() -> None:

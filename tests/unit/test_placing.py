@@ -17,15 +17,15 @@ from p3s.machine.topology.read import named, read_fabric
 from p3s.machine.topology.trees import one_switch
 from p3s.methods.placement.allocation import allocation
 from p3s.methods.placement.candidates import block_on, cyclic_on
+from p3s.methods.placement.ranked.file import PLACEMENTS, path_of, save
+from p3s.methods.placement.ranked.job import Job, job_of
+from p3s.methods.placement.ranked.picture import picture
+from p3s.methods.placement.ranked.ranking import Search, placements
+from p3s.methods.placement.ranked.types import Gain, PhaseUnder, Placements, Ranked, Validity
+from p3s.methods.placement.ranked.validity import overlap, validity
+from p3s.methods.placement.text import as_csv, notes, phase_rows, render, verdict
 from p3s.predict.estimators.machine import measured_messages, networks
 from p3s.predict.estimators.settings import Setting
-from p3s.predict.placing.file import load, save
-from p3s.predict.placing.job import Job, job_of
-from p3s.predict.placing.picture import picture
-from p3s.predict.placing.ranking import Search, placements
-from p3s.predict.placing.types import Gain, PhaseUnder, Placements, Ranked, Validity
-from p3s.predict.placing.validity import overlap, validity
-from p3s.report.placements import as_csv, notes, phase_rows, render, verdict
 
 BYTES = [0, 1000, 100_000]
 
@@ -96,9 +96,8 @@ def test_the_first_is_the_fastest_of_those_that_are_simulated(tmp_path: Path) ->
     assert times == sorted(times) and 5 <= len(times) <= 7
     assert {"block", "cyclic"} <= {one.name for one in found.timed}
     assert len(found.ranked) >= 20 and not any(one.node_of for one in found.ranked[len(times) :])
-    path = tmp_path / "placement" / "np000016.json"
-    save(path, found)
-    assert load(path) == found
+    save(made.study, found)
+    assert PLACEMENTS.read(path_of(made.study, 16)) == found
     assert render(found).startswith("16 processes on 4 nodes with room for 4 each, fat tree")
     drawn = picture(made, block_on(16, made.where), cyclic_on(16, made.where))
     assert drawn is not None and drawn.nodes == 4

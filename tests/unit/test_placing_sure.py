@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p3s.machine.topology.drawn import positions
 from p3s.machine.topology.read import read_fabric
 from p3s.methods.placement.advice import layers
-from p3s.predict.placing.advice import advice_of
-from p3s.predict.placing.sure import drawn
-from p3s.predict.placing.types import Placements, Ranked, Validity
+from p3s.methods.placement.drawn import positions
+from p3s.methods.placement.ranked.advice import advice_of
+from p3s.methods.placement.ranked.sure import drawn
+from p3s.methods.placement.ranked.types import Placements, Ranked, Validity
 
 
 def test_what_is_certain_has_no_regret() -> None:

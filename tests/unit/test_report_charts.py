@@ -14,6 +14,7 @@ from made_predictions import made_prediction, phase_at, record
 from report_studies import hostile_prediction
 
 from p3s import report
+from p3s.methods.baseline.section import curve_of
 from p3s.predict.types import Prediction
 from p3s.report.charts.cells import matrix_chart
 from p3s.report.charts.curves import LEFT, efficiency_chart, speedup_chart
@@ -23,7 +24,6 @@ from p3s.report.charts.small import phase_chart
 from p3s.report.charts.stacks import MEASURES, stack_chart
 from p3s.report.costs import kinds_of, law_rows, limits_of, phase_curves, stacks_of
 from p3s.report.html import breakable, unbroken
-from p3s.report.regression import regression_of
 from p3s.report.sure import estimates_of, interval_parts, residuals_of, shares_of
 from p3s.signature.matrix import CommMatrix
 
@@ -113,13 +113,13 @@ def test_a_curve_has_a_mark_at_every_count() -> None:
 
 def test_a_regression_of_the_run_times_is_drawn_above_what_it_was_fitted_to() -> None:
     made = record()
-    beside = regression_of(made)
+    beside = curve_of(made)
     assert beside.counts == (16, 32, 64, 128, 256, 512) and len(beside.sentences) == 2
-    root = drawn(speedup_chart(made, beside))
+    root = drawn(speedup_chart(made, [beside]))
     line = of_class(root, "otherline")[0].attrib["points"].split()
     ticks = {part.attrib["x1"] for part in of_class(root, "tick")}
     assert len(line) == 6 and {pair.partition(",")[0] for pair in line} <= ticks
-    assert len(of_class(drawn(efficiency_chart(made, beside)), "otherline")) == 1
+    assert len(of_class(drawn(efficiency_chart(made, [beside])), "otherline")) == 1
     assert not of_class(drawn(speedup_chart(made)), "otherline")
 
 

@@ -12,7 +12,7 @@ from capture_writer import INSTRUCTIONS, WALL, Writer
 from p3s.base.errors import Damaged, P3SError
 from p3s.base.study import RUN_SCHEMA, SCHEMA_VERSION, Study, read_json, write_json
 from p3s.capture import read_file, read_run
-from p3s.capture.gather import check_runs, put_runs
+from p3s.pipeline.gather import check_runs, put_runs
 from p3s.signature.clock import QUANTILES, SegmentTimes
 from p3s.signature.disturbed import floor_ns
 from p3s.signature.part import join, part_of

@@ -15,7 +15,7 @@ from p3s.base.errors import Damaged, P3SError, UsageError
 from p3s.methods.baseline.trees.evaluate import predict
 from p3s.methods.baseline.trees.grow import grow, least_rows
 from p3s.methods.baseline.trees.regress import Rows, fit, integer_weights, weights
-from p3s.methods.baseline.trees.store import Stored, load, save
+from p3s.methods.baseline.trees.store import TREE, Stored, save
 from p3s.methods.baseline.trees.types import OBJECTIVES, Growing, Table, Tree
 
 WORKLOADS = machine.workloads(machine.TRAINING["nb"])[::4]
@@ -234,14 +234,14 @@ def test_a_tree_read_again_predicts_the_same_to_the_last_bit(
     """C17; the versions before stay."""
     path = tmp_path / "tree.json"
     save(path, Stored(tree, 1, workers=(2.0,), threads=(1.0, 2.0)))
-    again = load(path)
+    again = TREE.read(path)
     assert again.tree == tree and again.others == 1
     columns = machine.grid([333.0, 5555.0])
     assert np.array_equal(predict(again.tree, columns).value, predict(tree, columns).value)
     save(path, Stored(grow(runs, NB, ["w1"])))
     save(path, again)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["tree.json", "tree.json.1", "tree.json.2"]
-    assert load(tmp_path / "tree.json.1").tree == tree
+    assert TREE.read(tmp_path / "tree.json.1").tree == tree
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_damaged_files(tree: Tree, tmp_path: Path, damage: object) -> None:
     damage(data)
     write_json(path, data)
     with pytest.raises(Damaged, match="fit it again") as caught:
-        load(path)
+        TREE.read(path)
     assert "\n" not in str(caught.value)
 
 

@@ -9,17 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from p3s.base.artefacts import read_json, write_json
-from p3s.base.errors import Damaged, P3SError
+from p3s.base.artefacts import write_json
+from p3s.base.errors import P3SError
 from p3s.base.host.placeholders import names_count
-from p3s.base.serialise import ShapeError, from_data
+from p3s.base.schemas.published import Published
 from p3s.costs.small_runs.places import HOW, SITE, Same, correspond, known
 from p3s.signature.tables import PointTable
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
-
-SCHEMA, VERSION = "p3s.far-sites", 1
 
 
 @dataclass(frozen=True)
@@ -35,6 +33,9 @@ class SitesFile:
             raise ValueError(f"how is {self.how!r:.40}")
         if len(set(self.sites.values())) != len(self.sites):
             raise ValueError("two sites are the same one of the study")
+
+
+SITES = Published("p3s.far-sites", 1, SitesFile, True, "remove it, and it is found again")
 
 
 def sites_path(other: Study) -> Path:
@@ -64,15 +65,7 @@ def save(other: Study, found: Sequence[Same]) -> None:
     sites = dict(before.sites) if before is not None else {}
     for same in made:
         sites.update(same.sites)
-    write_json(
-        sites_path(other),
-        {
-            "schema": SCHEMA,
-            "schema_version": VERSION,
-            "how": made[-1].how,
-            "sites": dict(sorted(sites.items())),
-        },
-    )
+    write_json(sites_path(other), SITES.data(SitesFile(made[-1].how, dict(sorted(sites.items())))))
 
 
 def _load(other: Study, own: Sequence[PointTable] | None = None) -> Same | None:
@@ -81,7 +74,7 @@ def _load(other: Study, own: Sequence[PointTable] | None = None) -> Same | None:
     if not path.exists():
         return None
     try:
-        found = read_sites(path)
+        found = SITES.read(path)
     except P3SError:  # it is found again
         return None
     if own is not None and not set(found.sites.values()) <= {
@@ -89,15 +82,6 @@ def _load(other: Study, own: Sequence[PointTable] | None = None) -> Same | None:
     }:
         return None
     return Same(found.how, found.sites)
-
-
-def read_sites(path: Path) -> SitesFile:
-    """Return what sites.json holds, checked; raises P3SError in one line."""
-    data = read_json(path, SCHEMA, VERSION)
-    try:
-        return from_data(SitesFile, data, more=True)
-    except ShapeError as err:
-        raise Damaged(f"{path}: damaged ({err}); remove it, and it is found again") from err
 
 
 def _correspond(

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from p3s.base.errors import P3SError
 from p3s.machine.topology.units import Ints
 
 
@@ -37,19 +36,3 @@ class Level:
 def several(levels: Sequence[Level]) -> tuple[Level, ...]:
     """Return the levels that tell nodes apart: not those where all are in one component."""
     return tuple(level for level in levels if level.number > 1)
-
-
-def check_nested(levels: Sequence[Level], nodes: int) -> None:
-    """Raise P3SError where a level is not for ``nodes`` nodes, or splits one that is below it."""
-    for level in levels:
-        if len(level.of) != nodes:
-            raise P3SError(
-                f"level {level.name}: says where {len(level.of)} nodes are, there are {nodes}"
-            )
-    for low, high in zip(levels[:-1], levels[1:], strict=True):
-        pairs = np.unique(np.stack([low.of, high.of]), axis=1)
-        if pairs.shape[1] != low.number:
-            raise P3SError(
-                f"level {high.name}: nodes of one {low.name} are in several {high.name}; "
-                "give levels from the lowest to the highest"
-            )

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.scores import relative_error
+from p3s.base.serialise import Natural, NotNegative
 from p3s.methods.baseline.families import FAMILIES, Data, Fitted, fit
 from p3s.methods.baseline.weights import weights_of
 
@@ -32,15 +33,20 @@ _TIMES, _CLOSE = 2.0, 0.02
 class Trial:
     """How one family did at the held-out counts.
 
-    ``error`` is the root of the mean squared relative error there, infinite with the reason in
+    ``error`` is the root of the mean squared relative error there, None with the reason in
     ``why_not`` where it could not be fitted; ``signed`` are the single errors by point.
     """
 
     family: str
-    error: float
-    signed: tuple[float, ...] = ()
-    n_params: int = 0
-    why_not: str = ""
+    error: NotNegative | None
+    signed: tuple[float, ...] = field(default=(), metadata={"always": True})
+    n_params: Natural = field(default=0, metadata={"always": True})
+    why_not: str = field(default="", metadata={"always": True})
+
+    @property
+    def missed(self) -> float:
+        """The error, infinite without one: what trials are sorted by."""
+        return math.inf if self.error is None else self.error
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ class Choice:
     def held_error(self) -> float | None:
         """The chosen family's error at the held-out counts; None where nothing was held out."""
         for trial in self.trials:
-            if trial.family == self.fitted.family and math.isfinite(trial.error):
+            if trial.family == self.fitted.family:
                 return trial.error
         return None
 
@@ -73,7 +79,7 @@ class Choice:
         return [
             trial.family
             for trial in self.trials
-            if trial.family != self.fitted.family and (trial.error <= limit or trial.why_not)
+            if trial.family != self.fitted.family and (trial.missed <= limit or trial.why_not)
         ]
 
 
@@ -102,16 +108,16 @@ def choose(
     ]
     counts = sorted({int(n) for n in data.n})
     held: list[int] = []
-    trials = [Trial(name, math.inf, why_not="too few counts to hold one out") for name in given]
+    trials = [Trial(name, None, why_not="too few counts to hold one out") for name in given]
     if len(counts) >= 3:
         held = held_out(counts, hold)
         trials = [_trial(name, data, held, weights) for name in given]
-    good = [trial for trial in trials if math.isfinite(trial.error)]
+    good = [trial for trial in trials if trial.error is not None]
     if len(given) == 1:
         fitted = fit(given[0], data, weights_of(weights, data.seconds))
         return Choice(fitted, tuple(trials), tuple(held), "asked for")
     if good:
-        best = min(good, key=lambda trial: (trial.error, trial.n_params))
+        best = min(good, key=lambda trial: (trial.missed, trial.n_params))
         fitted = fit(best.family, data, weights_of(weights, data.seconds))
         which = ", ".join(map(str, held))
         them = "them" if len(held) > 1 else "it"
@@ -151,9 +157,9 @@ def _trial(name: str, data: Data, held: Sequence[int], weights: str) -> Trial:
     except UsageError:
         raise
     except P3SError as error:
-        return Trial(name, math.inf, why_not=str(error))
+        return Trial(name, None, why_not=str(error))
     if not np.isfinite(told).all():
-        return Trial(name, math.inf, why_not=f"{name}: no finite time at the held-out counts")
+        return Trial(name, None, why_not=f"{name}: no finite time at the held-out counts")
     signed = [
         relative_error(float(p), float(t)) for p, t in zip(told, data.seconds[out], strict=True)
     ]

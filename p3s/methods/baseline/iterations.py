@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from p3s.base.errors import P3SError
+from p3s.methods.baseline import iteration_check, iteration_table
+from p3s.methods.baseline.iteration_check import Checked
+from p3s.methods.baseline.iteration_table import Run
 from p3s.methods.baseline.times import RunTime, Times
-from p3s.methods.tasks import gate, table
-from p3s.methods.tasks.gate import Checked
-from p3s.methods.tasks.table import Run
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,10 @@ def iterated(
 
     statistic: median, mean or min of a run's iterations. skip: iterations at its beginning that do
     not count. computed: only the shortest run of each configuration, with T_c, the computation of
-    all workers (eq. 4.10), as an input. Errors: as of :func:`p3s.methods.tasks.table.read`.
+    all workers (eq. 4.10), as an input. Errors: as of
+    :func:`p3s.methods.baseline.iteration_table.read`.
     """
-    runs = table.runs(table.read(paths), statistic, skip=skip)
+    runs = iteration_table.runs(iteration_table.read(paths), statistic, skip=skip)
     if not runs:
         raise P3SError("no iterations in these tables; a line per iteration is needed")
     checked = [_checked(run, skip) for run in runs]
@@ -53,7 +54,7 @@ def iterated(
 
 def _checked(run: Run, skip: int) -> Checked:
     rows = run.rows
-    return gate.check(
+    return iteration_check.check(
         [r.T_iter for r in rows], [r.mu for r in rows], [r.mu_m for r in rows], skip=skip
     )
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from p3s.base.errors import Damaged, P3SError, UsageError
-from p3s.base.serialise import Natural, NotNegative, ProcessCount, from_data
+from p3s.base.artefacts import write_json
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.schemas.published import Published
 from p3s.base.text import plural, processes
 from p3s.methods.baseline import threeterm
 from p3s.methods.baseline.bootstrap import interval
@@ -22,8 +23,6 @@ from p3s.methods.baseline.families import FAMILIES, Array, Data, Fitted, fit, te
 from p3s.methods.baseline.times import REDUCTIONS, Point, Series
 from p3s.methods.baseline.weights import WEIGHTS, weights_of
 
-BASELINE_SCHEMA = "p3s.baseline"
-BASELINE_VERSION = 1
 #: How many times the largest count the method was tried at: from 128 to 1,024 processes.
 TESTED_RATIO = 8.0
 #: Relative difference of the two solvers' predictions above which something is wrong.
@@ -47,34 +46,11 @@ class Said:
 
 
 @dataclass(frozen=True)
-class TrialRead:
-    """How a family did at the held-out counts, as the file has it; error: None is no number."""
+class Baseline:
+    """A chosen family with its numbers and everything its predictions rest on, as its file has it.
 
-    family: str
-    error: NotNegative | None
-    signed: tuple[float, ...]
-    n_params: Natural
-    why_not: str
-
-
-@dataclass(frozen=True)
-class PointRead:
-    """Times of one count and one set of inputs, as the file has them."""
-
-    n: ProcessCount
-    seconds: NotNegative
-    repeats: tuple[NotNegative, ...]
-    inputs: tuple[float, ...]
-
-    def valid(self) -> None:
-        """Raise ValueError for a time of 0."""
-        if not self.repeats or min(self.seconds, *self.repeats) <= 0:
-            raise ValueError("a time is none")
-
-
-@dataclass(frozen=True)
-class BaselineRead:
-    """What a baseline's file holds; parameters are those of its family."""
+    ``parameters``: those of the family. ``why``, ``held_out``, ``trials``: how it was chosen.
+    """
 
     family: str
     parameters: Mapping[str, Any]
@@ -82,17 +58,17 @@ class BaselineRead:
     labels: Mapping[str, str]
     why: str
     held_out: tuple[int, ...]
-    trials: tuple[TrialRead, ...]
+    trials: tuple[Trial, ...]
     weights: str
     reduction: str
-    points: tuple[PointRead, ...]
+    points: tuple[Point, ...]
     notes: tuple[str, ...]
     machine: str
     created: str
     command: tuple[str, ...]
 
     def valid(self) -> None:
-        """Raise ValueError for words that are not known, inputs that points do not have."""
+        """Raise ValueError for words that are not known, and for numbers that predict nothing."""
         for word, known in (
             *((name, FAMILIES) for name in (self.family, *(t.family for t in self.trials))),
             (self.weights, WEIGHTS),
@@ -106,27 +82,22 @@ class BaselineRead:
             raise ValueError("a point has other inputs")
         if not isinstance(self.parameters.get("n_params"), int):
             raise ValueError("parameters have no number")
-
-
-@dataclass(frozen=True)
-class Baseline:
-    """A chosen family with its numbers and everything its predictions rest on."""
-
-    choice: Choice
-    points: tuple[Point, ...]
-    inputs: tuple[str, ...] = ()
-    labels: Mapping[str, str] = field(default_factory=dict)
-    weights: str = "relative"
-    reduction: str = "min"
-    notes: tuple[str, ...] = ()
-    machine: str = ""
-    created: str = ""
-    command: tuple[str, ...] = ()
+        if len(self.counts) < 2:
+            raise ValueError("no points that can have been fitted")
+        for name in {"three-term": "abc", "amdahl": ("serial", "parallel")}.get(self.family, ()):
+            if not 0 <= self.parameters[name] < math.inf:
+                raise ValueError(f"{name} cannot be this")
+        self.fitted.predict(self.counts, np.ones((1, len(self.inputs))))  # missing numbers show now
 
     @property
     def fitted(self) -> Fitted:
         """The family with its parameters."""
-        return self.choice.fitted
+        return Fitted(self.family, dict(self.parameters), self.inputs)
+
+    @property
+    def choice(self) -> Choice:
+        """How the family was chosen."""
+        return Choice(self.fitted, self.trials, self.held_out, self.why)
 
     @property
     def counts(self) -> list[int]:
@@ -209,112 +180,17 @@ class Baseline:
                 found.append(told)
         return found
 
-    def to_json(self) -> dict[str, Any]:
+    def as_file(self) -> dict[str, Any]:
         """Return it as JSON that predicts the same to the last bit when read again."""
-        return {
-            "schema": BASELINE_SCHEMA,
-            "schema_version": BASELINE_VERSION,
-            "family": self.fitted.family,
-            "parameters": self.fitted.parameters,
-            "text": text_of(self.fitted),
-            "inputs": list(self.inputs),
-            "labels": dict(self.labels),
-            "why": self.choice.why,
-            "held_out": list(self.choice.held),
-            "trials": [
-                {
-                    "family": t.family,
-                    "error": t.error if math.isfinite(t.error) else None,
-                    "signed": list(t.signed),
-                    "n_params": t.n_params,
-                    "why_not": t.why_not,
-                }
-                for t in self.choice.trials
-            ],
-            "weights": self.weights,
-            "reduction": self.reduction,
-            "points": [
-                {
-                    "n": p.n,
-                    "seconds": p.seconds,
-                    "repeats": list(p.repeats),
-                    "inputs": list(p.inputs),
-                }
-                for p in self.points
-            ],
-            "turnover": self.turnover,
-            "notes": list(self.notes),
-            "machine": self.machine,
-            "created": self.created,
-            "command": list(self.command),
-        }
+        derived = {"text": text_of(self.fitted), "turnover": self.turnover}
+        return {**BASELINE.data(self), **derived}
 
     def save(self, path: Path) -> None:
         """Write it, whole or not at all."""
-        from p3s.base.study import write_json
-
-        write_json(path, self.to_json())
-
-    @classmethod
-    def load(cls, path: Path) -> Baseline:
-        """Read one; P3SError, one line, for another file, Damaged for one that is not whole."""
-        from p3s.base.study import read_json
-
-        found = read_json(path, BASELINE_SCHEMA, BASELINE_VERSION)
-        try:
-            return cls.from_json(found)
-        except (
-            KeyError,
-            TypeError,
-            ValueError,
-            IndexError,
-            AttributeError,
-            OverflowError,
-            P3SError,
-        ) as error:
-            raise Damaged(
-                f"{path}: damaged ({type(error).__name__}: {str(error)[:80]}); fit it "
-                "again: p3s baseline fit"
-            ) from error
-
-    @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Baseline:
-        """Return the baseline of a JSON object; KeyError, TypeError or ValueError for another."""
-        read = from_data(BaselineRead, found, more=True)
-        fitted = Fitted(read.family, dict(read.parameters), read.inputs)
-        _check(fitted)
-        trials = tuple(
-            Trial(
-                t.family, math.inf if t.error is None else t.error, t.signed, t.n_params, t.why_not
-            )
-            for t in read.trials
-        )
-        points = tuple(Point(p.n, p.seconds, p.repeats, p.inputs) for p in read.points)
-        made = cls(
-            Choice(fitted, trials, read.held_out, read.why),
-            points,
-            read.inputs,
-            dict(read.labels),
-            read.weights,
-            read.reduction,
-            read.notes,
-            read.machine,
-            read.created,
-            read.command,
-        )
-        if len(made.counts) < 2:
-            raise ValueError("no points that can have been fitted")
-        given = dict.fromkeys(made.inputs, 1.0)
-        row = np.array([[given[name] for name in made.inputs]]) if made.inputs else None
-        fitted.predict(made.counts, row)  # numbers that are missing show now
-        return made
+        write_json(path, self.as_file())
 
 
-def _check(fitted: Fitted) -> None:
-    """Raise ValueError for numbers that the family cannot have."""
-    for name in {"three-term": "abc", "amdahl": ("serial", "parallel")}.get(fitted.family, ()):
-        if not 0 <= fitted.parameters[name] < math.inf:
-            raise ValueError(f"{name} cannot be this")
+BASELINE = Published("p3s.baseline", 1, Baseline, True, "fit it again: p3s baseline fit")
 
 
 def fit_series(
@@ -340,13 +216,18 @@ def fit_series(
         notes.append(
             f"{plural(len(aside), 'run')} set aside; {processes(aside[0].n)}: {aside[0].why}"
         )
+    fitted = choice.fitted
     return Baseline(
-        choice,
-        series.points,
+        fitted.family,
+        fitted.parameters,
         series.inputs,
         dict(series.labels),
+        choice.why,
+        choice.held,
+        choice.trials,
         weights,
         series.reduction,
+        series.points,
         tuple(notes),
         platform.node(),
         now,

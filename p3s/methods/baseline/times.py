@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.scores import spread
+from p3s.base.serialise import NotNegative, ProcessCount
 from p3s.base.text import processes
+from p3s.methods.baseline.scores import spread
 
 TOTAL = "total"
 #: What a run's time may be: all of it, or the parts that are extrapolated separately.
@@ -51,10 +52,15 @@ class RunTime:
 class Point:
     """What is fitted: ``seconds`` of the repeats at one count and one set of inputs."""
 
-    n: int
-    seconds: float
-    repeats: tuple[float, ...]
-    inputs: tuple[float, ...] = ()
+    n: ProcessCount
+    seconds: NotNegative
+    repeats: tuple[NotNegative, ...]
+    inputs: tuple[float, ...] = field(default=(), metadata={"always": True})
+
+    def valid(self) -> None:
+        """Raise ValueError for a time of 0."""
+        if not self.repeats or min(self.seconds, *self.repeats) <= 0:
+            raise ValueError("a time is none")
 
 
 @dataclass(frozen=True)

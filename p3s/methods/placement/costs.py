@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from p3s.machine.topology.fabric import Fabric
 from p3s.machine.topology.units import Floats, Ints
 from p3s.methods.placement.communication import row_of
-from p3s.methods.placement.learned import Learned
+from p3s.methods.placement.learned import Learned, load
 from p3s.methods.placement.links import paths
 from p3s.methods.placement.phases import PhaseTraffic
 from p3s.methods.placement.traffic import Traffic, sums
@@ -119,6 +120,11 @@ class LearnedCost:
         names = sorted({each.feature for one in found.outside for each in one})
         low, high = float(found.low @ times), float(found.high @ times)
         return Seconds(float(found.seconds @ times), low, high, tuple(names))
+
+
+def cost_of(file: Path | str | None) -> LearnedCost | None:
+    """Return the cost by the model in a file, None without one. Errors: as of load."""
+    return None if file is None else LearnedCost(load(Path(file)))
 
 
 def iterations_of(phase: PhaseTraffic) -> Iterator[tuple[Traffic, float]]:

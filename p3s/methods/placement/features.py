@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.machine.topology.levels import Level, check_nested
+from p3s.machine.topology.levels import Level
 from p3s.machine.topology.units import Bools, Floats, Ints
 from p3s.methods.placement.traffic import Traffic, sums
 from p3s.program.mapping import RankMap
@@ -64,6 +64,23 @@ def class_a(traffic: Traffic, placed: RankMap) -> dict[str, float]:
     return dict(zip(CLASS_A, map(float, counts), strict=True))
 
 
+def process_spread(traffic: Traffic) -> dict[str, float]:
+    """Return what of ranks and messages class A leaves out: min and avg of l, PD and PM.
+
+    The benchmark sends the same everywhere, so that they say nothing until irregular traffic is
+    trained on.
+    """
+    found = {}
+    if len(traffic):
+        found["l(min)"] = float(traffic.nbytes.min())
+        found["l(avg)"] = float(traffic.volume.sum()) / traffic.number
+    else:
+        found["l(min)"] = found["l(avg)"] = 0.0
+    for name, column in (("PD", traffic.volume), ("PM", traffic.messages)):
+        found |= _said(name, sums(traffic.source, column, traffic.ranks), ("min", "avg"))
+    return found
+
+
 def class_b(traffic: Traffic, placed: RankMap) -> dict[str, float]:
     """Return what nodes send to others (ND, NM), keep inside (iND, iNM), and in all (TD, TM)."""
     between = _between_nodes(traffic, placed)
@@ -76,6 +93,13 @@ def class_b(traffic: Traffic, placed: RankMap) -> dict[str, float]:
     return found
 
 
+def inter_node_share(traffic: Traffic, placed: RankMap) -> float:
+    """Return the share of all bytes that leave their node (I), 0 where there are none."""
+    apart = placed.node_of[traffic.source] != placed.node_of[traffic.dest]
+    whole = float(traffic.volume.sum())
+    return float(traffic.volume[apart].sum()) / whole if whole else 0.0
+
+
 def class_c(traffic: Traffic, placed: RankMap, hierarchy: Hierarchy) -> dict[str, float]:
     """Return the shape of the allocation, and what components of each level send and keep.
 
@@ -84,7 +108,7 @@ def class_c(traffic: Traffic, placed: RankMap, hierarchy: Hierarchy) -> dict[str
     the highest level, with letter G: GGD, GGM. Errors: P3SError where levels are not nested or are
     those of other nodes.
     """
-    check_nested(hierarchy.levels, placed.nodes)
+    _check_nested(hierarchy.levels, placed.nodes)
     between = _between_nodes(traffic, placed)
     shape: dict[str, float] = {}
     sent: dict[str, float] = {}
@@ -185,3 +209,19 @@ def _parts(below: Ints, of: Ints, number: int) -> Floats:
 
 def _said(name: str, values: Floats, statistics: Sequence[str]) -> dict[str, float]:
     return {f"{name}({kind})": float(_STATISTIC[kind](values)) for kind in statistics}
+
+
+def _check_nested(levels: Sequence[Level], nodes: int) -> None:
+    """Raise P3SError where a level is not for ``nodes`` nodes, or splits one that is below it."""
+    for level in levels:
+        if len(level.of) != nodes:
+            raise P3SError(
+                f"level {level.name}: says where {len(level.of)} nodes are, there are {nodes}"
+            )
+    for low, high in zip(levels[:-1], levels[1:], strict=True):
+        pairs = np.unique(np.stack([low.of, high.of]), axis=1)
+        if pairs.shape[1] != low.number:
+            raise P3SError(
+                f"level {high.name}: nodes of one {low.name} are in several {high.name}; "
+                "give levels from the lowest to the highest"
+            )

@@ -11,26 +11,23 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from p3s.base.artefacts import read_json, write_json
-from p3s.base.errors import Damaged, OtherVersion, P3SError
-from p3s.base.serialise import ShapeError, from_data
+from p3s.base.artefacts import write_json
+from p3s.base.errors import OtherVersion, P3SError
+from p3s.base.schemas.published import Published
 from p3s.machine.topology.units import Bools, Floats, Ints
 from p3s.methods.placement.intervals import HELD, Widening, doublings, missed, widening
+from p3s.methods.placement.lines import Line, Product, fit_nonnegative
 from p3s.methods.placement.ranking import Agreement, agreement
-from p3s.methods.placement.regimes import Line, Product, fit_nonnegative
-from p3s.methods.placement.trees import Trees, needed, of_boosting, of_forest, trees_from
+from p3s.methods.placement.trees import Trees, needed, of_boosting, of_forest
 from p3s.simulate.network import Network
 
 BOOSTED, RANDOM = "boosted", "random"
-SCHEMA, VERSION = "p3s.communication", 2
-#: Names of a model's three ensembles.
-_TREES = ("middle", "low", "high")
 _FOLDS = 5
 #: Share of the rows that are left out for the large values of a feature.
 _LARGE = 0.25
@@ -118,12 +115,27 @@ class Learned:
     names: tuple[str, ...]
     least: Floats
     most: Floats
+    wider: Widening
+    first: Line | None
+    network: Network | None
     middle: Trees
     low: Trees
     high: Trees
-    wider: Widening = Widening()
-    first: Line | None = None
-    network: Network | None = None
+
+    def valid(self) -> None:
+        """Raise ValueError where ends of features, trees, or the line are of other features."""
+        if not len(self.least) == len(self.most) == len(self.names) == len(set(self.names)):
+            raise ValueError("the values of its features do not fit their names")
+        if (self.least > self.most).any():
+            raise ValueError("the least value of a feature is above the most")
+        line = self.first
+        if line is not None and (
+            not {name for product in line.products for name in product} <= set(self.names)
+            or len(line.products) != len(line.coefficients)
+        ):
+            raise ValueError("the line that goes first does not fit its features")
+        for trees in (self.middle, self.low, self.high):
+            trees.check(len(self.names))
 
     def predict(self, rows: Sequence[Mapping[str, float]]) -> Predicted:
         """Return the times of phases from their features. Errors: P3SError for a missing one."""
@@ -208,11 +220,10 @@ def learn(
         tuple(names),
         data.x.min(axis=0),
         data.x.max(axis=0),
-        made.trees[0],
-        made.trees[1],
-        made.trees[2],
         widening(near, *data.beyond([name for name in beyond if name in data.names])),
         made.first,
+        None,
+        *made.trees,
     )
 
 
@@ -320,6 +331,24 @@ def _logarithm(line: Line | None, names: Sequence[str], x: Floats) -> Floats:
     return np.asarray(np.log(np.maximum(found, _LEAST_S)), dtype=np.float64)
 
 
+def ranked_features(
+    rows: Sequence[Mapping[str, float]], seconds: Floats, names: Sequence[str]
+) -> list[str]:
+    """Return features, the one that matters most first.
+
+    Recursive elimination by a linear support vector regression of the logarithms, as the source.
+    """
+    needed("choosing features")
+    from sklearn.feature_selection import RFE
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.svm import LinearSVR
+
+    x = StandardScaler().fit_transform(np.log1p(columns(rows, names)))
+    regression = LinearSVR(loss="squared_epsilon_insensitive", dual=False, random_state=0)
+    found = RFE(regression, n_features_to_select=1).fit(x, np.log(seconds))
+    return [names[k] for k in np.argsort(found.ranking_, kind="stable").tolist()]
+
+
 def _caveats(kind: str, settings: Settings, groups: Ints) -> Iterator[str]:
     if kind == BOOSTED and settings.left > _LEFT:
         yield "not-converged"
@@ -378,98 +407,26 @@ _FITS: Mapping[str, Callable[[Floats, Floats, Settings, bool], tuple[Trees, ...]
 }
 
 
+MODEL = Published(
+    "p3s.communication",
+    2,
+    Learned,
+    more=True,
+    again="learn it again: p3s machine learn",
+    show="p3s.methods.placement.training.card:shown",
+)
+
+
 def save(path: Path, model: Learned) -> None:
     """Write a model as an artefact of numbers. Errors: P3SError."""
-    trees = {name: getattr(model, name).columns() for name in _TREES}
-    write_json(
-        path,
-        {
-            "schema": SCHEMA,
-            "schema_version": VERSION,
-            "card": asdict(model.card),
-            "names": list(model.names),
-            "least": model.least,
-            "most": model.most,
-            "wider": asdict(model.wider),
-            "first": None if model.first is None else asdict(model.first),
-            "network": None if model.network is None else model.network.to_json(),
-            **trees,
-        },
-    )
+    write_json(path, MODEL.data(model))
 
 
 def load(path: Path) -> Learned:
     """Read a model. Errors: P3SError, in one line, where it cannot be read or is damaged."""
     try:
-        data = read_json(path, SCHEMA, VERSION)
+        return MODEL.read(path)
     except OtherVersion as err:
         raise OtherVersion(
             f"{path}: a communication model of another version of p3s; learn it again"
         ) from err
-    try:
-        return _read(data)
-    except (ShapeError, KeyError, TypeError, ValueError) as err:
-        why = f"no communication model, or a damaged one ({str(err)[:100]})"
-        raise Damaged(f"{path}: {why}; learn it again") from err
-    except Damaged as err:
-        raise Damaged(f"{path}: {err}; learn it again") from err
-
-
-@dataclass(frozen=True)
-class TreesRead:
-    """Columns of the nodes of all trees; root: the first node of each."""
-
-    feature: list[int]
-    threshold: list[float]
-    left: list[int]
-    right: list[int]
-    value: list[float]
-    root: list[int]
-    base: float
-    scale: float
-
-
-@dataclass(frozen=True)
-class LearnedRead:
-    """What the file of a model holds: its card, features with their ends, trees, network."""
-
-    card: Card
-    names: tuple[str, ...]
-    least: tuple[float, ...]
-    most: tuple[float, ...]
-    wider: Widening
-    first: Line | None
-    network: Mapping[str, Any] | None
-    middle: TreesRead
-    low: TreesRead
-    high: TreesRead
-
-    def valid(self) -> None:
-        """Raise ValueError where ends of features, or the line that goes first, are of others."""
-        if not len(self.least) == len(self.most) == len(self.names) == len(set(self.names)):
-            raise ValueError("the values of its features do not fit their names")
-        if any(low > high for low, high in zip(self.least, self.most, strict=True)):
-            raise ValueError("the least value of a feature is above the most")
-        line = self.first
-        if line is not None and (
-            not {name for product in line.products for name in product} <= set(self.names)
-            or len(line.products) != len(line.coefficients)
-        ):
-            raise ValueError("the line that goes first does not fit its features")
-
-
-def _read(data: Mapping[str, Any]) -> Learned:
-    read = from_data(LearnedRead, data, more=True)
-    middle, low, high = (trees_from(vars(getattr(read, name)), len(read.names)) for name in _TREES)
-    return Learned(
-        read.card,
-        read.names,
-        np.array(read.least),
-        np.array(read.most),
-        middle,
-        low,
-        high,
-        read.wider,
-        read.first,
-        None if read.network is None else Network.from_json(read.network),
-    )

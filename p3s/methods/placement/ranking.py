@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from p3s.machine.topology.units import Bools, Floats
+from p3s.machine.topology.units import Bools, Floats, Ints
 
 Values = Sequence[float] | npt.NDArray[np.floating]
 
@@ -79,6 +79,24 @@ def concordance(measured: Values, predicted: Values) -> float:
     """
     t, p = _pair(measured, predicted)
     return _share((t[:, None] >= t) == (p[:, None] >= p))
+
+
+def concordance_within(measured: Values, predicted: Values, groups: Ints) -> float:
+    """Return the share of the pairs of the same group that are in the right order.
+
+    Pairs of different programs are easy to order; these are not.
+    """
+    t, p = _pair(measured, predicted)
+    same = np.asarray(groups)[:, None] == np.asarray(groups)
+    return _share((t[:, None] >= t) == (p[:, None] >= p), same)
+
+
+def group_means(measured: Values, groups: Ints) -> Floats:
+    """Return for each value the mean of its group: what one knows without any feature."""
+    values = np.asarray(measured, dtype=np.float64)
+    _, of = np.unique(groups, return_inverse=True)
+    of = of.ravel()
+    return np.asarray((np.bincount(of, weights=values) / np.bincount(of))[of], dtype=np.float64)
 
 
 def regret(measured: Values, predicted: Values) -> float:

@@ -5,13 +5,13 @@ Nothing of a saved ensemble is ever run as code, and it predicts the same withou
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from p3s.base.errors import Damaged, P3SError
+from p3s.base.errors import P3SError
 from p3s.machine.topology.units import Floats, Ints
 
 #: Rows times trees that are evaluated at a time: bounds the memory.
@@ -32,8 +32,8 @@ class Trees:
     right: Ints
     value: Floats
     root: Ints
-    base: float = 0.0
-    scale: float = 1.0
+    base: float = field(default=0.0, metadata={"always": True})
+    scale: float = field(default=1.0, metadata={"always": True})
 
     def predict(self, rows: Floats) -> Floats:
         """Return the value of each row of features."""
@@ -51,48 +51,21 @@ class Trees:
             at = np.where(inner, np.where(low, self.left[at], self.right[at]), at)
         return np.asarray(self.base + self.scale * self.value[at].sum(axis=1), dtype=np.float64)
 
-    def columns(self) -> dict[str, Any]:
-        """Return it as plain columns of numbers."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+    def check(self, columns: int) -> None:
+        """Raise ValueError where nodes are not there, or one is before the one above it (no end).
 
-
-def trees_from(data: Mapping[str, Any], columns: int) -> Trees:
-    """Return trees of plain columns. Errors: Damaged where they are none for ``columns``."""
-    try:
-        reals = {name: _numbers(data[name], "if") for name in ("threshold", "value")}
-        whole = {name: _numbers(data[name], "i") for name in ("feature", "left", "right", "root")}
-        base, scale = float(data["base"]), float(data["scale"])
-    except (KeyError, TypeError, ValueError, OverflowError) as err:
-        raise Damaged("its trees are not all numbers") from err
-    made = Trees(
-        whole["feature"], reals["threshold"].astype(np.float64), whole["left"], whole["right"],
-        reals["value"].astype(np.float64), whole["root"], base, scale,
-    )  # fmt: skip
-    _check(made, columns)
-    return made
-
-
-def _numbers(values: Any, kinds: str) -> Any:
-    """Return a list of numbers as an array; ValueError where it is none."""
-    found = np.array(values) if len(values) else np.zeros(0, dtype=np.int64)
-    if found.ndim != 1 or found.dtype.kind not in kinds:
-        raise ValueError("no column of numbers")
-    return found
-
-
-def _check(trees: Trees, columns: int) -> None:
-    """Raise Damaged where nodes are not there, or one is before the one above it (no end)."""
-    number = len(trees.feature)
-    node = np.arange(number)
-    inner = trees.feature >= 0
-    sizes = {len(x) for x in (trees.threshold, trees.left, trees.right, trees.value)}
-    sound = sizes == {number} and bool((trees.feature < columns).all())
-    sound = sound and bool(((trees.root >= 0) & (trees.root < number)).all())
-    for below in (trees.left, trees.right) if sound else ():
-        sound = sound and bool(((below > node) & (below < number))[inner].all())
-    numbers = (trees.threshold[inner], trees.value, [trees.base, trees.scale]) if sound else ()
-    if not sound or not all(np.isfinite(x).all() for x in numbers):
-        raise Damaged("the nodes of its trees do not fit together")
+        ``columns``: features that there are.
+        """
+        number = len(self.feature)
+        node = np.arange(number)
+        inner = self.feature >= 0
+        sizes = {len(x) for x in (self.threshold, self.left, self.right, self.value)}
+        sound = sizes == {number} and bool((self.feature < columns).all())
+        sound = sound and bool(((self.root >= 0) & (self.root < number)).all())
+        for below in (self.left, self.right) if sound else ():
+            sound = sound and bool(((below > node) & (below < number))[inner].all())
+        if not sound:
+            raise ValueError("the nodes of its trees do not fit together")
 
 
 def of_boosting(fitted: Any) -> Trees:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from textwrap import wrap
 from typing import Any
@@ -15,8 +15,8 @@ from p3s.report.charts.hatching import edges_of, hatching
 from p3s.report.charts.scales import Linear, Log, log_ends, nice_top, spaced, times_label
 from p3s.report.compare import Comparison
 from p3s.report.counts import interval_of
+from p3s.report.parts import Curve
 from p3s.report.points import Point, points_of
-from p3s.report.regression import Regression
 from p3s.report.verdict import warning_of
 
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 18.0, 14.0, 46.0
@@ -61,14 +61,12 @@ class _Chart:
         return self.svg.height - BOTTOM
 
 
-def speedup_chart(
-    prediction: Prediction, beside: Regression | None = None, size: Size = Size()
-) -> str:
-    """Return speedup over processes, both logarithmic; beside: what a regression says."""
+def speedup_chart(prediction: Prediction, beside: Sequence[Curve] = (), size: Size = Size()) -> str:
+    """Return speedup over processes, both logarithmic; beside: other methods' curves."""
     points = points_of(prediction)
-    middle = _mid(points, prediction, beside)
+    others = _speedups(points, prediction, beside)
     shown = [v for p in points for v in (p.speedup, p.low, p.high, p.ideal, p.model) if v]
-    shown += [value for _, value, _ in middle]
+    shown += [mid for curve in others for _, _, mid, _ in curve]
     high = max(1.0, *shown) * 1.08
     low = max(min(1.0, *shown) / 1.12, high / 2.0**16)  # what is near zero must not flatten it
     y = Log(low, high, size.height - BOTTOM, TOP)
@@ -76,15 +74,15 @@ def speedup_chart(
     chart = _begun(prediction, points, y, label, size)
     _frame(chart, [(y(tick), times_label(tick)) for tick in y.powers()])
     _ideal(chart)
-    _regression(chart, [(n, value) for n, value, _ in middle], [(n, *e) for n, _, e in middle])
+    _beside(chart, others)
     _series(chart, prediction, rising=True)
     return chart.svg.markup()
 
 
 def efficiency_chart(
-    prediction: Prediction, beside: Regression | None = None, size: Size = Size()
+    prediction: Prediction, beside: Sequence[Curve] = (), size: Size = Size()
 ) -> str:
-    """Return efficiency over processes, up to 400 %; beside: what a regression says."""
+    """Return efficiency over processes, up to 400 %; beside: other methods' curves."""
     base = prediction.baseline_n
     speedups = points_of(prediction)
 
@@ -114,12 +112,8 @@ def efficiency_chart(
     if 0 < limit < top:
         svg.line((LEFT, y(limit)), (chart.right, y(limit)), "limit")
         svg.text(LEFT + 6, y(limit) + 15, f"{100 * limit:.3g} %: worth it above", "note")
-    middle = _mid(speedups, prediction, beside)
-    _regression(
-        chart,
-        [(n, efficiency(n, value)) for n, value, _ in middle],
-        [(n, efficiency(n, low), efficiency(n, high)) for n, _, (low, high) in middle],
-    )
+    others = _speedups(speedups, prediction, beside)
+    _beside(chart, ([(n, *(efficiency(n, v) for v in rest)) for n, *rest in o] for o in others))
     _series(chart, prediction, rising=False)
     return svg.markup()
 
@@ -247,36 +241,29 @@ def _ideal(chart: _Chart) -> None:
     chart.svg.polyline([chart.at(p.n, p.ideal) for p in ends], "ideal")
 
 
-def _mid(
-    points: Sequence[Point], prediction: Prediction, beside: Regression | None
-) -> Sequence[tuple[int, float, tuple[float, float]]]:
-    """Return the speedups of a regression with their ends, within the counts of the curve."""
-    if beside is None:
-        return []
+def _speedups(
+    points: Sequence[Point], prediction: Prediction, beside: Sequence[Curve]
+) -> list[list[tuple[int, float, float, float]]]:
+    """Return each curve as (count, least, middle, largest speedup) within the counts shown."""
     base = prediction.base.time_s
     return [
-        (n, base / mid, (base / high, base / low if low > 0 else base / mid))
-        for n, low, mid, high in zip(
-            beside.counts, beside.low, beside.mid, beside.high, strict=True
-        )
-        if points[0].n <= n <= points[-1].n and mid > 0
+        [
+            (n, base / high, base / mid, base / low if low > 0 else base / mid)
+            for n, low, mid, high in zip(each.counts, each.low, each.mid, each.high, strict=True)
+            if points[0].n <= n <= points[-1].n and mid > 0
+        ]
+        for each in beside
     ]
 
 
-def _regression(
-    chart: _Chart, middle: Sequence[tuple[int, float]], ends: Sequence[tuple[int, float, float]]
-) -> None:
-    """Draw what a regression of the run times says, behind the curve."""
-    if len(middle) < 2:
-        return
-    chart.svg.polygon(
-        [
-            *(chart.at(n, top) for n, _, top in ends),
-            *(chart.at(n, bottom) for n, bottom, _ in reversed(ends)),
-        ],
-        "otherband",
-    )
-    chart.svg.polyline([chart.at(n, value) for n, value in middle], "otherline")
+def _beside(chart: _Chart, curves: Iterable[Sequence[tuple[int, Any, Any, Any]]]) -> None:
+    """Draw curves of other methods, behind the predicted one."""
+    for rows in curves:
+        if len(rows) > 1:
+            top = [chart.at(n, high) for n, _, _, high in rows]
+            bottom = [chart.at(n, low) for n, low, _, _ in reversed(rows)]
+            chart.svg.polygon([*top, *bottom], "otherband")
+            chart.svg.polyline([chart.at(n, mid) for n, _, mid, _ in rows], "otherline")
 
 
 def _ends(points: Sequence[Point]) -> Iterator[tuple[int, float, float]]:

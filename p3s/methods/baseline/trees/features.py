@@ -12,7 +12,7 @@ import numpy as np
 
 from p3s.base.errors import UsageError
 from p3s.base.text import plural, processes
-from p3s.machine.topology.caches import Caches
+from p3s.methods.baseline.trees.caches import Caches
 from p3s.methods.baseline.trees.types import Array, Ints
 
 #: Names of the variables that :func:`counters` gives.

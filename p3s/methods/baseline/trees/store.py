@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from p3s.base.artefacts import read_json, write_json
-from p3s.base.errors import Damaged, P3SError, UsageError
-from p3s.base.serialise import from_data, to_data
-from p3s.machine.topology.caches import Caches
+from p3s.base.artefacts import write_json
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.schemas.published import Published
+from p3s.methods.baseline.trees.caches import Caches
 from p3s.methods.baseline.trees.evaluate import Evaluator
 from p3s.methods.baseline.trees.features import counter_columns, derived
 from p3s.methods.baseline.trees.types import Array, Tree
 
-TREE_SCHEMA = "p3s.tree"
-TREE_VERSION = 1
 #: The variable that says how threads and processes are placed, and its words.
 AFFINITY, AFFINITIES = "affinity", ("close", "far")
 
@@ -44,6 +41,27 @@ class Stored:
     notes: tuple[str, ...] = ()
     created: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+
+    def valid(self) -> None:
+        """Raise P3SError, ValueError or KeyError for what is no tree."""
+        tree = self.tree
+        tree.growing.checked()
+        evaluator = Evaluator.of(tree)
+        size, terms = len(tree.nodes), len(evaluator.prototype.terms)
+        splits = [(i, node.split) for i, node in enumerate(tree.nodes) if node.split]
+        children = sorted(c for _, split in splits for c in (split.left, split.right))
+        for what, good in (
+            ("nodes", size > 0 and children == list(range(1, size))),
+            ("order of nodes", all(i < min(split.left, split.right) for i, split in splits)),
+            ("coefficients", evaluator.coefficients.shape == (size, terms)),
+            ("ranges", evaluator.ranges.shape == (size, len(tree.variables), 2)),
+            ("values of nodes", all(0 < node.low <= node.high for node in tree.nodes)),
+            ("variables", all(name in tree.box for name in tree.variables)),
+            ("processes", self.others >= 0 and self.per_node >= 0),
+            ("cores", all(min(core) >= 0 for core in self.cores)),
+        ):
+            if not good:
+                raise ValueError(f"its {what} cannot be these")
 
     def columns(
         self, workload: float, pairs: Array, inputs: Mapping[str, float], affinity: str = ""
@@ -107,18 +125,13 @@ def rows_of_cores(caches: Caches) -> tuple[tuple[int, int, int], ...]:
     return tuple(rows)
 
 
-# ---- files -----------------------------------------------------------------------------------
+TREE = Published("p3s.tree", 1, Stored, again="fit it again: p3s baseline fit")
 
 
 def save(path: Path, stored: Stored) -> None:
     """Write a tree, whole or not at all; what was there before is kept as FILE.1, FILE.2, ..."""
     keep(path)
-    write_json(path, to_json(stored))
-
-
-def to_json(stored: Stored) -> dict[str, Any]:
-    """Return a tree as the JSON object of its file."""
-    return {"schema": TREE_SCHEMA, "schema_version": TREE_VERSION, **to_data(stored)}
+    write_json(path, TREE.data(stored))
 
 
 def keep(path: Path) -> Path | None:
@@ -129,38 +142,3 @@ def keep(path: Path) -> Path | None:
     while path.with_name(f"{path.name}.{number}").exists():
         number += 1
     return path.rename(path.with_name(f"{path.name}.{number}"))
-
-
-def load(path: Path) -> Stored:
-    """Read a tree; P3SError, one line, for another file, Damaged for one that holds none."""
-    found = read_json(path, TREE_SCHEMA, TREE_VERSION)
-    data = {key: value for key, value in found.items() if key not in ("schema", "schema_version")}
-    try:
-        stored = from_data(Stored, data)
-        _check(stored)
-    except (P3SError, ValueError, IndexError, KeyError, OverflowError) as error:
-        why = " ".join(str(error).split())[:100]
-        raise Damaged(f"{path}: damaged ({why}); fit it again: p3s baseline fit") from error
-    return stored
-
-
-def _check(stored: Stored) -> None:
-    """Raise P3SError, ValueError or KeyError for what is no tree."""
-    tree = stored.tree
-    tree.growing.checked()
-    evaluator = Evaluator.of(tree)
-    size, terms = len(tree.nodes), len(evaluator.prototype.terms)
-    splits = [(i, node.split) for i, node in enumerate(tree.nodes) if node.split]
-    children = sorted(c for _, split in splits for c in (split.left, split.right))
-    for what, good in (
-        ("nodes", size > 0 and children == list(range(1, size))),
-        ("order of nodes", all(i < min(split.left, split.right) for i, split in splits)),
-        ("coefficients", evaluator.coefficients.shape == (size, terms)),
-        ("ranges", evaluator.ranges.shape == (size, len(tree.variables), 2)),
-        ("values of nodes", all(0 < node.low <= node.high for node in tree.nodes)),
-        ("variables", all(name in tree.box for name in tree.variables)),
-        ("processes", stored.others >= 0 and stored.per_node >= 0),
-        ("cores", all(min(core) >= 0 for core in stored.cores)),
-    ):
-        if not good:
-            raise ValueError(f"its {what} cannot be these")

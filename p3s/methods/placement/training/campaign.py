@@ -16,8 +16,8 @@ from p3s.base.errors import UsageError
 from p3s.base.text import plural
 from p3s.machine.topology.units import Ints
 from p3s.methods.placement.baselines import Hockney
-from p3s.methods.placement.patterns import random_pairs
 from p3s.methods.placement.traffic import Traffic
+from p3s.methods.placement.training.pairs import random_pairs
 from p3s.program.mapping import RankMap, rank_map
 
 #: Messages of a rank in a phase: those of halos are among them.

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 from p3s.base.text import figures, percent, plural, table, visible
-from p3s.methods.placement.learned import Card, Learned
+from p3s.cli.common import header
+from p3s.methods.placement.learned import Card, Learned, load
 from p3s.methods.placement.ranking import Agreement
 
 #: Ways to tell the time of a phase, by their codes.
@@ -23,6 +27,16 @@ _CAVEATS: Mapping[str, str] = {
     "not-converged": "its trees have not learned all there is: more trees, or a larger rate",
     "one-group": "all phases are of one allocation: errors are those of phases, not of allocations",
 }
+
+
+def shown(path: Path) -> tuple[dict[str, Any], str]:
+    """Return what p3s machine show prints of a model's file, as JSON and as text."""
+    return printed(load(path))
+
+
+def printed(model: Learned) -> tuple[dict[str, Any], str]:
+    """Return the card of a model as JSON and as text."""
+    return {**header("machine.learn"), "card": asdict(model.card)}, render(model)
 
 
 def render(model: Learned) -> str:

@@ -12,8 +12,9 @@ from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
-from p3s.base.artefacts import read_json, write_bytes, write_json
+from p3s.base.artefacts import write_bytes, write_json
 from p3s.base.errors import Damaged, P3SError
+from p3s.base.schemas.published import Published
 from p3s.base.serialise import (
     MOST_PROCESSES,
     Natural,
@@ -40,7 +41,6 @@ from p3s.methods.placement.training.costs import (
 )
 from p3s.methods.placement.training.jobs import Job, Machine, hosts_of, measure, on_processes
 
-SCHEMA, VERSION = "p3s.training", 1
 _FACTS, _PROBES, _SCOUTS = "campaign.json", "probes.parquet", "scouts.parquet"
 #: Bytes of probes.
 SIZES = tuple(0 if k < 0 else 1 << k for k in (-1, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22))
@@ -84,6 +84,9 @@ class Told:
         return [known[node] for node in nodes.tolist()]
 
 
+PHASES = Published("p3s.training", 1, Told, True, "give another --data, or remove it")
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Measured phases: probes, and random pairs with their features, row by row.
@@ -123,7 +126,7 @@ def _claim(directory: Path, told: Told) -> None:
     """Say what a directory is of, or see that it is of the same."""
     path, facts = directory / _FACTS, asdict(told)
     if path.exists():
-        there = asdict(read_told(directory))
+        there = asdict(PHASES.read(path))
         for name, value in facts.items():
             if there[name] != value:
                 raise P3SError(
@@ -134,17 +137,7 @@ def _claim(directory: Path, told: Told) -> None:
     if directory.exists() and any(directory.iterdir()):
         raise P3SError(f"{directory}: is there and holds no measured phases; give another --data")
     directory.mkdir(parents=True, exist_ok=True)
-    write_json(path, {"schema": SCHEMA, "schema_version": VERSION, **facts})
-
-
-def read_told(directory: Path) -> Told:
-    """Return what a directory of measured phases is of; raises P3SError in one line."""
-    path = directory / _FACTS
-    data = read_json(path, SCHEMA, VERSION)
-    try:
-        return from_data(Told, data, more=True)
-    except ShapeError as err:
-        raise Damaged(f"{path}: damaged ({err}); give another --data, or remove it") from err
+    write_json(path, PHASES.data(told))
 
 
 def _path(directory: Path, execution: int) -> Path:

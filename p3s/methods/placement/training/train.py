@@ -14,8 +14,8 @@ from p3s.methods.placement.baselines import best_variant, seconds_of
 from p3s.methods.placement.communication import SIMULATED
 from p3s.methods.placement.features import CLASS_A
 from p3s.methods.placement.learned import Learned, Settings, cross_validated, learn
+from p3s.methods.placement.lines import Product, fit_nonnegative
 from p3s.methods.placement.ranking import Agreement, agreement
-from p3s.methods.placement.regimes import Product, fit_nonnegative
 from p3s.methods.placement.simulated import simulated_seconds
 from p3s.methods.placement.training.costs import hockney_of, network_of
 from p3s.methods.placement.training.dataset import Dataset

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from p3s.base.artefacts import file_bytes, parse_json
-from p3s.base.errors import P3SError, UsageError
+from p3s.base.errors import UsageError
 from p3s.base.text import figures, joined, percent, plural, seconds, table
-from p3s.cli import tree_options
-from p3s.cli.common import JSON_OPTION, emit_json, out, quoted, say
+from p3s.cli.common import JSON_OPTION, check_output, emit_json, header, out, quoted, say
 from p3s.cli.helptext import Command
-from p3s.cli.values import numbers, pairs, whole_numbers
+from p3s.methods.baseline.commands import options
+from p3s.methods.baseline.commands.values import numbers, pairs, whole_numbers
 
 if TYPE_CHECKING:
     from p3s.methods.baseline.growing import Plan
@@ -54,13 +53,13 @@ def fit_tree(times: Path, processes: str, output: Path, plan: Plan, json_: bool)
     """Grow a tree from run times, write and show it; ``processes``: their column of counts."""
     from p3s.methods.baseline.growing import grown
     from p3s.methods.baseline.read import read
-    from p3s.methods.baseline.trees.store import save, to_json
+    from p3s.methods.baseline.trees.store import TREE, save
 
-    _check_output(output)
+    check_output(output, "tree.json", "tree", TREE.read)
     stored = grown(read(times, processes), plan)
     save(output, stored)
     if json_:
-        emit_json(to_json(stored))
+        emit_json(TREE.data(stored))
     else:
         out(_shown(stored))
     say(f"next: p3s baseline check {quoted(output)} {quoted(times)}")
@@ -81,8 +80,8 @@ def plan_of(
     """Return what options say of a tree."""
     from dataclasses import replace
 
-    from p3s.machine.topology.caches import read_caches
     from p3s.methods.baseline.growing import EXPRESSION, Plan
+    from p3s.methods.baseline.trees.caches import read_caches
     from p3s.methods.baseline.trees.store import rows_of_cores
     from p3s.methods.baseline.trees.types import Growing
 
@@ -93,18 +92,6 @@ def plan_of(
         reading = replace(reading, cores=rows_of_cores(read_caches(node)))
     words = tuple(word.strip() for word in split.split(",") if word.strip())
     return Plan(expression or EXPRESSION, words, growing, reading, validate, prune)
-
-
-def _check_output(output: Path) -> None:
-    from p3s.methods.baseline.trees.store import load
-
-    if output.is_dir():
-        raise UsageError(f"-o {output}: is a directory; name a file in it, as tree.json")
-    if output.exists():
-        try:
-            load(output)
-        except P3SError as error:
-            raise UsageError(f"-o {output}: is there and is no tree; name another file") from error
 
 
 def _shown(stored: Stored) -> str:
@@ -137,19 +124,6 @@ def _own_error(tree: Tree) -> float:
 # ---- predict ---------------------------------------------------------------------------------
 
 
-def saved_tree(file: Path) -> Stored | None:
-    """Return the tree in a file; None for any other file."""
-    from p3s.methods.baseline.trees.store import TREE_SCHEMA, load
-
-    if file.suffix.lower() != ".json" or not file.is_file():
-        return None
-    try:
-        found = parse_json(file_bytes(file))
-    except (OSError, ValueError):
-        return None
-    return load(file) if isinstance(found, dict) and found.get("schema") == TREE_SCHEMA else None
-
-
 def predict_tree(
     stored: Stored, counts: list[int], given: dict[str, float], affinity: str, json_: bool
 ) -> int:
@@ -179,7 +153,7 @@ def predict_tree(
     ]
     if json_:
         emit_json(
-            {**_head("tree_prediction"), "target": stored.tree.target, "configurations": rows}
+            {**header("tree_prediction"), "target": stored.tree.target, "configurations": rows}
         )
     else:
         cells = [
@@ -210,10 +184,6 @@ def _workload(given: dict[str, float]) -> float:
     raise UsageError("the tree depends on the workload; give it: --input workload=2000")
 
 
-def _head(noun: str) -> dict[str, Any]:
-    return {"schema": f"p3s.{noun}", "schema_version": 1}
-
-
 def _flags(row: Any) -> str:
     get = row.get if isinstance(row, dict) else lambda name: getattr(row, name.partition("_")[0])
     words = {
@@ -232,20 +202,12 @@ def check(
     times: Path = typer.Argument(
         ..., metavar="TIMES", help="Run times; workloads that the tree has not seen validate it."
     ),
-    reduce: str = typer.Option(
-        "min", "--reduce", metavar="HOW", help="What counts of repeats: min, median or mean."
-    ),
-    where: list[str] = typer.Option(
-        None,
-        "--where",
-        metavar="NAME=VALUE",
-        show_default=False,
-        help="Only runs with this input or label; may be repeated.",
-    ),
+    reduce: str = options.REDUCE,
+    where: list[str] = options.WHERE,
     workload: str = typer.Option(
         "", "--workload", metavar="NAME", help="Column of the workload.", show_default=False
     ),
-    processes: str = tree_options.PROCESSES,
+    processes: str = options.PROCESSES,
     json_: bool = JSON_OPTION,
 ) -> int:
     """Show the errors of a tree by variable, whether it passes, and how good its advice is.
@@ -256,10 +218,10 @@ def check(
     from p3s.methods.baseline.growing import checked
     from p3s.methods.baseline.read import read
     from p3s.methods.baseline.treeruns import Reading
-    from p3s.methods.baseline.trees.store import load
+    from p3s.methods.baseline.trees.store import TREE
 
     reading = Reading(workload=workload, where=pairs(where or []), reduction=reduce)
-    found = checked(load(file), read(times, processes), reading)
+    found = checked(TREE.read(file), read(times, processes), reading)
     if json_:
         emit_json(_report_json(found))
     else:
@@ -277,7 +239,7 @@ def _report_json(found: Report) -> dict[str, Any]:
 
     verdict = found.verdict
     return {
-        **_head("tree_check"),
+        **header("tree_check"),
         "groups": to_data(found.groups),
         "verdict": None if verdict is None else to_data(verdict) | {"passed": verdict.passed},
         "best": [to_data(b) | {"regret": b.regret, "kind": b.kind} for b in found.best],
@@ -409,9 +371,9 @@ def advise(
     Exit code 3 when the best is outside the runs that the tree was grown from.
     """
     from p3s.methods.baseline.trees.choose import Limits
-    from p3s.methods.baseline.trees.store import load
+    from p3s.methods.baseline.trees.store import TREE
 
-    stored = load(file)
+    stored = TREE.read(file)
     values = numbers(given or [])
     workload = _workload(values)
     k = [float(_workers(stored, n)) for n in whole_numbers(counts, "-n")] if counts else []
@@ -443,7 +405,7 @@ def advise(
     ]
     if json_:
         emit_json(
-            {**_head("tree_advice"), "workload": workload, "objective": objective, "best": rows}
+            {**header("tree_advice"), "workload": workload, "objective": objective, "best": rows}
         )
     else:
         out(_advice(found, stored, objective))

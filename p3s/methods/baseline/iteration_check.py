@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from p3s.base.errors import P3SError
 from p3s.base.text import percent
-from p3s.methods.tasks.queue import Floats
+from p3s.machine.topology.units import Floats
 
 
 @dataclass(frozen=True)

@@ -13,18 +13,19 @@ if TYPE_CHECKING:
 
 
 def show(made: Baseline) -> str:
-    from p3s.base.scores import relative_error, spread
+    from p3s.base.scores import relative_error
     from p3s.methods.baseline.bands import percent
     from p3s.methods.baseline.families import Data, text_of
+    from p3s.methods.baseline.scores import spread
 
     lines = [f"{made.fitted.family}: {text_of(made.fitted)} s ({made.choice.why})"]
     lines += _about(made)
     rows = []
-    for trial in sorted(made.choice.trials, key=lambda t: t.error):
+    for trial in sorted(made.trials, key=lambda t: t.missed):
         each = ", ".join(f"{100 * error:+.1f} %" for error in trial.signed) or one_line(
             trial.why_not
         )
-        error = percent(trial.error) if trial.signed else "-"
+        error = percent(trial.missed) if trial.signed else "-"
         rows.append([trial.family, error, str(trial.n_params or "-"), each])
     if rows:
         held = ", ".join(map(str, made.choice.held))
@@ -96,7 +97,8 @@ def predicted(made: Baseline, said: list[Said], compared: dict[str, Any] | None)
 
 def compared(said: list[Said], times: Times, where: dict[str, str]) -> dict[str, Any]:
     """Return the errors at all asked counts; counts without a run say why."""
-    from p3s.base.scores import by_target, scores
+    from p3s.base.scores import scores
+    from p3s.methods.baseline.scores import by_target
 
     named = {name for run in times.runs for name, _ in (*run.inputs, *run.labels)}
     mine = [
@@ -172,8 +174,8 @@ def as_json(made: Baseline, said: list[Said], compared: dict[str, Any] | None) -
 
 
 def runs_table(times: Times) -> str:
-    from p3s.base.scores import spread
     from p3s.methods.baseline.bands import percent
+    from p3s.methods.baseline.scores import spread
 
     rows = []
     for key in sorted({(run.n, run.inputs) for run in times.runs}):

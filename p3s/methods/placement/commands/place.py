@@ -31,13 +31,12 @@ from p3s.cli.replay import COLLECTIVES, hosts_of
 if TYPE_CHECKING:
     from p3s.base.study import Study
     from p3s.machine.topology.inside import Inside
-    from p3s.methods.placement.learned import Learned
+    from p3s.methods.placement.ranked.job import Job
+    from p3s.methods.placement.ranked.ranking import Search
+    from p3s.methods.placement.ranked.stage import Nodes
+    from p3s.methods.placement.ranked.types import Placements
     from p3s.methods.placement.within import OnCores
     from p3s.pipeline.basis import Request
-    from p3s.pipeline.placing import Nodes
-    from p3s.predict.placing.job import Job
-    from p3s.predict.placing.ranking import Search
-    from p3s.predict.placing.types import Placements
     from p3s.program.mapping import RankMap
 
 EPILOG = """\b
@@ -128,10 +127,12 @@ def place(
     code 3 where the times are not to be trusted.
     """
     from p3s.base.study import Study
+    from p3s.cli.before import check_request
     from p3s.machine.topology.inside import read_inside
+    from p3s.methods.placement.costs import cost_of
+    from p3s.methods.placement.ranked.ranking import Search
+    from p3s.methods.placement.ranked.stage import Nodes
     from p3s.pipeline.basis import AUTO, request_of
-    from p3s.pipeline.placing import Nodes
-    from p3s.predict.placing.ranking import Search
     from p3s.replay.settings import ReplaySettings
 
     wanted = parse_counts(counts)
@@ -143,16 +144,16 @@ def place(
     told = _Output(write, format_, cores_of, csv, json_, again)
     _check(told, several)
     request = request_of(AUTO, network, True, ReplaySettings(collectives=collectives), topology)
-    learned = _checked_files(study_dir, wanted, request, model)
+    check_request(study_dir, wanted, request, None, None)
+    search = Search(number=number, simulated=simulated, model=cost_of(model))
     if param or has_parameters(study_dir):
         study_dir = at_value(study_dir, param)
     study = Study.open(study_dir)
-    search = Search(number=number, simulated=simulated)
     cores = 0 if told.inside is None else len(told.inside.cores)
     there = Nodes(nodes, each[0] or cores, hosts_of(hosts))
     if several:
-        return _advise(study, wanted, each, there, request, search, learned, told)
-    return _rank(study, wanted[0], there, request, search, learned, told)
+        return _advise(study, wanted, each, there, request, search, told)
+    return _rank(study, wanted[0], there, request, search, told)
 
 
 @dataclass(frozen=True)
@@ -183,40 +184,23 @@ def _check(told: _Output, several: bool) -> None:
         raise UsageError("--inside says which core each rank gets: give --write for Open MPI")
 
 
-def _checked_files(
-    study_dir: Path, wanted: Sequence[int], request: Request, model: Path | None
-) -> Learned | None:
-    """Return the model of learned times, if one is named, after all files have been looked at."""
-    from p3s.cli.before import check_request
-    from p3s.methods.placement.learned import load
-
-    check_request(study_dir, wanted, request, None, None)
-    return None if model is None else load(model)
-
-
 def _rank(
-    study: Study,
-    n: int,
-    nodes: Nodes,
-    request: Request,
-    search: Search,
-    model: Learned | None,
-    told: _Output,
+    study: Study, n: int, nodes: Nodes, request: Request, search: Search, told: _Output
 ) -> int:
     from p3s.methods.placement.candidates import block_on
-    from p3s.pipeline.placing import job_at, placed, with_model
-    from p3s.predict.placing.file import as_file
-    from p3s.report.placements import as_csv, render
+    from p3s.methods.placement.ranked.file import PLACEMENTS
+    from p3s.methods.placement.ranked.stage import job_at, placed
+    from p3s.methods.placement.text import as_csv, render
 
     with progress(1) as bar:
-        job = job_at(study, n, nodes, request, bar, model=model)
+        job = job_at(study, n, nodes, request, search, bar)
         if told.path is not None:  # what cannot be written is told before anything is
             _text(job, block_on(n, job.where), told)
-        found = placed(job, with_model(search, model), bar)
+        found = placed(job, search, bar)
     if told.path is not None:
         _write(job, found, told, told.path)
     if told.json:
-        emit_json(as_file(found))
+        emit_json(PLACEMENTS.data(found))
     elif told.csv:
         write_out(as_csv(found))
     else:
@@ -305,17 +289,16 @@ def _advise(
     nodes: Nodes,
     request: Request,
     search: Search,
-    model: Learned | None,
     told: _Output,
 ) -> int:
     from p3s.base.serialise import to_data
-    from p3s.pipeline.placing import advised
-    from p3s.report.placements import advice_csv, render_advice
+    from p3s.methods.placement.ranked.stage import advised
+    from p3s.methods.placement.text import advice_csv, render_advice
 
     if any(each == 0 for each in ppns):
         raise UsageError("--ppn: say how many ranks a node has room for, for several counts")
     with progress(len(counts) * len(ppns)) as bar:
-        found = advised(study, counts, ppns, nodes, request, search, bar, model=model)
+        found = advised(study, counts, ppns, nodes, request, search, bar)
     if told.json:
         data = to_data(found)
         data.pop("placements")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from p3s.base.text import joined, percent, plural, seconds, span, table, text_width
-from p3s.predict.placing.types import Advice, Gain, Placements, Ranked
+from p3s.methods.placement.ranked.types import Advice, Gain, Placements, Ranked
 from p3s.program.mapping import BLOCK, CYCLIC
 
 #: Rows of a table.

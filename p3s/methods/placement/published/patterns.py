@@ -1,8 +1,8 @@
-"""Traffic of well-known communication patterns on process grids, and of random pairs.
+"""Traffic of well-known communication patterns on process grids.
 
 Ranks are numbered with the last dimension of the grid fastest, as MPI_Cart_create does.
 Sources: Papadopoulou, "Communication performance prediction on large-scale systems", 2017 (halos,
-LULESH, HPCG, QCD, random pairs); Jain et al., "Predicting application performance using supervised
+LULESH, HPCG, QCD); Jain et al., "Predicting application performance using supervised
 learning on communication features", SC13 (halos of 4 and 14 neighbours, all-to-all in rows). What
 they leave open is from the public programs; docs/placement.md lists it.
 """
@@ -120,6 +120,22 @@ def hpcg(ranks: int, domain: int) -> Traffic:
     return halo(_cube("HPCG", ranks), (domain,) * 3, around(3))
 
 
+def hpcg_multigrid(ranks: int, domain: int) -> tuple[Traffic, ...]:
+    """Return the ten exchanges of a multigrid cycle: three at depths 0, 1 and 2, one at depth 3.
+
+    Every depth halves the edge. Errors: P3SError where ``ranks`` is no cube, or the edge of a
+    rank's points cannot be halved three times.
+    """
+    grid = _cube("HPCG", ranks)
+    if domain % (grid[0] * 8):
+        raise P3SError(
+            f"HPCG: {domain} points over {grid[0]} ranks cannot be halved three times; "
+            f"take a multiple of {grid[0] * 8}"
+        )
+    depths = [hpcg(ranks, domain // 2**depth) for depth in range(4)]
+    return tuple(depth for depth in depths[:3] for _ in range(3)) + (depths[3],)
+
+
 def qcd(grid: Sequence[int], lattice: Sequence[int], site: int = HALF_SPINOR) -> Traffic:
     """Return the exchange of a lattice's three-dimensional slices with all 8 neighbours.
 
@@ -152,35 +168,6 @@ def all_to_all_in_rows(grid: Sequence[int], dimension: int, nbytes: int) -> Traf
         to[dimension] = (to[dimension] + step) % extent
         parts.append(_rows(grid, at, to, np.full(at.shape[1], nbytes)))
     return together(parts) if parts else _none(math.prod(grid))
-
-
-def random_pairs(
-    node_of: Ints, messages: int, nbytes: int, inside: float, seed: int
-) -> tuple[Traffic, list[Ints]]:
-    """Return the traffic of random pairs, and the partner of each rank in each round.
-
-    Each of the ``messages`` rounds pairs all ranks at random, with probability ``inside`` only
-    ranks of the same node; both send ``nbytes``. A rank that is left over (an odd number of them)
-    is its own partner, and sends nothing. ``seed``: the same pairs again.
-    """
-    rng = np.random.default_rng(seed)
-    rounds = [_round(node_of, bool(rng.random() < inside), rng) for _ in range(messages)]
-    ranks = np.arange(len(node_of))
-    parts = [
-        traffic(len(node_of), ranks[pair != ranks], pair[pair != ranks], nbytes) for pair in rounds
-    ]
-    return (together(parts) if parts else _none(len(node_of))), rounds
-
-
-def _round(node_of: Ints, inside: bool, rng: np.random.Generator) -> Ints:
-    partner = np.arange(len(node_of))
-    groups = [np.flatnonzero(node_of == node) for node in np.unique(node_of)]
-    for group in groups if inside else [partner.copy()]:
-        mixed = rng.permutation(group)
-        half = len(mixed) // 2
-        one, other = mixed[:half], mixed[half : 2 * half]
-        partner[one], partner[other] = other, one
-    return partner
 
 
 def _exchanged(

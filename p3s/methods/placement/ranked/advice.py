@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from p3s.methods.placement.advice import layers
-from p3s.predict.placing.types import Advice, Configuration, Placements
+from p3s.methods.placement.ranked.types import Advice, Configuration, Placements
 
 
 def advice_of(found: Sequence[Placements]) -> Advice:

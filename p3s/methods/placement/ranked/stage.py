@@ -18,6 +18,11 @@ from p3s.machine.topology.trees import one_switch
 from p3s.machine.topology.units import Ints
 from p3s.methods.placement.allocation import Allocation, allocation
 from p3s.methods.placement.costs import LearnedCost
+from p3s.methods.placement.ranked.advice import advice_of
+from p3s.methods.placement.ranked.file import save
+from p3s.methods.placement.ranked.job import Job, job_of
+from p3s.methods.placement.ranked.ranking import Search, placements
+from p3s.methods.placement.ranked.types import Advice, Placements
 from p3s.pipeline.basis import Request, basis_of, told_of
 from p3s.pipeline.room import check_scaled_room
 from p3s.pipeline.stages import (
@@ -30,11 +35,6 @@ from p3s.pipeline.stages import (
     setting_of,
 )
 from p3s.predict.estimated import TYPICAL
-from p3s.predict.placing.advice import advice_of
-from p3s.predict.placing.file import save
-from p3s.predict.placing.job import Job, job_of
-from p3s.predict.placing.ranking import Search, placements
-from p3s.predict.placing.types import Advice, Placements
 
 if TYPE_CHECKING:
     from p3s.methods.placement.learned import Learned
@@ -60,22 +60,15 @@ class Nodes:
 
 
 def job_at(
-    study: Study,
-    n: int,
-    nodes: Nodes,
-    request: Request,
-    progress: Progress,
-    *,
-    model: Learned | None = None,
+    study: Study, n: int, nodes: Nodes, request: Request, search: Search, progress: Progress
 ) -> Job:
     """Return ``n`` processes on nodes, what they need made where it is missing.
 
-    ``request``: whose costs of messages, and the network. ``model``: of learned times, which is to
-    be of this machine. Errors: P3SError and UsageError, in one line; nothing is written then.
+    ``request``: whose costs of messages, and the network. ``search``: a model of learned times in
+    it is to be of this machine. Errors: P3SError and UsageError, in one line; nothing is written
+    then.
     """
-    there = _there(study, n, nodes, request)
-    if model is not None:
-        check_model(model, there)
+    there = _there(study, n, nodes, request, search)
     prepare(study, [n], progress)
     return _job(study, n, there, request, progress)
 
@@ -86,13 +79,8 @@ def placed(job: Job, search: Search, progress: Progress) -> Placements:
     Errors: P3SError, in one line; nothing is written then.
     """
     found = _placements(job, search, progress)
-    save(job.study.placement_path(job.n), found)
+    save(job.study, found)
     return found
-
-
-def with_model(search: Search, model: Learned | None) -> Search:
-    """Return a search whose candidates are sorted by learned times, if there is a model."""
-    return search if model is None else replace(search, model=LearnedCost(model))
 
 
 def advised(
@@ -103,8 +91,6 @@ def advised(
     request: Request,
     search: Search,
     progress: Progress,
-    *,
-    model: Learned | None = None,
 ) -> Advice:
     """Return which of several counts and ranks per node are worth their cores and nodes.
 
@@ -116,12 +102,8 @@ def advised(
         raise UsageError(
             f"--nodes {nodes.number}: too few for any of these counts; give more, or a larger --ppn"
         )
-    there = [(n, _there(study, n, own, request)) for n, own in every]
-    if model is not None:
-        for _, each in there:
-            check_model(model, each)
+    there = [(n, _there(study, n, own, request, search)) for n, own in every]
     prepare(study, counts, progress)
-    search = with_model(search, model)
     jobs = (_job(study, n, each, request, progress) for n, each in there)
     return advice_of([_placements(job, search, progress) for job in jobs])
 
@@ -183,9 +165,12 @@ class There:
     said: str
 
 
-def _there(study: Study, n: int, nodes: Nodes, request: Request) -> There:
+def _there(study: Study, n: int, nodes: Nodes, request: Request, search: Search) -> There:
     messages, said = messages_of(study, n, request)
-    return There(messages, *where_of(n, nodes, messages.cores, request.topology), said)
+    there = There(messages, *where_of(n, nodes, messages.cores, request.topology), said)
+    if isinstance(search.model, LearnedCost):
+        check_model(search.model.model, there)
+    return there
 
 
 def _job(study: Study, n: int, there: There, request: Request, progress: Progress) -> Job:

@@ -8,17 +8,15 @@ Papadopoulou 2017, sections 3.5, 4.2 and 5.2; there limits were found by eye.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.machine.topology.units import Floats
-
-#: A product of features; of none it is 1.
-Product = tuple[str, ...]
-Columns = Mapping[str, Floats]
+from p3s.machine.topology.units import Bools, Floats
+from p3s.methods.placement.lines import Columns, Line, Product, design
+from p3s.methods.placement.published.one_feature import pearson
 
 #: Residuals beyond so many standard deviations do not count (95 % as good where none is off).
 _TUKEY = 4.685
@@ -30,19 +28,6 @@ _ROWS_OF_TERM = 4
 _TERMS = 6
 #: By how much a further term, or limit, has to make errors smaller.
 _GAIN = 0.97
-
-
-@dataclass(frozen=True)
-class Line:
-    """Seconds as a sum of coefficient x product of features."""
-
-    products: tuple[Product, ...]
-    coefficients: tuple[float, ...]
-
-    def seconds(self, columns: Columns) -> Floats:
-        """Return the times; below 0 where the line is."""
-        found = design(self.products, columns) @ np.array(self.coefficients)
-        return np.asarray(found, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -60,19 +45,10 @@ class Regimes:
         return np.where(low, self.below.seconds(columns), self.above.seconds(columns))
 
 
-def pearson(columns: Floats, seconds: Floats) -> Floats:
-    """Return how far each column and the times follow one line, -1 to 1; 0 for a constant."""
-    x, t = columns - columns.mean(axis=0), seconds - seconds.mean()
-    spread = np.sqrt((x**2).sum(axis=0) * (t**2).sum())
-    found = (x * t[:, None]).sum(axis=0) / np.where(spread > 0, spread, 1.0)
-    return np.asarray(np.where(spread > 0, found, 0.0), dtype=np.float64)
-
-
-def design(products: Sequence[Product], columns: Columns) -> Floats:
-    """Return the value of each product in each row, shape (rows, products)."""
-    rows = len(next(iter(columns.values())))
-    found = [np.prod([columns[name] for name in p] or [np.ones(rows)], axis=0) for p in products]
-    return np.stack(found, axis=1).astype(np.float64)
+def clamped(seconds: Floats, least: float = 0.0) -> tuple[Floats, Bools]:
+    """Return times that are not below ``least``, and which ones were."""
+    low = seconds < least
+    return np.where(low, least, seconds), low
 
 
 def robust(x: Floats, y: Floats) -> Floats:
@@ -104,20 +80,6 @@ def fit_line(products: Sequence[Product], columns: Columns, seconds: Floats) -> 
     """Return the line of these products, robust, with relative errors made small."""
     x = design(products, columns) / seconds[:, None]
     return Line(tuple(products), tuple(map(float, robust(x, np.ones(len(seconds))))))
-
-
-def fit_nonnegative(products: Sequence[Product], columns: Columns, seconds: Floats) -> Line:
-    """Return the line of these products without negative coefficients, relative errors small.
-
-    It grows with what it is of, so that it may be followed beyond the rows it was fitted to.
-    """
-    from scipy.optimize import nnls
-
-    x = design(products, columns) / seconds[:, None]
-    size = np.linalg.norm(x, axis=0)
-    size[size == 0] = 1.0
-    found = nnls(x / size, np.ones(len(seconds)), maxiter=100 * len(size))[0] / size
-    return Line(tuple(products), tuple(map(float, found)))
 
 
 def best_limit(

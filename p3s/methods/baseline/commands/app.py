@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from p3s.base.artefacts import file_bytes, parse_json
-from p3s.base.errors import P3SError, UsageError
+from p3s.base.artefacts import schema_of
+from p3s.base.errors import UsageError
 from p3s.base.text import one_line
-from p3s.cli import baseline_text, iterations, tree_options, trees
 from p3s.cli.common import (
     JSON_OPTION,
     WithLauncher,
+    check_output,
     check_template,
     emit_json,
     launcher_words,
@@ -24,7 +24,8 @@ from p3s.cli.common import (
 )
 from p3s.cli.grid import DIMS, parse_dims
 from p3s.cli.helptext import Command
-from p3s.cli.values import numbers, pairs
+from p3s.methods.baseline.commands import iterations, options, text, trees
+from p3s.methods.baseline.commands.values import numbers, pairs
 
 if TYPE_CHECKING:
     from p3s.methods.baseline.model import Baseline
@@ -80,16 +81,6 @@ _LEAST = typer.Option(1, "--from", min=1, metavar="N", help="Leave out counts be
 _MOST = typer.Option(
     None, "--to", min=1, metavar="N", show_default=False, help="Leave out counts above N."
 )
-_REDUCE = typer.Option(
-    "min", "--reduce", metavar="HOW", help="What counts of repeats: min, median or mean."
-)
-_WHERE = typer.Option(
-    None,
-    "--where",
-    metavar="NAME=VALUE",
-    show_default=False,
-    help="Only runs with this input or label; may be repeated.",
-)
 _HOLD = typer.Option(
     None,
     "--hold",
@@ -115,27 +106,28 @@ def fit(
     weights: str = _WEIGHTS,
     least: int = _LEAST,
     most: int = _MOST,
-    reduce: str = _REDUCE,
-    where: list[str] = _WHERE,
-    processes: str = tree_options.PROCESSES,
+    reduce: str = options.REDUCE,
+    where: list[str] = options.WHERE,
+    processes: str = options.PROCESSES,
     hold: int = _HOLD,
-    expression: str = tree_options.EXPRESSION,
-    split: str = tree_options.SPLIT,
-    thesis: bool = tree_options.THESIS,
-    minsplit: float = tree_options.MINSPLIT,
-    workers: str = tree_options.WORKERS,
-    workload: str = tree_options.WORKLOAD,
-    target: str = tree_options.TARGET,
-    node: Path = tree_options.NODE,
-    per_node: int = tree_options.PER_NODE,
-    validate: int = tree_options.VALIDATE,
-    prune: bool = tree_options.PRUNE,
+    expression: str = options.EXPRESSION,
+    split: str = options.SPLIT,
+    thesis: bool = options.THESIS,
+    minsplit: float = options.MINSPLIT,
+    workers: str = options.WORKERS,
+    workload: str = options.WORKLOAD,
+    target: str = options.TARGET,
+    node: Path = options.NODE,
+    per_node: int = options.PER_NODE,
+    validate: int = options.VALIDATE,
+    prune: bool = options.PRUNE,
     json_: bool = JSON_OPTION,
 ) -> int:
     """Fit a form to run times over the process count, and to inputs where they vary.
 
     The options from --expression on are for --family tree.
     """
+    from p3s.methods.baseline.model import BASELINE
     from p3s.methods.baseline.read import read
 
     if family == "tree":
@@ -158,13 +150,13 @@ def fit(
     if expression or split or thesis or minsplit or workload or node or validate or prune:
         raise UsageError("--expression and the options after it are for --family tree")
     output = output or Path("baseline.json")
-    _check_output(output)
+    check_output(output, "baseline.json", "fitted baseline", BASELINE.read)
     made = _fitted(read(times, processes), family, weights, least, most, reduce, where, hold)
     made.save(output)
     if json_:
-        emit_json(made.to_json())
+        emit_json(made.as_file())
     else:
-        out(baseline_text.show(made))
+        out(text.show(made))
     say(f"next: p3s baseline predict {quoted(output)} -n {8 * max(made.counts)}")
     return 0
 
@@ -208,9 +200,9 @@ def predict(
     weights: str = _WEIGHTS,
     least: int = _LEAST,
     most: int = _MOST,
-    reduce: str = _REDUCE,
-    where: list[str] = _WHERE,
-    processes: str = tree_options.PROCESSES,
+    reduce: str = options.REDUCE,
+    where: list[str] = options.WHERE,
+    processes: str = options.PROCESSES,
     hold: int = _HOLD,
     json_: bool = JSON_OPTION,
 ) -> int:
@@ -219,31 +211,34 @@ def predict(
     Exit code 3 beyond eight times the largest fitted count: no such regression was tried further.
     """
     from p3s.methods.baseline.counts import by_rule
-    from p3s.methods.baseline.model import TESTED_RATIO
+    from p3s.methods.baseline.model import BASELINE, TESTED_RATIO
     from p3s.methods.baseline.read import read
+    from p3s.methods.baseline.trees.store import TREE
 
     wanted = by_rule(counts)
-    tree = trees.saved_tree(file)
-    if tree is not None:
-        return trees.predict_tree(tree, wanted, numbers(given or []), affinity, json_)
+    schema = schema_of(file)
+    if schema == TREE.schema:
+        return trees.predict_tree(TREE.read(file), wanted, numbers(given or []), affinity, json_)
     if family == "tree":
         raise UsageError(
             f"--family tree: {one_line(str(file))} holds no tree; fit one first: p3s baseline fit "
             f"{quoted(file)} --family tree"
         )
-    made = _saved(file)
-    if made is None:
-        made = _fitted(read(file, processes), family, weights, least, most, reduce, where, hold)
+    made = (
+        BASELINE.read(file)
+        if schema == BASELINE.schema
+        else _fitted(read(file, processes), family, weights, least, most, reduce, where, hold)
+    )
     inputs = numbers(given or [])
     said = made.say(wanted, inputs, method=method)
     compared = None
     if against is not None:
         runs = pairs(where or []) | {name: f"{value:g}" for name, value in inputs.items()}
-        compared = baseline_text.compared(said, read(against, processes), runs)
+        compared = text.compared(said, read(against, processes), runs)
     if json_:
-        emit_json(baseline_text.as_json(made, said, compared))
+        emit_json(text.as_json(made, said, compared))
     else:
-        out(baseline_text.predicted(made, said, compared))
+        out(text.predicted(made, said, compared))
     ratio = max(each.ratio for each in said)
     if ratio <= TESTED_RATIO:
         return 0
@@ -308,8 +303,7 @@ def run(
     extents = parse_dims(dims, words)
     if not wanted:
         raise UsageError(f"-n {counts}: no count of at least {least}")
-    if output.is_dir():
-        raise UsageError(f"-o {output}: is a directory; name a file in it, as times.json")
+    check_output(output, "times.json")
     with progress(len(wanted) * repeats) as bar:
         times = collect(
             words,
@@ -329,7 +323,7 @@ def run(
 
         emit_json(as_json(times))
     else:
-        out(baseline_text.runs_table(times))
+        out(text.runs_table(times))
     say(f"next: p3s baseline fit {quoted(output)}")
     if not failed:
         return 0
@@ -338,35 +332,6 @@ def run(
 
 
 # ---- reading options -----------------------------------------------------------------------
-
-
-def _check_output(output: Path) -> None:
-    """Refuse a place that cannot be written, or holds something else."""
-    from p3s.methods.baseline.model import Baseline
-
-    if output.is_dir():
-        raise UsageError(f"-o {output}: is a directory; name a file in it, as baseline.json")
-    if output.exists():
-        try:
-            Baseline.load(output)
-        except P3SError as error:
-            raise UsageError(
-                f"-o {output}: is there and is no fitted baseline; name another file"
-            ) from error
-
-
-def _saved(file: Path) -> Baseline | None:
-    """Return the baseline in a file, None for run times and studies."""
-    from p3s.methods.baseline.model import BASELINE_SCHEMA, Baseline
-
-    if file.suffix.lower() != ".json" or not file.is_file():
-        return None
-    try:
-        found = parse_json(file_bytes(file))
-    except (OSError, ValueError):
-        return None  # reading it as run times says what is wrong
-    schema = found.get("schema") if isinstance(found, dict) else None
-    return Baseline.load(file) if schema == BASELINE_SCHEMA else None
 
 
 def _fitted(

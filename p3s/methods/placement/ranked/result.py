@@ -9,13 +9,20 @@ from p3s.base.text import percent
 from p3s.methods.placement.advice import matters
 from p3s.methods.placement.costs import CostModel, Seconds
 from p3s.methods.placement.phases import all_traffic
+from p3s.methods.placement.ranked.job import Job
+from p3s.methods.placement.ranked.picture import picture
+from p3s.methods.placement.ranked.sure import Draws, drawn, widened
+from p3s.methods.placement.ranked.types import (
+    Gain,
+    LinkPicture,
+    PhaseUnder,
+    Placements,
+    Ranked,
+    Validity,
+)
+from p3s.methods.placement.ranked.validity import validity
 from p3s.predict import doubts
 from p3s.predict.intervals import total
-from p3s.predict.placing.job import Job
-from p3s.predict.placing.picture import picture
-from p3s.predict.placing.sure import Draws, drawn, widened
-from p3s.predict.placing.types import Gain, LinkPicture, PhaseUnder, Placements, Ranked, Validity
-from p3s.predict.placing.validity import validity
 from p3s.predict.reasons import Reason
 from p3s.predict.rows import phases_of, row_of
 from p3s.predict.times import PhaseTimes

@@ -7,7 +7,7 @@ import numpy as np
 from p3s.capture.ops import like
 from p3s.machine.topology.units import Bools
 from p3s.methods.placement.phases import PhaseTraffic
-from p3s.predict.placing.types import Validity
+from p3s.methods.placement.ranked.types import Validity
 from p3s.predict.times import PhaseTimes
 from p3s.program.scaled import COLLECTIVE, COMPLETION, SEND, ScaledTrace
 

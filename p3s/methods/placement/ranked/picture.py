@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from p3s.machine.topology.drawn import positions
 from p3s.machine.topology.units import Floats
+from p3s.methods.placement.drawn import positions
 from p3s.methods.placement.phases import all_traffic
-from p3s.predict.placing.job import Job
-from p3s.predict.placing.types import Cable, LinkPicture
+from p3s.methods.placement.ranked.job import Job
+from p3s.methods.placement.ranked.types import Cable, LinkPicture
 from p3s.program.mapping import RankMap
 
 #: More cables than this are a grey area.

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from p3s.base.errors import UsageError
 from p3s.base.text import percent, plural, seconds, table
-from p3s.cli.common import JSON_OPTION, emit_json, out, quoted, say
+from p3s.cli.common import JSON_OPTION, check_output, emit_json, out, quoted, say
 from p3s.cli.helptext import Command
 
 if TYPE_CHECKING:
@@ -56,8 +55,7 @@ def iterations(
     from p3s.methods.baseline.iterations import iterated
     from p3s.methods.baseline.read import as_json, write
 
-    if output.is_dir():
-        raise UsageError(f"-o {output}: is a directory; name a file in it, as times.csv")
+    check_output(output, "times.csv")
     found = iterated(tables, statistic, skip=skip, computed=computed)
     write(output, found.times)
     if json_:

@@ -1,4 +1,4 @@
-"""Options of ``p3s baseline fit`` that only trees have, and of all that read run times."""
+"""Options of several commands of ``p3s baseline``, and those that only trees have."""
 
 from __future__ import annotations
 
@@ -76,4 +76,14 @@ PROCESSES = typer.Option(
     metavar="COLUMN",
     show_default=False,
     help="Column of the process count [default: n, np, p, ranks or the like].",
+)
+REDUCE = typer.Option(
+    "min", "--reduce", metavar="HOW", help="What counts of repeats: min, median or mean."
+)
+WHERE = typer.Option(
+    None,
+    "--where",
+    metavar="NAME=VALUE",
+    show_default=False,
+    help="Only runs with this input or label; may be repeated.",
 )

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import typer
 
-from p3s.base.errors import P3SError, UsageError
-from p3s.cli.common import JSON_OPTION, emit_json, header, out, progress, quoted, say
-
-if TYPE_CHECKING:
-    from p3s.methods.placement.learned import Learned
+from p3s.base.errors import UsageError
+from p3s.cli.common import JSON_OPTION, check_output, emit_json, out, progress, quoted, say
 
 EPILOG = """\b
 Example:
@@ -23,7 +17,6 @@ Example:
 Next:
   p3s machine show cluster.json
   p3s place study -n 64 --nodes 16 --ppn 4 --topology fat-tree.json --model cluster.json"""
-SHORT = "Learn how long traffic takes on a machine."
 #: Time of random pairs on hosts.
 _BUDGET = "4m"
 
@@ -99,6 +92,7 @@ def learn(
     from p3s.cli.replay import seconds_of
     from p3s.methods.placement.learned import save
     from p3s.methods.placement.training.campaign import Settings
+    from p3s.methods.placement.training.card import printed
     from p3s.methods.placement.training.learn import Wanted, learned, prepared
 
     _check(simgrid, hosts, launcher, output)
@@ -112,7 +106,11 @@ def learn(
         model = learned(ready, directory, way, bar.start)
         bar.done("trained")
     save(output, model)
-    _show(model, json_)
+    content, text = printed(model)
+    if json_:
+        emit_json(content)
+    else:
+        out(text)
     network = ["--topology", model.card.topology] if model.card.topology else []
     say(f"{output}: for p3s place, with {shlex.join([*network, '--model', str(output)])}")
     say(f"next: p3s machine show {quoted(output)}")
@@ -127,19 +125,7 @@ def _check(simgrid: Path | None, hosts: str, launcher: str, output: Path) -> Non
         raise UsageError("give --hosts to measure on, or --simgrid with a platform")
     if simgrid is not None and launcher:
         raise UsageError("--launcher is for hosts; SimGrid has its own")
-    if output.is_dir():
-        raise UsageError(f"-o {output}: is a directory; name a file in it, as communication.json")
-    if output.exists():
-        try:
-            load(output)
-        except P3SError as error:
-            raise UsageError(
-                f"-o {output}: is there and is no communication model that can be read; "
-                "name another"
-            ) from error
-    folder = next(place for place in output.absolute().parents if place.exists())
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise P3SError(f"-o {output}: {folder} cannot be written; name another place")
+    check_output(output, "communication.json", "communication model", load)
 
 
 def _hosts(text: str) -> tuple[str, ...]:
@@ -153,17 +139,3 @@ def _words(text: str) -> list[str]:
         return shlex.split(text)
     except ValueError as error:
         raise UsageError(f"--launcher {text}: {error}") from error
-
-
-def _show(model: Learned, json_: bool) -> None:
-    if json_:
-        emit_json(as_json(model))
-    else:
-        from p3s.methods.placement.training.card import render
-
-        out(render(model))
-
-
-def as_json(model: Learned) -> dict[str, Any]:
-    """Return the card of a model, which p3s machine show prints, too."""
-    return {**header("machine.learn"), "card": asdict(model.card)}

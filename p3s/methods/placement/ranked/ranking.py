@@ -14,10 +14,10 @@ from p3s.machine.topology.units import Ints
 from p3s.methods.placement.candidates import USUAL, candidates
 from p3s.methods.placement.costs import CostModel, QuickCost, whole_cost
 from p3s.methods.placement.phases import PhaseTraffic, all_traffic
+from p3s.methods.placement.ranked.job import Job
+from p3s.methods.placement.ranked.result import Proposed, by_cost, by_simulation, ranked
+from p3s.methods.placement.ranked.types import Placements
 from p3s.methods.placement.search import bisected, improved
-from p3s.predict.placing.job import Job
-from p3s.predict.placing.result import Proposed, by_cost, by_simulation, ranked
-from p3s.predict.placing.types import Placements
 from p3s.predict.times import PhaseTimes
 from p3s.program.mapping import BLOCK, CYCLIC, RankMap
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from p3s.predict.placing.types import Cable, LinkPicture
+from p3s.methods.placement.ranked.types import Cable, LinkPicture
 from p3s.report.charts.draw import LETTER, Svg
 from p3s.report.phase_table import volume
 

@@ -1,0 +1,1 @@
+"""Commands of the regressions of run times: ``p3s baseline``."""

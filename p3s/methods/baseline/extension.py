@@ -1,0 +1,17 @@
+"""What the regressions of run times register."""
+
+from p3s.base.extensions import Command, Extension
+
+EXTENSION = Extension(
+    "baseline",
+    commands=(
+        Command(
+            "baseline",
+            "p3s.methods.baseline.commands.app:app",
+            "Predict by a regression of run times alone.",
+            "Compare and gate",
+        ),
+    ),
+    sections=("p3s.methods.baseline.section:section",),
+    schemas=("p3s.methods.baseline.model:BASELINE", "p3s.methods.baseline.trees.store:TREE"),
+)

@@ -1,0 +1,1 @@
+"""Commands of placements: ``p3s place``, ``p3s machine learn``."""

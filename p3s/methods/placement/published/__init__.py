@@ -1,0 +1,1 @@
+"""Published patterns and models of communication phases, and no part of the product."""
