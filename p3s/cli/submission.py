@@ -24,7 +24,7 @@ _MORE_S = 600.0
 _OVERTIME = 2.0
 
 ONE, EACH, ARRAY = "one", "each", "array"
-#: Options of p3s trace that make several studies, or need the runs of all counts.
+#: Options of p3s characterize that make several studies, or need the runs of all counts.
 _TOGETHER = ("--param", "--threads", "--signature")
 
 
@@ -89,7 +89,7 @@ class Made:
 class Traces:
     """Traces that are asked for: of what, at which counts, in which jobs.
 
-    ``options``: further words of p3s trace; ``predict``: counts for the last job.
+    ``options``: further words of p3s characterize; ``predict``: counts for the last job.
     """
 
     root: Path
@@ -206,7 +206,14 @@ def _one(batch: Batch, asked: Traces, on: Asked) -> Script:
         "p3s-trace", asked.folder / "trace", **_shape(asked, max(on.counts, default=on.top))
     )
     command = batch.command(
-        "trace", "-n", asked.counts, *asked.options, "-o", str(asked.root), "--", *asked.words
+        "characterize",
+        "-n",
+        asked.counts,
+        *asked.options,
+        "-o",
+        str(asked.root),
+        "--",
+        *asked.words,
     )
     script = [*command, *asked.redirection()]
     return batch.script(asked.folder / "trace.sh", job, [script])
@@ -220,7 +227,7 @@ def _each(batch: Batch, asked: Traces, counts: Sequence[int]) -> list[Script]:
         job = batch.job(f"p3s-np{np}", asked.folder / name, **_shape(asked, np))
         part = str(asked.folder / f"np{np}")
         command = batch.command(
-            "trace", "--part", "-n", str(np), *asked.options, "-o", part, "--", *asked.words
+            "characterize", "--part", "-n", str(np), *asked.options, "-o", part, "--", *asked.words
         )
         command += asked.redirection()
         found.append(batch.script(asked.folder / f"{name}.sh", job, [command]))
@@ -233,7 +240,7 @@ def _array(batch: Batch, asked: Traces, counts: Sequence[int]) -> list[Script]:
         "p3s-trace", asked.folder / "trace", tasks=len(counts), **_shape(asked, max(counts))
     )
     command = [
-        *batch.command("trace", "--part", "-n"),
+        *batch.command("characterize", "--part", "-n"),
         '"$np"',
         *map(shlex.quote, asked.options),
         "-o",

@@ -55,7 +55,7 @@ def submit(
         "--trace",
         show_default=False,
         metavar="OPTION",
-        help="Another option of p3s trace, for example --trace='--work cpu'.",
+        help="Another option of p3s characterize, for example --trace='--work cpu'.",
     ),
     predict: str = typer.Option(
         "",
@@ -179,7 +179,7 @@ def _refuse(context: typer.Context, traced: bool) -> None:
 
 
 def split(options: list[str]) -> list[str]:
-    """Return the words of options of p3s trace; raises UsageError for what is none."""
+    """Return the words of options of p3s characterize; raises UsageError for what is none."""
     from p3s.cli.characterize import characterize
 
     found: list[str] = []
@@ -195,12 +195,12 @@ def split(options: list[str]) -> list[str]:
         if name in _OWN:
             raise UsageError(f"--trace {text}: p3s submit writes {name} itself")
         if name not in known:
-            raise UsageError(f"--trace {text}: {name or 'it'} is no option of p3s trace")
+            raise UsageError(f"--trace {text}: {name or 'it'} is no option of p3s characterize")
         found += words
     return found
 
 
-#: Options of p3s trace that a script sets, or that are of no use there.
+#: Options of p3s characterize that a script sets, or that are of no use there.
 _OWN = (
     "-n",
     "--counts",

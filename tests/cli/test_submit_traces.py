@@ -68,9 +68,9 @@ def test_one_job_for_all_counts(here: Path, capsys: pytest.CaptureFixture[str]) 
         f"cd '{here}'",
     } <= set(text.splitlines())
     (words,) = commands(text)[-1:]
-    start = words.index("trace")
+    start = words.index("characterize")
     options = ["-n", "8,16,32", "-r", "3", "--work", "cpu", "-o", f"{here}/study"]
-    assert words[start:] == ["trace", *options, *SRUN]
+    assert words[start:] == ["characterize", *options, *SRUN]
 
 
 def test_a_job_for_each_count(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,7 +81,7 @@ def test_a_job_for_each_count(here: Path, capsys: pytest.CaptureFixture[str]) ->
         assert {f"#SBATCH --nodes={nodes}", f"#SBATCH --ntasks={np}"} <= set(text.splitlines())
         words = commands(text)[-1]
         options = ["--part", "-n", str(np), "--work", "cpu", "-o", f"{here}/study-jobs/np{np}"]
-        assert words[words.index("trace") :] == ["trace", *options, *SRUN]
+        assert words[words.index("characterize") :] == ["characterize", *options, *SRUN]
     last = found["p3s-last"]
     assert "--exclusive" not in last and "#SBATCH --ntasks=1" in last.splitlines()
     parts = [f"{here}/study-jobs/np{np}" for np in (8, 16, 32)]
@@ -109,7 +109,9 @@ def test_a_job_array(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         done = subprocess.run(["bash", "-c", asked], env=env, capture_output=True, text=True)
         words = done.stdout.split("|")[:-1]
         options = ["--part", "-n", str(np), "--work", "cpu", "-o", f"{here}/study-jobs/np{np}"]
-        assert words[words.index("trace") :] == ["trace", *options, *SRUN], done.stderr
+        assert words[words.index("characterize") :] == ["characterize", *options, *SRUN], (
+            done.stderr
+        )
 
 
 def test_counts_up_to_a_maximum(capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,7 +180,7 @@ def test_the_virtual_environment(here: Path, capsys: pytest.CaptureFixture[str])
     assert run(words) == 0
     lines = capsys.readouterr().out.splitlines()
     assert f". '{venv}/bin/activate'" in lines and any(
-        line.startswith("p3s trace") for line in lines
+        line.startswith("p3s characterize") for line in lines
     )
 
 
@@ -192,7 +194,7 @@ def test_the_virtual_environment(here: Path, capsys: pytest.CaptureFixture[str])
         (["-n", "8", "--jobs", "array", *SRUN], "two counts or more"),
         (["-n", "8,16,32", "--jobs", "each", "--trace=--param a=1,2", *SRUN], "of --jobs one only"),
         (["-n", "8,16,32", "--trace=--json", *SRUN], "writes --json itself"),
-        (["-n", "8,16,32", "--trace=--wrk cpu", *SRUN], "no option of p3s trace"),
+        (["-n", "8,16,32", "--trace=--wrk cpu", *SRUN], "no option of p3s characterize"),
         (["-n", "8,16,32", "--trace=it's", *SRUN], "No closing quotation"),
         (["-n", "8,16,32", "--nodes", "2", *SRUN], "for traces give --ppn"),
         (["-n", "8,16,32", "--jobs", "each"], "put the launcher command after --"),

@@ -170,7 +170,7 @@ def test_a_damaged_run_ends_all_ranks_with_one_line(tmp_path: Path) -> None:
 
 
 def test_ranks_do_not_start_mpi_programs(tmp_path: Path) -> None:
-    words = ["trace", "-n", "2,4", "-o", "new", "--", "mpiexec", "-n", "{np}", "/bin/true"]
+    words = ["characterize", "-n", "2,4", "-o", "new", "--", "mpiexec", "-n", "{np}", "/bin/true"]
     code, _, err = ended(started(2, words, tmp_path))
     assert code == 2 and "a rank cannot start MPI programs" in err, err
     assert len([line for line in err.splitlines() if line.startswith("p3s: ")]) == 1

@@ -22,7 +22,17 @@ _WAITS = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); time.sle
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_count_is_no_failed_one(number: signal.Signals, tmp_path: Path) -> None:
     there = tmp_path / "there"
-    words = [sys.executable, "-m", "p3s", "trace", "-n", "2,3,4", "-o", str(tmp_path / "s"), "--"]
+    words = [
+        sys.executable,
+        "-m",
+        "p3s",
+        "characterize",
+        "-n",
+        "2,3,4",
+        "-o",
+        str(tmp_path / "s"),
+        "--",
+    ]
     words += [str(the_mpi().mpiexec), "-n", "{np}", sys.executable, "-c", _WAITS, str(there)]
     with subprocess.Popen(
         words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True

@@ -21,7 +21,7 @@ def test_what_a_program_said_that_calls_mpi_in_no_loop_is_told(
     assert install is not None and install.mpiexec is not None
     run = [install.mpiexec, "-n", "{np}", str(program), steps]
     done = subprocess.run(
-        [sys.executable, "-m", "p3s", "trace", "-n", "1,2,3", "-o", "study", "--", *run],
+        [sys.executable, "-m", "p3s", "characterize", "-n", "1,2,3", "-o", "study", "--", *run],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -315,7 +315,7 @@ def scheduler(name: str = "") -> Scheduler:
     if there[:1] == [SCHEDULERS["pbs"]] and shutil.which("qconf"):
         raise UsageError(
             "qsub is that of Grid Engine, for which P3S writes no scripts; name one of"
-            f" --scheduler {', '.join(SCHEDULERS)}, or put p3s trace into a script of yours"
+            f" --scheduler {', '.join(SCHEDULERS)}, or put p3s characterize into a script of yours"
         )
     return there[0] if there else SCHEDULERS["slurm"]
 

@@ -92,7 +92,7 @@ def _check(anchor: Path, reading: Reading) -> None:
         if kind_of(op) in NOT_READ:
             raise P3SError(
                 f"{anchor}: {plural(number, f'call of {op} is', f'calls of {op} are')} in it, of"
-                " which an archive says too little; trace the program with p3s trace"
+                " which an archive says too little; trace the program with p3s characterize"
             )
     for rank in reading.ranks:
         if not rank.finalized or rank.table[rank.call[-1]][0].op != "MPI_Finalize":
