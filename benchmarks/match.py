@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from p3s.capture import Call, Comm, RankTrace, RunTrace, Site
-from p3s.signature.logical import logical_time
-from p3s.signature.match import match
+from p3s.methods.pas2p.logical import logical_time
+from p3s.methods.pas2p.match import match
 
 #: What is aimed at: see README.md beside this file.
 TARGET = ">= 1"

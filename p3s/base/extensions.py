@@ -22,6 +22,7 @@ GROUP = "p3s.extensions"
 BUILT_IN: tuple[str, ...] = (
     "p3s.methods.baseline.extension",
     "p3s.methods.placement.extension",
+    "p3s.methods.pas2p",
     "p3s.formats",
 )
 
@@ -110,7 +111,9 @@ class Extension:
 
     ``sections``: p3s.report.parts.Section. ``schemas``: p3s.base.schemas.published.Published.
     ``studies``: functions of a study's directory, its progress and more, which the Python API
-    offers as methods of a study, under their names.
+    offers as methods of a study, under their names. ``alternatives``: a command of the core, and a
+    function that is asked first: of parameters of the command, by their names, and typer options
+    of its own. It returns an exit code; None where the command is to go on.
     """
 
     name: str
@@ -122,6 +125,7 @@ class Extension:
     settings: tuple[str, ...] = ()
     schemas: tuple[str, ...] = ()
     studies: tuple[str, ...] = ()
+    alternatives: tuple[tuple[str, str], ...] = ()
 
 
 @cache

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, wraps
+from inspect import Signature, signature
 from types import FrameType
 from typing import Any
 
@@ -184,11 +185,36 @@ def _made(command: Command) -> Any:
             context_settings={"allow_interspersed_args": not command.program_options},
             epilog=epilog,
             short_help=command.summary,
-        )(made)
+        )(_with_alternatives(name, made))
     whole = typer.main.get_command(alone).commands[name]  # type: ignore[attr-defined]
     if isinstance(made, typer.Typer):
         whole.commands |= {each.name: _made(each) for each in _commands() if each.parent == name}
     return whole
+
+
+def _with_alternatives(name: str, made: Callable[..., int]) -> Callable[..., int]:
+    """Return a command that asks extensions first, with their options before its last one."""
+    others = [
+        load(where) for each in extensions() for own, where in each.alternatives if own == name
+    ]
+    if not others:
+        return made
+    of = [signature(function, eval_str=True).parameters for function in (made, *others)]
+    *usual, last = of[0].values()
+    own = {each.name: each for one in of[1:] for each in one.values() if each.name not in of[0]}
+
+    @wraps(made)
+    def first(**given: Any) -> int:
+        for other, takes in zip(others, of[1:], strict=True):
+            code: int | None = other(**{each: given[each] for each in takes})
+            if code is not None:
+                return code
+        return made(**{each: given[each] for each in of[0]})
+
+    every = [*usual, *own.values(), last]
+    first.__signature__ = Signature(every)  # type: ignore[attr-defined]
+    first.__annotations__ = {each.name: each.annotation for each in every}
+    return first
 
 
 def _show_version(value: bool) -> None:

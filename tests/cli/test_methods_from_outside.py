@@ -36,10 +36,20 @@ def test_its_commands(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["tiny"], ["machine", "tiny"]):
         assert main.run([*words, str(study)]) == 3
         assert capsys.readouterr().out == "tiny: study\n"
-    assert main.run(["--help"]) == main.run(["machine", "--help"]) == 0
+    assert main.run(["help", "--all"]) == main.run(["machine", "--help"]) == 0
     text = capsys.readouterr().out
     assert "Show what is tiny." in text and "Show a tiny machine." in text
     assert main.run(["tiny", "--help"]) == 0 and "p3s tiny study" in capsys.readouterr().out
+
+
+def test_its_option_of_another_command(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["phases", str(study), "--fast"]) == 3
+    assert capsys.readouterr().out == "tiny: study\n"
+    assert main.run(["phases", str(study)]) == 1
+    assert main.run(["phases", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert text.index("--tree") < text.index("--thesis") < text.index("--fast")
+    assert text.index("--fast") < text.index("--json")
 
 
 def test_its_part_of_a_report(study: Path, capsys: pytest.CaptureFixture[str]) -> None:

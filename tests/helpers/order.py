@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from p3s.capture import RankTrace
+from p3s.methods.pas2p.logical import LogicalTime, effects, logical_time
+from p3s.methods.pas2p.match import Matching, match
 from p3s.signature.calltable import call_table
-from p3s.signature.logical import LogicalTime, effects, logical_time
-from p3s.signature.match import Matching, match
 
 
 def traced(run: Any) -> Any:

@@ -22,6 +22,11 @@ def tiny(study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study dire
     return 3
 
 
+def phases(study_dir: Path, fast: bool = typer.Option(False, "--fast")) -> int | None:
+    """Print the name of the study instead of its phases."""
+    return tiny(study_dir) if fast else None
+
+
 def section(_study: Study, prediction: Prediction) -> Part:
     """Return a curve half as high, a table and a line of the terminal."""
     counts = [row.n for row in prediction.counts]
@@ -50,4 +55,5 @@ EXTENSION = Extension(
     ),
     sections=("tiny_method:section",),
     studies=("tiny_method:small",),
+    alternatives=(("phases", "tiny_method:phases"),),
 )

@@ -9,7 +9,7 @@ from tracer_helpers import PROGRAMS, compile_c, the_mpi, trace
 
 from p3s.capture.capture import NAME
 from p3s.capture.rewrite import Messages
-from p3s.signature.match import match
+from p3s.methods.pas2p.match import match
 
 TURNS, RANKS = 10, 3
 

@@ -144,7 +144,8 @@ from p3s.signature import blocks
 reader.LONG_BYTES = 0
 ranks.BLOCK_EVENTS = blocks.EVENTS = 1 << 16
 from p3s.signature.part import part_of
-from p3s.signature import clock, match, signature  # what is loaded later is no event's
+from p3s.methods.pas2p import match
+from p3s.signature import clock, signature  # what is loaded later is no event's
 from p3s.capture.rewrite import Messages
 path = Path(sys.argv[1])
 room = int(next(l.split()[1] for l in open('/proc/self/status') if 'VmSize' in l)) * 1024

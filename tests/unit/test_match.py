@@ -13,8 +13,8 @@ from order import traced
 from sketch import irecv, isend, rank_file, recv, send, sketched, wait
 
 from p3s.capture import read_run
-from p3s.signature import match as reasons
-from p3s.signature.match import completions, match
+from p3s.methods.pas2p import match as reasons
+from p3s.methods.pas2p.match import completions, match
 
 
 def partners(run, rank):

@@ -10,10 +10,10 @@ from sketch import irecv, isend, rank_file, recv, send, wait
 
 from p3s.base.errors import P3SError
 from p3s.capture import read_run
-from p3s.signature.logical import logical_time
-from p3s.signature.match import match
+from p3s.methods.pas2p.logical import logical_time
+from p3s.methods.pas2p.match import match
+from p3s.methods.pas2p.phases import thesis_phases
 from p3s.signature.matrix import communication_matrix
-from p3s.signature.thesis import thesis_phases
 
 SIZE = 3
 

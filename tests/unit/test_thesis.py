@@ -12,8 +12,8 @@ from order import traced
 from sketch import sketched
 
 from p3s.base.errors import P3SError
+from p3s.methods.pas2p.phases import Similarity, loop_of, thesis_phases
 from p3s.signature.sequence import Label, sequence_nodes, shared_sites
-from p3s.signature.thesis import Similarity, loop_of, thesis_phases
 
 LONG = 1_000_000  # ns: far above what the clock cannot tell apart
 

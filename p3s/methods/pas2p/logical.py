@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.base.errors import P3SError
+from p3s.methods.pas2p.match import Matching, match
 from p3s.signature import worklist
 from p3s.signature.calltable import (
     COLLECTIVE,
@@ -32,7 +33,6 @@ from p3s.signature.calltable import (
     completions,
     present_ranks,
 )
-from p3s.signature.match import Matching, match
 from p3s.signature.worklist import COMPLETION, POST, TOGETHER, Nodes, TooManyCuts, Worklist, code
 
 if TYPE_CHECKING:

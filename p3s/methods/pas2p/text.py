@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from p3s.base.text import percent, processes, seconds, visible
 
 if TYPE_CHECKING:
-    from p3s.signature.thesis import Similarity, ThesisPhase
+    from p3s.methods.pas2p.phases import Similarity, ThesisPhase
 
 _OPS = 4
 

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.base.errors import P3SError
+from p3s.methods.pas2p.logical import LogicalTime, logical_time
 from p3s.signature.calltable import present_ranks
-from p3s.signature.logical import LogicalTime, logical_time
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,0 +1,84 @@
+"""``p3s phases --thesis``: the phases of a run as the thesis finds them, at one count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from p3s.base.errors import P3SError, UsageError
+
+
+def _shares(text: str) -> tuple[float, float, float, float]:
+    """Return the shares that --similar names: of volume, computation, events, of a phase."""
+    try:
+        shares = [float(word.strip().removesuffix("%")) / 100 for word in text.split(",")]
+        volume, compute, events, relevance = shares
+    except ValueError:
+        shares = [-1.0]
+    if not all(0 <= share <= 1 for share in shares):
+        raise UsageError(
+            f"--similar {text}: not four percentages; for example --similar 5%,90%,80%,1%"
+        )
+    return volume, compute, events, relevance
+
+
+def phases(
+    study_dir: Path,
+    counts: str | None,
+    everything: bool,
+    json_: bool,
+    thesis: bool = typer.Option(
+        False, "--thesis", help="The thesis's phases instead: segments that repeat (one count)."
+    ),
+    similar: str = typer.Option(
+        "5%,90%,80%,1%",
+        "--similar",
+        metavar="V,C,E,R",
+        help="With --thesis: volume, computation and events alike, share of a relevant phase.",
+    ),
+) -> int | None:
+    """Show the phases as the thesis finds them; None where they are not asked for."""
+    from p3s.base.study import Study
+    from p3s.capture import read_run
+    from p3s.cli.common import emit_json, header, out, parse_counts
+    from p3s.cli.phases import loaded
+    from p3s.methods.pas2p.phases import Similarity, loop_of, thesis_phases
+    from p3s.methods.pas2p.text import as_rows, render
+
+    settings = Similarity(*_shares(similar))
+    if not thesis:
+        return None
+    wanted = parse_counts(counts) if counts is not None else None
+    if wanted is not None and len(wanted) > 1:
+        raise UsageError("-n: the phases of the thesis are of one count; give one")
+    study = Study.open(study_dir)
+    known = loaded(study)
+    n = known.only(wanted, study.root).counts[0] if wanted else known.counts[-1]
+    runs = [run for run in study.runs(n) if run.status == "complete"]
+    if not runs:
+        raise P3SError(f"{study.root}: no complete run at {n} processes; trace it again")
+    run = read_run(runs[0].path)
+    found = thesis_phases(run, settings)
+    site_of = {call.call: call.site.partition("#")[0] for call in known.tree.calls()}
+    inside: dict[int, set[str]] = {p.phase: {site_of[c] for c in p.calls} for p in known.phases}
+    for phase in reversed(known.phases):
+        if phase.parent is not None:
+            inside[phase.parent] |= inside[phase.phase]
+    loops = {p.number: loop_of(p, inside) for p in found}
+    if json_:
+        likeness = {
+            name: getattr(settings, name) for name in ("volume", "compute", "events", "relevance")
+        }
+        emit_json(
+            {
+                **header("phases.thesis"),
+                "np": n,
+                "work_unit": run.work_unit,
+                "settings": likeness,
+                "phases": as_rows(found, loops),
+            }
+        )
+    else:
+        out(render(found, loops, n, settings, everything, run.work_unit == "instructions"))
+    return 0
