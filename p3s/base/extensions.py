@@ -23,6 +23,7 @@ BUILT_IN: tuple[str, ...] = (
     "p3s.methods.baseline.extension",
     "p3s.methods.placement.extension",
     "p3s.methods.pas2p",
+    "p3s.methods.tasks",
     "p3s.formats",
 )
 
@@ -114,6 +115,7 @@ class Extension:
     offers as methods of a study, under their names. ``alternatives``: a command of the core, and a
     function that is asked first: of parameters of the command, by their names, and typer options
     of its own. It returns an exit code; None where the command is to go on.
+    ``structures``: functions of a study that return a p3s.predict.structures.Structure, or None.
     """
 
     name: str
@@ -126,6 +128,7 @@ class Extension:
     schemas: tuple[str, ...] = ()
     studies: tuple[str, ...] = ()
     alternatives: tuple[tuple[str, str], ...] = ()
+    structures: tuple[str, ...] = ()
 
 
 @cache

@@ -148,19 +148,15 @@ def model(
 
 def _by_timing(study: Study, held: HoldOut, reasons: Sequence[Reason]) -> list[Reason]:
     """Return the reasons, what was missed as one to be minded where tasks are handed out."""
-    from p3s.methods.tasks.recognise import learned
+    from p3s.predict.structures import structure_of
 
-    missed = [reason for reason in reasons if reason.code == "holdout-missed"]
-    queue = learned(study) if missed else None
-    if queue is None or held.comparison is None:
+    if held.comparison is None or all(each.code != "holdout-missed" for each in reasons):
         return list(reasons)
-    from p3s.predict.queues import by_timing
-
-    changed = {reason: by_timing(reason, queue, [held.comparison]) for reason in missed}
-    for reason in changed.values():
-        if not reason.untrustworthy:
+    changed = structure_of(study).minded(reasons, {"holdout-missed": [held.comparison]})
+    for reason in changed:
+        if reason not in reasons:
             say(f"mind: {reason.sentence}")
-    return [changed.get(reason, reason) for reason in reasons]
+    return list(changed)
 
 
 @contextmanager

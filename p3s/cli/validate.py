@@ -33,7 +33,8 @@ from p3s.cli.trust import TRUST, settle
 
 if TYPE_CHECKING:
     from p3s.model.comparison import Comparison, OrderAgreement
-    from p3s.predict.validate import Dealt, Validation
+    from p3s.predict.structures import Dealt
+    from p3s.predict.validate import Validation
 
 __all__ = ["EPILOG", "WithLauncher", "validate"]
 

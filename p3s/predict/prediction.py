@@ -18,11 +18,10 @@ from p3s.base.text import not_used, quoted
 from p3s.capture.ops import called
 from p3s.capture.other_calls import OtherCall
 from p3s.costs.files.types import FileUseAt
-from p3s.methods.tasks.recognise import learned
 from p3s.model.comparison import Comparison, HoldOut, read_comparison
 from p3s.model.order.kinds import Kinds
 from p3s.model.types import Model
-from p3s.predict import below, curve_doubts, doubts, notes, outside, queues, start
+from p3s.predict import below, curve_doubts, doubts, notes, outside, start
 from p3s.predict.commands import NO_STUDY, Commands, of_traces
 from p3s.predict.contradictions import contradictions
 from p3s.predict.efficiencies import with_efficiencies
@@ -46,6 +45,7 @@ from p3s.predict.residual import (
     with_measured_computation,
 )
 from p3s.predict.rows import baseline, related, row_of, why_not_of, with_interval, with_parts
+from p3s.predict.structures import structure_of
 from p3s.predict.times import PhaseTimes, wider
 from p3s.predict.types import Count, Network, Prediction, Residual
 
@@ -107,7 +107,7 @@ def predict(
     # the model of a value that was not traced rests on the counts of other values
     traced = sorted({*study.counts(), *(model.counts if model.derived else ())} or model.counts)
     wanted = sorted(set(counts))
-    found = estimates(
+    found: Estimates = estimates(
         study,
         wanted,
         wanted=how.estimator,
@@ -119,18 +119,16 @@ def predict(
         done=how.done,
         keep=how.keep,
     )
-    queue = learned(study)
-    if queue is not None:
-        found, ranges = queues.in_place(found, queue, study, how.machine, how.setting)
+    structure = structure_of(study)
+    found = structure.in_place(found, how.machine, how.setting)
     choice = choose(found, how.estimator)
     _refuse_no_time(study, choice.times)
     runs = {
-        n: run
+        n: structure.even(run)
         for n in wanted
         if n in traced and not elsewhere and (run := measured(study, n)) is not None
     }
-    if queue is not None:
-        runs = {n: queues.even(run, queue) for n, run in runs.items()}
+    validations = _validations(study)
     result = compose(
         choice.times,
         runs,
@@ -143,7 +141,7 @@ def predict(
         others=found,
         why=choice.why,
         admits=_admits(model),
-        validations=_validations(study),
+        validations=validations,
         commands=commands or of_traces(study),
         totals={} if elsewhere else _totals(study, _not_asked(traced, wanted)),
         network=network_of(study, choice.name, wanted, machine=how.machine, setting=how.setting),
@@ -153,13 +151,9 @@ def predict(
         requested=how.requested,
     )
     unused = not_used(model.without, of_traces(study).take_back(model.without))
-    if queue is not None:
-        held = None if model.holdout is None else model.holdout.comparison
-        checked = {
-            "holdout-missed": [] if held is None else [held],
-            "validate-missed": _validations(study),
-        }
-        result = queues.told(result, queue, ranges.get(choice.name, {}), checked)
+    held = None if model.holdout is None else model.holdout.comparison
+    checked = {"holdout-missed": [held] if held else [], "validate-missed": validations}
+    result = structure.told(result, choice.name, checked)
     around = start.start_and_end(study, wanted)
     return replace(
         result,

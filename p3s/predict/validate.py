@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from p3s.model.types import Model
     from p3s.predict.measured import Measured
     from p3s.predict.reasons import Reason
+    from p3s.predict.structures import Dealt
     from p3s.predict.types import Count, Prediction
 
 #: Why a measured run time and a predicted one cannot be compared.
@@ -36,21 +37,6 @@ class Kept:
     verdict: str
     calls: int
     wrong: int
-
-
-@dataclass(frozen=True)
-class Dealt:
-    """Tasks that a server handed out in a run to whoever asked, and how many the model says.
-
-    least, most: of a worker, which depends on timing; same: whether the totals are equal and all
-    else that differs may be how the tasks were dealt.
-    """
-
-    tasks: int
-    predicted: float
-    least: int
-    most: int
-    same: bool
 
 
 @dataclass(frozen=True)
@@ -153,27 +139,16 @@ def _dealt(
 ) -> tuple[Dealt | None, tuple[Reason, ...]]:
     """Return the tasks of a queue, None where the program has none, and what speaks against the
     model."""
-    from p3s.methods.tasks.recognise import learned, of_path
     from p3s.predict.commands import Commands
     from p3s.predict.doubts import of_validation
-    from p3s.predict.queues import by_timing, missed_by_timing
+    from p3s.predict.structures import structure_of
 
     reasons = tuple(of_validation(compared, Commands(study)))
-    queue = learned(study)
-    served = of_path(run_dir) if queue is not None else ()
-    if queue is None or not served:
-        return None, reasons
-    n = compared.n
-    tasks = sum(len(each.tasks) for each in served)
-    low, usual, high = queue.number(n)
-    same = low <= tasks <= high and missed_by_timing(queue, compared)
-    shares = [int(k) for each in served for k in each.shares]
-    if same:
-        reasons = tuple(
-            by_timing(reason, queue, [compared]) if reason.code == "validate-missed" else reason
-            for reason in reasons
-        )
-    return Dealt(tasks, usual, min(shares), max(shares), same), reasons
+    structure = structure_of(study)
+    dealt = structure.dealt(run_dir, compared)
+    if dealt is not None and dealt.same:
+        reasons = structure.minded(reasons, {"validate-missed": [compared]})
+    return dealt, reasons
 
 
 def _moved(study: Study, n: int) -> dict[int, float]:

@@ -17,11 +17,11 @@ TOPS = {"p3s": "", "replay": "p3s.", "signature_runner": "p3s."}
 
 #: What of the core still imports a method, and methods each other; a row may only go.
 STILL = {
-    "p3s.predict": {"p3s.methods.tasks", "p3s.methods.threads"},
+    "p3s.predict": {"p3s.methods.threads"},
     "p3s.report": {"p3s.methods.threads"},
     "p3s.pipeline": {"p3s.methods.threads"},
     "p3s.api": {"p3s.methods.threads"},
-    "p3s.cli": {"p3s.methods.tasks", "p3s.methods.threads"},
+    "p3s.cli": {"p3s.methods.threads"},
 }
 
 

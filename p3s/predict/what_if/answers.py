@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from p3s.base.errors import P3SError
-from p3s.methods.tasks.recognise import learned
 from p3s.predict.efficiencies import with_transfer
 from p3s.predict.estimators.altered import off_by_draws
 from p3s.predict.intervals import Factors, combine, own_parts
 from p3s.predict.rows import slowest_rank
+from p3s.predict.structures import structure_of
 from p3s.predict.types import Count, Prediction, WhatIf, WhatIfAt
 from p3s.predict.what_if.changes import Changes, Placed, Scaled, check_phases, read_changes
 from p3s.predict.what_if.simulated import Costs, Made, Simulation, moves, other_costs, run_time
@@ -86,12 +86,9 @@ def with_answers(
     there is not, P3SError, in one line, where changes cannot be simulated.
     """
     check_phases(asked, (phase.phase for row in prediction.counts for phase in row.phases))
-    if learned(study) is not None:
+    if why := structure_of(study).fixed:
         if asked or table:
-            raise P3SError(
-                f"{study.root}: a master deals out the work, and who waits for whom changes with "
-                "every time; leave --what-if out and change the program or the network instead"
-            )
+            raise P3SError(f"{study.root}: {why}")
         return prediction
     found: dict[str, WhatIf] = {}
     rows: list[Count] = []

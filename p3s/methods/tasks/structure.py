@@ -1,7 +1,7 @@
 """Programs that hand out tasks to whoever asks: their times by a queue, not by a fixed schedule.
 
 What the traces show of such a program - which worker did which task, and how many - depends on
-timing. The time of the loop that hands them out is that of p3s.master_worker's queue at the count
+timing. The time of the loop that hands them out is that of p3s.methods.tasks.queue at the count
 that is asked for; it takes the place of what the simulation of the traced schedule says.
 """
 
@@ -17,10 +17,12 @@ import numpy as np
 
 from p3s.base.text import figures, percent, processes, seconds
 from p3s.methods.tasks.queue import Queue, Range, most_workers
+from p3s.methods.tasks.recognise import learned, of_path
 from p3s.methods.tasks.tasks import TaskQueue, time_of
 from p3s.predict.curve_doubts import EFFICIENCY_LIMIT
 from p3s.predict.estimated import TYPICAL
 from p3s.predict.measured import Measured
+from p3s.predict.structures import Dealt, Structure
 from p3s.predict.times import PhaseTimes
 from p3s.simulate.followed import Followed
 
@@ -106,49 +108,85 @@ def with_queue(
     return changed, long
 
 
-def in_place(
-    found: Estimates, queue: TaskQueue, study: Study, machine: Path | None, setting: Setting | None
-) -> tuple[dict[int, dict[str, Estimate]], dict[str, dict[int, Range]]]:
-    """Return estimates with the queue's time in place of the traced schedule's, and its times.
+class HandedOut(Structure):
+    """What a queue of tasks makes of a program; remembers its times by estimator and count."""
 
-    By estimator and count: each has its own costs of messages.
-    """
-    ranges: dict[str, dict[int, Range]] = {}
-    changed: dict[int, dict[str, Estimate]] = {}
-    for n, by_name in found.items():
-        changed[n] = dict(by_name)
-        for name, made in by_name.items():
-            if isinstance(made, PhaseTimes) and queue.workers(n) > 0:
-                network = network_for(study, name, n, machine, setting)
-                changed[n][name], long = with_queue(made, queue, study, network)
-                ranges.setdefault(name, {})[n] = long
-    return changed, ranges
-
-
-def told(
-    made: Prediction,
-    queue: TaskQueue,
-    ranges: Mapping[int, Range],
-    checked: Mapping[str, Sequence[Comparison]],
-) -> Prediction:
-    """Return a prediction that says what of it is a queue's, and what depends on timing.
-
-    ``checked``: comparisons with runs by the code of the reason that they may be.
-    """
-    counts = [row.n for row in made.counts]
-    return replace(
-        made,
-        notes=(*sentences(queue, ranges, counts), *made.notes),
-        reasons=tuple(
-            _by_workers(by_timing(reason, queue, checked.get(reason.code, ())), queue, made)
-            for reason in made.reasons
-        ),
+    fixed = (
+        "a master deals out the work, and who waits for whom changes with "
+        "every time; leave --what-if out and change the program or the network instead"
     )
 
+    def __init__(self, study: Study, queue: TaskQueue) -> None:
+        self._study, self._queue = study, queue
+        self._ranges: dict[str, dict[int, Range]] = {}
 
-def by_timing(reason: Reason, queue: TaskQueue, checked: Sequence[Comparison]) -> Reason:
-    """Return what comparisons missed as something to be minded where that may be the dealing."""
-    if not checked or not all(missed_by_timing(queue, each) for each in checked):
+    def in_place(self, made: Estimates, machine: Path | None, setting: Setting | None) -> Estimates:
+        """Return estimates with the queue's time in place of the traced schedule's.
+
+        Each estimator has its own costs of messages.
+        """
+        changed: dict[int, dict[str, Estimate]] = {}
+        for n, by_name in made.items():
+            changed[n] = dict(by_name)
+            for name, each in by_name.items():
+                if isinstance(each, PhaseTimes) and self._queue.workers(n) > 0:
+                    network = network_for(self._study, name, n, machine, setting)
+                    changed[n][name], long = with_queue(each, self._queue, self._study, network)
+                    self._ranges.setdefault(name, {})[n] = long
+        return changed
+
+    def even(self, run: Measured) -> Measured:
+        """Return a traced run whose busiest rank is one with an even share of what it computed.
+
+        Which worker was the busiest depends on timing: totals are what can be compared.
+        """
+        workers = self._queue.workers(run.np)
+        if workers < 1 or not run.totals_s:
+            return run
+        served = (self._queue.number(run.np)[1] + workers) * self._queue.service
+        busiest = max((statistics.median(run.totals_s) - served) / workers, served)
+        return replace(run, work_s=min(run.work_s, busiest))
+
+    def told(
+        self, made: Prediction, name: str, checked: Mapping[str, Sequence[Comparison]]
+    ) -> Prediction:
+        """Return a prediction that says what of it is a queue's, and what depends on timing."""
+        ranges, counts = self._ranges.get(name, {}), [row.n for row in made.counts]
+        return replace(
+            made,
+            notes=(*sentences(self._queue, ranges, counts), *made.notes),
+            reasons=tuple(
+                _by_workers(reason, self._queue, made)
+                for reason in self.minded(made.reasons, checked)
+            ),
+        )
+
+    def minded(
+        self, reasons: Sequence[Reason], checked: Mapping[str, Sequence[Comparison]]
+    ) -> tuple[Reason, ...]:
+        """Return what comparisons missed as to be minded where that may be the dealing."""
+        return tuple(_by_timing(each, self._queue, checked.get(each.code, ())) for each in reasons)
+
+    def dealt(self, run_dir: Path, compared: Comparison) -> Dealt | None:
+        """Return the tasks that servers handed out in a run; None where there are no servers."""
+        served = of_path(run_dir)
+        if not served:
+            return None
+        tasks = sum(len(each.tasks) for each in served)
+        low, usual, high = self._queue.number(compared.n)
+        same = low <= tasks <= high and _missed_by_timing(self._queue, compared)
+        shares = [int(k) for each in served for k in each.shares]
+        return Dealt(tasks, usual, min(shares), max(shares), same)
+
+
+def structure(study: Study) -> HandedOut | None:
+    """Return what the queue of tasks of a study's program tells; None where none is seen."""
+    queue = learned(study)
+    return None if queue is None else HandedOut(study, queue)
+
+
+def _by_timing(reason: Reason, queue: TaskQueue, checked: Sequence[Comparison]) -> Reason:
+    if not checked or not all(_missed_by_timing(queue, each) for each in checked):
         return reason
     return replace(
         reason,
@@ -158,19 +196,6 @@ def by_timing(reason: Reason, queue: TaskQueue, checked: Sequence[Comparison]) -
         advice="",
         untrustworthy=False,
     )
-
-
-def even(run: Measured, queue: TaskQueue) -> Measured:
-    """Return a traced run whose busiest rank is one with an even share of what it computed.
-
-    Which worker was the busiest depends on timing: totals are what can be compared.
-    """
-    workers = queue.workers(run.np)
-    if workers < 1 or not run.totals_s:
-        return run
-    served = (queue.number(run.np)[1] + workers) * queue.service
-    busiest = max((statistics.median(run.totals_s) - served) / workers, served)
-    return replace(run, work_s=min(run.work_s, busiest))
 
 
 def _by_workers(reason: Reason, queue: TaskQueue, made: Prediction) -> Reason:
@@ -255,7 +280,7 @@ def sentences(found: TaskQueue, ranges: Mapping[int, Range], counts: Sequence[in
     return said
 
 
-def missed_by_timing(found: TaskQueue, compared: Comparison) -> bool:
+def _missed_by_timing(found: TaskQueue, compared: Comparison) -> bool:
     """Tell whether what a model misses of a run may all be how the tasks were dealt.
 
     No more messages differ than the queue has, no more phases than servers and workers have (each
