@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     import xarray
     from scipy.sparse import coo_array
 
-    from p3s.methods.threads.advise.types import Advice
-    from p3s.predict.surface import Surface
     from p3s.predict.types import WeakPrediction
     from p3s.signature.matrix import CommMatrix
 
@@ -381,70 +379,6 @@ class Study:
         for name in (field.name for field in fields(WhatIfAt)):
             columns["processes" if name == "n" else name] = [getattr(at, name) for _, at in rows]
         return Table(columns)
-
-    def over_threads(
-        self,
-        counts: Iterable[int],
-        threads: Iterable[int] = (),
-        *,
-        node: str = "",
-        setting: str = "",
-        network: str = "",
-    ) -> Surface:
-        """Predict run times at ``counts`` with every number of ``threads`` (those traced).
-
-        ``node``: as of ``--node``, by default with the cores of the network's; ``setting``: values
-        of the input's parameters, as ``size=4000``. Raises P3SError, in one line.
-        """
-        from p3s.machine.topology.node import read_node
-        from p3s.methods.threads.settings import threads_in
-        from p3s.pipeline.teams import Wanted, surface
-        from p3s.predict.surface import write
-
-        wanted = Wanted(
-            sorted(set(counts)),
-            sorted(set(threads)) or threads_in(self._directory),
-            setting,
-            read_node(node) if node else None,
-        )
-        request = self._request(AUTO, network, None)
-        found = surface(self._directory, wanted, request, self._progress)
-        write(self._directory, found)
-        return found
-
-    def advise(
-        self,
-        *,
-        nodes: int = 0,
-        cores: int = 0,
-        node: str = "",
-        objective: str = "time",
-        setting: str = "",
-        network: str = "",
-        top: int = 3,
-    ) -> Advice:
-        """Return the best numbers of processes and threads on up to ``nodes``, or ``cores``.
-
-        Arguments as of ``p3s advise``. Raises P3SError, in one line.
-        """
-        from p3s.machine.topology.node import read_node
-        from p3s.methods.threads.advise.types import Objective
-        from p3s.pipeline.advising import Asked, advised
-
-        if objective not in list(Objective):
-            raise UsageError(f"advise: {objective!r} is not one of {', '.join(Objective)}")
-        if not nodes and not cores:
-            raise UsageError("advise: say how many nodes or cores there are")
-        asked = Asked(
-            nodes,
-            cores,
-            setting,
-            node=read_node(node) if node else None,
-            objective=Objective(objective),
-            top=top,
-        )
-        request = self._request(AUTO, network, None)
-        return advised(self._directory, asked, request, self._progress).advice
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         """Return what an extension adds, such as ``place``, for this study."""

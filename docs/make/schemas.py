@@ -30,6 +30,7 @@ from p3s.machine import filesystem, machinefile
 from p3s.machine.machinefile import MachineRead
 from p3s.methods.threads import stage as threads_stage
 from p3s.methods.threads import store as threads
+from p3s.methods.threads.advise import text as advice
 from p3s.model import stage as model
 from p3s.model.comparison import VALIDATION, Comparison
 from p3s.model.law_types import TraceOrder
@@ -37,7 +38,6 @@ from p3s.model.types import Model
 from p3s.predict import saved, surface
 from p3s.predict.types import WeakPrediction
 from p3s.program.types import Communicators, HeadRead
-from p3s.report import advice
 from p3s.signature import phase_file, sampled, store, times
 
 _SIMPLE = {bool: "boolean", int: "integer", float: "number", str: "string"}

@@ -21,6 +21,7 @@ GROUP = "p3s.extensions"
 #: Extensions that come with P3S, in the order in which reports and help show them.
 BUILT_IN: tuple[str, ...] = (
     "p3s.methods.baseline.extension",
+    "p3s.methods.threads.extension",
     "p3s.methods.placement.extension",
     "p3s.methods.pas2p",
     "p3s.methods.tasks",
@@ -115,6 +116,7 @@ class Extension:
     offers as methods of a study, under their names. ``alternatives``: a command of the core, and a
     function that is asked first: of parameters of the command, by their names, and typer options
     of its own. It returns an exit code; None where the command is to go on.
+    ``teams``: p3s.pipeline.teams.OverThreads.
     ``structures``: functions of a study that return a p3s.predict.structures.Structure, or None.
     """
 
@@ -129,6 +131,7 @@ class Extension:
     studies: tuple[str, ...] = ()
     alternatives: tuple[tuple[str, str], ...] = ()
     structures: tuple[str, ...] = ()
+    teams: tuple[str, ...] = ()
 
 
 @cache

@@ -238,3 +238,18 @@ def counts_behind(study: Study) -> list[int]:
         return own
     behind = read_json(study.model_path, "p3s.model")["counts"]
     return sorted({*own, *(int(n) for n in behind)})
+
+
+def has_threads(root: Study) -> bool:
+    """Tell whether a study was traced with --threads."""
+    return THREADS in parameters(root)
+
+
+def threads_in(root: Study) -> list[int]:
+    """Return the numbers of threads of the traced runs, ascending."""
+    return sorted({int(setting[THREADS]) for setting, _ in settings_in(root) if THREADS in setting})
+
+
+def inputs_in(root: Study) -> list[str]:
+    """Return the names of the values of the input's own parameters; one empty name without any."""
+    return list(dict.fromkeys(setting_name(without_threads(s)) for s, _ in settings_in(root)))

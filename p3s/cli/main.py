@@ -129,8 +129,7 @@ _ROWS = {
         ("validate", "validate:validate", "Run the program at a count and compare every message."),
     ],
     "Machines and placement": [
-        ("machine", "machine:app", "Measure this machine; list and compare machines."),
-        ("advise", "advise:advise", "Choose processes, threads and nodes."),
+        ("machine", "machine:app", "Measure this machine; list and compare machines.")
     ],
     "Expert": [
         ("exec", "exec:exec_", "Trace the program inside a launcher that you start."),

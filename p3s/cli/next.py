@@ -33,18 +33,14 @@ def next_(
 ) -> int:
     """Name the runs that would decide most about the model: counts, and smaller workloads."""
     from p3s.base.serialise import to_data
-    from p3s.cli.advise import of_threads
     from p3s.costs.small_runs.propose import default_target, propose
     from p3s.costs.stage import measured_range
-    from p3s.methods.threads.settings import has_threads
     from p3s.model.stage import load
     from p3s.pipeline.stages import ensure_model
     from p3s.predict import commands
 
-    wanted_n = _target(target)
+    wanted_n = target_of(target)
     study = Study.open(study_dir)
-    if has_threads(study):
-        return of_threads(study, json_)
     with progress(2) as bar, bar.slow("looking for the counts that tell most"):
         ensure_model(study, bar)
         bar.start("looking for the counts that tell most")
@@ -93,7 +89,7 @@ def _directory(study: Study) -> str | None:
     return None if there is None else str(there)
 
 
-def _target(text: str) -> int:
+def target_of(text: str) -> int:
     counts = parse_counts(text) if text else []
     if len(counts) > 1:
         raise UsageError(f"-n {text}: give one count, the largest to be predicted")

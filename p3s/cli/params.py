@@ -294,37 +294,35 @@ def has_parameters(root: Path) -> bool:
 def model(study_dir: Path, again: bool, json_: bool) -> int:
     """Fit the models of all values and the laws between them; print these."""
     from p3s.base.command_lines import another_value
+    from p3s.base.settings import has_threads
     from p3s.costs.parameters.stage import as_file
-    from p3s.methods.threads.settings import has_threads
-    from p3s.pipeline.thread_laws import ensure_threads
+    from p3s.pipeline.teams import over_threads
     from p3s.pipeline.weak import ensure_family
-    from p3s.report import teams
     from p3s.report.parameters import doubts, render
 
     study = Study.open(study_dir)
     with progress(2) as bar:
         family = ensure_family(study, bar, again=again)
-        threads = ensure_threads(study, None, bar, again=again) if has_threads(study) else None
+        threads = over_threads().laws(study, bar, again) if has_threads(study) else None
     if json_:
         emit_json(
             {
                 **(as_file(family) if family is not None else header("model")),
-                **({"threads": teams.as_data(threads)} if threads is not None else {}),
+                **({"threads": threads.data} if threads is not None else {}),
             }
         )
     else:
         told = [render(family)] if family is not None else []
-        out("\n\n".join([*told, *([teams.render(threads, study)] if threads is not None else [])]))
+        out("\n\n".join([*told, *([threads.text] if threads is not None else [])]))
     say(f"next: {_prediction(study)}")
     reasons = doubts(family, another_value(study)) if family is not None else []
-    reasons += teams.doubts(threads) if threads is not None else []
+    reasons += threads.reasons if threads is not None else []
     return say_reasons(reasons, "model")
 
 
 def _prediction(study: Study) -> str:
     """Return the command that predicts with the largest values that were traced."""
-    from p3s.base.settings import THREADS, setting_name, settings_in, without_threads
-    from p3s.methods.threads.settings import threads_in
+    from p3s.base.settings import THREADS, setting_name, settings_in, threads_in, without_threads
     from p3s.predict.commands import Commands, count_to_predict
 
     setting, at = max(settings_in(study), key=lambda pair: tuple(pair[0].values()))
@@ -340,7 +338,7 @@ def at_value(study_dir: Path, params: list[str]) -> Path:
     """Return the study at one value of every parameter, derived if it was not traced."""
     from p3s.base.settings import THREADS, one_setting, parameters, setting_name
     from p3s.costs.parameters import instantiate
-    from p3s.pipeline.teams import at_setting
+    from p3s.pipeline.teams import over_threads
     from p3s.pipeline.weak import ensure_family, with_parameters
 
     study = with_parameters(study_dir)
@@ -348,7 +346,7 @@ def at_value(study_dir: Path, params: list[str]) -> Path:
     with progress(2) as bar:
         ensure_family(study, bar)
         if THREADS in setting:
-            return at_setting(study, setting, bar).root
+            return over_threads().at(study, setting, bar).root
     path = instantiate(study.root, setting)
     _say_origin(Study(path), setting_name(setting))
     return path

@@ -11,7 +11,6 @@ from p3s.base.errors import UsageError
 from p3s.cli.common import JSON_OPTION, emit_json, header, out, say, say_reasons, write_out
 
 if TYPE_CHECKING:
-    from p3s.base.study import Study
     from p3s.predict.saved import PredictionFile
 
 EPILOG = """Plots: speedup, time, efficiency, parts (computation, transfer, waiting), phases.
@@ -58,20 +57,12 @@ def report(
     Exit code 3 when the prediction is not to be trusted: the report says why.
     """
     from p3s.base.study import Study
-    from p3s.methods.threads.settings import has_threads
     from p3s.predict.commands import Commands, count_to_validate
     from p3s.predict.outdated import as_of_now
     from p3s.predict.saved import PredictionFile
 
-    drawn = _pictures(picture, plot, size)
+    drawn = pictures_of(picture, plot, size)
     study = Study.open(study_dir)
-    if has_threads(study):
-        if picture or csv:
-            raise UsageError(
-                f"--picture, --csv: {study_dir} has a prediction for each number of threads; name "
-                f"one of its studies, as in {study_dir}/at/threads=1"
-            )
-        return _of_threads(study, output, json_)
     prediction = as_of_now(PredictionFile.load(study.root))
     if csv:
         return _print_csv(prediction, phases)
@@ -112,21 +103,6 @@ def report(
     return 0
 
 
-def _of_threads(study: Study, output: Path | None, json_: bool) -> int:
-    """Write the page of a study with several numbers of threads."""
-    from p3s.report.teams_page import view_of, write_page
-
-    view = view_of(study)
-    page = output or study.report_path
-    write_page(view, page)
-    if json_:
-        emit_json({**header("report"), "verdict": list(view.sentences), "report": str(page)})
-    else:
-        out("\n".join([*([view.warning] if view.warning else []), *view.sentences]))
-        out(f"report: {page}")
-    return say_reasons(view.against, told=not json_)
-
-
 def _print_csv(prediction: PredictionFile, phases: bool) -> int:
     from p3s.report.spreadsheet import counts_csv, phases_csv
 
@@ -134,7 +110,7 @@ def _print_csv(prediction: PredictionFile, phases: bool) -> int:
     return say_reasons(prediction.reasons)
 
 
-def _pictures(
+def pictures_of(
     paths: list[Path], plots: list[str], size: str
 ) -> list[tuple[Path, str, tuple[float, float]]]:
     """Return file, plot and size of every picture; raises UsageError before anything is drawn."""

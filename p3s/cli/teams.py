@@ -71,8 +71,7 @@ class AskedThreads:
 
 def needs_threads(root: Path, params: Sequence[str]) -> bool:
     """Tell whether a study was traced with --threads and no --param says how many."""
-    from p3s.base.settings import THREADS
-    from p3s.methods.threads.settings import has_threads
+    from p3s.base.settings import THREADS, has_threads
 
     named = any(word.partition("=")[0] == THREADS for word in params)
     return has_threads(Study(root)) and not named
@@ -89,9 +88,9 @@ def predict(
     allowed: Collection[str],
 ) -> int:
     """Predict run times over processes and threads; write and print the surface."""
+    from p3s.base.settings import threads_in
     from p3s.machine.topology.node import read_node
-    from p3s.methods.threads.settings import threads_in
-    from p3s.pipeline.teams import Wanted, surface
+    from p3s.pipeline.teams import Wanted, over_threads
     from p3s.predict.surface import SURFACE, write
     from p3s.report.surface import render
 
@@ -100,7 +99,7 @@ def predict(
     node = read_node(asked.node) if asked.node else None
     wanted = Wanted(counts, threads, inputs_of(study, params), node)
     with progress(2 * len(threads) * len(counts)) as bar:
-        found = surface(study, wanted, request, bar, only=only, allowed=allowed)
+        found = over_threads().surface(study, wanted, request, bar, only=only, allowed=allowed)
     path = write(study, found)
     if json_:
         emit_json(SURFACE.data(found))
@@ -113,7 +112,7 @@ def predict(
 
 def with_teams_of(root: Path) -> Study:
     """Return a study that was traced with --threads; raises P3SError for any other."""
-    from p3s.methods.threads.settings import has_threads, threads_in
+    from p3s.base.settings import has_threads, threads_in
 
     study = Study.open(root)
     if not has_threads(study):
@@ -137,8 +136,7 @@ def inputs_of(study: Study, params: Sequence[str]) -> str:
 
     Without --param the largest values that were traced; raises UsageError as --param does.
     """
-    from p3s.base.settings import THREADS, one_setting, parameters, setting_name
-    from p3s.methods.threads.settings import inputs_in
+    from p3s.base.settings import THREADS, inputs_in, one_setting, parameters, setting_name
 
     names = [name for name in parameters(study) if name != THREADS]
     if not names or not params:

@@ -50,10 +50,16 @@ def view(
 
     The page is made from the study as it is now; opening it writes report.html.
     """
-    from p3s.base.study import Study, write_bytes
+    from p3s.base.study import Study
 
     study = Study.open(study_dir)
-    page = _page(study, source=not no_source)
+    return show(study, _page(study, source=not no_source), serve, port)
+
+
+def show(study: Study, page: bytes, serve: bool, port: int) -> int:
+    """Open a page in the browser or serve it."""
+    from p3s.base.study import write_bytes
+
     if not serve and not port and _display():
         write_bytes(study.report_path, page)
         if _opened(study.report_path):
@@ -68,15 +74,9 @@ def _page(study: Study, *, source: bool) -> bytes:
 
     A report.html that is there is not shown: whoever made the study may have written anything.
     """
-    from p3s.methods.threads.settings import has_threads
-    from p3s.report.html import as_bytes, render
-
-    if has_threads(study):
-        from p3s.report import teams_page
-
-        return as_bytes(teams_page.render(teams_page.view_of(study)))
     from p3s.predict.outdated import as_of_now
     from p3s.predict.saved import PredictionFile
+    from p3s.report.html import as_bytes, render
     from p3s.report.view import view_of
 
     prediction = as_of_now(PredictionFile.load(study.root)).content

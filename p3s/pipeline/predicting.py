@@ -28,7 +28,7 @@ from p3s.pipeline.stages import (
     setting_of,
     stale_replays,
 )
-from p3s.pipeline.thread_laws import filled, more_threads
+from p3s.pipeline.teams import filled, over_threads
 from p3s.predict.estimators import Setting
 from p3s.predict.prediction import KNEE_EFFICIENCY, Estimation, as_file, predict
 from p3s.predict.types import Prediction
@@ -189,7 +189,7 @@ def _with_answers(
             result,
             what_if.asked,
             costs,
-            threads=more_threads(study, each, progress),
+            threads=over_threads().more(study, each, progress),
             table=what_if.table,
             say=progress.start,
         )

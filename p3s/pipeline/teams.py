@@ -1,23 +1,22 @@
-"""Predictions over threads of a process: what is missing made, one prediction for each number."""
+"""Runs with several numbers of threads: their nodes, and what an extension tells of them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from p3s.base.extensions import provided
 from p3s.base.host.cores import cores
-from p3s.base.progress import Once, Progress
-from p3s.base.settings import MIN_COUNTS, THREADS, Setting, setting_name, without_threads
+from p3s.base.progress import Progress
+from p3s.base.settings import Setting, threads_of
 from p3s.base.study import Study
-from p3s.base.text import plural, processes
+from p3s.base.text import plural
 from p3s.machine.topology.node import Node
-from p3s.methods.threads import stage
-from p3s.methods.threads.settings import at_threads, base_of
-from p3s.pipeline.basis import Request
-from p3s.pipeline.predicting import PredictArguments, predicted
-from p3s.pipeline.thread_laws import check_fits, ensure_base, ensure_threads, node_of
-from p3s.predict.surface import Column, Surface, surface_of
-from p3s.report.teams import doubts
+from p3s.pipeline.basis import Request, basis_of
+from p3s.pipeline.stages import machine_file
+from p3s.predict.reasons import Reason
+from p3s.predict.surface import Surface
+from p3s.predict.what_if.threads import MoreThreads, NotKnown
 
 
 @dataclass(frozen=True)
@@ -34,75 +33,64 @@ class Wanted:
     node: Node | None = None
 
 
-class _OfThreads(Progress):
-    """Steps of the predictions at one number of threads, told in few lines.
+@dataclass(frozen=True)
+class Laws:
+    """What threads change, as text and as plain data, and what speaks against it."""
 
-    ``once``: says what holds for all numbers of threads.
+    text: str
+    data: Mapping[str, object]
+    reasons: Sequence[Reason]
+
+
+@dataclass(frozen=True)
+class OverThreads:
+    """What an extension registers for studies with several numbers of threads.
+
+    more: of (study, processes of a node, progress): what other numbers do. at: the study at values
+    of all parameters. laws: of (study, progress, whether to fit again). surface: of (study, wanted,
+    request, progress, only=, allowed=).
     """
 
-    def __init__(self, once: Progress, label: str) -> None:
-        self._once, self._label = once, label
-
-    def start(self, text: str) -> None:
-        """Say which step is being done."""
-        self._once.start(f"{self._label}: {text}")
-
-    def say(self, text: str) -> None:
-        """Say something once, whatever number of threads it is of."""
-        self._once.say(text)
+    more: Callable[[Study, int, Progress], MoreThreads | NotKnown]
+    at: Callable[[Study, Setting, Progress], Study]
+    laws: Callable[[Study, Progress, bool], Laws]
+    surface: Callable[..., Surface]
 
 
-def at_setting(root: Study, setting: Setting, progress: Progress) -> Study:
-    """Return the study at values of all parameters, threads among them, on nodes as in the runs."""
-    threads, rest = int(setting[THREADS]), setting_name(without_threads(setting))
-    file = ensure_threads(root, None, progress)
-    ensure_base(root, file, rest)
-    layout = stage.Layout(threads, max(cores() // threads, 1))
-    return stage.study_at(root, file, rest, layout, cores())
+def over_threads() -> OverThreads:
+    """Return what the first extension for threads registers."""
+    found: OverThreads = next(provided("teams"))
+    return found
 
 
-def surface(
-    root: Study,
-    wanted: Wanted,
-    request: Request,
-    progress: Progress,
-    *,
-    only: bool = False,
-    allowed: Collection[str] = (),
-    each: Mapping[int, Sequence[int]] | None = None,
-) -> Surface:
-    """Predict every number of threads at every count; a surface over both.
+def plain_node(cores: int, source: str = "") -> Node:
+    """Return a node of which only the number of cores is known."""
+    return Node(source or plural(cores, "core"), (cores,), (1,), (cores,))
 
-    each: other counts for single numbers of threads. Raises UsageError where threads do not fit
-    on a node, P3SError as predictions do.
+
+def node_of(study: Study, request: Request) -> Node:
+    """Return the node of a run: as measured, or with the cores of the typical cluster's."""
+    from p3s.machine.cluster import cluster_of
+    from p3s.machine.machinefile import Machine
+
+    if request.settings.cores_per_node:
+        return plain_node(request.settings.cores_per_node)
+    file = machine_file(study)
+    basis = basis_of(request, {1: study}, [1], file)
+    if basis.network:
+        return plain_node(cluster_of(basis.network).cores_per_node, basis.network)
+    known = Machine.load(file).facts.get("cores") if file is not None else None
+    return plain_node(known if isinstance(known, int) and known > 0 else cores())
+
+
+def filled(study: Study, request: Request, machine: Study | None = None) -> Request:
+    """Return a request whose nodes the threads of a study's processes fill, unless it says more.
+
+    A node has as many cores as :func:`node_of` says; each process takes one for each thread.
+    machine: the study of the machine that is predicted for, where it is another one.
     """
-    node = wanted.node or node_of(at_threads(root, wanted.rest, base_of(root)), request)
-    check_fits(wanted.threads, node)
-    file = ensure_threads(root, node, progress)
-    first = min(ensure_base(root, file, wanted.rest).counts() or wanted.counts)
-    counts = sorted({first, *wanted.counts})
-    columns, once = [], Once(progress)
-    progress.expect(len(wanted.threads))
-    for threads in wanted.threads:
-        label = plural(threads, "thread")
-        layout = stage.Layout(threads, max(node.slots // threads, 1))
-        at = stage.study_at(root, file, wanted.rest, layout, cores())
-        here = counts if each is None else sorted(each[threads])
-        packed = replace(request.settings, cores_per_node=layout.per_node)
-        arguments = PredictArguments(
-            tuple(here), replace(request, settings=packed), only=only, allowed=frozenset(allowed)
-        )
-        _, found = predicted(at, arguments, _OfThreads(once, label))
-        traced = threads in file.threads
-        unsure = 1.0 if traced else stage.open_at(at, max(here))
-        columns.append(Column(threads, layout.per_node, traced, found, unsure))
-        progress.done(f"{label}: predicted at {processes(here)}")
-    against = doubts(file, messages=_from_others(root, wanted, file.base))
-    return surface_of(columns, counts, wanted.rest, node.cores, against)
-
-
-def _from_others(root: Study, wanted: Wanted, base: int) -> bool:
-    """Tell whether messages of some numbers of threads are those of the base's."""
-    others = [threads for threads in wanted.threads if threads != base]
-    runs = (at_threads(root, wanted.rest, threads).signature_counts() for threads in others)
-    return any(len(counts) < MIN_COUNTS for counts in runs)
+    threads = threads_of(study)
+    if threads <= 1 or request.settings.cores_per_node or request.placement is not None:
+        return request
+    each = max(node_of(machine or study, request).slots // threads, 1)
+    return replace(request, settings=replace(request.settings, cores_per_node=each))

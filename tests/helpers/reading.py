@@ -194,7 +194,7 @@ def _surface(path: Path) -> Any:
 
 
 def _advice(path: Path) -> Any:
-    from p3s.report.advice import load
+    from p3s.methods.threads.advise.text import load
 
     return load(Study(path.parent))
 

@@ -24,11 +24,11 @@ from p3s.base.study import Study
 from p3s.costs.small_runs.places import STRUCTURE
 from p3s.machine import filesystem
 from p3s.machine.cluster import typical
+from p3s.methods.threads.advise.text import AdviceFile
+from p3s.methods.threads.advise.text import write as write_advice
 from p3s.model.compare import compare
 from p3s.model.stage import load as load_model
 from p3s.predict.validate import Validation
-from p3s.report.advice import AdviceFile
-from p3s.report.advice import write as write_advice
 from p3s.signature import fileuse, usefile
 
 BYTES = [0, 1000, 100_000]
@@ -225,21 +225,24 @@ def _threads(root: Path) -> None:
     """Laws of threads, messages over threads, times over both, advice."""
     from p3s.base.progress import Progress
     from p3s.machine.topology.node import read_node
-    from p3s.pipeline import teams, thread_laws
-    from p3s.pipeline.advising import Asked, advised
+    from p3s.methods.threads import laws as thread_laws
+    from p3s.methods.threads import surface as teams
+    from p3s.methods.threads.advise.stage import Asked, advised
+    from p3s.pipeline import teams as nodes
     from p3s.pipeline.basis import request_of
+    from p3s.pipeline.teams import Wanted
     from p3s.predict import surface
     from p3s.replay.settings import ReplaySettings
 
     study, node = put_threads(root / "threads", Hybrid()), read_node("2x8")
     request, before = request_of("auto", "", True, ReplaySettings()), teams.cores
-    teams.cores = thread_laws.cores = lambda: 8
+    teams.cores = thread_laws.cores = nodes.cores = lambda: 8
     try:
-        found = teams.surface(study, teams.Wanted([16], [1, 2], node=node), request, Progress())
+        found = teams.surface(study, Wanted([16], [1, 2], node=node), request, Progress())
         surface.write(study, found)
         told = advised(study, Asked(nodes=2, cores=32, node=node), request, Progress())
     finally:
-        teams.cores = thread_laws.cores = before
+        teams.cores = thread_laws.cores = nodes.cores = before
     write_advice(
         study, AdviceFile("", node, 2, 32, told.advice, told.cells, told.next, "", told.reasons)
     )

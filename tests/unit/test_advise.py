@@ -10,11 +10,11 @@ from p3s.machine.topology.node import read_node
 from p3s.methods.threads.advise.advisor import Advisor, Workload, regret_of, workload_of
 from p3s.methods.threads.advise.configurations import Configuration, Limits, admissible, uses_of
 from p3s.methods.threads.advise.nextrun import next_runs
+from p3s.methods.threads.advise.text import table_of
 from p3s.methods.threads.advise.types import Objective
 from p3s.methods.threads.law import ThreadLaw, fit_law
 from p3s.methods.threads.types import Value, samples
 from p3s.predict.reasons import CODES
-from p3s.report.advice import table_of
 
 NODE = read_node("2x2x8+smt2+64GB")
 WORK = 64.0

@@ -88,7 +88,8 @@ NOT_USED = (
     "p3s.costs.gather",
     "p3s.costs.parameters.stage",
     "p3s.program.generate",
-    "p3s.report.teams",
+    "p3s.methods.threads.text",
+    "p3s.methods.threads.stage",
     "p3s.machine.topology.read",
     "scipy",
 )

@@ -19,10 +19,10 @@ import pytest
 from made_predictions import made_prediction, reason, record
 from report_studies import HOSTILE, hostile_prediction, put_study
 
+from p3s.methods.threads import page as teams_page
 from p3s.predict.reasons import Reason
 from p3s.predict.surface import Cell, Surface
 from p3s.report import surface as surfaces
-from p3s.report import teams_page
 from p3s.report.compare import compare
 from p3s.report.compare_page import write_page
 from p3s.report.html import write_html

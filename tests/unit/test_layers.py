@@ -15,16 +15,6 @@ from paths import ROOT
 TOPS = {"p3s": "", "replay": "p3s.", "signature_runner": "p3s."}
 
 
-#: What of the core still imports a method, and methods each other; a row may only go.
-STILL = {
-    "p3s.predict": {"p3s.methods.threads"},
-    "p3s.report": {"p3s.methods.threads"},
-    "p3s.pipeline": {"p3s.methods.threads"},
-    "p3s.api": {"p3s.methods.threads"},
-    "p3s.cli": {"p3s.methods.threads"},
-}
-
-
 def table() -> dict[str, str]:
     """Return the packages of ARCHITECTURE.md's table, the lowest first, and what they are."""
     text = (ROOT / "ARCHITECTURE.md").read_text().partition("## Layers")[2].partition("\n## ")[0]
@@ -79,11 +69,6 @@ def package(module: str) -> str:
     return f"p3s.{rest.partition('.')[0]}" if first == "p3s" and rest else first
 
 
-def room(module: str) -> str:
-    """Return the folder of a method or format: p3s.methods.baseline."""
-    return ".".join(module.split(".")[:3])
-
-
 def test_every_package_is_in_the_table(graph: dict[str, set[str]]) -> None:
     assert {package(module) for module in graph} == set(table())
     for name in (each for inside in extensions().values() for each in inside):
@@ -97,7 +82,6 @@ def test_imports_point_to_lower_layers(graph: dict[str, set[str]]) -> None:
         for module, others in graph.items()
         for other in others
         if rank[package(other)] > rank[package(module)]
-        and not STILL.get(package(module), set()) & {package(other), room(other)}
     ]
     assert not upward
 
@@ -117,7 +101,7 @@ def test_extensions_import_the_core_what_they_share_and_themselves(
         for module, others in graph.items()
         for other in others
         if {package(module), package(other)} <= set(inside)
-        and one(other) not in {one(module), package(module), *STILL.get(one(module), ())}
+        and one(other) not in {one(module), package(module)}
     ]
     assert not across
 

@@ -15,19 +15,24 @@ import p3s
 from p3s.base.artefacts import sealed
 from p3s.base.errors import Damaged, Defect, P3SError, UsageError
 from p3s.base.progress import Progress
-from p3s.base.settings import parse_setting
+from p3s.base.settings import inputs_in, parse_setting, threads_in
 from p3s.base.study import Study
 from p3s.cli.common import Progress as Bar
 from p3s.cli.main import run
 from p3s.machine.topology.node import read_node
+from p3s.methods.threads import laws as thread_laws
 from p3s.methods.threads import stage
+from p3s.methods.threads import surface as teams
+from p3s.methods.threads import text as teams_text
+from p3s.methods.threads.advise import text as advice_text
+from p3s.methods.threads.advise.stage import Asked, advised
 from p3s.methods.threads.advise.types import Objective
 from p3s.methods.threads.checks import check_messages
+from p3s.methods.threads.page import view_of, write_page
 from p3s.methods.threads.runs import _made_up
-from p3s.methods.threads.settings import base_of, inputs_in, threads_in
+from p3s.methods.threads.settings import base_of
 from p3s.model.stage import load
-from p3s.pipeline import teams, thread_laws
-from p3s.pipeline.advising import Asked, advised
+from p3s.pipeline import teams as core_teams
 from p3s.pipeline.basis import request_of
 from p3s.pipeline.predicting import PredictArguments, predicted, what_ifs_of
 from p3s.pipeline.weak import ensure_family
@@ -35,10 +40,7 @@ from p3s.predict import surface as surfaces
 from p3s.predict.reasons import Reason
 from p3s.predict.types import Prediction
 from p3s.replay.settings import ReplaySettings
-from p3s.report import advice as advice_text
 from p3s.report import surface as surface_text
-from p3s.report import teams as teams_text
-from p3s.report.teams_page import view_of, write_page
 
 HYBRID = Hybrid()
 REQUEST = request_of("auto", "", True, ReplaySettings())
@@ -51,6 +53,7 @@ def _eight_cores() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(teams, "cores", lambda: 8)
         patch.setattr(thread_laws, "cores", lambda: 8)
+        patch.setattr(core_teams, "cores", lambda: 8)
         yield
 
 
@@ -61,7 +64,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 @pytest.fixture(scope="module")
 def surface(made: Study) -> surfaces.Surface:
-    wanted = teams.Wanted([16, 32], [1, 2, 4, 8], node=NODE)
+    wanted = core_teams.Wanted([16, 32], [1, 2, 4, 8], node=NODE)
     return teams.surface(made, wanted, REQUEST, Progress())
 
 
@@ -198,7 +201,7 @@ class _Heard(Progress):
 
 def test_a_step_of_all_numbers_of_threads_is_told_once(tmp_path: Path) -> None:
     study, heard = put_threads(tmp_path / "s"), _Heard()
-    wanted = teams.Wanted([16], [1, 2, 4], node=NODE)
+    wanted = core_teams.Wanted([16], [1, 2, 4], node=NODE)
     teams.surface(study, wanted, REQUEST, heard)
     assert sorted(heard.told) == sorted(set(heard.told))
     assert sum(text.startswith("model fitted") for text in heard.told) == 1
@@ -234,13 +237,13 @@ def test_nodes_and_cores_are_those_of_the_layout(surface: surfaces.Surface) -> N
 
 def test_surface_is_the_same_read_again(made: Study, surface: surfaces.Surface) -> None:
     path = surfaces.write(made, surface)
-    assert surfaces.load(path) == surface
+    assert surfaces.SURFACE.read(path) == surface
     path.write_bytes(sealed(path.read_bytes().replace(b'"cells"', b'"sells"')))
     with pytest.raises(Defect, match="as p3s wrote it; this is a bug"):
-        surfaces.load(path)
+        surfaces.SURFACE.read(path)
     path.write_bytes(path.read_bytes().replace(b'"sells"', b'"bells"'))
     with pytest.raises(Damaged, match="damaged, or changed"):
-        surfaces.load(path)
+        surfaces.SURFACE.read(path)
     surfaces.write(made, surface)
 
 
@@ -260,7 +263,7 @@ def test_a_second_fit_is_not_made(made: Study, found: stage.ThreadFile) -> None:
 
 def test_threads_that_do_not_fit_on_a_node_are_refused(made: Study) -> None:
     with pytest.raises(UsageError, match="a node has 16 cores"):
-        teams.surface(made, teams.Wanted([16], [32], node=NODE), REQUEST, Progress())
+        teams.surface(made, core_teams.Wanted([16], [32], node=NODE), REQUEST, Progress())
 
 
 def test_laws_use_what_the_tracer_saw(found: stage.ThreadFile) -> None:
@@ -291,7 +294,7 @@ def test_advice_is_near_the_best(made: Study) -> None:
     assert advice_text.load(made) == file
     assert "configurations that 4 nodes (2x8) and 64 cores admit" in advice_text.render(file, made)
     path.write_bytes(sealed(path.read_bytes().replace(b'"advice":', b'"advise":')))
-    with pytest.raises(P3SError, match="run p3s advise again"):
+    with pytest.raises(Defect, match="as p3s wrote it; this is a bug"):
         advice_text.load(made)
     advice_text.write(made, file)
 
@@ -329,7 +332,7 @@ def test_workload_parameters_beside_threads(tmp_path: Path) -> None:
     family = ensure_family(study, Bar())
     assert family is not None and len(family.parts) == 1
     assert {s.name.split(",")[1] for s in family.settings} == {"threads=1"}
-    wanted = teams.Wanted([16], [1, 2], rest=f"cells={3 << 20}", node=NODE)
+    wanted = core_teams.Wanted([16], [1, 2], rest=f"cells={3 << 20}", node=NODE)
     found = teams.surface(study, wanted, REQUEST, Progress())
     for threads in (1, 2):
         cell = found.at(16, threads)
@@ -425,10 +428,10 @@ def test_threads_that_send_messages_have_no_row(tmp_path: Path) -> None:
 
 def test_a_study_at_a_number_of_threads_fills_nodes_with_them(made: Study) -> None:
     at = Study(made.at_dir("threads=4"))
-    request = thread_laws.filled(at, REQUEST)
-    whole = thread_laws.node_of(at, REQUEST).slots
+    request = core_teams.filled(at, REQUEST)
+    whole = core_teams.node_of(at, REQUEST).slots
     assert request.settings.cores_per_node == whole // 4
-    assert thread_laws.filled(Study(made.at_dir("threads=1")), REQUEST) == REQUEST
+    assert core_teams.filled(Study(made.at_dir("threads=1")), REQUEST) == REQUEST
 
 
 def test_changes_of_a_study_with_several_numbers_of_threads_are_refused(

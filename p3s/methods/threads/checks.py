@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from p3s.base.settings import threads_in
 from p3s.base.study import Study
 from p3s.costs.parameters.derive import summary
-from p3s.methods.threads.settings import at_threads, base_of, threads_in, with_threads
+from p3s.methods.threads.settings import at_threads, base_of, with_threads
 from p3s.model.compare import compare, overlap, true_collectives, true_files, true_triples
 from p3s.model.comparison import Comparison, Summary, Weights
 from p3s.model.types import Model

@@ -2,27 +2,8 @@
 
 from __future__ import annotations
 
-from p3s.base.settings import (
-    THREADS,
-    alike_in_threads,
-    parameters,
-    parse_setting,
-    setting_name,
-    settings_in,
-    value_study,
-    without_threads,
-)
+from p3s.base.settings import THREADS, alike_in_threads, parameters, parse_setting, value_study
 from p3s.base.study import Study
-
-
-def has_threads(root: Study) -> bool:
-    """Tell whether a study was traced with --threads."""
-    return THREADS in parameters(root)
-
-
-def threads_in(root: Study) -> list[int]:
-    """Return the numbers of threads of the traced runs, ascending."""
-    return sorted({int(setting[THREADS]) for setting, _ in settings_in(root) if THREADS in setting})
 
 
 def base_of(root: Study) -> int:
@@ -32,11 +13,6 @@ def base_of(root: Study) -> int:
     """
     found = alike_in_threads(root)
     return int(found[0][0][THREADS]) if found and THREADS in found[0][0] else 0
-
-
-def inputs_in(root: Study) -> list[str]:
-    """Return the names of the values of the input's own parameters; one empty name without any."""
-    return list(dict.fromkeys(setting_name(without_threads(s)) for s, _ in settings_in(root)))
 
 
 def with_threads(rest: str, threads: int) -> str:

@@ -13,7 +13,15 @@ import numpy as np
 from p3s.base.artefacts import SCHEMA_VERSION, read_json, unusable, write_bytes, write_json
 from p3s.base.errors import P3SError
 from p3s.base.serialise import Positive, Share, from_data, to_data
-from p3s.base.settings import MIN_COUNTS, THREADS, filled, parse_setting, value_text
+from p3s.base.settings import (
+    MIN_COUNTS,
+    THREADS,
+    filled,
+    inputs_in,
+    parse_setting,
+    threads_in,
+    value_text,
+)
 from p3s.base.study import Study
 from p3s.base.text import quoted
 from p3s.costs.stage import as_file as compute_file
@@ -23,7 +31,7 @@ from p3s.machine.topology.node import Node
 from p3s.methods.threads.checks import ThreadCheck, check_messages
 from p3s.methods.threads.law import NOT_MEASURED, Measured, ThreadLaw, fit_laws
 from p3s.methods.threads.runs import calls_inside, samples_of, work_and_iterations, work_at
-from p3s.methods.threads.settings import at_threads, base_of, inputs_in, threads_in, with_threads
+from p3s.methods.threads.settings import at_threads, base_of, with_threads
 from p3s.methods.threads.store import load_laws, save_laws
 from p3s.methods.threads.types import Uses, uses
 from p3s.model.judge import phase_key

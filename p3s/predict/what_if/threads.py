@@ -12,11 +12,9 @@ from p3s.predict.ends import REST
 from p3s.predict.what_if.changes import PHASE, Scaled, Threads
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from p3s.base.study import Study
     from p3s.costs.types import Teams
-    from p3s.methods.threads.stage import ThreadFile
 
 #: Laws say something of so many times the threads of any run, and no more.
 _REACH = 2
@@ -40,19 +38,19 @@ NOT_ASKED = NotKnown("the study's runs were not looked at for threads", of_threa
 class MoreThreads:
     """What other numbers of threads do to the computation of a study, on nodes that are full.
 
-    base: the study that the laws are from; threads: of a process now; cores: of a node.
+    threads: of a process now; cores: of a node; traced: most threads of a run. law: of threads and
+    processes of a node, now and then.
     """
 
-    study: Study
-    base: Study
-    file: ThreadFile
     threads: int
     cores: int
+    traced: int
+    law: Callable[[tuple[int, int], tuple[int, int]], Teams]
 
     @property
     def most(self) -> int:
         """The largest number of threads of which something is known."""
-        return min(_REACH * max(self.file.threads), self.cores)
+        return min(_REACH * self.traced, self.cores)
 
     @property
     def twice(self) -> int | None:
@@ -71,7 +69,7 @@ class MoreThreads:
             )
         if count > self.most:
             raise P3SError(
-                f"{text}: no run had more than {plural(max(self.file.threads), 'thread')}, and "
+                f"{text}: no run had more than {plural(self.traced, 'thread')}, and "
                 f"laws tell what {_REACH} times as many do at most; trace runs with more, with p3s "
                 "trace --threads"
             )
@@ -83,11 +81,8 @@ class MoreThreads:
     def factors(self, count: int) -> Teams:
         """Return what computation takes with so many threads, over that with those of now."""
         if count not in self._made:
-            from p3s.methods.threads.stage import Layout, factors
-
-            was = Layout(self.threads, self.per_node(self.threads))
-            now = Layout(count, self.per_node(count))
-            self._made[count] = factors(self.study, self.base, self.file, was, now)
+            was, now = ((each, self.per_node(each)) for each in (self.threads, count))
+            self._made[count] = self.law(was, now)
         return self._made[count]
 
     @cached_property
@@ -122,4 +117,4 @@ def why_no_row(known: MoreThreads | NotKnown) -> str:
         return ""
     if 2 * known.threads > known.cores:
         return f"a node has {plural(known.cores, 'core')}, and a process takes {known.threads}"
-    return f"no run had more than {plural(max(known.file.threads), 'thread')}"
+    return f"no run had more than {plural(known.traced, 'thread')}"

@@ -1,4 +1,4 @@
-"""``p3s advise``: how many processes, threads, and where, for the least time or cost."""
+"""``p3s advise``, and ``p3s report``, ``view``, ``next`` of studies with several threads."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from p3s.cli.replay import COLLECTIVES
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
-    from p3s.pipeline.advising import Advised, Asked
-    from p3s.report.advice import AdviceFile
+    from p3s.methods.threads.advise.stage import Advised, Asked
+    from p3s.methods.threads.advise.text import AdviceFile
 
 EPILOG = """\b
 Example:
@@ -84,10 +84,10 @@ def advise(
     by the simulation. Exit code 3 where the advice is not to be trusted.
     """
     from p3s.cli.teams import with_teams_of
-    from p3s.pipeline.advising import advised
+    from p3s.methods.threads.advise.stage import advised
+    from p3s.methods.threads.advise.text import as_file, reasons_of, render, write
     from p3s.pipeline.basis import request_of
     from p3s.replay.settings import ReplaySettings
-    from p3s.report.advice import as_file, reasons_of, render, write
 
     if not cores and not nodes:
         raise UsageError("--cores, --nodes: say how many there are, as in --cores 1024 --nodes 64")
@@ -122,8 +122,8 @@ def _asked(
 ) -> Asked:
     from p3s.cli.teams import inputs_of, parse_threads
     from p3s.machine.topology.node import read_node
+    from p3s.methods.threads.advise.stage import Asked
     from p3s.methods.threads.advise.types import Objective
-    from p3s.pipeline.advising import Asked
 
     if objective not in _OBJECTIVES:
         raise UsageError(f"--objective {objective}: not one of {', '.join(_OBJECTIVES)}")
@@ -141,7 +141,7 @@ def _asked(
 
 
 def _file(found: Advised) -> AdviceFile:
-    from p3s.report.advice import AdviceFile
+    from p3s.methods.threads.advise.text import AdviceFile
 
     return AdviceFile(
         found.setting,
@@ -156,11 +156,24 @@ def _file(found: Advised) -> AdviceFile:
     )
 
 
-def of_threads(study: Study, json_: bool) -> int:
-    """Say which run would narrow the decision of the last advice most (``p3s next``)."""
+def _traced_with_threads(study_dir: Path) -> Study | None:
+    from p3s.base.settings import has_threads
+    from p3s.base.study import Study
+
+    study = Study.find(study_dir)
+    return study if study is not None and has_threads(study) else None
+
+
+def next_(study_dir: Path, target: str, json_: bool) -> int | None:
+    """Say which run would narrow the decision of the last advice most."""
+    from p3s.cli.next import target_of
+
+    target_of(target)
+    if (study := _traced_with_threads(study_dir)) is None:
+        return None
     from p3s.base.serialise import to_data
+    from p3s.methods.threads.advise.text import load, next_run, trace_command
     from p3s.methods.threads.settings import at_threads, base_of
-    from p3s.report.advice import load, next_run, trace_command
 
     file = load(study)
     if file is None:
@@ -177,3 +190,46 @@ def of_threads(study: Study, json_: bool) -> int:
     out(next_run(study, file))
     say(f"more counts, for messages and the laws of n: p3s next {quoted(base.root)}")
     return 0
+
+
+def view(study_dir: Path, serve: bool, port: int) -> int | None:
+    """Open or serve the page of a study with several numbers of threads."""
+    from p3s.cli.view import show
+    from p3s.methods.threads.page import render, view_of
+    from p3s.report.html import as_bytes
+
+    if (study := _traced_with_threads(study_dir)) is None:
+        return None
+    return show(study, as_bytes(render(view_of(study))), serve, port)
+
+
+def report(
+    study_dir: Path,
+    output: Path | None,
+    picture: list[Path],
+    plot: list[str],
+    size: str,
+    csv: bool,
+    json_: bool,
+) -> int | None:
+    """Write the page of a study with several numbers of threads."""
+    from p3s.cli.report import pictures_of
+    from p3s.methods.threads.page import view_of, write_page
+
+    pictures_of(picture, plot, size)
+    if (study := _traced_with_threads(study_dir)) is None:
+        return None
+    if picture or csv:
+        raise UsageError(
+            f"--picture, --csv: {study_dir} has a prediction for each number of threads; name "
+            f"one of its studies, as in {study_dir}/at/threads=1"
+        )
+    shown = view_of(study)
+    page = output or study.report_path
+    write_page(shown, page)
+    if json_:
+        emit_json({**header("report"), "verdict": list(shown.sentences), "report": str(page)})
+    else:
+        out("\n".join([*([shown.warning] if shown.warning else []), *shown.sentences]))
+        out(f"report: {page}")
+    return say_reasons(shown.against, told=not json_)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,6 @@ from p3s.base.settings import (
 )
 from p3s.base.study import Study
 from p3s.base.text import plural
-from p3s.pipeline.basis import Request, basis_of
 from p3s.pipeline.stages import (
     ensure_compute,
     ensure_model,
@@ -29,34 +27,14 @@ from p3s.pipeline.stages import (
     is_stale,
     machine_file,
 )
+from p3s.pipeline.teams import plain_node
 from p3s.predict.what_if.threads import MoreThreads, NotKnown
 
 if TYPE_CHECKING:
+    from p3s.costs.types import Teams
     from p3s.machine.topology.node import Node
     from p3s.methods.threads.law import Measured
     from p3s.methods.threads.stage import ThreadFile
-
-
-def plain_node(cores: int, source: str = "") -> Node:
-    """Return a node of which only the number of cores is known."""
-    from p3s.machine.topology.node import Node
-
-    return Node(source or plural(cores, "core"), (cores,), (1,), (cores,))
-
-
-def node_of(study: Study, request: Request) -> Node:
-    """Return the node of a run: as measured, or with the cores of the typical cluster's."""
-    from p3s.machine.cluster import cluster_of
-    from p3s.machine.machinefile import Machine
-
-    if request.settings.cores_per_node:
-        return plain_node(request.settings.cores_per_node)
-    file = machine_file(study)
-    basis = basis_of(request, {1: study}, [1], file)
-    if basis.network:
-        return plain_node(cluster_of(basis.network).cores_per_node, basis.network)
-    known = Machine.load(file).facts.get("cores") if file is not None else None
-    return plain_node(known if isinstance(known, int) and known > 0 else cores())
 
 
 def check_fits(threads: Sequence[int], node: Node) -> None:
@@ -76,8 +54,8 @@ def ensure_threads(
 
     node: that the laws are for; None: that of an earlier fit, else one of this machine's cores.
     """
+    from p3s.base.settings import threads_in
     from p3s.methods.threads import stage
-    from p3s.methods.threads.settings import threads_in
 
     inputs: list[Path] = []
     alike = Once(progress)
@@ -124,19 +102,6 @@ def ensure_base(root: Study, file: ThreadFile, rest: str) -> Study:
     return at
 
 
-def filled(study: Study, request: Request, machine: Study | None = None) -> Request:
-    """Return a request whose nodes the threads of a study's processes fill, unless it says more.
-
-    A node has as many cores as :func:`node_of` says; each process takes one for each thread.
-    machine: the study of the machine that is predicted for, where it is another one.
-    """
-    threads = threads_of(study)
-    if threads <= 1 or request.settings.cores_per_node or request.placement is not None:
-        return request
-    each = max(node_of(machine or study, request).slots // threads, 1)
-    return replace(request, settings=replace(request.settings, cores_per_node=each))
-
-
 def more_threads(study: Study, per_node: int, progress: Progress) -> MoreThreads | NotKnown:
     """Return what other numbers of threads do to a study, or why that is not known.
 
@@ -160,9 +125,15 @@ def more_threads(study: Study, per_node: int, progress: Progress) -> MoreThreads
         base = ensure_base(root, file, setting_name(without_threads(setting)))
     except P3SError as error:
         return NotKnown(str(error))
-    from p3s.report.teams import doubts
+    from p3s.methods.threads.text import doubts
 
     against = [reason.text for reason in doubts(file) if reason.untrustworthy]
     if against or not file.laws:
         return NotKnown(against[0] if against else "no times of computation were taken")
-    return MoreThreads(study, base, file, threads, slots)
+
+    def law(was: tuple[int, int], now: tuple[int, int]) -> Teams:
+        from p3s.methods.threads.stage import Layout, factors
+
+        return factors(study, base, file, Layout(*was), Layout(*now))
+
+    return MoreThreads(threads, slots, max(file.threads), law)

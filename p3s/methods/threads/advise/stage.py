@@ -9,24 +9,26 @@ import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.base.progress import Progress
+from p3s.base.settings import inputs_in
 from p3s.base.study import Study
 from p3s.machine.topology.node import Node
 from p3s.methods.threads.advise.advisor import Advisor, Workload
 from p3s.methods.threads.advise.configurations import Configuration, Limits, admissible
 from p3s.methods.threads.advise.nextrun import next_runs
 from p3s.methods.threads.advise.types import Advice, Cell, NextRun, Objective
+from p3s.methods.threads.laws import check_fits, ensure_base, ensure_threads
 from p3s.methods.threads.runs import work_and_iterations
-from p3s.methods.threads.settings import at_threads, base_of, inputs_in
+from p3s.methods.threads.settings import at_threads, base_of
+from p3s.methods.threads.surface import surface
+from p3s.methods.threads.text import doubts
 from p3s.methods.threads.types import Value
 from p3s.model.grid.admissible import admits
 from p3s.model.stage import read as read_model
 from p3s.model.types import Model
 from p3s.pipeline.basis import Request
-from p3s.pipeline.teams import Wanted, surface
-from p3s.pipeline.thread_laws import check_fits, ensure_base, ensure_threads, node_of
+from p3s.pipeline.teams import Wanted, node_of
 from p3s.predict.reasons import Reason
 from p3s.predict.surface import Surface
-from p3s.report.teams import doubts
 
 #: Numbers of nodes that are predicted for each number of threads; those between are interpolated.
 _LADDER = 4
