@@ -159,7 +159,7 @@ FORMATS: tuple[Published[Any], ...] = (
     Published(VALIDATION, SCHEMA_VERSION, Comparison, more=True),
     Published(parameters.SCHEMA, SCHEMA_VERSION, Family),
     surface.SURFACE,
-    Published(advice.SCHEMA, advice.VERSION, advice.AdviceFile),
+    advice.ADVICE,
     Published(threads.SCHEMA, SCHEMA_VERSION, threads.File),
     Published(filesystem.SCHEMA, filesystem.VERSION, filesystem.FileSystem),
     Published(threads_stage.SCHEMA, SCHEMA_VERSION, threads_stage.ChecksHead),

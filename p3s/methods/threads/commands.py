@@ -26,8 +26,7 @@ from p3s.cli.replay import COLLECTIVES
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
-    from p3s.methods.threads.advise.stage import Advised, Asked
-    from p3s.methods.threads.advise.text import AdviceFile
+    from p3s.methods.threads.advise.stage import Asked
 
 EPILOG = """\b
 Example:
@@ -85,7 +84,7 @@ def advise(
     """
     from p3s.cli.teams import with_teams_of
     from p3s.methods.threads.advise.stage import advised
-    from p3s.methods.threads.advise.text import as_file, reasons_of, render, write
+    from p3s.methods.threads.advise.text import ADVICE, reasons_of, render, write
     from p3s.pipeline.basis import request_of
     from p3s.replay.settings import ReplaySettings
 
@@ -95,11 +94,10 @@ def advise(
     request = request_of(estimator, network, True, ReplaySettings(collectives=collectives))
     asked = _asked(study, cores, nodes, node, threads, counts, objective, top, smt, param)
     with progress(1) as bar:
-        found = advised(study, asked, request, bar)
-    file = _file(found)
+        file = advised(study, asked, request, bar)
     path = write(study, file)
     if json_:
-        emit_json(as_file(file))
+        emit_json(ADVICE.data(file))
     else:
         out(render(file, study))
     say(f"written: {quoted(path)}")
@@ -137,22 +135,6 @@ def _asked(
         smt=smt,
         objective=Objective(objective),
         top=top,
-    )
-
-
-def _file(found: Advised) -> AdviceFile:
-    from p3s.methods.threads.advise.text import AdviceFile
-
-    return AdviceFile(
-        found.setting,
-        found.node,
-        found.limits_nodes,
-        found.limits_cores,
-        found.advice,
-        found.cells,
-        found.next,
-        found.next_setting,
-        found.reasons,
     )
 
 

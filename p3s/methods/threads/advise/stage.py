@@ -15,7 +15,8 @@ from p3s.machine.topology.node import Node
 from p3s.methods.threads.advise.advisor import Advisor, Workload
 from p3s.methods.threads.advise.configurations import Configuration, Limits, admissible
 from p3s.methods.threads.advise.nextrun import next_runs
-from p3s.methods.threads.advise.types import Advice, Cell, NextRun, Objective
+from p3s.methods.threads.advise.text import AdviceFile
+from p3s.methods.threads.advise.types import NextRun, Objective
 from p3s.methods.threads.laws import check_fits, ensure_base, ensure_threads
 from p3s.methods.threads.runs import work_and_iterations
 from p3s.methods.threads.settings import at_threads, base_of
@@ -54,23 +55,7 @@ class Asked:
     top: int = 3
 
 
-@dataclass(frozen=True)
-class Advised:
-    """Advice with what it rests on: fields of the heat map, predictions of the ladder, next run."""
-
-    setting: str
-    node: Node
-    limits_nodes: int
-    limits_cores: int
-    advice: Advice
-    cells: tuple[Cell, ...]
-    surface: Surface
-    next: NextRun | None
-    next_setting: str
-    reasons: tuple[Reason, ...]
-
-
-def advised(root: Study, asked: Asked, request: Request, progress: Progress) -> Advised:
+def advised(root: Study, asked: Asked, request: Request, progress: Progress) -> AdviceFile:
     """Return the best configurations of a study within limits.
 
     Raises UsageError where no configuration is admissible, P3SError as predictions do.
@@ -105,14 +90,13 @@ def advised(root: Study, asked: Asked, request: Request, progress: Progress) -> 
     work = _workload(base, model, file.laws, found, predicted, file.base)
     advice = advisor.advise(work, asked.objective, asked.top)
     run, setting = _next(root, advisor, work, asked, node)
-    return Advised(
+    return AdviceFile(
         asked.rest,
         node,
         asked.nodes,
         asked.cores,
         advice,
         advisor.cells(work, asked.objective),
-        predicted,
         run,
         setting,
         tuple(_of_advice(predicted.reasons)),

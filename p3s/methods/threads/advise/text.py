@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from p3s.base.artefacts import read_json, unusable, write_json
-from p3s.base.errors import P3SError
-from p3s.base.serialise import from_data, to_data
+from p3s.base.artefacts import write_json
+from p3s.base.schemas.published import Published
 from p3s.base.study import Study
 from p3s.base.text import NOT_KNOWN, interval, percent, plural, seconds, table
 from p3s.machine.topology.node import Node
@@ -17,7 +16,7 @@ from p3s.predict.reasons import Reason, in_short, untrusted
 from p3s.report.counts import thinned
 from p3s.report.verdict import reason_lines
 
-SCHEMA, VERSION, NAME = "p3s.advice", 1, "advice.json"
+NAME = "advice.json"
 MOST_LINES, MOST_ROWS = 12, 16
 #: A run that lowers the expected regret by less does not help.
 _GAIN = 1e-3
@@ -51,6 +50,10 @@ class AdviceFile:
     next: NextRun | None
     next_setting: str
     reasons: tuple[Reason, ...]
+
+
+#: The format of advice.json.
+ADVICE = Published("p3s.advice", 1, AdviceFile, again="run p3s advise again")
 
 
 def reasons_of(file: AdviceFile) -> list[Reason]:
@@ -147,26 +150,14 @@ def shown_cells(file: AdviceFile) -> list[Cell]:
 def load(study: Study) -> AdviceFile | None:
     """Return a study's advice, None where there is none; P3SError where it is damaged."""
     path = study.root / NAME
-    if not path.exists():
-        return None
-    data = read_json(path, SCHEMA, VERSION)
-    try:
-        head = ("schema", "schema_version")
-        return from_data(AdviceFile, {k: v for k, v in data.items() if k not in head})
-    except P3SError as err:
-        raise unusable(path, err, "run p3s advise again") from err
+    return ADVICE.read(path) if path.exists() else None
 
 
 def write(study: Study, file: AdviceFile) -> Path:
     """Write advice.json; return its path."""
     path = study.root / NAME
-    write_json(path, as_file(file))
+    write_json(path, ADVICE.data(file))
     return path
-
-
-def as_file(file: AdviceFile) -> dict[str, object]:
-    """Return advice as it is written, with the name and version of its schema."""
-    return {"schema": SCHEMA, "schema_version": VERSION, **to_data(file)}
 
 
 def grid(file: AdviceFile) -> str:
