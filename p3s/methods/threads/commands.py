@@ -26,7 +26,6 @@ from p3s.cli.replay import COLLECTIVES
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
-    from p3s.methods.threads.advise.stage import Asked
 
 EPILOG = """\b
 Example:
@@ -82,17 +81,31 @@ def advise(
     Every admissible configuration is compared: computation by the laws of threads, communication
     by the simulation. Exit code 3 where the advice is not to be trusted.
     """
-    from p3s.cli.teams import with_teams_of
-    from p3s.methods.threads.advise.stage import advised
+    from p3s.cli.teams import inputs_of, parse_threads, with_teams_of
+    from p3s.machine.topology.node import read_node
+    from p3s.methods.threads.advise.stage import Asked, advised
     from p3s.methods.threads.advise.text import ADVICE, reasons_of, render, write
+    from p3s.methods.threads.advise.types import Objective
     from p3s.pipeline.basis import request_of
     from p3s.replay.settings import ReplaySettings
 
     if not cores and not nodes:
         raise UsageError("--cores, --nodes: say how many there are, as in --cores 1024 --nodes 64")
     study = with_teams_of(study_dir)
+    if objective not in list(Objective):
+        raise UsageError(f"--objective {objective}: not one of {', '.join(Objective)}")
     request = request_of(estimator, network, True, ReplaySettings(collectives=collectives))
-    asked = _asked(study, cores, nodes, node, threads, counts, objective, top, smt, param)
+    asked = Asked(
+        nodes=nodes,
+        cores=cores,
+        rest=inputs_of(study, param),
+        threads=tuple(parse_threads(threads)) if threads else (),
+        counts=tuple(parse_counts(counts)) if counts else (),
+        node=read_node(node) if node else None,
+        smt=smt,
+        objective=Objective(objective),
+        top=top,
+    )
     with progress(1) as bar:
         file = advised(study, asked, request, bar)
     path = write(study, file)
@@ -104,38 +117,6 @@ def advise(
     at = file.advice.best.configuration
     say(f"next: p3s predict {quoted(study_dir)} -n {at.processes} --threads {at.threads}")
     return say_reasons(reasons_of(file), "advice", told=not json_)
-
-
-def _asked(
-    study: Study,
-    cores: int,
-    nodes: int,
-    node: str,
-    threads: str,
-    counts: str,
-    objective: str,
-    top: int,
-    smt: bool,
-    params: list[str],
-) -> Asked:
-    from p3s.cli.teams import inputs_of, parse_threads
-    from p3s.machine.topology.node import read_node
-    from p3s.methods.threads.advise.stage import Asked
-    from p3s.methods.threads.advise.types import Objective
-
-    if objective not in _OBJECTIVES:
-        raise UsageError(f"--objective {objective}: not one of {', '.join(_OBJECTIVES)}")
-    return Asked(
-        nodes=nodes,
-        cores=cores,
-        rest=inputs_of(study, params),
-        threads=tuple(parse_threads(threads)) if threads else (),
-        counts=tuple(parse_counts(counts)) if counts else (),
-        node=read_node(node) if node else None,
-        smt=smt,
-        objective=Objective(objective),
-        top=top,
-    )
 
 
 def _traced_with_threads(study_dir: Path) -> Study | None:
