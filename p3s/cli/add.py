@@ -46,7 +46,7 @@ def add(
     study has already is passed over. An OTF2 trace (traces.otf2 of Score-P, or its directory)
     becomes a capture; what it does not tell is said.
     """
-    from p3s.capture.gather import captures, collect, put_runs
+    from p3s.pipeline.gather import captures, collect, put_runs
     from p3s.pipeline.stages import MIN_COUNTS
 
     with captures(list(run_dirs)) as given:

@@ -21,7 +21,6 @@ from p3s.base.errors import P3SError
 from p3s.base.host.mpi import OPENMPI
 from p3s.base.study import Study
 from p3s.capture import run_files
-from p3s.capture.gather import check_runs, put_runs
 from p3s.model import stage
 from p3s.model.compare import compare, overlap, predicted_tallies, true_triples
 from p3s.model.comparison import Overlap
@@ -29,6 +28,7 @@ from p3s.model.evaluate import generate
 from p3s.model.reasons import Verdict
 from p3s.model.types import Model
 from p3s.model.verdicts import judged_at
+from p3s.pipeline.gather import check_runs, put_runs
 from p3s.signature.clones import read_alike
 from p3s.signature.signature import characterize
 from p3s.signature.tables import PointTable, table_of
