@@ -11,7 +11,6 @@ What is missing or out of date is made when it is asked for, as the commands do.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 from html import escape
@@ -63,25 +62,19 @@ def open_study(path: Path | str) -> Study:
 
 
 def trace(
-    command: Sequence[str] | str,
-    counts: Iterable[int],
-    *,
-    study: Path | str,
-    progress: Progress | None = None,
-    **settings: Any,
+    command: Sequence[str] | str, counts: Iterable[int], *, study: Path | str, **settings: Any
 ) -> Study:
     """Trace a program at ``counts`` into the directory ``study``; return the study.
 
     ``command``: the launcher command with {np}, as "mpiexec -n {np} ./program input".
-    ``settings``: of p3s.pipeline.tracing.study.traced, as repeats=3. Counts that failed are told
-    and left out; raises P3SError, in one line, where too few are left. Ctrl-C ends the runs;
-    finished ones stay.
+    ``settings``: ``progress``, and those of p3s.pipeline.tracing.study.traced, as repeats=3.
+    Counts that failed are told and left out; raises P3SError, in one line, where too few are left.
+    Ctrl-C ends the runs; finished ones stay.
     """
     from p3s.pipeline.tracing.study import traced
 
-    words = shlex.split(command) if isinstance(command, str) else list(command)
-    told = progress or progress_here()
-    return Study(traced(Path(study), words, _wanted(counts, "trace"), told, **settings), told)
+    told = settings.pop("progress", None) or progress_here()
+    return Study(traced(Path(study), command, _wanted(counts, "trace"), told, **settings), told)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from p3s.signature_runner.recording import Recording
 from p3s.signature_runner.standard_input import StandardInput, input_for, own
 
 if TYPE_CHECKING:
-    from p3s.capture.capture import Header
+    from p3s.capture.chunks import Header
 
 #: MPI calls of one rank up to which a run that failed has shown nothing: it set up and gave up.
 _FEW_EVENTS = 50

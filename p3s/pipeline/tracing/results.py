@@ -69,18 +69,11 @@ class Traced:
     def merge(self, repeats: Traced) -> None:
         """Add further runs of the same counts: a count has all of its runs."""
         again = {each.np: each for each in repeats.counts}
-        self.counts = [
-            replace(
-                again[each.np],
-                runs=each.runs + again[each.np].runs,
-                timed=each.timed + again[each.np].timed,
-            )
-            if each.np in again
-            else each
-            for each in self.counts
-        ]
-        self.failed += repeats.failed
-        self.problems += repeats.problems
+        for at, each in enumerate(self.counts):
+            if more := again.get(each.np):
+                runs, timed = each.runs + more.runs, each.timed + more.timed
+                self.counts[at] = replace(more, runs=runs, timed=timed)
+        self.add(Traced([], repeats.failed, repeats.problems))
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain data."""

@@ -188,6 +188,7 @@ def _of(rep: int, repeats: int) -> str:
 def _trace_counts(
     study: Study, launch: Launch, plans: Mapping[int, list[_Step]], bar: Progress, kept: bool
 ) -> Traced:
+    from p3s.predict.commands import Commands
     from p3s.signature.signature import characterize
     from p3s.signature.times import as_json, load_times, notes
 
@@ -213,7 +214,9 @@ def _trace_counts(
                 break
             except BaseException as err:
                 if not isinstance(err, Exception):  # Ctrl-C or a signal
-                    _say_stopped(study, np, [*plans][at:], bar)
+                    with suppress(P3SError):  # of a study that cannot be read
+                        command = Commands(study).trace([*plans][at:])
+                        bar.say(f"p3s: np={np}: stopped before its end; to go on, run {command}")
                 raise
             study.update()
             lines = [_about(np, problem) for problem in run.problems]
@@ -254,16 +257,6 @@ def _trace_counts(
             f"p3s model {quoted(study.root)} --with {','.join(map(str, unused))}"
         )
     return done
-
-
-def _say_stopped(study: Study, np: int, left: Sequence[int], bar: Progress) -> None:
-    """Say that tracing was stopped at a count, and the command for those that are left."""
-    from p3s.predict.commands import Commands
-
-    with suppress(P3SError):  # a study that cannot be read: that it was interrupted is said anyway
-        bar.say(
-            f"p3s: np={np}: stopped before its end; to go on, run {Commands(study).trace(left)}"
-        )
 
 
 def _about(np: int, text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ def trace(request: TraceRequest, progress: Progress) -> Traced:
 
 def traced(
     root: Path,
-    command: Sequence[str],
+    command: Sequence[str] | str,
     counts: Sequence[int],
     progress: Progress,
     *,
@@ -68,7 +69,8 @@ def traced(
     """
     if stdin is not None:
         settings["stdin"] = lambda: of_file(str(stdin))
-    done = trace(TraceRequest(root, tuple(command), Asked(tuple(counts)), **settings), progress)
+    words = shlex.split(command) if isinstance(command, str) else command
+    done = trace(TraceRequest(root, tuple(words), Asked(tuple(counts)), **settings), progress)
     study = Study.open(root)
     if lack := lacking(study, done, part=settings.get("part", False)):
         raise P3SError(lack)
