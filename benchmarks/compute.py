@@ -136,7 +136,8 @@ def emulate(benches: Sequence[Bench]) -> None:
     """Count instructions at the small counts and with the smaller inputs, each once."""
     from p3s.base.study import Study
     from p3s.cli.common import progress
-    from p3s.cli.runs import trace_counts
+    from p3s.pipeline.tracing.counts import Asked
+    from p3s.pipeline.tracing.runs import TraceRequest, trace_counts
     from p3s.signature_runner.recording import Recording
 
     for b in benches:
@@ -145,26 +146,26 @@ def emulate(benches: Sequence[Bench]) -> None:
             missing = [n for n in counts if n not in study.counts()]
             begin = time.monotonic()
             with progress(len(missing)) as bar:
-                done = trace_counts(
-                    study,
-                    b.command(which),
-                    missing,
-                    1,
-                    10 * TIMEOUT_S,
-                    bar,
+                request = TraceRequest(
+                    study.root,
+                    tuple(b.command(which)),
+                    Asked(tuple(missing)),
+                    timeout_s=10 * TIMEOUT_S,
                     recording=Recording(work="instructions"),
                     times=False,
                 )
+                done = trace_counts(study, request, missing, bar)
             if done.failed:
-                raise SystemExit(f"{b.name} {which}: {done.failed[0]['reason']}")
+                raise SystemExit(f"{b.name} {which}: {done.failed[0].reason}")
             say(f"{b.name} {which}: emulated in {time.monotonic() - begin:.0f} s")
 
 
 def measure(benches: Sequence[Bench], repeats: int) -> None:
     """Make all native runs in CPU time, in turns, and give them to the studies."""
+    from p3s.base.progress import Progress
     from p3s.base.study import Study
-    from p3s.cli.runs import trace_once
     from p3s.signature_runner.recording import Recording
+    from p3s.signature_runner.traced_run import Launch, trace_once
 
     begin, made = time.monotonic(), 0
     for rep in range(repeats):
@@ -174,7 +175,8 @@ def measure(benches: Sequence[Bench], repeats: int) -> None:
                 if target.exists():
                     continue
                 study = Study.create(b.root / "native", b.command("own"))
-                trace_once(study, b.command(which), n, target, TIMEOUT_S, Recording(work="cpu"))
+                launch = Launch(tuple(b.command(which)), TIMEOUT_S, {})
+                trace_once(study, launch, n, target, Recording(work="cpu"), Progress())
                 made += 1
         say(f"repeat {rep + 1} of {repeats}: {made} runs, {time.monotonic() - begin:.0f} s")
     for b in benches:

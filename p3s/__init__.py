@@ -8,15 +8,15 @@ TYPE_CHECKING = False  # typing itself is not imported: an interrupt has no time
 if TYPE_CHECKING:
     from typing import Any
 
-    from p3s.api import Prediction, Study
+    from p3s.api import Prediction, Study, trace
     from p3s.api import open_study as open
 
-__all__ = ["Prediction", "Study", "__version__", "open"]
+__all__ = ["Prediction", "Study", "__version__", "open", "trace"]
 
 
 def __getattr__(name: str) -> Any:
     """Return what is public here when it is asked for; ``import p3s`` alone imports nothing."""
-    if name not in ("Prediction", "Study", "open"):
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from p3s import api
 

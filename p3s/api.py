@@ -11,7 +11,6 @@ What is missing or out of date is made when it is asked for, as the commands do.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -53,12 +52,29 @@ __all__ = [
     "Study",
     "Table",
     "open_study",
+    "trace",
 ]
 
 
 def open_study(path: Path | str) -> Study:
     """Return the study in a directory; raises P3SError where there is none."""
     return Study(Directory.open(Path(path)))
+
+
+def trace(
+    command: Sequence[str] | str, counts: Iterable[int], *, study: Path | str, **settings: Any
+) -> Study:
+    """Trace a program at ``counts`` into the directory ``study``; return the study.
+
+    ``command``: the launcher command with {np}, as "mpiexec -n {np} ./program input".
+    ``settings``: ``progress``, and those of p3s.pipeline.tracing.study.traced, as repeats=3.
+    Counts that failed are told and left out; raises P3SError, in one line, where too few are left.
+    Ctrl-C ends the runs; finished ones stay.
+    """
+    from p3s.pipeline.tracing.study import traced
+
+    told = settings.pop("progress", None) or progress_here()
+    return Study(traced(Path(study), command, _wanted(counts, "trace"), told, **settings), told)
 
 
 @dataclass(frozen=True)
@@ -164,28 +180,12 @@ class Study:
         self._directory = directory
         self._progress = progress or progress_here()
 
-    @classmethod
+    @staticmethod
     def trace(
-        cls,
-        path: Path | str,
-        command: Sequence[str] | str,
-        counts: Iterable[int],
-        *,
-        options: Sequence[str] = (),
-        progress: Progress | None = None,
+        path: Path | str, command: Sequence[str] | str, counts: Iterable[int], **settings: Any
     ) -> Study:
-        """Trace a program at ``counts`` into the study in a directory; return the study.
-
-        ``command``: the launcher command with {np}, as "mpiexec -n {np} ./program input".
-        ``options``: more options of ``p3s trace``, as ["--repeats", "3"]. Counts that failed are
-        told and left out; raises P3SError, in one line, where none is left.
-        """
-        from p3s.pipeline.tracing import trace
-
-        words = shlex.split(command) if isinstance(command, str) else list(command)
-        told = progress or progress_here()
-        trace(Path(path), words, sorted(set(counts)), options, told)
-        return cls(Directory.open(Path(path)), told)
+        """Trace a program into the study in a directory, as p3s.trace does."""
+        return trace(command, counts, study=path, **settings)
 
     @property
     def plot(self) -> Plots:
@@ -400,12 +400,12 @@ class Study:
         return f"<p>{escape(repr(self))}</p>{self.runs._repr_html_()}"
 
 
-def _wanted(counts: Iterable[int] | int) -> list[int]:
+def _wanted(counts: Iterable[int] | int, what: str = "predict") -> list[int]:
     """Return process counts, ascending; raises UsageError where there is none."""
     try:
         wanted = sorted({index(n) for n in ([counts] if isinstance(counts, int) else counts)})
     except TypeError:
         wanted = []
     if not wanted or wanted[0] < 1:
-        raise UsageError("predict: give process counts of at least 1")
+        raise UsageError(f"{what}: give process counts of at least 1")
     return wanted

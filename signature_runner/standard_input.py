@@ -7,7 +7,7 @@ import os
 import select
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -121,13 +121,19 @@ def digest_in(info: Mapping[str, Any]) -> str | None:
     return str(record.get("sha256", "")) if isinstance(record, dict) else None
 
 
-def input_for(study: Study, *, force: bool = False) -> StandardInput:
+def input_for(
+    study: Study,
+    stdin: Callable[[], StandardInput] = own,
+    say: Callable[[str], None] = tell,
+    *,
+    force: bool = False,
+) -> StandardInput:
     """Return the standard input of a new run of a study: all its runs have the same.
 
-    Without any of this process it is that of the earlier runs. Errors: UsageError where they had
+    Without any in ``stdin`` it is that of the earlier runs. Errors: UsageError where they had
     another one, unless ``force``; P3SError where theirs is lost.
     """
-    given = own()
+    given = stdin()
     earlier = _latest(study)
     digest = digest_in(earlier.info) if earlier is not None else None
     if earlier is None or digest is None or given.digest == digest:
@@ -144,7 +150,7 @@ def input_for(study: Study, *, force: bool = False) -> StandardInput:
             f"{earlier.path / NAME}: the study's standard input is lost; give it again: < FILE"
         )
     if kept.size:
-        tell(f"standard input: that of {earlier.path} ({kept.size:,} bytes)")
+        say(f"standard input: that of {earlier.path} ({kept.size:,} bytes)")
     return kept
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
-from p3s.cli.common import check_template
-from p3s.cli.runs import check_counts, program_of
 from p3s.pipeline.basis import AUTO, Request, several_nodes
 from p3s.pipeline.room import check_room
 from p3s.pipeline.stages import MIN_COUNTS
+from p3s.pipeline.tracing.study import check_counts
 from p3s.predict.estimated import FROM_REPLAY
+from p3s.signature_runner.traced_run import check_template, program_of
 
 #: Free space below which nothing is begun: signatures, model and scaled traces of small programs.
 LEAST_FREE = 16 << 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -12,10 +12,10 @@ from p3s.base.errors import UsageError
 from p3s.base.text import one_line, table
 from p3s.cli.common import (
     JSON_OPTION,
-    check_template,
     emit_json,
     header,
     out,
+    parse_asked,
     parse_counts,
     progress,
     quoted,
@@ -40,7 +40,8 @@ from p3s.cli.small_runs import FAR, UP_TO
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
-    from p3s.cli.runs import Traced
+    from p3s.pipeline.tracing.results import TracedCount
+    from p3s.signature_runner.traced_run import TracedRun
 
 EPILOG = """\b
 Example:
@@ -113,17 +114,18 @@ def characterize(
     from dataclasses import replace
 
     from p3s.base.study import Study
-    from p3s.cli.counts import chosen, grids_of, parse_asked, trace_asked, warn
-    from p3s.cli.grid import check_dims, keep_dims, parse_dims
+    from p3s.cli.grid import parse_dims
     from p3s.cli.params import characterize as with_params
-    from p3s.cli.params import refuse_without
-    from p3s.cli.runs import check_counts, program_of, reasons, trace_counts
     from p3s.cli.sampled import enough as settings_of
     from p3s.cli.sampled import run_signature
     from p3s.cli.small_runs import far_runs
     from p3s.cli.teams import with_teams
-    from p3s.pipeline.stages import MIN_COUNTS
+    from p3s.model.grid.stated import check_dims, keep_dims
+    from p3s.pipeline.tracing.runs import TraceRequest
+    from p3s.pipeline.tracing.study import check_counts, lacking, left_over, trace
     from p3s.signature_runner.recording import recording
+    from p3s.signature_runner.standard_input import own
+    from p3s.signature_runner.traced_run import check_template, program_of
 
     words = list(command or [])
     check_template(words)
@@ -151,110 +153,77 @@ def characterize(
         check_counts(None if study_dir is None else Study.find(study_dir), on.counts)
     name = program_of(words, max(on.counts, default=on.top))
     root = study_dir if study_dir is not None else default_study(name)
-    if param:
-        return with_params(
-            root, words, on, param, repeats, timeout, asked, times, json_, extents, not no_repeat
-        )
-    existing = Study.find(root)
-    if signature:
+    if signature and not param:
         enough_of = settings_of(width, confidence, turns)
-        check_dims(existing, extents, on.counts)
+        check_dims(Study.find(root), extents, on.counts)
+        stopping = replace(asked, stop=stop)
         return run_signature(
-            root,
-            words,
-            parse_counts(counts),
-            timeout,
-            replace(asked, stop=stop),
-            enough_of,
-            json_,
-            extents,
+            root, words, parse_counts(counts), timeout, stopping, enough_of, json_, extents
         )
-    refuse_without(root)
-    grids = grids_of(existing, words, extents)
-    wanted = chosen(on, existing, grids)
-    if not part:
-        check_counts(existing, wanted)
-    check_dims(existing, extents, wanted)
-    made = not root.exists()
-    study = Study.create(root, words, force=force)
-    keep_dims(study, extents)
-    if not part:
-        warn(on, wanted, existing, grids)
-
-    def trace(these: Sequence[int]) -> Traced:
-        with progress(len(these) * repeats) as bar:
-            return trace_counts(
-                study,
-                words,
-                these,
-                repeats,
-                timeout,
-                bar,
-                made=made,
-                recording=asked,
-                times=times,
-                repeat=not no_repeat,
-            )
-
-    say(f"tracing into {study.root}")
-    done = trace_asked(on, wanted, study, grids, trace)
-    failed = [row for row in done.failed if not (on.top and "refused" in row)]
+    request = TraceRequest(
+        root,
+        tuple(words),
+        on,
+        repeats,
+        timeout,
+        asked,
+        extents,
+        times=times,
+        repeat_disturbed=not no_repeat,
+        force=force,
+        part=part,
+        stdin=own,
+    )
+    if param:
+        return with_params(request, param, json_)
+    with progress(0) as bar:
+        done = trace(request, bar)
+    study = Study.open(root)
+    failed = [row for row in done.failed if not (on.top and row.refused)]
     have = study.signature_counts()
     next_command = f"p3s {'add STUDY' if part else 'model'} {quoted(study.root)}"
-    enough = bool(have) if part else len(have) >= MIN_COUNTS
+    lack = lacking(study, done, part=part)
     if json_:
         emit_json(
             {
                 **header("characterize"),
                 "study": str(study.root),
-                "counts": done.counts,
-                "failed": done.failed,
-                "problems": done.problems,
+                **done.to_json(),
                 "characterized": have,
-                "next": next_command if enough else None,
+                "next": None if lack else next_command,
             }
         )
     elif done.counts:
         out("\n".join([_table(done.counts), *_not_modelled(done.counts), *_tracing(done.counts)]))
         for line in _without_loop(study, done.counts):
             say(line)
-    kept = ", ".join(map(str, have)) or "none"
-    if not enough:
-        short = f"; {len(have)} of at least {MIN_COUNTS} process counts are there (kept: {kept})"
-        say(f"p3s: {reasons(done.failed)}{'' if part else short + _others(study, have)}")
+    if lack:
+        say(f"p3s: {lack}")
         return 1
     if done.failed:
-        say(f"p3s: {reasons(done.failed)}; kept: {kept}")
+        say(f"p3s: {left_over(study, done)}")
     say(f"next: {next_command}")
     return 3 if failed or done.problems else 0
 
 
-def _others(study: Study, have: Sequence[int]) -> str:
-    """Return what would add counts to those that ran, "" where the program ran at none."""
-    from p3s.predict.commands import Commands, counts_to_add
-
-    more = counts_to_add(study, len(have)) if have else []
-    return f"; to add others, run {Commands(study).trace(more)}" if more else ""
-
-
-def _not_modelled(rows: list[dict[str, Any]]) -> list[str]:
+def _not_modelled(rows: Sequence[TracedCount]) -> list[str]:
     """Return a line per operation that the model will leave out, at the largest count traced."""
     from p3s.signature.unmodelled import sentences
 
-    largest = max(rows, key=lambda row: int(row["np"]))
-    return [one_line(line) for line in sentences(largest.get("not_modelled"))]
+    largest = max(rows, key=lambda row: row.np)
+    return [one_line(line) for line in sentences(largest.not_modelled)]
 
 
-def _without_loop(study: Study, rows: list[dict[str, Any]]) -> list[str]:
+def _without_loop(study: Study, rows: Sequence[TracedCount]) -> list[str]:
     """Return what a program said last that calls MPI in no loop, at the largest count.
 
     Programs that refuse their input often end with exit code 0.
     """
     from p3s.signature_runner.output import program_said
 
-    if any(int(row["signature"].get("phases", 0)) != 1 for row in rows):
+    if any(row.signature.get("phases", 0) != 1 for row in rows):
         return []
-    n = max(int(row["np"]) for row in rows)
+    n = max(row.np for row in rows)
     run = study.runs_dir(n)
     said = program_said(run)
     words = f"; at {n} processes it said last: {said.text} ({run / said.file})" * bool(said.text)
@@ -264,29 +233,30 @@ def _without_loop(study: Study, rows: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _tracing(rows: list[dict[str, Any]]) -> list[str]:
+def _tracing(rows: Sequence[TracedCount]) -> list[str]:
     from p3s.signature import buffers
     from p3s.signature.tracing import sentence
 
-    where = buffers.sentences({str(row["np"]): row.get("buffers", {}) for row in rows})
-    return where + sentence({str(row["np"]): row["tracing"] for row in rows})
+    where = buffers.sentences({str(row.np): row.buffers for row in rows})
+    return where + sentence({str(row.np): row.tracing for row in rows})
 
 
-def _table(rows: list[dict[str, Any]]) -> str:
-    native = any(row.get("timed") for row in rows)
-    grids = any("dims" in run for row in rows for run in row["runs"])
+def _table(rows: Sequence[TracedCount]) -> str:
+    native = any(row.timed for row in rows)
+    grids = any(run.dims for row in rows for run in row.runs)
     cells = []
     for row in rows:
-        signature = row["signature"]
-        ran = [*row["runs"], *row.get("timed", [])]
         cells.append(
             [
-                str(row["np"]),
+                str(row.np),
                 *([_grid(row)] if grids else []),
-                *_took(row["runs"]),
-                *(_took(row.get("timed", [])) if native else []),
-                "yes" if any(run["oversubscribed"] for run in ran) else "no",
-                *[one_line(str(signature.get(key, "-"))) for key in ("events", "phases", "sites")],
+                *_took(row.runs),
+                *(_took(row.timed) if native else []),
+                "yes" if any(run.oversubscribed for run in row.runs + row.timed) else "no",
+                *[
+                    one_line(str(row.signature.get(key, "-")))
+                    for key in ("events", "phases", "sites")
+                ],
             ]
         )
     beside = ["native runs", "native time"] if native else []
@@ -304,13 +274,13 @@ def _table(rows: list[dict[str, Any]]) -> str:
     return table(cells, head, left=0)
 
 
-def _grid(row: dict[str, Any]) -> str:
+def _grid(row: TracedCount) -> str:
     """Return the extents that the program was given."""
     from p3s.base.host.placeholders import shape
 
-    return next((shape(run["dims"]) for run in row["runs"] if "dims" in run), "-")
+    return next((shape(run.dims) for run in row.runs if run.dims), "-")
 
 
-def _took(runs: list[dict[str, Any]]) -> list[str]:
+def _took(runs: Sequence[TracedRun]) -> list[str]:
     """Return how many runs there were and what the shortest took."""
-    return [str(len(runs)), f"{min(run['wall_s'] for run in runs):.2f} s"] if runs else ["0", "-"]
+    return [str(len(runs)), f"{min(run.wall_s for run in runs):.2f} s"] if runs else ["0", "-"]

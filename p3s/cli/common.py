@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any, TextIO
 import typer
 
 from p3s.base import progress as progress_
-from p3s.base import workers
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.host.placeholders import names_count
 from p3s.base.text import one_line
 from p3s.base.text import quoted as quoted
 from p3s.cli.helptext import WORDS, Command
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
+    from p3s.pipeline.tracing.counts import Asked
     from p3s.predict.reasons import Reason
 
 #: No study goes above this; larger numbers are typing errors.
@@ -177,6 +176,20 @@ def parse_counts(text: str, option: str = "-n") -> list[int]:
     return sorted(counts)
 
 
+def parse_asked(text: str, option: str = "-n") -> Asked:
+    """Return the counts of ``2,4,8`` or of ``..32``; raises UsageError for anything else."""
+    from p3s.pipeline.tracing.counts import Asked
+
+    if not text.startswith(".."):
+        return Asked(tuple(parse_counts(text, option)))
+    word = text.removeprefix("..")
+    if not (word.isascii() and word.isdigit()) or not 1 <= int(word[:9]) <= MAX_COUNT:
+        raise UsageError(
+            f"{option} {text}: write the largest count after the dots, as {option} ..32"
+        )
+    return Asked(top=int(word))
+
+
 def parse_ranks(text: str, option: str = "--ranks") -> list[int]:
     """Return the distinct ranks of ``0,4096-4099`` in ascending order; UsageError otherwise."""
     ranks: set[int] = set()
@@ -196,20 +209,6 @@ def parse_ranks(text: str, option: str = "--ranks") -> list[int]:
     return sorted(ranks)
 
 
-def check_template(words: Sequence[str]) -> None:
-    """Refuse a launcher command that cannot be run at several counts."""
-    workers.check_may_launch()
-    if not words:
-        raise UsageError(
-            "no command given; put it after --, for example: -- mpiexec -n {np} ./program"
-        )
-    if not names_count(words):
-        raise UsageError(
-            f"the command ({one_line(' '.join(words))[:80]}) has no {{np}}, so the process count "
-            "cannot be set; write for example: -- mpiexec -n {np} ./program"
-        )
-
-
 #: What is left of a job is told from so many seconds, and ended steps, on.
 _SOON_S, _STEPS_TO_TELL = 5.0, 2
 #: A job without a bar says what it is doing once it has taken so long.
@@ -226,7 +225,7 @@ class Progress(progress_.Progress):
     def expect(self, steps: int) -> None:
         """Say how many steps there are, where that was not known before."""
         if self._bar is not None:
-            self._bar.update(self._task, total=steps)
+            self._bar.reset(self._task, total=steps)
 
     def start(self, text: str) -> None:
         """Say which step is being done."""

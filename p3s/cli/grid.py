@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -96,35 +96,12 @@ def parse_dims(text: str, words: Sequence[str]) -> dict[int, Extents]:
     return out
 
 
-def check_dims(study: Study | None, given: Mapping[int, Extents], counts: Sequence[int]) -> None:
-    """Refuse extents other than those with which a count was traced that is not run again."""
-    if study is None:
-        return
-    for run in study.runs():
-        was = tuple(run.info.get("dims", ()))
-        wanted = given.get(run.np, was)
-        if was and wanted != was and run.np not in counts:
-            raise UsageError(
-                f"--dims {run.np}={shape(wanted)}: {run.np} processes were traced as "
-                f"{shape(was)}; add {run.np} to -n to trace them again"
-            )
-
-
 def outermost(study: Study) -> Study:
     """Return the study around one at a value of a parameter, else the study itself."""
     from p3s.base.settings import parent_of
 
     around = parent_of(study)
     return around[0] if around is not None else study
-
-
-def keep_dims(study: Study, given: Mapping[int, Extents]) -> None:
-    """Add extents to those that the study lists."""
-    from p3s.model.grid.stated import listed_extents
-
-    if given:
-        listed = {**listed_extents(study), **given}
-        study.update(dims={str(n): list(dims) for n, dims in sorted(listed.items())})
 
 
 # ---- statements --------------------------------------------------------------------------------

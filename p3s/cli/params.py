@@ -13,22 +13,11 @@ import typer
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
 from p3s.base.text import table
-from p3s.cli.common import (
-    check_template,
-    emit_json,
-    header,
-    out,
-    progress,
-    quoted,
-    say,
-    say_reasons,
-)
+from p3s.cli.common import Progress, emit_json, header, out, progress, quoted, say, say_reasons
 
 if TYPE_CHECKING:
-    from p3s.cli.counts import Asked
-    from p3s.model.grid.stated import Extents
     from p3s.pipeline.basis import Request
-    from p3s.signature_runner.recording import Recording
+    from p3s.pipeline.tracing.runs import TraceRequest
 
 VALUES = typer.Option(
     [],
@@ -45,37 +34,13 @@ WEAK = typer.Option(
 
 
 # ---- characterize ----------------------------------------------------------------------------
-def refuse_without(root: Path) -> None:
-    """Refuse plain runs in a study with parameters."""
-    from p3s.base.settings import parameters
-
-    names = parameters(Study(root)) if (Path(root) / "study.json").exists() else []
-    if names:
-        raise UsageError(
-            f"{root}: its runs have values of {', '.join(names)}; add --param {names[0]}=VALUES, "
-            "or choose another directory with -o"
-        )
-
-
-def characterize(
-    root: Path,
-    words: list[str],
-    asked: Asked,
-    params: list[str],
-    repeats: int,
-    timeout: float,
-    recording: Recording,
-    times: bool,
-    json_: bool,
-    extents: Mapping[int, Extents],
-    repeat: bool = True,
-) -> int:
+def characterize(request: TraceRequest, params: list[str], json_: bool) -> int:
     """Trace every combination of counts and values, each value in a study inside the study.
 
-    Up to a maximum, the first value decides on the counts. ``extents``: of the process grid, by
-    count, where the program gets them as arguments.
+    Up to a maximum, the first value decides on the counts.
     """
     from dataclasses import replace
+    from functools import partial
 
     from p3s.base.settings import (
         THREADS,
@@ -86,11 +51,20 @@ def characterize(
         settings_of,
         value_study,
     )
-    from p3s.cli.counts import Asked, chosen, grids_of, trace_asked, warn
-    from p3s.cli.grid import keep_dims
-    from p3s.cli.runs import Traced, program_of, reasons, trace_counts
+    from p3s.model.grid.stated import keep_dims
+    from p3s.pipeline.tracing.counts import Asked, chosen, grids_of, trace_asked, warn
+    from p3s.pipeline.tracing.results import reasons
+    from p3s.pipeline.tracing.runs import trace_counts
     from p3s.pipeline.weak import Named
+    from p3s.signature_runner.traced_run import check_template, program_of
 
+    class Told(Named):
+        """Also tells what the user should know, without the name."""
+
+        def say(self, text: str) -> None:
+            say(text)
+
+    words, root, asked = list(request.command), request.root, request.asked
     values = parse_params(params)
     check_template(words)
     check_command(words, list(values))
@@ -98,15 +72,15 @@ def characterize(
     program_of(filled(words, settings[0]), max(asked.counts, default=asked.top))
     made = not root.exists()
     study = _root(root, words, values)
-    keep_dims(study, extents)
-    grids = grids_of(study, words, extents)
-    counts = chosen(asked, None, grids)
-    warn(asked, counts, None, grids)
+    keep_dims(study, request.extents)
+    grids = grids_of(study, words, request.extents)
+    counts = chosen(asked, None, grids, Progress())
+    warn(asked, counts, None, grids, Progress())
     say(f"tracing into {study.root}")
     rows: list[dict[str, Any]] = []
     failed: list[str] = []
     try:
-        with progress(len(counts) * repeats * len(settings)) as bar:
+        with progress(len(counts) * request.repeats * len(settings)) as bar:
             for setting in settings:
                 name = setting_name(setting)
                 at = value_study(study, setting)
@@ -116,38 +90,22 @@ def characterize(
                     if at.root.joinpath("study.json").exists():
                         _own_model(at)
                     at = Study.create(at.root, command)
+                    threads = int(setting.get(THREADS, 0))
+                    here = replace(
+                        request,
+                        command=tuple(command),
+                        recording=replace(request.recording, threads=threads),
+                    )
 
-                    with_these = replace(recording, threads=int(setting.get(THREADS, 0)))
-
-                    def trace(
-                        these: Sequence[int],
-                        at: Study = at,
-                        name: str = name,
-                        command: list[str] = command,
-                        new: bool = new,
-                        recording: Recording = with_these,
-                    ) -> Traced:
-                        return trace_counts(
-                            at,
-                            command,
-                            these,
-                            repeats,
-                            timeout,
-                            Named(bar, name),
-                            made=new,
-                            recording=recording,
-                            times=times,
-                            repeat=repeat,
-                        )
-
-                    done = trace_asked(asked, counts, at, grids, trace)
+                    some = partial(trace_counts, at, here, bar=Told(bar, name), made=new)
+                    done = trace_asked(asked, counts, at, grids, some, bar)
                 except P3SError as err:
                     if isinstance(err, UsageError) or not rows:
                         raise
                     failed.append(f"{name}: {err}")
                     continue
                 if asked.top:
-                    counts = [row["np"] for row in done.counts]
+                    counts = [row.np for row in done.counts]
                     asked = Asked(tuple(counts))
                 if done.failed:
                     failed.append(f"{name}: {reasons(done.failed)}")
@@ -156,9 +114,7 @@ def characterize(
                     {
                         "name": name,
                         "study": str(at.root),
-                        "counts": done.counts,
-                        "failed": done.failed,
-                        "problems": done.problems,
+                        **done.to_json(),
                         "characterized": at.signature_counts(),
                     }
                 )

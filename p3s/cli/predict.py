@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from p3s.cli.common import (
     emit_json,
     launcher_words,
     out,
+    parse_asked,
     parse_counts,
     progress,
     quoted,
@@ -25,15 +26,15 @@ from p3s.cli.common import (
 )
 from p3s.cli.costs import ESTIMATOR, EVERY_RANK, NETWORK, NO_REPLAY, PLACEMENT, TOPOLOGY
 from p3s.cli.files import IO, file_system, keep_file_system
-from p3s.cli.grid import DIMS, check_dims, keep_dims, outermost, parse_dims
+from p3s.cli.grid import DIMS, outermost, parse_dims
 from p3s.cli.machine import BASE, MACHINE
 from p3s.cli.params import VALUE, WEAK
 from p3s.cli.recording import THREADS
 from p3s.cli.replay import BUDGET, COLLECTIVES, CORES, HOSTS, LAUNCHER, settings_of
 
 if TYPE_CHECKING:
-    from p3s.cli.counts import Asked, Grids
     from p3s.model.grid.stated import Extents
+    from p3s.pipeline.tracing.runs import TraceRequest
 
 EPILOG = """Words after -- are a launcher command; with it a new study is traced first.
 
@@ -123,6 +124,7 @@ def predict(
     from p3s.base.study import Study
     from p3s.cli import params, teams
     from p3s.cli.before import check_launcher, check_request, check_study
+    from p3s.model.grid.stated import keep_dims
     from p3s.pipeline.basis import request_of, with_placement
     from p3s.pipeline.predicting import PredictArguments, predicted, what_ifs_of
     from p3s.predict.prediction import as_file
@@ -154,10 +156,10 @@ def predict(
         )
     system = file_system(io)
     extents = parse_dims(dims, words) if words else {}
-    plan = _plan(study_dir, words, traced, extents) if words else None
+    first = _request(study_dir, words, traced, extents, repeats, timeout) if words else None
     check_request(study_dir, wanted, request, machine, base)
-    if plan is not None:
-        check_launcher(study_dir, words, plan.missing)
+    if first is not None:
+        check_launcher(study_dir, words, first.chosen or ())
     if weak:
         return params.weak(study_dir, wanted, weak, param, knee, request, json_, only)
     if every:
@@ -168,7 +170,7 @@ def predict(
     if not words:
         check_study(Study.open(study_dir))
     with progress(2 * len(wanted)) as bar:
-        partial = plan is not None and _trace_missing(study_dir, words, plan, repeats, timeout, bar)
+        partial = first is not None and _trace_missing(first, bar)
         if dims and not words:
             keep_dims(
                 outermost(Study.open(study_dir)), parse_dims(dims, Study.open(study_dir).command())
@@ -193,65 +195,53 @@ def predict(
     return say_reasons(result.reasons, told=not json_) or (3 if partial else 0)
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """What is traced before a prediction: ``missing`` counts, of those asked for.
-
-    ``own``: the user has named them.
-    """
-
-    asked: Asked
-    grids: Grids
-    extents: Mapping[int, Extents]
-    missing: Sequence[int]
-    own: bool
-
-
-def _plan(root: Path, words: list[str], traced: str, extents: Mapping[int, Extents]) -> _Plan:
-    """Return which counts are to be traced: those that the study lacks."""
+def _request(
+    root: Path,
+    words: list[str],
+    traced: str,
+    extents: Mapping[int, Extents],
+    repeats: int,
+    timeout: float,
+) -> TraceRequest:
+    """Return what is traced before a prediction: the counts that the study lacks."""
     from p3s.base.study import Study
-    from p3s.cli.counts import Asked, chosen, grids_of, parse_asked
+    from p3s.model.grid.stated import check_dims
     from p3s.pipeline.stages import MIN_COUNTS
+    from p3s.pipeline.tracing.counts import Asked, chosen, grids_of, warn
+    from p3s.pipeline.tracing.runs import TraceRequest
+    from p3s.signature_runner.standard_input import own
 
     existing = Study.find(root)
     have = set(existing.counts()) if existing is not None else set()
     enough = not traced and len(have) >= MIN_COUNTS
     asked = Asked() if enough else parse_asked(traced or DEFAULT_FROM, "--from")
     grids = grids_of(existing, words, extents)
-    missing = [np for np in chosen(asked, existing, grids) if np not in have]
+    missing = tuple(np for np in chosen(asked, existing, grids, Progress()) if np not in have)
     check_dims(existing, extents, missing)
-    return _Plan(asked, grids, extents, missing, bool(traced))
+    if traced and missing:
+        warn(asked, missing, existing, grids, Progress())
+    return TraceRequest(
+        root,
+        tuple(words),
+        asked,
+        repeats,
+        timeout,
+        extents=extents,
+        chosen=missing,
+        remedy="name another study directory, or leave the command out to predict from these runs",
+        stdin=own,
+    )
 
 
-def _trace_missing(
-    root: Path, words: list[str], plan: _Plan, repeats: int, timeout: float, bar: Progress
-) -> bool:
+def _trace_missing(request: TraceRequest, bar: Progress) -> bool:
     """Trace the counts that the study lacks; tells whether a count failed."""
     from p3s.base.study import Study
-    from p3s.cli.counts import trace_asked, warn
-    from p3s.cli.runs import reasons, trace_counts
     from p3s.pipeline.stages import MIN_COUNTS
+    from p3s.pipeline.tracing.results import reasons
+    from p3s.pipeline.tracing.study import trace
 
-    existing = Study.find(root)
-    made = not root.exists()
-    study = Study.create(
-        root,
-        words,
-        remedy="name another study directory, or leave the command out to predict from these runs",
-    )
-    keep_dims(study, plan.extents)
-    if not plan.missing:
-        return False
-    if plan.own:
-        warn(plan.asked, plan.missing, existing, plan.grids)
-    done = trace_asked(
-        plan.asked,
-        plan.missing,
-        study,
-        plan.grids,
-        lambda these: trace_counts(study, words, these, repeats, timeout, bar, made=made),
-    )
-    if len(study.counts()) < MIN_COUNTS:
+    done, study = trace(request, bar), Study.open(request.root)
+    if request.chosen and len(study.counts()) < MIN_COUNTS:
         raise P3SError(f"{reasons(done.failed)}; too few counts are left, name others with --from")
     if done.failed:
         say(f"p3s: {reasons(done.failed)}; kept: {', '.join(map(str, study.counts()))}")

@@ -12,13 +12,14 @@ import typer
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import one_line, plural, processes, table
-from p3s.cli.common import emit_json, header, out, progress, say
+from p3s.cli.common import Progress, emit_json, header, out, progress, say
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
     from p3s.capture.recording_plan import Enough, Plan
     from p3s.model.grid.stated import Extents
     from p3s.signature_runner.recording import Recording
+    from p3s.signature_runner.traced_run import Launch
 
 SIGNATURE = typer.Option(
     False, "--signature", help="Run the signature of a study: each phase only often enough."
@@ -85,9 +86,10 @@ def run_signature(
     command or unit of work, P3SError when it cannot be run.
     """
     from p3s.base.study import Study
-    from p3s.cli.grid import keep_dims
     from p3s.cli.weights import weights_at
+    from p3s.model.grid.stated import keep_dims, listed_extents
     from p3s.signature.plans import load_phases, too_rare
+    from p3s.signature_runner.traced_run import Launch
 
     study = Study.open(root)
     if list(command) not in study.manifest()["commands"]:
@@ -110,11 +112,12 @@ def run_signature(
                 f" more than {settings.turns} times in a run: the program will not be stopped"
             )
     results = []
+    launch = Launch(tuple(command), timeout_s, listed_extents(study))
     with progress(len(counts)) as bar:
         for np, plan, weights in prepared:
             bar.start(f"np={np}: running the signature")
             results.append(
-                _one(study, command, np, timeout_s, replace(recording, plan=plan), phases, weights)
+                _one(study, launch, np, replace(recording, plan=plan), phases, weights, bar)
             )
             bar.done(f"np={np}: {results[-1]['saved']['wall_s']:.1f} s")
     if json_:
@@ -125,7 +128,7 @@ def run_signature(
 
 
 def _recording(study: Study, asked: Recording) -> Recording:
-    from p3s.cli.recording import of_study
+    from p3s.signature_runner.work_unit import of_study
 
     unit = of_study(study).work
     if asked.work not in ("auto", unit):
@@ -148,19 +151,19 @@ def _plan(phases: Mapping[str, Any], np: int, settings: Enough, recording: Recor
 
 def _one(
     study: Study,
-    command: Sequence[str],
+    launch: Launch,
     np: int,
-    timeout_s: float,
     recording: Recording,
     phases: Mapping[str, Any],
     weights: Any,
+    bar: Progress,
 ) -> dict[str, Any]:
     from p3s.base.study import RUN_SCHEMA, read_json
-    from p3s.cli.runs import trace_once
     from p3s.signature.sampled import predict
+    from p3s.signature_runner.traced_run import trace_once
 
     target = study.sampled_dir(np)
-    _, problems = trace_once(study, command, np, target, timeout_s, recording)
+    problems = trace_once(study, launch, np, target, recording, bar).problems
     if problems:
         raise P3SError(f"np={np}: {problems[0]}; run the signature again")
     assert recording.plan is not None

@@ -18,6 +18,8 @@ from p3s.predict.commands import Commands, counts_to_add, most_repeats
 if TYPE_CHECKING:
     from p3s.costs.small_runs.places import Same
     from p3s.costs.small_runs.walk import PhaseCost
+    from p3s.pipeline.tracing.results import Traced, TracedCount
+    from p3s.pipeline.tracing.runs import TraceRequest
     from p3s.signature.tables import PointTable
     from p3s.signature_runner.recording import Recording
 
@@ -76,25 +78,7 @@ def _times(
 def far_runs(
     root: Path | None,
     words: Sequence[str],
-    counts: str | None,
-    up_to: int,
-    repeats: int | None,
-    timeout_s: float,
-    asked: Recording,
-    json_: bool,
-    repeat: bool = True,
-) -> int:
-    """Check the counts that go with --far, :func:`record_far`."""
-    if up_to < 0 or up_to == 1:
-        raise UsageError(f"--up-to {up_to}: give a count of two or more")
-    wanted = parse_counts(counts) if counts is not None else []
-    return record_far(root, words, wanted, up_to, repeats, timeout_s, asked, json_, repeat)
-
-
-def record_far(
-    root: Path | None,
-    words: Sequence[str],
-    counts: Sequence[int],
+    listed: str | None,
     up_to: int,
     repeats: int | None,
     timeout_s: float,
@@ -105,13 +89,19 @@ def record_far(
     """Record runs of a smaller workload into far/NAME of a study; nothing is kept of one that is
     no smaller workload of the same program.
 
-    Without ``counts`` they are walked upwards; without ``repeats`` there are as many as the study
-    has, because the least of several times is less than one time.
+    Without ``listed`` counts, they are walked upwards; without ``repeats`` there are as many as the
+    study has, because the least of several times is less than one time.
     """
     from p3s.costs.small_runs.builds import save
     from p3s.costs.small_runs.places import as_words
     from p3s.costs.small_runs.record import check_command, commit, name_for, staged
+    from p3s.pipeline.tracing.counts import Asked
+    from p3s.pipeline.tracing.runs import TraceRequest
+    from p3s.signature_runner.standard_input import own
 
+    if up_to < 0 or up_to == 1:
+        raise UsageError(f"--up-to {up_to}: give a count of two or more")
+    counts = parse_counts(listed) if listed is not None else []
     if root is None:
         raise UsageError("--far: say with -o which study it is a smaller workload of")
     study = Study.open(root)
@@ -128,26 +118,34 @@ def record_far(
     name = name_for(study, words)
     say(f"recording into {study.far_dir(name)}")
     with staged(study, name, words) as new, progress(len(wanted) * repeats) as bar:
-        rows, failed, problems = _record(
-            new, far, words, wanted, not counts, repeats, timeout_s, recording, bar, repeat
+        request = TraceRequest(
+            new.root,
+            tuple(words),
+            Asked(tuple(wanted)),
+            repeats,
+            timeout_s,
+            recording,
+            repeat_disturbed=repeat,
+            stdin=own,
         )
-        if not rows:
-            from p3s.cli.runs import reasons
+        done = _record(new, far, request, not counts, bar)
+        if not done.counts:
+            from p3s.pipeline.tracing.results import reasons
 
-            raise P3SError(f"--far: {reasons(failed)}; nothing was added to {study.root}")
-        other = commit(study, name, new, [row["np"] for row in rows])
-        save(other, [far.same[row["np"]] for row in rows])
+            raise P3SError(f"--far: {reasons(done.failed)}; nothing was added to {study.root}")
+        other = commit(study, name, new, [row.np for row in done.counts])
+        save(other, [far.same[row.np] for row in done.counts])
     costs = _all_costs(far, other)
     matched = _matched(study)
     places = as_words(far.same.values())
-    return _tell(study, name, rows, failed, problems, costs, matched, places, json_)
+    return _tell(study, name, done, costs, matched, places, json_)
 
 
 def _same_unit(study: Study, asked: Recording, counts: Sequence[int]) -> Recording:
     """Return how the runs are recorded: work in the unit of the study; UsageError for another."""
     from p3s.base.host.cores import cores
     from p3s.base.records import work_of
-    from p3s.cli.recording import of_study
+    from p3s.signature_runner.work_unit import of_study
 
     own = of_study(study).work
     if asked.work not in ("auto", own):
@@ -193,53 +191,27 @@ def _walk(study: Study, far: _Far, up_to: int) -> list[int]:
     return found
 
 
-def _record(
-    new: Study,
-    far: _Far,
-    words: Sequence[str],
-    wanted: Sequence[int],
-    walking: bool,
-    repeats: int,
-    timeout_s: float,
-    recording: Recording,
-    bar: Progress,
-    repeat: bool,
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:
+def _record(new: Study, far: _Far, request: TraceRequest, walking: bool, bar: Progress) -> Traced:
     """Run the counts one by one, each checked at once: a wrong workload is not run at all."""
     from p3s.base.errors import RunFailed
-    from p3s.cli.runs import trace_counts
     from p3s.costs.small_runs.walk import stop
+    from p3s.pipeline.tracing.results import Failure, Traced
+    from p3s.pipeline.tracing.runs import trace_counts
 
-    rows: list[dict[str, Any]] = []
-    failed: list[dict[str, Any]] = []
-    problems: list[str] = []
-    for np in wanted:
+    done = Traced()
+    for np in request.asked.counts:
         try:
-            done = trace_counts(
-                new,
-                words,
-                [np],
-                repeats,
-                timeout_s,
-                bar,
-                recording=recording,
-                kept=False,
-                repeat=repeat,
-            )
+            one = trace_counts(new, request, [np], bar, kept=False)
         except RunFailed as err:  # it was not even started
-            if not rows:  # no other count will do better
+            if not done.counts:  # no other count will do better
                 raise P3SError(err.reason) from err
-            failed.append({"np": np, "rep": None, "exit_code": err.code, "reason": err.reason})
-            continue
-        failed += done.failed
-        problems += done.problems
-        if not done.counts:
-            continue
-        far.add(new, np)
-        rows += done.counts
-        if walking and stop(far.costs()):
+            one = Traced(failed=[Failure(np, None, err.code, err.reason)])
+        if one.counts:
+            far.add(new, np)
+        done.add(one)
+        if one.counts and walking and stop(far.costs()):
             break
-    return rows, failed, problems
+    return done
 
 
 def _all_costs(far: _Far, other: Study) -> list[PhaseCost]:
@@ -271,16 +243,14 @@ def _matched(study: Study) -> dict[str, Any] | None:
 def _tell(
     study: Study,
     name: str,
-    rows: Sequence[Mapping[str, Any]],
-    failed: Sequence[dict[str, Any]],
-    problems: Sequence[str],
+    done: Traced,
     costs: Sequence[PhaseCost],
     matched: Mapping[str, Any] | None,
     places: str,
     json_: bool,
 ) -> int:
-    from p3s.cli.runs import reasons
     from p3s.costs.small_runs.places import HOW, SITE
+    from p3s.pipeline.tracing.results import reasons
     from p3s.report.small_runs import render, status_text
 
     next_command = f"p3s model {quoted(study.root)}"
@@ -291,9 +261,7 @@ def _tell(
                 **header("far-runs"),
                 "study": str(study.root),
                 "workload": f"far/{name}",
-                "counts": list(rows),
-                "failed": list(failed),
-                "problems": list(problems),
+                **done.to_json(),
                 "minimum": minima,
                 "places": places,
                 "matched": matched,
@@ -301,25 +269,25 @@ def _tell(
             }
         )
     elif matched is not None:
-        out("\n".join([_runs(rows), "", *render(matched, f"far/{name}")]))
+        out("\n".join([_runs(done.counts), "", *render(matched, f"far/{name}")]))
     else:
         told = [f"{row['name']}: {status_text(row)}" for row in minima]
         if places != HOW[SITE]:
             told.insert(0, f"another build of the program; its places were matched {places}")
-        out("\n".join([_runs(rows), *map(one_line, told)]))
-    if failed:
-        say(f"p3s: {reasons(failed)}; kept: {', '.join(str(row['np']) for row in rows)}")
+        out("\n".join([_runs(done.counts), *map(one_line, told)]))
+    if done.failed:
+        say(f"p3s: {reasons(done.failed)}; kept: {', '.join(str(row.np) for row in done.counts)}")
     say(f"next: {next_command}")
-    return 3 if failed or problems else 0
+    return 3 if done.failed or done.problems else 0
 
 
-def _runs(rows: Sequence[Mapping[str, Any]]) -> str:
+def _runs(rows: Sequence[TracedCount]) -> str:
     cells = [
         [
-            str(row["np"]),
-            str(len(row["runs"])),
-            f"{min(run['wall_s'] for run in row['runs']):.2f} s",
-            str(row["signature"].get("events", "-")),
+            str(row.np),
+            str(len(row.runs)),
+            f"{min(run.wall_s for run in row.runs):.2f} s",
+            str(row.signature.get("events", "-")),
         ]
         for row in rows
     ]

@@ -13,10 +13,11 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.base.host.batch import Surroundings, by_hand, of_array, script
 from p3s.base.host.schedulers import Job, Scheduler, seconds_of_limit
 from p3s.base.study import Study, write_bytes
-from p3s.cli.common import check_template, emit_json, header, out, quoted, say
-from p3s.cli.counts import Asked, parse_asked
+from p3s.cli.common import emit_json, header, out, parse_asked, quoted, say
 from p3s.cli.replay import seconds_of
+from p3s.pipeline.tracing.counts import Asked
 from p3s.signature_runner.standard_input import NAME, own
+from p3s.signature_runner.traced_run import check_template
 
 #: What a replay takes beside its budget: starting, planning, costs.
 _MORE_S = 600.0
@@ -162,7 +163,7 @@ def traces(batch: Batch, asked: Traces, *, write: bool) -> Made:
 
 
 def _check_together(study: Study | None, on: Asked, asked: Traces) -> None:
-    from p3s.cli.runs import check_counts
+    from p3s.pipeline.tracing.study import check_counts
 
     if not on.top and not asked.has(*_TOGETHER):
         check_counts(study, on.counts)

@@ -17,7 +17,6 @@ from p3s.cli.common import (
     JSON_OPTION,
     Progress,
     WithLauncher,
-    check_template,
     emit_json,
     launcher_words,
     out,
@@ -28,8 +27,8 @@ from p3s.cli.common import (
     say_reasons,
 )
 from p3s.cli.grid import DIMS
-from p3s.cli.runs import program_of, trace_once
 from p3s.cli.trust import TRUST, settle
+from p3s.signature_runner.traced_run import Launch, check_template, program_of, trace_once
 
 if TYPE_CHECKING:
     from p3s.model.comparison import Comparison, OrderAgreement
@@ -69,9 +68,10 @@ def validate(
     A command that is none of the study's is refused: its result would say nothing of the model.
     The study's own command is run without a question only if you have made the study.
     """
-    from p3s.cli.grid import check_dims, keep_dims, outermost, parse_dims
+    from p3s.cli.grid import outermost, parse_dims
     from p3s.costs.parameters.derived import of_one_value
     from p3s.model.evaluate import model_grid
+    from p3s.model.grid.stated import check_dims, keep_dims
     from p3s.model.stage import load
     from p3s.pipeline.stages import ensure_model, too_few
 
@@ -155,7 +155,8 @@ def _trace(
     force: bool,
 ) -> None:
     """Run the program, traced; ``there``: in the directory that the study's own command is for."""
-    from p3s.cli.recording import of_study
+    from p3s.model.grid.stated import listed_extents
+    from p3s.signature_runner.work_unit import of_study
 
     if there is not None:
         say(f"np={n}: running in {there}, as the study's runs")
@@ -164,10 +165,11 @@ def _trace(
     whole = Study(study.root.resolve())
     with chdir(there or "."):
         target = whole.validate_run_dir(n)
-        row, problems = trace_once(whole, words, n, target, timeout, recording, force=force)
-    for problem in problems:
+        launch = Launch(tuple(words), timeout, listed_extents(whole), force=force)
+        row = trace_once(whole, launch, n, target, recording, bar)
+    for problem in row.problems:
         say(f"np={n}: {problem}")
-    bar.done(f"np={n}: {row['wall_s']:.1f} s, comparing")
+    bar.done(f"np={n}: {row.wall_s:.1f} s, comparing")
 
 
 def _share(part: float, whole: float) -> str:

@@ -396,13 +396,10 @@ def test_study_made_by_the_cli_is_a_study(tmp_path: Path) -> None:
 
 
 def test_counts_that_failed_alike_are_one_reason() -> None:
-    from p3s.cli.runs import reasons
+    from p3s.pipeline.tracing.results import Failure, reasons
 
     text = "rank 1{} died; what was captured is kept in s/runs/np{}.r0.failed"
-    rows = [
-        {"np": n, "exit_code": 9, "reason": f"np={n}: " + text.format(f" of {n}", f"{n:04d}")}
-        for n in (2, 3)
-    ]
+    rows = [Failure(n, 0, 9, f"np={n}: " + text.format(f" of {n}", f"{n:04d}")) for n in (2, 3)]
     assert reasons(rows) == "np=2, 3: " + text.format("", "*")
     assert reasons(rows[:1]) == "np=2: " + text.format(" of 2", "0002")
 

@@ -9,10 +9,11 @@ import pytest
 from p3s.base.errors import UsageError
 from p3s.base.extents import dims_balanced
 from p3s.base.study import Study
-from p3s.cli.counts import Asked, Grids, parse_asked, trace_asked, warn
-from p3s.cli.runs import Traced, reasons
+from p3s.cli.common import Progress, parse_asked
 from p3s.model.grid import admissible
 from p3s.model.grid.counts import choose, hidden, left_open, telling
+from p3s.pipeline.tracing.counts import Asked, Grids, trace_asked, warn
+from p3s.pipeline.tracing.results import Failure, Traced, reasons
 
 TAKES = {
     "any": lambda n: True,
@@ -106,46 +107,37 @@ def test_a_program_that_fails_alike_at_two_counts_is_not_tried_at_others(tmp_pat
         def fails(counts):
             traced.extend(counts)
             return Traced(
-                failed=[
-                    {
-                        "np": n,
-                        "rep": 0,
-                        "exit_code": 1,
-                        "refused": True,
-                        "reason": f"np={n}: ./app: {reason(n)}",
-                    }
-                    for n in counts
-                ]
+                failed=[Failure(n, 0, 1, f"np={n}: ./app: {reason(n)}", True) for n in counts]
             )
 
         return fails
 
-    done = trace_asked(
-        asked, [4, 8, 9, 16], study, grids, trace(lambda n: f"rank 0 of {n} died: no input")
-    )
+    died = trace(lambda n: f"rank 0 of {n} died: no input")
+    done = trace_asked(asked, [4, 8, 9, 16], study, grids, died, Progress())
     assert traced == [8, 9] and "refuses" not in capsys.readouterr().err
     assert reasons(done.failed) == "np=8, 9: ./app: rank 0 died: no input"
     traced.clear()
-    trace_asked(asked, [4, 8, 9, 16], study, grids, trace(lambda n: "odd" if n % 2 else "even"))
+    parity = trace(lambda n: "odd" if n % 2 else "even")
+    trace_asked(asked, [4, 8, 9, 16], study, grids, parity, Progress())
     assert traced[:4] == [8, 9, 4, 16] and len(traced) > 4
 
 
 def test_counts_that_p3s_has_chosen_are_not_warned_of(tmp_path, capsys):
     grids = Grids((2, 3), dims_balanced)
-    warn(parse_asked("..16"), [4, 8, 9, 16], None, grids)
+    warn(parse_asked("..16"), [4, 8, 9, 16], None, grids, Progress())
     assert not capsys.readouterr().err
-    warn(parse_asked("4,8,9,16"), [4, 8, 9, 16], None, grids)
+    warn(parse_asked("4,8,9,16"), [4, 8, 9, 16], None, grids, Progress())
     assert "has at most two ranks" in capsys.readouterr().err
 
 
 def test_a_reason_of_several_counts_is_said_once():
     rows = [
-        {
-            "np": n,
-            "exit_code": 213,
-            "reason": f"np={n}: mpiexec: no hostfile; app was not "
-            f"started at {n} rank{'s' * (n > 1)}",
-        }
+        Failure(
+            n,
+            None,
+            213,
+            f"np={n}: mpiexec: no hostfile; app was not started at {n} rank{'s' * (n > 1)}",
+        )
         for n in (1, 2, 4)
     ]
     assert reasons(rows) == "np=1, 2, 4: mpiexec: no hostfile; app was not started"

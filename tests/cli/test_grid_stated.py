@@ -12,7 +12,7 @@ import pytest
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
-from p3s.cli.grid import check_dims, keep_dims, parse_dims, stated
+from p3s.cli.grid import parse_dims, stated
 from p3s.model.compare import compare
 from p3s.model.evaluate import model_grid
 from p3s.model.fit import fit_model
@@ -24,6 +24,8 @@ from p3s.model.grid.stated import (
     LAST,
     Contradiction,
     Statement,
+    check_dims,
+    keep_dims,
     known_grid,
     listed_extents,
     of_arguments,

@@ -195,14 +195,14 @@ def test_a_count_that_fails_keeps_the_others(
 def test_a_count_that_cannot_be_started_keeps_the_others(
     study: Path, programs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from p3s.cli import runs
+    from p3s.pipeline.tracing import runs
 
     real = runs.trace_once
 
-    def full(study: Study, command: Any, np: int, *args: Any) -> Any:
+    def full(study: Study, launch: Any, np: int, *args: Any) -> Any:
         if np > 2:
             raise runs.RunFailed("mpiexec: not enough slots", None, "failed")
-        return real(study, command, np, *args)
+        return real(study, launch, np, *args)
 
     monkeypatch.setattr(runs, "trace_once", full)
     command = launch(programs / "workload", 5000, 40)
@@ -214,14 +214,14 @@ def test_a_count_that_cannot_be_started_keeps_the_others(
 def test_an_interrupted_run_leaves_nothing(
     study: Path, programs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from p3s.cli import runs
+    from p3s.pipeline.tracing import runs
 
     real = runs.trace_once
 
-    def interrupted(study: Study, command: Any, np: int, *args: Any) -> Any:
+    def interrupted(study: Study, launch: Any, np: int, *args: Any) -> Any:
         if np > 2:
             raise KeyboardInterrupt
-        return real(study, command, np, *args)
+        return real(study, launch, np, *args)
 
     before = fingerprint(study)
     monkeypatch.setattr(runs, "trace_once", interrupted)

@@ -433,8 +433,8 @@ def test_a_study_has_one_unit_of_work(
     expected: str | None,
     tmp_path: Path,
 ) -> None:
-    from p3s.cli.recording import settle
     from p3s.signature_runner.recording import Recording
+    from p3s.signature_runner.work_unit import settle
 
     study = _study(tmp_path, runs)
     if expected is None:

@@ -16,9 +16,12 @@ from test_launch import launcher
 from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi
 
 from p3s.base.errors import P3SError
+from p3s.base.progress import Progress
 from p3s.base.study import Study, read_json, write_json
 from p3s.capture.where import places_at
 from p3s.cli.main import run
+from p3s.pipeline.tracing.counts import Asked
+from p3s.pipeline.tracing.runs import TraceRequest, trace_counts
 from p3s.signature.store import load_table
 from p3s.signature.times import load_times, stale
 from p3s.signature_runner.recording import Recording
@@ -212,18 +215,7 @@ def test_places_are_the_same_in_the_emulator(
     program = compile_c(PROGRAMS / "collectives.c", tmp_path / "program")
     words = [launcher(), "-n", "{np}", str(program)]
     study = Study.create(tmp_path / "study", words)
-    from p3s.cli.runs import trace_counts
-
-    done = trace_counts(
-        study,
-        words,
-        [2],
-        2,
-        TIMEOUT_S,
-        _Quiet(),  # type: ignore[arg-type]
-        recording=Recording(work="instructions"),
-        repeat=False,
-    )
+    done = trace_counts(study, _counting(study, 2), [2], Progress())
     assert not done.failed and not done.problems
     table, times = load_table(study.root, 2), load_times(study.root, 2)
     assert times is not None and times.unmatched == 0
@@ -263,18 +255,8 @@ def test_memory_that_the_program_fills_is_known(
     words = [launcher(), "-n", "{np}", str(program)]
     study = Study.create(tmp_path / "study", words)
     from p3s.capture import read_run
-    from p3s.cli.runs import trace_counts
 
-    trace_counts(
-        study,
-        words,
-        [2],
-        1,
-        TIMEOUT_S,
-        _Quiet(),  # type: ignore[arg-type]
-        recording=Recording(work="instructions"),
-        repeat=False,
-    )
+    trace_counts(study, _counting(study, 1), [2], Progress())
     times = load_times(study.root, 2)
     assert times is not None
     for rank, filled in enumerate(times.resident_bytes.tolist()):
@@ -288,7 +270,14 @@ def test_memory_that_the_program_fills_is_known(
     assert "of memory after" not in capsys.readouterr().out
 
 
-class _Quiet:
-    def expect(self, steps: int) -> None: ...
-    def start(self, text: str) -> None: ...
-    def done(self, text: str) -> None: ...
+def _counting(study: Study, repeats: int) -> TraceRequest:
+    """Return the request that counts instructions at two processes, once."""
+    return TraceRequest(
+        study.root,
+        tuple(study.command()),
+        Asked((2,)),
+        repeats,
+        TIMEOUT_S,
+        Recording(work="instructions"),
+        repeat_disturbed=False,
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -104,21 +103,6 @@ def test_what_cannot_be_traced_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"has no \{np\}"):
         p3s.Study.trace(tmp_path / "s", "mpiexec -n 4 ./program", [2, 4], progress=told)
     assert not (tmp_path / "s").exists()
-
-
-def test_a_clone_that_is_not_installed_traces(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its command finds P3S where this process has found it."""
-    bare = tmp_path / "python"
-    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
-    bare.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(bare))
-    libraries = [path for path in sys.path if path.endswith("-packages")]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(libraries))
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match=r"has no \{np\}"):
-        p3s.Study.trace(tmp_path / "s", "mpiexec -n 4 ./program", [2, 4], progress=Told())
 
 
 @pytest.fixture

@@ -422,23 +422,30 @@ def test_a_disturbed_run_is_made_again(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from p3s.cli import runs as tracing
     from p3s.cli.common import Progress
+    from p3s.pipeline.tracing import runs as tracing
+    from p3s.pipeline.tracing.counts import Asked
     from p3s.signature_runner.recording import Recording
+    from p3s.signature_runner.traced_run import TracedRun
 
     left = list(gaps)
 
     def once(study: Study, command: object, np: int, target: Path, *_: object) -> object:
         put_run(study, target, BUSY, gap=left.pop(0))
-        return {"wall_s": 1.0, "exit_code": 0, "oversubscribed": False}, []
+        return TracedRun(0, 1.0, 0, False)
 
     monkeypatch.setattr(tracing, "trace_once", once)
     study = new_study(tmp_path)
-    done = tracing.trace_counts(
-        study, study.command(), [2], 1, 9.0, Progress(), recording=Recording("cpu"), repeat=repeat
+    request = tracing.TraceRequest(
+        study.root,
+        tuple(study.command()),
+        Asked((2,)),
+        recording=Recording("cpu"),
+        repeat_disturbed=repeat,
     )
-    (row,) = done.counts
-    assert [run["rep"] for run in row["runs"]] == runs and len(row["times"]["runs"]) == len(runs)
+    (row,) = tracing.trace_counts(study, request, [2], Progress()).counts
+    assert row.times is not None
+    assert [run.rep for run in row.runs] == runs and len(row.times["runs"]) == len(runs)
     said = capsys.readouterr().err
     assert ("--no-repeat" in said) == (len(runs) > 1)
     assert ("p3s characterize -n 2" in said and "-r 3" in said) == proposed

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any
 
-from p3s.base.errors import P3SError
+from p3s.base.errors import P3SError, UsageError
 from p3s.base.extents import dims_balanced
 from p3s.base.host.placeholders import extents_in, shape
 from p3s.base.study import Study
@@ -309,6 +309,27 @@ def listed_extents(study: Study) -> dict[int, Extents]:
     return odd | {
         int(n): tuple(map(int, dims)) for n, dims in _kept(study, "dims", "at", "far").items()
     }
+
+
+def check_dims(study: Study | None, given: Mapping[int, Extents], counts: Sequence[int]) -> None:
+    """Refuse extents other than those with which a count was traced that is not run again."""
+    if study is None:
+        return
+    for run in study.runs():
+        was = tuple(run.info.get("dims", ()))
+        wanted = given.get(run.np, was)
+        if was and wanted != was and run.np not in counts:
+            raise UsageError(
+                f"--dims {run.np}={shape(wanted)}: {run.np} processes were traced as "
+                f"{shape(was)}; add {run.np} to -n to trace them again"
+            )
+
+
+def keep_dims(study: Study, given: Mapping[int, Extents]) -> None:
+    """Add extents to those that the study lists."""
+    if given:
+        listed = {**listed_extents(study), **given}
+        study.update(dims={str(n): list(dims) for n, dims in sorted(listed.items())})
 
 
 def known_grid(study: Study) -> Statement:

@@ -14,7 +14,6 @@ from p3s.cli.common import (
     JSON_OPTION,
     WithLauncher,
     check_output,
-    check_template,
     emit_json,
     launcher_words,
     out,
@@ -296,6 +295,7 @@ def run(
     """
     from p3s.methods.baseline.collect import collect
     from p3s.methods.baseline.counts import by_rule, cut
+    from p3s.signature_runner.traced_run import check_template
 
     words = launcher_words(ctx)
     check_template(words)

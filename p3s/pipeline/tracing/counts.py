@@ -6,14 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from p3s.base.errors import UsageError
+from p3s.base.progress import Progress
 from p3s.base.study import Study
 from p3s.base.text import joined, processes
-from p3s.cli.common import MAX_COUNT, parse_counts, say
-from p3s.cli.runs import alike
+from p3s.pipeline.tracing.results import Traced, alike
 
 if TYPE_CHECKING:
-    from p3s.cli.runs import Traced
     from p3s.model.grid.counts import ExtentsAt
     from p3s.model.grid.stated import Extents
 
@@ -29,18 +27,6 @@ class Asked:
 
     counts: tuple[int, ...] = ()
     top: int = 0
-
-
-def parse_asked(text: str, option: str = "-n") -> Asked:
-    """Return the counts of ``2,4,8`` or of ``..32``; raises UsageError for anything else."""
-    if not text.startswith(".."):
-        return Asked(tuple(parse_counts(text, option)))
-    word = text.removeprefix("..")
-    if not (word.isascii() and word.isdigit()) or not 1 <= int(word[:9]) <= MAX_COUNT:
-        raise UsageError(
-            f"{option} {text}: write the largest count after the dots, as {option} ..32"
-        )
-    return Asked(top=int(word))
 
 
 @dataclass(frozen=True)
@@ -66,7 +52,7 @@ def grids_of(study: Study | None, words: Sequence[str], given: Mapping[int, Exte
     return Grids((ndims,) if ndims else USUAL, dims_balanced)
 
 
-def chosen(asked: Asked, study: Study | None, grids: Grids) -> list[int]:
+def chosen(asked: Asked, study: Study | None, grids: Grids, bar: Progress) -> list[int]:
     """Return the counts to trace first."""
     from p3s.model.grid.counts import choose
 
@@ -75,14 +61,16 @@ def chosen(asked: Asked, study: Study | None, grids: Grids) -> list[int]:
     ran, failed = (study.counts(), study.failed_counts()) if study is not None else ([], [])
     found = choose(asked.top, ran, failed, grids.dims, grids.extents)
     there = f"{joined(ran)} {'are' if len(ran) > 1 else 'is'} there, " if ran else ""
-    say(
+    bar.say(
         f"-n ..{asked.top}: {there}"
         + (_traced(found) if found else "no other count would tell more")
     )
     return found
 
 
-def warn(asked: Asked, counts: Sequence[int], study: Study | None, grids: Grids) -> None:
+def warn(
+    asked: Asked, counts: Sequence[int], study: Study | None, grids: Grids, bar: Progress
+) -> None:
     """Say what counts that the user chose for a study without a model will not show of a grid."""
     from p3s.model.grid.counts import left_open
 
@@ -91,7 +79,7 @@ def warn(asked: Asked, counts: Sequence[int], study: Study | None, grids: Grids)
     ran, failed = (study.counts(), study.failed_counts()) if study is not None else ([], [])
     why = left_open(sorted({*ran, *counts}), grids.dims, grids.extents, failed)
     if why:
-        say(f"note: {why}")
+        bar.say(f"note: {why}")
 
 
 def trace_asked(
@@ -100,6 +88,7 @@ def trace_asked(
     study: Study,
     grids: Grids,
     trace: Callable[[Sequence[int]], Traced],
+    bar: Progress,
 ) -> Traced:
     """Trace the first counts; up to a maximum, others in place of those the program refuses.
 
@@ -115,25 +104,26 @@ def trace_asked(
     if rest := [np for np in first if np not in two]:
         done.add(trace(rest))
     last, idle = done, int(not done.counts)
-    refused = [row["np"] for row in done.failed if "refused" in row]
+    refused = [row.np for row in done.failed if row.refused]
     while (
         asked.top
         and idle < _IN_VAIN
         and len(refused) < _TRIED
-        and any("refused" in row for row in last.failed)
+        and any(row.refused for row in last.failed)
     ):
         failed = {*refused, *study.failed_counts()}
         more = choose(asked.top, study.counts(), sorted(failed), grids.dims, grids.extents)
         if not more:
             break
-        gone = {row["np"]: row["exit_code"] for row in last.failed if "refused" in row}
+        gone = {row.np: row.exit_code or 0 for row in last.failed if row.refused}
         codes = joined(sorted({*gone.values()}))
-        say(f"the program refuses {processes(gone)} (exit code {codes}): {_traced(more)} instead")
+        text = f"the program refuses {processes(gone)} (exit code {codes})"
+        bar.say(f"{text}: {_traced(more)} instead")
         last = trace(more)
         idle = 0 if last.counts else idle + 1
-        refused += [row["np"] for row in last.failed if "refused" in row]
+        refused += [row.np for row in last.failed if row.refused]
         done.add(last)
-    done.counts.sort(key=lambda row: int(row["np"]))
+    done.counts.sort(key=lambda row: row.np)
     return done
 
 

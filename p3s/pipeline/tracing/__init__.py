@@ -1,0 +1,1 @@
+"""Tracing a program at several process counts into a study."""

@@ -1,0 +1,269 @@
+"""Run a program at several counts and characterize each; disturbed runs are made again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from p3s.base.errors import P3SError, RunFailed, UsageError
+from p3s.base.progress import Progress
+from p3s.base.study import Study
+from p3s.base.text import processes, quoted
+from p3s.pipeline.tracing.counts import Asked
+from p3s.pipeline.tracing.results import Failure, Traced, TracedCount
+from p3s.signature_runner.recording import Recording
+from p3s.signature_runner.standard_input import NONE, StandardInput
+from p3s.signature_runner.traced_run import Launch, TracedRun, refused, trace_once
+from p3s.signature_runner.work_unit import as_earlier, check_unit, only_timed, settle
+
+
+@dataclass(frozen=True)
+class TraceRequest:
+    """What is to be traced into the study in ``root``: a launcher command, at which counts, how.
+
+    ``recording`` is settled with the study's runs: one unit of work for all. ``extents``: of the
+    process grid, by count, which the study lists from now on. Beside instructions, which are
+    counted in one run, ``repeats`` native runs are timed unless ``times`` is False.
+    ``repeat_disturbed``: trace again what was disturbed (p3s.signature.times.needs_repeat).
+    ``force``: add runs of another command. ``part``: others, traced elsewhere, follow.
+    ``chosen``: counts that the caller has settled on, of those that are asked for, and told of.
+    ``remedy``: what to do where the study is another command's; ``stdin``: what the program reads.
+    """
+
+    root: Path
+    command: tuple[str, ...]
+    asked: Asked
+    repeats: int = 1
+    timeout_s: float = 3600.0
+    recording: Recording = Recording()
+    extents: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    times: bool = True
+    repeat_disturbed: bool = True
+    force: bool = False
+    part: bool = False
+    chosen: tuple[int, ...] | None = None
+    remedy: str = "choose another directory with -o, or mix them with --force"
+    stdin: Callable[[], StandardInput] = lambda: NONE
+
+
+def trace_counts(
+    study: Study,
+    request: TraceRequest,
+    counts: Sequence[int],
+    bar: Progress,
+    *,
+    made: bool = False,
+    kept: bool = True,
+) -> Traced:
+    """Trace and characterize each count; a count that fails does not stop the others.
+
+    ``made`` tells that the study is new: it is removed when not even its first run leaves
+    anything. ``kept``: what a failed run leaves stays, so where it is is worth saying.
+    """
+    from p3s.base.host.cores import cores
+    from p3s.model.grid.stated import listed_extents
+    from p3s.signature.phases import load_phases
+    from p3s.signature_runner.build import ensure_counter
+    from p3s.signature_runner.emulate import emulator
+
+    repeats = request.repeats
+    try:
+        asked = as_earlier(request.recording, study)
+        timed = only_timed(asked, study, counts)
+        chosen = asked if timed else settle(asked, study, counts, repeats, cores())
+        if not request.times and (timed or chosen.work != "instructions"):
+            raise UsageError(
+                "--no-times: belongs to --work instructions; other runs are timed as they are"
+            )
+        if chosen.work == "instructions":
+            emulator(), ensure_counter()  # before anything runs: native runs come first
+        plans = {np: _plan(study, np, repeats, chosen, timed, request.times) for np in counts}
+        bar.expect(sum(len(each) for each in plans.values()))
+        listed = listed_extents(study)
+        launch = Launch(request.command, request.timeout_s, listed, request.stdin)
+        done = _trace_counts(study, launch, plans, bar, kept)
+        while request.repeat_disturbed and (plans := _repeats(study, plans, done, repeats, bar)):
+            try:
+                done.merge(_trace_counts(study, launch, plans, bar, kept))
+            except RunFailed as err:
+                done.failed.append(Failure(next(iter(plans)), None, err.code, str(err)))
+                break
+        if kept:
+            _propose_quiet(study, done, bar)
+        check_unit(study)
+        if study.signature_counts():
+            load_phases(study.root)
+        return done
+    except BaseException as err:
+        if made:  # all that a program without MPI printed is in what is said, or named there
+            study.remove_if_empty(untraced=isinstance(err, RunFailed) and not err.left)
+        raise
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One run: what it is called, its repeat, where it goes; ``native``: beside a counted one."""
+
+    label: str
+    rep: int
+    target: Path
+    recording: Recording
+    native: bool = False
+
+
+def _plan(
+    study: Study, np: int, repeats: int, recording: Recording, timed: bool, times: bool
+) -> list[_Step]:
+    """Return the runs at one count; native ones come first: they fail sooner than counted ones."""
+    counted = recording.work == "instructions"
+    found: list[_Step] = []
+    if timed or (counted and times):
+        native = replace(recording, work="cpu")
+        found = [
+            _Step(
+                f"np={np} native run{_of(rep, repeats)}",
+                rep,
+                study.timed_dir(np, rep),
+                native,
+                native=True,
+            )
+            for rep in range(repeats)
+        ]
+    if timed:
+        return found
+    if counted:
+        name = f"np={np} counting instructions" if found else f"np={np}"
+        return [*found, _Step(name, 0, study.runs_dir(np), recording)]
+    return [
+        _Step(
+            f"np={np}" + (f" run{_of(rep, repeats)}" if repeats > 1 else ""),
+            rep,
+            study.runs_dir(np, rep),
+            recording,
+        )
+        for rep in range(repeats)
+    ]
+
+
+def _repeats(
+    study: Study, plans: dict[int, list[_Step]], done: Traced, wanted: int, bar: Progress
+) -> dict[int, list[_Step]]:
+    """Return one more run of each count that lacks undisturbed ones; say why it is made."""
+    from p3s.signature.times import MOST_RUNS, load_times, needs_repeat
+
+    again: dict[int, list[_Step]] = {}
+    failed = {row.np for row in done.failed}
+    for np in (row.np for row in done.counts if row.np not in failed):
+        if not needs_repeat(times := load_times(study.root, np), wanted) or times is None:
+            continue
+        step = next((each for each in plans[np] if each.native), plans[np][-1])
+        rep = len(times.runs)
+        target = study.timed_dir(np, rep) if step.native else study.runs_dir(np, rep)
+        label = f"np={np} {'native ' * step.native}run {rep + 1} of at most {MOST_RUNS}"
+        again[np] = [replace(step, label=label, rep=rep, target=target)]
+    if again:
+        text = f"running {processes(list(again))} again, as runs were disturbed"
+        bar.say(f"{text} (--no-repeat: once)")
+    return again
+
+
+def _propose_quiet(study: Study, done: Traced, bar: Progress) -> None:
+    """Say the command for counts of which all runs were disturbed."""
+    from p3s.predict.commands import Commands
+    from p3s.signature.times import MOST_RUNS, lacks_quiet_runs, load_times
+
+    counts = [r.np for r in done.counts if lacks_quiet_runs(load_times(study.root, r.np))]
+    if counts:
+        command = Commands(study).trace(counts, repeats=MOST_RUNS)
+        bar.say(f"note: on quiet cores, trace {processes(counts)} again: {command}")
+
+
+def _of(rep: int, repeats: int) -> str:
+    return f" {rep + 1}/{repeats}" if repeats > 1 else ""
+
+
+def _trace_counts(
+    study: Study, launch: Launch, plans: Mapping[int, list[_Step]], bar: Progress, kept: bool
+) -> Traced:
+    from p3s.predict.commands import Commands
+    from p3s.signature.signature import characterize
+    from p3s.signature.times import as_json, load_times, notes
+
+    done = Traced()
+    for at, (np, steps) in enumerate(plans.items()):
+        runs: list[TracedRun] = []
+        timed: list[TracedRun] = []
+        lost = False  # a native run failed
+        for step in steps:
+            bar.start(f"{step.label}: running")
+            try:
+                run = trace_once(study, launch, np, step.target, step.recording, bar)
+            except RunFailed as err:
+                first = not (done.counts or runs or timed)
+                if first and not err.code and err.status == "failed":
+                    raise  # not the program but the set-up is at fault: no count will do better
+                text = (str(err) if kept else err.reason).removeprefix(f"np={np}: ")
+                text = f"np={np}: {'native run: ' if step.native else ''}{text}"
+                early = refused(err.code, step.target)
+                done.failed.append(Failure(np, step.rep, err.code, text, early))
+                bar.done(f"{step.label}: failed")
+                lost = step.native
+                break
+            except BaseException as err:
+                if not isinstance(err, Exception):  # Ctrl-C or a signal
+                    with suppress(P3SError):  # of a study that cannot be read
+                        command = Commands(study).trace([*plans][at:])
+                        bar.say(f"p3s: np={np}: stopped before its end; to go on, run {command}")
+                raise
+            study.update()
+            lines = [_about(np, problem) for problem in run.problems]
+            done.problems += lines
+            for line in lines:
+                bar.say(line)
+            (timed if step.native else runs).append(replace(run, rep=step.rep))
+            bar.done(f"{step.label}: {run.wall_s:.1f} s")
+        if lost or not (runs or (timed and steps[-1].native)):
+            continue
+        bar.start(f"np={np}: characterizing")
+        try:
+            signature = characterize(study.root, np)
+        except P3SError as err:
+            done.failed.append(Failure(np, None, None, _about(np, str(err))))
+            bar.done(f"np={np}: cannot be characterized")
+            continue
+        times = load_times(study.root, np)
+        for note in notes(times):
+            bar.say(f"note: np={np}: {note}")
+        done.counts.append(
+            TracedCount(
+                np,
+                as_json(times),
+                tuple(runs),
+                tuple(timed),
+                _summary(signature),
+                signature.get("not_modelled", []),
+                signature.get("tracing", {}),
+                signature.get("buffers", {}),
+            )
+        )
+    study.update()
+    unused = [row.np for row in done.counts if row.np in study.left_out()]
+    if unused:
+        bar.say(
+            f"note: runs at {processes(unused)} are still left out of the model; taken back with "
+            f"p3s model {quoted(study.root)} --with {','.join(map(str, unused))}"
+        )
+    return done
+
+
+def _about(np: int, text: str) -> str:
+    return text if text.startswith(f"np={np}:") else f"np={np}: {text}"
+
+
+def _summary(signature: Mapping[str, Any]) -> dict[str, int]:
+    """Return what a signature holds, as numbers (its tables stay in their own file)."""
+    rows = {key: signature[key] for key in ("events", "phases", "sites") if key in signature}
+    return {key: each if isinstance(each, int) else len(each) for key, each in rows.items()}

@@ -1,0 +1,132 @@
+"""Trace a program into a study: what commands and the Python interface call."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.progress import Progress
+from p3s.base.settings import parameters
+from p3s.base.study import Study
+from p3s.pipeline.stages import MIN_COUNTS
+from p3s.pipeline.tracing.counts import Asked, chosen, grids_of, trace_asked, warn
+from p3s.pipeline.tracing.results import Traced, reasons
+from p3s.pipeline.tracing.runs import TraceRequest, trace_counts
+from p3s.signature_runner.standard_input import of_file
+from p3s.signature_runner.traced_run import check_template, program_of
+
+
+def trace(request: TraceRequest, progress: Progress) -> Traced:
+    """Trace what is asked for; counts up to a maximum are chosen, and refused ones replaced.
+
+    Raises UsageError where the study would not be one, before anything is run, and P3SError where
+    no run can be made. Ctrl-C ends the runs; what was finished before is kept.
+    """
+    from p3s.model.grid.stated import check_dims, keep_dims
+
+    asked, words, settled = request.asked, list(request.command), request.chosen
+    check_template(words)
+    existing = Study.find(request.root)
+    program_of(words, max(asked.counts, default=asked.top or 1))
+    refuse_parameters(request.root)
+    grids = grids_of(existing, words, request.extents)
+    counts = list(settled) if settled is not None else chosen(asked, existing, grids, progress)
+    if not request.part:
+        check_counts(existing, counts)
+    check_dims(existing, request.extents, counts)
+    made = not request.root.exists()
+    study = Study.create(request.root, words, force=request.force, remedy=request.remedy)
+    keep_dims(study, request.extents)
+    if settled is None:
+        if not request.part:
+            warn(asked, counts, existing, grids, progress)
+        progress.say(f"tracing into {study.root}")
+    if not counts:
+        return Traced()
+
+    def some(these: Sequence[int]) -> Traced:
+        return trace_counts(study, request, these, progress, made=made)
+
+    return trace_asked(asked, counts, study, grids, some, progress)
+
+
+def traced(
+    root: Path,
+    command: Sequence[str] | str,
+    counts: Sequence[int],
+    progress: Progress,
+    *,
+    stdin: Path | str | None = None,
+    **settings: Any,
+) -> Study:
+    """Trace a launcher command at counts into the study in ``root``; return the study.
+
+    ``stdin``: a file that every run reads; ``settings``: fields of :class:`TraceRequest`.
+    Raises P3SError where too few counts are left; others that failed are told.
+    """
+    if stdin is not None:
+        settings["stdin"] = lambda: of_file(str(stdin))
+    words = shlex.split(command) if isinstance(command, str) else command
+    done = trace(TraceRequest(root, tuple(words), Asked(tuple(counts)), **settings), progress)
+    study = Study.open(root)
+    if lack := lacking(study, done, part=settings.get("part", False)):
+        raise P3SError(lack)
+    if done.failed:
+        progress.say(left_over(study, done))
+    return study
+
+
+def left_over(study: Study, done: Traced) -> str:
+    """Return why counts failed and which there are."""
+    kept = ", ".join(map(str, study.signature_counts())) or "none"
+    return f"{reasons(done.failed)}; kept: {kept}"
+
+
+def lacking(study: Study, done: Traced, *, part: bool = False) -> str:
+    """Return why a study has too few counts after they were traced; "" where it has enough."""
+    from p3s.predict.commands import Commands, counts_to_add
+
+    have = study.signature_counts()
+    if len(have) >= MIN_COUNTS or (part and have):
+        return ""
+    if part:
+        return reasons(done.failed)
+    kept = ", ".join(map(str, have)) or "none"
+    more = counts_to_add(study, len(have)) if have else []  # none where the program ran at none
+    return (
+        f"{reasons(done.failed)}; {len(have)} of at least {MIN_COUNTS} process counts are there "
+        f"(kept: {kept})" + (f"; to add others, run {Commands(study).trace(more)}" if more else "")
+    )
+
+
+def refuse_parameters(root: Path) -> None:
+    """Refuse plain runs in a study with parameters."""
+    names = parameters(Study(root)) if (Path(root) / "study.json").exists() else []
+    if names:
+        raise UsageError(
+            f"{root}: its runs have values of {', '.join(names)}; add --param {names[0]}=VALUES, "
+            "or choose another directory with -o"
+        )
+
+
+def check_counts(study: Study | None, counts: Sequence[int]) -> None:
+    """Refuse a study that would hold too few distinct counts, before anything is run."""
+    there = set(study.counts()) if study is not None else set()
+    total = sorted(there | set(counts))
+    if len(total) < MIN_COUNTS:
+        raise UsageError(
+            f"-n {','.join(map(str, counts))}: the study would hold "
+            f"{len(total)} process count{'s' if len(total) > 1 else ''}, the model needs "
+            f"{MIN_COUNTS} (two to fit and one held out); add a count, for example "
+            f"-n {','.join(map(str, [*total, *_more(total)]))}"
+        )
+
+
+def _more(counts: list[int]) -> list[int]:
+    more: list[int] = []
+    while len(counts) + len(more) < MIN_COUNTS:
+        more.append(2 * (more or counts)[-1])
+    return more

@@ -1,0 +1,113 @@
+"""How the work of a study's runs is measured: in one unit, and as in its earlier runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.host.teams import threads_in
+from p3s.base.records import work_of
+from p3s.base.settings import sources, threads_of
+from p3s.base.study import RunRecord, Study
+from p3s.signature_runner.recording import UNFINALIZED, Recording
+
+_NAMES = {"wall": "wall time", "cpu": "CPU time", "instructions": "instructions"}
+
+
+def _kept(study: Study | None, replaced: Iterable[tuple[int, int]]) -> list[RunRecord]:
+    gone = set(replaced)
+    runs = study.runs() if study is not None else []
+    return [run for run in runs if (run.np, run.rep) not in gone and run.info]
+
+
+def settle(
+    asked: Recording, study: Study | None, counts: Sequence[int], repeats: int, usable: int
+) -> Recording:
+    """Return the recording of new runs at ``counts``: one way to measure work in a whole study.
+
+    CPU time for all counts if any, old or new, exceeds the ``usable`` cores, unless the user
+    asked for something; else what the runs that stay have. Errors: UsageError when runs that
+    stay were measured in another way.
+    """
+    runs = 1 if asked.work == "instructions" else repeats  # exact: a second run would say the same
+    kept = _kept(study, ((np, rep) for np in counts for rep in range(runs)))
+    there = work_of(kept)
+    width = max(asked.threads, 1)
+    most = width * max([*counts, *(run.np for run in kept)])
+    work = asked.work
+    if work == "auto" and "instructions" in there:
+        work = "instructions"
+    elif work == "auto" and most > usable:
+        work = "cpu"
+    elif work == "auto" and there:
+        work = next(iter(there))
+    others = {unit: nps for unit, nps in there.items() if unit != work}
+    if others and study is not None:
+        unit, nps = next(iter(others.items()))
+        again = ",".join(map(str, sorted({*counts, *nps})))
+        them = "processes" if width == 1 else "threads"
+        why = f", {most} {them} share {usable} cores" if asked.work == "auto" else ""
+        advice = ""
+        if work == "instructions":
+            advice = " (there, CPU time is measured beside the instructions)"
+            if any(run.rep >= runs for run in kept if run.np in counts):
+                again = ""  # repeats that no new run replaces
+        asks = f"use another study for --work {work}, -o NEW"
+        if again:
+            asks = f"trace -n {again} with --work {work}, or use another study"
+        raise UsageError(
+            f"{study.root}: work was measured in {_NAMES[unit]} at"
+            f" {', '.join(map(str, sorted(nps)))} processes, this would be {_NAMES[work]}{why};"
+            f" a study holds one unit: {asks}{advice}"
+        )
+    return replace(asked, work=work)
+
+
+def only_timed(asked: Recording, study: Study, counts: Sequence[int]) -> bool:
+    """Tell whether new runs give the time of what was counted: CPU time, a study of instructions.
+
+    Errors: UsageError when nothing was counted at one of the ``counts``.
+    """
+    there = work_of(run for run in study.runs() if run.info and run.status == "complete")
+    if asked.work != "cpu" or list(there) != ["instructions"]:
+        return False
+    missing = [np for np in counts if np not in there["instructions"]]
+    if missing:
+        words = ",".join(map(str, missing))
+        raise UsageError(
+            f"{study.root}: holds counts of instructions, and none at {words} processes that CPU"
+            f" time could go beside; trace -n {words} with --work instructions, which measures both"
+        )
+    return True
+
+
+def of_study(study: Study) -> Recording:
+    """Return the recording for a run that is compared with those of a study."""
+    studies = [study, *sources(study)]
+    units = list(work_of(run for each in studies for run in each.runs() if run.info))
+    return as_earlier(Recording(work=units[0] if len(units) == 1 else "auto"), study)
+
+
+def as_earlier(asked: Recording, study: Study) -> Recording:
+    """Return a recording with the threads and the way to end that the study's runs have."""
+    if any(run.info.get(UNFINALIZED) for run in study.runs()):
+        asked = replace(asked, unfinalized=True)
+    if asked.threads or not (count := threads_of(study)):
+        return asked
+    known = [found for run in study.runs() if (found := threads_in(run.info))]
+    return replace(asked, threads=count, affinity=known[-1][1] if known else asked.affinity)
+
+
+def check_unit(study: Study) -> None:
+    """Raise P3SError when the runs of a study were measured in several ways."""
+    there = work_of(run for run in study.runs() if run.info)
+    if len(there) > 1:
+        parts = [
+            f"{_NAMES[unit]} at {', '.join(map(str, sorted(nps)))}" for unit, nps in there.items()
+        ]
+        again = ",".join(map(str, sorted({np for nps in there.values() for np in nps})))
+        raise P3SError(
+            f"{study.root}: work was measured in {' and in '.join(parts)} processes; trace"
+            f" -n {again} again with --work cpu"
+        )
