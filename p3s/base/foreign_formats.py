@@ -22,10 +22,10 @@ class ReadBy(StrEnum):
 
     NONE = ""
     TIMES = "p3s baseline fit {file}"
-    NETWORK = "p3s place STUDY -n N --topology {file}"
+    NETWORK = "p3s place ... --topology {file}"
     PLATFORM = "p3s machine learn --simgrid {file}"
-    NODE = "p3s place STUDY -n N --inside {file}"
-    TRACE = "p3s add STUDY {file}"
+    NODE = "p3s place ... --inside {file}"
+    TRACE = "p3s add ... {file}"
     OWN = "p3s"
 
 

@@ -175,7 +175,7 @@ def test_wrong_words_of_characterize(
     [
         (["predict", "-n", "16", "--threads", "64", "--node", "2x8"], "a node has 16 cores"),
         (["predict", "-n", "16", "--threads", "2", "--node", "so"], "neither a file of lstopo"),
-        (["predict", "-n", "16", "--node", "2x8"], "add --threads"),
+        (["predict", "-n", "16", "--node", "2x8"], "only with --threads"),
         (["predict", "-n", "16", "--threads", "2", "--weak", "x~n"], "not with --weak"),
         (["advise"], "say how many there are"),
         (["advise", "--nodes", "2", "--objective", "joy"], "not one of time"),

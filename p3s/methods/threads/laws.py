@@ -112,7 +112,7 @@ def more_threads(study: Study, per_node: int, progress: Progress) -> MoreThreads
     found, threads = parent_of(study), threads_of(study)
     if found is None or not threads:
         return NotKnown(
-            "the study has no runs with several numbers of threads; trace some, with p3s trace "
+            "the study has no runs with several numbers of threads; trace some: p3s characterize "
             "--threads 1,2,4",
             of_threads=False,
         )
