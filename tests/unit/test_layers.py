@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -117,3 +118,21 @@ def test_test_files_have_names_of_their_own() -> None:
     """Two of one name cannot be collected in one run: pytest would not start."""
     names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
     assert sorted(names) == sorted(set(names))
+
+
+#: Packages that one of the core may import, those of the core, and pairs of them that import.
+MOST_IMPORTED, MOST_PACKAGES, MOST_PAIRS = 12, 20, 86
+
+
+def test_the_core_is_few_packages_that_import_few(graph: dict[str, set[str]]) -> None:
+    """A number may only fall (ARCHITECTURE.md, Layers)."""
+    core = [name for name in table() if name not in ("p3s.methods", "p3s.formats")]
+    pairs = {
+        (package(module), package(other))
+        for module, others in graph.items()
+        for other in others
+        if package(module) in core and package(module) != package(other)
+    }
+    assert len(core) <= MOST_PACKAGES and len(pairs) <= MOST_PAIRS
+    imported_by = Counter(importer for importer, _ in pairs)
+    assert max(imported_by.values()) <= MOST_IMPORTED
