@@ -27,9 +27,10 @@ class Damaged(P3SError):
 
 
 class Defect(Damaged):
-    """A file is as P3S wrote it, and P3S cannot use it: making it again does not help."""
+    """A file has the digest that P3S gave it, and P3S cannot use it: making it again does not help.
 
-    exit_code = 70
+    Who changed it may have made the digest anew, so it ends a command as other failures do.
+    """
 
 
 class OtherVersion(P3SError):

@@ -278,7 +278,7 @@ def _repair_signatures(study: Study, counts: Sequence[int], bar: Progress) -> bo
                 continue
             bar.start(f"np={np}: characterizing")
             characterize(study.root, np)
-            bar.done(f"np={np}: signature could not be used, made again from its runs")
+            bar.done(f"np={np}: signature was damaged, made again from its runs")
             repaired = True
     return repaired
 

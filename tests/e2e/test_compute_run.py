@@ -18,7 +18,7 @@ def test_the_ring_is_timed_modelled_and_predicted(
 ) -> None:
     study = tmp_path / "study"
     command = [*launcher, str(programs / "ring"), "--bodies", "3000", "--steps", "2"]
-    done = p3s("characterize", "-n", "2,3,4", "-r", "2", "-o", study, "--", *command)
+    done = p3s("characterize", "-n", "2,3,4", "-r", "2", "--no-repeat", "-o", study, "--", *command)
     assert done.returncode == 0, done.stderr
     done = p3s("model", study, "--compute", "--csv", "-n", "6")
     assert done.returncode in (0, 3), done.stderr
