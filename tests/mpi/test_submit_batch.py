@@ -69,7 +69,7 @@ def test_jobs_are_submitted_by_hand(scheduler: str, jobs: str, here: Path) -> No
     numbers = ["1.head", "2.head", "3.head"] if scheduler == "pbs" else ["1", "2"]
     assert done.stdout.split() == ["submitted:", *numbers]
     batch_standins.run_jobs(here.parent / "bin")
-    assert [each.np for each in Study.open(here / "s").runs()] == [1, 2]
+    assert sorted({each.np for each in Study.open(here / "s").runs()}) == [1, 2]
 
 
 @pytest.mark.parametrize("scheduler", ["pbs", "lsf"])

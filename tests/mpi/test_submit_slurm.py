@@ -66,7 +66,7 @@ def test_from_submission_to_report(
     assert "MPI_Abort(7)" in logs[f"trace-np4-{jobs[3]['job']}.out"]
     assert "np4: a study without a complete run" in logs[f"last-{last}.out"]
     study = Study.open(folder / "study")
-    assert [each.np for each in study.runs()] == [1, 2, 3] and study.command() == words
+    assert sorted({each.np for each in study.runs()}) == [1, 2, 3] and study.command() == words
     predicted = json.loads(study.prediction_path.read_text())["counts"]
     assert [each["n"] for each in predicted] == [1, 2, 3, 8]
     assert "<svg" in study.report_path.read_text()
