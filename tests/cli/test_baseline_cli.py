@@ -459,7 +459,7 @@ def test_a_run_that_fails_is_set_aside_and_the_others_count(
 ) -> None:
     from p3s.methods.baseline import collect as module
 
-    def once(command: object, n: int, timeout: object, pattern: object) -> RunTime:
+    def once(command: object, n: int, *_: object) -> RunTime:
         return RunTime(n, None, why="exit code 1", exit_code=1) if n == 8 else RunTime(n, 8.0 / n)
 
     monkeypatch.setattr(module, "_once", once)
