@@ -131,7 +131,7 @@ def test_damaged_times_are_one_line(
     try:
         assert run(["model", str(study.root), "--compute"]) == 1
         lines = capsys.readouterr().err.strip().splitlines()
-        assert "times of 8 processes" in lines[-1] and "p3s characterize" in lines[-1]
+        assert "np0008.times.parquet" in lines[-1] and "p3s characterize" in lines[-1]
     finally:
         path.write_bytes(whole)
 

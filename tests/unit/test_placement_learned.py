@@ -219,9 +219,9 @@ def test_models_of_another_version_are_one_line(tmp_path, boosted, version) -> N
         ("low.left", [0.5], "is no whole number"),
         ("high.base", None, "is no number"),
         ("names", ["a"], "do not fit their names"),
-        ("card", {}, "damaged"),
-        ("wider", "1", "damaged"),
-        ("middle", [], "damaged"),
+        ("card", {}, "cannot be used"),
+        ("wider", "1", "cannot be used"),
+        ("middle", [], "cannot be used"),
     ],
 )
 def test_models_that_were_tampered_with(tmp_path, boosted, name, value, why) -> None:

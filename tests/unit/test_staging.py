@@ -21,7 +21,7 @@ from p3s.base.errors import P3SError
 WRITER = """
 import os, sys, time
 from pathlib import Path
-from p3s import staging
+from p3s.base import staging
 
 place = Path(sys.argv[1])
 handle, name = staging.new_file(place / "file")
@@ -149,7 +149,7 @@ def test_two_writers_of_one_directory_both_end(tmp_path: Path) -> None:
 ALONE = """
 import sys
 from pathlib import Path
-from p3s import staging
+from p3s.base import staging
 
 with staging.alone(Path(sys.argv[1]), lambda: print("waits", flush=True)):
     print("alone", flush=True)
