@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p3s.capture import ops
+from p3s.base import ops
 from p3s.capture.parts import CallBook, Parts
 from p3s.capture.types import RankTrace, RunTrace
 

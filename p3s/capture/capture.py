@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from p3s.base import ops
 from p3s.base.errors import P3SError
 from p3s.base.text import plural
-from p3s.capture import layout, ops
+from p3s.capture import layout
 from p3s.capture.chunks import Chunk, Damage, Header, Scan, open_capture, parse_header, read_header
 from p3s.capture.events import (
     EndRecord,

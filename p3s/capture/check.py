@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from p3s.base import ops
 from p3s.base.artefacts import reason
 from p3s.base.errors import P3SError
 from p3s.base.records import count_of
 from p3s.base.text import plural, processes
-from p3s.capture import layout, ops
+from p3s.capture import layout
 from p3s.capture.capture import NAME, Capture, intact_chunks, rank_of, read_capture
 from p3s.capture.chunks import Header
 from p3s.capture.order import Forward, backwards

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p3s.capture import ops
+from p3s.base import ops
 from p3s.capture.parts import CallBook, Parts
 from p3s.capture.types import PROC_NULL, Call, Comm, Neighbours, RankTrace, RunTrace
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p3s.capture import ops
+from p3s.base import ops
 from p3s.capture.arrivals import (
     ANSWER,
     COMPLETED,

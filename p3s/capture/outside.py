@@ -1,7 +1,7 @@
 """Calls on communicators with processes of another MPI_COMM_WORLD: spawned, connected, joined.
 
 What those processes do is not recorded, so that such a call has a partner that nobody knows. Read
-for characterizing, it has a name of its own (p3s.capture.ops.outside) and no communicator.
+for characterizing, it has a name of its own (p3s.base.ops.outside) and no communicator.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from p3s.capture import ops
+from p3s.base import ops
 from p3s.capture.types import Call, Comm, RunTrace
 
 #: World rank of a process of another world, and the communicator of a call that has none.

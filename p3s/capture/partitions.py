@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from p3s.capture import ops
+from p3s.base import ops
 from p3s.capture.parts import CallBook, Parts
 from p3s.capture.types import PROC_NULL, Call, RankTrace, RunTrace
 

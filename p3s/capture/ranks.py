@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
+from p3s.base import ops
 from p3s.base.errors import P3SError
-from p3s.capture import ops
 from p3s.capture.capture import Capture, event_blocks, read_capture
 from p3s.capture.events import no_events
 from p3s.capture.files import FileName

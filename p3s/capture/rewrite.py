@@ -1,7 +1,7 @@
 """Runs with messages in place of the calls that act like messages.
 
 A *family* is a kind of such calls: it says which of a rank's events are replaced by which parts
-(p3s.capture.parts). What a part is called, and what it acts like, stands in p3s.capture.ops. The
+(p3s.capture.parts). What a part is called, and what it acts like, stands in p3s.base.ops. The
 capture keeps the calls as the program makes them; runs are read this way for characterizing.
 """
 
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
-from p3s.capture import anybody, cancelled, neighbours, one_sided, ops, partitions
+from p3s.base import ops
+from p3s.capture import anybody, cancelled, neighbours, one_sided, partitions
 from p3s.capture.arrivals import Accesses
 from p3s.capture.outside import named_outside, unmodelled_events
 from p3s.capture.parts import CallBook, Parts, replaced

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from p3s.capture import ops
+from p3s.base import ops
 from p3s.capture.threads import COLUMNS, Threads
 from p3s.capture.types import RunTrace
 

@@ -198,7 +198,7 @@ class RunTrace:
     ``comms[0]`` is MPI_COMM_WORLD. ``ranks`` may decode a rank's columns anew on each access:
     take a rank once, and one at a time. ``work_unit`` is "wall_ns", "cpu_ns" or "instructions",
     ``work_origin`` what counted them. ``unmodelled`` counts the events of calls that the
-    model does not cover (p3s.capture.ops.is_modelled); ``missing`` are the ranks without a file;
+    model does not cover (p3s.base.ops.is_modelled); ``missing`` are the ranks without a file;
     ``problems``: rank -> what is wrong with it; ``blamed`` ended the run, if that shows.
     """
 

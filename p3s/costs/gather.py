@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.capture.ops import INIT_OPS
+from p3s.base.ops import INIT_OPS
 from p3s.costs.small_runs.points import Point
 from p3s.model.evaluate import generate, phase_weight
 from p3s.model.tripcounts import as_traced

@@ -17,10 +17,10 @@ from xml.sax.saxutils import escape
 import numpy as np
 
 from p3s.base.artefacts import write_bytes
+from p3s.base.ops import COLLECTIVE, RECV, SEND, kind_of
 from p3s.base.study import Study
 from p3s.base.text import quoted
 from p3s.base.version import __version__
-from p3s.capture.ops import COLLECTIVE, RECV, SEND, kind_of
 from p3s.formats.exported import Exported, Options, Say
 from p3s.formats.profile import Node, Profile, profile_at
 from p3s.formats.run import Run, plain

@@ -70,7 +70,7 @@ class Exported:
     @property
     def partial(self) -> bool:
         """Whether communication of the run is not in it."""
-        from p3s.capture.ops import COMM, COMPLETION, kind_of
+        from p3s.base.ops import COMM, COMPLETION, kind_of
 
         return any(kind_of(call) not in (COMM, COMPLETION) for call, _ in self.left_out)
 

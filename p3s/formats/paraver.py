@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from p3s.base import ops
 from p3s.base.artefacts import write_bytes
+from p3s.base.ops import kind_of, leaves_request, place_of
 from p3s.base.study import Study
 from p3s.base.text import quoted
-from p3s.capture import ops
-from p3s.capture.ops import kind_of, leaves_request, place_of
 from p3s.capture.source import stack
 from p3s.formats.exported import Exported, Options, Say, new_export
 from p3s.formats.place import new_file

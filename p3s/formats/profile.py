@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from p3s.base import ops
+from p3s.base.ops import kind_of, place_of
 from p3s.base.study import Study
-from p3s.capture import ops
-from p3s.capture.ops import kind_of, place_of
 from p3s.capture.source import stack
 from p3s.formats.exported import Exported, Options, Say
 from p3s.formats.run import Run

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base import ops
 from p3s.base.study import Study
 from p3s.base.text import plural, processes
-from p3s.capture import ops, read_run
+from p3s.capture import read_run
 from p3s.capture.capture import read_header
 from p3s.capture.layout import NAME
 from p3s.capture.sites import resolve_sites

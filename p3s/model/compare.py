@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.ops import COLLECTIVE, IO, RECV, SEND
 from p3s.base.scores import relative_error, scores
-from p3s.capture.ops import COLLECTIVE, IO, RECV, SEND
 from p3s.model.comparison import (
     CallAgreement,
     Comparison,

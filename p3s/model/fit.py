@@ -10,8 +10,8 @@ from functools import partial
 import numpy as np
 
 from p3s.base.errors import P3SError
+from p3s.base.ops import RECV, SEND
 from p3s.base.serialise import from_data
-from p3s.capture.ops import RECV, SEND
 from p3s.laws.expr import mul, num
 from p3s.laws.lawfinder import find_law
 from p3s.model.evaluate import generate

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from p3s.capture.ops import (
+from p3s.base.ops import (
     COLLECTIVE,
     COMPLETION,
     HALF_OF_ONE,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from p3s.base import workers
 from p3s.base.errors import P3SError
-from p3s.capture.ops import COMPLETION
+from p3s.base.ops import COMPLETION
 from p3s.model.compare import compare, order_at
 from p3s.model.comparison import HoldOut, Moved
 from p3s.model.evaluate import generate

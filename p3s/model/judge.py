@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from p3s.base.errors import P3SError
+from p3s.base.ops import COMPLETION, like
 from p3s.capture.neighbours import side_of
-from p3s.capture.ops import COMPLETION, like
 from p3s.laws.exact import exact_value
 from p3s.laws.expr import Expr, symbols_of
 from p3s.model.compare import items_wrong

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.capture.ops import COLLECTIVE, RECV, SEND
+from p3s.base.ops import COLLECTIVE, RECV, SEND
 from p3s.model.evaluate import ScaledRows, model_grid
 from p3s.model.tree import assign
 from p3s.model.types import Item, Measured, Model, MoreClasses, RankClass, Share, Values

@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import cache
 from typing import Any, ClassVar
 
-from p3s.capture.ops import COLLECTIVE, IO, RECV, SEND
+from p3s.base.ops import COLLECTIVE, IO, RECV, SEND
 from p3s.laws import markup
 from p3s.laws.expr import Expr, mul, num
 from p3s.laws.symbolic import simplified, sympy_to_latex, sympy_to_mathml, to_sympy, to_text

@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from p3s.capture.ops import COMPLETION, RECV, SEND
+from p3s.base.ops import COMPLETION, RECV, SEND
 from p3s.model.grid.choose import GridChoice, Vote
 from p3s.model.grid.nodes import Node
 from p3s.model.partners.communicator_laws import Odd

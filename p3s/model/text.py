@@ -6,8 +6,8 @@ these words in p3s/report.
 
 from __future__ import annotations
 
+from p3s.base.ops import COLLECTIVE, COMM, IO, RECV, SEND, is_on_comm
 from p3s.base.text import processes
-from p3s.capture.ops import COLLECTIVE, COMM, IO, RECV, SEND, is_on_comm
 from p3s.laws.counts import WorkLaw
 from p3s.laws.expr import evaluate, symbols_of
 from p3s.model.grid.guards import Guard

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from p3s.capture.ops import COMPLETION, RECV, SEND, is_on_comm, kind_of, named
+from p3s.base.ops import COMPLETION, RECV, SEND, is_on_comm, kind_of, named
 from p3s.laws.expr import whole_number
 from p3s.laws.lawfinder import find_law
 from p3s.laws.whole import evaluate_int

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from p3s.base.artefacts import LastRead, files_in
+from p3s.base.ops import INIT_OPS
 from p3s.base.study import Study
-from p3s.capture.ops import INIT_OPS
 
 if TYPE_CHECKING:
     from p3s.base.study import RunRecord

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+from p3s.base import ops
 from p3s.base.study import Study
-from p3s.capture import ops
 from p3s.capture.other_calls import OtherCall, other_calls
 from p3s.capture.sites import programs_of, traced_ns
 from p3s.model.types import Model

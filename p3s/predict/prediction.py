@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.base.artefacts import crc_of
 from p3s.base.errors import P3SError
+from p3s.base.ops import called
 from p3s.base.serialise import from_data, to_data
 from p3s.base.study import PREDICTION_VERSION, Study
 from p3s.base.text import not_used, quoted
-from p3s.capture.ops import called
 from p3s.capture.other_calls import OtherCall
 from p3s.costs.files.types import FileUseAt
 from p3s.model.comparison import Comparison, HoldOut, read_comparison

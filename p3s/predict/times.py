@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.base.artefacts import LastRead, files_in
 from p3s.base.errors import P3SError
+from p3s.base.ops import INIT_OPS
 from p3s.base.study import Study
 from p3s.base.tables import checked_columns, codes, known_tables, numbers, open_table
-from p3s.capture.ops import INIT_OPS
 from p3s.predict.ends import END, REST, START, Ends, ends_of
 from p3s.program.scaled import parts_of, scaled_head
 from p3s.simulate.followed import Followed, StandIns

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.capture.ops import SENDRECV_RECV
+from p3s.base.ops import SENDRECV_RECV
 from p3s.program.calls import PLAIN, Block, RankProgram, Rows, Tags, assemble, pairs_of
 from p3s.program.collectives.rules import Library
 from p3s.program.order.assemble import links

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.capture.ops import blocking_of, leaves_request
+from p3s.base.ops import blocking_of, leaves_request
 from p3s.program.calls import NONE, PLAIN, Block, Rows
 from p3s.program.collectives.choose import chosen_name, schedule
 from p3s.program.collectives.expand import CALLS, records_expected

@@ -10,8 +10,8 @@ from html import escape
 
 from markupsafe import Markup
 
+from p3s.base.ops import RECV, SEND
 from p3s.base.text import visible
-from p3s.capture.ops import RECV, SEND
 from p3s.model import text
 from p3s.model.notation import MATHML
 from p3s.model.types import Model

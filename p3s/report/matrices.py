@@ -13,10 +13,10 @@ import numpy as np
 
 from p3s.base.artefacts import file_bytes, parse_json
 from p3s.base.errors import P3SError
+from p3s.base.ops import COLLECTIVE, SEND, kind_of
 from p3s.base.study import Study
 from p3s.base.tables import known_tables, numbers, read_table
 from p3s.base.text import plural, processes, visible
-from p3s.capture.ops import COLLECTIVE, SEND, kind_of
 from p3s.program.scaled import scaled_head
 from p3s.report.matrix import totals
 from p3s.signature.matrix import CommMatrix

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from p3s.base.ops import COLLECTIVE, NEIGHBOR, RECV, SEND, kind_of
 from p3s.base.text import processes
-from p3s.capture.ops import COLLECTIVE, NEIGHBOR, RECV, SEND, kind_of
 
 if TYPE_CHECKING:
     import numpy as np

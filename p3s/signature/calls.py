@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p3s.capture.ops import RECV, SEND, kind_of
+from p3s.base.ops import RECV, SEND, kind_of
 
 if TYPE_CHECKING:
     from p3s.capture import RunTrace
@@ -28,7 +28,7 @@ class Group:
 
     @property
     def kind(self) -> str:
-        """The kind of the operation (p3s.capture.ops)."""
+        """The kind of the operation (p3s.base.ops)."""
         return kind_of(self.op)
 
 

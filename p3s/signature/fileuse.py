@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy
 import numpy as np
 
-from p3s.capture.ops import IO, OPEN, POSIX, file_work, kind_of
+from p3s.base.ops import IO, OPEN, POSIX, file_work, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

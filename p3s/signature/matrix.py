@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from p3s.base import ops
 from p3s.base.text import plural
-from p3s.capture import ops
 from p3s.signature.calltable import SEND, call_table, present_ranks
 
 if TYPE_CHECKING:

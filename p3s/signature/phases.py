@@ -14,7 +14,7 @@ import numpy as np
 
 from p3s.base.artefacts import is_of_others
 from p3s.base.errors import P3SError
-from p3s.capture.ops import COMPLETION, named
+from p3s.base.ops import COMPLETION, named
 from p3s.signature.phase_file import SCHEMA, VERSION, read_phases
 
 if TYPE_CHECKING:

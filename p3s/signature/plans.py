@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from p3s.base.errors import P3SError
+from p3s.base.ops import named, of_one_call
 from p3s.base.text import processes
-from p3s.capture.ops import named, of_one_call
 from p3s.capture.parts import OF_MANY
 from p3s.capture.recording_plan import Enough, KnownCall, Plan, Row
 from p3s.signature.completions import WAITS

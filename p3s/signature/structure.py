@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from p3s.capture.ops import COMPLETION, RECV, SEND, kind_of, of_one_call, place_of
+from p3s.base.ops import COMPLETION, RECV, SEND, kind_of, of_one_call, place_of
 from p3s.signature.fold import Edge, Loop, fold
 from p3s.signature.parse import Nest, Parsed
 from p3s.signature.refine import refine

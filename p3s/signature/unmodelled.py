@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from p3s.base.ops import PROCESS, kind_of
 from p3s.base.text import plural, processes
-from p3s.capture.ops import PROCESS, kind_of
 
 if TYPE_CHECKING:
     from p3s.signature.tables import PointTable

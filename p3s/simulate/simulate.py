@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.capture.ops import is_answer
+from p3s.base.ops import is_answer
 from p3s.simulate.collectives import rough_costs
 from p3s.simulate.core import DEADLOCK, FLAWS, LIVE, Input, Output
 from p3s.simulate.network import Network

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p3s.capture.ops import INIT_OPS
+from p3s.base.ops import INIT_OPS
 from p3s.program.scaled import ScaledTrace
 from p3s.simulate.network import Network
 from p3s.simulate.steps import Floats, Ints, Section, Steps, narrow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from p3s.capture.ops import ROOTED, blocking_of
+from p3s.base.ops import ROOTED, blocking_of
 from p3s.replay.plan.program import Collective
 from p3s.simulate.steps import Bools, Ints, Op, Steps
 

@@ -15,8 +15,8 @@ import pytest
 from steps_builder import Builder
 
 from p3s.base.errors import P3SError, UsageError
+from p3s.base.ops import MAKES_COMM
 from p3s.base.study import Study, write_json
-from p3s.capture.ops import MAKES_COMM
 from p3s.cli.main import run as p3s
 from p3s.formats import goal
 from p3s.formats.exported import Exported, Options

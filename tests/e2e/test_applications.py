@@ -22,7 +22,8 @@ import pytest
 from conformance import check_sites
 from paths import ROOT
 
-from p3s.capture import ops, read_run
+from p3s.base import ops
+from p3s.capture import read_run
 from p3s.capture.callpath import call_path
 from p3s.capture.modules import Modules
 from p3s.capture.source import resolve, stack

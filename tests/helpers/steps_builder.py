@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.capture.ops import ISENDRECV_RECV
+from p3s.base.ops import ISENDRECV_RECV
 from p3s.program.order.calls import AT_ONCE, MANY, op_of, requests_of
 from p3s.program.order.links import Outstanding
 from p3s.program.order.pairs import pair

@@ -13,7 +13,8 @@ import pytest
 from conformance import COMPILE_TIMEOUT_S, TIMEOUT_S, Installed, mpis
 from tracer_helpers import PROGRAMS
 
-from p3s.capture import RunTrace, ops
+from p3s.base import ops
+from p3s.capture import RunTrace
 from p3s.capture.rewrite import Messages
 from p3s.signature_runner.launch import run_traced
 

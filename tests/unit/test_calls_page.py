@@ -10,8 +10,8 @@ from paths import ROOT
 from tracer_helpers import the_mpi
 from untouched_calls import UNTOUCHED
 
+from p3s.base import ops
 from p3s.base.host import mpi
-from p3s.capture import ops
 from p3s.signature_runner.tracer import generate, table
 
 PAGE = ROOT / "docs" / "mpi-calls.md"

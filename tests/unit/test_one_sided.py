@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from p3s.capture import one_sided, ops
+from p3s.base import ops
+from p3s.capture import one_sided
 from p3s.capture.rewrite import Known, as_messages
 from p3s.capture.types import Call, Comm, RankTrace, RunTrace, Site, Window
 

@@ -9,7 +9,7 @@ import pytest
 from replay_patterns import Trace
 from steps_builder import Builder
 
-from p3s.capture.ops import kind_of
+from p3s.base.ops import kind_of
 from p3s.program.order.sections import sections_of
 from p3s.program.scaled import read_scaled
 from p3s.simulate.network import Network, line

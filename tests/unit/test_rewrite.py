@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from p3s.capture import ops
+from p3s.base import ops
 from p3s.capture.neighbours import FIRST_TAG, GRAPH_TAG, PLACE_TAG, Graphs, side_of
 from p3s.capture.partitions import FIRST_TAG as PARTITION_TAG
 from p3s.capture.rewrite import FAMILIES, Known, as_messages

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from p3s.capture.ops import OPEN, POSIX, READ, SYNC, WRITE, file_work, is_file_collective
+from p3s.base.ops import OPEN, POSIX, READ, SYNC, WRITE, file_work, is_file_collective
 from p3s.machine.filesystem import DENSE, OWN, SHARED, STRIDED
 from p3s.model.types import Model
 from p3s.signature.fileuse import FileUse

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p3s.capture.ops import IO, OPEN, READ, SYNC, WRITE, file_work
+from p3s.base.ops import IO, OPEN, READ, SYNC, WRITE, file_work
 from p3s.costs.files.places import FilePlace, Seen
 from p3s.machine.filesystem import OWN, RENEW, FileSystem, Span
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from p3s.base.errors import P3SError
+from p3s.base.ops import COMPLETION
 from p3s.base.serialise import from_data, to_data
 from p3s.base.settings import Setting, setting_name, value_text
-from p3s.capture.ops import COMPLETION
 from p3s.costs.parameters.align import Alike, number_at, points_at, sure
 from p3s.costs.parameters.paramlaws import FITTED
 from p3s.costs.parameters.tree import fill, leaves_of, nearest

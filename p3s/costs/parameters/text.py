@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from p3s.capture.ops import COMPLETION
+from p3s.base.ops import COMPLETION
 from p3s.costs.parameters.paramlaws import FITTED, Number
 from p3s.costs.parameters.tree import leaves_of
 from p3s.costs.parameters.types import Law, Part

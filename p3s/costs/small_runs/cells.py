@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.capture.ops import COMPLETION, kind_of
+from p3s.base.ops import COMPLETION, kind_of
 from p3s.model.types import Model
 from p3s.signature.tables import PointTable
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.capture.ops import COMPLETION
+from p3s.base.ops import COMPLETION
 from p3s.costs.small_runs.cells import counted
 from p3s.costs.small_runs.iterations import together
 from p3s.costs.small_runs.places import FOREIGN, share, used

@@ -9,11 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from p3s.base import ops
 from p3s.base.errors import P3SError
+from p3s.base.ops import kind_of, leaves_request
 from p3s.base.study import Study
 from p3s.base.text import quoted
-from p3s.capture import ops
-from p3s.capture.ops import kind_of, leaves_request
 from p3s.formats.exported import Exported, Options, Say, new_export
 from p3s.formats.otf2.library import errors, library
 from p3s.formats.otf2.sizes import to_sizes

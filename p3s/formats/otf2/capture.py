@@ -14,9 +14,9 @@ from p3s.base.artefacts import write_json
 from p3s.base.errors import P3SError, PartialResult, UsageError
 from p3s.base.extensions import Imported, Reader
 from p3s.base.foreign_formats import OTF2, format_of
+from p3s.base.ops import kind_of
 from p3s.base.records import RUN_SCHEMA
 from p3s.base.text import plural
-from p3s.capture.ops import kind_of
 from p3s.capture.records import RawComm
 from p3s.capture.write import Written, write_rank
 from p3s.formats.otf2.definitions import WORLD, Archive, read_definitions

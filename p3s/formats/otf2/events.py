@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from p3s.capture import ops
-from p3s.capture.ops import kind_of
+from p3s.base import ops
+from p3s.base.ops import kind_of
 from p3s.capture.records import RawComm, RawSite
 from p3s.capture.types import ANY_SOURCE, NO_RANK, PROC_NULL, Call
 from p3s.formats.otf2.definitions import SELF, Archive, Communicator, Region, frame

@@ -7,7 +7,7 @@ gives whole bytes, or elements that computers have.
 
 from __future__ import annotations
 
-from p3s.capture.ops import blocking_of
+from p3s.base.ops import blocking_of
 
 _SAME_TO_ALL = frozenset({"Allreduce", "Allgather", "Allgatherv", "Reduce_scatter_block"})
 _WHOLE = frozenset({"Alltoall", "Alltoallv", "Alltoallw", "Reduce_scatter"})

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from p3s.capture import ops
-from p3s.capture.ops import blocking_of, kind_of, place_of
+from p3s.base import ops
+from p3s.base.ops import blocking_of, kind_of, place_of
 from p3s.capture.source import stack
 from p3s.formats.run import Run
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from p3s.capture.ops import blocking_of, leaves_request
+from p3s.base.ops import blocking_of, leaves_request
 from p3s.machine.topology.units import Ints
 from p3s.methods.placement.traffic import Traffic, together, traffic
 from p3s.program.collectives.choose import schedule

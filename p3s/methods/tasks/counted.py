@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p3s.capture.ops import ONE_SIDED, RECV, RMA, SEND, is_on_comm, kind_of
+from p3s.base.ops import ONE_SIDED, RECV, RMA, SEND, is_on_comm, kind_of
 from p3s.methods.tasks.served import Served
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from p3s.base.errors import P3SError
-from p3s.capture.ops import RECV, SEND, kind_of
+from p3s.base.ops import RECV, SEND, kind_of
 from p3s.capture.types import ANY_SOURCE
 from p3s.methods.tasks.counted import counter_of
 from p3s.methods.tasks.served import Served

@@ -232,7 +232,7 @@ def _phases(times: PhaseTimes, found: TaskQueue, study: Study) -> tuple[np.ndarr
     these phases hold nearly all messages, so that nothing of what the simulation could not follow
     is left.
     """
-    from p3s.capture.ops import unwaited
+    from p3s.base.ops import unwaited
     from p3s.program.scaled import RECV, read_scaled
 
     trace = read_scaled(study.scaled_dir(times.n))

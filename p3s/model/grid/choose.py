@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.capture.ops import RECV, SEND, is_on_comm
+from p3s.base.ops import RECV, SEND, is_on_comm
 from p3s.model.grid.carts import Cart, cart_of
 from p3s.model.grid.directions import settle
 from p3s.model.grid.domain_grids import (

@@ -14,8 +14,8 @@ from itertools import product
 
 import numpy as np
 
+from p3s.base.ops import RECV, SEND
 from p3s.capture.neighbours import side_of
-from p3s.capture.ops import RECV, SEND
 from p3s.model.grid.at import GridAt
 from p3s.model.grid.nodes import Node, pairs_on
 from p3s.model.partners.infer_partners import Explanation

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from p3s.base.extents import dims_rounded, divisors, factorisations, prime_factors
-from p3s.capture.ops import SEND
+from p3s.base.ops import SEND
 from p3s.model.grid.at import GridAt
 from p3s.model.grid.grids import GridRule, Several
 

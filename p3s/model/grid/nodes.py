@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from p3s.capture.ops import RECV, SEND, kind_of
+from p3s.base.ops import RECV, SEND, kind_of
 from p3s.model.grid.grids import GridRule
 from p3s.model.grid.guards import GridAt
 from p3s.model.order.iterations import needless

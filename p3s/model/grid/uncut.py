@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations, permutations
 from math import prod
 
-from p3s.capture.ops import SEND
+from p3s.base.ops import SEND
 from p3s.laws.expr import Expr
 from p3s.model.grid.at import GridAt
 from p3s.model.grid.domain_grids import rules_for

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from p3s.capture.ops import COMPLETION
+from p3s.base.ops import COMPLETION
 from p3s.laws.expr import Expr
 from p3s.laws.lawfinder import find_law
 from p3s.model.grid.guards import GridAt

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.capture.ops import COMPLETION, RECV, SEND, is_on_comm
+from p3s.base.ops import COMPLETION, RECV, SEND, is_on_comm
 from p3s.model.grid.nodes import node_key
 from p3s.model.order.patterns import Cell, Ints, LoopTurns, turn_of
 from p3s.model.partners.shift import Shift

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.capture.ops import COLLECTIVE, IO, RECV, SEND
+from p3s.base.ops import COLLECTIVE, IO, RECV, SEND
 from p3s.model.comparison import Difference, OrderAgreement
 from p3s.model.order.unfold import Unfolder
 from p3s.model.types import Model

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from p3s.capture.ops import COMPLETION
+from p3s.base.ops import COMPLETION
 from p3s.laws.whole import evaluate_int
 from p3s.model.grid.guards import GridAt
 from p3s.model.law_types import LoopRule, OrderedItem, TripLaw, Trips, When

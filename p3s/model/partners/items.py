@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from p3s.capture.ops import RECV, SEND, is_on_comm
+from p3s.base.ops import RECV, SEND, is_on_comm
 from p3s.model.grid.choose import GridChoice
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import Node, pairs_on, used

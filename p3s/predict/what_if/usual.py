@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p3s.capture.ops import blocking_of
+from p3s.base.ops import blocking_of
 from p3s.predict.intervals import total
 from p3s.predict.what_if.changes import Algorithm, Change, Changes, Threads, read_changes, text_of
 from p3s.predict.what_if.threads import MoreThreads

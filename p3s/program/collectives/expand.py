@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.capture.ops import blocking_of
+from p3s.base.ops import blocking_of
 from p3s.program.collectives.choose import chosen_name, most_common, schedule
 from p3s.program.collectives.registry import COLLECTIVES
 from p3s.program.collectives.rules import Library

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from p3s.capture.ops import COLLECTIVE as COLLECTIVE_KIND
-from p3s.capture.ops import (
+from p3s.base.ops import COLLECTIVE as COLLECTIVE_KIND
+from p3s.base.ops import (
     HALF_OF_ONE,
     ISENDRECV_RECV,
     MAKES_COMM,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.capture.ops import ORDINARY, queue_of
+from p3s.base.ops import ORDINARY, queue_of
 from p3s.program.order.calls import AGREEING, PROBES, op_of
 from p3s.program.scaled import COLLECTIVE, COMM, COMPLETION, IO, RECV, SEND, Ints, ScaledTrace
 from p3s.simulate.steps import LeftOut

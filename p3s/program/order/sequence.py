@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.capture.ops import HALF_OF_ONE, queue_of
+from p3s.base.ops import HALF_OF_ONE, queue_of
 from p3s.model.law_types import TraceOrder
 from p3s.model.order.unfold import Unfolder
 from p3s.program.order.calls import MANY, op_of, requests_of
@@ -52,7 +52,7 @@ class Calls:
 
     ``many``: 1 where the number of requests completed is an average. ``half``: 1 for the send half
     of MPI_Isendrecv. ``prefer``: ANY, SENDS or RECEIVES, what a completion completes first.
-    ``queue``: requests of which queue (p3s.capture.ops.queue_of) a row leaves or completes.
+    ``queue``: requests of which queue (p3s.base.ops.queue_of) a row leaves or completes.
     """
 
     op: Ints

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from p3s.capture.ops import like
+from p3s.base.ops import like
 from p3s.machine.topology.units import Bools
 from p3s.methods.placement.phases import PhaseTraffic
 from p3s.methods.placement.ranked.types import Validity
