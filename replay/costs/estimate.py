@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p3s.base.ops import INIT_OPS
-from p3s.program.scaled import ScaledTrace
+from p3s.program.phase_cells import Places
 from p3s.simulate.network import Network
-from p3s.simulate.steps import Floats, Ints, Section, Steps, narrow
+from p3s.simulate.steps import Floats, Ints, Steps
 
 if TYPE_CHECKING:
     from p3s.replay.costs.spread import Spread
@@ -48,81 +47,6 @@ def with_creations(times: PhaseTimes, own: Floats) -> PhaseTimes:
         high=times.high + most,
         software=times.software + usual,
     )
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where the times of fully expanded steps go: cell of (ranks, phases), weight; per section."""
-
-    phases: tuple[int, ...]
-    n: int
-    cell: tuple[Ints, ...]
-    weight: tuple[Floats, ...]
-
-    def total(self, per_step: Sequence[Floats]) -> Floats:
-        """Sum weight x value of the steps of all sections; shape (ranks, phases)."""
-        shape = (self.n, len(self.phases))
-        whole = np.zeros(shape[0] * shape[1])
-        for cell, weight, value in zip(self.cell, self.weight, per_step, strict=True):
-            whole += np.bincount(cell, weights=weight * value, minlength=len(whole))
-        return np.asarray(whole.reshape(shape), dtype=np.float64)
-
-
-def places(
-    n: int,
-    phases: Sequence[int],
-    sections: Sequence[Section],
-    full: Sequence[Steps],
-    origin: Sequence[Ints],
-    phase_of_row: Ints,
-) -> Places:
-    """Return where the time of every fully expanded step belongs.
-
-    The time of the messages of a collective belongs to the call, with its weight.
-    ``phases``: ascending. ``phase_of_row``: phase of every row of the scaled trace. Steps without
-    a row belong to the first phase of their section.
-    """
-    number = np.asarray(phases, dtype=np.int64)
-    column_of_row = np.searchsorted(number, phase_of_row)
-    cells, weights = [], []
-    for section, steps, where in zip(sections, full, origin, strict=True):
-        of = _origins(where)
-        row = section.steps.row[of]
-        first = int(np.searchsorted(number, section.phases[0])) if section.phases else 0
-        cell = np.repeat(
-            (steps.ranks * len(phases)).astype(narrow(n * len(phases))), np.diff(steps.start)
-        )
-        known = row >= 0
-        cell[known] += column_of_row[row[known]].astype(cell.dtype)
-        cell[~known] += first
-        cells.append(cell)
-        weights.append(np.asarray(section.steps.weight[of], dtype=np.float64))
-    return Places(tuple(phases), n, tuple(cells), tuple(weights))
-
-
-def _origins(origin: Ints) -> Ints:
-    """Return the section's step of every full step; those without one take the one before."""
-    of = np.asarray(origin)
-    if not (of < 0).any():
-        return of
-    at = np.where(of >= 0, np.arange(len(of)), -1)
-    return np.asarray(np.maximum(of[np.maximum(np.maximum.accumulate(at), 0)], 0))
-
-
-def work_of(trace: ScaledTrace, phases: Sequence[int]) -> Floats:
-    """Return the computation of the whole run after MPI_Init, (ranks, phases) in ns.
-
-    From the rows, not the steps: at the edges of a loop's iterations that are executed, computation
-    stands in two steps.
-    """
-    column = np.searchsorted(np.asarray(phases, dtype=np.int64), trace.phase)
-    late = ~trace.is_op(*INIT_OPS)
-    total = np.bincount(
-        trace.rank * len(phases) + column,
-        weights=trace.work * trace.repeat * late,
-        minlength=trace.n * len(phases),
-    )
-    return np.asarray(total.reshape(trace.n, len(phases)), dtype=np.float64)
 
 
 def phase_times(

@@ -11,16 +11,10 @@ import numpy as np
 from p3s.base.study import REPLAY_SCHEMA, REPLAY_VERSION
 from p3s.program.creation import OwnPart, creation_ns
 from p3s.program.order.reasons import unmatched
+from p3s.program.phase_cells import Places, places, work_of
 from p3s.program.scaled import ScaledTrace
 from p3s.replay.costs.calls import CallCost, call_costs, interpolated
-from p3s.replay.costs.estimate import (
-    PhaseTimes,
-    Places,
-    phase_times,
-    places,
-    with_creations,
-    work_of,
-)
+from p3s.replay.costs.estimate import PhaseTimes, phase_times, with_creations
 from p3s.replay.costs.network import Costs, network_of
 from p3s.replay.costs.result import (
     ESTIMATOR,

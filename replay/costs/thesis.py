@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from p3s.program.phase_cells import Places
 from p3s.replay.costs.calls import COMPOSED, NONE, CallCost
-from p3s.replay.costs.estimate import Places
 from p3s.replay.plan.classes import CallClass
 from p3s.replay.stats import Estimate
 from p3s.simulate.network import Network

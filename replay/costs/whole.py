@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from p3s.replay.costs.estimate import Places
+from p3s.program.phase_cells import Places
 from p3s.replay.engine.results import ProgramResult
 from p3s.replay.plan.program import Program
 from p3s.replay.plan.world import MEASURED, World

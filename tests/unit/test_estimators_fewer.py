@@ -44,7 +44,7 @@ from p3s.program.fewer import (
     rows_of,
     trace_of,
 )
-from p3s.replay.costs.estimate import work_of
+from p3s.program.phase_cells import work_of
 from p3s.replay.settings import ReplaySettings
 from p3s.signature.times import _save
 

@@ -7,7 +7,8 @@ import pytest
 from replay_made import event, program_of, result_of, world_of
 from steps_builder import Builder
 
-from p3s.replay.costs.estimate import phase_times, places
+from p3s.program.phase_cells import places
+from p3s.replay.costs.estimate import phase_times
 from p3s.replay.costs.network import Costs, network_of
 from p3s.replay.plan.classes import MessageClass
 from p3s.replay.plan.micro import link_programs, pair_programs

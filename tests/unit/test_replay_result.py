@@ -17,8 +17,8 @@ from p3s.base.artefacts import read_json
 from p3s.base.study import REPLAY_VERSION
 from p3s.machine.topology.switches import flat
 from p3s.program.order.reasons import REASON_TEXT, Reason
+from p3s.program.phase_cells import places
 from p3s.replay.costs.calls import COMPOSED, MEASURED, NONE, CallCost
-from p3s.replay.costs.estimate import places
 from p3s.replay.costs.evaluate import evaluate, simulated
 from p3s.replay.costs.result import write_result
 from p3s.replay.costs.thesis import charged, composed, thesis_sum

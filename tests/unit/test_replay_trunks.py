@@ -13,7 +13,8 @@ from steps_builder import Builder
 from test_replay_network import classes, network
 
 from p3s.machine.topology.switches import Topology, read_topology, slurm
-from p3s.replay.costs.estimate import phase_times, places
+from p3s.program.phase_cells import places
+from p3s.replay.costs.estimate import phase_times
 from p3s.replay.costs.link import Link
 from p3s.replay.costs.network import Costs, network_of
 from p3s.replay.costs.result import network_entry

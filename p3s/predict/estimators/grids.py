@@ -255,7 +255,7 @@ def _on_nodes(
 
 
 def _simulated(grid: Grid, place: Place, setting: Setting, ends: bool, varied: bool) -> Simulated:
-    from p3s.replay.costs.estimate import work_of
+    from p3s.program.phase_cells import work_of
 
     few, still = grid.few, replace(setting, vary=False)
     found = place(grid, still, ends)

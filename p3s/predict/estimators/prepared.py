@@ -157,7 +157,7 @@ def on_nodes(
     Without a library each collective stays one call.
     """
     from p3s.program.collectives.expand import Expanded, expand
-    from p3s.replay.costs.estimate import places
+    from p3s.program.phase_cells import places
 
     trace, sections, phases = program.trace, program.sections, program.phases
     expanded = [
