@@ -27,9 +27,10 @@ sys.path = [*(path for path in sys.path if Path(path).resolve() != HERE), str(HE
 def main() -> None:
     """Print one line per study."""
     from p3s.formats.simgrid.smpirun import replay
+    from p3s.program.collectives.expand import expand
     from p3s.program.collectives.library import library_of
-    from p3s.program.whole import WholeRun
-    from p3s.program.whole_check import executable, steps_of_programs
+    from p3s.program.order.sections import whole_run
+    from p3s.program.scaled import read_order, read_scaled
     from p3s.simulate.network import rough_network
     from p3s.simulate.simulate import simulate
 
@@ -52,12 +53,9 @@ def main() -> None:
         f"{'ratio':>7} {'wall':>13}"
     )
     for study in told.studies:
-        run = WholeRun(
-            study / "scaled" / f"np{told.n:06d}",
-            library_of("openmpi", "4.1"),
-            lambda call, world: False,
-        )
-        steps = steps_of_programs(executable(list(run.programs()), told.n)[0], told.n)
+        where = study / "scaled" / f"np{told.n:06d}"
+        run = whole_run(read_scaled(where), read_order(where))
+        steps = expand(run.steps, library_of("openmpi", "4.1")).steps
         clock = [time.perf_counter()]
         theirs = replay(steps, node_of, network)
         clock.append(time.perf_counter())

@@ -25,18 +25,12 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 # This directory has a replay.py, which must not be taken for the package.
-sys.path = [*(path for path in sys.path if Path(path).resolve() != HERE), str(HERE.parent)]
+sys.path = [path for path in sys.path if Path(path).resolve() != HERE]
+sys.path += [str(HERE.parent), str(HERE / "sources")]
 
-from p3s.machine.topology.fabric import Fabric  # noqa: E402
-from p3s.machine.topology.read import read_fabric  # noqa: E402
-from p3s.methods.placement.allocation import allocation  # noqa: E402
-from p3s.methods.placement.baselines import best_variant, seconds_of  # noqa: E402
-from p3s.methods.placement.candidates import candidates  # noqa: E402
-from p3s.methods.placement.communication import SIMULATED, Phase, network_id, row_of  # noqa: E402
-from p3s.methods.placement.learned import Learned, columns, learn  # noqa: E402
-from p3s.methods.placement.links import HYBRIDS, link_features  # noqa: E402
-from p3s.methods.placement.packets import PACKET, simulate_packets  # noqa: E402
-from p3s.methods.placement.published.patterns import (  # noqa: E402
+from hybrids import HYBRIDS, counted_features  # noqa: E402
+from packets import PACKET, simulate_packets  # noqa: E402
+from traffic_patterns import (  # noqa: E402
     all_to_all_in_rows,
     around,
     at_faces,
@@ -47,6 +41,14 @@ from p3s.methods.placement.published.patterns import (  # noqa: E402
     lulesh,
     qcd,
 )
+
+from p3s.machine.topology.fabric import Fabric  # noqa: E402
+from p3s.machine.topology.read import read_fabric  # noqa: E402
+from p3s.methods.placement.allocation import allocation  # noqa: E402
+from p3s.methods.placement.baselines import best_variant, seconds_of  # noqa: E402
+from p3s.methods.placement.candidates import candidates  # noqa: E402
+from p3s.methods.placement.communication import SIMULATED, Phase, network_id, row_of  # noqa: E402
+from p3s.methods.placement.learned import Learned, columns, learn  # noqa: E402
 from p3s.methods.placement.ranking import (  # noqa: E402
     agreement,
     concordance,
@@ -294,7 +296,7 @@ def counted(sent: Traffic, placed: RankMap, fabric: Fabric, packet: int) -> tupl
     found = [
         simulate_packets(sent, placed, fabric, packet=packet, seed=seed) for seed in range(ORDERS)
     ]
-    rows = [link_features(sent, placed, fabric, each.counters) for each in found]
+    rows = [counted_features(sent, placed, fabric, each.counters) for each in found]
     mean = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
     return mean, float(np.mean([each.cycles for each in found]))
 

@@ -121,8 +121,8 @@ class Exported:
         if events:
             self.changed[what] = self.changed.get(what, 0.0) + events
 
-    def takes(self, section: Section, k: int, words: Mapping[str, str] = _WHY) -> None:
-        """Take down what a section is and what it lacks; ``words``: reason -> its words here."""
+    def lists(self, section: Section, k: int) -> None:
+        """Take down what a section is."""
         self.sections.append(
             {
                 "section": k,
@@ -135,6 +135,9 @@ class Exported:
                 "events": len(section.steps),
             }
         )
+
+    def takes(self, section: Section, words: Mapping[str, str] = _WHY) -> None:
+        """Take down what a section lacks; ``words``: reason -> its words here."""
         for left in section.left_out:
             if left.call not in ("MPI_Init", "MPI_Init_thread", "MPI_Finalize"):
                 self.lacks(left.call, words.get(left.why, left.why), left.events)

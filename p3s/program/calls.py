@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from p3s.simulate.steps import REQUESTS, Bools, Floats, Ints, Op, Steps
+from p3s.program.order.pairs import codes_of
+from p3s.simulate.steps import REQUESTS, Floats, Ints, Op, Steps
 
 #: What entries do. A persistent operation that is started is its nonblocking twin; MPI_Sendrecv is
 #: ISEND, RECV and the WAIT for the send; MPI_Waitany and MPI_Waitsome are WAIT for the requests
@@ -83,138 +84,46 @@ class RankProgram:
         return len(self.at)
 
 
-#: Columns of a table, and what they are where nothing is said.
-_NOTHING = {"op": 0, "peer": -1, "tag": -1, "bytes": 0, "comm": -1, "call": -1, "work_ns": 0.0}
+#: Columns of the events of a rank, by their names in Table.
+_Columns = dict[str, Any]
+#: What they are where an event has nothing of the kind.
+_NOTHING: _Columns = {
+    "op": 0,
+    "peer": -1,
+    "tag": -1,
+    "bytes": 0,
+    "comm": -1,
+    "call": -1,
+    "work_ns": 0.0,
+}
 
 
-@dataclass
-class Rows:
-    """A table that is being made; columns of ``add`` may be scalars."""
+def _program(rank: int, columns: _Columns, names: tuple[str, ...], pairs: Pairs) -> RankProgram:
+    """Return a rank's program from the columns of its events, with every request completed once.
 
-    names: tuple[str, ...]
-    parts: list[dict[str, Any]]
-    size: int = 0
-
-    def add(self, number: int, **columns: Any) -> Ints:
-        """Append entries and return their numbers; columns not named are -1, 0 for amounts."""
-        part: dict[str, Any] = {}
-        for name, nothing in _NOTHING.items():
-            value = columns.get(name, nothing)
-            kind = np.float64 if name == "work_ns" else np.int64
-            part[name] = (
-                np.asarray(value, dtype=kind)
-                if isinstance(value, np.ndarray)
-                else np.full(number, value, dtype=kind)
-            )
-        self.parts.append(part)
-        self.size += number
-        return np.arange(self.size - number, self.size)
-
-    def table(self) -> Table:
-        """Return the table."""
-        return Table(
-            **{name: np.concatenate([part[name] for part in self.parts]) for name in _NOTHING},
-            names=self.names,
-        )
-
-
-NONE = np.zeros(0, dtype=np.int64)
-
-
-def _none() -> Ints:
-    return NONE
-
-
-@dataclass(frozen=True)
-class Block:
-    """Entries that stand for each of the ``events``.
-
-    ``entries``, then ``tail``: their numbers. The tail, which only blocks of one event have, comes
-    right before what event ``tail_at`` is, or at the end of the run (-1). ``waits``,
-    ``requests``: places, in entries and tail together, of waits and of the requests that they
-    complete. ``prior``: place of a wait for the request of the event before, -1: none.
+    Requests that nobody completes are completed by a WAIT at the end.
     """
-
-    events: Ints
-    entries: Ints
-    waits: Ints = field(default_factory=_none)
-    requests: Ints = field(default_factory=_none)
-    prior: int = -1
-    tail: Ints = field(default_factory=_none)
-    tail_at: int = -1
-
-
-def assemble(
-    rank: int, table: Table, at: Ints, replaced: Bools, blocks: Sequence[Block], pairs: Pairs
-) -> RankProgram:
-    """Return a rank's program; events that are ``replaced`` become what their blocks say.
-
-    ``pairs``: which events wait for which; those whose request is gone are left out. Requests that
-    nobody completes are completed by a WAIT at the end.
-    """
-    size = len(at)
-    ahead = np.zeros(size + 1, dtype=np.int64)
-    own = np.append(np.where(replaced, 0, 1), 0)
-    offset = []
-    for block in blocks:
-        own[block.events] = len(block.entries)
-        goal = block.tail_at if block.tail_at >= 0 else size
-        offset.append((goal, int(ahead[goal])))
-        ahead[goal] += len(block.tail)
-    begin = np.cumsum(ahead + own) - own
-    made = np.zeros(int(begin[-1]), dtype=np.int64)
-    plain = np.flatnonzero(~replaced)
-    made[begin[plain]] = at[plain]
-    place = np.where(replaced, -1, begin[:-1])  # of the request of every event
-    waiting, requests = [], []
-    for block, (goal, after) in zip(blocks, offset, strict=True):
-        first = begin[block.events]
-        inside = np.arange(len(block.entries))
-        where = first[:, None] + inside
-        made[where] = block.entries
-        if len(block.tail):
-            there = begin[goal] - ahead[goal] + after + np.arange(len(block.tail))
-            made[there] = block.tail
-            where = np.concatenate((where, there[None, :]), axis=1)
-        waiting.append(where[:, block.waits].ravel())
-        requests.append(where[:, block.requests].ravel())
-        if block.prior >= 0:
-            waiting.append(first + block.prior)
-            requests.append(place[block.events - 1])
-    waiting.append(place[pairs[0]])
-    requests.append(place[pairs[1]])
-    wait, request = np.concatenate(waiting), np.concatenate(requests)
-    there = (wait >= 0) & (request >= 0)
-    return _finished(rank, table, made, wait[there], request[there])
-
-
-def _finished(rank: int, table: Table, at: Ints, waiting: Ints, requests: Ints) -> RankProgram:
-    """Return the program with every request completed once."""
-    op = table.op[at]
+    waiting, requests = pairs
+    op = columns["op"]
     leaves = np.isin(op, _REQUESTS)
     good = leaves[requests] & (op[waiting] == int(Op.WAIT))
     waiting, requests = waiting[good], requests[good]
     order = np.lexsort((requests, waiting))
     waiting, requests = waiting[order], requests[order]
-    left = leaves.copy()
-    left[requests] = False
-    rest = np.flatnonzero(left)
+    leaves[requests] = False
+    rest = np.flatnonzero(leaves)
     if len(rest):
-        last = _last_wait(table)
-        at = np.append(at, last[1])
-        waiting = np.append(waiting, np.full(len(rest), len(at) - 1))
+        names = names if "MPI_Waitall" in names else (*names, "MPI_Waitall")
+        last = {**_NOTHING, "op": int(Op.WAIT), "call": names.index("MPI_Waitall")}
+        columns = {name: np.append(column, last[name]) for name, column in columns.items()}
+        waiting = np.append(waiting, np.full(len(rest), len(op)))
         requests = np.append(requests, rest)
-        table = last[0]
-    counts = np.bincount(waiting, minlength=len(at))
-    return RankProgram(rank, table, at, sums(counts), requests)
-
-
-def _last_wait(table: Table) -> tuple[Table, int]:
-    """Return the table with an entry that only waits, and that entry's number."""
-    names = table.names if "MPI_Waitall" in table.names else (*table.names, "MPI_Waitall")
-    rows = Rows(names, [{name: getattr(table, name) for name in _NOTHING}], len(table))
-    entry = rows.add(1, op=int(Op.WAIT), call=names.index("MPI_Waitall"))
-    return rows.table(), int(entry[0])
+    counts = np.bincount(waiting, minlength=len(columns["op"]))
+    # Work is no whole number: its bits tell equal entries.
+    bits = [np.asarray(column).view(np.int64) for column in columns.values()]
+    _, first, at = np.unique(codes_of(bits), return_index=True, return_inverse=True)
+    table = Table(**{name: column[first] for name, column in columns.items()}, names=names)
+    return RankProgram(rank, table, at.reshape(-1), sums(counts), requests)
 
 
 def pairs_of(done_start: Ints, done: Ints, op: Ints, number: Ints) -> Pairs:
@@ -241,89 +150,62 @@ def pairs_of(done_start: Ints, done: Ints, op: Ints, number: Ints) -> Pairs:
     return waiting[kept], done[kept]
 
 
-class Tags:
-    """Numbers of (communicator, tag), from 0."""
-
-    def __init__(self, comm: Ints, tag: Ints) -> None:
-        self.keys = (
-            np.unique(np.stack((comm, tag), axis=1), axis=0)
-            if len(comm)
-            else np.zeros((0, 2), dtype=np.int64)
-        )
-        self.number = {(c, t): k for k, (c, t) in enumerate(self.keys.tolist())}
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def of(self, comm: Ints, tag: Ints) -> Ints:
-        """Return the numbers; all of them were given before."""
-        found, which = np.unique(np.stack((comm, tag), axis=1), axis=0, return_inverse=True)
-        mine = np.array([self.number[c, t] for c, t in found.tolist()], dtype=np.int64)
-        return mine[which.reshape(-1)] if len(comm) else NONE
-
-
 def programs_of_steps(steps: Steps) -> Iterator[RankProgram]:
     """Yield the programs of the ranks of some steps, in their order."""
     op = PLAIN[steps.op]
     both = steps.op == int(Op.SENDRECV)
-    plain = (np.isin(op, list(SENDING | RECEIVING)) | both) & (steps.peer >= 0)
+    talks = np.isin(op, list(SENDING | RECEIVING))
+    plain = (talks | both) & (steps.peer >= 0)
     second = both & (steps.peer2 >= 0)
-    tags = Tags(
-        np.concatenate((steps.comm[plain], steps.comm[second])),
-        np.concatenate((steps.tag[plain], steps.tag2[second])),
-    )
     tag, tag2 = (np.full(len(steps), -1, dtype=np.int64) for _ in range(2))
-    tag[plain] = tags.of(steps.comm[plain], steps.tag[plain])
-    tag2[second] = tags.of(steps.comm[second], steps.tag2[second])
-    nothing = ~plain & ~both & np.isin(op, list(SENDING | RECEIVING))  # no partner: MPI_PROC_NULL
+    number = codes_of(
+        [
+            np.concatenate((one[plain], two[second])).astype(np.int64)
+            for one, two in ((steps.comm, steps.comm), (steps.tag, steps.tag2))
+        ]
+    )
+    tag[plain], tag2[second] = np.split(number, [int(plain.sum())])
     op = np.where(both, int(Op.ISEND), op)
-    op = np.where(nothing | (both & ~plain), int(Op.REST), op)
+    op = np.where((talks | both) & ~plain, int(Op.REST), op)  # no partner: MPI_PROC_NULL
     op = np.where(op == int(Op.ICOLLECTIVE), int(Op.COLLECTIVE), op)
     for i, rank in enumerate(steps.ranks.tolist()):
         mine = slice(int(steps.start[i]), int(steps.start[i + 1]))
         start = steps.done_start[mine.start : mine.stop + 1]
-        pairs = pairs_of(
+        waiting, requests = pairs_of(
             start - start[0],
             steps.done[start[0] : start[-1]] - mine.start,
             steps.op[mine],
             steps.number[mine],
         )
-        rows = Rows(steps.calls, [])
-        number = mine.stop - mine.start
-        at = rows.add(
-            number,
-            op=op[mine],
-            peer=steps.peer[mine],
-            tag=tag[mine],
-            bytes=steps.bytes[mine],
-            comm=steps.comm[mine],
-            call=steps.call[mine],
-            work_ns=steps.work_ns[mine],
-        )
+        size = np.where(both[mine], 3, 1)  # a send, a receive, the wait for the send
+        begin = np.cumsum(size) - size
+        columns = {
+            "op": op[mine],
+            "peer": steps.peer[mine],
+            "tag": tag[mine],
+            "bytes": steps.bytes[mine],
+            "comm": steps.comm[mine],
+            "call": steps.call[mine],
+            "work_ns": steps.work_ns[mine],
+        }
+        columns = {
+            name: np.repeat(column, size).astype(np.result_type(_NOTHING[name]))
+            for name, column in columns.items()
+        }
         halves = np.flatnonzero(both[mine])
-        here = halves + mine.start
-        receives = rows.add(
-            len(halves),
-            op=np.where(second[here], int(Op.RECV), int(Op.REST)),
-            peer=steps.peer2[here],
-            tag=tag2[here],
-            bytes=steps.bytes2[here],
-            comm=steps.comm[here],
-            call=steps.call[here],
+        here, receive, wait = halves + mine.start, begin[halves] + 1, begin[halves] + 2
+        columns["op"][receive] = np.where(second[here], int(Op.RECV), int(Op.REST))
+        columns["peer"][receive] = steps.peer2[here]
+        columns["tag"][receive] = tag2[here]
+        columns["bytes"][receive] = steps.bytes2[here]
+        columns["work_ns"][receive] = 0.0
+        for name, nothing in _NOTHING.items():
+            columns[name][wait] = int(Op.WAIT) if name == "op" else nothing
+        pairs = (
+            np.concatenate((begin[waiting], wait)),
+            np.concatenate((begin[requests], begin[halves])),
         )
-        wait = rows.add(1, op=int(Op.WAIT))
-        replaced = np.zeros(number, dtype=bool)
-        replaced[halves] = True
-        blocks = [
-            Block(
-                np.array([event]),
-                np.array([event, receive, int(wait[0])]),
-                np.array([2]),
-                np.array([0]),
-            )
-            for event, receive in zip(halves.tolist(), receives.tolist(), strict=True)
-        ]
-        yield assemble(rank, rows.table(), at, replaced, blocks, pairs)
+        yield _program(rank, columns, steps.calls, pairs)
 
 
 def sums(counts: Ints) -> Ints:

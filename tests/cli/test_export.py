@@ -30,9 +30,9 @@ from p3s.program import write_scaled
 from p3s.program.calls import programs_of_steps
 from p3s.program.collectives.expand import expand
 from p3s.program.collectives.library import library_of
-from p3s.program.order.sections import read_sections
-from p3s.program.whole import WholeRun
-from p3s.program.whole_check import executable, steps_of_programs
+from p3s.program.order.sections import read_sections, whole_run
+from p3s.program.order.unstick import ends, unstuck
+from p3s.program.scaled import read_order, read_scaled
 from p3s.signature.signature import signature_json
 from p3s.signature.store import write_tables
 from p3s.simulate.network import Curve, Network, line, rough_network
@@ -65,8 +65,11 @@ needs_simgrid = pytest.mark.skipif(
 )
 
 
-def messages_only(call: str, world: bool) -> bool:
-    return False
+def whole(study: Study, n: int):
+    """The whole run of a scaled trace, and its steps with all collectives as messages."""
+    where = study.scaled_dir(n)
+    section = whole_run(read_scaled(where), read_order(where))
+    return section, expand(section.steps, LIBRARY).steps
 
 
 @pytest.fixture(scope="module")
@@ -112,8 +115,7 @@ def plain(op: str) -> str:
 @pytest.mark.parametrize("name", ["halo", "transpose", "exchange"])
 def test_a_whole_run_does_what_the_program_does(name, studies) -> None:
     study, n = studies(name)
-    run = WholeRun(study.scaled_dir(n), LIBRARY, lambda call, world: True)
-    programs = {p.rank: p for p in run.programs()}
+    programs = {p.rank: p for p in programs_of_steps(whole(study, n)[0].steps)}
     assert sorted(programs) == list(range(n))
     for rank, wanted in truth(name).items():
         p = programs[rank]
@@ -121,13 +123,17 @@ def test_a_whole_run_does_what_the_program_does(name, studies) -> None:
         for k in p.at.tolist():
             if p.table.op[k] in (Op.REST, Op.WAIT):
                 continue
-            call = p.table.names[int(p.table.call[k])]
+            call = p.table.names[int(p.table.call[k])].removesuffix("_recv")
             if call in MAKES_COMM:
                 continue
             collective = p.table.op[k] == Op.COLLECTIVE
             found.append((call, -1 if collective else int(p.table.peer[k]), int(p.table.bytes[k])))
         assert found == [
-            (op, -1 if plain(op) in ("allreduce", "bcast", "alltoall") else peer, size)
+            (
+                op.removesuffix("_recv"),
+                -1 if plain(op) in ("allreduce", "bcast", "alltoall") else peer,
+                size,
+            )
             for op, peer, size in wanted
         ]
         # Every request is completed once, after it was left behind.
@@ -141,10 +147,10 @@ def test_a_whole_run_does_what_the_program_does(name, studies) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_collectives_become_the_messages_that_sections_have(name, studies) -> None:
     study, n = studies(name)
-    run = WholeRun(study.scaled_dir(n), LIBRARY, messages_only)
+    section, steps = whole(study, n)
     found: Counter = Counter()
     work = 0.0
-    for p in run.programs():
+    for p in programs_of_steps(steps):
         table, at = p.table, p.at
         sends = at[np.isin(table.op[at], (int(Op.SEND), int(Op.ISEND)))]
         found.update(
@@ -167,18 +173,15 @@ def test_collectives_become_the_messages_that_sections_have(name, studies) -> No
             )
         )
     assert found == wanted
-    trace = run.trace
+    trace = read_scaled(study.scaled_dir(n))
     inside = ~trace.is_op("MPI_Init")
     assert work == pytest.approx(float((trace.work * trace.repeat)[inside].sum()), rel=1e-9)
-    assert run.left_out.keys() <= {
-        ("MPI_Comm_split", "communicators are not constructed in the replay"),
-        ("MPI_Cart_create", "communicators are not constructed in the replay"),
+    assert {left.call for left in section.left_out} <= {
+        *("MPI_Init", "MPI_Finalize", "MPI_Comm_split", "MPI_Cart_create")
     }
     # It can be executed: the simulation comes to its end.
-    steps = steps_of_programs(run.programs(), n)
-    assert executable(list(run.programs()), n)[1] == []
-    sends = np.isin(steps.op, (int(Op.SEND), int(Op.ISEND)))
-    assert (steps.to[sends] >= 0).all()
+    assert ends(steps) and not section.moved
+    assert (steps.to[steps.is_op(Op.SEND, Op.ISEND)] >= 0).all()
 
 
 def shortened(trace, rank: int, op: str):
@@ -189,28 +192,30 @@ def shortened(trace, rank: int, op: str):
     return replace(trace, repeat=repeat)
 
 
-def test_what_has_no_partner_is_left_out(studies) -> None:
+def test_what_has_no_partner_is_left_out(studies, tmp_path: Path, monkeypatch) -> None:
     study, n = studies("halo")
-    where = study.scaled_dir(n)
-    whole = WholeRun(where, LIBRARY, messages_only)
+    trace = read_scaled(study.scaled_dir(n))
     no_partner = "no call of the partner in the same stretch of the program matches it"
-    less = WholeRun(where, LIBRARY, messages_only, shortened(whole.trace, 5, "MPI_Isend"))
-    new = {key: value for key, value in less.left_out.items() if key not in whole.left_out}
-    assert new == {("MPI_Irecv", no_partner): 1.0}
-    less = WholeRun(where, LIBRARY, messages_only, shortened(whole.trace, 5, "MPI_Allreduce"))
-    new = {
-        call: value
-        for (call, why), value in less.left_out.items()
-        if (call, why) not in whole.left_out
-    }
-    assert new == {"MPI_Allreduce": n - 1.0}
-    for run in (whole, less):
-        programs = list(run.programs())
-        assert executable(programs, n)[1] == []
-        work = sum(float(p.table.work_ns[p.at].sum()) for p in programs)
-        inside = ~run.trace.is_op("MPI_Init")
-        wanted = float((run.trace.work * run.trace.repeat)[inside].sum())
-        assert work == pytest.approx(wanted, rel=1e-9)
+    inside = ~trace.is_op("MPI_Init")
+    for op, left in (
+        ("", {}),
+        ("MPI_Isend", {("MPI_Irecv", no_partner): 1.0}),
+        ("MPI_Allreduce", {("MPI_Allreduce", no_partner): n - 1.0}),
+    ):
+        less = shortened(trace, 5, op) if op else trace
+        monkeypatch.setattr("p3s.formats.scaled.read_scaled", lambda where, less=less: less)
+        work: list[float] = []
+
+        def texts(program, done, work=work) -> list[str]:
+            work.append(float(program.table.work_ns[program.at].sum()))
+            return []
+
+        monkeypatch.setattr(goal, "_rank", texts)
+        done = to_goal(study, n, tmp_path / f"{op}.goal", Options(), lambda text: None)
+        assert done.left_out == left
+        assert not any("wait for each other" in note for note in done.notes)
+        wanted = float((less.work * less.repeat)[inside].sum())
+        assert sum(work) == pytest.approx(wanted, rel=1e-9)
 
 
 def test_without_an_order_there_are_only_sections(tmp_path: Path) -> None:
@@ -390,7 +395,7 @@ def test_goal_has_all_messages_and_can_be_executed(name, studies, tmp_path: Path
     target = tmp_path / "x.goal"
     done = to_goal(study, n, target, Options(), lambda text: None)
     ranks = goal_ranks(target.read_text())
-    run = WholeRun(study.scaled_dir(n), LIBRARY, messages_only)
+    steps = whole(study, n)[1]
     sends, receives = Counter(), Counter()
     work = 0
     for r, ops in enumerate(ranks):
@@ -402,12 +407,11 @@ def test_goal_has_all_messages_and_can_be_executed(name, studies, tmp_path: Path
             else:
                 work += amount
     assert sends == receives and sends.total() > 0
-    table_sends = sum(
-        int(np.isin(p.table.op[p.at], (int(Op.SEND), int(Op.ISEND))).sum()) for p in run.programs()
-    )
-    assert sends.total() == table_sends
-    inside = ~run.trace.is_op("MPI_Init")
-    wanted = float((run.trace.work * run.trace.repeat)[inside].sum())
+    kinds = (Op.SEND, Op.ISEND, Op.SENDRECV, Op.START_SEND)
+    assert sends.total() == int((steps.is_op(*kinds) & (steps.peer >= 0)).sum())
+    trace = read_scaled(study.scaled_dir(n))
+    inside = ~trace.is_op("MPI_Init")
+    wanted = float((trace.work * trace.repeat)[inside].sum())
     assert work == pytest.approx(wanted, rel=1e-3)
     assert goal_ends(ranks)
     assert done.records == sum(map(len, ranks)) and not done.partial
@@ -464,7 +468,7 @@ def test_simgrid_agrees_on_whole_runs(name, studies) -> None:
     from p3s.simulate.simulate import simulate
 
     study, n = studies(name)
-    steps = steps_of_programs(WholeRun(study.scaled_dir(n), LIBRARY, messages_only).programs(), n)
+    steps = whole(study, n)[1]
     network = rough_network(inside_latency_ns=2000, inside_rate=12.5, inside_eager_bytes=16384)
     network = replace(network, post=0.0)  # SimGrid has no cost of a completed request
     node_of = np.arange(n)
@@ -489,12 +493,15 @@ def test_order_that_cannot_be_executed_is_mended() -> None:
     for rank in range(2):
         b.add(rank, "MPI_Recv", 1 - rank, 8)
         b.add(rank, "MPI_Send", 1 - rank, 8)
-    programs = list(programs_of_steps(b.build()))
-    mended, notes = executable(programs, 2)
-    assert len(notes) == 1 and "earlier" in notes[0]
-    assert executable(mended, 2)[1] == []
-    b.add(0, "MPI_Recv", 1, 8)
-    assert "wait for each other for ever" in executable(list(programs_of_steps(b.build())), 2)[1][0]
+    mended, moved = unstuck(b.build())
+    assert moved and ends(mended)
+
+
+def test_a_run_that_waits_for_ever_is_said(studies, tmp_path: Path, monkeypatch) -> None:
+    study, n = studies("halo")
+    monkeypatch.setattr("p3s.formats.scaled.ends", lambda steps: False)
+    done = to_goal(study, n, tmp_path / "x.goal", Options(), lambda text: None)
+    assert any("wait for each other for ever" in note for note in done.notes)
 
 
 def test_platform_gives_the_costs_of_the_network(tmp_path: Path) -> None:
@@ -539,8 +546,8 @@ def test_sections_of_some_turns(studies, tmp_path: Path) -> None:
     for k in range(2):
         inner = tmp_path / "out" / f"section-{k:03d}"
         assert len((inner / simgrid.INDEX).read_text().split()) == n
-    whole = to_simgrid(study, n, tmp_path / "whole", Options(), lambda text: None)
-    assert whole.events > done.events and not whole.partial
+    all_ = to_simgrid(study, n, tmp_path / "whole", Options(), lambda text: None)
+    assert all_.events > done.events and not all_.partial
     names = {path.name for path in (tmp_path / "whole").iterdir()}
     assert {"platform.xml", "hosts.txt", "trace.txt", "export.json"} < names
     assert list(tmp_path.glob(".*")) == []

@@ -6,6 +6,9 @@ import json
 
 import numpy as np
 import pytest
+from hybrids import HYBRIDS, counted_features
+from packets import simulate_packets
+from traffic_patterns import all_to_all_in_rows
 
 from p3s.base.artefacts import write_json
 from p3s.base.errors import OtherVersion, P3SError
@@ -22,12 +25,8 @@ from p3s.methods.placement.learned import (
     cross_validated,
     learn,
     load,
-    ranked_features,
     save,
 )
-from p3s.methods.placement.links import HYBRIDS, link_features
-from p3s.methods.placement.packets import simulate_packets
-from p3s.methods.placement.published.patterns import all_to_all_in_rows
 from p3s.methods.placement.ranking import agreement, concordance
 from p3s.methods.placement.trees import of_boosting, of_forest
 
@@ -154,16 +153,6 @@ def test_caveats_and_what_cannot_be_learned() -> None:
         assert "\n" not in str(err.value)
 
 
-def test_features_that_matter_come_first() -> None:
-    rng = np.random.default_rng(4)
-    x = 2.0 ** rng.uniform(4, 20, (300, 40))
-    names = [f"x{k}" for k in range(40)]
-    rows = [dict(zip(names, map(float, row), strict=True)) for row in x]
-    seconds = np.prod(x[:, :5] ** np.array([0.9, 0.5, 0.4, 0.7, 0.3]), axis=1)
-    first = ranked_features(rows, seconds * np.exp(rng.normal(0, 0.1, 300)), names)[:10]
-    assert len({"x0", "x1", "x2", "x3", "x4"} & set(first)) >= 4
-
-
 @pytest.mark.parametrize("kind", [BOOSTED, RANDOM])
 def test_a_saved_model_predicts_the_same(tmp_path, kind) -> None:
     rows, seconds, groups = phases(60)
@@ -249,7 +238,7 @@ def test_sets_of_features_rank_unseen_placements_better_than_one() -> None:
     rows, cost = [], []
     for placed in candidates(512, where, grid=(8, 4, 16), fabric=torus):
         found = [simulate_packets(sent, placed, torus, seed=seed) for seed in range(3)]
-        rows.append(link_features(sent, placed, torus, found[0].counters))
+        rows.append(counted_features(sent, placed, torus, found[0].counters))
         mean = float(np.mean([x.cycles for x in found]))
         cost.append((mean + 50) * (1 + rng.normal(0, 0.005)))
     y = np.array(cost)

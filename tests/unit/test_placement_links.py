@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hybrids import COUNTED, HYBRIDS, Counters, chosen, counted_features
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from traffic_patterns import at_faces, fixed_halo
 
 from p3s.base.errors import P3SError
 from p3s.machine.topology.read import read_fabric
 from p3s.methods.placement.links import (
-    COUNTED,
-    HYBRIDS,
-    Counters,
-    chosen,
     link_bytes,
     link_features,
     longest_queue,
@@ -22,7 +20,6 @@ from p3s.methods.placement.links import (
     prior_metrics,
 )
 from p3s.methods.placement.outliers import above_average, mean_of, near_largest
-from p3s.methods.placement.published.patterns import at_faces, fixed_halo
 from p3s.methods.placement.traffic import traffic
 from p3s.program.mapping import block, rank_map
 
@@ -124,7 +121,7 @@ def test_features_of_counters() -> None:
     links = np.flatnonzero(network_links(ring))
     nbytes, received, buffered = np.zeros(16), np.zeros(16), np.zeros(16)
     nbytes[links[:2]], received[links[:2]], buffered[links[:2]] = (100, 60), (10, 6), (5, 6)
-    values = link_features(sent, block(4, 1), ring, Counters(nbytes, received, buffered))
+    values = counted_features(sent, block(4, 1), ring, Counters(nbytes, received, buffered))
     assert values["avg bytes"] == 20 and values["max bytes"] == 100
     assert values["avg bytes AO"] == 80 and values["avg bytes TO"] == 100
     assert values["avg buffer"] == 11 / 8 and values["avg buffer AO"] == 5.5

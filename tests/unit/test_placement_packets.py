@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hybrids import HYBRIDS, chosen, counted_features
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from packets import packet_size, simulate_packets
+from traffic_patterns import all_to_all_in_rows, around, fixed_halo
 
 from p3s.base.errors import P3SError
 from p3s.machine.topology.fabric import Fabric
 from p3s.machine.topology.read import read_fabric
 from p3s.methods.placement.allocation import allocation
 from p3s.methods.placement.candidates import random_on
-from p3s.methods.placement.links import HYBRIDS, chosen, link_features, network_links, paths
-from p3s.methods.placement.packets import packet_size, simulate_packets
-from p3s.methods.placement.published.patterns import all_to_all_in_rows, around, fixed_halo
+from p3s.methods.placement.links import link_features, network_links, paths
 from p3s.methods.placement.traffic import traffic
 from p3s.program.mapping import block
 
@@ -130,7 +131,7 @@ def test_all_sets_of_features_from_the_simulation() -> None:
     sent = all_to_all_in_rows((8, 4, 16), 2, 2048)
     placed = random_on(512, allocation(64, 8), 1)
     found = simulate_packets(sent, placed, torus)
-    values = link_features(sent, placed, torus, found.counters)
+    values = counted_features(sent, placed, torus, found.counters)
     assert all(list(chosen(values, name)) == list(HYBRIDS[name]) for name in HYBRIDS)
     assert values["avg buffer TO"] >= values["avg buffer AO"] > values["avg buffer"] > 0
     static = link_features(sent, placed, torus)

@@ -64,23 +64,6 @@ def class_a(traffic: Traffic, placed: RankMap) -> dict[str, float]:
     return dict(zip(CLASS_A, map(float, counts), strict=True))
 
 
-def process_spread(traffic: Traffic) -> dict[str, float]:
-    """Return what of ranks and messages class A leaves out: min and avg of l, PD and PM.
-
-    The benchmark sends the same everywhere, so that they say nothing until irregular traffic is
-    trained on.
-    """
-    found = {}
-    if len(traffic):
-        found["l(min)"] = float(traffic.nbytes.min())
-        found["l(avg)"] = float(traffic.volume.sum()) / traffic.number
-    else:
-        found["l(min)"] = found["l(avg)"] = 0.0
-    for name, column in (("PD", traffic.volume), ("PM", traffic.messages)):
-        found |= _said(name, sums(traffic.source, column, traffic.ranks), ("min", "avg"))
-    return found
-
-
 def class_b(traffic: Traffic, placed: RankMap) -> dict[str, float]:
     """Return what nodes send to others (ND, NM), keep inside (iND, iNM), and in all (TD, TM)."""
     between = _between_nodes(traffic, placed)
@@ -91,13 +74,6 @@ def class_b(traffic: Traffic, placed: RankMap) -> dict[str, float]:
     found["TD"] = float(between.data[apart].sum())
     found["TM"] = float(between.messages[apart].sum())
     return found
-
-
-def inter_node_share(traffic: Traffic, placed: RankMap) -> float:
-    """Return the share of all bytes that leave their node (I), 0 where there are none."""
-    apart = placed.node_of[traffic.source] != placed.node_of[traffic.dest]
-    whole = float(traffic.volume.sum())
-    return float(traffic.volume[apart].sum()) / whole if whole else 0.0
 
 
 def class_c(traffic: Traffic, placed: RankMap, hierarchy: Hierarchy) -> dict[str, float]:

@@ -331,24 +331,6 @@ def _logarithm(line: Line | None, names: Sequence[str], x: Floats) -> Floats:
     return np.asarray(np.log(np.maximum(found, _LEAST_S)), dtype=np.float64)
 
 
-def ranked_features(
-    rows: Sequence[Mapping[str, float]], seconds: Floats, names: Sequence[str]
-) -> list[str]:
-    """Return features, the one that matters most first.
-
-    Recursive elimination by a linear support vector regression of the logarithms, as the source.
-    """
-    needed("choosing features")
-    from sklearn.feature_selection import RFE
-    from sklearn.preprocessing import StandardScaler
-    from sklearn.svm import LinearSVR
-
-    x = StandardScaler().fit_transform(np.log1p(columns(rows, names)))
-    regression = LinearSVR(loss="squared_epsilon_insensitive", dual=False, random_state=0)
-    found = RFE(regression, n_features_to_select=1).fit(x, np.log(seconds))
-    return [names[k] for k in np.argsort(found.ranking_, kind="stable").tolist()]
-
-
 def _caveats(kind: str, settings: Settings, groups: Ints) -> Iterator[str]:
     if kind == BOOSTED and settings.left > _LEFT:
         yield "not-converged"

@@ -1,6 +1,6 @@
-"""Features of the links that messages pass: how far they go, what links, queues and buffers hold.
+"""Features of the links that messages pass: how far they go, what links and queues hold.
 
-Equations (1) to (6), outliers and hybrid sets of Jain et al., "Predicting application performance
+Equations (1) to (6) and outliers of Jain et al., "Predicting application performance
 using supervised learning on communication features", SC13. On a torus or mesh, links are those
 between nodes, each direction its own, and a message inside a node goes 0 of them; on networks of
 switches, links of nodes count, too.
@@ -8,12 +8,10 @@ switches, links of nodes count, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from p3s.base.errors import P3SError
 from p3s.machine.topology.direct import Torus
 from p3s.machine.topology.fabric import Fabric
 from p3s.machine.topology.read import node_numbers
@@ -22,39 +20,6 @@ from p3s.methods.placement.features import check_ranks
 from p3s.methods.placement.outliers import above_average, mean_of, near_largest
 from p3s.methods.placement.traffic import Traffic, sums
 from p3s.program.mapping import RankMap
-
-#: What only counters tell, of a run or of the packet simulation.
-COUNTED = ("avg buffer", "avg buffer AO", "avg buffer TO", "avg delay AO", "avg delay TO")
-
-#: The sets of features that predict best together (table 3 of the source).
-HYBRIDS: Mapping[str, tuple[str, ...]] = {
-    "H1": ("avg bytes", "max bytes", "max FIFO"),
-    "H2": ("avg bytes", "max bytes", "sum dilation AO", "max FIFO"),
-    "H3": ("avg bytes", "max bytes", "avg buffer", "max FIFO"),
-    "H4": ("avg bytes", "max bytes", "avg buffer TO"),
-    "H5": ("avg bytes TO", "avg buffer TO", "avg delay AO", "sum hops AO", "max FIFO"),
-    "H6": (
-        "avg bytes TO",
-        "avg buffer AO",
-        "avg delay TO",
-        "avg delay AO",
-        "sum hops AO",
-        "max FIFO",
-    ),
-}
-
-
-@dataclass(frozen=True, eq=False)
-class Counters:
-    """What the directed links of a network have counted in one run.
-
-    ``nbytes``: sent on each; ``received``: packets that came over it, ``buffered``: those of them
-    that had to wait for their next link.
-    """
-
-    nbytes: Floats
-    received: Ints
-    buffered: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,62 +116,23 @@ def longest_queue(found: Paths, fabric: Fabric) -> float:
     return float(np.bincount(place.ravel(), weights=found.messages[out]).max())
 
 
-def link_features(
-    traffic: Traffic, placed: RankMap, fabric: Fabric, counters: Counters | None = None
-) -> dict[str, float]:
-    """Return all features of links, queues and distances; those of buffers only from ``counters``.
+def link_features(traffic: Traffic, placed: RankMap, fabric: Fabric) -> dict[str, float]:
+    """Return all features of links, queues and distances.
 
-    Counters, where there are any, also say what links have carried: with adaptive routes nobody
-    knows it before. Errors: P3SError for a node that the network does not have.
+    Errors: P3SError for a node that the network does not have.
     """
     found = paths(traffic, placed, fabric)
     values = prior_metrics(found, fabric)
-    loads = link_bytes(found, fabric) if counters is None else _counted(fabric, counters.nbytes)
-    if counters is not None:
-        values["avg bytes"] = float(loads.mean()) if len(loads) else 0.0
-        values["max bytes"] = float(loads.max(initial=0.0))
-    values |= _outliers("avg bytes", loads) | _distances(found, fabric)
+    values |= outliers("avg bytes", link_bytes(found, fabric)) | _distances(found, fabric)
     values["max FIFO"] = longest_queue(found, fabric)
-    if counters is not None:
-        values |= _buffers(fabric, counters)
     return values
 
 
-def chosen(values: Mapping[str, float], hybrid: str) -> dict[str, float]:
-    """Return the features of a hybrid set.
-
-    Errors: P3SError for an unknown set, or one that needs counters where there are none.
-    """
-    if hybrid not in HYBRIDS:
-        raise P3SError(f"{hybrid} is no set of features; there are {', '.join(HYBRIDS)}")
-    missing = [name for name in HYBRIDS[hybrid] if name not in values]
-    if missing:
-        raise P3SError(
-            f"{hybrid} needs {missing[0]}, which only counters or the packet simulation tell; "
-            "simulate packets, or take H1 or H2"
-        )
-    return {name: values[name] for name in HYBRIDS[hybrid]}
-
-
-def _counted(fabric: Fabric, values: Floats | Ints) -> Floats:
-    return np.asarray(values, dtype=np.float64)[network_links(fabric)]
-
-
-def _outliers(name: str, values: Floats) -> dict[str, float]:
+def outliers(name: str, values: Floats) -> dict[str, float]:
+    """Return the means of what is above the average, and near the largest."""
     return {
         f"{name} AO": mean_of(values, above_average(values)),
         f"{name} TO": mean_of(values, near_largest(values)),
-    }
-
-
-def _buffers(fabric: Fabric, counters: Counters) -> dict[str, float]:
-    """Return the features of packets that waited; a link that received none delays none."""
-    buffered, received = (_counted(fabric, x) for x in (counters.buffered, counters.received))
-    delay = buffered / np.maximum(received, 1.0)
-    return {
-        "avg buffer": float(buffered.mean()) if len(buffered) else 0.0,
-        **_outliers("avg buffer", buffered),
-        **_outliers("avg delay", delay),
     }
 
 

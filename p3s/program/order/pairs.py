@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from p3s.program.scaled import ScaledTrace
@@ -42,7 +44,7 @@ def channels_of(
     An entry may do both; -1 where it does not. tag2: the tag of what is received from source.
     """
     s, r = np.flatnonzero(sends), np.flatnonzero(receives)
-    code = _codes(
+    code = codes_of(
         (
             np.concatenate((rank[s], source[r])),
             np.concatenate((target[s], rank[r])),
@@ -102,7 +104,7 @@ def _unequal(trace: ScaledTrace, out: Ints, into: Ints) -> Bools:
     return unequal
 
 
-def _codes(keys: tuple[Ints, ...]) -> Ints:
+def codes_of(keys: Sequence[Ints]) -> Ints:
     """Number the distinct combinations of some columns from 0."""
     code = np.zeros(len(keys[0]), dtype=np.int64)
     if not len(code):

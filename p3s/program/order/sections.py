@@ -25,7 +25,7 @@ from p3s.program.order.sequence import (
 from p3s.program.order.shorten import MOST_UNFOLDED, most_events, shortened
 from p3s.program.order.unstick import moved_earlier, unstuck
 from p3s.program.scaled import RECV, SEND, Floats, Ints, ScaledTrace, read_order, read_scaled
-from p3s.simulate.steps import PLAIN, LeftOut, Section, Steps, taken
+from p3s.simulate.steps import PLAIN, RECEIVES, SENDS, LeftOut, Op, Section, Steps, taken
 
 TURNS = 3
 MOST_STEPS = 4096
@@ -72,26 +72,41 @@ def sections_of(
         short, order, times = shortened(scaled, order)
         order = order if most_events(short) <= MOST_UNFOLDED else None
         short = scaled if order is None else short
+    rows = _rows(scaled, short)
+    if order is not None and order.loops is not None:
+        pieces, kinds, made = _in_order(rows, order, turns, most_steps, most_total, times)
+    else:
+        pieces, kinds, made = _by_phase(rows)
+    return tuple(_finish(scaled, rows.reason, pieces, made, ranks))
+
+
+def whole_run(scaled: ScaledTrace, order: TraceOrder) -> Section:
+    """Return all events of a run as one section; order: order.json with its loops known."""
+    rows, most = _rows(scaled, scaled), int(scaled.repeat.sum()) + 1
+    loops = frozenset(loop.loop for loop in order.loops or ())
+    pieces, _, made = _in_order(rows, order, most, most, most, {}, loops)
+    (section,) = _finish(scaled, rows.reason, pieces, made, None)
+    steps = section.steps
+    meets = steps.is_op(*SENDS, *RECEIVES, Op.COLLECTIVE, Op.ICOLLECTIVE)
+    beyond = np.where(meets, steps.weight - 1.0, 0.0)
+    found = np.rint(np.bincount(steps.call, beyond, minlength=len(steps.calls)))
+    left = tuple(
+        LeftOut(steps.calls[c], REASON_TEXT[Reason.NO_PARTNER], float(found[c]), np.zeros(0, int))
+        for c in np.flatnonzero(found > 0).tolist()
+    )
+    return replace(section, left_out=(*section.left_out, *left))
+
+
+def _rows(scaled: ScaledTrace, short: ScaledTrace) -> Rows:
+    """Return what is known of the rows of a trace; short: the same with fewer iterations."""
     calls = calls_of(scaled)
     reason = reasons_of(scaled)
     message = (reason == Reason.EXECUTED) & (scaled.repeat > 0)
     sends, receives = (message & scaled.is_kind(kind) for kind in (SEND, RECV))
     out, into, tag = row_channels(scaled, sends, receives)
     absent = ~np.isin(np.arange(scaled.n), scaled.rank)
-    rows = Rows(
-        short,
-        calls,
-        reason,
-        out,
-        into,
-        tag,
-        (sends | receives) & absent[np.maximum(scaled.peer, 0)],
-    )
-    if order is not None and order.loops is not None:
-        pieces, kinds, made = _in_order(rows, order, turns, most_steps, most_total, times)
-    else:
-        pieces, kinds, made = _by_phase(rows)
-    return tuple(_finish(scaled, reason, pieces, made, ranks))
+    alone = (sends | receives) & absent[np.maximum(scaled.peer, 0)]
+    return Rows(short, calls, reason, out, into, tag, alone)
 
 
 def _in_order(
@@ -101,6 +116,7 @@ def _in_order(
     most_steps: int,
     most_total: int,
     times: Mapping[int, float],
+    whole: frozenset[int] = frozenset(),
 ) -> tuple[list[Piece], list[Kind], list[Assembled]]:
     """Cut, assemble, and cut again where calls meet only calls of another stretch."""
     kinds, calls = with_preferences(
@@ -110,7 +126,6 @@ def _in_order(
     path = np.full((rows.trace.rows, max((kind.path.shape[1] for kind in kinds), default=0)), -1)
     for kind in kinds:
         path[kind.first[:, None] + np.arange(kind.rows)] = kind.path
-    whole: frozenset[int] = frozenset()
     while True:
         pieces = cut(
             kinds,

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from hybrids import Counters
 
 from p3s.base.errors import P3SError
-from p3s.base.host import prebuilt
 from p3s.base.host.compiling import c_compiler, compiled
 from p3s.machine.topology.direct import Torus
 from p3s.machine.topology.fabric import Fabric
 from p3s.machine.topology.units import Floats, Ints
-from p3s.methods.placement.links import Counters, Paths, network_links, paths, queues
+from p3s.methods.placement.links import Paths, network_links, paths, queues
 from p3s.methods.placement.traffic import Traffic
 from p3s.program.mapping import RankMap
 
@@ -83,13 +83,8 @@ class _Posted:
 @functools.cache
 def _library() -> ctypes.CDLL:
     name = "packets.so"
-    made = prebuilt.taken(name, SOURCES, FLAGS) or compiled(
-        name,
-        SOURCES,
-        FLAGS,
-        compiler=c_compiler("the packet simulation"),
-        what="the packet simulation",
-    )
+    what = "the packet simulation"
+    made = compiled(name, SOURCES, FLAGS, compiler=c_compiler(what), what=what)
     try:
         found = ctypes.CDLL(str(made))
     except OSError as err:

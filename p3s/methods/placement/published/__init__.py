@@ -1,1 +1,0 @@
-"""Published patterns and models of communication phases, and no part of the product."""
