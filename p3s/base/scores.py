@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 Number = float | None
+#: Half of a normal distribution's 90 % interval, in standard deviations.
+Z90 = 1.645
 
 
 @dataclass(frozen=True)

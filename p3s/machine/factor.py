@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from p3s.base.scores import Z90
 from p3s.machine.explain import (
     MOST_PER_INSTRUCTION,
     SIMPLER,
@@ -32,8 +33,6 @@ COUNTS_FROM = 0.05
 CLOSE = 0.02
 #: Points per doubling of x, at which curves are compared and factors given.
 POINTS = 4
-#: The spread of a kernel is taken for one standard deviation; 90 % lie within so many.
-WITHIN = 1.645
 #: Units of work that are times: they say nothing about cost per operation.
 TIME_UNITS = ("cpu_ns", "wall_ns")
 
@@ -135,7 +134,7 @@ def _cores(base: Machine, target: Machine, ns: FloatArray) -> tuple[FloatArray, 
 
 
 def _both(one: float, other: float) -> float:
-    return WITHIN * float(np.hypot(one, other))
+    return Z90 * float(np.hypot(one, other))
 
 
 def factor_of(law: Cost, base: Machine, target: Machine, sizes: Sizes | None = None) -> Factor:
@@ -264,7 +263,7 @@ def _spreads(kernels: list[Kernel], w: FloatArray) -> FloatArray:
     def of(curve: Curve) -> FloatArray:
         return np.asarray(np.interp(w, logs(curve)[0], np.array(curve.spread)))
 
-    return WITHIN * np.array([np.hypot(of(k.base), of(k.target)) for k in kernels])
+    return Z90 * np.array([np.hypot(of(k.base), of(k.target)) for k in kernels])
 
 
 def _bound(waiting: FloatArray, small: float, large: float) -> tuple[str, str]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p3s.base.errors import P3SError, UsageError
+from p3s.base.scores import Z90
 from p3s.methods.baseline.families import Data, Fitted, fit
 from p3s.methods.baseline.times import REDUCTIONS, Point
 from p3s.methods.baseline.weights import weights_of
@@ -19,7 +20,6 @@ LEVEL = 0.90
 DRAWS = 200
 #: From so many counts on, whole configurations are drawn; fewer of them miss one end too often.
 _MANY = 6
-_NORMAL = 1.6448536269514722  # 95 % quantile
 
 
 def interval(
@@ -131,4 +131,4 @@ def _jackknife(
     number = len(found)
     error = np.sqrt((number - 1) / number * ((logs - logs.mean(axis=0)) ** 2).sum(axis=0))
     middle = fitted.predict(where, inputs)
-    return middle * np.exp(-_NORMAL * error), middle * np.exp(_NORMAL * error)
+    return middle * np.exp(-Z90 * error), middle * np.exp(Z90 * error)

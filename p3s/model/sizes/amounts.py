@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from p3s.base.scores import Z90
 from p3s.laws.expr import Env, Expr, add, evaluate, mul, num, power, sym
 from p3s.laws.mixture import seen
 from p3s.laws.nonnegative import nonnegative
@@ -45,8 +46,6 @@ EXACT, SURE = 1e-6, 1e-3
 _WIDEST_RIM = 2.0
 #: Rims tried at once, and rounds: the last steps are 2 * (2 / 12) ** 11 wide.
 _POINTS, _ROUNDS = 13, 12
-#: Half of the normal distribution's 90 % interval in standard deviations.
-_Z90 = 1.645
 #: Coefficients are kept as rationals of about float precision: equations hold no floats.
 _DIGITS = 12
 
@@ -78,7 +77,7 @@ def fit_amount(
         expr, error, width = rim.expr, rim.error, rim.rim
     else:
         expr, width = fit.law(chosen), None
-    half = max(_Z90 * error, fit.disagreement(expr, error, top) if error > EXACT else 0.0)
+    half = max(Z90 * error, fit.disagreement(expr, error, top) if error > EXACT else 0.0)
     return Amount(expr, min(half, 9.99), top, len(y), width)
 
 

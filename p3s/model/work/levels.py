@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from p3s.base.scores import Z90
 from p3s.model.grid.guards import GridAt
 from p3s.model.tree import phase_weight
 from p3s.model.types import Model
@@ -27,8 +28,6 @@ SPLIT = 0.5
 NEAR = 2.0
 #: Levels whose errors are within this factor of the least widen the interval where they disagree.
 WORSE = 5.0
-#: A normal distribution's 90 % interval in standard deviations.
-Z90 = 1.645
 #: Errors below are none; that of a law that says nothing where there is work.
 EXACT, LOST = 1e-3, 10.0
 _TINY = 1e-12

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.scores import Z90
 from p3s.laws.expr import Expr
 from p3s.model.grid.guards import GridAt
 from p3s.model.sizes.observed import env_of
@@ -20,8 +21,6 @@ from p3s.model.work.flows import Flows, alike, flows_of
 from p3s.model.work.levels import means_at
 from p3s.model.work_types import WorkPlace
 
-#: A normal distribution's 90 % interval in standard deviations.
-_Z90 = 1.645
 #: Relative error of sums of counts.
 _ROUNDING = 1e-9
 
@@ -279,7 +278,7 @@ class _Segments:
                 # half as much again per doubling; and what laws that did as well would say
                 least, most = np.log2(min(segment.counts)), np.log2(max(segment.counts))
                 steps = max(beyond - most, least - beyond, 0.0)
-                half = _Z90 * segment.error * (1.0 + 0.5 * steps) * value
+                half = Z90 * segment.error * (1.0 + 0.5 * steps) * value
                 for rival in segment.rivals:
                     half = np.maximum(half, np.abs(self.value(k, s, there, rival) - value))
                 squares += (count * half) ** 2

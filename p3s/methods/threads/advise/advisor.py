@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from p3s.base.errors import P3SError
+from p3s.base.scores import Z90
 from p3s.machine.topology.node import Node
 from p3s.machine.topology.units import Floats, Ints
 from p3s.methods.threads.advise.configurations import Configuration, uses_of
@@ -26,8 +27,6 @@ from p3s.predict.reasons import Reason
 #: Part of the variance of communication's errors that is common to all configurations; the rest
 #: is common to those of as many processes in all and on a node.
 COMMON = 0.8
-#: From the ends of a 90 % interval to standard deviations.
-_NORMAL = 1.6448536
 #: The lower end of an interval counts as this part of the upper one at least.
 _LEAST = 1e-2
 #: How many configurations are advised.
@@ -129,7 +128,7 @@ class Advisor:
         """Return seconds of communication in the run: (draws, configurations)."""
         middle, low, high = work.messages
         least = np.maximum(low, _LEAST * np.maximum(high, 1e-300))
-        spread = np.log(np.maximum(high, least) / least) / (2 * _NORMAL)
+        spread = np.log(np.maximum(high, least) / least) / (2 * Z90)
         if not spread.any():
             return np.broadcast_to(middle, self._normal.shape)
         return np.asarray(middle * np.exp(self._normal * spread))

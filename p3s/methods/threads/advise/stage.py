@@ -9,6 +9,7 @@ import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.base.progress import Progress
+from p3s.base.scores import Z90
 from p3s.base.settings import inputs_in
 from p3s.base.study import Study
 from p3s.machine.topology.node import Node
@@ -33,7 +34,6 @@ from p3s.predict.surface import Surface
 
 #: Numbers of nodes that are predicted for each number of threads; those between are interpolated.
 _LADDER = 4
-_NORMAL = 1.6448536
 
 
 @dataclass(frozen=True)
@@ -234,7 +234,7 @@ def _work_error(predicted: Surface) -> float:
     """
     best = min(predicted.cells, key=lambda cell: cell.time_s)
     ends = best.compute_high_s / max(best.compute_low_s, 1e-12)
-    return float(np.log(max(ends, 1.0)) / (2 * _NORMAL))
+    return float(np.log(max(ends, 1.0)) / (2 * Z90))
 
 
 def _next(
