@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.replay.costs.executed import Executed, executed
 from p3s.replay.costs.messages import Key, MessageCost, Observed, typical
 from p3s.replay.costs.trunks import Fabric
 from p3s.replay.plan.classes import MessageClass
+from p3s.replay.plan.executed import Executed, executed
 from p3s.replay.plan.program import Program
 from p3s.replay.plan.world import NODES, World
 from p3s.replay.stats import Estimate

@@ -1,6 +1,6 @@
 """Proof, before anything is launched, that a program of the replay comes to its end.
 
-Every process executes its events in order. A message is complete only when both its send and its
+Every process executes its steps in order. A message is complete only when both its send and its
 receive have been posted, as if nothing was ever buffered, and a collective when all members have
 called it; so whatever ends here ends with any amount of buffering. With ``eager_bytes`` sends of
 up to so many bytes are buffered by the library. There are no wildcards, so one schedule decides
@@ -9,47 +9,38 @@ for all of them; of WAITANY and WAITSOME the worst choice is assumed.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
-from p3s.replay.plan.check_graph import (
-    CONTROL,
-    FLOOD,
-    Columns,
-    Graph,
-    Half,
-    columns_of,
-    graph_of,
-    halves,
-    listed,
-    match,
-    numbered_calls,
-)
+from p3s.replay.plan.build_blocks import SLOT_CODES, waited
+from p3s.replay.plan.direct import calls_of_comms
+from p3s.replay.plan.executed import CONTROL_TAG, Executed, executed
 from p3s.replay.plan.program import TAG_GO, TAG_NOISE, Code, Program, among
-from p3s.simulate.steps import Bools, Ints
+from p3s.simulate.steps import RECEIVES, SENDS, WAITS, Bools, Ints, Op, Steps
 
 _MOST_NAMED = 64
+_SENDING = (Code.SEND, Code.SSEND, Code.ISEND, Code.ISSEND, Code.SENDRECV, Code.BUFFERED)
+_RECEIVING = (Code.RECV, Code.IRECV, Code.SECOND)
+#: Steps that end as soon as they have begun; what they leave behind is waited for.
+_NONBLOCKING = (Op.ISEND, Op.ISSEND, Op.IRECV, Op.ICOLLECTIVE)
+_SYNCHRONOUS = (Op.SSEND, Op.ISSEND)
 
 
 @dataclass(frozen=True)
 class Missing:
-    """A message that somebody waits for: processes, tag, bytes, and the steps of both ends.
+    """A message that somebody waits for: processes, tag, bytes.
 
-    ``sends``: the process that waits is its sender.
+    ``step``: number of the section's step that sends it, as in Program, -1 if none.
     """
 
     source: int
     target: int
     tag: int
     bytes: int
-    kind: int
-    send_step: int
-    receive_step: int
-    sends: bool
+    step: int
 
 
 @dataclass(frozen=True)
@@ -71,9 +62,9 @@ class Verdict:
     ``faults``: buffers that do not fit, sizes and calls that do not agree, each in words.
     """
 
-    stuck: tuple[Stuck, ...]
-    uneven: tuple[Missing, ...]
-    faults: tuple[str, ...]
+    stuck: tuple[Stuck, ...] = ()
+    uneven: tuple[Missing, ...] = ()
+    faults: tuple[str, ...] = ()
 
     @property
     def ends(self) -> bool:
@@ -83,27 +74,21 @@ class Verdict:
 
 def check(program: Program, eager_bytes: int = -1) -> Verdict:
     """Execute a program on paper; see Verdict.ends."""
-    columns = columns_of(program)
-    faults = _faults(program, columns)
+    faults = _faults(program)
     if faults:
-        return Verdict((), (), faults)
-    sends, receives = halves(program, columns)
-    ends = match(sends, receives)
-    uneven = _uneven(program, sends, receives, ends)
-    faults = _disagree(program, columns, sends, receives, ends)
+        return Verdict(faults=faults)
+    done = executed(program)
+    uneven, faults = _uneven(program, done), _disagree(program, done)
     if uneven or faults:
-        return Verdict((), uneven, faults)
-    graph = graph_of(program, columns, sends, receives, ends, eager_bytes)
-    if _acyclic(columns, graph):
-        return Verdict((), (), ())
-    return Verdict(_stuck(program, columns, graph, sends, receives, ends), (), ())
+        return Verdict(uneven=uneven, faults=faults)
+    return Verdict(_Execution(program, done, eager_bytes).stuck())
 
 
 # ---- what is wrong with single events ------------------------------------------------------
-def _faults(program: Program, columns: Columns) -> tuple[str, ...]:
+def _faults(program: Program) -> tuple[str, ...]:
     events = program.events
     processes = len(program.start) - 1
-    code, act, process = columns.code, columns.act, columns.process
+    code = events["code"].astype(np.int64)
     last = program.start[1:] - 1
     if (
         (np.diff(program.start) < 1).any()
@@ -111,22 +96,17 @@ def _faults(program: Program, columns: Columns) -> tuple[str, ...]:
         or np.count_nonzero(code == Code.END) != processes
     ):
         return ("a process has no END, or more than one",)
+    process = np.repeat(np.arange(processes), np.diff(program.start))
+    act = code.copy()  # of a START: what it starts
+    for i in np.flatnonzero(code == Code.START).tolist():
+        act[i] = program.persistent[process[i]]["code"][events["arg"][i]]
     found: list[str] = []
 
     def refuse(bad: Bools, why: str) -> None:
         for event in np.flatnonzero(bad)[:_MOST_NAMED].tolist():
-            found.append(f"{_event(program, columns, event)}: {why}")
+            found.append(f"{_event(program, event)}: {why}")
 
-    requests = among(
-        code,
-        Code.ISEND,
-        Code.ISSEND,
-        Code.IRECV,
-        Code.START,
-        Code.BUFFERED,
-        Code.COLLECTIVE_START,
-        Code.ANSWER,
-    )
+    requests = among(code, *SLOT_CODES)
     slot = events["slot"]
     refuse(requests & ((slot < 0) | (slot >= program.slots[process])), "its slot does not exist")
     refuse(~requests & (slot >= 0), "it has a slot but leaves no request")
@@ -135,38 +115,28 @@ def _faults(program: Program, columns: Columns) -> tuple[str, ...]:
     again = np.zeros(len(events), dtype=bool)
     again[np.flatnonzero(requests)[_repeated(place)]] = True
     refuse(again, "its slot is used twice")
-    messages = among(
-        act,
-        Code.SEND,
-        Code.SSEND,
-        Code.ISEND,
-        Code.ISSEND,
-        Code.IRECV,
-        Code.RECV,
-        Code.SENDRECV,
-        Code.SECOND,
-        Code.BUFFERED,
-        Code.ASK,
-        Code.ANSWER,
-        Code.LINK_SEND,
-        Code.LINK_RECV,
-    )
-    refuse(messages & ((columns.peer < 0) | (columns.peer >= processes)), "no such process")
-    refuse(columns.bytes < 0, "negative bytes")
-    receives = among(act, Code.RECV, Code.IRECV, Code.SECOND)
-    offset = events["offset"]
+    receives = among(act, *_RECEIVING)
+    sends = among(act, *_SENDING, Code.ANSWER, Code.LINK_SEND)
+    messages = receives | sends | among(act, Code.ASK, Code.LINK_RECV)
+    nbytes, offset, peer = events["bytes"], events["offset"], events["peer"]
+    refuse(messages & ((peer < 0) | (peer >= processes)), "no such process")
+    refuse(nbytes < 0, "negative bytes")
     refuse(
-        receives & ((offset < 0) | (offset + columns.bytes > program.in_bytes[process])),
+        receives & ((offset < 0) | (offset + nbytes > program.in_bytes[process])),
         "its buffer is too small",
     )
-    sends = messages & ~receives & (act != Code.ASK) & (act != Code.LINK_RECV)
-    refuse(sends & (columns.bytes > program.out_bytes[process]), "its buffer is too small")
+    refuse(sends & (nbytes > program.out_bytes[process]), "its buffer is too small")
     if found:
         return tuple(found)
     second = np.zeros(len(events), dtype=bool)
     second[1:] = code[:-1] == Code.SENDRECV
     refuse(second != (code == Code.SECOND), "SENDRECV and SECOND do not follow each other")
-    waits, entries = listed(program, columns)
+    waits = np.flatnonzero(among(code, Code.WAIT, Code.WAITANY, Code.WAITSOME))
+    number = events["number"][waits].astype(np.int64)
+    entries = program.lists[
+        waited(program.list_start[process[waits]] + events["first"][waits], number)
+    ]
+    waits = np.repeat(waits, number)
     bad = np.zeros(len(events), dtype=bool)
     bad[waits[(entries < 0) | (entries >= program.slots[process[waits]])]] = True
     refuse(bad, "it waits for a slot that does not exist")
@@ -184,174 +154,188 @@ def _repeated(values: Ints) -> Bools:
     return counts[inverse.reshape(-1)] > 1
 
 
-def _disagree(
-    program: Program, columns: Columns, sends: Half, receives: Half, ends: tuple[Ints, Ints]
-) -> tuple[str, ...]:
+def _disagree(program: Program, done: Executed) -> tuple[str, ...]:
     """Return where the two ends of a message or the members of a collective do not agree."""
-    found = []
-    both = np.flatnonzero((ends[0] >= 0) & (ends[1] >= 0))
-    s, r = ends[0][both], ends[1][both]
-    differ = (sends.bytes[s] > receives.bytes[r]) & (sends.kind[s] != FLOOD)
-    questions = sends.kind[s] == CONTROL
-    differ |= questions & (
-        (sends.bytes[s] != receives.bytes[r]) | (sends.tag[s] != receives.tag[r])
+    steps, event, events = done.steps, done.event, program.events
+    send = np.flatnonzero(steps.to >= 0)
+    receive = steps.to[send]
+    room = np.where(steps.op[receive] == Op.SENDRECV, steps.bytes2[receive], steps.bytes[receive])
+    differ = steps.bytes[send] > room
+    one, other = events[event[send]], events[event[receive]]
+    differ |= (steps.tag[send] == CONTROL_TAG) & (
+        (one["bytes"] != other["bytes"]) | (one["tag"] != other["tag"])
     )
-    number = program.events["number"]
-    differ |= (sends.kind[s] == FLOOD) & (
-        (number[sends.event[s]] != number[receives.event[r]])
-        | (sends.bytes[s] != receives.bytes[r])
-    )
-    for k in np.flatnonzero(differ)[:_MOST_NAMED].tolist():
-        found.append(
-            f"{_event(program, columns, int(sends.event[s[k]]))} meets "
-            f"{_event(program, columns, int(receives.event[r[k]]))}"
-        )
-    calls = np.flatnonzero(among(columns.code, Code.COLLECTIVE, Code.COLLECTIVE_START))
-    if len(calls):
-        found += _collectives(program, columns, calls)
-    return tuple(found)
+    found = [
+        f"{_event(program, int(event[send[k]]))} meets {_event(program, int(event[receive[k]]))}"
+        for k in np.flatnonzero(differ)[:_MOST_NAMED].tolist()
+    ]
+    return (*found, *_collectives(program, done))
 
 
-def _collectives(program: Program, columns: Columns, calls: Ints) -> list[str]:
-    events = program.events
-    call = numbered_calls(program, columns, calls)
-    order = np.argsort(call, kind="stable")
+def _collectives(program: Program, done: Executed) -> list[str]:
+    events, rank = program.events, done.steps.rank
     found = []
-    bounds = np.searchsorted(call[order], np.arange(int(call.max()) + 2))
-    for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        mine = calls[order[low:high]]
-        comm = int(events["comm"][mine[0]])
-        members = program.comms[comm] if 0 <= comm < len(program.comms) else ()
-        same = all(
-            len(np.unique(events[name][mine])) == 1 for name in ("code", "arg", "bytes", "peer")
-        )
-        if not same or sorted(members) != sorted(columns.process[mine].tolist()):
+    for members in _calls(done.steps):
+        mine = events[done.event[members]]
+        comm = int(mine["comm"][0])
+        wanted = program.comms[comm] if 0 <= comm < len(program.comms) else ()
+        same = all(len(np.unique(mine[name])) == 1 for name in ("code", "arg", "bytes", "peer"))
+        if not same or sorted(wanted) != sorted(rank[members].tolist()):
             found.append(
-                f"{_event(program, columns, int(mine[0]))}: the members of "
+                f"{_event(program, int(done.event[members[0]]))}: the members of "
                 f"communicator {comm} do not all make the same call"
             )
     return found[:_MOST_NAMED]
 
 
-def _uneven(
-    program: Program, sends: Half, receives: Half, ends: tuple[Ints, Ints]
-) -> tuple[Missing, ...]:
-    lonely = np.flatnonzero((ends[0] < 0) | (ends[1] < 0))[:_MOST_NAMED]
-    return tuple(
-        _message(program, sends, receives, ends, m, ends[1][m] < 0) for m in lonely.tolist()
-    )
+def _calls(steps: Steps) -> list[Ints]:
+    """Return the steps of each call of a collective."""
+    where, call = calls_of_comms(steps)
+    order = np.argsort(call, kind="stable")
+    return np.split(where[order], np.flatnonzero(np.diff(call[order])) + 1) if len(where) else []
 
 
-def _message(
-    program: Program, sends: Half, receives: Half, ends: tuple[Ints, Ints], m: int, is_sender: bool
-) -> Missing:
-    s, r = int(ends[0][m]), int(ends[1][m])
-    half, i = (sends, s) if s >= 0 else (receives, r)
-    me, peer = int(half.process[i]), int(half.peer[i])
-    return Missing(
-        me if s >= 0 else peer,
-        peer if s >= 0 else me,
-        int(half.tag[i]),
-        int(half.bytes[i]),
-        int(half.kind[i]),
-        int(program.step[sends.event[s]]) if s >= 0 else -1,
-        int(program.step[receives.event[r]]) if r >= 0 else -1,
-        bool(is_sender),
-    )
-
-
-# ---- whether it ends -----------------------------------------------------------------------
-def _acyclic(columns: Columns, graph: Graph) -> bool:
-    """Tell whether nobody waits in a circle, even if WAITANY waits for everything it lists."""
-    if (graph.source == graph.target).any():
-        return False
-    here = np.flatnonzero(columns.before >= 0)
-    source = np.concatenate((graph.source, columns.before[here]))
-    target = np.concatenate((graph.target, here))
-    edges = coo_array(
-        (np.ones(len(source), dtype=np.int8), (source, target)), shape=(graph.nodes, graph.nodes)
-    )
-    number, _ = connected_components(edges.tocsr(), directed=True, connection="strong")
-    return bool(number == graph.nodes)
-
-
-def _stuck(
-    program: Program,
-    columns: Columns,
-    graph: Graph,
-    sends: Half,
-    receives: Half,
-    ends: tuple[Ints, Ints],
-) -> tuple[Stuck, ...]:
-    """Complete what can complete, one after the other; return who is left."""
-    order = np.argsort(graph.source, kind="stable")
-    target = graph.target[order].tolist()
-    bounds = np.searchsorted(graph.source[order], np.arange(graph.nodes + 1)).tolist()
-    need = graph.enough.tolist()
-    events = len(program.events)
-    last = set((program.start[1:] - 1).tolist())
-    reached = np.zeros(graph.nodes, dtype=bool)
-    reached[program.start[:-1]] = True
-    reached[events:] = True  # a collective call is complete once all have called it
-    front = reached.tolist()
-    done = [False] * graph.nodes
-    ready = [node for node in range(graph.nodes) if front[node] and need[node] <= 0]
-    while ready:
-        node = ready.pop()
-        if done[node]:
-            continue
-        done[node] = True
-        after = target[bounds[node] : bounds[node + 1]]
-        for other in after:
-            need[other] -= 1
-            if need[other] <= 0 and front[other]:
-                ready.append(other)
-        if node < events and node not in last:
-            front[node + 1] = True
-            if need[node + 1] <= 0:
-                ready.append(node + 1)
-    by_target = np.argsort(graph.target, kind="stable")
-    first = np.searchsorted(graph.target[by_target], np.arange(graph.nodes + 1))
-    found = []
-    for node in range(events):
-        if not front[node] or done[node]:
-            continue
-        process = int(columns.process[node])
-        missing = []
-        for edge in by_target[first[node] : first[node + 1]].tolist():
-            m = int(graph.message[edge])
-            if m >= 0 and not done[graph.source[edge]]:
-                is_sender = int(sends.process[ends[0][m]]) == process
-                missing.append(_message(program, sends, receives, ends, m, is_sender))
-        found.append(
-            Stuck(
-                process,
-                node - int(program.start[process]),
-                int(program.step[node]),
-                Code(int(columns.code[node])),
-                tuple(missing),
-            )
+def _uneven(program: Program, done: Executed) -> tuple[Missing, ...]:
+    steps = done.steps
+    send = np.flatnonzero(steps.is_op(*SENDS) & (steps.to < 0))
+    receive = np.flatnonzero(steps.is_op(*RECEIVES) & (steps.source < 0))
+    rank = steps.rank
+    found = [_message(program, done, int(i)) for i in send[:_MOST_NAMED]]
+    for i in receive[:_MOST_NAMED].tolist():
+        columns = (
+            (steps.peer2, steps.tag2, steps.bytes2)
+            if steps.op[i] == Op.SENDRECV
+            else (steps.peer, steps.tag, steps.bytes)
         )
+        peer, tag, nbytes = (int(column[i]) for column in columns)
+        found.append(Missing(peer, int(rank[i]), tag, nbytes, -1))
     return tuple(found)
 
 
+def _message(program: Program, done: Executed, i: int) -> Missing:
+    """Return the message that step ``i`` sends."""
+    steps = done.steps
+    source = int(np.searchsorted(steps.start, i, side="right")) - 1
+    peer, tag, nbytes = (int(column[i]) for column in (steps.peer, steps.tag, steps.bytes))
+    return Missing(source, peer, tag, nbytes, int(program.step[done.event[i]]))
+
+
+# ---- whether it ends -----------------------------------------------------------------------
+class _Execution:
+    """Executes steps as far as they go; a step that begins lets its partners look again."""
+
+    def __init__(self, program: Program, done: Executed, eager_bytes: int) -> None:
+        self.program, self.done = program, done
+        steps = done.steps
+        self.op, self.to, self.source = steps.op.tolist(), steps.to.tolist(), steps.source.tolist()
+        self.rank = steps.rank.tolist()
+        # What a process asks for its black hole has to take, as if nothing was buffered.
+        question = program.events["code"][done.event] == Code.ASK
+        buffered = (steps.op == Op.BSEND) & ~question
+        buffered |= (steps.bytes <= eager_bytes) & ~steps.is_op(*_SYNCHRONOUS)
+        self.buffered = buffered.tolist()
+        self.calls = [members.tolist() for members in _calls(steps)]
+        self.call = {i: k for k, members in enumerate(self.calls) for i in members}
+        self.absent = [len(members) for members in self.calls]
+        self.begun = [False] * len(steps)
+        listed, start = steps.done.tolist(), steps.done_start.tolist()
+        self.lists = {
+            i: listed[start[i] : start[i + 1]] for i in np.flatnonzero(steps.is_op(*WAITS)).tolist()
+        }
+        self.enough = self._enough(steps)
+
+    def _enough(self, steps: Steps) -> dict[int, int]:
+        """Return how many requests must be complete before each wait returns in any case.
+
+        Those that a WAITANY or WAITSOME before it may have taken do not count: it has as many as
+        it wants only when there are that many more, or when all that it lists are complete.
+        """
+        found = {}
+        earlier: dict[int, list[int]] = {}
+        for i, requests in self.lists.items():
+            if self.op[i] == Op.WAIT:
+                found[i] = len(requests)
+                continue
+            before = {e for request in requests for e in earlier.get(request, ())}
+            shared = sum(request in earlier for request in requests)
+            taken = min(shared, sum(int(steps.number[e]) for e in before))
+            found[i] = min(len(requests), int(steps.number[i]) + taken)
+            for request in requests:
+                earlier.setdefault(request, []).append(i)
+        return found
+
+    def _ready(self, i: int) -> bool:
+        """Return whether what step ``i`` does is complete once it has begun."""
+        to, source = self.to[i], self.source[i]
+        return (
+            (to < 0 or self.buffered[i] or self.begun[to])
+            and (source < 0 or self.begun[source])
+            and (i not in self.call or not self.absent[self.call[i]])
+        )
+
+    def _ends(self, i: int) -> bool:
+        if self.op[i] in _NONBLOCKING:
+            return True
+        if i in self.lists:
+            return sum(map(self._ready, self.lists[i])) >= self.enough[i]
+        return self._ready(i)
+
+    def _begin(self, i: int) -> list[int]:
+        """Begin a step; return the processes that may go on for it."""
+        self.begun[i] = True
+        partners = [k for k in (self.to[i], self.source[i]) if k >= 0]
+        if i in self.call:
+            self.absent[self.call[i]] -= 1
+            if not self.absent[self.call[i]]:
+                partners += self.calls[self.call[i]]
+        return [self.rank[k] for k in partners]
+
+    def stuck(self) -> tuple[Stuck, ...]:
+        """Execute all that can be; return who is left."""
+        bounds = self.done.steps.start.tolist()
+        at = bounds[:-1]
+        look = deque(range(len(at)))
+        while look:
+            process = look.popleft()
+            while (i := at[process]) < bounds[process + 1]:
+                if not self.begun[i]:
+                    look += self._begin(i)
+                if not self._ends(i):
+                    break
+                at[process] += 1
+        return tuple(
+            self._left(process, i) for process, i in enumerate(at) if i < bounds[process + 1]
+        )
+
+    def _left(self, process: int, i: int) -> Stuck:
+        program, event = self.program, int(self.done.event[i])
+        missing: list[int] = []  # sends of messages whose other end has not begun
+        for k in self.lists.get(i, [i]):
+            to, source = self.to[k], self.source[k]
+            missing += [k] * (to >= 0 and not self.buffered[k] and not self.begun[to])
+            missing += [source] * (source >= 0 and not self.begun[source])
+        return Stuck(
+            process,
+            event - int(program.start[process]),
+            int(program.step[event]),
+            Code(int(program.events["code"][event])),
+            tuple(_message(program, self.done, send) for send in missing),
+        )
+
+
 # ---- in words ------------------------------------------------------------------------------
-def _event(program: Program, columns: Columns, event: int) -> str:
-    process = int(columns.process[event])
+def _event(program: Program, event: int) -> str:
+    process = int(np.searchsorted(program.start, event, side="right")) - 1
+    row = program.events[event]
     return (
         f"process {process} event {event - int(program.start[process])} "
-        f"{Code(int(columns.code[event])).name} peer {columns.peer[event]} "
-        f"tag {columns.tag[event]} {columns.bytes[event]} B"
+        f"{Code(int(row['code'])).name} peer {row['peer']} tag {row['tag']} {row['bytes']} B"
     )
 
 
 def _place(missing: Missing) -> str:
-    names = {TAG_GO: "start of noise", TAG_NOISE: "noise"}
-    what = (
-        "question"
-        if missing.kind == CONTROL
-        else names.get(missing.tag, f"tag {missing.tag}, {missing.bytes} B")
-    )
+    names = {TAG_GO: "start of noise", TAG_NOISE: "noise", CONTROL_TAG: "question"}
+    what = names.get(missing.tag, f"tag {missing.tag}, {missing.bytes} B")
     return f"{missing.source}->{missing.target} ({what})"
 
 

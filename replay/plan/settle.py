@@ -12,7 +12,6 @@ from p3s.replay.plan.build import Built, built
 from p3s.replay.plan.build_holes import Noise
 from p3s.replay.plan.build_traffic import MAX_MESSAGE_BYTES, WHY_TEXT, Traffic, Why
 from p3s.replay.plan.check import Verdict, check, describe
-from p3s.replay.plan.check_graph import MESSAGE
 from p3s.replay.plan.loaded import Loaded
 from p3s.replay.plan.program import Program
 from p3s.replay.plan.world import MEASURED, World
@@ -133,10 +132,9 @@ def _culprits(loaded: Loaded, world: World, verdict: Verdict, several: bool) -> 
     roles = [process.role for process in world.processes]
     for entry in verdict.stuck:
         for missing in entry.waits_for:
-            step = _local(loaded, missing.send_step)
+            step = _local(loaded, missing.step)
             if (
-                missing.kind == MESSAGE
-                and step >= 0
+                step >= 0
                 and roles[missing.source] == MEASURED
                 and roles[missing.target] == MEASURED
             ):
