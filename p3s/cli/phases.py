@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from p3s.base.errors import P3SError
 from p3s.cli.common import JSON_OPTION, MODULES, emit_json, out, parse_counts, progress, say
 
 if TYPE_CHECKING:
-    from p3s.base.study import Study
     from p3s.capture.source import Where
-    from p3s.report.phases import Phases
 
 EPILOG = """docs/phases.md tells how to read the table.
 
@@ -40,20 +37,26 @@ def phases(
 
     Functions and lines come from the debug information of the program (compile it with -g).
     """
+    from p3s.base.serialise import to_data
     from p3s.base.study import Study
     from p3s.capture.sites import resolve_sites
+    from p3s.pipeline.stages import ensure_phases
     from p3s.report.tree import render
+    from p3s.signature.phase_file import SCHEMA, VERSION
 
     wanted = parse_counts(counts) if counts is not None else None
     study = Study.open(study_dir)
-    found = loaded(study)
+    with progress(len(study.counts())) as bar:
+        found = ensure_phases(study, bar)
     if wanted is not None:
         found = found.only(wanted, study.root)
     places, notes = resolve_sites(study, found.sites, modules)
     if json_:
         emit_json(
             {
-                **found.raw,
+                "schema": SCHEMA,
+                "schema_version": VERSION,
+                **to_data(found),
                 "places": {name: _as_json(places[name]) for name in sorted(places)},
                 "notes": notes,
             }
@@ -63,24 +66,6 @@ def phases(
     for note in notes:
         say(f"note: {note}")
     return 0
-
-
-def loaded(study: Study) -> Phases:
-    """Return the phases, made when they are missing or older than what they are made from."""
-    from p3s.pipeline.stages import ensure_signatures
-    from p3s.report.phases import load
-    from p3s.signature.phases import load_phases
-
-    with progress(len(study.counts())) as bar:
-        ensure_signatures(study, bar)
-    if study.signature_counts():
-        load_phases(study.root)
-    elif not study.phases_path.exists():
-        from p3s.predict.commands import Commands, counts_to_add
-
-        again = Commands(study).trace(study.complete_counts() or counts_to_add(study, 3))
-        raise P3SError(f"{study.root}: no phases yet; to trace it, run {again}")
-    return load(study.phases_path)
 
 
 def _as_json(where: Where) -> dict[str, Any]:

@@ -16,9 +16,9 @@ from p3s.capture.callpath import PASS_ON
 from p3s.capture.source import Where, stack
 from p3s.predict.ends import END, REST, START
 from p3s.predict.types import Count, PhaseAt, Prediction
-from p3s.report.phases import Call, Loop, Phases, load
 from p3s.report.places import Places
 from p3s.report.tree import turns
+from p3s.signature.phase_file import Call, Loop, Phases, load
 
 #: Rows of a tree; those with the least time are left out, and it says so.
 MAX_NODES = 240

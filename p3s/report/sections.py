@@ -269,7 +269,7 @@ def computation_of(study: Study, model: Model, counts: Sequence[int]) -> str:
 def account_of(study: Study) -> Account | None:
     """Return the account of the study's runs; None when there is none or it is damaged."""
     from p3s.report.phase_table import ACCOUNT_HEAD, account_notes, account_rows
-    from p3s.report.phases import load
+    from p3s.signature.phase_file import load
 
     try:
         found = load(study.phases_path)

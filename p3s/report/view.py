@@ -35,7 +35,6 @@ from p3s.report.files import FileTable, files_of
 from p3s.report.gaps import gaps_of
 from p3s.report.matrices import MatrixView, matrices_of
 from p3s.report.parts import Curve, Part, parts_of
-from p3s.report.phases import load as load_phases
 from p3s.report.places import Places
 from p3s.report.points import Point, points_of
 from p3s.report.provenance import commands_of, facts_of, shown_command
@@ -60,6 +59,7 @@ from p3s.report.sure import (
 )
 from p3s.report.verdict import Figure, figure_sentences, figures, reasons_of, verdict_of, warning_of
 from p3s.report.what_if import WhatIfTable, what_if_of
+from p3s.signature.phase_file import load as load_phases
 
 __all__ = [
     "COUNTS_HEAD",
