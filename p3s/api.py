@@ -268,7 +268,7 @@ class Study:
 
     def matrix(self, n: int) -> Matrix:
         """Return who sends how much to whom with ``n`` processes."""
-        from p3s.report.matrices import scaled_matrix, traced_matrix
+        from p3s.pipeline.matrices import scaled_matrix, traced_matrix
 
         traced = n in ensure_signatures(self._directory, self._progress)
         if not traced:

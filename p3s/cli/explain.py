@@ -30,6 +30,7 @@ def explain(
     from p3s.base.serialise import to_data
     from p3s.base.study import Study
     from p3s.capture.sites import resolve_sites
+    from p3s.model.explained import explained
     from p3s.model.stage import load
     from p3s.pipeline.stages import ensure_model
     from p3s.report.explain import chosen, render
@@ -38,7 +39,7 @@ def explain(
     with progress(2) as bar:
         ensure_model(study, bar)
     model = load(study.root)
-    calls = chosen(model, phase, call)
+    calls = chosen(model, phase, call, everything or json_)
     places, notes = resolve_sites(study, model.sites, modules)
     if json_:
         emit_json(
@@ -61,7 +62,8 @@ def explain(
             }
         )
     else:
-        out(render(model, places, phase, call, everything))
+        values = explained(model, phase, calls)
+        out(render(model, values, places, phase, call, everything))
     for note in notes:
         say(f"note: {note}")
     say(f"next: p3s next {quoted(study.root)}")

@@ -122,9 +122,11 @@ def model(
     if json_ and not compute:
         emit_json(as_file(fitted))
     elif scic:
+        from p3s.model.work.scic import instruction_table, larger_counts
         from p3s.report import scic as instructions
 
-        out((instructions.csv if csv else instructions.table)(fitted, wanted).rstrip("\n"))
+        found = instruction_table(fitted, wanted or larger_counts(fitted))
+        out((instructions.csv if csv else instructions.table)(found).rstrip("\n"))
     elif not compute:
         _show(study, fitted, everything, latex, python, modules)
     with progress(1) as bar:  # the equations stand, whatever is wrong with times
@@ -245,6 +247,7 @@ def _listed(counts: list[int]) -> str:
 def _show_compute(study: Any, fitted: Model, counts: list[int], csv: bool, json_: bool) -> None:
     """Print the compute model as a page, as CSV or as it is."""
     from p3s.costs.stage import as_file, load
+    from p3s.costs.table import compute_table
     from p3s.pipeline.stages import check_times
     from p3s.report import compute as page
 
@@ -255,7 +258,8 @@ def _show_compute(study: Any, fitted: Model, counts: list[int], csv: bool, json_
     if json_:
         emit_json(as_file(found))
     else:
-        out((page.csv if csv else page.table)(fitted, found, counts).rstrip("\n"))
+        rows = compute_table(fitted, found, counts)
+        out((page.csv if csv else page.table)(found, rows).rstrip("\n"))
 
 
 def _show(
@@ -288,6 +292,7 @@ def _show(
         from p3s.predict.commands import Commands
         from p3s.report.equations import render
 
-        out(render(fitted, places, everything, Commands(study)))
+        back = Commands(study).take_back(fitted.without)
+        out(render(fitted, places, everything, back))
     for note in notes:
         say(f"note: {note}")

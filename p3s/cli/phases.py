@@ -10,7 +10,7 @@ import typer
 from p3s.cli.common import JSON_OPTION, MODULES, emit_json, out, parse_counts, progress, say
 
 if TYPE_CHECKING:
-    from p3s.capture.source import Where
+    from p3s.capture.frames import Where
 
 EPILOG = """docs/phases.md tells how to read the table.
 

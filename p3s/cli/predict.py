@@ -126,9 +126,10 @@ def predict(
     from p3s.cli.before import check_launcher, check_request, check_study
     from p3s.model.grid.stated import keep_dims
     from p3s.pipeline.basis import request_of, with_placement
+    from p3s.pipeline.content import places_of
     from p3s.pipeline.predicting import PredictArguments, predicted, what_ifs_of
     from p3s.predict.prediction import as_file
-    from p3s.report.places import places_of
+    from p3s.report.places import phase_places
     from p3s.report.terminal import render
 
     wanted, allowed, changes = parse_counts(counts), allowed_codes(allow), what_ifs_of(what_if)
@@ -190,7 +191,8 @@ def predict(
     if json_:
         emit_json(as_file(result))
     else:
-        out(render(result, places_of(study)))
+        found = places_of(study)
+        out(render(result, phase_places(*found) if found else {}))
     say(f"next: p3s report {quoted(study.root)}")
     return say_reasons(result.reasons, told=not json_) or (3 if partial else 0)
 

@@ -66,12 +66,15 @@ def report(
     prediction = as_of_now(PredictionFile.load(study.root))
     if csv:
         return _print_csv(prediction, phases)
+    from p3s.pipeline.content import content_of
     from p3s.report.html import write_html
+    from p3s.report.parts import parts_of
     from p3s.report.pictures import SIZE, write_picture
     from p3s.report.terminal import summary
     from p3s.report.view import view_of
 
-    view = view_of(study, prediction.content, source=not no_source)
+    content = content_of(study, prediction.content, source=not no_source)
+    view = view_of(content, parts_of(study, prediction.content))
     page = output or study.report_path
     write_html(view, page)
     for path, name, inches in [(study.speedup_png_path, "speedup", SIZE), *drawn]:

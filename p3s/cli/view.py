@@ -74,13 +74,16 @@ def _page(study: Study, *, source: bool) -> bytes:
 
     A report.html that is there is not shown: whoever made the study may have written anything.
     """
+    from p3s.pipeline.content import content_of
     from p3s.predict.outdated import as_of_now
     from p3s.predict.saved import PredictionFile
     from p3s.report.html import as_bytes, render
+    from p3s.report.parts import parts_of
     from p3s.report.view import view_of
 
     prediction = as_of_now(PredictionFile.load(study.root)).content
-    return as_bytes(render(view_of(study, prediction, source=source)))
+    content = content_of(study, prediction, source=source)
+    return as_bytes(render(view_of(content, parts_of(study, prediction))))
 
 
 def _display() -> bool:

@@ -115,7 +115,7 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
         ensure_signatures(other, bar)
     if again or is_stale(study.compute_path, compute_inputs(study)):
         from p3s.costs.stage import build
-        from p3s.report.compute import unknown_costs
+        from p3s.costs.table import unknown_costs
 
         bar.start("fitting the cost of computation")
         try:

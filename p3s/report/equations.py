@@ -26,7 +26,6 @@ from p3s.model.grid import admissible
 from p3s.model.reasons import Verdict
 from p3s.model.tripcounts import refusal_text
 from p3s.model.types import NO_SHARE, Model, NextCount
-from p3s.predict.commands import NO_STUDY, Commands
 from p3s.report.places import Places, joined_places
 from p3s.report.rules import PhaseRules, Rule, Share, phase_rules, used_symbols
 from p3s.signature import buffers, tracing
@@ -44,20 +43,17 @@ _LONG = 66
 
 
 def render(
-    model: Model,
-    places: Places | None = None,
-    everything: bool = False,
-    commands: Commands = NO_STUDY,
+    model: Model, places: Places | None = None, everything: bool = False, take_back: str = ""
 ) -> str:
     """Return the model as a page: grid, phases, verdicts, hold-out, what to run next.
 
-    ``commands``: those for its study, which are proposed.
+    ``take_back``: the command that takes counts back which the model leaves out.
     """
     phases = phase_rules(model, places or {})
     shown, hidden = chosen_phases(phases, everything)
-    lines = [*_title(model, shown, commands), ""]
+    lines = [*_title(model, shown, take_back), ""]
     for phase in shown:
-        lines += [*_phase(phase, model, everything, commands), ""]
+        lines += [*_phase(phase, model, everything), ""]
     if hidden:
         lines += [
             f"{plural(len(hidden), 'more phase')} with {_shares_of(hidden)}: --all shows "
@@ -96,7 +92,7 @@ def chosen_rules(phase: PhaseRules, everything: bool) -> tuple[list[Rule], list[
 
 
 # ---- one phase ---------------------------------------------------------------------------------
-def _title(model: Model, phases: Sequence[PhaseRules], commands: Commands) -> list[str]:
+def _title(model: Model, phases: Sequence[PhaseRules], take_back: str) -> list[str]:
     counts = model.counts
     last = processes(max(counts))
     lines = [
@@ -112,7 +108,7 @@ def _title(model: Model, phases: Sequence[PhaseRules], commands: Commands) -> li
     lines.append(f"process grid: {text.grid_text(model)}")
     meanings = used_symbols(phases, int(model.grid.family.ndims))
     lines.append("symbols: " + ", ".join(f"{name} {what}" for name, what in meanings))
-    unused = not_used(model.without, commands.take_back(model.without))
+    unused = not_used(model.without, take_back)
     return [
         *(line for each in lines for line in wrap(visible(each, 2000), text_width())),
         *([visible(unused, 2000)] if unused else []),
@@ -125,7 +121,7 @@ def _in_all(phase: PhaseRules) -> str:
     return str(*seen) if len(seen) == 1 else "NUMBER"
 
 
-def _phase(phase: PhaseRules, model: Model, everything: bool, commands: Commands) -> list[str]:
+def _phase(phase: PhaseRules, model: Model, everything: bool) -> list[str]:
     rules, hidden = chosen_rules(phase, everything)
     share = ", ".join(f"{what} {percent(phase.share[what])}" for what in SHARES)
     lines = wrap(f"phase {phase.phase}{phase.inside}: {phase.name}  ({share})", text_width())
