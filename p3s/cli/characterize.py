@@ -10,18 +10,9 @@ import typer
 
 from p3s.base.errors import UsageError
 from p3s.base.text import one_line, table
-from p3s.cli.common import (
-    JSON_OPTION,
-    emit_json,
-    header,
-    out,
-    parse_asked,
-    parse_counts,
-    progress,
-    quoted,
-    say,
-)
+from p3s.cli.common import JSON_OPTION, emit, out, parse_asked, parse_counts, progress, quoted, say
 from p3s.cli.grid import DIMS
+from p3s.cli.helptext import option
 from p3s.cli.params import VALUES
 from p3s.cli.recording import (
     AFFINITY,
@@ -61,23 +52,13 @@ def characterize(
     command: list[str] = typer.Argument(
         None, metavar="LAUNCHER", help="The launcher command; {np} is the process count."
     ),
-    counts: str = typer.Option(
-        None,
-        "-n",
-        "--counts",
-        metavar="COUNTS",
-        help="Process counts, for example 2,4,8,16; or the largest, as ..32.",
+    counts: str = option(
+        None, "-n --counts COUNTS", "Process counts, for example 2,4,8,16; or the largest, as ..32."
     ),
-    repeats: int = typer.Option(
-        1, "-r", "--repeats", min=1, max=1000, metavar="R", help="Runs per count."
-    ),
+    repeats: int = option(1, "-r --repeats R", "Runs per count.", min=1, max=1000),
     no_repeat: bool = NO_REPEAT,
-    study_dir: Path = typer.Option(
-        None, "-o", "--study", metavar="STUDY", help="Study directory [default: p3s-PROGRAM]."
-    ),
-    timeout: float = typer.Option(
-        3600.0, "--timeout", min=1.0, metavar="SECONDS", help="Limit of one run."
-    ),
+    study_dir: Path = option(None, "-o --study STUDY", "Study directory [default: p3s-PROGRAM]."),
+    timeout: float = option(3600.0, "--timeout SECONDS", "Limit of one run.", min=1.0),
     work: str = WORK,
     times: bool = TIMES,
     counters: str = COUNTERS,
@@ -96,11 +77,9 @@ def characterize(
     turns: str = TURNS,
     far: bool = FAR,
     up_to: int = UP_TO,
-    force: bool = typer.Option(
-        False, "--force", help="Add runs of another command to an existing study."
-    ),
-    part: bool = typer.Option(
-        False, "--part", help="Trace some counts; others, traced elsewhere, follow by p3s add."
+    force: bool = option(False, "--force", "Add runs of another command to an existing study."),
+    part: bool = option(
+        False, "--part", "Trace some counts; others, traced elsewhere, follow by p3s add."
     ),
     json_: bool = JSON_OPTION,
 ) -> int:
@@ -184,14 +163,12 @@ def characterize(
     next_command = f"p3s {'add STUDY' if part else 'model'} {quoted(study.root)}"
     lack = lacking(study, done, part=part)
     if json_:
-        emit_json(
-            {
-                **header("characterize"),
-                "study": str(study.root),
-                **done.to_json(),
-                "characterized": have,
-                "next": None if lack else next_command,
-            }
+        emit(
+            "characterize",
+            study=str(study.root),
+            **done.to_json(),
+            characterized=have,
+            next=None if lack else next_command,
         )
     elif done.counts:
         out("\n".join([_table(done.counts), *_not_modelled(done.counts), *_tracing(done.counts)]))

@@ -8,29 +8,33 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
 from p3s.base.text import table
-from p3s.cli.common import Progress, emit_json, header, out, progress, quoted, say, say_reasons
+from p3s.cli.common import (
+    Progress,
+    emit,
+    emit_json,
+    header,
+    out,
+    progress,
+    quoted,
+    say,
+    say_reasons,
+)
+from p3s.cli.helptext import option
 
 if TYPE_CHECKING:
     from p3s.pipeline.basis import Request
     from p3s.pipeline.tracing.runs import TraceRequest
 
-VALUES = typer.Option(
+VALUES = option(
     [],
-    "--param",
-    metavar="NAME=VALUES",
-    help="Values of a workload parameter, {NAME} in the command, as size=1000,2000.",
+    "--param NAME=VALUES",
+    "Values of a workload parameter, {NAME} in the command, as size=1000,2000.",
 )
-VALUE = typer.Option(
-    [], "--param", metavar="NAME=VALUE", help="The value of a workload parameter, as size=4000."
-)
-WEAK = typer.Option(
-    "", "--weak", metavar="LAW", help="Let a parameter grow with n, as size~n or size~2*n^(1/3)."
-)
+VALUE = option([], "--param NAME=VALUE", "The value of a workload parameter, as size=4000.")
+WEAK = option("", "--weak LAW", "Let a parameter grow with n, as size~n or size~2*n^(1/3).")
 
 
 # ---- characterize ----------------------------------------------------------------------------
@@ -208,14 +212,12 @@ def _told(study: Study, rows: list[dict[str, Any]], failed: list[str], json_: bo
     enough = len(able) >= needed
     next_command = f"p3s model {quoted(study.root)}"
     if json_:
-        emit_json(
-            {
-                **header("characterize"),
-                "study": str(study.root),
-                "parameters": study.manifest()["parameters"],
-                "values": rows,
-                "next": next_command if enough else None,
-            }
+        emit(
+            "characterize",
+            study=str(study.root),
+            parameters=study.manifest()["parameters"],
+            values=rows,
+            next=next_command if enough else None,
         )
     else:
         cells = [

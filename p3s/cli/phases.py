@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from p3s.cli.common import JSON_OPTION, MODULES, emit_json, out, parse_counts, progress, say
+from p3s.cli.common import JSON_OPTION, MODULES, STUDY, emit_json, out, parse_counts, progress, say
+from p3s.cli.helptext import option
 
 if TYPE_CHECKING:
     from p3s.capture.frames import Where
@@ -24,12 +23,10 @@ Next:
 
 
 def phases(
-    study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
-    counts: str | None = typer.Option(
-        None, "-n", metavar="COUNTS", help="Only these process counts, e.g. 8,16."
-    ),
-    tree: bool = typer.Option(False, "--tree", help="Only the tree of loops and calls."),
-    everything: bool = typer.Option(False, "--all", help="All phases, all lines of the tree."),
+    study_dir: Path = STUDY,
+    counts: str | None = option(None, "-n COUNTS", "Only these process counts, e.g. 8,16."),
+    tree: bool = option(False, "--tree", "Only the tree of loops and calls."),
+    everything: bool = option(False, "--all", "All phases, all lines of the tree."),
     modules: list[Path] = MODULES,
     json_: bool = JSON_OPTION,
 ) -> int:

@@ -12,6 +12,7 @@ import typer
 from p3s.base.errors import P3SError, UsageError
 from p3s.cli.common import (
     JSON_OPTION,
+    STUDY,
     Progress,
     allowed_codes,
     emit_json,
@@ -27,6 +28,7 @@ from p3s.cli.common import (
 from p3s.cli.costs import ESTIMATOR, EVERY_RANK, NETWORK, NO_REPLAY, PLACEMENT, TOPOLOGY
 from p3s.cli.files import IO, file_system, keep_file_system
 from p3s.cli.grid import DIMS, outermost, parse_dims
+from p3s.cli.helptext import option
 from p3s.cli.machine import BASE, MACHINE
 from p3s.cli.params import VALUE, WEAK
 from p3s.cli.recording import THREADS
@@ -46,27 +48,24 @@ Example:
 Next:
   p3s report study"""
 
-ONLY = typer.Option(
-    False, "--only", help="Leave out the counts of an earlier prediction [default: they stay]."
+ONLY = option(
+    False, "--only", "Leave out the counts of an earlier prediction [default: they stay]."
 )
-NODE = typer.Option(
+NODE = option(
     "",
-    "--node",
-    metavar="NODE",
-    help="With --threads: a node as 2x32 (sockets x cores), 2x4x8+smt2, or a file of lstopo.",
+    "--node NODE",
+    "With --threads: a node as 2x32 (sockets x cores), 2x4x8+smt2, or a file of lstopo.",
 )
-ALLOW = typer.Option(
+ALLOW = option(
     [],
-    "--allow",
-    metavar="CODES",
-    help="Trust the prediction although these reasons speak against it, as in "
+    "--allow CODES",
+    "Trust the prediction although these reasons speak against it, as in "
     "--allow other-calls; may be repeated.",
 )
-WHAT_IF = typer.Option(
+WHAT_IF = option(
     [],
-    "--what-if",
-    metavar="CHANGE",
-    help="What a change would save, such as latency/2, 'phase 3 * 0.7', balanced, allreduce=ring "
+    "--what-if CHANGE",
+    "What a change would save, such as latency/2, 'phase 3 * 0.7', balanced, allreduce=ring "
     "or network=ideal; may be repeated. table: the usual changes; none: no table.",
 )
 #: Counts traced when a launcher is given and nothing has been traced yet.
@@ -75,27 +74,14 @@ DEFAULT_FROM = "2,4,8,16"
 
 def predict(
     ctx: typer.Context,
-    study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
-    counts: str = typer.Option(
-        ..., "-n", "--counts", metavar="COUNTS", help="Process counts, for example 32,64."
-    ),
-    traced: str = typer.Option(
-        "", "--from", metavar="COUNTS", help=f"Counts to trace first [default: {DEFAULT_FROM}]."
-    ),
-    repeats: int = typer.Option(
-        1, "-r", "--repeats", min=1, max=1000, metavar="R", help="Runs per count."
-    ),
+    study_dir: Path = STUDY,
+    counts: str = option(..., "-n --counts COUNTS", "Process counts, for example 32,64."),
+    traced: str = option("", "--from COUNTS", f"Counts to trace first [default: {DEFAULT_FROM}]."),
+    repeats: int = option(1, "-r --repeats R", "Runs per count.", min=1, max=1000),
     dims: str = DIMS,
-    timeout: float = typer.Option(
-        3600.0, "--timeout", min=1.0, metavar="SECONDS", help="Limit of one traced run."
-    ),
-    knee: float = typer.Option(
-        0.5,
-        "--knee",
-        min=0.0,
-        max=1.0,
-        metavar="SHARE",
-        help="Efficiency below which the knee is reached.",
+    timeout: float = option(3600.0, "--timeout SECONDS", "Limit of one traced run.", min=1.0),
+    knee: float = option(
+        0.5, "--knee SHARE", "Efficiency below which the knee is reached.", min=0.0, max=1.0
     ),
     hosts: str = HOSTS,
     cores_per_node: int = CORES,

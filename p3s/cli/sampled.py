@@ -8,11 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import one_line, plural, processes, table
-from p3s.cli.common import Progress, emit_json, header, out, progress, say
+from p3s.cli.common import Progress, emit, out, progress, say
+from p3s.cli.helptext import option
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
@@ -21,24 +20,13 @@ if TYPE_CHECKING:
     from p3s.signature_runner.recording import Recording
     from p3s.signature_runner.traced_run import Launch
 
-SIGNATURE = typer.Option(
-    False, "--signature", help="Run the signature of a study: each phase only often enough."
+SIGNATURE = option(
+    False, "--signature", "Run the signature of a study: each phase only often enough."
 )
-STOP = typer.Option(
-    False, "--stop", help="With --signature: end the program once every phase has been seen."
-)
-WIDTH = typer.Option(
-    "2%", "--width", metavar="PERCENT", help="Half width at which the time of a run is known."
-)
-CONFIDENCE = typer.Option(
-    "95%", "--confidence", metavar="PERCENT", help="Confidence of that interval."
-)
-TURNS = typer.Option(
-    "20-1000",
-    "--turns",
-    metavar="RANGE",
-    help="Fewest and most iterations of a phase in full detail.",
-)
+STOP = option(False, "--stop", "With --signature: end the program once every phase has been seen.")
+WIDTH = option("2%", "--width PERCENT", "Half width at which the time of a run is known.")
+CONFIDENCE = option("95%", "--confidence PERCENT", "Confidence of that interval.")
+TURNS = option("20-1000", "--turns RANGE", "Fewest and most iterations of a phase in full detail.")
 
 _PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s*(%?)")
 _RANGE = re.compile(r"(\d{1,9})-(\d{1,9})")
@@ -121,7 +109,7 @@ def run_signature(
             )
             bar.done(f"np={np}: {results[-1]['saved']['wall_s']:.1f} s")
     if json_:
-        emit_json({**header("characterize"), "study": str(study.root), "sampled": results})
+        emit("characterize", study=str(study.root), sampled=results)
     else:
         out("\n\n".join(text(result) for result in results))
     return 0

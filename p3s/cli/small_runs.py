@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
 from p3s.base.text import one_line, table
-from p3s.cli.common import Progress, emit_json, header, out, parse_counts, progress, quoted, say
+from p3s.cli.common import Progress, emit, out, parse_counts, progress, quoted, say
+from p3s.cli.helptext import option
 from p3s.predict.commands import Commands, counts_to_add, most_repeats
 
 if TYPE_CHECKING:
@@ -23,14 +22,8 @@ if TYPE_CHECKING:
     from p3s.signature.tables import PointTable
     from p3s.signature_runner.recording import Recording
 
-FAR = typer.Option(False, "--far", help="The command is the same program with a smaller input.")
-UP_TO = typer.Option(
-    0,
-    "--up-to",
-    metavar="N",
-    show_default=False,
-    help="With --far and no -n: largest count [default: of the study].",
-)
+FAR = option(False, "--far", "The command is the same program with a smaller input.")
+UP_TO = option(0, "--up-to N", "With --far and no -n: largest count [default: of the study].")
 
 
 @dataclass
@@ -256,17 +249,15 @@ def _tell(
     next_command = f"p3s model {quoted(study.root)}"
     minima = [each.to_json() for each in costs]
     if json_:
-        emit_json(
-            {
-                **header("far-runs"),
-                "study": str(study.root),
-                "workload": f"far/{name}",
-                **done.to_json(),
-                "minimum": minima,
-                "places": places,
-                "matched": matched,
-                "next": next_command,
-            }
+        emit(
+            "far-runs",
+            study=str(study.root),
+            workload=f"far/{name}",
+            **done.to_json(),
+            minimum=minima,
+            places=places,
+            matched=matched,
+            next=next_command,
         )
     elif matched is not None:
         out("\n".join([_runs(done.counts), "", *render(matched, f"far/{name}")]))

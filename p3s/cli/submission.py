@@ -13,7 +13,7 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.base.host.batch import Surroundings, by_hand, of_array, script
 from p3s.base.host.schedulers import Job, Scheduler, seconds_of_limit
 from p3s.base.study import Study, write_bytes
-from p3s.cli.common import emit_json, header, out, parse_asked, quoted, say
+from p3s.cli.common import emit, out, parse_asked, quoted, say
 from p3s.cli.replay import seconds_of
 from p3s.pipeline.tracing.counts import Asked
 from p3s.signature_runner.standard_input import NAME, own
@@ -369,4 +369,4 @@ def _emit(scripts: Sequence[Script], numbers: Sequence[str | None], *, written: 
         }
         for each, number in zip(scripts, numbers, strict=True)
     ]
-    emit_json({**header("submission"), **jobs[0], "jobs": jobs})
+    emit("submission", **jobs[0], jobs=jobs)

@@ -9,7 +9,8 @@ from pathlib import Path
 import typer
 
 from p3s.base.errors import UsageError
-from p3s.cli.common import JSON_OPTION, launcher_words, parse_counts
+from p3s.cli.common import JSON_OPTION, STUDY, launcher_words, parse_counts
+from p3s.cli.helptext import option
 from p3s.cli.replay import BUDGET
 
 EPILOG = """Behind -- stands what the jobs do: a launcher command with {np} is traced at the counts;
@@ -26,96 +27,59 @@ Next:
 
 def submit(
     context: typer.Context,
-    study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
-    counts: str = typer.Option(
-        ..., "-n", "--counts", metavar="COUNTS", help="Process counts, for example 8,16,32."
-    ),
-    jobs: str = typer.Option(
+    study_dir: Path = STUDY,
+    counts: str = option(..., "-n --counts COUNTS", "Process counts, for example 8,16,32."),
+    jobs: str = option(
         "one",
-        "--jobs",
-        metavar="HOW",
-        help="Traces: one job for all counts, each count a job of its own, or a job array.",
+        "--jobs HOW",
+        "Traces: one job for all counts, each count a job of its own, or a job array.",
     ),
-    ppn: int = typer.Option(
+    ppn: int = option(
         0,
-        "--ppn",
-        show_default=False,
+        "--ppn K",
+        "Ranks on a node, from which the nodes follow [default: left to the scheduler].",
         min=0,
-        metavar="K",
-        help="Ranks on a node, from which the nodes follow [default: left to the scheduler].",
     ),
-    cores: int = typer.Option(
-        1, "--cores-per-rank", min=1, metavar="K", help="Cores of a rank, for its threads."
-    ),
-    repeats: int = typer.Option(
-        1, "-r", "--repeats", min=1, max=1000, metavar="R", help="Traces: runs per count."
-    ),
-    trace: list[str] = typer.Option(
+    cores: int = option(1, "--cores-per-rank K", "Cores of a rank, for its threads.", min=1),
+    repeats: int = option(1, "-r --repeats R", "Traces: runs per count.", min=1, max=1000),
+    trace: list[str] = option(
         [],
-        "--trace",
-        show_default=False,
-        metavar="OPTION",
-        help="Another option of p3s characterize, for example --trace='--work cpu'.",
+        "--trace OPTION",
+        "Another option of p3s characterize, for example --trace='--work cpu'.",
     ),
-    predict: str = typer.Option(
-        "",
-        "--predict",
-        show_default=False,
-        metavar="COUNTS",
-        help="Then predict these in a last job, and write the report.",
+    predict: str = option(
+        "", "--predict COUNTS", "Then predict these in a last job, and write the report."
     ),
-    nodes: int = typer.Option(4, "--nodes", metavar="NODES", help="Of a replay: 4, 2 or 1."),
+    nodes: int = option(4, "--nodes NODES", "Of a replay: 4, 2 or 1."),
     budget: str = BUDGET,
-    scheduler: str = typer.Option(
+    scheduler: str = option(
+        "", "--scheduler NAME", "slurm, pbs or lsf [default: whose sbatch, qsub or bsub is there]."
+    ),
+    module: list[str] = option([], "--module NAME", "Module to load; may be repeated."),
+    venv: Path = option(
+        None, "--venv DIR", "Virtual environment with P3S [default: the one that this P3S is in]."
+    ),
+    time: str = option(
         "",
-        "--scheduler",
-        show_default=False,
-        metavar="NAME",
-        help="slurm, pbs or lsf [default: whose sbatch, qsub or bsub is there].",
-    ),
-    module: list[str] = typer.Option(
-        [], "--module", show_default=False, metavar="NAME", help="Module to load; may be repeated."
-    ),
-    venv: Path = typer.Option(
-        None,
-        "--venv",
-        show_default=False,
-        metavar="DIR",
-        help="Virtual environment with P3S [default: the one that this P3S is in].",
-    ),
-    time: str = typer.Option(
-        "",
-        "--time",
-        show_default=False,
-        metavar="TIME",
-        help="Time limit of a job: 30m, 2h, 1:30:00 [default: that of the queue; of a replay, "
+        "--time TIME",
+        "Time limit of a job: 30m, 2h, 1:30:00 [default: that of the queue; of a replay, "
         "from the budget].",
     ),
-    partition: str = typer.Option(
-        "", "--partition", "--queue", show_default=False, metavar="NAME", help="Partition or queue."
-    ),
-    account: str = typer.Option(
-        "", "--account", show_default=False, metavar="NAME", help="Account or project to charge."
-    ),
-    option: list[str] = typer.Option(
+    partition: str = option("", "--partition --queue NAME", "Partition or queue."),
+    account: str = option("", "--account NAME", "Account or project to charge."),
+    option: list[str] = option(
         [],
-        "--option",
-        "--sbatch",
-        show_default=False,
-        metavar="OPTION",
-        help="Another option of the scheduler, for example --option=--constraint=rome.",
+        "--option --sbatch OPTION",
+        "Another option of the scheduler, for example --option=--constraint=rome.",
     ),
-    output: Path = typer.Option(
+    output: Path = option(
         None,
-        "-o",
-        "--output",
-        show_default=False,
-        metavar="PATH",
-        help="Traces: directory of the scripts [default: STUDY-jobs]; replay: the script "
+        "-o --output PATH",
+        "Traces: directory of the scripts [default: STUDY-jobs]; replay: the script "
         "[default: STUDY/replay/submit.sh].",
     ),
-    dry_run: bool = typer.Option(False, "--dry-run", help="Print the scripts, write nothing."),
-    submit_: bool = typer.Option(False, "--submit", help="Hand the scripts to the scheduler."),
+    dry_run: bool = option(False, "--dry-run", "Print the scripts, write nothing."),
+    submit_: bool = option(False, "--submit", "Hand the scripts to the scheduler."),
     json_: bool = JSON_OPTION,
 ) -> int:
     """Write batch scripts that trace the program, or replay, on nodes of Slurm, PBS or LSF.

@@ -15,6 +15,7 @@ from p3s.base.study import Study
 from p3s.base.text import plural, processes, table
 from p3s.cli.common import (
     JSON_OPTION,
+    STUDY,
     Progress,
     WithLauncher,
     emit_json,
@@ -27,6 +28,7 @@ from p3s.cli.common import (
     say_reasons,
 )
 from p3s.cli.grid import DIMS
+from p3s.cli.helptext import option
 from p3s.cli.trust import TRUST, settle
 from p3s.signature_runner.traced_run import Launch, check_template, program_of, trace_once
 
@@ -48,15 +50,13 @@ Next:
 
 def validate(
     ctx: typer.Context,
-    study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
-    count: str = typer.Option(..., "-n", "--count", metavar="N", help="Process count to run at."),
-    timeout: float = typer.Option(
-        3600.0, "--timeout", min=1.0, metavar="SECONDS", help="Limit of the run."
-    ),
+    study_dir: Path = STUDY,
+    count: str = option(..., "-n --count N", "Process count to run at."),
+    timeout: float = option(3600.0, "--timeout SECONDS", "Limit of the run.", min=1.0),
     dims: str = DIMS,
-    force: bool = typer.Option(False, "--force", help="Run another command than the study's."),
-    run: bool = typer.Option(
-        True, "--run/--no-run", help="Run it, or compare the run of an earlier p3s validate again."
+    force: bool = option(False, "--force", "Run another command than the study's."),
+    run: bool = option(
+        True, "--run/--no-run", "Run it, or compare the run of an earlier p3s validate again."
     ),
     trust: bool = TRUST,
     json_: bool = JSON_OPTION,
