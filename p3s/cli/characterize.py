@@ -96,11 +96,13 @@ def characterize(
     from p3s.cli.grid import parse_dims
     from p3s.cli.params import characterize as with_params
     from p3s.cli.sampled import enough as settings_of
-    from p3s.cli.sampled import run_signature
+    from p3s.cli.sampled import text
     from p3s.cli.small_runs import far_runs
     from p3s.cli.teams import with_teams
     from p3s.model.grid.stated import check_dims, keep_dims
+    from p3s.pipeline.tracing.counts import Asked
     from p3s.pipeline.tracing.runs import TraceRequest
+    from p3s.pipeline.tracing.signature_runs import run_signature
     from p3s.pipeline.tracing.study import check_counts, lacking, left_over, trace
     from p3s.signature_runner.recording import recording
     from p3s.signature_runner.standard_input import own
@@ -114,14 +116,24 @@ def characterize(
     param, asked = with_teams(param, asked, threads, affinity, oversubscribe, processes)
     if far:
         source = context.get_parameter_source("repeats")
-        given = repeats if source is not None and source.name == "COMMANDLINE" else None
+        given = repeats if source is not None and source.name == "COMMANDLINE" else 0
         if extents and study_dir is not None:
             known = Study.open(study_dir)
             check_dims(known, extents, [])
             keep_dims(known, extents)
-        return far_runs(
-            study_dir, words, counts, up_to, given, timeout, asked, json_, not no_repeat
+        if study_dir is None:
+            raise UsageError("--far: say with -o which study it is a smaller workload of")
+        smaller = TraceRequest(
+            study_dir,
+            tuple(words),
+            Asked(tuple(parse_counts(counts) if counts is not None else ())),
+            given,
+            timeout,
+            asked,
+            repeat_disturbed=not no_repeat,
+            stdin=own,
         )
+        return far_runs(smaller, up_to, json_)
     if counts is None:
         raise UsageError(
             "-n is missing: give process counts, for example -n 2,4,8,16, or the "
@@ -136,9 +148,15 @@ def characterize(
         enough_of = settings_of(width, confidence, turns)
         check_dims(Study.find(root), extents, on.counts)
         stopping = replace(asked, stop=stop)
-        return run_signature(
-            root, words, parse_counts(counts), timeout, stopping, enough_of, json_, extents
-        )
+        with progress(0) as bar:
+            study, results = run_signature(
+                root, words, parse_counts(counts), timeout, stopping, enough_of, extents, bar
+            )
+        if json_:
+            emit("characterize", study=str(study.root), sampled=results)
+        else:
+            out("\n\n".join(text(result) for result in results))
+        return 0
     request = TraceRequest(
         root,
         tuple(words),

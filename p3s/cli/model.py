@@ -85,11 +85,12 @@ def model(
     """
     from p3s.base.serialise import to_data
     from p3s.base.study import Study
-    from p3s.cli.params import at_value, has_parameters
+    from p3s.cli.params import at_value
     from p3s.cli.params import model as of_parameters
     from p3s.model.order.kinds import Kinds
     from p3s.model.stage import as_file, read
     from p3s.pipeline.stages import ensure_compute, ensure_model
+    from p3s.pipeline.weak import has_parameters
     from p3s.predict.commands import Commands, count_to_predict
     from p3s.predict.doubts import missed, of_calls
     from p3s.predict.order_doubts import of_order

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,8 +34,7 @@ from p3s.cli.recording import THREADS
 from p3s.cli.replay import BUDGET, COLLECTIVES, CORES, HOSTS, LAUNCHER, settings_of
 
 if TYPE_CHECKING:
-    from p3s.model.grid.stated import Extents
-    from p3s.pipeline.tracing.runs import TraceRequest
+    pass
 
 EPILOG = """Words after -- are a launcher command; with it a new study is traced first.
 
@@ -109,14 +107,18 @@ def predict(
     """Predict run time, speedup and the knee; runs every stage that is missing or out of date."""
     from p3s.base.study import Study
     from p3s.cli import params, teams
-    from p3s.cli.before import check_launcher, check_request, check_study
     from p3s.model.grid.stated import keep_dims
     from p3s.pipeline.basis import request_of, with_placement
+    from p3s.pipeline.before import check_launcher, check_request, check_study
     from p3s.pipeline.content import places_of
     from p3s.pipeline.predicting import PredictArguments, predicted, what_ifs_of
+    from p3s.pipeline.tracing.runs import TraceRequest
+    from p3s.pipeline.tracing.study import missing_counts, trace_missing
+    from p3s.pipeline.weak import has_parameters
     from p3s.predict.prediction import as_file
     from p3s.report.places import phase_places
     from p3s.report.terminal import render
+    from p3s.signature_runner.standard_input import own
 
     wanted, allowed, changes = parse_counts(counts), allowed_codes(allow), what_ifs_of(what_if)
     settings = settings_of(hosts, cores_per_node, budget, launcher, collectives=collectives)
@@ -127,7 +129,7 @@ def predict(
     if placement is not None:
         request = with_placement(request, placement, wanted)
     words = launcher_words(ctx)
-    with_parameters = bool(param or weak or params.has_parameters(study_dir))
+    with_parameters = bool(param or weak or has_parameters(study_dir))
     if with_parameters and words:
         raise UsageError(f"{study_dir}: has parameters; trace first, with p3s characterize --param")
     every = threads or (with_parameters and teams.needs_threads(study_dir, param))
@@ -143,7 +145,13 @@ def predict(
         )
     system = file_system(io)
     extents = parse_dims(dims, words) if words else {}
-    first = _request(study_dir, words, traced, extents, repeats, timeout) if words else None
+    first = None
+    if words:
+        usual, named = parse_asked(DEFAULT_FROM), parse_asked(traced, "--from") if traced else None
+        first = TraceRequest(
+            study_dir, tuple(words), usual, repeats, timeout, extents=extents, stdin=own
+        )
+        first = missing_counts(first, named, Progress())
     check_request(study_dir, wanted, request, machine, base)
     if first is not None:
         check_launcher(study_dir, words, first.chosen or ())
@@ -157,7 +165,7 @@ def predict(
     if not words:
         check_study(Study.open(study_dir))
     with progress(2 * len(wanted)) as bar:
-        partial = first is not None and _trace_missing(first, bar)
+        partial = first is not None and trace_missing(first, bar)
         if dims and not words:
             keep_dims(
                 outermost(Study.open(study_dir)), parse_dims(dims, Study.open(study_dir).command())
@@ -181,56 +189,3 @@ def predict(
         out(render(result, phase_places(*found) if found else {}))
     say(f"next: p3s report {quoted(study.root)}")
     return say_reasons(result.reasons, told=not json_) or (3 if partial else 0)
-
-
-def _request(
-    root: Path,
-    words: list[str],
-    traced: str,
-    extents: Mapping[int, Extents],
-    repeats: int,
-    timeout: float,
-) -> TraceRequest:
-    """Return what is traced before a prediction: the counts that the study lacks."""
-    from p3s.base.study import Study
-    from p3s.model.grid.stated import check_dims
-    from p3s.pipeline.stages import MIN_COUNTS
-    from p3s.pipeline.tracing.counts import Asked, chosen, grids_of, warn
-    from p3s.pipeline.tracing.runs import TraceRequest
-    from p3s.signature_runner.standard_input import own
-
-    existing = Study.find(root)
-    have = set(existing.counts()) if existing is not None else set()
-    enough = not traced and len(have) >= MIN_COUNTS
-    asked = Asked() if enough else parse_asked(traced or DEFAULT_FROM, "--from")
-    grids = grids_of(existing, words, extents)
-    missing = tuple(np for np in chosen(asked, existing, grids, Progress()) if np not in have)
-    check_dims(existing, extents, missing)
-    if traced and missing:
-        warn(asked, missing, existing, grids, Progress())
-    return TraceRequest(
-        root,
-        tuple(words),
-        asked,
-        repeats,
-        timeout,
-        extents=extents,
-        chosen=missing,
-        remedy="name another study directory, or leave the command out to predict from these runs",
-        stdin=own,
-    )
-
-
-def _trace_missing(request: TraceRequest, bar: Progress) -> bool:
-    """Trace the counts that the study lacks; tells whether a count failed."""
-    from p3s.base.study import Study
-    from p3s.pipeline.stages import MIN_COUNTS
-    from p3s.pipeline.tracing.results import reasons
-    from p3s.pipeline.tracing.study import trace
-
-    done, study = trace(request, bar), Study.open(request.root)
-    if request.chosen and len(study.counts()) < MIN_COUNTS:
-        raise P3SError(f"{reasons(done.failed)}; too few counts are left, name others with --from")
-    if done.failed:
-        say(f"p3s: {reasons(done.failed)}; kept: {', '.join(map(str, study.counts()))}")
-    return bool(done.failed)

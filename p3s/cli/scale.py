@@ -39,7 +39,7 @@ def scale(
 ) -> int:
     """Write the logical trace at larger counts: one row per event and rank, as Parquet."""
     from p3s.base.study import Study
-    from p3s.cli.before import check_study
+    from p3s.pipeline.before import check_study
     from p3s.pipeline.room import check_scaled_room
     from p3s.pipeline.stages import ensure_compute, ensure_model
     from p3s.program import as_file, scaled_dir, write_scaled

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import inspect
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from p3s.base.errors import UsageError
-from p3s.cli.common import JSON_OPTION, STUDY, launcher_words, parse_counts
+from p3s.cli.common import (
+    JSON_OPTION,
+    STUDY,
+    emit,
+    launcher_words,
+    out,
+    parse_asked,
+    parse_counts,
+    say,
+)
 from p3s.cli.helptext import option
-from p3s.cli.replay import BUDGET
+from p3s.cli.replay import BUDGET, seconds_of
+
+if TYPE_CHECKING:
+    from p3s.pipeline.jobs import Batch, Made, Script
 
 EPILOG = """Behind -- stands what the jobs do: a launcher command with {np} is traced at the counts;
 options of p3s replay, or nothing, measure the communication of a scaled trace on four nodes.
@@ -88,25 +102,26 @@ def submit(
     count has a job of its own, a last job puts the runs into the study, whatever became of others.
     """
     from p3s.base.host.schedulers import scheduler as named
-    from p3s.cli import submission
+    from p3s.pipeline import jobs as batch_jobs
 
     words = launcher_words(context)
     traced = bool(words) and not words[0].startswith("-")
     _refuse(context, traced)
-    batch = submission.Batch(
+    batch = batch_jobs.Batch(
         scheduler=named(scheduler),
-        around=submission.surroundings(module, venv),
-        p3s=submission.program(venv),
+        around=batch_jobs.surroundings(module, venv),
+        p3s=batch_jobs.program(venv),
         time=time,
         queue=partition,
         account=account,
         options=tuple(option or ()),
     )
     if traced:
-        asked = submission.Traces(
+        asked = batch_jobs.Traces(
             root=study_dir.absolute(),
             words=tuple(words),
             counts=counts,
+            on=parse_asked(counts),
             jobs=jobs,
             per_node=ppn,
             cores=cores,
@@ -114,13 +129,21 @@ def submit(
             predict=tuple(parse_counts(predict, "--predict")) if predict else (),
             folder=(output or study_dir.with_name(f"{study_dir.absolute().name}-jobs")).absolute(),
         )
-        made = submission.traces(batch, asked, write=not dry_run)
+        made = batch_jobs.traces(batch, asked, write=not dry_run)
     else:
         _check(words)
-        made = submission.replay(
-            batch, study_dir, parse_counts(counts), nodes, ppn, budget, words, output
+        made = batch_jobs.replay(
+            batch,
+            study_dir,
+            parse_counts(counts),
+            nodes,
+            ppn,
+            budget,
+            seconds_of(budget, "--budget"),
+            words,
+            output,
         )
-    return submission.finish(batch, made, dry_run=dry_run, submit=submit_, json_=json_)
+    return _finish(batch, made, dry_run=dry_run, submit=submit_, json_=json_)
 
 
 #: Options of traces alone, and of a replay alone.
@@ -189,3 +212,45 @@ def _check(options: list[str]) -> None:
                 f"{word}: not among the options after --; "
                 + ("give it before them" if name in own[:3] else "leave it out")
             )
+
+
+def _finish(batch: Batch, made: Made, *, dry_run: bool, submit: bool, json_: bool) -> int:
+    """Print, write or hand over scripts; return the exit code."""
+    from p3s.pipeline.jobs import hand_over, write_scripts
+
+    scripts = [*made.scripts, *([made.last] if made.last else [])]
+    if dry_run:
+        if json_:
+            _emit(scripts, [None] * len(scripts), written=False)
+        elif len(scripts) == 1:
+            out(scripts[0].text.rstrip("\n"))
+        else:
+            out("\n\n".join(f"==> {each.path} <==\n{each.text}".rstrip("\n") for each in scripts))
+        return 0
+    start = write_scripts(batch, made, scripts)
+    numbers = hand_over(batch, made, scripts) if submit else []
+    if json_:
+        _emit(scripts, numbers or [None] * len(scripts), written=True)
+    elif numbers:
+        for each, number in zip(scripts, numbers, strict=True):
+            out(f"job {number}: {batch.scheduler.log_of(each.job, number)}")
+    else:
+        out("\n".join(str(each.path) for each in scripts))
+    if numbers:
+        those = "they have" if len(numbers) > 1 else "it has"
+        say(f"next, when {those} ended: {made.then}")
+    else:
+        say(f"next: {start}")
+    return 0
+
+
+def _emit(scripts: Sequence[Script], numbers: Sequence[str | None], *, written: bool) -> None:
+    jobs = [
+        {
+            "script": str(each.path) if written else None,
+            "job": int(number) if number and number.isdigit() else number,
+            "text": each.text,
+        }
+        for each, number in zip(scripts, numbers, strict=True)
+    ]
+    emit("submission", **jobs[0], jobs=jobs)
