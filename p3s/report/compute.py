@@ -3,8 +3,6 @@ on."""
 
 from __future__ import annotations
 
-import csv as csv_module
-import io
 from collections.abc import Sequence
 
 from p3s.base.text import aligned, percent, processes, seconds, visible
@@ -14,6 +12,7 @@ from p3s.costs.lawtext import text as text_of
 from p3s.costs.phases import NOT_LEFT
 from p3s.costs.table import SHOWN, Row, laws_of, shares, unknown_costs
 from p3s.costs.types import ComputeModel, CostHoldOut, GroupCosts, LawEntry, PhaseCosts, TimedRun
+from p3s.report.spreadsheet import lines_csv
 
 _UNITS = {
     "instructions": "instructions",
@@ -266,9 +265,7 @@ def csv(compute: ComputeModel, rows: Sequence[Row]) -> str:
     crm_i_ns, crm_c_ns: time of one process in one iteration; unit of the work.
     """
     names = {p.phase: p.name for p in compute.phases}
-    sink = io.StringIO()
-    writer = csv_module.writer(sink, lineterminator="\n")
-    writer.writerow(_COLUMNS)
+    lines: list[Sequence[object]] = [_COLUMNS]
     for r in rows:
         values = (
             r.n,
@@ -282,7 +279,7 @@ def csv(compute: ComputeModel, rows: Sequence[Row]) -> str:
             r.crm_i,
             r.crm_c,
         )
-        writer.writerow(
+        lines.append(
             [
                 r.phase,
                 names.get(r.phase, ""),
@@ -291,4 +288,4 @@ def csv(compute: ComputeModel, rows: Sequence[Row]) -> str:
                 compute.work_unit,
             ]
         )
-    return sink.getvalue()
+    return lines_csv(lines)

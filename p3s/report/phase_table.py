@@ -6,9 +6,8 @@ Everything fits 100 columns. What is left out says so, and that ``--all`` shows 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from textwrap import wrap
 
-from p3s.base.text import NOT_KNOWN, aligned, percent, seconds, text_width, visible
+from p3s.base.text import NOT_KNOWN, aligned, percent, seconds, visible, wrapped
 from p3s.report.places import Places, common_place
 from p3s.signature.phase_file import Account, Call, Loop, Phase, Phases
 
@@ -170,7 +169,7 @@ def _about_work(listed: Sequence[Phase], counts: Sequence[int]) -> list[str]:
         text += f"not constant within 10 % in phase{plural} {', '.join(changing)} (!)"
     else:
         text += "constant within 10 %"
-    return wrap(text, text_width())
+    return wrapped(text)
 
 
 def _operations(operations: Mapping[str, int], limit: int = 5) -> str:
@@ -200,7 +199,7 @@ def accounting(found: Phases) -> list[str]:
     """Return where all events and all the time of each count are: phases, rest, start, end."""
     rows = account_rows(found)
     lines = _laid_out(ACCOUNT_HEAD, rows, [[]] * len(rows), left=1)
-    return lines + [line for note in account_notes(found) for line in wrap(note, text_width())]
+    return lines + [line for note in account_notes(found) for line in wrapped(note)]
 
 
 def account_rows(found: Phases) -> list[list[str]]:

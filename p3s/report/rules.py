@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from p3s.base.text import visible
+from p3s.base.text import percent, visible
 from p3s.model import text
 from p3s.model.notation import TEXT
 from p3s.model.reasons import Verdict
@@ -51,6 +51,12 @@ class Rule:
         return name if len(self.calls) == 1 else f"{name} +{len(self.calls) - 1}"
 
     @property
+    def facts(self) -> str:
+        """Where its calls are, who makes them, and how often if not once."""
+        condition = f"for {self.condition}" if self.condition else ""
+        return "; ".join(filter(None, (self.place, condition, self.repeats)))
+
+    @property
     def weight_in_view(self) -> float:
         """How much of the program it is: the largest of its shares."""
         return max(self.share.values(), default=0.0)
@@ -80,6 +86,17 @@ class PhaseRules:
     share: Share
     rules: Sequence[Rule]
     reasons: Sequence[tuple[int, str]]
+
+    @property
+    def shares(self) -> str:
+        """Its shares of the program."""
+        return ", ".join(f"{what} {percent(self.share[what])}" for what in ("time", *WHAT[:2]))
+
+    @property
+    def traced(self) -> str:
+        """Its weights as traced; empty where none were."""
+        points = ", ".join(f"{n}: {v:,}" for n, v in self.weight_points)
+        return f"traced {points}" if points else ""
 
     @property
     def relevant(self) -> bool:

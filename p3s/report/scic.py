@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv as csv_module
-import io
 from collections.abc import Sequence
 
 from p3s.base.text import aligned, percent, visible
 from p3s.model.work.scic import InstructionTable, Row
+from p3s.report.spreadsheet import lines_csv
 
 _NAMES = {"instructions": "instructions", "cpu_ns": "ns of CPU time", "wall_ns": "ns"}
 _COLUMNS = (
@@ -110,11 +109,9 @@ def csv(found: InstructionTable) -> str:
     ranks (of the group), weight (iterations of the phase in the run), work (of one process in one
     iteration), total (of the group in the run), half_width (of the total's 90 % interval), unit.
     """
-    sink = io.StringIO()
-    writer = csv_module.writer(sink, lineterminator="\n")
-    writer.writerow(_COLUMNS)
+    lines: list[Sequence[object]] = [_COLUMNS]
     for r in found.rows:
-        writer.writerow(
+        lines.append(
             [
                 r.phase,
                 r.name,
@@ -130,4 +127,4 @@ def csv(found: InstructionTable) -> str:
                 found.unit,
             ]
         )
-    return sink.getvalue()
+    return lines_csv(lines)

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from p3s.base.text import not_used, percent, plural, processes, visible
+from p3s.base.text import not_used, plural, processes, visible
 from p3s.capture.quoted import Quoted
 from p3s.model import text
 from p3s.model.types import NO_SHARE, Model
 from p3s.pipeline.content import MAX_CALLS, StudyContent
 from p3s.report import mathml
-from p3s.report.equations import (
-    SHARES,
-    VERDICT_HEAD,
-    chosen_phases,
-    chosen_rules,
-    next_text,
-    verdict_rows,
-)
+from p3s.report.equations import VERDICT_HEAD, chosen_phases, chosen_rules, next_text, verdict_rows
 from p3s.report.mathml import Maths, plain
 from p3s.report.places import phase_places
 from p3s.report.rules import PhaseRules, Rule, phase_rules, used_symbols
@@ -159,9 +152,7 @@ def _quoted(content: StudyContent, rule: Rule) -> list[Quoted]:
 def _phase(content: StudyContent, phase: PhaseRules, relevant: bool, set_: bool) -> PhaseEquations:
     """Return a phase; its equations are set as mathematics or stay text."""
     model = content.model
-    share = ", ".join(f"{what} {percent(phase.share[what])}" for what in SHARES)
-    traced = ", ".join(f"{n}: {v:,}" for n, v in phase.weight_points)
-    traced = f", traced {traced}" if traced else ""
+    traced = f", {phase.traced}" if phase.traced else ""
     rules, rest = chosen_rules(phase, everything=False)
     return PhaseEquations(
         visible(
@@ -169,7 +160,7 @@ def _phase(content: StudyContent, phase: PhaseRules, relevant: bool, set_: bool)
             + (f", at {phase.place}" if phase.place else ""),
             400,
         ),
-        visible(share),
+        visible(phase.shares),
         mathml.weight(model, phase) if set_ else plain(phase.weight),
         f"{phase.weight_verdict}{traced}",
         mathml.phase_work(model, phase) if set_ else plain(phase.work),
@@ -184,11 +175,6 @@ def _phase(content: StudyContent, phase: PhaseRules, relevant: bool, set_: bool)
 
 def _row(content: StudyContent, rule: Rule, set_: bool) -> RuleRow:
     model = content.model
-    facts = [rule.place]
-    if rule.condition:
-        facts.append(f"for {rule.condition}")
-    if rule.repeats:
-        facts.append(rule.repeats)
     texts = (rule.destination, rule.volume, rule.work)
     destination, volume, work = (plain(visible(cell, 600)) for cell in texts)
     if set_:
@@ -202,7 +188,7 @@ def _row(content: StudyContent, rule: Rule, set_: bool) -> RuleRow:
         volume,
         work,
         visible(rule.verdict, 600),
-        visible("; ".join(facts), 600),
+        visible(rule.facts, 600),
     )
 
 

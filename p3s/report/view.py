@@ -26,6 +26,7 @@ from p3s.report.costs import (
 )
 from p3s.report.counts import COUNTS_HEAD, CountTable, count_rows, count_table
 from p3s.report.efficiencies import EfficiencyTable, efficiencies_of
+from p3s.report.equations import holdout_rows
 from p3s.report.files import FileTable, files_of
 from p3s.report.gaps import gaps_of
 from p3s.report.matrices import MatrixView, matrix_view
@@ -46,7 +47,6 @@ from p3s.report.sure import (
     Residual,
     Shares,
     estimates_of,
-    holdout_of,
     interval_parts,
     residuals_of,
     shares_of,
@@ -117,13 +117,14 @@ class View:
 
 def view_of(content: StudyContent, parts: Sequence[Part] = ()) -> View:
     """Return what a report shows of a study; ``parts``: of extensions."""
-    prediction, model, program = content.prediction, content.model, content.program
+    prediction, program = content.prediction, content.program
     last = prediction.last
     equations = equations_of(content)
     tree = tree_of(content.phases, content.places, prediction)
     costs, phases_cut = phase_costs(prediction)
     laws, laws_cut = law_rows(prediction)
     reasons = reasons_of(prediction)
+    first, rows = holdout_rows(content.model)
     return View(
         title=visible(program.name) or "study",
         command=shown_command(program.command, 400),
@@ -158,7 +159,7 @@ def view_of(content: StudyContent, parts: Sequence[Part] = ()) -> View:
         interval_whole=_whole(last),
         residuals=residuals_of(prediction),
         shares=shares_of(prediction),
-        holdout=holdout_of(model),
+        holdout=[f"{first[0].upper()}{first[1:]}.", *(f"{name}: {row}" for name, row in rows)],
         matrices=[matrix_view(*each) for each in content.matrices],
         parts=list(parts),
         account=account_of(content.phases),
