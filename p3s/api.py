@@ -27,7 +27,13 @@ from p3s.base.study import Study as Directory
 from p3s.base.text import plural, processes
 from p3s.pipeline.basis import AUTO, Request, request_of
 from p3s.pipeline.predicting import PredictArguments, predicted, what_ifs_of
-from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_scaled, ensure_signatures
+from p3s.pipeline.stages import (
+    ensure_compute,
+    ensure_model,
+    ensure_phases,
+    ensure_scaled,
+    ensure_signatures,
+)
 from p3s.predict.prediction import KNEE_EFFICIENCY, as_file
 from p3s.predict.types import WhatIfAt
 from p3s.replay.settings import ReplaySettings
@@ -219,13 +225,10 @@ class Study:
     @property
     def phases(self) -> Table:
         """The phases at the traced counts: how often, events, bytes, share of the time."""
-        from p3s.report import phases
-        from p3s.signature.phases import load_phases
-
-        ensure_signatures(self._directory, self._progress)
-        load_phases(self.path)
-        found = phases.load(self._directory.phases_path)
-        each = [(p, n, p.costs[n]) for p in found.phases for n in found.counts if n in p.costs]
+        found = ensure_phases(self._directory, self._progress)
+        each = [
+            (p, n, p.per_count[n]) for p in found.phases for n in found.counts if n in p.per_count
+        ]
         return Table(
             {
                 "phase": [phase.phase for phase, _, _ in each],
@@ -265,7 +268,7 @@ class Study:
 
     def matrix(self, n: int) -> Matrix:
         """Return who sends how much to whom with ``n`` processes."""
-        from p3s.report.matrices import scaled_matrix, traced_matrix
+        from p3s.pipeline.matrices import scaled_matrix, traced_matrix
 
         traced = n in ensure_signatures(self._directory, self._progress)
         if not traced:

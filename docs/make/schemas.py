@@ -163,7 +163,7 @@ FORMATS: tuple[Published[Any], ...] = (
     Published(threads.SCHEMA, SCHEMA_VERSION, threads.File),
     Published(filesystem.SCHEMA, filesystem.VERSION, filesystem.FileSystem),
     Published(threads_stage.SCHEMA, SCHEMA_VERSION, threads_stage.ChecksHead),
-    Published(phase_file.SCHEMA, phase_file.VERSION, phase_file.PhasesRead, more=True),
+    Published(phase_file.SCHEMA, phase_file.VERSION, phase_file.Phases, more=True),
     Published(machinefile.MACHINE_SCHEMA, machinefile.MACHINE_VERSION, MachineRead, more=True),
     Published(saved.WEAK, saved.VERSION, WeakPrediction),
     Published(summary.SCHEMA, summary.VERSION, summary.FarFile, more=True),

@@ -51,6 +51,11 @@ class Range:
             raise ValueError(f"{value!r:.40} is more than {self.most}")
 
 
+@dataclasses.dataclass(frozen=True)
+class Key:
+    """Part of a type, in Annotated: a whole number that is a key of an object, so text in files."""
+
+
 #: Numbers as files have them: processes of a run, how many of something, from 1, no less than 0.
 ProcessCount = Annotated[int, Range(1, MOST_PROCESSES)]
 Natural = Annotated[int, Range(0, (1 << 63) - 1)]
@@ -220,6 +225,10 @@ def _listed(value: Any) -> Any:
 def _ranged(value: Any, kind: Any, converter: Any) -> Any:
     """Return a value of an annotated type; ValueError where it is outside of its range."""
     base, *said = get_args(kind)
+    if any(isinstance(each, Key) for each in said):
+        if not (isinstance(value, str) and value.isascii() and value.isdigit()):
+            raise ValueError(f"{value!r:.40} is no key of an object that is a number")
+        value = int(value[:20])
     made = converter.structure(value, base)
     for each in said:
         if isinstance(each, Range):

@@ -9,6 +9,7 @@ import shutil
 import unicodedata
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
+from textwrap import wrap
 
 #: Stand for a number, and for an interval, that is not known.
 NOT_KNOWN, UNKNOWN = "–", "unknown"
@@ -22,6 +23,11 @@ def text_width() -> int:
     Tables keep their own width.
     """
     return min(max(shutil.get_terminal_size((100, 24)).columns, 60), 120)
+
+
+def wrapped(text: str, first: int = 0, rest: int = 0) -> list[str]:
+    """Return text as lines of :func:`text_width`, the first and the rest indented by columns."""
+    return wrap(text, text_width(), initial_indent=" " * first, subsequent_indent=" " * rest)
 
 
 def command_line(words: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from p3s.capture.source import Where
+from p3s.capture.frames import Where
 
 #: Libraries that only pass calls on: they begin threads, or call what they were given.
 PASS_ON = (
@@ -67,7 +67,7 @@ class CallPath:
 
 
 def call_path(stack: Sequence[Where]) -> CallPath | None:
-    """Return the frames of a p3s.capture.source.stack that matter, None for an empty one."""
+    """Return the frames of a p3s.capture.frames.stack that matter, None for an empty one."""
     if not stack:
         return None
     at, *outer = _named(stack)

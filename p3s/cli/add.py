@@ -10,7 +10,8 @@ import typer
 
 from p3s.base.errors import P3SError
 from p3s.base.text import table
-from p3s.cli.common import JSON_OPTION, emit_json, header, launcher_words, out, quoted, say
+from p3s.cli.common import JSON_OPTION, STUDY, emit, launcher_words, out, quoted, say
+from p3s.cli.helptext import option
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
@@ -28,15 +29,13 @@ Next:
 
 def add(
     ctx: typer.Context,
-    study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
+    study_dir: Path = STUDY,
     run_dirs: list[Path] = typer.Argument(
         ...,
         metavar="RUN...",
         help="What p3s exec has made, OTF2 traces, studies; directories of them, patterns.",
     ),
-    force: bool = typer.Option(
-        False, "--force", help="Add runs of another command to an existing study."
-    ),
+    force: bool = option(False, "--force", "Add runs of another command to an existing study."),
     json_: bool = JSON_OPTION,
 ) -> int:
     """Copy captured runs into a study and find their phases.
@@ -63,17 +62,15 @@ def add(
             {"np": run.np, "from": given.source(run.path), "events": run.events}
             for run in found.runs
         ]
-        emit_json(
-            {
-                **header("add"),
-                "study": str(study.root),
-                "added": rows,
-                "refused": refused,
-                "characterized": have,
-                "left_out": [{"call": op, "events": n} for op, n in given.left_out],
-                "notes": list(given.notes),
-                "next": next_command,
-            }
+        emit(
+            "add",
+            study=str(study.root),
+            added=rows,
+            refused=refused,
+            characterized=have,
+            left_out=[{"call": op, "events": n} for op, n in given.left_out],
+            notes=list(given.notes),
+            next=next_command,
         )
     else:
         out(_table([(run.np, given.source(run.path), run.events) for run in found.runs]))

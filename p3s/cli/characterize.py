@@ -10,18 +10,9 @@ import typer
 
 from p3s.base.errors import UsageError
 from p3s.base.text import one_line, table
-from p3s.cli.common import (
-    JSON_OPTION,
-    emit_json,
-    header,
-    out,
-    parse_asked,
-    parse_counts,
-    progress,
-    quoted,
-    say,
-)
+from p3s.cli.common import JSON_OPTION, emit, out, parse_asked, parse_counts, progress, quoted, say
 from p3s.cli.grid import DIMS
+from p3s.cli.helptext import option
 from p3s.cli.params import VALUES
 from p3s.cli.recording import (
     AFFINITY,
@@ -61,23 +52,13 @@ def characterize(
     command: list[str] = typer.Argument(
         None, metavar="LAUNCHER", help="The launcher command; {np} is the process count."
     ),
-    counts: str = typer.Option(
-        None,
-        "-n",
-        "--counts",
-        metavar="COUNTS",
-        help="Process counts, for example 2,4,8,16; or the largest, as ..32.",
+    counts: str = option(
+        None, "-n --counts COUNTS", "Process counts, for example 2,4,8,16; or the largest, as ..32."
     ),
-    repeats: int = typer.Option(
-        1, "-r", "--repeats", min=1, max=1000, metavar="R", help="Runs per count."
-    ),
+    repeats: int = option(1, "-r --repeats R", "Runs per count.", min=1, max=1000),
     no_repeat: bool = NO_REPEAT,
-    study_dir: Path = typer.Option(
-        None, "-o", "--study", metavar="STUDY", help="Study directory [default: p3s-PROGRAM]."
-    ),
-    timeout: float = typer.Option(
-        3600.0, "--timeout", min=1.0, metavar="SECONDS", help="Limit of one run."
-    ),
+    study_dir: Path = option(None, "-o --study STUDY", "Study directory [default: p3s-PROGRAM]."),
+    timeout: float = option(3600.0, "--timeout SECONDS", "Limit of one run.", min=1.0),
     work: str = WORK,
     times: bool = TIMES,
     counters: str = COUNTERS,
@@ -96,11 +77,9 @@ def characterize(
     turns: str = TURNS,
     far: bool = FAR,
     up_to: int = UP_TO,
-    force: bool = typer.Option(
-        False, "--force", help="Add runs of another command to an existing study."
-    ),
-    part: bool = typer.Option(
-        False, "--part", help="Trace some counts; others, traced elsewhere, follow by p3s add."
+    force: bool = option(False, "--force", "Add runs of another command to an existing study."),
+    part: bool = option(
+        False, "--part", "Trace some counts; others, traced elsewhere, follow by p3s add."
     ),
     json_: bool = JSON_OPTION,
 ) -> int:
@@ -117,11 +96,13 @@ def characterize(
     from p3s.cli.grid import parse_dims
     from p3s.cli.params import characterize as with_params
     from p3s.cli.sampled import enough as settings_of
-    from p3s.cli.sampled import run_signature
+    from p3s.cli.sampled import text
     from p3s.cli.small_runs import far_runs
     from p3s.cli.teams import with_teams
     from p3s.model.grid.stated import check_dims, keep_dims
+    from p3s.pipeline.tracing.counts import Asked
     from p3s.pipeline.tracing.runs import TraceRequest
+    from p3s.pipeline.tracing.signature_runs import run_signature
     from p3s.pipeline.tracing.study import check_counts, lacking, left_over, trace
     from p3s.signature_runner.recording import recording
     from p3s.signature_runner.standard_input import own
@@ -135,14 +116,24 @@ def characterize(
     param, asked = with_teams(param, asked, threads, affinity, oversubscribe, processes)
     if far:
         source = context.get_parameter_source("repeats")
-        given = repeats if source is not None and source.name == "COMMANDLINE" else None
+        given = repeats if source is not None and source.name == "COMMANDLINE" else 0
         if extents and study_dir is not None:
             known = Study.open(study_dir)
             check_dims(known, extents, [])
             keep_dims(known, extents)
-        return far_runs(
-            study_dir, words, counts, up_to, given, timeout, asked, json_, not no_repeat
+        if study_dir is None:
+            raise UsageError("--far: say with -o which study it is a smaller workload of")
+        smaller = TraceRequest(
+            study_dir,
+            tuple(words),
+            Asked(tuple(parse_counts(counts) if counts is not None else ())),
+            given,
+            timeout,
+            asked,
+            repeat_disturbed=not no_repeat,
+            stdin=own,
         )
+        return far_runs(smaller, up_to, json_)
     if counts is None:
         raise UsageError(
             "-n is missing: give process counts, for example -n 2,4,8,16, or the "
@@ -157,9 +148,15 @@ def characterize(
         enough_of = settings_of(width, confidence, turns)
         check_dims(Study.find(root), extents, on.counts)
         stopping = replace(asked, stop=stop)
-        return run_signature(
-            root, words, parse_counts(counts), timeout, stopping, enough_of, json_, extents
-        )
+        with progress(0) as bar:
+            study, results = run_signature(
+                root, words, parse_counts(counts), timeout, stopping, enough_of, extents, bar
+            )
+        if json_:
+            emit("characterize", study=str(study.root), sampled=results)
+        else:
+            out("\n\n".join(text(result) for result in results))
+        return 0
     request = TraceRequest(
         root,
         tuple(words),
@@ -184,14 +181,12 @@ def characterize(
     next_command = f"p3s {'add STUDY' if part else 'model'} {quoted(study.root)}"
     lack = lacking(study, done, part=part)
     if json_:
-        emit_json(
-            {
-                **header("characterize"),
-                "study": str(study.root),
-                **done.to_json(),
-                "characterized": have,
-                "next": None if lack else next_command,
-            }
+        emit(
+            "characterize",
+            study=str(study.root),
+            **done.to_json(),
+            characterized=have,
+            next=None if lack else next_command,
         )
     elif done.counts:
         out("\n".join([_table(done.counts), *_not_modelled(done.counts), *_tracing(done.counts)]))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from p3s.base.text import one_line, plural, table
-from p3s.cli.common import JSON_OPTION, emit_json, header, out, quoted, say
+from p3s.cli.common import JSON_OPTION, emit, out, quoted, say
 
 if TYPE_CHECKING:
     from p3s.capture.check import RankCheck, RunCheck
@@ -45,7 +45,7 @@ def check(
     usable = [run for run in found if run.usable]
     whole = all(run.status == COMPLETE for run in found)
     if json_:
-        emit_json({**header("check"), "ok": whole, "runs": [_as_json(run) for run in found]})
+        emit("check", ok=whole, runs=[_as_json(run) for run in found])
     if not usable:
         say(f"p3s: {path} holds nothing that can be used; trace the program again")
         return 1

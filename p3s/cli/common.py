@@ -16,7 +16,7 @@ from p3s.base import progress as progress_
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import one_line
 from p3s.base.text import quoted as quoted
-from p3s.cli.helptext import WORDS, Command
+from p3s.cli.helptext import WORDS, Command, option
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
@@ -28,10 +28,9 @@ MAX_COUNT = 1 << 24
 #: Ranks that can be asked for by number.
 MAX_RANKS = 1 << 20
 
-JSON_OPTION = typer.Option(False, "--json", help="Print only JSON on stdout.")
-MODULES = typer.Option(
-    [], "--modules", metavar="DIR", help="Where the program and its libraries are, if moved."
-)
+STUDY = typer.Argument(..., metavar="STUDY", help="Study directory.")
+JSON_OPTION = option(False, "--json", "Print only JSON on stdout.")
+MODULES = option([], "--modules DIR", "Where the program and its libraries are, if moved.")
 
 
 class WithLauncher(Command):
@@ -127,6 +126,11 @@ def emit_json(obj: dict[str, Any]) -> None:
     from p3s.base.study import as_json
 
     out(as_json(obj).rstrip("\n"))
+
+
+def emit(noun: str, **content: Any) -> None:
+    """Print one JSON object that says what it is, and nothing else, on stdout."""
+    emit_json({**header(noun), **content})
 
 
 def check_output(

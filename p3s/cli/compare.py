@@ -8,7 +8,8 @@ from pathlib import Path
 import typer
 
 from p3s.base.errors import P3SError
-from p3s.cli.common import JSON_OPTION, MAX_COUNT, emit_json, header, out, say_reasons, write_out
+from p3s.cli.common import JSON_OPTION, MAX_COUNT, emit, out, say_reasons, write_out
+from p3s.cli.helptext import option
 
 EPILOG = """\b
 Example:
@@ -21,21 +22,16 @@ Next:
 def compare(
     a: Path = typer.Argument(..., metavar="A", help="Study directory, or a prediction.json."),
     b: Path = typer.Argument(..., metavar="B", help="The same of the other one."),
-    count: int | None = typer.Option(
+    count: int | None = option(
         None,
-        "-n",
-        metavar="COUNT",
+        "-n COUNT",
+        "Process count at which phases are compared.  [default: the largest common]",
         min=1,
         max=MAX_COUNT,
-        help="Process count at which phases are compared.  [default: the largest common]",
     ),
-    picture: list[Path] = typer.Option(
-        [], "--picture", metavar="FILE", help="Write both curves: .png, .svg or .pdf."
-    ),
-    html: Path | None = typer.Option(
-        None, "--html", metavar="FILE", help="Write both side by side as a page."
-    ),
-    csv: bool = typer.Option(False, "--csv", help="Print the counts as CSV."),
+    picture: list[Path] = option([], "--picture FILE", "Write both curves: .png, .svg or .pdf."),
+    html: Path | None = option(None, "--html FILE", "Write both side by side as a page."),
+    csv: bool = option(False, "--csv", "Print the counts as CSV."),
     json_: bool = JSON_OPTION,
 ) -> int:
     """Compare the predictions of two studies: times with intervals, and the phases that differ.
@@ -60,13 +56,11 @@ def compare(
 
         write_page(found, html)
     if json_:
-        emit_json(
-            {
-                **header("compare"),
-                **as_json(found),
-                "pictures": [str(path) for path in picture],
-                "page": None if html is None else str(html),
-            }
+        emit(
+            "compare",
+            **as_json(found),
+            pictures=[str(path) for path in picture],
+            page=None if html is None else str(html),
         )
     elif csv:
         write_out(columns_csv(as_columns(found)))

@@ -2,48 +2,40 @@
 
 from __future__ import annotations
 
-import typer
-
+from p3s.cli.helptext import option
 from p3s.pipeline.basis import AUTO
 from p3s.predict.estimated import ESTIMATORS
 
-ESTIMATOR = typer.Option(
+ESTIMATOR = option(
     AUTO,
-    "--estimator",
-    metavar="NAME",
-    help=f"What says how long communication takes: {', '.join((AUTO, *ESTIMATORS))}.",
+    "--estimator NAME",
+    f"What says how long communication takes: {', '.join((AUTO, *ESTIMATORS))}.",
 )
-NETWORK = typer.Option(
+NETWORK = option(
     "",
-    "--network",
-    show_default=False,
-    metavar="NAME|FILE",
-    help="Network to predict for: one of p3s machine list, or a file [default: as measured, else "
+    "--network NAME|FILE",
+    "Network to predict for: one of p3s machine list, or a file [default: as measured, else "
     "infiniband-hdr].",
 )
-NO_REPLAY = typer.Option(
+NO_REPLAY = option(
     False,
     "--no-replay",
-    help="Run nothing: costs of messages as in machine.json, else those of a typical network.",
+    "Run nothing: costs of messages as in machine.json, else those of a typical network.",
 )
-EVERY_RANK = typer.Option(
+EVERY_RANK = option(
     False,
     "--every-rank",
-    help="Simulate every rank beyond 8,192 processes too, not smaller grids that stand for them.",
+    "Simulate every rank beyond 8,192 processes too, not smaller grids that stand for them.",
 )
-PLACEMENT = typer.Option(
+PLACEMENT = option(
     None,
-    "--placement",
-    show_default=False,
-    metavar="FILE",
-    help="Where the ranks are: Open MPI rankfile, host list of MPICH or Slurm; --hosts then names "
+    "--placement FILE",
+    "Where the ranks are: Open MPI rankfile, host list of MPICH or Slurm; --hosts then names "
     "the job's nodes.",
 )
-TOPOLOGY = typer.Option(
+TOPOLOGY = option(
     "",
-    "--topology",
-    show_default=False,
-    metavar="FILE|SHORT",
-    help="How nodes are joined: a file (JSON, Slurm's topology.conf, netloc), or like "
+    "--topology FILE|SHORT",
+    "How nodes are joined: a file (JSON, Slurm's topology.conf, netloc), or like "
     "fat-tree:16,4@1Gbit/s [default: no limit between switches].",
 )

@@ -8,16 +8,8 @@ import typer
 
 from p3s.base.errors import UsageError
 from p3s.base.text import one_line
-from p3s.cli.common import (
-    JSON_OPTION,
-    WithLauncher,
-    emit_json,
-    header,
-    launcher_words,
-    out,
-    say,
-    write_out,
-)
+from p3s.cli.common import JSON_OPTION, WithLauncher, emit, launcher_words, out, say, write_out
+from p3s.cli.helptext import option
 
 __all__ = ["EPILOG", "WithLauncher", "doctor"]
 
@@ -35,19 +27,18 @@ Next:
 
 def doctor(
     ctx: typer.Context,
-    tracer_archive: Path | None = typer.Option(
+    tracer_archive: Path | None = option(
         None,
-        "--tracer-archive",
-        metavar="DIRECTORY",
-        help="Only write the tracer's archive, for a program with MPI linked statically.",
+        "--tracer-archive DIRECTORY",
+        "Only write the tracer's archive, for a program with MPI linked statically.",
     ),
-    mpicc: str | None = typer.Option(
-        None, metavar="MPICC", help="The program's compiler, for --tracer-archive."
+    mpicc: str | None = option(
+        None, "--mpicc MPICC", "The program's compiler, for --tracer-archive."
     ),
-    report: bool = typer.Option(
+    report: bool = option(
         False,
         "--report",
-        help="Print a bug report: versions, machine, checks; no names, paths or secrets.",
+        "Print a bug report: versions, machine, checks; no names, paths or secrets.",
     ),
     json_: bool = JSON_OPTION,
 ) -> int:
@@ -67,20 +58,18 @@ def doctor(
     found = list(checks(launcher_words(ctx)))
     failed = [check for check in found if check.status == "fail"]
     if json_:
-        emit_json(
-            {
-                **header("doctor"),
-                "ok": not failed,
-                "checks": [
-                    {
-                        "name": check.name,
-                        "status": check.status,
-                        "detail": check.detail,
-                        "fix": check.fix,
-                    }
-                    for check in found
-                ],
-            }
+        emit(
+            "doctor",
+            ok=not failed,
+            checks=[
+                {
+                    "name": check.name,
+                    "status": check.status,
+                    "detail": check.detail,
+                    "fix": check.fix,
+                }
+                for check in found
+            ],
         )
     else:
         width = max((len(check.name) for check in found), default=0)
@@ -113,14 +102,12 @@ def _archive(folder: Path, mpicc: str | None, as_json: bool) -> int:
 
     made = write_archive(folder, mpicc)
     if as_json:
-        emit_json(
-            {
-                **header("doctor"),
-                "archive": str(made.archive),
-                "options": str(made.options),
-                "mpi": f"{made.install.family} {made.install.version}",
-                "mpicc": made.install.mpicc,
-            }
+        emit(
+            "doctor",
+            archive=str(made.archive),
+            options=str(made.options),
+            mpi=f"{made.install.family} {made.install.version}",
+            mpicc=made.install.mpicc,
         )
         return 0
     out(f"{made.archive}, for {made.install.family} {made.install.version}")

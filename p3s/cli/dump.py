@@ -10,7 +10,8 @@ import typer
 
 from p3s.base.errors import UsageError
 from p3s.base.text import one_line, plural, table
-from p3s.cli.common import JSON_OPTION, emit_json, header, out, say, write_out
+from p3s.cli.common import JSON_OPTION, emit, out, say, write_out
+from p3s.cli.helptext import option
 
 if TYPE_CHECKING:
     from p3s.capture import RunTrace, ThreadTotals
@@ -27,11 +28,9 @@ Next:
 
 def dump(
     path: Path = typer.Argument(..., metavar="PATH", help="Study, run directory or .p3t file."),
-    rank: int | None = typer.Option(None, "--rank", min=0, metavar="R", help="Only this rank."),
-    summary: bool = typer.Option(False, "--summary", help="Totals by MPI call, of every run."),
-    parquet: Path | None = typer.Option(
-        None, "--parquet", metavar="FILE", help="Write the events as one Parquet file."
-    ),
+    rank: int | None = option(None, "--rank R", "Only this rank.", min=0),
+    summary: bool = option(False, "--summary", "Totals by MPI call, of every run."),
+    parquet: Path | None = option(None, "--parquet FILE", "Write the events as one Parquet file."),
     json_: bool = JSON_OPTION,
 ) -> int:
     """Print every record of a capture, or its totals; or write it as Parquet.
@@ -63,7 +62,7 @@ def _parquet(run: RunTrace, path: Path, rank: int | None, json_: bool) -> None:
 
     events = write_parquet(run, path, rank)
     if json_:
-        emit_json({**header("dump"), "parquet": str(path), "events": events})
+        emit("dump", parquet=str(path), events=events)
     else:
         out(f"{path}: {plural(events, 'event')}")
 
@@ -88,7 +87,7 @@ def _summaries(places: list[Place], json_: bool) -> int:
         if not json_:
             _show(found[-1])
     if json_:
-        emit_json({**header("dump"), "runs": found})
+        emit("dump", runs=found)
     return _code(runs)
 
 

@@ -8,6 +8,7 @@ import typer
 
 from p3s.base import workers
 from p3s.base.errors import P3SError
+from p3s.cli.helptext import option
 from p3s.cli.recording import COUNTERS, LIMIT, POSIX_IO, UNFINALIZED, WORK
 
 EPILOG = """\b
@@ -21,9 +22,7 @@ def exec_(
     program: list[str] = typer.Argument(
         None, metavar="PROGRAM", help="The program and its arguments."
     ),
-    run_dir: Path = typer.Option(
-        None, "-o", "--output", metavar="DIR", help="Where captures go [default: p3s-npSIZE]."
-    ),
+    run_dir: Path = option(None, "-o --output DIR", "Where captures go [default: p3s-npSIZE]."),
     work: str = WORK,
     counters: str = COUNTERS,
     limit: str = LIMIT,

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, MODULES, emit_json, header, out, progress, quoted, say
+from p3s.cli.common import JSON_OPTION, MODULES, STUDY, emit, out, progress, quoted, say
+from p3s.cli.helptext import option
 
 EPILOG = """Phases and calls have the numbers that p3s model prints; a rule is numbered by its call.
 
@@ -19,10 +20,10 @@ Next:
 
 
 def explain(
-    study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
+    study_dir: Path = STUDY,
     phase: int = typer.Argument(..., metavar="PHASE", help="Number of the phase."),
     call: int | None = typer.Argument(None, metavar="CALL", help="Number of one of its calls."),
-    everything: bool = typer.Option(False, "--all", help="All calls, all classes of ranks."),
+    everything: bool = option(False, "--all", "All calls, all classes of ranks."),
     modules: list[Path] = MODULES,
     json_: bool = JSON_OPTION,
 ) -> int:
@@ -30,6 +31,7 @@ def explain(
     from p3s.base.serialise import to_data
     from p3s.base.study import Study
     from p3s.capture.sites import resolve_sites
+    from p3s.model.explained import explained
     from p3s.model.stage import load
     from p3s.pipeline.stages import ensure_model
     from p3s.report.explain import chosen, render
@@ -38,30 +40,29 @@ def explain(
     with progress(2) as bar:
         ensure_model(study, bar)
     model = load(study.root)
-    calls = chosen(model, phase, call)
+    calls = chosen(model, phase, call, everything or json_)
     places, notes = resolve_sites(study, model.sites, modules)
     if json_:
-        emit_json(
-            {
-                **header("explain"),
-                "phase": to_data(model.phases[phase]),
-                "grid": to_data(model.grid),
-                "calls": [
-                    {
-                        "call": i,
-                        **to_data(model.items[i]),
-                        "place": [
-                            str(places[f])
-                            for f in model.sites.get(model.items[i].site, [])
-                            if f in places
-                        ],
-                    }
-                    for i in sorted(calls)
-                ],
-            }
+        emit(
+            "explain",
+            phase=to_data(model.phases[phase]),
+            grid=to_data(model.grid),
+            calls=[
+                {
+                    "call": i,
+                    **to_data(model.items[i]),
+                    "place": [
+                        str(places[f])
+                        for f in model.sites.get(model.items[i].site, [])
+                        if f in places
+                    ],
+                }
+                for i in sorted(calls)
+            ],
         )
     else:
-        out(render(model, places, phase, call, everything))
+        values = explained(model, phase, calls)
+        out(render(model, values, places, phase, call, everything))
     for note in notes:
         say(f"note: {note}")
     say(f"next: p3s next {quoted(study.root)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
+from p3s.cli.helptext import option
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
@@ -13,12 +13,10 @@ if TYPE_CHECKING:
 
 #: In place of a file: what the traced runs took.
 RUNS = "runs"
-IO = typer.Option(
+IO = option(
     "",
-    "--io",
-    show_default=False,
-    metavar="FILE|NAME",
-    help="File system to predict for: a file of p3s machine measure --io, or one of p3s machine"
+    "--io FILE|NAME",
+    "File system to predict for: a file of p3s machine measure --io, or one of p3s machine"
     " list; runs: what the traced runs took [default: that of the machine file, else of the runs].",
 )
 

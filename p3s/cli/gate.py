@@ -9,7 +9,8 @@ import typer
 
 from p3s.base.errors import GateFailed, UsageError
 from p3s.base.text import plural, table
-from p3s.cli.common import JSON_OPTION, allowed_codes, emit_json, header, out, say
+from p3s.cli.common import JSON_OPTION, allowed_codes, emit, out, say
+from p3s.cli.helptext import option
 
 if TYPE_CHECKING:
     from p3s.predict.gate import Finding, Value
@@ -32,18 +33,17 @@ def gate(
     study_dir: Path = typer.Argument(
         ..., metavar="STUDY", help="Study directory, or a prediction.json."
     ),
-    fail_if: list[str] = typer.Option(
-        [], "--fail-if", metavar="CONDITION", help="'efficiency@1024 < 0.6'; may be repeated."
+    fail_if: list[str] = option(
+        [], "--fail-if CONDITION", "'efficiency@1024 < 0.6'; may be repeated."
     ),
-    allow: list[str] = typer.Option(
+    allow: list[str] = option(
         [],
-        "--allow",
-        metavar="CODES",
-        help="Let a prediction pass for which these reasons speak against trusting it, as in "
+        "--allow CODES",
+        "Let a prediction pass for which these reasons speak against trusting it, as in "
         "--allow not-representative; may be repeated.",
     ),
-    base: Path | None = typer.Option(
-        None, "--base", metavar="STUDY", help="Prediction whose values are base.time@512, ..."
+    base: Path | None = option(
+        None, "--base STUDY", "Prediction whose values are base.time@512, ..."
     ),
     json_: bool = JSON_OPTION,
 ) -> int:
@@ -72,15 +72,13 @@ def gate(
     against = untrusted(reasons, allowed)
     code = GateFailed.exit_code if failed else 3 if against else 0
     if json_:
-        emit_json(
-            {
-                **header("gate"),
-                "passed": code == 0,
-                "exit_code": code,
-                "conditions": [_as_json(finding) for finding in findings],
-                "reasons": to_data(reasons),
-                "allowed": sorted(allowed),
-            }
+        emit(
+            "gate",
+            passed=code == 0,
+            exit_code=code,
+            conditions=[_as_json(finding) for finding in findings],
+            reasons=to_data(reasons),
+            allowed=sorted(allowed),
         )
     else:
         rows = [

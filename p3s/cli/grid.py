@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import typer
-
 from p3s.base.errors import UsageError
 from p3s.base.host.placeholders import EXTENTS, extents_in, shape
 from p3s.base.study import Study
 from p3s.cli.common import MAX_COUNT, quoted
+from p3s.cli.helptext import option
 
 if TYPE_CHECKING:
     from p3s.model.grid.stated import Extents, Statement
@@ -22,24 +21,21 @@ MAX_DIMENSIONS = 4
 #: Takes a statement back.
 NONE = "none"
 
-GRID = typer.Option(
+GRID = option(
     [],
-    "--grid",
-    metavar="GRID",
-    help="State the process grid: its dimensions, as 3, or its extents at a count, as 4x2x2@16; "
+    "--grid GRID",
+    "State the process grid: its dimensions, as 3, or its extents at a count, as 4x2x2@16; "
     "none takes it back.",
 )
-FASTEST = typer.Option(
+FASTEST = option(
     "",
-    "--fastest",
-    metavar="DIMENSION",
-    help="State the dimension in which the next rank is: first, last, or 0, 1, ...; none.",
+    "--fastest DIMENSION",
+    "State the dimension in which the next rank is: first, last, or 0, 1, ...; none.",
 )
-DIMS = typer.Option(
+DIMS = option(
     "",
-    "--dims",
-    metavar="N=EXTENTS",
-    help="What {px}, {py}, {pz} are at some counts, as 16=4x2x2,32=4x4x2 "
+    "--dims N=EXTENTS",
+    "What {px}, {py}, {pz} are at some counts, as 16=4x2x2,32=4x4x2 "
     "[default: as MPI_Dims_create deals them].",
 )
 

@@ -20,6 +20,19 @@ _RANGE = re.compile(r"(?P<low>-?[\d.]+)<=x<=(?P<high>-?[\d.]+)|x>=(?P<least>-?[\
 _MORE = re.compile(r" *\\?\[(?P<more>[^\[\]]*)\]$")
 
 
+def option(default: Any, words: str, help: str, **more: Any) -> Any:
+    """Return an option of a command; ``words``: its names and value as help has them.
+
+    As in "-n --counts COUNTS"; a flag has no value. An empty default is not shown.
+    """
+    *names, value = words.split()
+    if value.startswith("-"):
+        names, value = [*names, value], ""
+    return typer.Option(
+        default, *names, help=help, metavar=value or None, show_default=bool(default), **more
+    )
+
+
 class Command(typer.core.TyperCommand):
     """A command whose help names values in capitals and ranges in words.
 

@@ -17,6 +17,7 @@ from p3s.base.extensions import load, provided
 from p3s.cli.common import (
     JSON_OPTION,
     check_output,
+    emit,
     emit_json,
     out,
     parse_counts,
@@ -24,7 +25,7 @@ from p3s.cli.common import (
     quoted,
     say,
 )
-from p3s.cli.helptext import Command
+from p3s.cli.helptext import Command, option
 
 if TYPE_CHECKING:
     from p3s.base.schemas.published import Published
@@ -62,20 +63,12 @@ Next:
   p3s predict study -n 64 --machine other.json"""
 
 #: Options of p3s predict.
-MACHINE = typer.Option(
+MACHINE = option(
     None,
-    "--machine",
-    show_default=False,
-    metavar="FILE",
-    help="Machine to predict for, a file of p3s machine measure [default: that of the runs].",
+    "--machine FILE",
+    "Machine to predict for, a file of p3s machine measure [default: that of the runs].",
 )
-BASE = typer.Option(
-    None,
-    "--base",
-    show_default=False,
-    metavar="FILE",
-    help="Machine file of the runs [default: machine.json in the study].",
-)
+BASE = option(None, "--base FILE", "Machine file of the runs [default: machine.json in the study].")
 
 app = typer.Typer(
     help="Measure what computation and messages cost here, to predict for other machines.",
@@ -86,49 +79,32 @@ app = typer.Typer(
 
 @app.command(cls=Command, epilog=_MEASURE, short_help="Measure this machine.")
 def measure(
-    output: Path = typer.Option(
-        Path("machine.json"), "-o", "--output", metavar="FILE", help="File to write."
-    ),
-    quick: bool = typer.Option(
-        False, "--quick", help="In a quarter of the time, with more spread."
-    ),
-    launcher: str = typer.Option(
+    output: Path = option(Path("machine.json"), "-o --output FILE", "File to write."),
+    quick: bool = option(False, "--quick", "In a quarter of the time, with more spread."),
+    launcher: str = option(
         "",
-        "--launcher",
-        show_default=False,
-        metavar="COMMAND",
-        help="Launcher of the two ranks, with {np} [default: mpiexec as found].",
+        "--launcher COMMAND",
+        "Launcher of the two ranks, with {np} [default: mpiexec as found].",
     ),
-    network: bool = typer.Option(
-        True, "--network/--no-network", help="Measure messages between two ranks."
+    network: bool = option(True, "--network/--no-network", "Measure messages between two ranks."),
+    openmp: bool = option(
+        False, "--openmp", "Measure teams of OpenMP threads, too (12 s more; quick: 5 s)."
     ),
-    openmp: bool = typer.Option(
-        False, "--openmp", help="Measure teams of OpenMP threads, too (12 s more; quick: 5 s)."
+    oversubscribe: bool = option(
+        False, "--oversubscribe", "With --openmp: teams of up to twice the hardware threads."
     ),
-    oversubscribe: bool = typer.Option(
-        False, "--oversubscribe", help="With --openmp: teams of up to twice the hardware threads."
-    ),
-    io: Path | None = typer.Option(
-        None,
-        "--io",
-        show_default=False,
-        metavar="DIR",
-        help="Measure files in this directory, too.",
-    ),
-    io_ranks: str = typer.Option(
+    io: Path | None = option(None, "--io DIR", "Measure files in this directory, too."),
+    io_ranks: str = option(
         "",
-        "--io-ranks",
-        show_default=False,
-        metavar="COUNTS",
-        help="With --io: processes that write at once [default: 1, 2, 4, ... up to the cores].",
+        "--io-ranks COUNTS",
+        "With --io: processes that write at once [default: 1, 2, 4, ... up to the cores].",
     ),
-    io_mib: int = typer.Option(
+    io_mib: int = option(
         8,
-        "--io-mib",
+        "--io-mib MIB",
+        "With --io: what a process writes to a file, as much as the program does.",
         min=1,
         max=65536,
-        metavar="MIB",
-        help="With --io: what a process writes to a file, as much as the program does.",
     ),
     json_: bool = JSON_OPTION,
 ) -> int:
@@ -215,7 +191,6 @@ def _launcher(text: str) -> list[str]:
 @app.command(cls=Command, name="list", epilog=_LIST, short_help="Typical networks to predict for.")
 def list_(json_: bool = JSON_OPTION) -> int:
     """List the typical networks that p3s predict --network takes."""
-    from p3s.cli.common import header
     from p3s.machine.cluster import DEFAULT, names, typical
     from p3s.machine.filesystem import names as files
     from p3s.machine.filesystem import typical as typical_files
@@ -223,18 +198,16 @@ def list_(json_: bool = JSON_OPTION) -> int:
 
     found = [typical(name) for name in names()]
     if json_:
-        emit_json(
-            {
-                **header("clusters"),
-                "default": DEFAULT,
-                "file_systems": [
-                    {"name": each.name, "kind": each.kind, "source": list(each.source)}
-                    for each in map(typical_files, files())
-                ],
-                "clusters": [
-                    {"name": each.name, "label": each.label, "text": each.text} for each in found
-                ],
-            }
+        emit(
+            "clusters",
+            default=DEFAULT,
+            file_systems=[
+                {"name": each.name, "kind": each.kind, "source": list(each.source)}
+                for each in map(typical_files, files())
+            ],
+            clusters=[
+                {"name": each.name, "label": each.label, "text": each.text} for each in found
+            ],
         )
     else:
         out(clusters(found, DEFAULT))

@@ -23,7 +23,7 @@ from p3s.base.extensions import Command, extensions, load
 from p3s.base.text import joined, one_line
 from p3s.base.version import __version__
 from p3s.cli import helptext
-from p3s.cli.common import ReaderGone, WithLauncher, emit_json, forget_output, header, out, say
+from p3s.cli.common import ReaderGone, WithLauncher, emit, forget_output, out, say
 from p3s.cli.helptext import SHOW_ALL
 
 BUG = 70
@@ -265,7 +265,7 @@ def _fail(args: Sequence[str], text: str, code: int) -> int:
     except (ReaderGone, OSError):  # closed or full: the exit code remains
         forget_output(sys.stderr)
     if _wants_json(args):
-        emit_json({**header("error"), "error": text, "exit_code": code})
+        emit("error", error=text, exit_code=code)
     return code
 
 

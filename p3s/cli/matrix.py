@@ -12,7 +12,8 @@ import typer
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import quoted
-from p3s.cli.common import JSON_OPTION, MAX_COUNT, emit_json, header, out, say
+from p3s.cli.common import JSON_OPTION, MAX_COUNT, emit, out, say
+from p3s.cli.helptext import option
 
 if TYPE_CHECKING:
     from p3s.capture import RunTrace
@@ -30,16 +31,11 @@ _WIDTH = 100
 
 def matrix(
     path: Path = typer.Argument(..., metavar="STUDY", help="Study or run directory."),
-    count: int | None = typer.Option(
-        None,
-        "-n",
-        metavar="COUNT",
-        min=1,
-        max=MAX_COUNT,
-        help="Traced process count.  [default: the largest]",
+    count: int | None = option(
+        None, "-n COUNT", "Traced process count.  [default: the largest]", min=1, max=MAX_COUNT
     ),
-    what: str = typer.Option("messages", "--what", metavar="messages|bytes", help="What to show."),
-    png: Path | None = typer.Option(None, "--png", metavar="FILE", help="Write a picture."),
+    what: str = option("messages", "--what messages|bytes", "What to show."),
+    png: Path | None = option(None, "--png FILE", "Write a picture."),
     json_: bool = JSON_OPTION,
 ) -> int:
     """Show the communication matrix of a traced run: point-to-point messages, source by row.
@@ -60,21 +56,19 @@ def matrix(
     if json_:
         columns = (found.source, found.destination, found.messages, found.bytes)
         pairs = zip(*(column.tolist() for column in columns), strict=True)
-        emit_json(
-            {
-                **header("matrix"),
-                "np": found.np,
-                "run": str(run.path),
-                "complete": not run.problem,
-                "messages": int(found.messages.sum()),
-                "bytes": int(found.bytes.sum()),
-                "collective_calls": found.collective_calls,
-                "collective_bytes": found.collective_bytes,
-                "columns": ["source", "destination", "messages", "bytes"],
-                "pairs": [list(pair) for pair in pairs],
-                "notes": list(found.notes),
-                "picture": None if png is None else str(png),
-            }
+        emit(
+            "matrix",
+            np=found.np,
+            run=str(run.path),
+            complete=not run.problem,
+            messages=int(found.messages.sum()),
+            bytes=int(found.bytes.sum()),
+            collective_calls=found.collective_calls,
+            collective_bytes=found.collective_bytes,
+            columns=["source", "destination", "messages", "bytes"],
+            pairs=[list(pair) for pair in pairs],
+            notes=list(found.notes),
+            picture=None if png is None else str(png),
         )
     else:
         out(render(found, what, _width(), _shades()))

@@ -7,13 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import plural, processes
 from p3s.cli.common import (
     JSON_OPTION,
     MODULES,
+    STUDY,
     ReaderGone,
     emit_json,
     out,
@@ -23,6 +22,7 @@ from p3s.cli.common import (
     say_reasons,
 )
 from p3s.cli.grid import FASTEST, GRID
+from p3s.cli.helptext import option
 from p3s.cli.params import VALUE
 
 if TYPE_CHECKING:
@@ -48,39 +48,30 @@ Next:
 
 
 def model(
-    study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
-    holdout: bool = typer.Option(
-        True,
-        "--holdout/--no-holdout",
-        help="Check the model on the largest count before fitting all.",
+    study_dir: Path = STUDY,
+    holdout: bool = option(
+        True, "--holdout/--no-holdout", "Check the model on the largest count before fitting all."
     ),
-    everything: bool = typer.Option(False, "--all", help="All phases and all rules."),
-    latex: bool = typer.Option(False, "--latex", help="Print tables for LaTeX."),
-    python: bool = typer.Option(False, "--python", help="Print a Python module of functions."),
-    trips: list[str] = typer.Option(
+    everything: bool = option(False, "--all", "All phases and all rules."),
+    latex: bool = option(False, "--latex", "Print tables for LaTeX."),
+    python: bool = option(False, "--python", "Print a Python module of functions."),
+    trips: list[str] = option(
         [],
-        "--trips",
-        metavar="SITE=COUNT",
-        help="State a loop's iterations, by phase number, call site or function; SITE= undoes it.",
+        "--trips SITE=COUNT",
+        "State a loop's iterations, by phase number, call site or function; SITE= undoes it.",
     ),
-    without: str = typer.Option(
-        "", "--without", metavar="COUNTS", help="Leave these traced counts out; the runs stay."
-    ),
-    with_: str = typer.Option("", "--with", metavar="COUNTS", help="Take left-out counts back."),
+    without: str = option("", "--without COUNTS", "Leave these traced counts out; the runs stay."),
+    with_: str = option("", "--with COUNTS", "Take left-out counts back."),
     grid: list[str] = GRID,
     fastest: str = FASTEST,
-    scic: bool = typer.Option(
-        False, "--scic", help="Print the instruction table: work per process, weight, total."
+    scic: bool = option(
+        False, "--scic", "Print the instruction table: work per process, weight, total."
     ),
-    compute: bool = typer.Option(
-        False,
-        "--compute",
-        help="Print times of one process in one iteration, and what they rest on.",
+    compute: bool = option(
+        False, "--compute", "Print times of one process in one iteration, and what they rest on."
     ),
-    counts: str = typer.Option(
-        "", "-n", "--counts", metavar="COUNTS", help="With --scic, --compute: where to predict."
-    ),
-    csv: bool = typer.Option(False, "--csv", help="With --scic, --compute: as CSV."),
+    counts: str = option("", "-n --counts COUNTS", "With --scic, --compute: where to predict."),
+    csv: bool = option(False, "--csv", "With --scic, --compute: as CSV."),
     modules: list[Path] = MODULES,
     param: list[str] = VALUE,
     json_: bool = JSON_OPTION,
@@ -94,11 +85,12 @@ def model(
     """
     from p3s.base.serialise import to_data
     from p3s.base.study import Study
-    from p3s.cli.params import at_value, has_parameters
+    from p3s.cli.params import at_value
     from p3s.cli.params import model as of_parameters
     from p3s.model.order.kinds import Kinds
     from p3s.model.stage import as_file, read
     from p3s.pipeline.stages import ensure_compute, ensure_model
+    from p3s.pipeline.weak import has_parameters
     from p3s.predict.commands import Commands, count_to_predict
     from p3s.predict.doubts import missed, of_calls
     from p3s.predict.order_doubts import of_order
@@ -122,9 +114,11 @@ def model(
     if json_ and not compute:
         emit_json(as_file(fitted))
     elif scic:
+        from p3s.model.work.scic import instruction_table, larger_counts
         from p3s.report import scic as instructions
 
-        out((instructions.csv if csv else instructions.table)(fitted, wanted).rstrip("\n"))
+        found = instruction_table(fitted, wanted or larger_counts(fitted))
+        out((instructions.csv if csv else instructions.table)(found).rstrip("\n"))
     elif not compute:
         _show(study, fitted, everything, latex, python, modules)
     with progress(1) as bar:  # the equations stand, whatever is wrong with times
@@ -245,6 +239,7 @@ def _listed(counts: list[int]) -> str:
 def _show_compute(study: Any, fitted: Model, counts: list[int], csv: bool, json_: bool) -> None:
     """Print the compute model as a page, as CSV or as it is."""
     from p3s.costs.stage import as_file, load
+    from p3s.costs.table import compute_table
     from p3s.pipeline.stages import check_times
     from p3s.report import compute as page
 
@@ -255,7 +250,8 @@ def _show_compute(study: Any, fitted: Model, counts: list[int], csv: bool, json_
     if json_:
         emit_json(as_file(found))
     else:
-        out((page.csv if csv else page.table)(fitted, found, counts).rstrip("\n"))
+        rows = compute_table(fitted, found, counts)
+        out((page.csv if csv else page.table)(found, rows).rstrip("\n"))
 
 
 def _show(
@@ -288,6 +284,7 @@ def _show(
         from p3s.predict.commands import Commands
         from p3s.report.equations import render
 
-        out(render(fitted, places, everything, Commands(study)))
+        back = Commands(study).take_back(fitted.without)
+        out(render(fitted, places, everything, back))
     for note in notes:
         say(f"note: {note}")

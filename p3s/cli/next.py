@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
-
 from p3s.base.command_lines import arguments, elsewhere, shown
 from p3s.base.errors import UsageError
 from p3s.base.study import Study
 from p3s.base.text import joined
-from p3s.cli.common import JSON_OPTION, emit_json, header, out, parse_counts, progress, quoted, say
+from p3s.cli.common import JSON_OPTION, STUDY, emit, out, parse_counts, progress, quoted, say
+from p3s.cli.helptext import option
 from p3s.predict.commands import Commands, count_to_validate
 
 EPILOG = """\b
@@ -21,13 +20,11 @@ Next:
 
 
 def next_(
-    study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
-    target: str = typer.Option(
+    study_dir: Path = STUDY,
+    target: str = option(
         "",
-        "-n",
-        "--count",
-        metavar="N",
-        help="Count to be predicted, for smaller inputs [default: 16 times the largest traced].",
+        "-n --count N",
+        "Count to be predicted, for smaller inputs [default: 16 times the largest traced].",
     ),
     json_: bool = JSON_OPTION,
 ) -> int:
@@ -55,15 +52,13 @@ def next_(
     far["command"] = commands.far(study, far["counts"]) if shows else []
     far["arguments"] = arguments(study)
     if json_:
-        emit_json(
-            {
-                **header("next"),
-                "study": str(study.root),
-                "counts": [{**to_data(each), "why": each.why} for each in wanted],
-                "command": words,
-                "directory": _directory(study),
-                "far": far,
-            }
+        emit(
+            "next",
+            study=str(study.root),
+            counts=[{**to_data(each), "why": each.why} for each in wanted],
+            command=words,
+            directory=_directory(study),
+            far=far,
         )
         return 0
     from p3s.report.next import ARGUMENTS, render, render_far

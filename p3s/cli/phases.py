@@ -5,15 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from p3s.base.errors import P3SError
-from p3s.cli.common import JSON_OPTION, MODULES, emit_json, out, parse_counts, progress, say
+from p3s.cli.common import JSON_OPTION, MODULES, STUDY, emit_json, out, parse_counts, progress, say
+from p3s.cli.helptext import option
 
 if TYPE_CHECKING:
-    from p3s.base.study import Study
-    from p3s.capture.source import Where
-    from p3s.report.phases import Phases
+    from p3s.capture.frames import Where
 
 EPILOG = """docs/phases.md tells how to read the table.
 
@@ -27,12 +23,10 @@ Next:
 
 
 def phases(
-    study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
-    counts: str | None = typer.Option(
-        None, "-n", metavar="COUNTS", help="Only these process counts, e.g. 8,16."
-    ),
-    tree: bool = typer.Option(False, "--tree", help="Only the tree of loops and calls."),
-    everything: bool = typer.Option(False, "--all", help="All phases, all lines of the tree."),
+    study_dir: Path = STUDY,
+    counts: str | None = option(None, "-n COUNTS", "Only these process counts, e.g. 8,16."),
+    tree: bool = option(False, "--tree", "Only the tree of loops and calls."),
+    everything: bool = option(False, "--all", "All phases, all lines of the tree."),
     modules: list[Path] = MODULES,
     json_: bool = JSON_OPTION,
 ) -> int:
@@ -40,20 +34,26 @@ def phases(
 
     Functions and lines come from the debug information of the program (compile it with -g).
     """
+    from p3s.base.serialise import to_data
     from p3s.base.study import Study
     from p3s.capture.sites import resolve_sites
+    from p3s.pipeline.stages import ensure_phases
     from p3s.report.tree import render
+    from p3s.signature.phase_file import SCHEMA, VERSION
 
     wanted = parse_counts(counts) if counts is not None else None
     study = Study.open(study_dir)
-    found = loaded(study)
+    with progress(len(study.counts())) as bar:
+        found = ensure_phases(study, bar)
     if wanted is not None:
         found = found.only(wanted, study.root)
     places, notes = resolve_sites(study, found.sites, modules)
     if json_:
         emit_json(
             {
-                **found.raw,
+                "schema": SCHEMA,
+                "schema_version": VERSION,
+                **to_data(found),
                 "places": {name: _as_json(places[name]) for name in sorted(places)},
                 "notes": notes,
             }
@@ -63,24 +63,6 @@ def phases(
     for note in notes:
         say(f"note: {note}")
     return 0
-
-
-def loaded(study: Study) -> Phases:
-    """Return the phases, made when they are missing or older than what they are made from."""
-    from p3s.pipeline.stages import ensure_signatures
-    from p3s.report.phases import load
-    from p3s.signature.phases import load_phases
-
-    with progress(len(study.counts())) as bar:
-        ensure_signatures(study, bar)
-    if study.signature_counts():
-        load_phases(study.root)
-    elif not study.phases_path.exists():
-        from p3s.predict.commands import Commands, counts_to_add
-
-        again = Commands(study).trace(study.complete_counts() or counts_to_add(study, 3))
-        raise P3SError(f"{study.root}: no phases yet; to trace it, run {again}")
-    return load(study.phases_path)
 
 
 def _as_json(where: Where) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ import typer
 from p3s.base.errors import P3SError, UsageError
 from p3s.cli.common import (
     JSON_OPTION,
+    STUDY,
     Progress,
     allowed_codes,
     emit_json,
@@ -27,14 +27,14 @@ from p3s.cli.common import (
 from p3s.cli.costs import ESTIMATOR, EVERY_RANK, NETWORK, NO_REPLAY, PLACEMENT, TOPOLOGY
 from p3s.cli.files import IO, file_system, keep_file_system
 from p3s.cli.grid import DIMS, outermost, parse_dims
+from p3s.cli.helptext import option
 from p3s.cli.machine import BASE, MACHINE
 from p3s.cli.params import VALUE, WEAK
 from p3s.cli.recording import THREADS
 from p3s.cli.replay import BUDGET, COLLECTIVES, CORES, HOSTS, LAUNCHER, settings_of
 
 if TYPE_CHECKING:
-    from p3s.model.grid.stated import Extents
-    from p3s.pipeline.tracing.runs import TraceRequest
+    pass
 
 EPILOG = """Words after -- are a launcher command; with it a new study is traced first.
 
@@ -46,27 +46,24 @@ Example:
 Next:
   p3s report study"""
 
-ONLY = typer.Option(
-    False, "--only", help="Leave out the counts of an earlier prediction [default: they stay]."
+ONLY = option(
+    False, "--only", "Leave out the counts of an earlier prediction [default: they stay]."
 )
-NODE = typer.Option(
+NODE = option(
     "",
-    "--node",
-    metavar="NODE",
-    help="With --threads: a node as 2x32 (sockets x cores), 2x4x8+smt2, or a file of lstopo.",
+    "--node NODE",
+    "With --threads: a node as 2x32 (sockets x cores), 2x4x8+smt2, or a file of lstopo.",
 )
-ALLOW = typer.Option(
+ALLOW = option(
     [],
-    "--allow",
-    metavar="CODES",
-    help="Trust the prediction although these reasons speak against it, as in "
+    "--allow CODES",
+    "Trust the prediction although these reasons speak against it, as in "
     "--allow other-calls; may be repeated.",
 )
-WHAT_IF = typer.Option(
+WHAT_IF = option(
     [],
-    "--what-if",
-    metavar="CHANGE",
-    help="What a change would save, such as latency/2, 'phase 3 * 0.7', balanced, allreduce=ring "
+    "--what-if CHANGE",
+    "What a change would save, such as latency/2, 'phase 3 * 0.7', balanced, allreduce=ring "
     "or network=ideal; may be repeated. table: the usual changes; none: no table.",
 )
 #: Counts traced when a launcher is given and nothing has been traced yet.
@@ -75,27 +72,14 @@ DEFAULT_FROM = "2,4,8,16"
 
 def predict(
     ctx: typer.Context,
-    study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
-    counts: str = typer.Option(
-        ..., "-n", "--counts", metavar="COUNTS", help="Process counts, for example 32,64."
-    ),
-    traced: str = typer.Option(
-        "", "--from", metavar="COUNTS", help=f"Counts to trace first [default: {DEFAULT_FROM}]."
-    ),
-    repeats: int = typer.Option(
-        1, "-r", "--repeats", min=1, max=1000, metavar="R", help="Runs per count."
-    ),
+    study_dir: Path = STUDY,
+    counts: str = option(..., "-n --counts COUNTS", "Process counts, for example 32,64."),
+    traced: str = option("", "--from COUNTS", f"Counts to trace first [default: {DEFAULT_FROM}]."),
+    repeats: int = option(1, "-r --repeats R", "Runs per count.", min=1, max=1000),
     dims: str = DIMS,
-    timeout: float = typer.Option(
-        3600.0, "--timeout", min=1.0, metavar="SECONDS", help="Limit of one traced run."
-    ),
-    knee: float = typer.Option(
-        0.5,
-        "--knee",
-        min=0.0,
-        max=1.0,
-        metavar="SHARE",
-        help="Efficiency below which the knee is reached.",
+    timeout: float = option(3600.0, "--timeout SECONDS", "Limit of one traced run.", min=1.0),
+    knee: float = option(
+        0.5, "--knee SHARE", "Efficiency below which the knee is reached.", min=0.0, max=1.0
     ),
     hosts: str = HOSTS,
     cores_per_node: int = CORES,
@@ -123,13 +107,18 @@ def predict(
     """Predict run time, speedup and the knee; runs every stage that is missing or out of date."""
     from p3s.base.study import Study
     from p3s.cli import params, teams
-    from p3s.cli.before import check_launcher, check_request, check_study
     from p3s.model.grid.stated import keep_dims
     from p3s.pipeline.basis import request_of, with_placement
+    from p3s.pipeline.before import check_launcher, check_request, check_study
+    from p3s.pipeline.content import places_of
     from p3s.pipeline.predicting import PredictArguments, predicted, what_ifs_of
+    from p3s.pipeline.tracing.runs import TraceRequest
+    from p3s.pipeline.tracing.study import missing_counts, trace_missing
+    from p3s.pipeline.weak import has_parameters
     from p3s.predict.prediction import as_file
-    from p3s.report.places import places_of
+    from p3s.report.places import phase_places
     from p3s.report.terminal import render
+    from p3s.signature_runner.standard_input import own
 
     wanted, allowed, changes = parse_counts(counts), allowed_codes(allow), what_ifs_of(what_if)
     settings = settings_of(hosts, cores_per_node, budget, launcher, collectives=collectives)
@@ -140,7 +129,7 @@ def predict(
     if placement is not None:
         request = with_placement(request, placement, wanted)
     words = launcher_words(ctx)
-    with_parameters = bool(param or weak or params.has_parameters(study_dir))
+    with_parameters = bool(param or weak or has_parameters(study_dir))
     if with_parameters and words:
         raise UsageError(f"{study_dir}: has parameters; trace first, with p3s characterize --param")
     every = threads or (with_parameters and teams.needs_threads(study_dir, param))
@@ -156,7 +145,13 @@ def predict(
         )
     system = file_system(io)
     extents = parse_dims(dims, words) if words else {}
-    first = _request(study_dir, words, traced, extents, repeats, timeout) if words else None
+    first = None
+    if words:
+        usual, named = parse_asked(DEFAULT_FROM), parse_asked(traced, "--from") if traced else None
+        first = TraceRequest(
+            study_dir, tuple(words), usual, repeats, timeout, extents=extents, stdin=own
+        )
+        first = missing_counts(first, named, Progress())
     check_request(study_dir, wanted, request, machine, base)
     if first is not None:
         check_launcher(study_dir, words, first.chosen or ())
@@ -170,7 +165,7 @@ def predict(
     if not words:
         check_study(Study.open(study_dir))
     with progress(2 * len(wanted)) as bar:
-        partial = first is not None and _trace_missing(first, bar)
+        partial = first is not None and trace_missing(first, bar)
         if dims and not words:
             keep_dims(
                 outermost(Study.open(study_dir)), parse_dims(dims, Study.open(study_dir).command())
@@ -190,59 +185,7 @@ def predict(
     if json_:
         emit_json(as_file(result))
     else:
-        out(render(result, places_of(study)))
+        found = places_of(study)
+        out(render(result, phase_places(*found) if found else {}))
     say(f"next: p3s report {quoted(study.root)}")
     return say_reasons(result.reasons, told=not json_) or (3 if partial else 0)
-
-
-def _request(
-    root: Path,
-    words: list[str],
-    traced: str,
-    extents: Mapping[int, Extents],
-    repeats: int,
-    timeout: float,
-) -> TraceRequest:
-    """Return what is traced before a prediction: the counts that the study lacks."""
-    from p3s.base.study import Study
-    from p3s.model.grid.stated import check_dims
-    from p3s.pipeline.stages import MIN_COUNTS
-    from p3s.pipeline.tracing.counts import Asked, chosen, grids_of, warn
-    from p3s.pipeline.tracing.runs import TraceRequest
-    from p3s.signature_runner.standard_input import own
-
-    existing = Study.find(root)
-    have = set(existing.counts()) if existing is not None else set()
-    enough = not traced and len(have) >= MIN_COUNTS
-    asked = Asked() if enough else parse_asked(traced or DEFAULT_FROM, "--from")
-    grids = grids_of(existing, words, extents)
-    missing = tuple(np for np in chosen(asked, existing, grids, Progress()) if np not in have)
-    check_dims(existing, extents, missing)
-    if traced and missing:
-        warn(asked, missing, existing, grids, Progress())
-    return TraceRequest(
-        root,
-        tuple(words),
-        asked,
-        repeats,
-        timeout,
-        extents=extents,
-        chosen=missing,
-        remedy="name another study directory, or leave the command out to predict from these runs",
-        stdin=own,
-    )
-
-
-def _trace_missing(request: TraceRequest, bar: Progress) -> bool:
-    """Trace the counts that the study lacks; tells whether a count failed."""
-    from p3s.base.study import Study
-    from p3s.pipeline.stages import MIN_COUNTS
-    from p3s.pipeline.tracing.results import reasons
-    from p3s.pipeline.tracing.study import trace
-
-    done, study = trace(request, bar), Study.open(request.root)
-    if request.chosen and len(study.counts()) < MIN_COUNTS:
-        raise P3SError(f"{reasons(done.failed)}; too few counts are left, name others with --from")
-    if done.failed:
-        say(f"p3s: {reasons(done.failed)}; kept: {', '.join(map(str, study.counts()))}")
-    return bool(done.failed)

@@ -7,7 +7,8 @@ from pathlib import Path
 import typer
 
 from p3s.base.text import one_line, plural
-from p3s.cli.common import JSON_OPTION, emit_json, header, out, quoted, say
+from p3s.cli.common import JSON_OPTION, emit, out, quoted, say
+from p3s.cli.helptext import option
 
 EPILOG = """\b
 Example:
@@ -18,8 +19,8 @@ Next:
 
 def recover(
     run_dir: Path = typer.Argument(..., metavar="RUN_DIR", help="Run directory; stays as it is."),
-    target: Path = typer.Option(..., "-o", "--output", metavar="NEW_DIR", help="What to write."),
-    force: bool = typer.Option(False, "--force", help="Replace the captures in NEW_DIR."),
+    target: Path = option(..., "-o --output NEW_DIR", "What to write."),
+    force: bool = option(False, "--force", "Replace the captures in NEW_DIR."),
     json_: bool = JSON_OPTION,
 ) -> int:
     """Write clean captures with every intact chunk of a run, and say what was lost.
@@ -30,22 +31,20 @@ def recover(
 
     saved = recover_run(run_dir, target, force)
     if json_:
-        emit_json(
-            {
-                **header("recover"),
-                "target": str(target),
-                "ranks": [
-                    {
-                        "rank": one.rank,
-                        "path": str(one.path),
-                        "chunks": one.chunks,
-                        "events": one.events,
-                        "header_rebuilt": one.header_rebuilt,
-                        "problem": one.problem,
-                    }
-                    for one in saved
-                ],
-            }
+        emit(
+            "recover",
+            target=str(target),
+            ranks=[
+                {
+                    "rank": one.rank,
+                    "path": str(one.path),
+                    "chunks": one.chunks,
+                    "events": one.events,
+                    "header_rebuilt": one.header_rebuilt,
+                    "problem": one.problem,
+                }
+                for one in saved
+            ],
         )
     else:
         for one in saved:

@@ -7,11 +7,10 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import plural, processes, table
-from p3s.cli.common import JSON_OPTION, emit_json, header, out, parse_counts, progress, quoted, say
+from p3s.cli.common import JSON_OPTION, STUDY, emit, out, parse_counts, progress, quoted, say
+from p3s.cli.helptext import option
 from p3s.replay.settings import BUDGET_S, MAPPINGS, NOISES, PAGES, STALL_S, ReplaySettings
 
 EPILOG = """\b
@@ -22,90 +21,52 @@ Example:
 Next:
   p3s predict study -n 256,512"""
 
-HOSTS = typer.Option(
+HOSTS = option(
     "",
-    "--hosts",
-    show_default=False,
-    metavar="HOSTS",
-    help="Nodes: two measured, two black holes [default: those of the Slurm job, or this one].",
+    "--hosts HOSTS",
+    "Nodes: two measured, two black holes [default: those of the Slurm job, or this one].",
 )
-CORES = typer.Option(
-    0,
-    "--cores-per-node",
-    show_default=False,
-    min=0,
-    metavar="K",
-    help="Ranks of the full run on one node [default: cores as found].",
+CORES = option(
+    0, "--cores-per-node K", "Ranks of the full run on one node [default: cores as found].", min=0
 )
-BUDGET = typer.Option(
-    f"{BUDGET_S:.0f}s",
-    "--budget",
-    metavar="TIME",
-    help="Time to measure in, per count: 30s, 10m, 1h.",
+BUDGET = option(f"{BUDGET_S:.0f}s", "--budget TIME", "Time to measure in, per count: 30s, 10m, 1h.")
+LAUNCHER = option("", "--launcher COMMAND", "Launcher of the replay [default: as found].")
+PLAN = option(False, "--plan", "Print what would be run, and run nothing.")
+EXHAUSTIVE = option(
+    False, "--exhaustive", "Load all pairs of nodes, not only until every class is measured."
 )
-LAUNCHER = typer.Option(
-    "",
-    "--launcher",
-    show_default=False,
-    metavar="COMMAND",
-    help="Launcher of the replay [default: as found].",
+TIMED = option(
+    False, "--timed", "Check with whole iterations: black holes act when the absent ranks would."
 )
-PLAN = typer.Option(False, "--plan", help="Print what would be run, and run nothing.")
-EXHAUSTIVE = typer.Option(
-    False, "--exhaustive", help="Load all pairs of nodes, not only until every class is measured."
+MAPPING = option(MAPPINGS[0], "--mapping HOW", "Ranks of the full run on nodes: block, cyclic.")
+RANK_FILE = option(
+    None, "--rank-file FILE", "Node of every rank of the full run, or an Open MPI rankfile."
 )
-TIMED = typer.Option(
-    False,
-    "--timed",
-    help="Check with whole iterations: black holes act when the absent ranks would.",
-)
-MAPPING = typer.Option(
-    MAPPINGS[0], "--mapping", metavar="HOW", help="Ranks of the full run on nodes: block, cyclic."
-)
-RANK_FILE = typer.Option(
+TOPOLOGY = option(
     None,
-    "--rank-file",
-    show_default=False,
-    metavar="FILE",
-    help="Node of every rank of the full run, or an Open MPI rankfile.",
+    "--topology FILE",
+    "How far nodes are apart: Slurm's topology.conf, netloc [default: all alike].",
 )
-TOPOLOGY = typer.Option(
-    None,
-    "--topology",
-    show_default=False,
-    metavar="FILE",
-    help="How far nodes are apart: Slurm's topology.conf, netloc [default: all alike].",
+COLLECTIVES = option(
+    "", "--collectives WHAT", "Algorithms instead of the library's: allreduce=ring,..., or a file."
 )
-COLLECTIVES = typer.Option(
-    "",
-    "--collectives",
-    show_default=False,
-    metavar="WHAT",
-    help="Algorithms instead of the library's: allreduce=ring,..., or a file.",
-)
-PAGES_OF_BUFFERS = typer.Option(
-    PAGES[0], "--pages", metavar="KIND", help="Pages of the buffers: small, huge."
-)
-NOISE = typer.Option(
+PAGES_OF_BUFFERS = option(PAGES[0], "--pages KIND", "Pages of the buffers: small, huge.")
+NOISE = option(
     NOISES[0],
-    "--noise",
-    metavar="WHEN",
-    help="Traffic of absent ranks: auto (on links shared by switches), on, off.",
+    "--noise WHEN",
+    "Traffic of absent ranks: auto (on links shared by switches), on, off.",
 )
-STALL = typer.Option(
+STALL = option(
     f"{STALL_S:.0f}s",
-    "--stall",
-    metavar="TIME",
-    help="End the job when nothing moves for so long, and say what is waited for.",
+    "--stall TIME",
+    "End the job when nothing moves for so long, and say what is waited for.",
 )
-TIMEOUT = typer.Option(
+TIMEOUT = option(
     "",
-    "--timeout",
-    show_default=False,
-    metavar="TIME",
-    help="End it after so long in any case, per count [default: 3 x budget + 30 s].",
+    "--timeout TIME",
+    "End it after so long in any case, per count [default: 3 x budget + 30 s].",
 )
-AGAIN = typer.Option(False, "--again", help="Measure what is measured already once more.")
+AGAIN = option(False, "--again", "Measure what is measured already once more.")
 
 _TIME = re.compile(r"(\d+(?:\.\d*)?)\s*(s|m|min|h)?", re.ASCII)
 _SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -137,13 +98,13 @@ def settings_of(hosts: str, cores: int, budget: str, launcher: str, **more: Any)
         words = tuple(shlex.split(launcher))
     except ValueError as err:
         raise UsageError(f"--launcher {launcher}: {err}") from err
-    for option, value, known in (
+    for name, value, known in (
         ("--mapping", more.get("mapping"), MAPPINGS),
         ("--pages", more.get("pages"), PAGES),
         ("--noise", more.get("noise"), NOISES),
     ):
         if value is not None and value not in known:
-            raise UsageError(f"{option} {value}: there are {', '.join(known[:-1])} and {known[-1]}")
+            raise UsageError(f"{name} {value}: there are {', '.join(known[:-1])} and {known[-1]}")
     return ReplaySettings(
         hosts=hosts_of(hosts),
         cores_per_node=cores or None,
@@ -154,10 +115,8 @@ def settings_of(hosts: str, cores: int, budget: str, launcher: str, **more: Any)
 
 
 def replay(
-    study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
-    counts: str = typer.Option(
-        ..., "-n", "--counts", metavar="COUNTS", help="Process counts, for example 256,512."
-    ),
+    study_dir: Path = STUDY,
+    counts: str = option(..., "-n --counts COUNTS", "Process counts, for example 256,512."),
     hosts: str = HOSTS,
     cores_per_node: int = CORES,
     budget: str = BUDGET,
@@ -212,7 +171,7 @@ def replay(
     if plan:
         return _show_plans(done, json_)
     if json_:
-        emit_json({**header("replays"), "counts": [result for _, result in done]})
+        emit("replays", counts=[result for _, result in done])
     else:
         head = ["processes", "iterations", "classes", "measured", "representative"]
         out(table([_row(n, result) for n, result in done], head, left=0))
@@ -241,7 +200,7 @@ def _show_plans(plans: list[tuple[int, Any]], json_: bool) -> int:
     from p3s.replay.plan.show import plan_json, plan_text
 
     if json_:
-        emit_json({**header("replay_plans"), "counts": [plan_json(plan) for _, plan in plans]})
+        emit("replay_plans", counts=[plan_json(plan) for _, plan in plans])
     else:
         out("\n\n".join(plan_text(plan) for _, plan in plans))
     return 0

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from p3s.base.errors import UsageError
-from p3s.cli.common import JSON_OPTION, emit_json, header, out, say, say_reasons, write_out
+from p3s.cli.common import JSON_OPTION, STUDY, emit, out, say, say_reasons, write_out
+from p3s.cli.helptext import option
 
 if TYPE_CHECKING:
     from p3s.predict.saved import PredictionFile
@@ -25,31 +24,22 @@ Next:
 
 
 def report(
-    study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
-    output: Path | None = typer.Option(
-        None, "-o", "--output", metavar="FILE", help="Where to write the page."
+    study_dir: Path = STUDY,
+    output: Path | None = option(None, "-o --output FILE", "Where to write the page."),
+    picture: list[Path] = option(
+        [], "--picture FILE", "Write a picture for a paper: .png, .svg or .pdf; may be repeated."
     ),
-    picture: list[Path] = typer.Option(
+    plot: list[str] = option(
         [],
-        "--picture",
-        metavar="FILE",
-        help="Write a picture for a paper: .png, .svg or .pdf; may be repeated.",
+        "--plot WHAT",
+        "What the pictures show, in their order, the last one for all further.  [default: speedup]",
     ),
-    plot: list[str] = typer.Option(
-        [],
-        "--plot",
-        metavar="WHAT",
-        help="What the pictures show, in their order, the last one for all further.  "
-        "[default: speedup]",
+    size: str = option("", "--size WxH", "Size of these in inches, for example 3.4x2.4."),
+    no_source: bool = option(
+        False, "--no-source", "Quote no lines of the program's source on the page."
     ),
-    size: str = typer.Option(
-        "", "--size", metavar="WxH", help="Size of these in inches, for example 3.4x2.4."
-    ),
-    no_source: bool = typer.Option(
-        False, "--no-source", help="Quote no lines of the program's source on the page."
-    ),
-    csv: bool = typer.Option(False, "--csv", help="Print the counts as CSV and write nothing."),
-    phases: bool = typer.Option(False, "--phases", help="With --csv: a row per phase and count."),
+    csv: bool = option(False, "--csv", "Print the counts as CSV and write nothing."),
+    phases: bool = option(False, "--phases", "With --csv: a row per phase and count."),
     json_: bool = JSON_OPTION,
 ) -> int:
     """Write report.html (one offline file) and speedup.png, and print what it says first.
@@ -66,26 +56,27 @@ def report(
     prediction = as_of_now(PredictionFile.load(study.root))
     if csv:
         return _print_csv(prediction, phases)
+    from p3s.pipeline.content import content_of
     from p3s.report.html import write_html
+    from p3s.report.parts import parts_of
     from p3s.report.pictures import SIZE, write_picture
     from p3s.report.terminal import summary
     from p3s.report.view import view_of
 
-    view = view_of(study, prediction.content, source=not no_source)
+    content = content_of(study, prediction.content, source=not no_source)
+    view = view_of(content, parts_of(study, prediction.content))
     page = output or study.report_path
     write_html(view, page)
     for path, name, inches in [(study.speedup_png_path, "speedup", SIZE), *drawn]:
         write_picture(prediction.content, name, path, inches)
     if json_:
-        emit_json(
-            {
-                **header("report"),
-                "verdict": view.verdict,
-                "report": str(page),
-                "picture": str(study.speedup_png_path),
-                "pictures": [str(path) for path in picture],
-                "prediction": dict(prediction.data),
-            }
+        emit(
+            "report",
+            verdict=view.verdict,
+            report=str(page),
+            picture=str(study.speedup_png_path),
+            pictures=[str(path) for path in picture],
+            prediction=dict(prediction.data),
         )
     else:
         out(summary(prediction.content, view.equations.places))

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
-
 from p3s.base.text import table
 from p3s.cli.common import (
     JSON_OPTION,
-    emit_json,
-    header,
+    STUDY,
+    emit,
     out,
     parse_counts,
     parse_ranks,
@@ -19,6 +17,7 @@ from p3s.cli.common import (
     say,
     say_doubts,
 )
+from p3s.cli.helptext import option
 
 EPILOG = """\b
 Example:
@@ -29,21 +28,18 @@ Next:
 
 
 def scale(
-    study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
-    counts: str = typer.Option(
-        ..., "-n", "--counts", metavar="COUNTS", help="Process counts, for example 64,256."
-    ),
-    ranks: str | None = typer.Option(
+    study_dir: Path = STUDY,
+    counts: str = option(..., "-n --counts COUNTS", "Process counts, for example 64,256."),
+    ranks: str | None = option(
         None,
-        "--ranks",
-        metavar="RANKS",
-        help="Only these ranks, for example 0,4096-4099, into a directory of their own.",
+        "--ranks RANKS",
+        "Only these ranks, for example 0,4096-4099, into a directory of their own.",
     ),
     json_: bool = JSON_OPTION,
 ) -> int:
     """Write the logical trace at larger counts: one row per event and rank, as Parquet."""
     from p3s.base.study import Study
-    from p3s.cli.before import check_study
+    from p3s.pipeline.before import check_study
     from p3s.pipeline.room import check_scaled_room
     from p3s.pipeline.stages import ensure_compute, ensure_model
     from p3s.program import as_file, scaled_dir, write_scaled
@@ -65,14 +61,12 @@ def scale(
             bar.done(f"n={n}: {scaled_dir(study.scaled_dir(n), some)}")
             done.append((n, meta))
     if json_:
-        emit_json(
-            {
-                **header("scale"),
-                "counts": [
-                    {**as_file(meta), "n": n, "path": str(scaled_dir(study.scaled_dir(n), some))}
-                    for n, meta in done
-                ],
-            }
+        emit(
+            "scale",
+            counts=[
+                {**as_file(meta), "n": n, "path": str(scaled_dir(study.scaled_dir(n), some))}
+                for n, meta in done
+            ],
         )
     else:
         rows = [

@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import inspect
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from p3s.base.errors import UsageError
-from p3s.cli.common import JSON_OPTION, launcher_words, parse_counts
-from p3s.cli.replay import BUDGET
+from p3s.cli.common import (
+    JSON_OPTION,
+    STUDY,
+    emit,
+    launcher_words,
+    out,
+    parse_asked,
+    parse_counts,
+    say,
+)
+from p3s.cli.helptext import option
+from p3s.cli.replay import BUDGET, seconds_of
+
+if TYPE_CHECKING:
+    from p3s.pipeline.jobs import Batch, Made, Script
 
 EPILOG = """Behind -- stands what the jobs do: a launcher command with {np} is traced at the counts;
 options of p3s replay, or nothing, measure the communication of a scaled trace on four nodes.
@@ -26,96 +41,59 @@ Next:
 
 def submit(
     context: typer.Context,
-    study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
-    counts: str = typer.Option(
-        ..., "-n", "--counts", metavar="COUNTS", help="Process counts, for example 8,16,32."
-    ),
-    jobs: str = typer.Option(
+    study_dir: Path = STUDY,
+    counts: str = option(..., "-n --counts COUNTS", "Process counts, for example 8,16,32."),
+    jobs: str = option(
         "one",
-        "--jobs",
-        metavar="HOW",
-        help="Traces: one job for all counts, each count a job of its own, or a job array.",
+        "--jobs HOW",
+        "Traces: one job for all counts, each count a job of its own, or a job array.",
     ),
-    ppn: int = typer.Option(
+    ppn: int = option(
         0,
-        "--ppn",
-        show_default=False,
+        "--ppn K",
+        "Ranks on a node, from which the nodes follow [default: left to the scheduler].",
         min=0,
-        metavar="K",
-        help="Ranks on a node, from which the nodes follow [default: left to the scheduler].",
     ),
-    cores: int = typer.Option(
-        1, "--cores-per-rank", min=1, metavar="K", help="Cores of a rank, for its threads."
-    ),
-    repeats: int = typer.Option(
-        1, "-r", "--repeats", min=1, max=1000, metavar="R", help="Traces: runs per count."
-    ),
-    trace: list[str] = typer.Option(
+    cores: int = option(1, "--cores-per-rank K", "Cores of a rank, for its threads.", min=1),
+    repeats: int = option(1, "-r --repeats R", "Traces: runs per count.", min=1, max=1000),
+    trace: list[str] = option(
         [],
-        "--trace",
-        show_default=False,
-        metavar="OPTION",
-        help="Another option of p3s characterize, for example --trace='--work cpu'.",
+        "--trace OPTION",
+        "Another option of p3s characterize, for example --trace='--work cpu'.",
     ),
-    predict: str = typer.Option(
-        "",
-        "--predict",
-        show_default=False,
-        metavar="COUNTS",
-        help="Then predict these in a last job, and write the report.",
+    predict: str = option(
+        "", "--predict COUNTS", "Then predict these in a last job, and write the report."
     ),
-    nodes: int = typer.Option(4, "--nodes", metavar="NODES", help="Of a replay: 4, 2 or 1."),
+    nodes: int = option(4, "--nodes NODES", "Of a replay: 4, 2 or 1."),
     budget: str = BUDGET,
-    scheduler: str = typer.Option(
+    scheduler: str = option(
+        "", "--scheduler NAME", "slurm, pbs or lsf [default: whose sbatch, qsub or bsub is there]."
+    ),
+    module: list[str] = option([], "--module NAME", "Module to load; may be repeated."),
+    venv: Path = option(
+        None, "--venv DIR", "Virtual environment with P3S [default: the one that this P3S is in]."
+    ),
+    time: str = option(
         "",
-        "--scheduler",
-        show_default=False,
-        metavar="NAME",
-        help="slurm, pbs or lsf [default: whose sbatch, qsub or bsub is there].",
-    ),
-    module: list[str] = typer.Option(
-        [], "--module", show_default=False, metavar="NAME", help="Module to load; may be repeated."
-    ),
-    venv: Path = typer.Option(
-        None,
-        "--venv",
-        show_default=False,
-        metavar="DIR",
-        help="Virtual environment with P3S [default: the one that this P3S is in].",
-    ),
-    time: str = typer.Option(
-        "",
-        "--time",
-        show_default=False,
-        metavar="TIME",
-        help="Time limit of a job: 30m, 2h, 1:30:00 [default: that of the queue; of a replay, "
+        "--time TIME",
+        "Time limit of a job: 30m, 2h, 1:30:00 [default: that of the queue; of a replay, "
         "from the budget].",
     ),
-    partition: str = typer.Option(
-        "", "--partition", "--queue", show_default=False, metavar="NAME", help="Partition or queue."
-    ),
-    account: str = typer.Option(
-        "", "--account", show_default=False, metavar="NAME", help="Account or project to charge."
-    ),
-    option: list[str] = typer.Option(
+    partition: str = option("", "--partition --queue NAME", "Partition or queue."),
+    account: str = option("", "--account NAME", "Account or project to charge."),
+    option: list[str] = option(
         [],
-        "--option",
-        "--sbatch",
-        show_default=False,
-        metavar="OPTION",
-        help="Another option of the scheduler, for example --option=--constraint=rome.",
+        "--option --sbatch OPTION",
+        "Another option of the scheduler, for example --option=--constraint=rome.",
     ),
-    output: Path = typer.Option(
+    output: Path = option(
         None,
-        "-o",
-        "--output",
-        show_default=False,
-        metavar="PATH",
-        help="Traces: directory of the scripts [default: STUDY-jobs]; replay: the script "
+        "-o --output PATH",
+        "Traces: directory of the scripts [default: STUDY-jobs]; replay: the script "
         "[default: STUDY/replay/submit.sh].",
     ),
-    dry_run: bool = typer.Option(False, "--dry-run", help="Print the scripts, write nothing."),
-    submit_: bool = typer.Option(False, "--submit", help="Hand the scripts to the scheduler."),
+    dry_run: bool = option(False, "--dry-run", "Print the scripts, write nothing."),
+    submit_: bool = option(False, "--submit", "Hand the scripts to the scheduler."),
     json_: bool = JSON_OPTION,
 ) -> int:
     """Write batch scripts that trace the program, or replay, on nodes of Slurm, PBS or LSF.
@@ -124,25 +102,26 @@ def submit(
     count has a job of its own, a last job puts the runs into the study, whatever became of others.
     """
     from p3s.base.host.schedulers import scheduler as named
-    from p3s.cli import submission
+    from p3s.pipeline import jobs as batch_jobs
 
     words = launcher_words(context)
     traced = bool(words) and not words[0].startswith("-")
     _refuse(context, traced)
-    batch = submission.Batch(
+    batch = batch_jobs.Batch(
         scheduler=named(scheduler),
-        around=submission.surroundings(module, venv),
-        p3s=submission.program(venv),
+        around=batch_jobs.surroundings(module, venv),
+        p3s=batch_jobs.program(venv),
         time=time,
         queue=partition,
         account=account,
         options=tuple(option or ()),
     )
     if traced:
-        asked = submission.Traces(
+        asked = batch_jobs.Traces(
             root=study_dir.absolute(),
             words=tuple(words),
             counts=counts,
+            on=parse_asked(counts),
             jobs=jobs,
             per_node=ppn,
             cores=cores,
@@ -150,13 +129,21 @@ def submit(
             predict=tuple(parse_counts(predict, "--predict")) if predict else (),
             folder=(output or study_dir.with_name(f"{study_dir.absolute().name}-jobs")).absolute(),
         )
-        made = submission.traces(batch, asked, write=not dry_run)
+        made = batch_jobs.traces(batch, asked, write=not dry_run)
     else:
         _check(words)
-        made = submission.replay(
-            batch, study_dir, parse_counts(counts), nodes, ppn, budget, words, output
+        made = batch_jobs.replay(
+            batch,
+            study_dir,
+            parse_counts(counts),
+            nodes,
+            ppn,
+            budget,
+            seconds_of(budget, "--budget"),
+            words,
+            output,
         )
-    return submission.finish(batch, made, dry_run=dry_run, submit=submit_, json_=json_)
+    return _finish(batch, made, dry_run=dry_run, submit=submit_, json_=json_)
 
 
 #: Options of traces alone, and of a replay alone.
@@ -225,3 +212,45 @@ def _check(options: list[str]) -> None:
                 f"{word}: not among the options after --; "
                 + ("give it before them" if name in own[:3] else "leave it out")
             )
+
+
+def _finish(batch: Batch, made: Made, *, dry_run: bool, submit: bool, json_: bool) -> int:
+    """Print, write or hand over scripts; return the exit code."""
+    from p3s.pipeline.jobs import hand_over, write_scripts
+
+    scripts = [*made.scripts, *([made.last] if made.last else [])]
+    if dry_run:
+        if json_:
+            _emit(scripts, [None] * len(scripts), written=False)
+        elif len(scripts) == 1:
+            out(scripts[0].text.rstrip("\n"))
+        else:
+            out("\n\n".join(f"==> {each.path} <==\n{each.text}".rstrip("\n") for each in scripts))
+        return 0
+    start = write_scripts(batch, made, scripts)
+    numbers = hand_over(batch, made, scripts) if submit else []
+    if json_:
+        _emit(scripts, numbers or [None] * len(scripts), written=True)
+    elif numbers:
+        for each, number in zip(scripts, numbers, strict=True):
+            out(f"job {number}: {batch.scheduler.log_of(each.job, number)}")
+    else:
+        out("\n".join(str(each.path) for each in scripts))
+    if numbers:
+        those = "they have" if len(numbers) > 1 else "it has"
+        say(f"next, when {those} ended: {made.then}")
+    else:
+        say(f"next: {start}")
+    return 0
+
+
+def _emit(scripts: Sequence[Script], numbers: Sequence[str | None], *, written: bool) -> None:
+    jobs = [
+        {
+            "script": str(each.path) if written else None,
+            "job": int(number) if number and number.isdigit() else number,
+            "text": each.text,
+        }
+        for each, number in zip(scripts, numbers, strict=True)
+    ]
+    emit("submission", **jobs[0], jobs=jobs)

@@ -12,13 +12,12 @@ import typer
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import command_line
 from p3s.cli.common import quoted, say
+from p3s.cli.helptext import option
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
 
-TRUST = typer.Option(
-    False, "--trust", help="Run the study's command, though it was not made here by you."
-)
+TRUST = option(False, "--trust", "Run the study's command, though it was not made here by you.")
 
 
 def settle(study: Study, words: Sequence[str], directory: Path, trusted: bool) -> None:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import chdir
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
 from p3s.base.command_lines import elsewhere
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
-from p3s.base.text import plural, processes, table
+from p3s.base.text import processes
 from p3s.cli.common import (
     JSON_OPTION,
+    STUDY,
     Progress,
     WithLauncher,
     emit_json,
@@ -27,13 +26,9 @@ from p3s.cli.common import (
     say_reasons,
 )
 from p3s.cli.grid import DIMS
+from p3s.cli.helptext import option
 from p3s.cli.trust import TRUST, settle
 from p3s.signature_runner.traced_run import Launch, check_template, program_of, trace_once
-
-if TYPE_CHECKING:
-    from p3s.model.comparison import Comparison, OrderAgreement
-    from p3s.predict.structures import Dealt
-    from p3s.predict.validate import Validation
 
 __all__ = ["EPILOG", "WithLauncher", "validate"]
 
@@ -48,15 +43,13 @@ Next:
 
 def validate(
     ctx: typer.Context,
-    study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
-    count: str = typer.Option(..., "-n", "--count", metavar="N", help="Process count to run at."),
-    timeout: float = typer.Option(
-        3600.0, "--timeout", min=1.0, metavar="SECONDS", help="Limit of the run."
-    ),
+    study_dir: Path = STUDY,
+    count: str = option(..., "-n --count N", "Process count to run at."),
+    timeout: float = option(3600.0, "--timeout SECONDS", "Limit of the run.", min=1.0),
     dims: str = DIMS,
-    force: bool = typer.Option(False, "--force", help="Run another command than the study's."),
-    run: bool = typer.Option(
-        True, "--run/--no-run", help="Run it, or compare the run of an earlier p3s validate again."
+    force: bool = option(False, "--force", "Run another command than the study's."),
+    run: bool = option(
+        True, "--run/--no-run", "Run it, or compare the run of an earlier p3s validate again."
     ),
     trust: bool = TRUST,
     json_: bool = JSON_OPTION,
@@ -74,6 +67,7 @@ def validate(
     from p3s.model.grid.stated import check_dims, keep_dims
     from p3s.model.stage import load
     from p3s.pipeline.stages import ensure_model, too_few
+    from p3s.report.validated import render
 
     wanted = parse_counts(count)
     if len(wanted) != 1:
@@ -108,25 +102,11 @@ def validate(
     if json_:
         emit_json(result.to_json())
     else:
-        out(_table(result.compared))
-        out(_verdicts(result))
-        if result.dealt is not None:
-            out(_dealt(result.dealt))
-        out("\n".join(_run_time(result, study)))
+        out(render(result, quoted(study.root)))
     same = result.same
     if not same:
         say(f"np={n}: the run and the model differ; the table says where")
     return say_reasons(result.reasons, "model") or (0 if same else 3)
-
-
-def _dealt(dealt: Dealt) -> str:
-    """Return what is to be said of the tasks of a queue."""
-    same = "as predicted" if dealt.tasks == dealt.predicted else f"{dealt.predicted:,.0f} predicted"
-    return (
-        f"queue: {dealt.tasks:,} tasks, {same}; {dealt.least:,} to {dealt.most:,} of a worker. "
-        "Which worker does which depends on timing"
-        + (": what differs above is no miss" if dealt.same else "")
-    )
 
 
 def _command(study: Study, given: list[str], force: bool) -> list[str]:
@@ -170,92 +150,3 @@ def _trace(
     for problem in row.problems:
         say(f"np={n}: {problem}")
     bar.done(f"np={n}: {row.wall_s:.1f} s, comparing")
-
-
-def _share(part: float, whole: float) -> str:
-    return "-" if not whole else f"{100.0 * part / whole:.2f} %"
-
-
-def _table(found: Comparison) -> str:
-    rows = []
-    for noun, pair in found.told:
-        share = _share(pair.equal, max(pair.true, pair.predicted))
-        numbers = [f"{number:,}" for number in (pair.true, pair.predicted, pair.equal)]
-        rows.append([f"{noun}s", *numbers, share])
-    for name, whole, equal in (
-        ("phase weights", found.weights.phases, found.weights.exact),
-        *([("order of ranks", found.order.ranks, found.order.equal)] if found.order else []),
-    ):
-        rows.append([name, f"{whole:,}", "", f"{equal:,}", _share(equal, whole)])
-    work, missing = found.work, found.unmodelled
-    return "\n".join(
-        [
-            table(rows, ["compared", "in the run", "predicted", "equal", "share"]),
-            *_order(found.order),
-            f"work: off by {100 * work.off:.1f} %, mean error of the phases "
-            f"{100 * work.mean_abs_error:.1f} %, median {100 * work.median_abs_error:.1f} %, "
-            f"largest {100 * work.max_abs_error:.1f} %",
-            f"left out by the model: {plural(missing.events, 'event')}, "
-            f"{100 * missing.share_of_time:.2f} % of the time",
-        ]
-    )
-
-
-def _verdicts(result: Validation) -> str:
-    """Return how many calls of each verdict are as in the run."""
-    found = [
-        f"{kept.calls - kept.wrong:,} of {plural(kept.calls, f'{kept.verdict} call')}"
-        for kept in result.verdicts
-    ]
-    return f"as in the run: {', '.join(found)}"
-
-
-def _order(order: OrderAgreement | None) -> Iterator[str]:
-    """Return where the order of a rank first differs."""
-    if order is None:
-        yield "order: not compared, the run has too many events or the model no order"
-    elif order.first is not None:
-        first = order.first
-        if order.by_chance:
-            yield (
-                f"order: on {plural(order.by_chance, 'rank')} only the partners come in another "
-                "one; they receive from MPI_ANY_SOURCE, so that is no miss"
-            )
-        yield (
-            f"order: rank {first.rank}, event {first.position}: "
-            f"{first.expected or 'no more'} in the run, {first.found or 'no more'} predicted"
-            + "; operations and partners are in order on "
-            f"{plural(order.equal_but_bytes, 'rank')}" * (order.equal_but_bytes > order.equal)
-        )
-
-
-def _run_time(result: Validation, study: Study) -> list[str]:
-    """Return how the run's time and its computation compare with what was predicted."""
-    from p3s.base.text import factor, interval, seconds
-    from p3s.predict.validate import WHY_NOT
-
-    found, n = result.run_time, result.compared.n
-    predicted, measured = found["predicted_s"], found["measured_s"]
-    parts = []
-    if predicted is not None:
-        parts.append(
-            f"predicted {seconds(predicted)} ({interval(found['low_s'], found['high_s'])})"
-        )
-    if measured is not None:
-        parts.append(f"measured {seconds(measured)}")
-    why = WHY_NOT.get(found["why_not"], "").format(
-        n=n, at=processes(n), cores=found["cores"] or "", study=quoted(study.root)
-    )
-    if found["inside"] is None:
-        verdict = f"not compared: {why}"
-    elif found["inside"]:
-        verdict = "inside the interval"
-    else:
-        verdict = f"outside the interval, {factor(measured / predicted)} the predicted time"
-    lines = [f"run time: {', '.join(parts) + '; ' if parts else ''}{verdict}"]
-    if found["work_s"] and found["measured_work_s"]:
-        lines.append(
-            f"computation of the busiest rank: predicted {seconds(found['work_s'])}, "
-            f"measured {seconds(found['measured_work_s'])}"
-        )
-    return lines

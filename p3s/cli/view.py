@@ -6,11 +6,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from p3s.base.errors import P3SError
 from p3s.base.text import visible
-from p3s.cli.common import out
+from p3s.cli.common import STUDY, out
+from p3s.cli.helptext import option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,19 +30,11 @@ Example:
 
 
 def view(
-    study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
-    serve: bool = typer.Option(False, "--serve", help="Serve the page, also where a display is."),
-    port: int = typer.Option(
-        0,
-        "--port",
-        min=0,
-        max=65535,
-        metavar="PORT",
-        show_default=False,
-        help="Port to serve it at [default: any].",
-    ),
-    no_source: bool = typer.Option(
-        False, "--no-source", help="Quote no lines of the program's source on the page."
+    study_dir: Path = STUDY,
+    serve: bool = option(False, "--serve", "Serve the page, also where a display is."),
+    port: int = option(0, "--port PORT", "Port to serve it at [default: any].", min=0, max=65535),
+    no_source: bool = option(
+        False, "--no-source", "Quote no lines of the program's source on the page."
     ),
 ) -> int:
     """Open the report of a study in the browser, or serve it on localhost for a remote login.
@@ -74,13 +65,16 @@ def _page(study: Study, *, source: bool) -> bytes:
 
     A report.html that is there is not shown: whoever made the study may have written anything.
     """
+    from p3s.pipeline.content import content_of
     from p3s.predict.outdated import as_of_now
     from p3s.predict.saved import PredictionFile
     from p3s.report.html import as_bytes, render
+    from p3s.report.parts import parts_of
     from p3s.report.view import view_of
 
     prediction = as_of_now(PredictionFile.load(study.root)).content
-    return as_bytes(render(view_of(study, prediction, source=source)))
+    content = content_of(study, prediction, source=source)
+    return as_bytes(render(view_of(content, parts_of(study, prediction))))
 
 
 def _display() -> bool:

@@ -8,13 +8,22 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.text import percent, visible
 from p3s.costs.apply import Costs, PhaseSums, power
+from p3s.costs.phases import NO_TIME, NO_WORK
 from p3s.costs.types import ComputeModel, LawEntry, PhaseCosts
 from p3s.model.evaluate import SPREAD_RUN, Evaluator, spread_ranks
 from p3s.model.types import Model
 from p3s.model.work.scic import next_sizes
 from p3s.model.work.workload import rank_work
 
+#: Phases below this share of the computation are listed in the end, in one line.
+SHOWN = 0.01
+#: Why no cost of a phase's computation is known.
+_WHY = {
+    NO_WORK: "nothing says how its computation grows, so predictions leave it out",
+    NO_TIME: "no run measured how long its computation takes, so that of the rest stands in",
+}
 #: Ranks evaluated at a time, and up to how many all of them are.
 _RANKS, EVERY_RANK = 1024, 1 << 18
 
@@ -151,6 +160,16 @@ def _predicted(costs: Costs, n: int) -> list[Row]:
             )
         )
     return out
+
+
+def unknown_costs(compute: ComputeModel) -> list[str]:
+    """Return the phases of whose computation no cost is known, and why, a sentence each."""
+    return [
+        f"phase {p.phase} ({visible(str(p.name))}): {_WHY[p.unknown.code]} "
+        f"({percent(p.unknown.share)} of all computation)"
+        for p in compute.phases
+        if p.unknown and p.unknown.share >= SHOWN
+    ]
 
 
 def shares(compute: ComputeModel) -> dict[int, float]:

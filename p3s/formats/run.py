@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p3s.capture.source import Where
+from p3s.capture.frames import Where
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

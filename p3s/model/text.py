@@ -6,6 +6,9 @@ these words in p3s/report.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from fractions import Fraction
+
 from p3s.base.ops import COLLECTIVE, COMM, IO, RECV, SEND, is_on_comm
 from p3s.base.text import processes
 from p3s.laws.counts import WorkLaw
@@ -20,6 +23,8 @@ from p3s.model.partners.relation import Relation
 from p3s.model.partners.shift import Shift
 from p3s.model.types import Item, Model, Phase, Slot
 
+#: Work before a call: by one law, or by the terms of the one segment that leads to it.
+WorkOf = WorkLaw | Terms
 #: Who takes part where no guard was found.
 NO_RULE = "ranks without a rule"
 
@@ -115,6 +120,19 @@ def order_sure(model: Model) -> str:
     ranks = sum(len(each.moved) for each in moved)
     at = processes([each.n for each in moved])
     return f"another one at {ranks:,} of {sum(each.ranks for each in moved):,} ranks of {at}"
+
+
+def sum_of(parts: Sequence[WorkLaw]) -> WorkLaw:
+    """Return the law of several works together."""
+    terms: dict[tuple[Fraction, int], float] = {}
+    for law in parts:
+        for coefficient, power, log in law.terms:
+            terms[(power, log)] = terms.get((power, log), 0.0) + coefficient
+    return WorkLaw(
+        tuple((c, power, log) for (power, log), c in sorted(terms.items(), reverse=True)),
+        max((law.rel_half_width for law in parts), default=0.0),
+        max((law.max_n for law in parts), default=1),
+    )
 
 
 def no_trend(law: WorkLaw) -> str:

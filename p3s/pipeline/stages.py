@@ -18,6 +18,7 @@ from p3s.replay.settings import ReplaySettings
 if TYPE_CHECKING:
     from p3s.base.study import RunRecord
     from p3s.costs.types import ComputeModel
+    from p3s.signature.phase_file import Phases
 
 #: Fewer counts leave none for a hold-out.
 MIN_COUNTS = 3
@@ -63,6 +64,22 @@ def ensure_signatures(study: Study, bar: Progress) -> list[int]:
     return study.signature_counts()
 
 
+def ensure_phases(study: Study, bar: Progress) -> Phases:
+    """Return the phases, made when they are missing or older than what they are made from."""
+    from p3s.signature.phase_file import load
+    from p3s.signature.phases import load_phases
+
+    ensure_signatures(study, bar)
+    if study.signature_counts():
+        load_phases(study.root)
+    elif not study.phases_path.exists():
+        from p3s.predict.commands import Commands, counts_to_add
+
+        again = Commands(study).trace(study.complete_counts() or counts_to_add(study, 3))
+        raise P3SError(f"{study.root}: no phases yet; to trace it, run {again}")
+    return load(study.phases_path)
+
+
 def _ensure_times(study: Study, np: int, bar: Progress) -> None:
     """Make the times of a count again that are missing or older than what they are made from."""
     from contextlib import suppress
@@ -98,7 +115,7 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
         ensure_signatures(other, bar)
     if again or is_stale(study.compute_path, compute_inputs(study)):
         from p3s.costs.stage import build
-        from p3s.report.compute import unknown_costs
+        from p3s.costs.table import unknown_costs
 
         bar.start("fitting the cost of computation")
         try:

@@ -222,6 +222,15 @@ class Law:
     error: float | None
     counts: tuple[int, ...]
 
+    def mathml(self) -> str:
+        """Return it in MathML; empty for one of a file that has its text alone."""
+        from p3s.laws.worklaws import WorkLaw
+
+        if not self.terms:
+            return ""
+        terms = [list(term) for term in self.terms]
+        return WorkLaw.from_json({"terms": terms, "rel_half_width": 0, "max_n": 1}).mathml()
+
 
 @dataclass(frozen=True)
 class PhaseLaw:

@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from p3s.base.errors import P3SError
-from p3s.base.study import Study
 from p3s.base.text import visible
 from p3s.capture.callpath import PASS_ON
-from p3s.capture.source import Where, stack
+from p3s.capture.frames import Where, stack
 from p3s.predict.ends import END, REST, START
 from p3s.predict.types import Count, PhaseAt, Prediction
-from p3s.report.phases import Call, Loop, Phases, load
 from p3s.report.places import Places
 from p3s.report.tree import turns
+from p3s.signature.phase_file import Call, Loop, Phases
 
 #: Rows of a tree; those with the least time are left out, and it says so.
 MAX_NODES = 240
@@ -89,17 +87,10 @@ class CallTree:
     cut: str
 
 
-def call_tree_of(study: Study, prediction: Prediction, places: Places) -> CallTree:
-    """Return the tree of a study; of one without phases.json the phases alone."""
-    try:
-        found = load(study.phases_path)
-    except P3SError:
+def tree_of(found: Phases | None, places: Places, prediction: Prediction) -> CallTree:
+    """Return the call paths of phases with the times of a prediction; without, phases alone."""
+    if found is None:
         return _of_phases(prediction)
-    return tree_of(found, places, prediction)
-
-
-def tree_of(found: Phases, places: Places, prediction: Prediction) -> CallTree:
-    """Return the call paths of phases with the times of a prediction."""
     made = _Builder(found, places, prediction)
     root = Node("program", "whole program")
     made.fill(root, found.tree, [], _root_phase(found))

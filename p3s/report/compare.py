@@ -21,6 +21,7 @@ from p3s.base.text import (
 )
 from p3s.predict.reasons import Reason, in_short, untrusted
 from p3s.predict.types import Count, PhaseAt, Prediction, part_s
+from p3s.report.counts import DOUBTFUL
 from p3s.report.verdict import reason_lines, reasons_of
 
 #: Phases listed one by one in a table; the rest is summed up and said so.
@@ -356,7 +357,7 @@ def as_text(found: Comparison) -> str:
     parts += ["", *reason_lines(found.reasons)] if found.reasons else []
     parts += [f"note: {note}" for note in found.notes]
     if any(pair.doubtful for pair in found.counts):
-        parts.append("*     communication was not measured as in a real run")
+        parts.append(DOUBTFUL)
     return "\n".join(parts)
 
 

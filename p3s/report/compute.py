@@ -3,30 +3,21 @@ on."""
 
 from __future__ import annotations
 
-import csv as csv_module
-import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from p3s.base.text import aligned, percent, processes, seconds, visible
 from p3s.costs.gather import TIME_UNITS
 from p3s.costs.laws import CostLaw
 from p3s.costs.lawtext import text as text_of
-from p3s.costs.phases import NO_TIME, NO_WORK, NOT_LEFT
-from p3s.costs.table import Row, compute_table, laws_of, shares
+from p3s.costs.phases import NOT_LEFT
+from p3s.costs.table import SHOWN, Row, laws_of, shares, unknown_costs
 from p3s.costs.types import ComputeModel, CostHoldOut, GroupCosts, LawEntry, PhaseCosts, TimedRun
-from p3s.model.types import Model
+from p3s.report.spreadsheet import lines_csv
 
-#: Phases below this share of the computation are listed in the end, in one line.
-SHOWN = 0.01
 _UNITS = {
     "instructions": "instructions",
     "cpu_ns": "ns of CPU time by the model",
     "wall_ns": "ns of wall time by the model",
-}
-#: Why no cost of a phase's computation is known.
-_WHY = {
-    NO_WORK: "nothing says how its computation grows, so predictions leave it out",
-    NO_TIME: "no run measured how long its computation takes, so that of the rest stands in",
 }
 _COLUMNS = (
     "phase",
@@ -46,12 +37,8 @@ _COLUMNS = (
 )
 
 
-def table(model: Model, compute: ComputeModel, counts: Iterable[int] = ()) -> str:
-    """Return the compute model as text, a part per phase that matters, largest share first.
-
-    counts: where to predict; without any, a few larger ones of the same kind as the traced ones.
-    """
-    rows = compute_table(model, compute, counts)
+def table(compute: ComputeModel, rows: Sequence[Row]) -> str:
+    """Return the compute model as text, a part per phase that matters, largest share first."""
     share = shares(compute)
     phases = sorted(compute.phases, key=lambda p: (-share.get(p.phase, 0.0), p.phase))
     shown = [p for p in phases if share.get(p.phase, 0.0) >= SHOWN] or phases[:1]
@@ -201,16 +188,6 @@ def _held_out(held: CostHoldOut) -> list[str]:
     ]
 
 
-def unknown_costs(compute: ComputeModel) -> list[str]:
-    """Return the phases of whose computation no cost is known, and why, a sentence each."""
-    return [
-        f"phase {p.phase} ({visible(str(p.name))}): {_WHY[p.unknown.code]} "
-        f"({percent(p.unknown.share)} of all computation)"
-        for p in compute.phases
-        if p.unknown and p.unknown.share >= SHOWN
-    ]
-
-
 def _disturbed(runs: Sequence[TimedRun]) -> list[str]:
     """Return which runs were disturbed: one line per count, with one run as an example."""
     out = []
@@ -280,7 +257,7 @@ def _unit(compute: ComputeModel) -> str:
     return _UNITS.get(compute.work_unit, visible(str(compute.work_unit)))
 
 
-def csv(model: Model, compute: ComputeModel, counts: Iterable[int] = ()) -> str:
+def csv(compute: ComputeModel, rows: Sequence[Row]) -> str:
     """Return the compute table as CSV: a line per phase, source and count.
 
     Columns: phase, name, source (own, a workload's name, predicted), processes (of the original
@@ -288,10 +265,8 @@ def csv(model: Model, compute: ComputeModel, counts: Iterable[int] = ()) -> str:
     crm_i_ns, crm_c_ns: time of one process in one iteration; unit of the work.
     """
     names = {p.phase: p.name for p in compute.phases}
-    sink = io.StringIO()
-    writer = csv_module.writer(sink, lineterminator="\n")
-    writer.writerow(_COLUMNS)
-    for r in compute_table(model, compute, counts):
+    lines: list[Sequence[object]] = [_COLUMNS]
+    for r in rows:
         values = (
             r.n,
             r.traced,
@@ -304,7 +279,7 @@ def csv(model: Model, compute: ComputeModel, counts: Iterable[int] = ()) -> str:
             r.crm_i,
             r.crm_c,
         )
-        writer.writerow(
+        lines.append(
             [
                 r.phase,
                 names.get(r.phase, ""),
@@ -313,4 +288,4 @@ def csv(model: Model, compute: ComputeModel, counts: Iterable[int] = ()) -> str:
                 compute.work_unit,
             ]
         )
-    return sink.getvalue()
+    return lines_csv(lines)

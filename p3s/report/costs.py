@@ -7,9 +7,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from p3s.base.text import percent, seconds, span, visible
-from p3s.laws.worklaws import WorkLaw
 from p3s.predict.outside import NOTED, ratio_text
-from p3s.predict.types import Count, Law, PhaseAt, Prediction, part_s
+from p3s.predict.types import Count, PhaseAt, Prediction, part_s
 from p3s.report.counts import thinned
 
 if TYPE_CHECKING:
@@ -260,7 +259,7 @@ def law_rows(prediction: Prediction) -> tuple[list[LawRow], str]:
             law = entry.parts.get(part)
             if law is not None and law.text not in ("", "0"):
                 within = "" if law.error is None else f"within {percent(law.error)}"
-                parts[part] = maths(visible(law.text, 400), _formula(law)), within
+                parts[part] = maths(visible(law.text, 400), law.mathml()), within
         if parts:
             key = str(entry.phase)
             row = LawRow(visible(entry.name, 400), parts, key)
@@ -273,14 +272,6 @@ def law_rows(prediction: Prediction) -> tuple[list[LawRow], str]:
         else ""
     )
     return shown, cut
-
-
-def _formula(law: Law) -> str:
-    """Return a law in MathML; empty for one of a file that has its text alone."""
-    if not law.terms:
-        return ""
-    terms = [list(term) for term in law.terms]
-    return WorkLaw.from_json({"terms": terms, "rel_half_width": 0, "max_n": 1}).mathml()
 
 
 def limits_of(prediction: Prediction, most: int = 6) -> list[Limit]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -24,6 +24,8 @@ COUNTS_HEAD = [
     "communication",
     "measured",
 ]
+#: What an asterisk means.
+DOUBTFUL = "*     communication was not measured as in a real run"
 #: Rows of the full table; more are thinned out, and it says so.
 MAX_COUNTS = 60
 #: Parts of the communication, each a column.
@@ -60,7 +62,7 @@ def count_rows(prediction: Prediction) -> list[list[str]]:
                 seconds(row.compute_s),
                 seconds(row.comm_s),
                 *([seconds(row.io_s)] if files else []),
-                _measured(row),
+                measured_of(row),
             ]
         )
     return table
@@ -90,7 +92,18 @@ def interval_of(row: Count, shown: Callable[..., str] = interval) -> str:
     return shown(row.low_s, row.high_s)
 
 
-def _measured(row: Count) -> str:
+def signs(rows: Iterable[Count]) -> list[str]:
+    """Return what brackets and asterisks of :func:`count_rows` mean, of those that occur."""
+    rows = list(rows)
+    lines = []
+    if any(row.measured and not row.representative for row in rows):
+        lines.append("(...) measured, but not as in a real run")
+    if any(row.doubtful for row in rows):
+        lines.append(DOUBTFUL)
+    return lines
+
+
+def measured_of(row: Count) -> str:
     """Return the measured time; in brackets where it does not tell how fast the program is."""
     shown = seconds(row.measured_s)
     return f"({shown})" if row.measured and not row.representative else shown
@@ -152,7 +165,7 @@ def count_table(prediction: Prediction) -> CountTable:
             *(seconds(part_s(row, part)) for part in parts),
             *([seconds(row.io_s)] if files else []),
             core_hours(row.cost_core_h),
-            *([_measured(row)] if measured else []),
+            *([measured_of(row)] if measured else []),
         ]
         rows.append(CountRow(cells, row.time_from == "measured", marks.get(row.n, "")))
     kept = thinned(rows, MAX_COUNTS)

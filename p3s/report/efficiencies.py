@@ -10,7 +10,6 @@ from p3s.report.counts import thinned
 
 #: Counts of a table; on the terminal.
 MAX_COUNTS, MAX_SHOWN = 12, 8
-SOURCE = "co-design.pop-coe.eu/metrics"
 
 
 @dataclass(frozen=True)

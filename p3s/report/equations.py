@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import zip_longest
-from textwrap import wrap
 
 from p3s.base.serialise import to_data
 from p3s.base.text import (
@@ -20,13 +19,13 @@ from p3s.base.text import (
     processes,
     text_width,
     visible,
+    wrapped,
 )
 from p3s.model import growth, text
 from p3s.model.grid import admissible
 from p3s.model.reasons import Verdict
 from p3s.model.tripcounts import refusal_text
 from p3s.model.types import NO_SHARE, Model, NextCount
-from p3s.predict.commands import NO_STUDY, Commands
 from p3s.report.places import Places, joined_places
 from p3s.report.rules import PhaseRules, Rule, Share, phase_rules, used_symbols
 from p3s.signature import buffers, tracing
@@ -35,7 +34,6 @@ from p3s.signature.unmodelled import sentences
 WIDTH = 100
 #: Without --all: phases, and rules of one phase.
 MAX_PHASES, MAX_RULES = 24, 16
-SHARES = ("time", "events", "bytes")
 _HEAD = ("rule", "call", "destination", "volume (bytes)", "work (fitted)", "verdict")
 #: No column of a table is made narrower, nor is any wider than this at first.
 _NARROWEST, _WIDEST = 12, 46
@@ -44,20 +42,17 @@ _LONG = 66
 
 
 def render(
-    model: Model,
-    places: Places | None = None,
-    everything: bool = False,
-    commands: Commands = NO_STUDY,
+    model: Model, places: Places | None = None, everything: bool = False, take_back: str = ""
 ) -> str:
     """Return the model as a page: grid, phases, verdicts, hold-out, what to run next.
 
-    ``commands``: those for its study, which are proposed.
+    ``take_back``: the command that takes counts back which the model leaves out.
     """
     phases = phase_rules(model, places or {})
     shown, hidden = chosen_phases(phases, everything)
-    lines = [*_title(model, shown, commands), ""]
+    lines = [*_title(model, shown, take_back), ""]
     for phase in shown:
-        lines += [*_phase(phase, model, everything, commands), ""]
+        lines += [*_phase(phase, model, everything), ""]
     if hidden:
         lines += [
             f"{plural(len(hidden), 'more phase')} with {_shares_of(hidden)}: --all shows "
@@ -65,7 +60,7 @@ def render(
             "",
         ]
     lines += [*verdicts(model), "", *holdout(model)]
-    lines += [line for note in notes(model, places or {}) for line in wrap(note, text_width())]
+    lines += [line for note in notes(model, places or {}) for line in wrapped(note)]
     return "\n".join(lines)
 
 
@@ -96,7 +91,7 @@ def chosen_rules(phase: PhaseRules, everything: bool) -> tuple[list[Rule], list[
 
 
 # ---- one phase ---------------------------------------------------------------------------------
-def _title(model: Model, phases: Sequence[PhaseRules], commands: Commands) -> list[str]:
+def _title(model: Model, phases: Sequence[PhaseRules], take_back: str) -> list[str]:
     counts = model.counts
     last = processes(max(counts))
     lines = [
@@ -112,9 +107,9 @@ def _title(model: Model, phases: Sequence[PhaseRules], commands: Commands) -> li
     lines.append(f"process grid: {text.grid_text(model)}")
     meanings = used_symbols(phases, int(model.grid.family.ndims))
     lines.append("symbols: " + ", ".join(f"{name} {what}" for name, what in meanings))
-    unused = not_used(model.without, commands.take_back(model.without))
+    unused = not_used(model.without, take_back)
     return [
-        *(line for each in lines for line in wrap(visible(each, 2000), text_width())),
+        *(line for each in lines for line in wrapped(visible(each, 2000))),
         *([visible(unused, 2000)] if unused else []),
     ]
 
@@ -125,14 +120,12 @@ def _in_all(phase: PhaseRules) -> str:
     return str(*seen) if len(seen) == 1 else "NUMBER"
 
 
-def _phase(phase: PhaseRules, model: Model, everything: bool, commands: Commands) -> list[str]:
+def _phase(phase: PhaseRules, model: Model, everything: bool) -> list[str]:
     rules, hidden = chosen_rules(phase, everything)
-    share = ", ".join(f"{what} {percent(phase.share[what])}" for what in SHARES)
-    lines = wrap(f"phase {phase.phase}{phase.inside}: {phase.name}  ({share})", text_width())
-    lines += _indented(f"at {phase.place}", 2) if phase.place else []
-    traced = ", ".join(f"{n}: {v:,}" for n, v in phase.weight_points)
-    traced = f"  (traced {traced})" if traced else ""
-    lines += _indented(f"weight w = {phase.weight}  [{phase.weight_verdict}]{traced}", 2)
+    lines = wrapped(f"phase {phase.phase}{phase.inside}: {phase.name}  ({phase.shares})")
+    lines += wrapped(f"at {phase.place}", 2, 4) if phase.place else []
+    traced = f"  ({phase.traced})" if phase.traced else ""
+    lines += wrapped(f"weight w = {phase.weight}  [{phase.weight_verdict}]{traced}", 2, 4)
     refused = refusal_text(model.phases[phase.phase])
     if refused:
         told = (
@@ -141,20 +134,21 @@ def _phase(phase: PhaseRules, model: Model, everything: bool, commands: Commands
             else f"--trips {phase.phase}={_in_all(phase)} of p3s model states a number, that "
             "of the whole run; "
         )
-        lines += _indented(f"iterations: {told}{visible(refused, 400)}", 2)
-    lines += _indented(f"work of a rank in the run = {phase.work}  [{phase.work_sure}]", 2)
-    lines += _indented(phase.no_trend, 4) if phase.no_trend else []
+        lines += wrapped(f"iterations: {told}{visible(refused, 400)}", 2, 4)
+    lines += wrapped(f"work of a rank in the run = {phase.work}  [{phase.work_sure}]", 2, 4)
+    lines += wrapped(phase.no_trend, 4, 6) if phase.no_trend else []
     lines += _table(rules)
     if hidden:
         total = {what: sum(r.share[what] for r in hidden) for what in phase.share}
-        lines += _indented(
+        lines += wrapped(
             f"{plural(len(hidden), 'more rule')} with {_share_text(total)}: --all "
             f"shows {'it' if len(hidden) == 1 else 'them'}",
             2,
+            4,
         )
     calls = len(model.phases[phase.phase].items)
     for number, why in phase.reasons:
-        lines += _indented(f"note ({number} of {plural(calls, 'call')}): {why}", 2)
+        lines += wrapped(f"note ({number} of {plural(calls, 'call')}): {why}", 2, 4)
     return lines
 
 
@@ -178,12 +172,7 @@ def _table(rules: Sequence[Rule]) -> list[str]:
     lines = _cells(_HEAD, wide)
     for rule, row in zip(rules, rows, strict=True):
         lines += _cells(row, wide)
-        facts = [rule.place]
-        if rule.condition:
-            facts.append(f"for {rule.condition}")
-        if rule.repeats:
-            facts.append(rule.repeats)
-        lines += _indented("; ".join(facts), wide[0] + 6)
+        lines += wrapped(rule.facts, wide[0] + 6, wide[0] + 6 + 2)
         if len(rule.volume) > _LONG:
             lines += _long(f"y = {rule.volume}", wide[0] + 6)
     return lines
@@ -234,11 +223,6 @@ def _wrapped(cell: str, size: int) -> list[str]:
     return lines
 
 
-def _indented(line: str, by: int) -> list[str]:
-    pad = " " * by
-    return wrap(line, text_width(), initial_indent=pad, subsequent_indent=f"{pad}  ")
-
-
 def _share_text(share: Share) -> str:
     return (
         f"{percent(share['time'])} of the time, {percent(share['events'])} of the events, "
@@ -281,36 +265,36 @@ def verdicts(model: Model) -> list[str]:
     return [*lines, f"work: {text.work_sure(model)}", *[f"order of calls: {order}"] * bool(order)]
 
 
-def holdout(model: Model) -> list[str]:
-    """Return how the fit without the largest count did there."""
+def holdout_rows(model: Model) -> tuple[str, list[tuple[str, str]]]:
+    """Return how the fit without the largest count did there: a sentence, and what of each part."""
     held = model.holdout
     if held is None:
-        return ["nothing was held out: the rules were not checked at a count they do not know"]
+        return "nothing was held out: the rules were not checked at a count they do not know", []
     there = held.comparison
     if there is None:
-        return wrap(
-            f"hold-out at {held.without} was not possible: {visible(held.problem)}", text_width()
-        )
-    lines = [f"hold-out: fitted without {held.without} and compared there"]
-    for noun, pair in there.told:
-        equal = f"{pair.equal:,} of {pair.true:,} equal"
-        lines.append(f"  {noun + 's':<13} {equal}, {pair.predicted:,} predicted")
-    lines.append(f"  {'weights':<13} {there.weights.exact} of {there.weights.phases} equal")
+        return f"hold-out at {held.without} was not possible: {visible(held.problem)}", []
+    rows = [
+        (f"{noun}s", f"{pair.equal:,} of {pair.true:,} equal, {pair.predicted:,} predicted")
+        for noun, pair in there.told
+    ]
+    rows.append(("weights", f"{there.weights.exact} of {there.weights.phases} equal"))
     missed = missed_rules(model)
     if missed is not None:
         met = len(model.items) - len(missed)
-        lines += wrap(
-            f"{'rules':<13} {met} of {len(model.items)} calls by an exact rule that "
-            "it met" + (f"; not {listed(missed)}" if missed else ""),
-            text_width(),
-            initial_indent="  ",
-            subsequent_indent=" " * 16,
-        )
-    lines.append(
-        f"  {'work':<13} fitted: off by {percent(there.work.off)}, in the worst phase "
-        f"by {percent(there.work.max_abs_error)}"
+        text_ = f"{met} of {len(model.items)} calls by an exact rule that it met"
+        rows.append(("rules", text_ + (f"; not {listed(missed)}" if missed else "")))
+    worst = percent(there.work.max_abs_error)
+    rows.append(
+        ("work", f"fitted: off by {percent(there.work.off)}, in the worst phase by {worst}")
     )
-    return lines
+    return f"hold-out: fitted without {held.without} and compared there", rows
+
+
+def holdout(model: Model) -> list[str]:
+    """Return :func:`holdout_rows` as lines."""
+    first, rows = holdout_rows(model)
+    lines = [line for name, row in rows for line in wrapped(f"{name:<13} {row}", 2, 16)]
+    return [*wrapped(first), *lines]
 
 
 def missed_rules(model: Model) -> list[int] | None:

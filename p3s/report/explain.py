@@ -5,22 +5,17 @@ Everything fits 100 columns; what is left out says so, and that ``--all`` shows 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Sequence
 from itertools import zip_longest
 from textwrap import wrap
 
-from p3s.base.errors import P3SError, UsageError
-from p3s.base.text import aligned, percent, plural, processes, text_width, visible
+from p3s.base.errors import UsageError
+from p3s.base.text import aligned, percent, plural, processes, text_width, visible, wrapped
 from p3s.model import text
-from p3s.model.evaluate import generate, model_grid, phase_weight
-from p3s.model.grid.guards import GridAt
+from p3s.model.explained import MAX_RIVALS, Difference, Explained, SlotRivals
 from p3s.model.law_types import CountLaw, SizeLaw
 from p3s.model.notation import TEXT, bytes_of
-from p3s.model.partners.relation import Relation
 from p3s.model.reasons import Code, Verdict
-from p3s.model.sizes.rivals import differ_at
 from p3s.model.tripcounts import refusal_text
 from p3s.model.types import (
     NO_SHARE,
@@ -33,20 +28,15 @@ from p3s.model.types import (
     Slot,
     Values,
 )
-from p3s.model.verdicts import ranks_differ
 from p3s.report.equations import WIDTH
 from p3s.report.places import Places, call_place, phase_place
 
 #: Without --all: calls of a phase, classes of ranks of a count.
 MAX_CALLS, MAX_CLASSES = 12, 4
-#: Rivals are compared up to this many times the largest traced count; so many are listed.
-_FAR, MAX_RIVALS = 8, 4
-#: Counts above this one are not tried one by one.
-_MOST = 512
 
 
-def chosen(model: Model, phase: int, call: int | None) -> list[int]:
-    """Return the calls (items) to explain, largest share first; UsageError for a wrong number."""
+def chosen(model: Model, phase: int, call: int | None, everything: bool) -> list[int]:
+    """Return the calls (items) to explain, in program order; UsageError for a wrong number."""
     phases = model.phases
     if not 0 <= phase < len(phases):
         raise UsageError(f"PHASE {phase}: the model has phases 0 to {len(phases) - 1}")
@@ -61,62 +51,65 @@ def chosen(model: Model, phase: int, call: int | None) -> list[int]:
         share = model.items[i].share or NO_SHARE
         return max(share.events, share.bytes, share.time)
 
-    return sorted(items, key=lambda i: -most(i))
+    shown = sorted(items, key=lambda i: -most(i))[: None if everything else MAX_CALLS]
+    return sorted(shown, key=items.index)
 
 
 def render(
-    model: Model, places: Places, phase: int, call: int | None = None, everything: bool = False
+    model: Model,
+    found: Explained,
+    places: Places,
+    phase: int,
+    call: int | None = None,
+    everything: bool = False,
 ) -> str:
     """Return a phase, or one call of it, with what its equations rest on."""
-    items = chosen(model, phase, call)
-    shown = items if everything or call is not None else items[:MAX_CALLS]
-    lines = [] if call is not None else [*_phase(model, phase, places), ""]
-    for i in sorted(shown, key=model.phases[phase].items.index):
-        lines += [*_call(model, model.phases[phase], i, places, everything), ""]
-    if len(shown) < len(items):
-        hidden = ", ".join(map(str, sorted(set(items) - set(shown))[:10]))
-        more = plural(len(items) - len(shown), "more call")
-        lines += [f"{more} of this phase: --all shows them, or name one: {hidden}", ""]
+    lines = [] if call is not None else [*_phase(model, found, phase, places), ""]
+    for i, rivals in found.slots.items():
+        lines += [*_call(model, model.phases[phase], i, rivals, places, everything), ""]
+    hidden = set(model.phases[phase].items) - set(found.slots)
+    if hidden and call is None:
+        more = plural(len(hidden), "more call")
+        few = ", ".join(map(str, sorted(hidden)[:10]))
+        lines += [f"{more} of this phase: --all shows them, or name one: {few}", ""]
     lines += _grid(model)
     return "\n".join(lines)
 
 
 # ---- phase -------------------------------------------------------------------------------------
-def _phase(model: Model, number: int, places: Places) -> list[str]:
+def _phase(model: Model, found: Explained, number: int, places: Places) -> list[str]:
     phase = model.phases[number]
     inside = "" if phase.parent in (None, 0) else f" in phase {phase.parent}"
     law, verdict = phase.weight, phase.weight_verdict
-    lines = _wrapped(f"phase {number}{inside}: {visible(str(phase.name))}")
+    lines = wrapped(f"phase {number}{inside}: {visible(str(phase.name))}", 0, 2)
     place = phase_place(model, phase, places)
-    lines += _wrapped(f"at {place}", 2) if place else []
+    lines += wrapped(f"at {place}", 2, 4) if place else []
     weight = TEXT.in_words_of(model, text.weight_text(law))
-    lines += _wrapped(f"weight w = {weight}  [{verdict}]", 2)
-    lines += _wrapped(_why_chosen(law), 4)
-    lines += [line for rival in rivals(model, law) for line in _wrapped(rival, 4)]
-    lines += _wrapped(_weight_reason(model, phase), 4)
+    lines += wrapped(f"weight w = {weight}  [{verdict}]", 2, 4)
+    lines += wrapped(_why_chosen(law), 4, 6)
+    lines += [
+        line for rival in rivals(model, law, found.weight_rivals) for line in wrapped(rival, 4, 6)
+    ]
+    lines += wrapped(_weight_reason(model, phase), 4, 6)
     if refused := refusal_text(phase):
-        lines += _wrapped(f"iterations: {visible(refused, 400)}", 4)
+        lines += wrapped(f"iterations: {visible(refused, 400)}", 4, 6)
     rows = [
-        [str(n), f"{traced:,}", _weight_at(model, phase, n)] for n, traced in phase.weight_points
+        [str(n), f"{traced:,}", "not claimed" if ruled is None else f"{ruled:,}"]
+        for (n, traced), ruled in zip(phase.weight_points, found.weights, strict=True)
     ]
     lines += _aligned(["processes", "traced", "by the law"], rows, 4)
     unit = text.unit_of(model)
     work = phase.work.law
-    lines += _wrapped(
+    lines += wrapped(
         f"work of a rank in the run, in the mean = {work.text(unit)}"
         f"{'' if phase.work.equal_ranks else ' (ranks differ)'}  "
         f"[{text.work_sure(model)}]",
         2,
+        4,
     )
-    lines += _wrapped(text.no_trend(phase.work.law), 4)
-    lines += _work_table(model, phase, 4)
+    lines += wrapped(text.no_trend(phase.work.law), 4, 6)
+    lines += _work_table(phase, found, 4)
     return lines
-
-
-def _weight_at(model: Model, phase: Phase, n: int) -> str:
-    if n < (phase.weight.holds_from or 0):
-        return "not claimed"
-    return f"{phase_weight(phase, model_grid(model, n)):,}"
 
 
 def _weight_reason(model: Model, phase: Phase) -> str:
@@ -141,7 +134,14 @@ def _weight_reason(model: Model, phase: Phase) -> str:
 
 
 # ---- one call ----------------------------------------------------------------------------------
-def _call(model: Model, phase: Phase, i: int, places: Places, everything: bool) -> list[str]:
+def _call(
+    model: Model,
+    phase: Phase,
+    i: int,
+    rivals: Sequence[SlotRivals],
+    places: Places,
+    everything: bool,
+) -> list[str]:
     item = model.items[i]
     place, caller = call_place(model.sites.get(item.site) or ["?"], places)
     share = item.share
@@ -150,45 +150,55 @@ def _call(model: Model, phase: Phase, i: int, places: Places, everything: bool) 
         if share is not None
         else ""
     )
-    lines = _wrapped(
-        f"call {i}: {visible(str(item.op))}  [{item.verdict}]" + (f"  ({shares})" if shares else "")
+    lines = wrapped(
+        f"call {i}: {visible(str(item.op))}  [{item.verdict}]"
+        + (f"  ({shares})" if shares else ""),
+        0,
+        2,
     )
-    lines += _wrapped("at " + visible(place + (f" < {caller}" if caller else "")), 2)
+    lines += wrapped("at " + visible(place + (f" < {caller}" if caller else "")), 2, 4)
     for k, slot in enumerate(item.slots):
         lines += _slot(
             model,
             phase,
             item,
             slot,
+            rivals[k],
             f"size {k + 1} of {len(item.slots)}" if len(item.slots) > 1 else "",
         )
     lines += _segments(model, i, places)
     lines += _measured(item, everything)
-    lines += [line for reason in _reasons(model, item) for line in _wrapped(reason, 2)]
+    lines += [line for reason in _reasons(model, item) for line in wrapped(reason, 2, 4)]
     return lines
 
 
-def _slot(model: Model, phase: Phase, item: Item, slot: Slot, name: str) -> list[str]:
-    lines = _wrapped(name, 2) if name else []
+def _slot(
+    model: Model, phase: Phase, item: Item, slot: Slot, others: SlotRivals, name: str
+) -> list[str]:
+    lines = wrapped(name, 2, 4) if name else []
     target = TEXT.in_words_of(model, text.destination(item, slot))
     word = text.kind_word(item.kind)
     if target:
         lines += _named("destination", f"{word} {visible(target)}")
     lines += _named("who", visible(TEXT.in_words_of(model, text.members(slot))))
-    lines += [line for rival in _rival_guards(model, slot) for line in _wrapped(rival, 15)]
+    lines += [
+        line for rival in _rival_guards(model, slot, others) for line in wrapped(rival, 15, 17)
+    ]
     size = TEXT.in_words_of(model, TEXT.volume(item, slot))
     if size:
         law, width = slot.elements, slot.elem_bytes
         lines += _named(
             "volume", f"{size} bytes" + (f", elements of {width}" if width != 1 else "")
         )
-        lines += _wrapped(_why_chosen(law), 15)
-        rows = rivals(model, law, width, slot.relation)
-        lines += [line for rival in rows for line in _wrapped(rival, 15)]
+        lines += wrapped(_why_chosen(law), 15, 17)
+        rows = rivals(model, law, others.elements, width)
+        lines += [line for rival in rows for line in wrapped(rival, 15, 17)]
     times = TEXT.in_words_of(model, text.repeats(model, phase, slot)) or "once in every iteration"
     lines += _named("how often", visible(times))
-    lines += _wrapped(_why_chosen(slot.count), 15)
-    lines += [line for rival in rivals(model, slot.count) for line in _wrapped(rival, 15)]
+    lines += wrapped(_why_chosen(slot.count), 15, 17)
+    lines += [
+        line for rival in rivals(model, slot.count, others.count) for line in wrapped(rival, 15, 17)
+    ]
     work, unit = slot.work, text.unit_of(model)
     points = ", ".join(
         f"{n}: {_figures(v)} ({_figures(float(work.value(n)))})" for n, v in slot.work_points
@@ -197,7 +207,7 @@ def _slot(model: Model, phase: Phase, item: Item, slot: Slot, name: str) -> list
         "work before",
         f"{work.text(unit)} in the mean" + (f"; traced (by the law): {points}" if points else ""),
     )
-    return [*lines, *_wrapped(text.no_trend(slot.work), 15)]
+    return [*lines, *wrapped(text.no_trend(slot.work), 15, 17)]
 
 
 def _segments(model: Model, i: int, places: Places, limit: int = 6) -> list[str]:
@@ -210,13 +220,14 @@ def _segments(model: Model, i: int, places: Places, limit: int = 6) -> list[str]
         if before is not None:
             place, _ = call_place(model.sites.get(before[0]) or ["?"], places)
             after = f"after {visible(before[1])} {visible(place)}"
-        lines += _wrapped(
+        lines += wrapped(
             f"{after}: {TEXT.in_words_of(model, work)} {unit} (error where left out "
             f"{percent(error)})",
             15,
+            17,
         )
     more = f"and {plural(len(found) - limit, 'more segment')}" if len(found) > limit else ""
-    return [*lines, *_wrapped(more, 15)]
+    return [*lines, *wrapped(more, 15, 17)]
 
 
 def _why_chosen(law: CountLaw | SizeLaw) -> str:
@@ -243,51 +254,37 @@ def _why_chosen(law: CountLaw | SizeLaw) -> str:
     return ""
 
 
-def _rival_guards(model: Model, slot: Slot) -> list[str]:
+def _rival_guards(model: Model, slot: Slot, others: SlotRivals) -> list[str]:
     """Return who else may take part, and from where on that makes a difference."""
-    found = []
-    for rival in slot.guard_rivals:
-        words = TEXT.in_words_of(model, rival.text())
-        there = _first_difference(
-            model, partial(ranks_differ, replace(slot, guard_rivals=(rival,)))
-        )
-        found.append(f"fits as well: {visible(words)}; {there}")
-    return found
+    words = (visible(TEXT.in_words_of(model, rival.text())) for rival in slot.guard_rivals)
+    return [_fits(*each) for each in zip(words, others.guards, strict=True)]
 
 
 def rivals(
-    model: Model, law: CountLaw | SizeLaw, width: int = 1, relation: Relation | None = None
+    model: Model, law: CountLaw | SizeLaw, others: Sequence[Difference], width: int = 1
 ) -> list[str]:
     """Return the laws that fit as well as the chosen one, and from where on they differ.
 
-    width: bytes of an element, where the law is one of elements; relation: who calls whom.
+    width: bytes of an element, where the law is one of elements.
     """
-    found = []
-    others = law.rivals or ()
-    for rival in others[:MAX_RIVALS]:
+    lines = []
+    for rival, there in zip(law.rivals or (), others, strict=False):
         if rival.cut is None:
             words = TEXT.in_words_of(model, TEXT.expression(bytes_of(rival.expr or [], width)))
         else:
             _, kind, extent, other, other_extent = rival.cut
             words = f"{other_extent} cut as block_{other} where {extent} is cut as block_{kind}"
-        alone = replace(law, rivals=(rival,))
-        there = _first_difference(model, partial(differ_at, alone, relation=relation))
-        found.append(f"fits as well: {words}; {there}")
-    hidden = len(others) - MAX_RIVALS
-    return [*found, f"and {hidden} more that fit as well"] if hidden > 0 else found
+        lines.append(_fits(words, there))
+    hidden = len(law.rivals or ()) - len(others)
+    return [*lines, f"and {hidden} more that fit as well"] if hidden > 0 else lines
 
 
-def _first_difference(model: Model, differ: Callable[[GridAt], bool]) -> str:
-    """Say at which count that the program may take two rules differ first."""
-    top = min(_FAR * max(model.counts), _MOST)
-    for n in range(2, top + 1):
-        try:
-            grid = model_grid(model, n)
-        except P3SError:
-            continue
-        if differ(grid):
-            return f"differs first at {processes(n)} ({'x'.join(map(str, grid.dims))})"
-    return f"the same up to {processes(top)}"
+def _fits(words: str, there: Difference) -> str:
+    """Return a rival with the count at which it differs first."""
+    if there.n is None:
+        return f"fits as well: {words}; the same up to {processes(there.top)}"
+    grid = "x".join(map(str, there.dims))
+    return f"fits as well: {words}; differs first at {processes(there.n)} ({grid})"
 
 
 def _met(item: Item, without: str) -> str:
@@ -380,14 +377,10 @@ def _values(values: Values, requests: bool) -> str:
     return words
 
 
-def _work_table(model: Model, phase: Phase, pad: int) -> list[str]:
+def _work_table(phase: Phase, found: Explained, pad: int) -> list[str]:
     """Return the mean work of the ranks in a phase, traced and by the laws of its segments."""
     rows = []
-    for n, value in phase.work.points:
-        made = generate(model, n)
-        mine = made.phase == phase.phase
-        ranks = len(set(made.rank[mine].tolist()))
-        ruled = float((made.work * made.repeat)[mine].sum()) / max(ranks, 1)
+    for (n, value), ruled in zip(phase.work.points, found.works, strict=True):
         error = f"{100 * (ruled - value) / value:+.1f} %" if value else ""
         rows.append([f"{n:g}", _figures(value), _figures(ruled), error])
     return _aligned(["processes", "traced", "by the laws", "error"], rows, pad)
@@ -398,30 +391,32 @@ def _figures(value: float) -> str:
 
 
 def _grid(model: Model) -> list[str]:
-    lines = _wrapped(visible(f"process grid: {text.grid_text(model)}", 2000))
+    lines = wrapped(visible(f"process grid: {text.grid_text(model)}", 2000), 0, 2)
     grid = model.grid
     cheapest = sorted(grid.considered, key=lambda entry: entry[1])
     considered = [f"{visible(str(name))} ({cost:.4g})" for name, cost in cheapest[:4]]
     if considered:
-        lines += _wrapped(
+        lines += wrapped(
             "chosen because all partners together need the fewest relations on it; "
             f"considered too, with their cost: {', '.join(considered)}",
             2,
+            4,
         )
     for rule in grid.rivals[:MAX_RIVALS]:
-        lines += _wrapped(f"the same at all traced counts: {visible(rule.text())}", 2)
-    lines += _wrapped(_hidden(len(grid.rivals)), 2)
+        lines += wrapped(f"the same at all traced counts: {visible(rule.text())}", 2, 4)
+    lines += wrapped(_hidden(len(grid.rivals)), 2, 4)
     for other in grid.others[:MAX_RIVALS]:
         words = f"explains all partners too, with more relations: {visible(other.rule.text())}"
-        lines += _wrapped(words, 2)
-    lines += _wrapped(_hidden(len(grid.others)), 2)
+        lines += wrapped(words, 2, 4)
+    lines += wrapped(_hidden(len(grid.others)), 2, 4)
     without = [str(i) for i, item in enumerate(model.items) if _no_partners(item)]
     if without:
-        lines += _wrapped(
+        lines += wrapped(
             f"no grid that was tried explains the partners of the call{'s' * (len(without) > 1)} "
             f"{', '.join(without[:8])}{', ...' if len(without) > 8 else ''}; if you know the grid: "
             "p3s model --grid",
             2,
+            4,
         )
     return lines
 
@@ -435,13 +430,6 @@ def _no_partners(item: Item) -> bool:
 
 
 # ---- layout ------------------------------------------------------------------------------------
-def _wrapped(line: str, by: int = 0) -> list[str]:
-    if not line:
-        return []
-    pad = " " * by
-    return wrap(line, text_width(), initial_indent=pad, subsequent_indent=f"{pad}  ")
-
-
 def _named(name: str, line: str) -> list[str]:
     """Return a line that begins with its name, what follows below it."""
     return wrap(line, text_width(), initial_indent=f"  {name:<13}", subsequent_indent=" " * 17)

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from p3s.base.serialise import to_data
-from p3s.base.study import Study
 from p3s.base.text import percent, processes, visible
-from p3s.model.types import Model
-from p3s.predict.types import Prediction
-from p3s.program.scaled import scaled_head
+from p3s.pipeline.content import StudyContent
 from p3s.report.provenance import plain
 from p3s.report.values import amount, lines, mapping
 from p3s.signature.unmodelled import sentences
 
 
-def gaps_of(
-    study: Study, model: Model, prediction: Prediction, replays: Mapping[int, Mapping[str, Any]]
-) -> list[str]:
+def gaps_of(content: StudyContent) -> list[str]:
     """Return what was not modelled, not measured or approximated, none twice."""
+    prediction, replays = content.prediction, content.replays
     gaps = lines(prediction.notes) + lines(prediction.not_modelled)
     if prediction.unknown_share:
         gaps.append(f"no rule is known for {percent(prediction.unknown_share)} of the program")
     largest = prediction.last.n
-    if study.scaled_path(largest).exists():
-        head = scaled_head(study.scaled_dir(largest))
-        gaps += _named("no rule", head.get("unknown"))
-    gaps += [visible(line, 400) for line in sentences(to_data(model.not_modelled))]
+    gaps += _named("no rule", content.unknown)
+    gaps += [visible(line, 400) for line in sentences(to_data(content.model.not_modelled))]
     for n, replayed in replays.items():
         gaps += _named(f"not measured at {processes(n)}", replayed.get("unmeasured"))
     if largest in replays:

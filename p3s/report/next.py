@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from textwrap import wrap
 from typing import Any
 
-from p3s.base.text import figures, percent, processes, seconds, text_width, visible
+from p3s.base.text import figures, percent, processes, seconds, visible, wrapped
 from p3s.model.types import Model
 from p3s.report.equations import verdict_rows
 
@@ -23,17 +22,15 @@ def render(model: Model, command: str, validate: str = "") -> str:
     open_ = open_share(model)
     if not wanted and open_:
         return "\n".join(
-            wrap(
+            wrapped(
                 f"{open_} are ambiguous, but no count that the program is known to accept, up to "
-                "some ten times the largest, would decide them.",
-                text_width(),
+                "some ten times the largest, would decide them."
             )
         )
     if not wanted:
-        text = wrap(
+        text = wrapped(
             "No further count is known to decide anything: no rule of this model is open between "
-            "equally good ones. " + _rest(model),
-            text_width(),
+            "equally good ones. " + _rest(model)
         )
         return "\n".join(
             text + (["", f"A larger count still tests it: {validate}"] if validate else [])
@@ -50,9 +47,9 @@ def render(model: Model, command: str, validate: str = "") -> str:
             times = f"{len(shares)} calls, " if len(shares) > 1 else ""
             words = visible(question, 400)
             words += f" ({times}up to {percent(min(1.0, sum(shares)))} of the program)"
-            lines += wrap(words, text_width(), initial_indent="  ", subsequent_indent="    ")
+            lines += wrapped(words, 2, 4)
     if open_:
-        lines += wrap(f"open now: {open_}", text_width())
+        lines += wrapped(f"open now: {open_}")
     return "\n".join([*lines, "", command])
 
 
@@ -91,74 +88,65 @@ def render_far(far: Mapping[str, Any], unit: str, command: str) -> str:
     n = far["target"]
     lines: list[str] = []
     if far["above"]:
-        lines += wrap(
+        lines += wrapped(
             f"At {processes(n)} {_phases([visible(a, 60) for a in far['above']])} "
-            "with more work per iteration than was measured: no smaller workload shows that.",
-            text_width(),
+            "with more work per iteration than was measured: no smaller workload shows that."
         )
     if not far["phases"]:
         if not far["above"]:
-            lines += wrap(
+            lines += wrapped(
                 f"No smaller input is needed for {processes(n)}: what a process computes in one "
-                "iteration of each phase there has been measured.",
-                text_width(),
+                "iteration of each phase there has been measured."
             )
         return "\n".join(lines)
-    lines += wrap(
+    lines += wrapped(
         f"A smaller input for {processes(n)}: there a process computes less in one iteration "
-        "than in any run so far.",
-        text_width(),
+        "than in any run so far."
     )
     for p in far["phases"]:
         ever = f" ({p['outside']:.3g} times less than ever)" if p["outside"] else ""
         least, most = (_work(end, unit) for end in sorted(p["measured"]))
-        lines += wrap(
+        lines += wrapped(
             f"phase {p['phase']} {visible(str(p['name']), 60)}: {_work(p['work'], unit)}, measured "
             f"from {least} to {most}{ever}",
-            text_width(),
-            initial_indent="  ",
-            subsequent_indent="    ",
+            2,
+            4,
         )
-    lines += wrap(
+    lines += wrapped(
         f"An input of {_part(far['input'])} of the size gives each of {processes(far['at'])} what "
         f"it has at {n} of the whole: "
         + ", ".join(
             f"{m} stand for {round(x)}"
             for m, x in zip(far["counts"], far["stands_for"], strict=True)
         )
-        + ".",
-        text_width(),
+        + "."
     )
     uneven = [str(p["phase"]) for p in far["phases"] if not p["even"]]
     if uneven:
-        lines += wrap(
+        lines += wrapped(
             f"In phase{'s' * (len(uneven) > 1)} {', '.join(uneven)} the total work is not the same "
-            "at all counts: what the runs stand for there will be looked up, and may differ.",
-            text_width(),
+            "at all counts: what the runs stand for there will be looked up, and may differ."
         )
     if far["unmatched"]:
-        lines += wrap(
+        lines += wrapped(
             "But work is time in this study, and no message's size depends on the count: "
-            "what such runs stand for could not be told. Trace with --work instructions.",
-            text_width(),
+            "what such runs stand for could not be told. Trace with --work instructions."
         )
         return "\n".join(lines)
     if not command:
         return "\n".join(
             [
                 *lines,
-                *wrap(
+                *wrapped(
                     "The study's command has no arguments to change. If its input is in a file, "
                     "or set when the program is built, run it with such an input in another "
-                    "directory, or build: p3s characterize --far adds these runs to the study.",
-                    text_width(),
+                    "directory, or build: p3s characterize --far adds these runs to the study."
                 ),
             ]
         )
-    lines += wrap(
+    lines += wrapped(
         "Only you know which arguments of the program make such an input; those of the whole "
-        f"input are: {visible(str(far['arguments']), 400)}",
-        text_width(),
+        f"input are: {visible(str(far['arguments']), 400)}"
     )
     last = f"This line does not run as it is; put yours in place of {ARGUMENTS}:"
     return "\n".join([*lines, last, "", f"  {command}"])

@@ -15,12 +15,13 @@ from p3s.base.errors import P3SError
 from p3s.base.progress import Progress
 from p3s.base.study import Study
 from p3s.base.text import plural
+from p3s.pipeline.content import places_of
 from p3s.predict import saved, types
 from p3s.predict.reasons import untrusted
 from p3s.report.charts.curves import Size, speedup_chart
 from p3s.report.charts.looks import ON_ANY_PAGE, inlined
 from p3s.report.counts import count_rows, counts_head, thinned
-from p3s.report.places import places_of
+from p3s.report.places import phase_places
 from p3s.report.verdict import figure_sentences, reasons_of, warning_of
 
 if TYPE_CHECKING:
@@ -125,8 +126,8 @@ class Prediction(saved.PredictionFile):
 
     def _repr_html_(self) -> str:
         """Return it as static HTML."""
-        source = self.source
-        return fragment(self.content, {} if source is None else places_of(Study(source.parent)))
+        found = None if self.source is None else places_of(Study(self.source.parent))
+        return fragment(self.content, phase_places(*found) if found else {})
 
 
 def _known(values: list[Any]) -> list[Any]:

@@ -6,11 +6,10 @@ Everything fits 100 columns. What is left out says so, and that ``--all`` shows 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from textwrap import wrap
 
-from p3s.base.text import NOT_KNOWN, aligned, percent, seconds, text_width, visible
-from p3s.report.phases import Account, Call, Loop, Phase, Phases
+from p3s.base.text import NOT_KNOWN, aligned, percent, seconds, visible, wrapped
 from p3s.report.places import Places, common_place
+from p3s.signature.phase_file import Account, Call, Loop, Phase, Phases
 
 WIDTH = 100
 #: Without --all: rows of the table.
@@ -87,7 +86,7 @@ def table(found: Phases, places: Places, everything: bool = False) -> list[str]:
     head = ["phase", "time", *weights_head, "ranks", "calls", "bytes", "work", "total work"]
     rows, below = [], []
     for phase in listed:
-        cost = phase.costs.get(last)
+        cost = phase.per_count.get(last)
         weights = _weights(phase, found.counts)
         shown = [weights[found.counts.index(n)] for n in columns]
         if cost is None:
@@ -113,7 +112,9 @@ def table(found: Phases, places: Places, everything: bool = False) -> list[str]:
     lines = _laid_out(head, rows, below, left=0)
     hidden = len(found.phases) - len(listed)
     if hidden:
-        rest = [p.costs[last].share for p in found.phases if p not in listed and last in p.costs]
+        rest = [
+            p.per_count[last].share for p in found.phases if p not in listed and last in p.per_count
+        ]
         lines.append(
             f"{hidden} more phase{'s' * (hidden > 1)} with {percent(sum(rest))} of the time:"
             " --all shows them"
@@ -133,7 +134,7 @@ def _joined(parts: Sequence[str], width: int) -> list[str]:
 
 
 def _weights(phase: Phase, counts: Sequence[int]) -> list[str]:
-    costs = [phase.costs.get(n) for n in counts]
+    costs = [phase.per_count.get(n) for n in counts]
     return [NOT_KNOWN if c is None else span(c.weight_min, c.weight) for c in costs]
 
 
@@ -145,7 +146,7 @@ def _phase_place(phase: Phase, loop: Loop, found: Phases, places: Places) -> str
 
 def work_change(phase: Phase, counts: Sequence[int]) -> str:
     """Return the largest total work over the smallest: about 1x where Eq. 5.1 holds."""
-    works = [phase.costs[n].work for n in counts if n in phase.costs]
+    works = [phase.per_count[n].work for n in counts if n in phase.per_count]
     if len(works) < 2 or min(works) <= 0:
         return NOT_KNOWN
     return f"{max(works) / min(works):.3g}x" + ("" if phase.constant_work else " !")
@@ -155,7 +156,9 @@ def _about_work(listed: Sequence[Phase], counts: Sequence[int]) -> list[str]:
     if len(counts) < 2 or not listed:
         return []
     changing = [
-        str(phase.phase) for phase in listed if not phase.constant_work and phase.spread is not None
+        str(phase.phase)
+        for phase in listed
+        if not phase.constant_work and phase.total_work_spread is not None
     ]
     text = (
         f"total work: of all ranks, largest over smallest from {counts[0]} to {counts[-1]} "
@@ -166,7 +169,7 @@ def _about_work(listed: Sequence[Phase], counts: Sequence[int]) -> list[str]:
         text += f"not constant within 10 % in phase{plural} {', '.join(changing)} (!)"
     else:
         text += "constant within 10 %"
-    return wrap(text, text_width())
+    return wrapped(text)
 
 
 def _operations(operations: Mapping[str, int], limit: int = 5) -> str:
@@ -196,23 +199,23 @@ def accounting(found: Phases) -> list[str]:
     """Return where all events and all the time of each count are: phases, rest, start, end."""
     rows = account_rows(found)
     lines = _laid_out(ACCOUNT_HEAD, rows, [[]] * len(rows), left=1)
-    return lines + [line for note in account_notes(found) for line in wrap(note, text_width())]
+    return lines + [line for note in account_notes(found) for line in wrapped(note)]
 
 
 def account_rows(found: Phases) -> list[list[str]]:
     """Return the account as rows under ACCOUNT_HEAD, the count in the first row of each."""
     rows: list[list[str]] = []
     for n in found.counts:
-        account = found.accounts[n]
+        account = found.accounting[n]
         first = len(rows)
         for key, name in _PART_NAMES.items():
-            rows.append(["", name, *_part(account.parts[key], account)])
-        all_events = sum(part[0] for part in account.parts.values())
-        all_time = sum(part[1] for part in account.parts.values())
-        if (all_events, all_time) != (account.events, account.time_ns):
-            lost = (account.events - all_events, account.time_ns - all_time)
-            rows.append(["", "not accounted for", *_part(lost, account)])
-        rows.append(["", "all", *_part((account.events, account.time_ns), account)])
+            part = account.parts[key]
+            rows.append(["", name, *_part(part.events, part.time_ns, account)])
+        lost = account.events - sum(part.events for part in account.parts.values())
+        lost_ns = account.time_ns - sum(part.time_ns for part in account.parts.values())
+        if lost or lost_ns:
+            rows.append(["", "not accounted for", *_part(lost, lost_ns, account)])
+        rows.append(["", "all", *_part(account.events, account.time_ns, account)])
         rows[first][0] = str(n)
     return rows
 
@@ -221,7 +224,7 @@ def account_notes(found: Phases) -> list[str]:
     """Return what the account needs in words, each a sentence."""
     notes = []
     for n in found.counts:
-        account = found.accounts[n]
+        account = found.accounting[n]
         parts = []
         if account.null_events:
             parts.append(f"{account.null_events:,} of the events are to or from MPI_PROC_NULL")
@@ -248,7 +251,7 @@ def _matched(found: Phases) -> list[str]:
     shares = []
     for n in found.counts:
         mine = sum(call.time_ns.get(n, 0) for call in common)
-        total = found.accounts[n].time_ns
+        total = found.accounting[n].time_ns
         shares.append(f"{percent(mine / total if total else None)} at {n}")
     lines = [f"in calls that all counts have: {', '.join(shares)} processes (of the time)"]
     apart: dict[tuple[int, ...], list[Call]] = {}
@@ -258,7 +261,7 @@ def _matched(found: Phases) -> list[str]:
             apart.setdefault(where, []).append(call)
     for where, some in sorted(apart.items()):
         n = where[-1]
-        total = found.accounts[n].time_ns
+        total = found.accounting[n].time_ns
         share = percent(sum(c.time_ns.get(n, 0) for c in some) / total if total else None)
         ops = _operations(
             {op: sum(c.op == op for c in some) for op in dict.fromkeys(c.op for c in some)}, 3
@@ -270,8 +273,7 @@ def _matched(found: Phases) -> list[str]:
     return lines
 
 
-def _part(part: tuple[int, int], account: Account) -> list[str]:
-    events, time_ns = part
+def _part(events: int, time_ns: int, account: Account) -> list[str]:
     return [
         f"{events:,}",
         percent(events / account.events if account.events else None),

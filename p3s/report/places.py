@@ -8,11 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from p3s.base.errors import P3SError
-from p3s.base.study import Study
 from p3s.base.text import NOT_KNOWN, visible
 from p3s.capture.callpath import call_path
-from p3s.capture.source import Where, stack
+from p3s.capture.frames import Where, stack
 
 if TYPE_CHECKING:
     from p3s.model.types import Model, Phase  # takes longer than all that `p3s phases` needs
@@ -65,18 +63,6 @@ def _common_end(paths: Sequence[Sequence[Where]]) -> list[str]:
             break
         found.insert(0, name)
     return found
-
-
-def places_of(study: Study) -> dict[str, str]:
-    """Return the :func:`phase_places` of a study; none where it has no model."""
-    from p3s.capture.sites import resolve_sites
-    from p3s.model.stage import read
-
-    try:
-        model = read(study.model_path)
-    except P3SError:
-        return {}
-    return phase_places(model, resolve_sites(study, model.sites)[0])
 
 
 def phase_places(model: Model, places: Places) -> dict[str, str]:

@@ -6,13 +6,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from p3s.base.study import Study
 from p3s.base.text import command_line, percent, seconds, visible
 from p3s.base.version import __version__
+from p3s.pipeline.content import Program, StudyContent
 from p3s.predict.types import Prediction
 from p3s.report.values import amount
-
-Replays = Mapping[int, Mapping[str, Any]]
 
 
 def shown_command(parts: Sequence[str], limit: int) -> str:
@@ -31,20 +29,18 @@ def plain(value: Any) -> str:
     return str(value)
 
 
-def facts_of(
-    study: Study, manifest: Mapping[str, Any], replays: Replays, prediction: Prediction
-) -> list[tuple[str, str]]:
+def facts_of(content: StudyContent) -> list[tuple[str, str]]:
     """Return pairs of what and its value: program, version, runs, replays, estimator, machine."""
+    program, prediction = content.program, content.prediction
     facts = [
-        ("program", shown_command(study.command(), 400)),
+        ("program", shown_command(program.command, 400)),
         ("p3s", __version__),
-        ("study made", visible(str(manifest.get("created", "?")))),
+        ("study made", visible(program.created)),
     ]
-    without = study.left_out()
-    for run in study.runs():
+    for run in program.runs:
         detail = [
             run.status,
-            *["left out of the model"] * (run.np in without),
+            *["left out of the model"] * (run.np in program.left_out),
             f"launcher ran for {seconds(amount(run.info.get('wall_s')))}",
         ]
         if run.info.get("oversubscribed"):
@@ -52,7 +48,7 @@ def facts_of(
         if run.info.get("mpi"):
             detail.append(plain(run.info["mpi"]))
         facts.append((f"traced at {run.np} (run {run.rep})", visible(", ".join(detail))))
-    for n, replayed in replays.items():
+    for n, replayed in content.replays.items():
         nodes = visible(", ".join(dict.fromkeys(str(k) for k in replayed.get("nodes") or () if k)))
         detail = [
             f"on {nodes or '?'}",
@@ -71,16 +67,17 @@ def facts_of(
     return facts
 
 
-def commands_of(study: Study, prediction: Prediction) -> list[str]:
+def commands_of(program: Program, prediction: Prediction) -> list[str]:
     """Return the commands that make the report again, in the order to type them."""
-    name = shlex.quote(visible(study.root.resolve().name) or "study")
-    command = shown_command(study.command(), 2000)
-    traced = ",".join(map(str, study.complete_counts()))
-    without = ",".join(map(str, study.left_out()))
+    name = shlex.quote(visible(program.name) or "study")
+    command = shown_command(program.command, 2000)
+    traced = ",".join(map(str, program.complete))
+    without = ",".join(map(str, program.left_out))
+    modelled = {*program.complete} - {*program.left_out}
     every = [row.n for row in prediction.counts]
-    asked = [n for n in every if n not in study.counts()]
+    asked = [n for n in every if n not in modelled]
     counts = ",".join(map(str, asked or every))
-    most = max((run.rep for run in study.runs()), default=0) + 1
+    most = max((run.rep for run in program.runs), default=0) + 1
     repeats = f" -r {most}" if most > 1 else ""
     knee = prediction.knee_efficiency
     knee_text = "" if knee == 0.5 else f" --knee {knee:g}"

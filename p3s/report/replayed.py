@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
+
+from p3s.base.text import percent, seconds, table
 
 #: Message classes shown; the others are in the JSON file.
 _MOST = 12
@@ -11,17 +13,17 @@ _MOST = 12
 
 def result_text(content: Mapping[str, Any]) -> str:
     """Return tables of the phases and of the message classes, and lines on the links."""
-    parts = [_layout(*phase_table(content))]
+    head, rows = phase_table(content)
+    parts = [table(rows, head)]
     if content.get("messages"):
-        parts.append(_layout(*message_table(content)))
+        head, rows = message_table(content)
+        parts.append(table(rows, head))
     parts.append("\n".join([link_line(content), *trunk_lines(content)]).strip())
     return "\n\n".join(part for part in parts if part)
 
 
 def phase_table(content: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return head and rows: communication per phase, mean over the ranks."""
-    from p3s.base.text import seconds
-
     whole = any("whole_ns_mean" in phase for phase in content["phases"])
     head = ["phase", "time", "communication", "waiting", "transfer", "software", "sum of calls"]
     rows = []
@@ -47,8 +49,6 @@ def phase_table(content: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]
 
 def message_table(content: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return head and rows: the most frequent message classes."""
-    from p3s.base.text import percent, seconds
-
     head = ["bytes", "distance", "load", "messages", "cost", "alone", "interval", "origin"]
     often = sorted(content["messages"], key=lambda entry: -entry["events"])[:_MOST]
     rows = []
@@ -98,9 +98,3 @@ def trunk_lines(content: Mapping[str, Any]) -> list[str]:
         )
         lines.append(f"link between switches {entry['first']}{more}: {carries} ({entry['from']})")
     return lines
-
-
-def _layout(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    from p3s.base.text import table
-
-    return table(rows, head)

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any
 
-from p3s.base.text import visible
-from p3s.laws.counts import WorkLaw
+from p3s.base.text import percent, visible
 from p3s.model import text
 from p3s.model.notation import TEXT
 from p3s.model.reasons import Verdict
@@ -45,13 +42,19 @@ class Rule:
     condition: str
     repeats: str
     share: Share
-    law: WorkLaw | Sequence[Sequence[Any]] | None
+    law: text.WorkOf | None
 
     @property
     def label(self) -> str:
         """The number of the rule, that of its first call."""
         name = str(self.calls[0]) if self.slot < 0 else f"{self.calls[0]}.{self.slot}"
         return name if len(self.calls) == 1 else f"{name} +{len(self.calls) - 1}"
+
+    @property
+    def facts(self) -> str:
+        """Where its calls are, who makes them, and how often if not once."""
+        condition = f"for {self.condition}" if self.condition else ""
+        return "; ".join(filter(None, (self.place, condition, self.repeats)))
 
     @property
     def weight_in_view(self) -> float:
@@ -83,6 +86,17 @@ class PhaseRules:
     share: Share
     rules: Sequence[Rule]
     reasons: Sequence[tuple[int, str]]
+
+    @property
+    def shares(self) -> str:
+        """Its shares of the program."""
+        return ", ".join(f"{what} {percent(self.share[what])}" for what in ("time", *WHAT[:2]))
+
+    @property
+    def traced(self) -> str:
+        """Its weights as traced; empty where none were."""
+        points = ", ".join(f"{n}: {v:,}" for n, v in self.weight_points)
+        return f"traced {points}" if points else ""
 
     @property
     def relevant(self) -> bool:
@@ -221,13 +235,13 @@ def _sizes(item: Item, slots: Sequence[Slot]) -> str:
 
 def _work_of(
     model: Model, cells: Sequence[tuple[int, int]], slots: Sequence[Slot]
-) -> tuple[str, WorkLaw | Sequence[Sequence[Any]] | None]:
+) -> tuple[str, text.WorkOf | None]:
     """Return the work before all calls of a row with its law; long sums at the largest count."""
     if len(cells) == 1 and len(model.items[cells[0][0]].slots) == 1:
         terms = text.one_segment(model, cells[0][0])
         if terms is not None:
             return TEXT.in_words_of(model, TEXT.segment(terms)), terms
-    law = _sum_of([slot.work for slot in slots])
+    law = text.sum_of([slot.work for slot in slots])
     if len(slots) > 1 and len(law.terms) > 2:
         return f"{float(law.value(law.max_n)):.4g} at {law.max_n}", None
     return law.text(), law
@@ -243,19 +257,6 @@ def _mean_work(model: Model, slots: Sequence[Slot]) -> str:
 def _with_word(item: Item, destination: str) -> str:
     word = text.kind_word(item.kind)
     return f"{word} {destination}" if word and destination else destination
-
-
-def _sum_of(parts: Sequence[WorkLaw]) -> WorkLaw:
-    """Return the work before all calls of a row together."""
-    terms: dict[tuple[Fraction, int], float] = {}
-    for law in parts:
-        for coefficient, power, log in law.terms:
-            terms[(power, log)] = terms.get((power, log), 0.0) + coefficient
-    return WorkLaw(
-        tuple((c, power, log) for (power, log), c in sorted(terms.items(), reverse=True)),
-        max((law.rel_half_width for law in parts), default=0.0),
-        max((law.max_n for law in parts), default=1),
-    )
 
 
 def first_slot(model: Model, rule: Rule) -> tuple[Item, Slot, bool]:

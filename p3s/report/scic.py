@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import csv as csv_module
-import io
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
-from p3s.base.errors import P3SError
 from p3s.base.text import aligned, percent, visible
-from p3s.model.types import Model
-from p3s.model.work.scic import InstructionTable, Row, group_guard, instruction_table, next_sizes
+from p3s.model.work.scic import InstructionTable, Row
+from p3s.report.spreadsheet import lines_csv
 
 _NAMES = {"instructions": "instructions", "cpu_ns": "ns of CPU time", "wall_ns": "ns"}
 _COLUMNS = (
@@ -29,13 +25,8 @@ _COLUMNS = (
 )
 
 
-def table(model: Model, counts: Iterable[int] = ()) -> str:
-    """Return the instruction table as text, one part per phase and instruction group.
-
-    counts: where to predict besides the traced counts; without any, a few larger ones of the
-    same kind.
-    """
-    found = _table(model, counts)
+def table(found: InstructionTable) -> str:
+    """Return the instruction table as text, one part per phase and instruction group."""
     unit = _NAMES.get(found.unit, found.unit)
     out = []
     for phase, group in dict.fromkeys((r.phase, r.group) for r in found.rows):
@@ -44,8 +35,8 @@ def table(model: Model, counts: Iterable[int] = ()) -> str:
         name = f"phase {phase}: {visible(rows[0].name)}"
         if groups > 1:
             name += f", instruction group {group + 1} of {groups}"
-            guard = group_guard(model, phase, group)
-            name += f" (if {guard.text()})" if guard else ""
+            guard = found.guards.get((phase, group))
+            name += f" (if {guard})" if guard else ""
         out += [name, *_part(rows, unit, groups > 1), ""]
         if group == groups - 1:
             out += [*_balance(found, phase), ""]
@@ -111,19 +102,16 @@ def _balance(found: InstructionTable, phase: int) -> list[str]:
     ]
 
 
-def csv(model: Model, counts: Iterable[int] = ()) -> str:
+def csv(found: InstructionTable) -> str:
     """Return the instruction table as CSV: a line per phase, group and count.
 
     Columns: phase, name, group (from 1), where (ranks), part (measured or predicted), processes,
     ranks (of the group), weight (iterations of the phase in the run), work (of one process in one
     iteration), total (of the group in the run), half_width (of the total's 90 % interval), unit.
     """
-    found = _table(model, counts)
-    sink = io.StringIO()
-    writer = csv_module.writer(sink, lineterminator="\n")
-    writer.writerow(_COLUMNS)
+    lines: list[Sequence[object]] = [_COLUMNS]
     for r in found.rows:
-        writer.writerow(
+        lines.append(
             [
                 r.phase,
                 r.name,
@@ -139,18 +127,4 @@ def csv(model: Model, counts: Iterable[int] = ()) -> str:
                 found.unit,
             ]
         )
-    return sink.getvalue()
-
-
-def _table(model: Model, counts: Iterable[int]) -> InstructionTable:
-    asked = list(counts)
-    if asked:
-        return instruction_table(model, asked)
-    fits = []
-    for n in next_sizes(model.counts):
-        try:
-            instruction_table(replace(model, counts=(n,)))
-        except P3SError:
-            continue
-        fits.append(n)
-    return instruction_table(model, fits)
+    return lines_csv(lines)

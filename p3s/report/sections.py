@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from p3s.base.errors import P3SError
-from p3s.base.study import Study
-from p3s.base.text import not_used, percent, plural, processes, visible
-from p3s.base.trust import is_made_here
-from p3s.capture.sites import traced_ns
-from p3s.capture.source import stack
+from p3s.base.text import not_used, plural, processes, visible
+from p3s.capture.quoted import Quoted
 from p3s.model import text
 from p3s.model.types import NO_SHARE, Model
-from p3s.predict.commands import Commands
+from p3s.pipeline.content import MAX_CALLS, StudyContent
 from p3s.report import mathml
-from p3s.report.equations import (
-    SHARES,
-    VERDICT_HEAD,
-    chosen_phases,
-    chosen_rules,
-    next_text,
-    verdict_rows,
-)
+from p3s.report.equations import VERDICT_HEAD, chosen_phases, chosen_rules, next_text, verdict_rows
 from p3s.report.mathml import Maths, plain
-from p3s.report.places import Places, phase_places
-from p3s.report.quoted import Quoted, Sources
+from p3s.report.places import phase_places
 from p3s.report.rules import PhaseRules, Rule, phase_rules, used_symbols
+from p3s.signature.phase_file import Phases
 
 RULE_HEAD = ["call and its source", "destination", "volume (bytes)", "work (fitted)", "verdict"]
 
@@ -34,8 +22,6 @@ RULE_HEAD = ["call and its source", "destination", "volume (bytes)", "work (fitt
 MAX_RULES, MAX_MATHS = 1000, 400
 #: Lines of source beside a rule.
 MAX_LINES = 3
-#: Calls of a model above which the instruction table takes too long for a report.
-MAX_CALLS = 500
 
 
 @dataclass(frozen=True)
@@ -100,13 +86,9 @@ class Account:
     notes: list[str]
 
 
-def equations_of(study: Study, model: Model, places: Places, source: bool = True) -> Equations:
-    """Return what a report shows of the model; all texts are printable.
-
-    ``source``: lines of the program's source stand beside the rules.
-    """
-    inside = None if not source or is_made_here(study) else study.root
-    quotes = Quotes(model, places, Sources(traced_ns(study), inside) if source else None)
+def equations_of(content: StudyContent) -> Equations:
+    """Return what a report shows of the model; all texts are printable."""
+    model, places = content.model, content.places
     few = _largest(model)
     phases = phase_rules(model, places, few)
     shown, hidden = chosen_phases(phases, everything=False)
@@ -115,19 +97,18 @@ def equations_of(study: Study, model: Model, places: Places, source: bool = True
         f"{max(model.counts)}; work is in {text.unit_in_full(model)} before one call.",
         f"Process grid: {text.grid_text(model)}.",
     ]
-    if inside is not None:
+    if content.foreign:
         notes.append("Lines of source are left out: you have not run this study's program.")
-    commands = Commands(study)
-    if unused := not_used(model.without, commands.take_back(model.without)):
+    if unused := not_used(model.without, content.program.take_back):
         notes.append(unused[0].upper() + unused[1:] + ".")
     symbols = used_symbols(phases, int(model.grid.family.ndims))
     made, rules = [], 0
     for phase in [*shown, *hidden]:
-        made.append(_phase(quotes, phase, phase in shown, rules < MAX_MATHS))
+        made.append(_phase(content, phase, phase in shown, rules < MAX_MATHS))
         rules += len(phase.rules)
     left = sum(bool(phase.items) for phase in model.phases) - len(few)
     cut = (
-        f"The equations of {plural(left, 'more phase')}: {commands.of('model', '--all')}."
+        f"The equations of {plural(left, 'more phase')}: p3s model {content.program.root} --all."
         if left
         else ""
     )
@@ -162,33 +143,16 @@ def _largest(model: Model) -> set[int]:
     return few
 
 
-@dataclass(frozen=True)
-class Quotes:
-    """The lines of source of a model's calls; ``sources`` None: none are quoted."""
-
-    model: Model
-    places: Places
-    sources: Sources | None
-
-    def of(self, rule: Rule) -> list[Quoted]:
-        """Return the lines of source that make the calls of a rule, in their order."""
-        found: dict[Quoted, None] = {}
-        for i in rule.calls if self.sources is not None else ():
-            frames = self.model.sites.get(self.model.items[i].site) or ()
-            line = self.sources.quoted(stack(frames, self.places)) if self.sources else None
-            if line is not None:
-                found[line] = None
-            if len(found) == MAX_LINES:
-                break
-        return list(found)
+def _quoted(content: StudyContent, rule: Rule) -> list[Quoted]:
+    """Return the lines of source that make the calls of a rule, in their order."""
+    sites = (content.model.items[i].site for i in rule.calls)
+    return list(dict.fromkeys(line for s in sites if (line := content.quotes.get(s))))[:MAX_LINES]
 
 
-def _phase(quotes: Quotes, phase: PhaseRules, relevant: bool, set_: bool) -> PhaseEquations:
+def _phase(content: StudyContent, phase: PhaseRules, relevant: bool, set_: bool) -> PhaseEquations:
     """Return a phase; its equations are set as mathematics or stay text."""
-    model = quotes.model
-    share = ", ".join(f"{what} {percent(phase.share[what])}" for what in SHARES)
-    traced = ", ".join(f"{n}: {v:,}" for n, v in phase.weight_points)
-    traced = f", traced {traced}" if traced else ""
+    model = content.model
+    traced = f", {phase.traced}" if phase.traced else ""
     rules, rest = chosen_rules(phase, everything=False)
     return PhaseEquations(
         visible(
@@ -196,26 +160,21 @@ def _phase(quotes: Quotes, phase: PhaseRules, relevant: bool, set_: bool) -> Pha
             + (f", at {phase.place}" if phase.place else ""),
             400,
         ),
-        visible(share),
+        visible(phase.shares),
         mathml.weight(model, phase) if set_ else plain(phase.weight),
         f"{phase.weight_verdict}{traced}",
         mathml.phase_work(model, phase) if set_ else plain(phase.work),
         phase.work_sure,
         phase.no_trend,
-        [_row(quotes, rule, set_) for rule in rules],
-        [_row(quotes, rule, set_) for rule in rest],
+        [_row(content, rule, set_) for rule in rules],
+        [_row(content, rule, set_) for rule in rest],
         [f"{why} ({number} of the calls)" for number, why in phase.reasons],
         relevant,
     )
 
 
-def _row(quotes: Quotes, rule: Rule, set_: bool) -> RuleRow:
-    model = quotes.model
-    facts = [rule.place]
-    if rule.condition:
-        facts.append(f"for {rule.condition}")
-    if rule.repeats:
-        facts.append(rule.repeats)
+def _row(content: StudyContent, rule: Rule, set_: bool) -> RuleRow:
+    model = content.model
     texts = (rule.destination, rule.volume, rule.work)
     destination, volume, work = (plain(visible(cell, 600)) for cell in texts)
     if set_:
@@ -224,56 +183,43 @@ def _row(quotes: Quotes, rule: Rule, set_: bool) -> RuleRow:
     return RuleRow(
         rule.label,
         visible(rule.call, 600),
-        quotes.of(rule),
+        _quoted(content, rule),
         destination,
         volume,
         work,
         visible(rule.verdict, 600),
-        visible("; ".join(facts), 600),
+        visible(rule.facts, 600),
     )
 
 
-def instructions_of(study: Study, model: Model) -> str:
+def instructions_of(content: StudyContent) -> str:
     """Return the instruction table (thesis, Table 5.2) as text; empty where it cannot be made."""
     from p3s.report.scic import table
 
-    if len(model.items) > MAX_CALLS:
-        line = Commands(study).of("model", "--scic")
-        return f"The model has {len(model.items):,} calls: {line} prints it."
-    try:
-        return "\n".join(visible(line, 400) for line in table(model).split("\n")).rstrip()
-    except P3SError:
-        return ""
+    calls = len(content.model.items)
+    if calls > MAX_CALLS:
+        return f"The model has {calls:,} calls: p3s model {content.program.root} --scic prints it."
+    found = content.instructions
+    return _printable(table(found)).rstrip() if found is not None else ""
 
 
-def computation_of(study: Study, model: Model, counts: Sequence[int]) -> str:
-    """Return the compute table (thesis, Tables 6.5 and 6.6) as text; empty without times.
-
-    counts: of the prediction.
-    """
-    from p3s.costs.stage import load
+def computation_of(content: StudyContent) -> str:
+    """Return the compute table (thesis, Tables 6.5 and 6.6) as text; empty without times."""
     from p3s.report.compute import table
 
-    try:
-        found = load(study.root)
-        asked = [n for n in counts if n not in model.counts]
-        return (
-            ""
-            if found is None
-            else "\n".join(visible(line, 400) for line in table(model, found, asked).split("\n"))
-        )
-    except P3SError:
-        return ""
+    found = content.compute
+    return _printable(table(found.model, found.rows)) if found is not None else ""
 
 
-def account_of(study: Study) -> Account | None:
-    """Return the account of the study's runs; None when there is none or it is damaged."""
+def _printable(text: str) -> str:
+    return "\n".join(visible(line, 400) for line in text.split("\n"))
+
+
+def account_of(found: Phases | None) -> Account | None:
+    """Return the account of the study's runs; None where there is none."""
     from p3s.report.phase_table import ACCOUNT_HEAD, account_notes, account_rows
-    from p3s.report.phases import load
 
-    try:
-        found = load(study.phases_path)
-    except P3SError:
+    if found is None:
         return None
     return Account(
         ACCOUNT_HEAD, account_rows(found), [visible(note, 2000) for note in account_notes(found)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from p3s.predict.saved import PredictionFile
@@ -25,12 +25,15 @@ def phases_csv(prediction: PredictionFile) -> str:
 
 def columns_csv(columns: Mapping[str, Sequence[Any]]) -> str:
     """Return columns as CSV with a head; texts that a spreadsheet would execute get a quote."""
+    rows = ([_cell(value) for value in row] for row in zip(*columns.values(), strict=True))
+    return lines_csv([list(columns), *rows]).encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def lines_csv(lines: Iterable[Sequence[Any]]) -> str:
+    """Return lines of cells, the head first, as CSV."""
     sink = io.StringIO()
-    writer = csv.writer(sink, lineterminator="\n")
-    writer.writerow(columns)
-    for row in zip(*columns.values(), strict=True):
-        writer.writerow([_cell(value) for value in row])
-    return sink.getvalue().encode("utf-8", "backslashreplace").decode("utf-8")
+    csv.writer(sink, lineterminator="\n").writerows(lines)
+    return sink.getvalue()
 
 
 def _cell(value: Any) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from p3s.base.text import percent, seconds, span, visible
-from p3s.model.types import Model
 from p3s.predict.estimated import ESTIMATORS
 from p3s.predict.types import Count, Prediction, part_s
 from p3s.report.values import lines
@@ -180,31 +179,3 @@ def verdict_order(name: str) -> tuple[int, str]:
     """Return a key that sorts verdicts by how sure they are."""
     name = name.replace("_", " ")
     return (_SURE.index(name) if name in _SURE else len(_SURE), name)
-
-
-def holdout_of(model: Model) -> list[str]:
-    """Return how the model did on its held-out count, as lines."""
-    held = model.holdout
-    if held is None:
-        return ["No count was held out: nothing was checked."]
-    there = held.comparison
-    if there is None:
-        return [f"Not possible: {visible(held.problem)}"]
-    said = [f"Fitted without {held.without} and compared there."]
-    for noun, both in there.told:
-        said.append(f"{noun}s: {both.equal} of {both.true} equal, {both.predicted} predicted")
-    from p3s.report.equations import listed, missed_rules
-
-    missed = missed_rules(model)
-    if missed is not None:
-        met = f"{len(model.items) - len(missed)} of {len(model.items)}"
-        said.append(
-            f"calls by an exact rule that it met: {met}"
-            + (f"; not {listed(missed)}" if missed else "")
-        )
-    said.append(f"weights: {there.weights.exact} of {there.weights.phases}")
-    said.append(
-        f"work, which is fitted: off by {percent(there.work.off)}, in the worst phase by "
-        f"{percent(there.work.max_abs_error)}"
-    )
-    return [visible(line) for line in said]

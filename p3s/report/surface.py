@@ -5,6 +5,7 @@ from __future__ import annotations
 from p3s.base.text import NOT_KNOWN, interval, percent, plural, seconds, table, visible
 from p3s.predict.reasons import in_short, untrusted
 from p3s.predict.surface import Cell, Surface
+from p3s.report.counts import DOUBTFUL
 from p3s.report.verdict import reason_lines
 
 #: Rows shown; all of them are in surface.json.
@@ -20,7 +21,7 @@ def render(surface: Surface) -> str:
         parts += [*reason_lines(against[:MOST_LINES]), ""]
     parts += [*sentences(surface), "", grid(surface), "", rows(surface)]
     if any(cell.doubtful for cell in surface.cells):
-        parts.append("*     communication was not measured as in a real run")
+        parts.append(DOUBTFUL)
     if any(not cell.traced for cell in surface.cells):
         parts.append("~     no run had so many threads: from the laws of threads")
     parts += reason_lines([r for r in surface.reasons if not r.untrustworthy][:MOST_LINES])

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from textwrap import wrap
 
-from p3s.base.text import aligned, percent, processes, seconds, text_width, visible
+from p3s.base.text import aligned, percent, processes, seconds, visible, wrapped
 from p3s.predict.reasons import untrusted
 from p3s.predict.types import Prediction
 from p3s.report.costs import KIND_NAMES, limits_of
-from p3s.report.counts import count_rows, counts_head, thinned
+from p3s.report.counts import count_rows, counts_head, signs, thinned
 from p3s.report.efficiencies import summary_line
 from p3s.report.efficiencies import terminal_lines as efficiency_lines
 from p3s.report.files import files_of
@@ -72,11 +71,7 @@ def _table(prediction: Prediction, most: int) -> list[str]:
     parts = [*aligned([counts_head(prediction), *shown])]
     if len(shown) < len(table):
         parts.append(f"{len(shown)} of {len(table)} counts; p3s report --csv has all")
-    if any(row.measured and not row.representative for row in prediction.counts):
-        parts.append("(...) measured, but not as in a real run")
-    if any(row.doubtful for row in prediction.counts):
-        parts.append("*     communication was not measured as in a real run")
-    return parts
+    return [*parts, *signs(prediction.counts)]
 
 
 def _verdict(prediction: Prediction, places: Mapping[str, str] | None) -> list[str]:
@@ -85,7 +80,7 @@ def _verdict(prediction: Prediction, places: Mapping[str, str] | None) -> list[s
     if not against:
         return verdict_sentences(prediction, places)
     return [
-        *wrap(warning_of(prediction), text_width()),
+        *wrapped(warning_of(prediction)),
         *reason_lines(against[:MAX_LINES]),
         "",
         *figure_sentences(prediction, places),

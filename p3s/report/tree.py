@@ -12,10 +12,10 @@ from itertools import groupby
 from p3s.base.ops import COMPLETION, kind_of
 from p3s.base.text import percent, processes, visible
 from p3s.capture.callpath import CallPath, call_path
-from p3s.capture.source import Where, stack
+from p3s.capture.frames import Where, stack
 from p3s.report.phase_table import WIDTH, accounting, cut, of_ranks, span, table, volume
-from p3s.report.phases import Call, Loop, Phase, Phases, Trips
 from p3s.report.places import Places, lines_of
+from p3s.signature.phase_file import Call, Loop, Phase, Phases, Trips
 
 #: Without --all: lines of the tree, calls in a row.
 MAX_LINES, MAX_CALLS = 120, 12
@@ -88,7 +88,7 @@ class _Lines:
         return text
 
     def about(self, phase: Phase | None) -> str:
-        cost = phase.costs.get(self.count) if phase is not None else None
+        cost = phase.per_count.get(self.count) if phase is not None else None
         if phase is None or cost is None:
             return ""
         return f"phase {phase.phase}, {percent(cost.share)} of the time"

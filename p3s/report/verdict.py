@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from textwrap import wrap
 
 from p3s.base.text import (
     NOT_KNOWN,
@@ -15,8 +14,8 @@ from p3s.base.text import (
     percent,
     processes,
     seconds,
-    text_width,
     visible,
+    wrapped,
 )
 from p3s.predict.reasons import Reason, in_short, named, untrusted
 from p3s.predict.types import Count, Limit, PhaseAt, Prediction
@@ -60,7 +59,7 @@ def reason_lines(reasons: Sequence[Reason]) -> list[str]:
     lines = []
     for reason in reasons:
         head = reason.code if reason.untrustworthy else "caution"
-        lines += wrap(f"{head}: {reason.text}", text_width(), subsequent_indent="    ")
+        lines += wrapped(f"{head}: {reason.text}", 0, 4)
         if reason.advice:  # in one line: a command that is broken in two cannot be copied
             lines.append(f"    to do: {reason.advice}")
     return lines

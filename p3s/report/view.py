@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from p3s.base.errors import P3SError
-from p3s.base.study import Study
 from p3s.base.text import visible
 from p3s.base.version import __version__
-from p3s.capture.sites import resolve_sites
-from p3s.model.stage import as_of_now, read
-from p3s.model.types import Model
+from p3s.pipeline.content import StudyContent
 from p3s.predict.reasons import Reason, untrusted
-from p3s.predict.saved import read_prediction
 from p3s.predict.types import Count, Prediction
 from p3s.report.call_rows import CallRows, call_rows
-from p3s.report.call_tree import CallTree, call_tree_of
+from p3s.report.call_tree import CallTree, tree_of
 from p3s.report.costs import (
     LawRow,
     Limit,
@@ -31,12 +26,11 @@ from p3s.report.costs import (
 )
 from p3s.report.counts import COUNTS_HEAD, CountTable, count_rows, count_table
 from p3s.report.efficiencies import EfficiencyTable, efficiencies_of
+from p3s.report.equations import holdout_rows
 from p3s.report.files import FileTable, files_of
 from p3s.report.gaps import gaps_of
-from p3s.report.matrices import MatrixView, matrices_of
-from p3s.report.parts import Curve, Part, parts_of
-from p3s.report.phases import load as load_phases
-from p3s.report.places import Places
+from p3s.report.matrices import MatrixView, matrix_view
+from p3s.report.parts import Curve, Part
 from p3s.report.points import Point, points_of
 from p3s.report.provenance import commands_of, facts_of, shown_command
 from p3s.report.sections import (
@@ -53,7 +47,6 @@ from p3s.report.sure import (
     Residual,
     Shares,
     estimates_of,
-    holdout_of,
     interval_parts,
     residuals_of,
     shares_of,
@@ -61,16 +54,7 @@ from p3s.report.sure import (
 from p3s.report.verdict import Figure, figure_sentences, figures, reasons_of, verdict_of, warning_of
 from p3s.report.what_if import WhatIfTable, what_if_of
 
-__all__ = [
-    "COUNTS_HEAD",
-    "Point",
-    "View",
-    "build_view",
-    "count_rows",
-    "points_of",
-    "verdict_of",
-    "view_of",
-]
+__all__ = ["COUNTS_HEAD", "Point", "View", "count_rows", "points_of", "verdict_of", "view_of"]
 
 
 @dataclass(frozen=True)
@@ -131,25 +115,19 @@ class View:
         return [part.curve for part in self.parts if part.curve is not None]
 
 
-def build_view(study: Study) -> View:
-    """Read a study that has a prediction and return what its report shows."""
-    return view_of(study, read_prediction(study.root))
-
-
-def view_of(study: Study, prediction: Prediction, *, source: bool = True) -> View:
-    """Return what a report of this prediction shows; ``source``: lines of the program's source."""
-    model = as_of_now(study, read(study.model_path))
-    rows, last = prediction.counts, prediction.last
-    replays = _replays(study, [row.n for row in rows])
-    places = _places(study, model)
-    equations = equations_of(study, model, places, source)
-    tree = call_tree_of(study, prediction, places)
+def view_of(content: StudyContent, parts: Sequence[Part] = ()) -> View:
+    """Return what a report shows of a study; ``parts``: of extensions."""
+    prediction, program = content.prediction, content.program
+    last = prediction.last
+    equations = equations_of(content)
+    tree = tree_of(content.phases, content.places, prediction)
     costs, phases_cut = phase_costs(prediction)
     laws, laws_cut = law_rows(prediction)
     reasons = reasons_of(prediction)
+    first, rows = holdout_rows(content.model)
     return View(
-        title=visible(study.root.resolve().name) or "study",
-        command=shown_command(study.command(), 400),
+        title=visible(program.name) or "study",
+        command=shown_command(program.command, 400),
         version=__version__,
         prediction=prediction,
         verdict=verdict_of(prediction),
@@ -181,40 +159,18 @@ def view_of(study: Study, prediction: Prediction, *, source: bool = True) -> Vie
         interval_whole=_whole(last),
         residuals=residuals_of(prediction),
         shares=shares_of(prediction),
-        holdout=holdout_of(model),
-        matrices=matrices_of(study, last.n),
-        parts=parts_of(study, prediction),
-        account=account_of(study),
+        holdout=[f"{first[0].upper()}{first[1:]}.", *(f"{name}: {row}" for name, row in rows)],
+        matrices=[matrix_view(*each) for each in content.matrices],
+        parts=list(parts),
+        account=account_of(content.phases),
         equations=equations,
-        instructions=instructions_of(study, model),
-        computation=computation_of(study, model, [row.n for row in rows]),
+        instructions=instructions_of(content),
+        computation=computation_of(content),
         files=files_of(prediction),
-        gaps=gaps_of(study, model, prediction, replays),
-        facts=facts_of(study, study.manifest(), replays, prediction),
-        commands=commands_of(study, prediction),
+        gaps=gaps_of(content),
+        facts=facts_of(content),
+        commands=commands_of(program, prediction),
     )
-
-
-def _places(study: Study, model: Model) -> Places:
-    """Return the places of all frames of the model's calls and of the traced ones."""
-    try:
-        traced = load_phases(study.phases_path).sites
-    except P3SError:
-        traced = {}
-    found, _ = resolve_sites(study, {**traced, **model.sites})
-    return found
-
-
-def _replays(study: Study, counts: list[int]) -> dict[int, dict[str, Any]]:
-    """Return the replays that can be read; a prediction without a replay is one, too."""
-    found = {}
-    for n in counts:
-        if study.replay_path(n).exists():
-            try:
-                found[n] = study.replay(n)
-            except P3SError:
-                continue  # the prediction does not rest on it
-    return found
 
 
 def _whole(row: Count) -> tuple[float, float] | None:

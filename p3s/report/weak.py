@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from p3s.base.text import percent, processes, seconds, table, visible
 from p3s.predict.types import Prediction
-from p3s.report.counts import interval_of
+from p3s.report.counts import interval_of, measured_of, signs
 from p3s.report.verdict import reason_lines, reasons_of, warning_of
 
 
@@ -13,9 +13,6 @@ def render(result: Prediction, grown: str) -> str:
     rows, warning = result.counts, warning_of(result)
     cells = []
     for row in rows:
-        shown = seconds(row.measured_s)
-        if row.measured and not row.representative:
-            shown = f"({shown})"
         cells.append(
             [
                 str(row.n),
@@ -25,7 +22,7 @@ def render(result: Prediction, grown: str) -> str:
                 percent(row.efficiency),
                 seconds(row.compute_s),
                 seconds(row.comm_s),
-                shown,
+                measured_of(row),
             ]
         )
     names = ", ".join(rows[0].setting or {})
@@ -58,8 +55,4 @@ def render(result: Prediction, grown: str) -> str:
         )
     text += reason_lines(reasons_of(result))
     text += [f"note: {visible(note, 400)}" for note in result.notes]
-    if any(row.measured and not row.representative for row in rows):
-        text.append("(...) measured, but not as in a real run")
-    if any(row.doubtful for row in rows):
-        text.append("*     communication was not measured as in a real run")
-    return "\n".join(text)
+    return "\n".join([*text, *signs(rows)])

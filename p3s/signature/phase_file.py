@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from p3s.base.artefacts import read_json, unusable
+from p3s.base.errors import UsageError
 from p3s.base.serialise import (
     MOST_PROCESSES,
+    Key,
     Natural,
     NotNegative,
     ProcessCount,
@@ -22,6 +24,8 @@ SCHEMA = "p3s.phases"
 VERSION = 1
 #: Deepest nesting of loops.
 DEEPEST = 100
+#: A process count that is a key.
+Count = Annotated[ProcessCount, Key()]
 #: A sum over ranks of numbers that captures hold in 64 bits.
 Total = Annotated[int, Range(0, MOST_PROCESSES << 64)]
 #: Share of a time: sums of rounded ones may be a little more than all of it.
@@ -29,7 +33,7 @@ TimeShare = Annotated[float, Range(0, 1.0001)]
 
 
 @dataclass(frozen=True)
-class TripsRead:
+class Trips:
     """How often a loop turns and is entered at a count."""
 
     turns: Natural
@@ -39,38 +43,51 @@ class TripsRead:
 
 
 @dataclass(frozen=True)
-class CallRead:
+class Call:
     """A call in a loop; its values by count."""
 
     call: Natural
     site: str
     op: str
     when: str
-    ranks: Mapping[str, Natural]
-    count: Mapping[str, Natural]
-    bytes: Mapping[str, tuple[Natural, Natural]]
-    time_ns: Mapping[str, int]
+    ranks: Mapping[Count, Natural]
+    count: Mapping[Count, Natural]
+    bytes: Mapping[Count, tuple[Natural, Natural]]
+    time_ns: Mapping[Count, int]
 
 
 @dataclass(frozen=True)
-class LoopRead:
+class Loop:
     """A loop: what it walks along, how often it turns by count, calls and loops in it."""
 
     loop: Natural
     walk: Literal["partners", "requests"] | None
-    trips: Mapping[str, TripsRead]
-    body: tuple[LoopRead | CallRead, ...]
+    trips: Mapping[Count, Trips]
+    body: tuple[Loop | Call, ...]
 
     def depth(self) -> int:
         """Return how deep loops are nested in it."""
-        return 1 + max(
-            (each.depth() for each in self.body if isinstance(each, LoopRead)), default=0
-        )
+        return 1 + max((each.depth() for each in self.body if isinstance(each, Loop)), default=0)
+
+    def calls(self) -> Iterator[Call]:
+        """Yield all calls inside, however deep."""
+        for item in self.body:
+            if isinstance(item, Loop):
+                yield from item.calls()
+            else:
+                yield item
+
+    def loops(self) -> Iterator[Loop]:
+        """Yield this loop and all inside."""
+        yield self
+        for item in self.body:
+            if isinstance(item, Loop):
+                yield from item.loops()
 
 
 @dataclass(frozen=True)
-class PhaseAt:
-    """A phase at one count."""
+class PhaseCost:
+    """A phase at one count; sums are over all ranks."""
 
     weight: Natural
     weight_min: Natural
@@ -85,7 +102,7 @@ class PhaseAt:
 
 
 @dataclass(frozen=True)
-class PhaseRead:
+class Phase:
     """A phase, and what it is at each count."""
 
     phase: Natural
@@ -94,10 +111,15 @@ class PhaseRead:
     depth: Natural
     name: str
     calls: tuple[Natural, ...]
-    per_count: Mapping[str, PhaseAt]
+    per_count: Mapping[Count, PhaseCost]
     total_work_spread: NotNegative | None
     constant_work: bool | None
     varying: bool
+
+    @property
+    def relevant(self) -> bool:
+        """Whether it is relevant at any of the counts."""
+        return any(cost.relevant for cost in self.per_count.values())
 
 
 @dataclass(frozen=True)
@@ -109,7 +131,7 @@ class SomeEvents:
 
 
 @dataclass(frozen=True)
-class AccountRead:
+class Account:
     """Where the events and the time of a count are."""
 
     events: Total
@@ -121,38 +143,79 @@ class AccountRead:
     relevant: SomeEvents
     rest: SomeEvents
 
+    @property
+    def parts(self) -> dict[str, SomeEvents]:
+        """The parts of a run in the order they are shown; together they are all of it."""
+        return {name: getattr(self, name) for name in ("start", "relevant", "rest", "end")}
+
 
 @dataclass(frozen=True)
-class PhasesRead:
+class Phases:
     """What phases.json holds."""
 
     counts: tuple[ProcessCount, ...]
     work_unit: str
     sites: Mapping[str, tuple[str, ...]]
-    tree: LoopRead
-    phases: tuple[PhaseRead, ...]
-    accounting: Mapping[str, AccountRead]
-    same: Mapping[str, str] = field(default_factory=dict)
-    waits: Mapping[str, str] = field(default_factory=dict)
+    tree: Loop
+    phases: tuple[Phase, ...]
+    accounting: Mapping[Count, Account]
+    same: Mapping[str, str] = field(default_factory=dict, metadata={"always": True})
+    waits: Mapping[str, str] = field(default_factory=dict, metadata={"always": True})
 
     def valid(self) -> None:
         """Raise ValueError where counts or nesting cannot be, or values are of other counts."""
         if not self.counts or list(self.counts) != sorted(set(self.counts)):
             raise ValueError("counts are not ascending")
-        known = {str(n) for n in self.counts}
+        known = set(self.counts)
         if set(self.accounting) != known:
             raise ValueError("accounting is not of the counts")
         if any(not set(phase.per_count) <= known for phase in self.phases):
             raise ValueError("a phase is at a count that is not there")
         if self.tree.depth() > DEEPEST:
             raise ValueError(f"loops are nested deeper than {DEEPEST}")
+        calls = {call.call for call in self.tree.calls()}
+        loops = {loop.loop for loop in self.tree.loops()}
+        for phase in self.phases:
+            if phase.loop not in loops or not calls.issuperset(phase.calls):
+                raise ValueError(f"phase {phase.phase} is not in the tree")
+
+    def only(self, counts: Sequence[int], path: Path | str) -> Phases:
+        """Return this at some of its counts; raises UsageError for one that is not there."""
+        for count in counts:
+            if count not in self.counts:
+                raise UsageError(
+                    f"-n {count}: {path} has no such count; it has "
+                    f"{', '.join(map(str, self.counts))}"
+                )
+        kept: Phases = _only(replace(self, counts=tuple(counts)), frozenset(counts))
+        return kept
+
+
+def _only(value: Any, counts: Container[int]) -> Any:
+    """Return a record with the entries of some counts in all that it holds by count."""
+    if is_dataclass(value) and not isinstance(value, type):
+        named = {each.name: getattr(value, each.name) for each in fields(value)}
+        return replace(value, **{name: _only(each, counts) for name, each in named.items()})
+    if isinstance(value, Mapping):
+        return {key: each for key, each in value.items() if isinstance(key, str) or key in counts}
+    if isinstance(value, tuple) and any(map(is_dataclass, value)):
+        return tuple(_only(each, counts) for each in value)
+    return value
+
+
+def load(path: Path) -> Phases:
+    """Return phases.json as a record; raises P3SError in one line."""
+    return _read(path)[1]
 
 
 def read_phases(path: Path) -> dict[str, Any]:
-    """Return phases.json, checked; raises P3SError in one line."""
+    """Return phases.json as it is in the file, checked; raises P3SError in one line."""
+    return _read(path)[0]
+
+
+def _read(path: Path) -> tuple[dict[str, Any], Phases]:
     raw = read_json(path, SCHEMA, VERSION)
     try:
-        from_data(PhasesRead, raw, more=True)
+        return raw, from_data(Phases, raw, more=True)
     except ShapeError as err:
         raise unusable(path, err, "delete it and run p3s characterize again") from err
-    return raw

@@ -17,6 +17,7 @@ from p3s.base.study import Study, write_json
 from p3s.cli.main import run
 from p3s.laws.expr import num
 from p3s.model.amount import Amount
+from p3s.model.explained import explained
 from p3s.model.holdout import build_model
 from p3s.model.law_types import CountLaw, SizeLaw
 from p3s.model.notation import TEXT
@@ -24,11 +25,18 @@ from p3s.model.partners.shift import Shift
 from p3s.model.reasons import Verdict
 from p3s.model.stage import as_file
 from p3s.model.text import destination, partner
-from p3s.model.types import NO_SHARE, Share
+from p3s.model.types import NO_SHARE, Model, Share
 from p3s.report import equations, explain
 from p3s.report import next as next_
 
 WIDTH = 100
+
+
+def explanation(model: Model, phase: int, call: int | None = None, everything: bool = False) -> str:
+    """Return what p3s explain prints of a phase, without places."""
+    calls = explain.chosen(model, phase, call, everything)
+    found = explained(model, phase, calls)
+    return explain.render(model, found, {}, phase, call, everything)
 
 
 def printable(text: str) -> bool:
@@ -43,7 +51,7 @@ def printable(text: str) -> bool:
 def test_pages_fit_and_hold_nothing_a_terminal_obeys(name, everything):
     model = models.ALL[name]()
     pages = [equations.render(model, {}, everything), next_.render(model, "p3s characterize")]
-    pages += [explain.render(model, {}, k, None, everything) for k in range(len(model.phases))]
+    pages += [explanation(model, k, None, everything) for k in range(len(model.phases))]
     for page in pages:
         assert page and printable(page)
         assert all(len(line) <= WIDTH for line in page.split("\n")), max(page.split("\n"), key=len)
@@ -72,7 +80,7 @@ def test_hundreds_of_calls_are_cut_and_said_so():
     assert len(page.split("\n")) < 100
     assert "more rules with" in page and "--all shows them" in page
     assert len(equations.render(model, {}, True).split("\n")) > 600
-    shown = explain.render(model, {}, 1)
+    shown = explanation(model, 1)
     assert "more calls of this phase: --all shows them" in shown
 
 
@@ -171,11 +179,11 @@ def test_explain_puts_traced_values_beside_the_rules():
         for item in model.items
     )
     model = replace(model, items=items)
-    page = explain.render(model, {}, 0)
+    page = explanation(model, 0)
     assert "5 (rules 0)" in page and "none" in page
     assert "unknown: no rule found for which ranks take part" in page
     sent = next(k for k, i in enumerate(model.items) if i.kind == "send")
-    one = explain.render(model, {}, 0, sent)
+    one = explanation(model, 0, sent)
     assert "9 like rank 0" in one and "1 of 504 B, partner 1" in one and "the same" in one
     assert "the simplest law that reproduces 4 counts" in one
     assert (
@@ -192,7 +200,7 @@ def test_explain_names_what_fits_as_well():
         rec("Sendrecv", peer=(rec.rank + 1) % rec.n, nbytes=8 * mine)
 
     model = build_model([corpus.table(program, n) for n in (2, 4, 8, 16)])
-    page = " ".join(explain.render(model, {}, 0).split())
+    page = " ".join(explanation(model, 0).split())
     assert "ambiguous:" in page and "fits as well: " in page
     said = next_.render(model, "p3s characterize -n 3")
     assert f"{model.next[0].n} processes" in said and "p3s characterize -n 3" in said
@@ -209,7 +217,7 @@ def test_explain_names_what_fits_as_well():
 )
 def test_explain_refuses_numbers_that_are_not_there(phase, call, says):
     with pytest.raises(UsageError, match=says):
-        explain.render(models.built("jacobi2d"), {}, phase, call)
+        explanation(models.built("jacobi2d"), phase, call)
 
 
 # ---- commands ----------------------------------------------------------------------------------

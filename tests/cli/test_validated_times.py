@@ -13,9 +13,9 @@ from handmade import put_model
 from made_predictions import made_prediction
 
 from p3s.base.study import Study, write_json
-from p3s.cli.validate import _run_time
 from p3s.predict.measured import Measured
 from p3s.predict.validate import WHY_NOT, Validation, run_time
+from p3s.report.validated import _run_time
 
 N = 64
 ROW = next(row for row in made_prediction()["counts"] if row["n"] == N)
@@ -62,7 +62,7 @@ def test_whether_a_run_is_inside_of_the_interval(
     assert found["inside"] is inside and found["why_not"] == ""
     assert found["predicted_s"] == pytest.approx(ROW["model_s"])
     assert found["low_s"] < found["predicted_s"] < found["high_s"]
-    lines = _run_time(Validation((4, 8), 0, comparison(N), (), found, ()), Study(tmp_path / "s"))
+    lines = _run_time(Validation((4, 8), 0, comparison(N), (), found, ()), str(tmp_path / "s"))
     assert lines[0].startswith("run time: predicted ") and said in lines[0]
     assert lines[1].startswith("computation of the busiest rank: predicted ")
 
@@ -93,9 +93,7 @@ def test_what_cannot_be_compared(
 ) -> None:
     found = compared(tmp_path, monkeypatch, run, **prediction)
     assert found["inside"] is None and found["why_not"] == why and why in WHY_NOT
-    (line, *_) = _run_time(
-        Validation((4, 8), 0, comparison(N), (), found, ()), Study(tmp_path / "s")
-    )
+    (line, *_) = _run_time(Validation((4, 8), 0, comparison(N), (), found, ()), str(tmp_path / "s"))
     assert "not compared: " in line and "{" not in line
     json.dumps(found, allow_nan=False)
     if why == "shared-cores":

@@ -12,6 +12,7 @@ import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from made_predictions import made_prediction
@@ -21,7 +22,7 @@ from p3s.base.errors import P3SError
 from p3s.cli import view as cli_view
 from p3s.cli.main import run
 from p3s.cli.view import CONNECTIONS, server_of
-from p3s.report import view
+from p3s.pipeline import content
 
 
 @pytest.fixture
@@ -68,10 +69,13 @@ def test_a_page_for_others_quotes_no_source(study: Path, monkeypatch: pytest.Mon
     asked: list[bool] = []
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setattr(webbrowser, "open", lambda url: True)
-    real = view.view_of
-    monkeypatch.setattr(
-        view, "view_of", lambda *all, source=True: asked.append(source) or real(*all, source=source)
-    )
+    real = content.content_of
+
+    def content_of(*all: Any, source: bool = True) -> content.StudyContent:
+        asked.append(source)
+        return real(*all, source=source)
+
+    monkeypatch.setattr(content, "content_of", content_of)
     assert run(["view", str(study)]) == 0
     assert run(["view", str(study), "--no-source"]) == 0
     assert run(["view", str(study)]) == 0

@@ -67,7 +67,7 @@ def _in_study(name: str) -> Callable[[Path], Any]:
 
 
 def _phases(path: Path) -> Any:
-    from p3s.report.phases import load
+    from p3s.signature.phase_file import load
 
     return load(path)
 

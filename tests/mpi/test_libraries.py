@@ -23,8 +23,9 @@ from tracer_helpers import the_mpi
 
 from p3s.capture import read_run
 from p3s.capture.callpath import call_path
+from p3s.capture.frames import stack
 from p3s.capture.modules import Modules
-from p3s.capture.source import resolve, stack
+from p3s.capture.source import resolve
 
 
 @dataclass(frozen=True)

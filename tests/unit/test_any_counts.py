@@ -25,12 +25,13 @@ from p3s.costs.phases import NO_WORK, NOT_LEFT
 from p3s.costs.stage import as_file as compute_file
 from p3s.costs.stage import build as build_compute
 from p3s.costs.stage import load as load_compute
+from p3s.costs.table import unknown_costs
 from p3s.costs.types import Unknown
 from p3s.model.stage import as_file
 from p3s.model.stage import load as load_model
 from p3s.predict.prediction import Estimation, predict
 from p3s.program import write_scaled
-from p3s.report.compute import remarks, unknown_costs
+from p3s.report.compute import remarks
 from p3s.signature.times import _save
 
 COUNTS = ((1, 2, 4), (1, 2, 4, 8), (2, 3, 5))

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from made_predictions import made_prediction, phase_at, record
 
-from p3s.capture.source import Where
+from p3s.capture.frames import Where
+from p3s.capture.quoted import Quoted, Sources
 from p3s.predict.types import PhaseAt, Prediction
 from p3s.report.call_rows import call_rows
 from p3s.report.call_tree import Node, tree_of
 from p3s.report.charts.flame import flame_chart, frames_of, growth, step_of
 from p3s.report.compare import compare
 from p3s.report.compare_page import render
-from p3s.report.phases import Call, Cost, Loop, Phase, Phases, Trips
-from p3s.report.quoted import Quoted, Sources
+from p3s.signature.phase_file import Call, Loop, Phase, PhaseCost, Phases, Trips
 
 MS = 1_000_000
 #: Frames of a call, innermost first: main calls solve, and that exchange.
@@ -31,8 +31,8 @@ def call(number: int, op: str, site: str, ms: int) -> Call:
 
 
 def phase(number: int, loop: int, parent: int | None, calls: Sequence[int]) -> Phase:
-    cost = Cost(1, 1, 8, 1, 0, 0, 0, 0.5, True, {})
-    return Phase(number, loop, parent, 0, f"p{number}", tuple(calls), None, True, False, {8: cost})
+    cost = PhaseCost(1, 1, 8, 1, 0, 0, 0, 0.5, True, {})
+    return Phase(number, loop, parent, 0, f"p{number}", tuple(calls), {8: cost}, None, True, False)
 
 
 def made() -> tuple[Phases, dict[str, Where], Prediction]:

@@ -12,7 +12,7 @@ import random_domains
 import random_programs
 
 from p3s.base.errors import P3SError
-from p3s.capture.source import Where
+from p3s.capture.frames import Where
 from p3s.laws.expr import num
 from p3s.model.compare import compare
 from p3s.model.evaluate import generate

@@ -120,6 +120,35 @@ def test_test_files_have_names_of_their_own() -> None:
     assert sorted(names) == sorted(set(names))
 
 
+#: What a report never asks: laws, programs at other counts, binaries, studies, evaluation.
+NOT_SHOWING = (
+    "p3s.laws",
+    "p3s.program",
+    "p3s.capture.addr2line",
+    "p3s.capture.dwarf",
+    "p3s.capture.elf",
+    "p3s.capture.sites",
+    "p3s.capture.source",
+    "p3s.costs.stage",
+    "p3s.costs.apply",
+    "p3s.model.evaluate",
+    "p3s.model.stage",
+    "scipy",
+)
+
+
+def test_a_report_only_shows(graph: dict[str, set[str]]) -> None:
+    """It is given values: it fits nothing, evaluates no model, opens no binary."""
+    mine = {name: path for name, path in files().items() if package(name) == "p3s.report"}
+    wrong = [
+        f"{name} imports {other}"
+        for name, path in mine.items()
+        for other in {*imported(ast.parse(path.read_text()), {}), *graph[name]}
+        if any(f"{other}.".startswith(f"{each}.") for each in NOT_SHOWING)
+    ]
+    assert mine and not wrong
+
+
 #: Packages that one of the core may import, those of the core, and pairs of them that import.
 MOST_IMPORTED, MOST_PACKAGES, MOST_PAIRS = 12, 20, 82
 

@@ -25,7 +25,7 @@ from p3s.predict.types import Prediction
 from p3s.report.html import render as render_html
 from p3s.report.pictures import write_picture
 from p3s.report.terminal import curve, render
-from p3s.report.view import Point, build_view, points_of, verdict_of
+from p3s.report.view import Point, points_of, verdict_of
 from p3s.signature.phases import phases_json
 from p3s.signature.structure import structure
 
@@ -284,14 +284,14 @@ def test_senseless_predictions_are_refused(tmp_path: Path, counts: Any) -> None:
     with pytest.raises(P3SError, match="cannot be used"):
         shown(study)
     with pytest.raises(P3SError, match="cannot be used"):
-        build_view(study)
+        shown(study)
 
 
 def test_without_prediction_the_next_step_is_named(tmp_path: Path) -> None:
     study = put_study(tmp_path / "study", prediction())
     study.prediction_path.unlink()
     with pytest.raises(P3SError, match="p3s predict"):
-        build_view(study)
+        shown(study)
 
 
 def test_unmeasured_classes_are_listed(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from made_predictions import made_prediction
 from report_studies import put_study
 
+from p3s.pipeline.content import content_of
 from p3s.predict.prediction import as_file
 from p3s.predict.saved import PredictionFile
 from p3s.predict.types import Prediction, WhatIf, WhatIfAt
@@ -87,7 +88,7 @@ def test_a_summary_names_what_surely_saves() -> None:
 def test_the_page_has_it_as_text(tmp_path: Path) -> None:
     found = changed(html="network=<b>&x")
     study = put_study(tmp_path / "study", as_file(found))
-    text = page(view_of(study, found))
+    text = page(view_of(content_of(study, found)))
     assert 'id="what-if"' in text
     assert "network=&lt;b&gt;&amp;x" in text and "<b>&x" not in text
 

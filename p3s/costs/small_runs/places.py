@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.capture.source import Where, parse
+from p3s.capture.frames import Where, parse
 from p3s.costs.small_runs.cells import counted
 from p3s.signature.fold import Loop
 from p3s.signature.phases import RELEVANT_SHARE

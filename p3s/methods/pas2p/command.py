@@ -41,10 +41,10 @@ def phases(
     """Show the phases as the thesis finds them; None where they are not asked for."""
     from p3s.base.study import Study
     from p3s.capture import read_run
-    from p3s.cli.common import emit_json, header, out, parse_counts
-    from p3s.cli.phases import loaded
+    from p3s.cli.common import emit_json, header, out, parse_counts, progress
     from p3s.methods.pas2p.phases import Similarity, loop_of, thesis_phases
     from p3s.methods.pas2p.text import as_rows, render
+    from p3s.pipeline.stages import ensure_phases
 
     settings = Similarity(*_shares(similar))
     if not thesis:
@@ -53,7 +53,8 @@ def phases(
     if wanted is not None and len(wanted) > 1:
         raise UsageError("-n: the phases of the thesis are of one count; give one")
     study = Study.open(study_dir)
-    known = loaded(study)
+    with progress(len(study.counts())) as bar:
+        known = ensure_phases(study, bar)
     n = known.only(wanted, study.root).counts[0] if wanted else known.counts[-1]
     runs = [run for run in study.runs(n) if run.status == "complete"]
     if not runs:

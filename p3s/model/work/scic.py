@@ -6,11 +6,12 @@ whose work is alike within 5 % are an instruction group; the table has a part fo
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from p3s.base.errors import P3SError
 from p3s.model.grid.guards import Guard
 from p3s.model.types import Model, Phase
 
@@ -42,10 +43,15 @@ class Row:
 
 @dataclass(frozen=True)
 class InstructionTable:
-    """All rows of the instruction table: by phase, group, measured ones first, and count."""
+    """All rows of the instruction table: by phase, group, measured ones first, and count.
+
+    guards: which ranks are in a group at every traced count, by phase and group, of phases with
+    several groups of which that is known.
+    """
 
     unit: str
     rows: tuple[Row, ...]
+    guards: Mapping[tuple[int, int], str]
 
     def total(self, phase: int, n: int, measured: bool) -> float | None:
         """Return the work of all ranks in a phase at ``n``, None if the table lacks it."""
@@ -112,7 +118,22 @@ def instruction_table(model: Model, counts: Iterable[int] = ()) -> InstructionTa
     order = sorted(
         (r for r in rows if r.phase in worth), key=lambda r: (r.phase, r.group, not r.measured, r.n)
     )
-    return InstructionTable(str(model.work_unit), tuple(order))
+    several = {(r.phase, r.group) for r in order if r.group > 0}
+    several |= {(phase, 0) for phase, _ in several}
+    guards = {key: guard.text() for key in several if (guard := group_guard(model, *key))}
+    return InstructionTable(str(model.work_unit), tuple(order), guards)
+
+
+def larger_counts(model: Model) -> list[int]:
+    """Return a few larger counts of the same kind as the traced ones that the grid admits."""
+    fits = []
+    for n in next_sizes(model.counts):
+        try:
+            instruction_table(replace(model, counts=(n,)))
+        except P3SError:
+            continue
+        fits.append(n)
+    return fits
 
 
 def _measured(phase: Phase) -> Iterator[Row]:

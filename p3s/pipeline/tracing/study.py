@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.base.progress import Progress
 from p3s.base.settings import parameters
 from p3s.base.study import Study
+from p3s.model.grid.stated import check_dims, keep_dims
 from p3s.pipeline.stages import MIN_COUNTS
 from p3s.pipeline.tracing.counts import Asked, chosen, grids_of, trace_asked, warn
 from p3s.pipeline.tracing.results import Traced, reasons
@@ -25,8 +27,6 @@ def trace(request: TraceRequest, progress: Progress) -> Traced:
     Raises UsageError where the study would not be one, before anything is run, and P3SError where
     no run can be made. Ctrl-C ends the runs; what was finished before is kept.
     """
-    from p3s.model.grid.stated import check_dims, keep_dims
-
     asked, words, settled = request.asked, list(request.command), request.chosen
     check_template(words)
     existing = Study.find(request.root)
@@ -77,6 +77,37 @@ def traced(
     if done.failed:
         progress.say(left_over(study, done))
     return study
+
+
+def missing_counts(request: TraceRequest, asked: Asked | None, bar: Progress) -> TraceRequest:
+    """Return what is traced before a prediction: the counts that the study lacks.
+
+    ``asked``: at which counts; None: at the request's, where the study has too few for a model.
+    """
+    existing = Study.find(request.root)
+    have = set(existing.counts()) if existing is not None else set()
+    wanted = asked or (Asked() if len(have) >= MIN_COUNTS else request.asked)
+    grids = grids_of(existing, list(request.command), request.extents)
+    missing = tuple(np for np in chosen(wanted, existing, grids, bar) if np not in have)
+    check_dims(existing, request.extents, missing)
+    if asked is not None and missing:
+        warn(wanted, missing, existing, grids, bar)
+    return replace(
+        request,
+        asked=wanted,
+        chosen=missing,
+        remedy="name another study directory, or leave the command out to predict from these runs",
+    )
+
+
+def trace_missing(request: TraceRequest, bar: Progress) -> bool:
+    """Trace what :func:`missing_counts` names; tells whether a count failed."""
+    done, study = trace(request, bar), Study.open(request.root)
+    if request.chosen and len(study.counts()) < MIN_COUNTS:
+        raise P3SError(f"{reasons(done.failed)}; too few counts are left, name others with --from")
+    if done.failed:
+        bar.say(f"p3s: {reasons(done.failed)}; kept: {', '.join(map(str, study.counts()))}")
+    return bool(done.failed)
 
 
 def left_over(study: Study, done: Traced) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from textwrap import wrap
 from typing import Any
@@ -21,7 +21,6 @@ from p3s.report.verdict import warning_of
 
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 18.0, 14.0, 46.0
 
-Scale = Callable[[float], float]
 _SEE = "the table of process counts has the numbers"
 #: Width that a letter of a warning takes, at most.
 _WARNING_LETTER = 7.75

@@ -25,7 +25,7 @@ from p3s.cli.common import (
     write_out,
 )
 from p3s.cli.costs import NETWORK, TOPOLOGY
-from p3s.cli.params import VALUE, at_value, has_parameters
+from p3s.cli.params import VALUE, at_value
 from p3s.cli.replay import COLLECTIVES, hosts_of
 
 if TYPE_CHECKING:
@@ -127,12 +127,13 @@ def place(
     code 3 where the times are not to be trusted.
     """
     from p3s.base.study import Study
-    from p3s.cli.before import check_request
     from p3s.machine.topology.inside import read_inside
     from p3s.methods.placement.costs import cost_of
     from p3s.methods.placement.ranked.ranking import Search
     from p3s.methods.placement.ranked.stage import Nodes
     from p3s.pipeline.basis import AUTO, request_of
+    from p3s.pipeline.before import check_request
+    from p3s.pipeline.weak import has_parameters
     from p3s.replay.settings import ReplaySettings
 
     wanted = parse_counts(counts)

@@ -13,8 +13,7 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.base.host.batch import Surroundings, by_hand, of_array, script
 from p3s.base.host.schedulers import Job, Scheduler, seconds_of_limit
 from p3s.base.study import Study, write_bytes
-from p3s.cli.common import emit_json, header, out, parse_asked, quoted, say
-from p3s.cli.replay import seconds_of
+from p3s.base.text import quoted
 from p3s.pipeline.tracing.counts import Asked
 from p3s.signature_runner.standard_input import NAME, own
 from p3s.signature_runner.traced_run import check_template
@@ -90,12 +89,14 @@ class Made:
 class Traces:
     """Traces that are asked for: of what, at which counts, in which jobs.
 
-    ``options``: further words of p3s characterize; ``predict``: counts for the last job.
+    counts: as they were written; ``on``: what they are. ``options``: further words of
+    p3s characterize; ``predict``: counts for the last job.
     """
 
     root: Path
     words: tuple[str, ...]
     counts: str
+    on: Asked
     jobs: str
     per_node: int
     cores: int
@@ -140,7 +141,7 @@ def traces(batch: Batch, asked: Traces, *, write: bool) -> Made:
     ``write``: a study that is there already is told of the command.
     """
     check_template(asked.words)
-    on = parse_asked(asked.counts)
+    on = asked.on
     study = Study.find(asked.root)
     if asked.jobs not in (ONE, EACH, ARRAY):
         raise UsageError(f"--jobs {asked.jobs}: there are {ONE}, {EACH} and {ARRAY}")
@@ -280,13 +281,13 @@ def replay(
     nodes: int,
     per_node: int,
     budget: str,
+    budget_s: float,
     options: Sequence[str],
     output: Path | None,
 ) -> Made:
     """Return the script of the job that replays; p3s replay takes the job's nodes as its hosts."""
     if nodes not in (1, 2, 4):
         raise UsageError(f"--nodes {nodes}: a replay is made on 4 nodes, 2 or 1")
-    budget_s = seconds_of(budget, "--budget")
     study = Study.open(study_dir)
     root = study.root.absolute()
     place = (output or root / "replay" / "submit.sh").absolute()
@@ -300,35 +301,7 @@ def replay(
 
 
 # ---- what becomes of the scripts ------------------------------------------------------------
-def finish(batch: Batch, made: Made, *, dry_run: bool, submit: bool, json_: bool) -> int:
-    """Print, write or hand over scripts; return the exit code."""
-    scripts = [*made.scripts, *([made.last] if made.last else [])]
-    if dry_run:
-        if json_:
-            _emit(scripts, [None] * len(scripts), written=False)
-        elif len(scripts) == 1:
-            out(scripts[0].text.rstrip("\n"))
-        else:
-            out("\n\n".join(f"==> {each.path} <==\n{each.text}".rstrip("\n") for each in scripts))
-        return 0
-    start = _write(batch, made, scripts)
-    numbers = _hand_over(batch, made, scripts) if submit else []
-    if json_:
-        _emit(scripts, numbers or [None] * len(scripts), written=True)
-    elif numbers:
-        for each, number in zip(scripts, numbers, strict=True):
-            out(f"job {number}: {batch.scheduler.log_of(each.job, number)}")
-    else:
-        out("\n".join(str(each.path) for each in scripts))
-    if numbers:
-        those = "they have" if len(numbers) > 1 else "it has"
-        say(f"next, when {those} ended: {made.then}")
-    else:
-        say(f"next: {start}")
-    return 0
-
-
-def _write(batch: Batch, made: Made, scripts: Sequence[Script]) -> str:
+def write_scripts(batch: Batch, made: Made, scripts: Sequence[Script]) -> str:
     """Write the scripts; return the command that hands them over."""
     texts = {each.path: each.text for each in scripts}
     start = batch.scheduler.by_hand(quoted(scripts[0].path)).replace(" --parsable", "")
@@ -347,7 +320,7 @@ def _write(batch: Batch, made: Made, scripts: Sequence[Script]) -> str:
     return start
 
 
-def _hand_over(batch: Batch, made: Made, scripts: Sequence[Script]) -> list[str]:
+def hand_over(batch: Batch, made: Made, scripts: Sequence[Script]) -> list[str]:
     """Hand scripts over and return the numbers of their jobs."""
     numbers: list[str] = []
     try:
@@ -358,15 +331,3 @@ def _hand_over(batch: Batch, made: Made, scripts: Sequence[Script]) -> list[str]
             raise P3SError(f"{err}; submitted already: {', '.join(numbers)}") from err
         raise
     return numbers
-
-
-def _emit(scripts: Sequence[Script], numbers: Sequence[str | None], *, written: bool) -> None:
-    jobs = [
-        {
-            "script": str(each.path) if written else None,
-            "job": int(number) if number and number.isdigit() else number,
-            "text": each.text,
-        }
-        for each, number in zip(scripts, numbers, strict=True)
-    ]
-    emit_json({**header("submission"), **jobs[0], "jobs": jobs})

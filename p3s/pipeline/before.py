@@ -111,8 +111,8 @@ def check_launcher(root: Path, words: Sequence[str], counts: Sequence[int]) -> N
 def check_study(study: Study) -> None:
     """Raise P3SError where a study holds too few process counts to be modelled."""
     from p3s.base.settings import sources
-    from p3s.cli.params import has_parameters
     from p3s.pipeline.stages import too_few
+    from p3s.pipeline.weak import has_parameters
 
     if has_parameters(study.root):
         return  # each value is a study of its own

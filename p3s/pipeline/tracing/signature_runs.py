@@ -1,0 +1,140 @@
+"""Run the signature of a program: each phase only often enough for its time to be known."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.host.cores import cores
+from p3s.base.progress import Progress
+from p3s.base.study import RUN_SCHEMA, Study, read_json
+from p3s.base.text import processes, quoted
+from p3s.capture.recording_plan import WORK, Enough, Plan
+from p3s.model.evaluate import model_grid, phase_weight
+from p3s.model.grid.stated import Extents, keep_dims, listed_extents
+from p3s.model.stage import load
+from p3s.signature.plans import Weights, calls_of, load_phases, plan_of, too_rare, traced_weights
+from p3s.signature.sampled import predict
+from p3s.signature_runner.recording import Recording
+from p3s.signature_runner.traced_run import Launch, trace_once
+from p3s.signature_runner.work_unit import of_study
+
+
+def run_signature(
+    root: Path,
+    command: Sequence[str],
+    counts: Sequence[int],
+    timeout_s: float,
+    asked: Recording,
+    settings: Enough,
+    extents: Mapping[int, Extents],
+    bar: Progress,
+) -> tuple[Study, list[dict[str, Any]]]:
+    """Run the signature of a study at each count; return the study and the times that follow.
+
+    ``extents``: of the process grid, by count, where the program gets them as arguments. Raises
+    UsageError when the study is of another command or unit of work, P3SError when it cannot be run.
+    """
+    study = Study.open(root)
+    if list(command) not in study.manifest()["commands"]:
+        raise UsageError(
+            f"{root}: holds runs of another command; run its signature with the same words:"
+            f" -- {' '.join(study.command())}"
+        )
+    keep_dims(study, extents)
+    phases = load_phases(study)
+    recording = _recording(study, asked)
+    prepared = []
+    for np in counts:  # everything that can be refused is, before anything runs
+        plan = _plan(phases, np, settings, recording)
+        weights = weights_at(study, phases, np) if asked.stop else None
+        prepared.append((np, plan, weights))
+        rare = too_rare(phases, np, plan)
+        if rare and asked.stop:
+            bar.say(
+                f"np={np}: {', '.join(rare[:3])} {'is' if len(rare) == 1 else 'are'} not begun"
+                f" more than {settings.turns} times in a run: the program will not be stopped"
+            )
+    results = []
+    launch = Launch(tuple(command), timeout_s, listed_extents(study))
+    bar.expect(len(counts))
+    for np, plan, weights in prepared:
+        bar.start(f"np={np}: running the signature")
+        results.append(_one(study, launch, np, replace(recording, plan=plan), phases, weights, bar))
+        bar.done(f"np={np}: {results[-1]['saved']['wall_s']:.1f} s")
+    return study, results
+
+
+def _recording(study: Study, asked: Recording) -> Recording:
+    unit = of_study(study).work
+    if asked.work not in ("auto", unit):
+        raise UsageError(
+            f"--work {asked.work}: the work of {study.root} is measured in {unit}; leave --work out"
+        )
+    return replace(asked, work=unit)
+
+
+def _plan(phases: Mapping[str, Any], np: int, settings: Enough, recording: Recording) -> Plan:
+    # Where ranks take turns on a core, the time inside calls tells nothing about the program.
+    if np > cores() or recording.work == "instructions":
+        settings = replace(settings, measure=WORK)
+    return plan_of(phases, np, settings)
+
+
+def _one(
+    study: Study,
+    launch: Launch,
+    np: int,
+    recording: Recording,
+    phases: Mapping[str, Any],
+    weights: Any,
+    bar: Progress,
+) -> dict[str, Any]:
+    target = study.sampled_dir(np)
+    problems = trace_once(study, launch, np, target, recording, bar).problems
+    if problems:
+        raise P3SError(f"np={np}: {problems[0]}; run the signature again")
+    assert recording.plan is not None
+    stopped = read_json(target / "run.json", RUN_SCHEMA)["status"] == "stopped"
+    return predict(study, np, recording.plan, phases, weights if stopped else None)
+
+
+def weights_at(study: Study, phases: Mapping[str, Any], np: int) -> Weights:
+    """Return the weights of a whole run: as traced at that count, else by the model.
+
+    Raises P3SError when neither can tell.
+    """
+    traced = traced_weights(phases, np)
+    if traced is not None:
+        return traced
+    if not study.model_path.exists():
+        raise P3SError(
+            f"{study.root}: the weights at {processes(np)} are not known: there is neither a"
+            f" signature of that count nor a model; run `p3s model {quoted(study.root)}` first, or"
+            " leave --stop out"
+        )
+    most = _of_model(study, phases, np)
+    return Weights("the model", most, most)
+
+
+def _of_model(study: Study, phases: Mapping[str, Any], np: int) -> tuple[float, ...]:
+    """Return the model's weight of each phase, found by the calls both have in it."""
+    model = load(study.root)
+    grid = model_grid(model, np)
+    of_model = {(item.site, item.op): int(item.phase) for item in model.items}
+    weights = {int(p.phase): float(phase_weight(p, grid)) for p in model.phases}
+    votes: dict[int, Counter[int]] = {}
+    for call in calls_of(phases):
+        place = of_model.get((call.site, call.op))
+        if place is not None:
+            votes.setdefault(call.phase, Counter())[place] += 1
+    found = []
+    for phase in range(len(phases["phases"])):
+        mine = votes.get(phase)
+        found.append(weights[max(sorted(mine), key=lambda k: mine[k])] if mine else 0.0)
+    found[0] = 1.0  # the program itself
+    return tuple(found)
