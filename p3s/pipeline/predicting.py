@@ -29,8 +29,10 @@ from p3s.pipeline.stages import (
     stale_replays,
 )
 from p3s.pipeline.teams import filled, over_threads
+from p3s.predict.estimates import Estimation
 from p3s.predict.estimators import Setting
-from p3s.predict.prediction import KNEE_EFFICIENCY, Estimation, as_file, predict
+from p3s.predict.knee import KNEE_EFFICIENCY
+from p3s.predict.prediction import as_file, predict
 from p3s.predict.types import Prediction
 from p3s.predict.what_if.answers import cheap, with_answers
 from p3s.predict.what_if.changes import Changes, read_changes

@@ -171,8 +171,9 @@ def _composed(
     model: Model | None,
 ) -> Prediction:
     """Return the prediction of each count in its own study; ``predicting``: its command."""
+    from p3s.predict.case import About
     from p3s.predict.commands import Commands
-    from p3s.predict.estimates import choose, estimates
+    from p3s.predict.estimates import Estimation, choose, estimates
     from p3s.predict.estimators.networks import network_of
     from p3s.predict.measured import measured
     from p3s.predict.prediction import compose, replays_behind
@@ -183,19 +184,17 @@ def _composed(
     if told_of(basis):
         bar.say(told_of(basis))
     setting = pipeline.setting_of(request.settings, basis.network, **request.setting)
+    how = Estimation(
+        basis.estimator,
+        basis.machine or file,
+        setting,
+        done=lambda name, n: bar.done(f"n={n}: simulated ({name})"),
+    )
     found, runs = {}, {}
     for n, at in studies.items():
         if basis.replay:
             pipeline.ensure_replays(at, [n], request.settings, bar)
-        found[n] = estimates(
-            at,
-            [n],
-            wanted=basis.estimator,
-            machine=basis.machine or file,
-            setting=setting,
-            stale=pipeline.stale_replays(at, [n]),
-            done=lambda name, n: bar.done(f"n={n}: simulated ({name})"),
-        )[n]
+        found[n] = estimates(at, [n], replace(how, stale=pipeline.stale_replays(at, [n])))[n]
         if n in at.counts() and (run := measured(at, n)) is not None:
             runs[n] = run
     choice = choose(found, basis.estimator)
@@ -209,15 +208,15 @@ def _composed(
         runs,
         replays,
         traced,
-        threshold=knee,
-        holdout=None if model is None else model.holdout,
-        order=None if model is None else model.order,
-        others=found,
-        why=choice.why,
-        weak=True,
-        commands=Commands(last, studies, predicting),
-        network=network_of(
-            last, choice.name, [max(studies)], machine=basis.machine or file, setting=setting
+        About(
+            threshold=knee,
+            holdout=None if model is None else model.holdout,
+            order=None if model is None else model.order,
+            others=found,
+            why=choice.why,
+            weak=True,
+            commands=Commands(last, studies, predicting),
+            network=network_of(last, choice.name, [max(studies)], how.machine, setting),
         ),
     )
 

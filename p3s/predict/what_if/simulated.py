@@ -15,9 +15,8 @@ from p3s.predict.estimators import Setting, estimate
 from p3s.predict.estimators.altered import Altered, Draws
 from p3s.predict.estimators.fewer import EVERY_RANK, smaller
 from p3s.predict.estimators.machine import grids_of, measured_messages, placed, why_not
-from p3s.predict.estimators.prepared import on_nodes, read_program
+from p3s.predict.estimators.prepared import on_nodes_of, read_program
 from p3s.predict.estimators.typical import published_messages
-from p3s.predict.estimators.wired import wired
 from p3s.predict.intervals import total
 from p3s.predict.times import PhaseTimes, computation, with_communication
 from p3s.predict.what_if.changes import (
@@ -356,9 +355,7 @@ class Simulation:
 
     def _ready(self, messages: Messages, setting: Setting) -> Prepared:
         """Return the program with its ranks on nodes."""
-        mapping = setting.mapping_at(self.n, messages.cores)
-        there = wired(setting.topology, mapping, setting.hosts) if setting.topology else None
-        return on_nodes(self.program, messages.library, mapping, there)
+        return on_nodes_of(self.program, messages.library, setting, messages.cores)
 
     def _costs(self, changes: Changes) -> tuple[Messages, Setting]:
         """Return the costs of messages and where ranks are, as changes have them."""
