@@ -127,7 +127,7 @@ def predict(
     from p3s.model.grid.stated import keep_dims
     from p3s.pipeline.basis import request_of, with_placement
     from p3s.pipeline.predicting import PredictArguments, predicted, what_ifs_of
-    from p3s.predict.prediction import as_file
+    from p3s.predict.types import PREDICTION
     from p3s.report.places import places_of
     from p3s.report.terminal import render
 
@@ -188,7 +188,7 @@ def predict(
         )
         study, result = predicted(Study.open(study_dir), arguments, bar)
     if json_:
-        emit_json(as_file(result))
+        emit_json(PREDICTION.data(result))
     else:
         out(render(result, places_of(study)))
     say(f"next: p3s report {quoted(study.root)}")

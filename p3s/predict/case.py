@@ -26,12 +26,13 @@ class About:
     """What is known of a program, and how its prediction is judged.
 
     threshold: efficiency of the knee. others: what all estimators say, why: why one was chosen.
-    admits: whether the program takes a count. weak: the work grows with the count. validations:
-    comparisons with other runs. network: whose costs of messages the times rest on. commands: those
-    of the study, which are proposed. totals: computation of all ranks together at traced counts
-    that are not predicted, in s. other: calls that may take over at larger counts. calls: the
-    operations that the program calls. allowed: codes of reasons that do not make a prediction
-    untrustworthy. requested: counts that the user wants to know, None: all.
+    admits: whether the program takes a count. settings: values of the input's parameters by count,
+    where they grow with it (weak scaling). validations: comparisons with other runs. network: whose
+    costs of messages the times rest on. commands: those of the study, which are proposed. totals:
+    computation of all ranks together at traced counts that are not predicted, in s. other: calls
+    that may take over at larger counts. calls: the operations that the program calls. allowed:
+    codes of reasons that do not make a prediction untrustworthy. requested: counts that the user
+    wants to know, None: all.
     """
 
     threshold: float = KNEE_EFFICIENCY
@@ -41,7 +42,7 @@ class About:
     others: Estimates = field(default_factory=dict)
     why: str = "it is the only one that was asked"
     admits: Callable[[int], bool] | None = None
-    weak: bool = False
+    settings: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     validations: Sequence[Comparison] = ()
     network: Network | None = None
     commands: Commands = NO_STUDY
@@ -50,6 +51,11 @@ class About:
     calls: Collection[str] = ()
     allowed: Collection[str] = ()
     requested: Collection[int] | None = None
+
+    @property
+    def weak(self) -> bool:
+        """Whether the input grows with the count."""
+        return bool(self.settings)
 
     @property
     def open(self) -> bool:

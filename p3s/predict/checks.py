@@ -122,7 +122,7 @@ def superlinear(case: Case) -> Iterator[Reason]:
         for row in case.rows
         if row.efficiency > EFFICIENCY_LIMIT and not (row.contradicts or row.below_traced)
     ]
-    if not found:
+    if not found or case.about.weak:
         return
     worst, base = max(found, key=lambda row: row.efficiency), case.base.n
     yield Reason(

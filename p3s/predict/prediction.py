@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from p3s.base.artefacts import crc_of
 from p3s.base.errors import P3SError
 from p3s.base.ops import called
-from p3s.base.serialise import from_data, to_data
-from p3s.base.study import PREDICTION_VERSION, Study
+from p3s.base.serialise import from_data
+from p3s.base.study import Study
 from p3s.base.text import not_used, quoted
 from p3s.costs.files.types import FileUseAt
 from p3s.model.comparison import Comparison, read_comparison
@@ -30,7 +30,7 @@ from p3s.predict.estimated import FROM_REPLAY, TYPICAL
 from p3s.predict.estimates import AS_FOUND, Estimation, choose, estimates
 from p3s.predict.estimators.networks import network_of
 from p3s.predict.intervals import HOW
-from p3s.predict.knee import KNEE_EFFICIENCY, knee, recommended
+from p3s.predict.knee import knee, recommended
 from p3s.predict.limits import limits
 from p3s.predict.measured import Measured, measured
 from p3s.predict.other_ways import other_ways
@@ -51,9 +51,6 @@ from p3s.predict.types import Count, Prediction, Residual
 if TYPE_CHECKING:
     from p3s.predict.estimates import Estimates
 
-__all__ = ["KNEE_EFFICIENCY", "PREDICTION_SCHEMA", "as_file", "compose", "predict"]
-
-PREDICTION_SCHEMA = "p3s.prediction"
 
 #: Nothing is known but times.
 NO_MODEL = About()
@@ -198,7 +195,7 @@ def compose(
     rows = _without_empty_ends(_open(rows, unknown | _emptied(times)))
     wrong = {} if about.weak else _below(times, traced, about.totals)
     rows = [replace(row, below_traced=row.n in wrong) for row in rows]
-    rows = _related(rows, residual)
+    rows = _related(rows, residual, about)
     rows = with_efficiencies(rows, times, runs, baseline(rows).n, weak=about.weak)
     base = baseline(rows)
     last = times[counts[-1]]
@@ -245,15 +242,6 @@ def compose(
 def _files(head: Mapping[str, Any]) -> tuple[FileUseAt, ...]:
     """Return what call sites do to files, as scaled.json says it."""
     return tuple(from_data(FileUseAt, use) for use in head.get("files") or [])
-
-
-def as_file(prediction: Prediction) -> dict[str, Any]:
-    """Return a prediction as it is written: plain data with the name and version of its schema."""
-    return {
-        "schema": PREDICTION_SCHEMA,
-        "schema_version": PREDICTION_VERSION,
-        **to_data(prediction),
-    }
 
 
 def _below(
@@ -311,11 +299,17 @@ def _open(rows: Sequence[Count], counts: Collection[int]) -> list[Count]:
     ]
 
 
-def _related(rows: Sequence[Count], found: Sequence[Residual]) -> list[Count]:
+def _related(rows: Sequence[Count], found: Sequence[Residual], about: About) -> list[Count]:
     """Return the rows with their speedups, relative to the baseline as it was measured."""
     sound = baseline(rows)
     base = with_measured_computation(sound, found)
-    return [related(base if row is sound else row, base) for row in rows]
+    rows = [base if row is sound else row for row in rows]
+    if not about.weak:
+        return [related(row, base) for row in rows]
+    return [
+        replace(related(row, base, row.n / base.n), setting=about.settings.get(row.n))
+        for row in rows
+    ]
 
 
 def _without_empty_ends(rows: Sequence[Count]) -> list[Count]:

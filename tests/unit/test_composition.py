@@ -27,12 +27,12 @@ from p3s.predict.knee import crossing, recommended
 from p3s.predict.limits import limits
 from p3s.predict.measured import Measured
 from p3s.predict.phase_laws import phase_laws
-from p3s.predict.prediction import as_file, compose
+from p3s.predict.prediction import compose
 from p3s.predict.reasons import untrusted
 from p3s.predict.residual import residual_part, residuals
 from p3s.predict.rows import slowest_rank
 from p3s.predict.times import PhaseTimes, computation, with_communication
-from p3s.predict.types import Count, StartAndEnd
+from p3s.predict.types import PREDICTION, Count, StartAndEnd
 from p3s.report.terminal import render
 
 WHY = "all nodes are one machine"
@@ -496,7 +496,7 @@ def test_made_predictions_have_the_keys_of_composed_ones(representative: bool) -
         for n, one in times.items()
     }
     composed = compose(times, {4: measured(4, 17.0, 16.0)}, {}, [4], About(others=others))
-    real = as_file(composed)
+    real = PREDICTION.data(composed)
     like = made_prediction((4, 8, 16, 32), 3, measured=[4], representative=representative)
     assert set(real) == set(like)
     assert set(real["counts"][0]) == set(like["counts"][0])

@@ -28,12 +28,12 @@ from p3s.predict.contradictions import contradictions
 from p3s.predict.doubts import missed, of_validation
 from p3s.predict.estimated import Communication
 from p3s.predict.measured import Measured
-from p3s.predict.prediction import as_file, compose, predict
+from p3s.predict.prediction import compose, predict
 from p3s.predict.reasons import CODES, Reason, in_short, named, untrusted
 from p3s.predict.rows import comm_ends
 from p3s.predict.saved import PredictionFile
 from p3s.predict.times import PhaseTimes
-from p3s.predict.types import Prediction
+from p3s.predict.types import PREDICTION, Prediction
 from p3s.program.order.unstick import moved_earlier
 from p3s.simulate.folded import Folded, Settling
 from p3s.simulate.followed import Followed, StandIns
@@ -91,7 +91,7 @@ def test_every_reason_has_a_code_that_is_known_and_says_what_to_do() -> None:
     for each in result.reasons:
         assert each.advice and not each.text[0].isupper() and not each.sentence.endswith(".")
         assert from_data(Reason, to_data(each)) == each
-    PredictionFile.of(as_file(result))
+    PredictionFile.of(PREDICTION.data(result))
 
 
 def test_codes_in_short_name_each_once() -> None:
@@ -258,7 +258,7 @@ def test_a_model_that_is_far_off_at_the_smallest_count_is_no_baseline(model_s: f
     (said,) = texts(result, "model-off")
     assert "speedups relate to the computation measured at 1 process" in said
     assert not result.baseline_measured
-    PredictionFile.of(as_file(result))
+    PredictionFile.of(PREDICTION.data(result))
 
 
 def test_a_model_that_is_a_little_off_stays_the_baseline() -> None:
@@ -472,10 +472,10 @@ def test_what_contradicts_is_no_baseline() -> None:
     assert "speedups relate to 4 processes" in said and "-n 2 -r 3" in said
     computed = [each for each in result.residuals if each.n == 2]
     assert not any(each.representative for each in computed), "it does not widen the interval"
-    made = PredictionFile.of(as_file(result))
+    made = PredictionFile.of(PREDICTION.data(result))
     assert made.at(2)["contradicts"]
     with pytest.raises(P3SError, match="baseline_n is 2, not the smallest count, 4"):
-        PredictionFile.of({**as_file(result), "baseline_n": 2})
+        PredictionFile.of({**PREDICTION.data(result), "baseline_n": 2})
 
 
 def test_an_interval_that_is_too_wide_by_what_contradicts_proposes_the_model_without_it() -> None:
@@ -523,7 +523,7 @@ def test_work_below_the_traced_counts_goes_on_from_theirs(
     assert ("below-traced" in codes(result)) == wrong
     assert result.baseline_n == (2 if wrong else 1)
     assert [row.below_traced for row in result.counts] == [wrong, False, False, False]
-    assert PredictionFile.of(as_file(result))
+    assert PredictionFile.of(PREDICTION.data(result))
     for said in texts(result, "below-traced"):
         assert "at 1 process all ranks together compute" in said and "-n 1" in said
         assert "speedups relate to 2 processes" in said
@@ -629,9 +629,9 @@ def test_processes_that_do_not_share_the_work_are_named() -> None:
     assert len(said) == 1 and "weak scaling, 80 %" in said[0]
     assert "same-work" not in codes(found), "to be minded only"
     assert not texts(compose(halving(1, 8, 64), {}, {}, [1, 8]), "same-work")
-    assert not texts(compose(same, {}, {}, [1, 8], About(weak=True)), "same-work")
+    assert not texts(compose(same, {}, {}, [1, 8], About(settings={8: {"size": "2"}})), "same-work")
     faster = {**same, 64: times_at(64, 0.9)}
-    assert not texts(compose(faster, {}, {}, [1, 8], About(weak=False)), "same-work"), "111 %"
+    assert not texts(compose(faster, {}, {}, [1, 8]), "same-work"), "111 %"
 
 
 def test_work_that_the_traced_processes_share_does_not_grow_with_them() -> None:

@@ -30,7 +30,7 @@ from p3s.predict.estimators.grids import Grids
 from p3s.predict.estimators.messages import Messages
 from p3s.predict.estimators.packing import with_creation, with_packing
 from p3s.predict.estimators.prepared import Prepared, prepare
-from p3s.predict.estimators.settings import Setting
+from p3s.predict.estimators.settings import Setting, silent
 from p3s.predict.estimators.variation import Variation, variation_of
 from p3s.predict.estimators.wired import on_wires, said_of
 from p3s.predict.times import read_head, some_ranks
@@ -168,10 +168,6 @@ def communication(
     return estimated(measured_messages(study, machine, setting), study, n, setting, say)
 
 
-def _nothing(_: str) -> None:
-    """Say nothing."""
-
-
 def measured_messages(study: Study, machine: Path | None, setting: Setting) -> Messages:
     """Return what messages cost as it was measured between two ranks."""
     from p3s.program.creation import measured
@@ -230,7 +226,7 @@ def grids_of(
     """Return the grids that stand for a large count, simulated with these costs of messages."""
 
     def place(ready: Prepared, how: Setting, ends: bool) -> Communication:
-        return placed(messages, study, ready, how, _nothing, ends=ends)
+        return placed(messages, study, ready, how, silent, ends=ends)
 
     head = read_head(study.scaled_dir(few.large.n), few.large.n)
     return Grids(messages, study, few, setting, say, place, ranks=some_ranks(head))

@@ -11,16 +11,12 @@ from p3s.base.extensions import load
 from p3s.base.study import Study
 from p3s.base.text import processes, quoted
 from p3s.predict.estimated import ESTIMATORS, FROM_REPLAY, Communication
-from p3s.predict.estimators.settings import Setting
+from p3s.predict.estimators.settings import Setting, silent
 
 Say = Callable[[str], None]
 #: Two counts of so many ranks are worth a second process: it imports and reads all that one does.
 #: Where estimators only read a table it would cost more than it saves.
 _WORTH = 512
-
-
-def _nothing(_: object) -> None:
-    """Say nothing."""
 
 
 def available(study: Study, n: int, *, machine: Path | None = None) -> dict[str, str]:
@@ -71,7 +67,7 @@ def estimate(
     why = _why_not(name, study, n, machine)
     if why:
         raise P3SError(f"estimator {name} at {processes(n)}: {why}")
-    told, chosen = say or _nothing, setting or Setting()
+    told, chosen = say or silent, setting or Setting()
     if n == 1:
         return _alone(name, study)
     made: Communication = load(ESTIMATORS[name].communication)(study, n, machine, chosen, told)
@@ -107,7 +103,7 @@ def estimate_many(
     counts are begun first. Errors as in ``estimate``: of the first count, in the given order, that
     has one.
     """
-    say, done, setting = say or _nothing, done or _nothing, setting or Setting()
+    say, done, setting = say or silent, done or silent, setting or Setting()
     wanted = list(dict.fromkeys(counts))
     order = sorted(wanted, reverse=True)
     tasks = [(name, study.root.absolute(), n, machine, setting) for n in order]
