@@ -34,8 +34,8 @@ from p3s.pipeline.stages import (
     ensure_scaled,
     ensure_signatures,
 )
-from p3s.predict.prediction import KNEE_EFFICIENCY, as_file
-from p3s.predict.types import WhatIfAt
+from p3s.predict.knee import KNEE_EFFICIENCY
+from p3s.predict.types import PREDICTION, WhatIfAt
 from p3s.replay.settings import ReplaySettings
 from p3s.report.notebook import Prediction, Table, brought, progress_here
 from p3s.report.plots import Picture, Plots
@@ -322,7 +322,7 @@ class Study:
             what_if=what_ifs_of(list(what_if)),
         )
         study, result = predicted(self._directory, arguments, self._progress)
-        return Prediction.of(as_file(result), study.prediction_path)
+        return Prediction.of(PREDICTION.data(result), study.prediction_path)
 
     def predict_weak(
         self,
@@ -343,10 +343,9 @@ class Study:
         Raises P3SError, in one line.
         """
         from p3s.pipeline import weak
-        from p3s.predict.saved import read_weak
 
         study = weak.with_parameters(self.path)
-        found = weak.predicted(
+        found, _ = weak.predicted(
             study,
             _wanted(counts),
             law,
@@ -356,7 +355,7 @@ class Study:
             knee=knee,
             only=only,
         )
-        return read_weak(found.path)
+        return found
 
     def what_if(
         self,

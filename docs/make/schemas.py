@@ -35,8 +35,8 @@ from p3s.model import stage as model
 from p3s.model.comparison import VALIDATION, Comparison
 from p3s.model.law_types import TraceOrder
 from p3s.model.types import Model
-from p3s.predict import saved, surface
-from p3s.predict.types import WeakPrediction
+from p3s.predict import surface
+from p3s.predict.types import WEAK
 from p3s.program.types import Communicators, HeadRead
 from p3s.signature import phase_file, sampled, store, times
 
@@ -165,7 +165,7 @@ FORMATS: tuple[Published[Any], ...] = (
     Published(threads_stage.SCHEMA, SCHEMA_VERSION, threads_stage.ChecksHead),
     Published(phase_file.SCHEMA, phase_file.VERSION, phase_file.Phases, more=True),
     Published(machinefile.MACHINE_SCHEMA, machinefile.MACHINE_VERSION, MachineRead, more=True),
-    Published(saved.WEAK, saved.VERSION, WeakPrediction),
+    WEAK,
     Published(summary.SCHEMA, summary.VERSION, summary.FarFile, more=True),
     builds.SITES,
     Published(sampled.SCHEMA, sampled.VERSION, sampled.SampledFile, more=True),

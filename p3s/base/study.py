@@ -45,7 +45,6 @@ from p3s.base.text import differing, quoted
 from p3s.base.version import __version__
 
 __all__ = [
-    "PREDICTION_VERSION",
     "REPLAY_SCHEMA",
     "REPLAY_VERSION",
     "RUN_SCHEMA",
@@ -65,7 +64,6 @@ SIGNATURE_SCHEMA = "p3s.signature"
 #: Version 3 has transitions between places in the program, and the tree; 4 the order of events.
 SIGNATURE_VERSION = 4
 #: Version 3: reasons with codes; version 2: every estimator, what limits scaling, laws per phase.
-PREDICTION_VERSION = 3
 
 _SIGNATURE_NAME = re.compile(r"^np(\d{4,})\.json$")
 

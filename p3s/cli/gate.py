@@ -54,9 +54,8 @@ def gate(
     """
     from p3s.base.serialise import to_data
     from p3s.predict.gate import check, parse
-    from p3s.predict.outdated import as_of_now
     from p3s.predict.reasons import named, untrusted
-    from p3s.predict.saved import PredictionFile
+    from p3s.predict.saved import PredictionFile, as_of_now
 
     if not fail_if:
         raise UsageError("no condition given; add one: --fail-if 'efficiency@largest < 0.5'")

@@ -92,8 +92,7 @@ def model(
     from p3s.pipeline.stages import ensure_compute, ensure_model
     from p3s.pipeline.weak import has_parameters
     from p3s.predict.commands import Commands, count_to_predict
-    from p3s.predict.doubts import missed, of_calls
-    from p3s.predict.order_doubts import of_order
+    from p3s.predict.doubts import missed, of_calls, of_order
 
     wanted = parse_counts(counts) if counts else []
     if param:

@@ -156,15 +156,16 @@ def weak(
     only: bool = False,
 ) -> int:
     """Predict times at counts with a value of the parameters that grows with them."""
-    from p3s.pipeline.weak import as_file, predicted, with_parameters
+    from p3s.pipeline.weak import predicted, with_parameters
+    from p3s.predict.types import WEAK
     from p3s.report.weak import render
 
     study = with_parameters(study_dir)
     with progress(2 * len(counts) + 2) as bar:
-        found = predicted(study, counts, law, params, request, bar, knee=knee, only=only)
+        found, path = predicted(study, counts, law, params, request, bar, knee=knee, only=only)
     if json_:
-        emit_json(as_file(found))
+        emit_json(WEAK.data(found))
     else:
-        out(render(found.prediction, found.law))
-    say(f"written: {quoted(found.path)}")
-    return say_reasons(found.prediction.reasons, told=not json_)
+        out(render(found, found.weak))
+    say(f"written: {quoted(path)}")
+    return say_reasons(found.reasons, told=not json_)

@@ -115,7 +115,7 @@ def predict(
     from p3s.pipeline.tracing.runs import TraceRequest
     from p3s.pipeline.tracing.study import missing_counts, trace_missing
     from p3s.pipeline.weak import has_parameters
-    from p3s.predict.prediction import as_file
+    from p3s.predict.types import PREDICTION
     from p3s.report.places import phase_places
     from p3s.report.terminal import render
     from p3s.signature_runner.standard_input import own
@@ -183,7 +183,7 @@ def predict(
         )
         study, result = predicted(Study.open(study_dir), arguments, bar)
     if json_:
-        emit_json(as_file(result))
+        emit_json(PREDICTION.data(result))
     else:
         found = places_of(study)
         out(render(result, phase_places(*found) if found else {}))

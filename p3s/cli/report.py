@@ -48,8 +48,7 @@ def report(
     """
     from p3s.base.study import Study
     from p3s.predict.commands import Commands, count_to_validate
-    from p3s.predict.outdated import as_of_now
-    from p3s.predict.saved import PredictionFile
+    from p3s.predict.saved import PredictionFile, as_of_now
 
     drawn = pictures_of(picture, plot, size)
     study = Study.open(study_dir)

@@ -66,8 +66,7 @@ def _page(study: Study, *, source: bool) -> bytes:
     A report.html that is there is not shown: whoever made the study may have written anything.
     """
     from p3s.pipeline.content import content_of
-    from p3s.predict.outdated import as_of_now
-    from p3s.predict.saved import PredictionFile
+    from p3s.predict.saved import PredictionFile, as_of_now
     from p3s.report.html import as_bytes, render
     from p3s.report.parts import parts_of
     from p3s.report.view import view_of

@@ -29,9 +29,11 @@ from p3s.pipeline.stages import (
     stale_replays,
 )
 from p3s.pipeline.teams import filled, over_threads
+from p3s.predict.estimates import Estimation
 from p3s.predict.estimators import Setting
-from p3s.predict.prediction import KNEE_EFFICIENCY, Estimation, as_file, predict
-from p3s.predict.types import Prediction
+from p3s.predict.knee import KNEE_EFFICIENCY
+from p3s.predict.prediction import predict
+from p3s.predict.types import PREDICTION, Prediction
 from p3s.predict.what_if.answers import cheap, with_answers
 from p3s.predict.what_if.changes import Changes, read_changes
 from p3s.predict.what_if.simulated import check_answerable, costs_of
@@ -162,7 +164,7 @@ def one_at_a_time(path: Path, progress: Progress) -> AbstractContextManager[None
 
 def _written(study: Study, result: Prediction) -> Prediction:
     """Write a prediction, once all of it is known: one that is interrupted leaves the old one."""
-    write_json(study.prediction_path, as_file(result))
+    write_json(study.prediction_path, PREDICTION.data(result))
     return result
 
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import fields, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.progress import Progress
-from p3s.base.settings import parameters, setting_name, settings_in
+from p3s.base.settings import parameters, setting_name, settings_in, value_text
 from p3s.base.study import Study, write_json
 from p3s.costs.parameters.types import Family
-from p3s.model.types import Model
 from p3s.pipeline import stages as pipeline
 from p3s.pipeline.basis import Request, basis_of, told_of
-from p3s.predict.saved import WEAK
-from p3s.predict.types import Prediction
+from p3s.predict.types import WEAK, Prediction, WeakPrediction
+
+if TYPE_CHECKING:
+    from p3s.predict.case import About
 
 
 def has_parameters(root: Path) -> bool:
@@ -81,23 +82,6 @@ def ensure_family(study: Study, bar: Progress, *, again: bool = False) -> Family
     return load(study.root)
 
 
-@dataclass(frozen=True)
-class Grown:
-    """A prediction of weak scaling: ``law`` as it is written, the smallest count, and its file."""
-
-    prediction: Prediction
-    law: str
-    base_n: int
-    path: Path
-
-
-def as_file(found: Grown) -> dict[str, Any]:
-    """Return a prediction of weak scaling as it is written."""
-    from p3s.predict.prediction import as_file as of
-
-    return {**of(found.prediction), "schema": WEAK, "weak": found.law, "base_n": found.base_n}
-
-
 def predicted(
     study: Study,
     counts: Sequence[int],
@@ -108,8 +92,9 @@ def predicted(
     *,
     knee: float,
     only: bool = False,
-) -> Grown:
-    """Make what is missing, predict times at counts with parameters that grow, and write them.
+) -> tuple[WeakPrediction, Path]:
+    """Make what is missing, predict times at counts with parameters that grow, and write them;
+    return the prediction and its file.
 
     ``law``: as of --weak, size~n or size~2*n^(1/3). ``params``: values at the smallest count, as
     of --param. Counts that were predicted before with the same law stay, unless ``only``. Raises
@@ -119,7 +104,8 @@ def predicted(
     from p3s.costs.parameters.weak import parse_laws, settings_along
     from p3s.model.stage import read
     from p3s.pipeline.predicting import one_at_a_time
-    from p3s.predict.weak import relate
+    from p3s.predict.case import About
+    from p3s.predict.commands import Commands
 
     names = parameters(study)
     laws = parse_laws(law)
@@ -159,25 +145,33 @@ def predicted(
         words = (word for each in params for word in ("--param", each))
         predicting = ["predict", str(study.root), "--weak", law, *words]
         at_counts = sorted({n for _, at in traced for n in at.counts()})
-        composed = _composed(studies, at_counts, predicting, request, bar, knee, model)
-        result = relate(composed, along, knee)
-        found = Grown(replace(result, notes=(*notes, *result.notes)), told, base_n, path)
-        write_json(path, as_file(found))
-    return found
+        about = About(
+            threshold=knee,
+            holdout=None if model is None else model.holdout,
+            order=None if model is None else model.order,
+            settings={
+                n: {name: value_text(value) for name, value in setting.items()}
+                for n, setting in along.items()
+            },
+            commands=Commands(studies[max(studies)], studies, predicting),
+        )
+        result = _composed(studies, at_counts, request, bar, about)
+        parts = {each.name: getattr(result, each.name) for each in fields(result)}
+        parts["notes"] = (*notes, *result.notes)
+        found = WeakPrediction(**parts, weak=told, base_n=base_n)
+        write_json(path, WEAK.data(found))
+    return found, path
 
 
 def _composed(
     studies: Mapping[int, Study],
     traced: Sequence[int],
-    predicting: Sequence[str],
     request: Request,
     bar: Progress,
-    knee: float,
-    model: Model | None,
+    about: About,
 ) -> Prediction:
-    """Return the prediction of each count in its own study; ``predicting``: its command."""
-    from p3s.predict.commands import Commands
-    from p3s.predict.estimates import choose, estimates
+    """Return the prediction of each count in its own study."""
+    from p3s.predict.estimates import Estimation, choose, estimates
     from p3s.predict.estimators.networks import network_of
     from p3s.predict.measured import measured
     from p3s.predict.prediction import compose, replays_behind
@@ -188,19 +182,17 @@ def _composed(
     if told_of(basis):
         bar.say(told_of(basis))
     setting = pipeline.setting_of(request.settings, basis.network, **request.setting)
+    how = Estimation(
+        basis.estimator,
+        basis.machine or file,
+        setting,
+        done=lambda name, n: bar.done(f"n={n}: simulated ({name})"),
+    )
     found, runs = {}, {}
     for n, at in studies.items():
         if basis.replay:
             pipeline.ensure_replays(at, [n], request.settings, bar)
-        found[n] = estimates(
-            at,
-            [n],
-            wanted=basis.estimator,
-            machine=basis.machine or file,
-            setting=setting,
-            stale=pipeline.stale_replays(at, [n]),
-            done=lambda name, n: bar.done(f"n={n}: simulated ({name})"),
-        )[n]
+        found[n] = estimates(at, [n], replace(how, stale=pipeline.stale_replays(at, [n])))[n]
         if n in at.counts() and (run := measured(at, n)) is not None:
             runs[n] = run
     choice = choose(found, basis.estimator)
@@ -214,25 +206,19 @@ def _composed(
         runs,
         replays,
         traced,
-        threshold=knee,
-        holdout=None if model is None else model.holdout,
-        order=None if model is None else model.order,
-        others=found,
-        why=choice.why,
-        weak=True,
-        commands=Commands(last, studies, predicting),
-        network=network_of(
-            last, choice.name, [max(studies)], machine=basis.machine or file, setting=setting
+        replace(
+            about,
+            others=found,
+            why=choice.why,
+            network=network_of(last, choice.name, [max(studies)], how.machine, setting),
         ),
     )
 
 
 def _earlier(path: Path, law: str) -> list[int]:
     """Return the counts that were predicted before with the same growth."""
-    from p3s.predict.saved import read_weak
-
     try:
-        found = read_weak(path)
+        found = WEAK.read(path)
     except P3SError:  # none, or of an older version
         return []
     return [row.n for row in found.counts] if found.weak == law else []

@@ -10,10 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from p3s.base.text import processes, seconds
-from p3s.predict.commands import NO_STUDY, Commands
-from p3s.predict.reasons import Reason
-
 #: By what factor the computation of all ranks may leave what the traced counts lead to expect.
 LIMIT = 2.0
 #: How many of the smallest traced counts are looked at.
@@ -41,23 +37,3 @@ def below_traced(
         if n < first and not nearest / LIMIT <= total <= nearest * LIMIT:
             found[n] = (total, nearest)
     return found
-
-
-def reasons(
-    found: Mapping[int, tuple[float, float]], base: int, commands: Commands = NO_STUDY
-) -> list[Reason]:
-    """Say at which counts the computation does not go on from the traced ones.
-
-    ``found``: from :func:`below_traced`; ``base``: the count that speedups relate to.
-    """
-    return [
-        Reason(
-            "below-traced",
-            f"at {processes(n)} all ranks together compute {seconds(total)}, where the traced "
-            f"counts suggest {seconds(expected)} (limit a factor of {LIMIT:g}): the model "
-            f"is wrong below the traced counts"
-            + ("" if base == n else f"; speedups relate to {processes(base)}"),
-            f"trace it ({commands.trace(n)})",
-        )
-        for n, (total, expected) in sorted(found.items())
-    ]

@@ -6,28 +6,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from p3s.base.text import figures, joined, over, plural, processes, seconds
-from p3s.model.comparison import Comparison, HoldOut
+from p3s.base.errors import P3SError
+from p3s.base.text import figures, joined, over, plural, processes
+from p3s.model.comparison import Comparison, HoldOut, Moved
 from p3s.predict.advice import again, another, measure
 from p3s.predict.commands import NO_STUDY, Commands
 from p3s.predict.reasons import Reason
-from p3s.predict.residual import RESIDUAL_LIMIT, is_off, off_by
-from p3s.predict.types import Count, Residual
+from p3s.predict.types import Count
 
 if TYPE_CHECKING:
-    from p3s.predict.measured import Measured
+    from p3s.model.law_types import Order
+    from p3s.model.order.kinds import Kinds
     from p3s.simulate.followed import Followed
 
 #: Share of the program without a rule, or left out, above which a prediction is not trusted.
 UNKNOWN_LIMIT = 0.10
-#: How many times the largest traced count may be exceeded.
-EXTRAPOLATION_LIMIT = 32.0
 #: Share of the messages and collectives of a held-out count that the model must get right.
 HOLDOUT_LIMIT = 0.9
 #: Share of the run time that may rest on loops whose iterations went on changing in the simulation.
 UNSETTLED_LIMIT = 0.10
-#: By which share smaller grids may miss communication that they stand for.
-STAND_INS_LIMIT = 0.10
 #: How far work may be off where the model was checked, as a share of it.
 WORK_LIMIT = 0.25
 
@@ -121,25 +118,6 @@ def of_rules(heads: Iterable[Mapping[str, Any]], commands: Commands = NO_STUDY) 
                 another(commands),
             )
     return list(reasons.values())
-
-
-def of_reach(
-    ratio: float, traced: Sequence[int] = (), commands: Commands = NO_STUDY
-) -> list[Reason]:
-    """Say when the largest count is too far from the traced ones."""
-    if ratio <= EXTRAPOLATION_LIMIT:
-        return []
-    larger = commands.larger(max(traced, default=1))
-    return [
-        Reason(
-            "extrapolated",
-            f"the largest count is {ratio:.0f} times the largest traced count (limit "
-            f"{EXTRAPOLATION_LIMIT:.0f})",
-            f"trace a larger count: {commands.trace(larger)}"
-            if larger
-            else "try a larger input, which may run at a larger count",
-        )
-    ]
 
 
 def missed(
@@ -244,56 +222,6 @@ def of_validation(result: Comparison, commands: Commands = NO_STUDY) -> list[Rea
 
 
 # ---- the runs ------------------------------------------------------------------------------
-def of_runs(runs: Mapping[int, Measured], commands: Commands = NO_STUDY) -> list[Reason]:
-    """Say at which counts measured times do not tell how fast the program is."""
-    instead = "CPU time and estimated communication stand in for the run time"
-    advice = "give each rank a core of its own to compare run times"
-    reasons = []
-    shared = [n for n, run in sorted(runs.items()) if run.shared_cores and not run.elsewhere]
-    if shared:
-        reasons.append(
-            Reason(
-                "shared-cores",
-                f"at {processes(shared)} the traced ranks shared cores: {instead}",
-                advice,
-                False,
-            )
-        )
-    for n, run in sorted(runs.items()):
-        if not (run.shared_cores or run.elsewhere or run.on_core):
-            reasons.append(
-                Reason(
-                    "off-core",
-                    f"at {processes(n)} the traced ranks computed without a core for "
-                    f"{100 * run.off_core:.0f} % of the run (other load on the machine, sleeping, "
-                    f"input or output): {instead}",
-                    f"trace it again on idle cores: {again(n, commands)}",
-                    False,
-                )
-            )
-    return reasons
-
-
-def contradicting(
-    found: Mapping[int, tuple[str, float]], base: int, commands: Commands = NO_STUDY
-) -> list[Reason]:
-    """Say which traced count contradicts the others, by what and how much.
-
-    ``found``: count -> what is off, and how many times as long it takes; ``base``: the count that
-    speedups relate to.
-    """
-    return [
-        Reason(
-            "contradicts",
-            f"the run at {processes(n)} contradicts the others: its {what} is {ratio:.2g} times "
-            "what they suggest, as if it had been disturbed; it is left out of the baseline, and "
-            f"speedups relate to {processes(base)}",
-            f"leave it out ({commands.of('model', '--without', str(n))}), or trace it again, as "
-            f"repeats that agree are believed: {again(n, commands)}",
-            False,
-        )
-        for n, (what, ratio) in sorted(found.items())
-    ]
 
 
 # ---- the prediction ------------------------------------------------------------------------
@@ -377,94 +305,85 @@ def of_simulation(
     return reasons
 
 
-def of_stand_ins(rows: Sequence[Count], commands: Commands = NO_STUDY) -> list[Reason]:
-    """Say where smaller process grids, simulated instead of all ranks, are far off, or may be."""
-    from p3s.program.types import MOST_RANKS
-
-    talks = {
-        row.n: row.stand_ins
-        for row in rows
-        if row.stand_ins is not None and row.comm_s > UNSETTLED_LIMIT * row.model_s
-    }
-    off = {n: one for n, one in talks.items() if one.most_missed > STAND_INS_LIMIT}
-    unchecked = [n for n, one in talks.items() if one.checked_n is None and n not in off]
-    measured = {row.n for row in rows if row.time_from == "measured"}
-    found = []
-    if off:
-        n = max(off, key=lambda n: off[n].most_missed)
-        what = (
-            f"miss communication by {100 * off[n].most_missed:.0f} % where that can be checked "
-            f"(limit {100 * STAND_INS_LIMIT:.0f} %)"
-        )
-        found.append((n, what, bool(off.keys() - measured)))
-    if unchecked:
-        what = "that could be checked at no smaller count, with every rank in few enough steps"
-        found.append((max(unchecked), what, bool(set(unchecked) - measured)))
-    return [
-        Reason(
-            "stand-ins",
-            f"at {processes(n)} smaller process grids were simulated instead of all ranks, and "
-            + what,
-            (
-                f"simulate every rank ({commands.predict([n], '--every-rank')})"
-                if n <= MOST_RANKS
-                else f"take it as a trend: of more than {MOST_RANKS:,} processes not every rank "
-                "can be simulated"
-            ),
-            against,
-        )
-        for n, what, against in found
-    ]
-
-
-def of_residuals(
-    residuals: Sequence[Residual], rows: Sequence[Count], base: Count, commands: Commands = NO_STUDY
-) -> list[Reason]:
-    """Say where a run that tells took far longer, or far less, than the model says.
-
-    Where the time of ``base`` is measured, speedups compare it with the model: there any model
-    counts.
-    """
-    time = {row.n: row.model_s for row in rows}
-    found = []
-    for entry in residuals:
-        whole = time.get(entry.n, 0.0)
-        tells = entry.representative or (entry.n == base.n and base.time_from == "measured")
-        if not tells or whole <= 0:
-            continue
-        ratio = off_by(entry, whole)
-        if is_off(ratio):
-            found.append((max(ratio, 1 / max(ratio, 1e-9)), entry))
-    if not found:
-        return []
-    _, worst = max(found, key=lambda pair: pair[0])
-    n, took = worst.n, "the program took" if worst.what == "run time" else "computation took"
-    return [
-        Reason(
-            "model-off",
-            f"at {processes(n)} {took} {worst.measured_s / max(worst.model_s, 1e-12):.2g} "
-            f"times as long as the model says (limit {RESIDUAL_LIMIT:g}): something is not "
-            f"modelled, or the machine was busy with something else{_rests_on(base)}",
-            "see the report's list of gaps for what is left out, and trace it again on idle "
-            f"cores: {again(n, commands)}",
-        )
-    ]
-
-
-def _rests_on(base: Count) -> str:
-    """Say what speedups relate to where it is not the time of the model."""
-    return (
-        ""
-        if base.time_from != "computation"
-        else (
-            f"; speedups relate to the computation measured at {processes(base.n)}, with the "
-            f"model's communication ({seconds(base.time_s)}; the model says "
-            f"{seconds(base.model_s)})"
-        )
-    )
-
-
 def few(names: Sequence[str], most: int = 5) -> str:
     """Return names with commas, those beyond ``most`` counted."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more if more else joined(names)
+
+
+# ---- the order of calls ---------------------------------------------------------------------
+def of_order(
+    order: Order | None,
+    holdout: HoldOut | None,
+    limit: float = HOLDOUT_LIMIT,
+    commands: Commands = NO_STUDY,
+    kinds: Kinds | None = None,
+    counts: Sequence[int] = (),
+) -> list[Reason]:
+    """Say where ranks of the traced runs make the model's calls in another order.
+
+    ``limit`` is the share of the ranks of a count whose order must be right; what the model knows
+    of all counts goes before what it knew without the largest. What it had wrong there of ranks
+    of ``kinds`` that no other count has, it could not know: that does not matter. What does is
+    ranks of ``counts`` that make calls together that no traced rank makes together.
+    """
+    found = [each for each in order.moved if _too_many(each, limit)] if order else []
+    if found:
+        ranks = f"{sum(len(each.moved) for each in found):,}"
+        text = (
+            f"at {processes([each.n for each in found])} {ranks} of "
+            f"{sum(each.ranks for each in found):,} ranks of the traced runs make their calls in "
+            "another order than the model says"
+        )
+        advice = f"messages and sizes are valid; fit the run times alone: {commands.regress()}"
+        return [Reason("order", text, advice)]
+    held = _of_hold_out(holdout, limit, commands, kinds)
+    return held or (_of_new_kinds(limit, commands, kinds, counts) if kinds is not None else [])
+
+
+def _of_hold_out(
+    holdout: HoldOut | None, limit: float, commands: Commands, kinds: Kinds | None
+) -> list[Reason]:
+    there = holdout.comparison if holdout else None
+    if holdout is None or there is None or there.order is None:
+        return []
+    held = Moved(there.n, there.order.moved, there.order.ranks)
+    if kinds is not None and _too_many(held, limit):
+        held = _of_known_kinds(held, kinds)
+    if not _too_many(held, limit):
+        return []
+    text = (
+        f"fitted without {holdout.without}, the model has the calls of "
+        f"{len(held.moved):,} of {plural(held.ranks, 'rank')} there in another order"
+    )
+    return [Reason("order", text, another(commands))]
+
+
+def _of_known_kinds(held: Moved, kinds: Kinds) -> Moved:
+    """Return the ranks of kinds that other counts have too: whose order the model could know."""
+    try:
+        _, new = kinds.unseen(held.n, [n for n in kinds.model.counts if n < held.n])
+    except P3SError:
+        return held
+    return Moved(held.n, tuple(sorted({*held.moved} - {*new.tolist()})), held.ranks)
+
+
+def _of_new_kinds(
+    limit: float, commands: Commands, kinds: Kinds, counts: Sequence[int]
+) -> list[Reason]:
+    for n in sorted(counts, reverse=True):
+        try:
+            at, new = kinds.unseen(n, kinds.model.counts)
+        except P3SError:
+            continue
+        if _too_many(Moved(at, tuple(new.tolist()), at), limit):
+            text = (
+                f"at {processes(at)} {len(new):,} of {plural(at, 'rank')} make calls together that "
+                "no traced rank makes together: nothing tells in which order"
+            )
+            return [Reason("order", text, another(commands))]
+    return []
+
+
+def _too_many(moved: Moved, limit: float) -> bool:
+    return moved.ranks - len(moved.moved) < limit * moved.ranks

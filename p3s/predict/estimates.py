@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from p3s.base.errors import P3SError
 from p3s.base.study import Study
 from p3s.predict.estimated import ESTIMATORS, FROM_REPLAY, TYPICAL
+from p3s.predict.knee import KNEE_EFFICIENCY
 from p3s.predict.times import PhaseTimes, computation, with_communication
 
 if TYPE_CHECKING:
@@ -27,28 +28,44 @@ Kept = dict[tuple[str, int], "Communication"]
 AUTO = "auto"
 
 
+@dataclass(frozen=True)
+class Estimation:
+    """How times are estimated and judged; the same for all counts of a prediction.
+
+    estimator: a name of ESTIMATORS; then only that one and those that a replay has paid for
+    already are asked. machine: file of p3s machine measure (default: that in the study). setting:
+    cluster and library of the full run; where it names a network, the costs of that are asked for
+    instead of those between two ranks. stale: counts whose replays are older than their scaled
+    traces. threshold: efficiency of the knee. allowed: codes of reasons that do not make it
+    untrustworthy. requested: as of compose. jobs: counts estimated at the same time (0: one per
+    core). done is told every estimator that has simulated a count; keep gets what was found with
+    every rank.
+    """
+
+    estimator: str = AUTO
+    machine: Path | None = None
+    setting: Setting | None = None
+    stale: Collection[int] = ()
+    threshold: float = KNEE_EFFICIENCY
+    allowed: Collection[str] = ()
+    requested: Collection[int] | None = None
+    jobs: int = 0
+    say: Say | None = None
+    done: Callable[[str, int], None] | None = None
+    keep: Kept | None = None
+
+
+#: Nothing is named.
+AS_FOUND = Estimation()
+
+
 def estimates(
-    study: Study,
-    counts: Sequence[int],
-    *,
-    wanted: str = AUTO,
-    machine: Path | None = None,
-    setting: Setting | None = None,
-    stale: Collection[int] = (),
-    jobs: int = 0,
-    say: Say | None = None,
-    done: Callable[[str, int], None] | None = None,
-    keep: Kept | None = None,
+    study: Study, counts: Sequence[int], how: Estimation = AS_FOUND
 ) -> dict[int, dict[str, Estimate]]:
     """Return what every estimator says at ``counts``, whose scaled traces are there.
 
-    ``wanted``: a name of ESTIMATORS; then only that one and those that a replay has paid for
-    already are asked. ``machine``: file of p3s machine measure. ``setting``: cluster and library of
-    the full run; where it names a network, the costs of that are asked for instead of those between
-    two ranks. ``stale``: counts whose replays are older than their scaled traces. ``jobs``: counts
-    estimated at the same time (0: one per core). ``done`` is told every estimator that has
-    simulated a count; ``keep`` gets what was found with every rank. An estimator that fails says
-    why in its place; the wanted one, and one without which nothing is known, raise P3SError.
+    An estimator that fails says why in its place; the wanted one, and one without which nothing is
+    known, raise P3SError.
     """
     from p3s.predict import estimators
 
@@ -59,16 +76,18 @@ def estimates(
         n: {name: replace(times[n], estimator=name) for name in ESTIMATORS} if n in alone else {}
         for n in times
     }
-    missing = {n: estimators.available(study, n, machine=machine) for n in times if n not in alone}
+    missing = {
+        n: estimators.available(study, n, machine=how.machine) for n in times if n not in alone
+    }
     failed: P3SError | None = None
     for name in ESTIMATORS:
         asked = name in FROM_REPLAY or (
-            wanted == name
-            if wanted != AUTO
-            else (name == TYPICAL) == bool(setting and setting.network)
+            how.estimator == name
+            if how.estimator != AUTO
+            else (name == TYPICAL) == bool(how.setting and how.setting.network)
         )
         for n, why in missing.items():
-            if name in FROM_REPLAY and n in stale and not why.get(name):
+            if name in FROM_REPLAY and n in how.stale and not why.get(name):
                 why = {name: "the replay is older than the scaled trace"}
             found[n][name] = why.get(name, "is none of this P3S") if asked else "was not asked for"
         able = [n for n in missing if not found[n][name]]
@@ -79,14 +98,14 @@ def estimates(
                 name,
                 study,
                 able,
-                machine=machine,
-                jobs=jobs,
-                say=say,
-                setting=setting,
-                done=partial(done, name) if done and name not in FROM_REPLAY else None,
+                machine=how.machine,
+                jobs=how.jobs,
+                say=how.say,
+                setting=how.setting,
+                done=partial(how.done, name) if how.done and name not in FROM_REPLAY else None,
             )
         except P3SError as err:
-            if wanted == name or name in FROM_REPLAY:  # a damaged replay is not passed over
+            if how.estimator == name or name in FROM_REPLAY:  # a damaged replay is not passed over
                 raise
             failed = err
             for n in able:
@@ -94,8 +113,8 @@ def estimates(
             continue
         for n in able:
             found[n][name] = with_communication(times[n], made[n])
-            if keep is not None and made[n].stand_ins is None:  # those are as large as all ranks
-                keep[name, n] = made[n]
+            if how.keep is not None and made[n].stand_ins is None:
+                how.keep[name, n] = made[n]
     if failed and not any(_times(found, n, name) for n in missing for name in ESTIMATORS):
         raise failed  # what would have told them all, instead of why each of them is missing
     return found

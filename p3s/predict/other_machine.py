@@ -21,7 +21,7 @@ from p3s.program.scaled import scaled_head
 
 if TYPE_CHECKING:
     from p3s.costs.types import LawEntry, Moved
-    from p3s.predict.prediction import Estimation
+    from p3s.predict.estimates import Estimation
 
 #: Laws that make up less than this share of the computation do not widen a phase's interval.
 _SMALL = 1e-3

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from p3s.base.text import processes
-from p3s.predict.advice import another, smaller
-from p3s.predict.commands import Commands
-from p3s.predict.reasons import Reason
 from p3s.predict.types import Count, PhaseAt
 
 #: Phases below this share of the computation at a count are not looked at.
@@ -47,30 +44,11 @@ def notes(rows: Sequence[Count]) -> list[str]:
     at = "" if len(found) == 1 else f" at {processes(last)}"
     return [
         f"at {processes(list(found))} the computation is extrapolated: each process has"
-        f"{at} {_texts(found[last])}"
+        f"{at} {ratios(found[last])}"
     ]
 
 
-def doubts(rows: Sequence[Count], commands: Commands) -> list[Reason]:
-    """Say where that is so far outside that the time means little."""
-    return [
-        Reason(
-            "outside",
-            f"at {processes(row.n)} each process has {_texts(found)} (limit {LIMIT:.0f})",
-            _cover(row.n, found, commands),
-        )
-        for row in rows
-        if (found := outside(row, LIMIT))
-    ]
-
-
-def _cover(n: int, phases: Sequence[PhaseAt], commands: Commands) -> str:
-    """Return what would show computation like that of ``n``: no smaller workload has more."""
-    below = any(phase.below in (None, True) for phase in phases)
-    return smaller(n, commands) if below else another(commands)
-
-
-def _texts(phases: Sequence[PhaseAt], most: int = 3) -> str:
+def ratios(phases: Sequence[PhaseAt], most: int = 3) -> str:
     """Return the ratios of some phases, the same ratio once."""
     found: dict[str, list[str]] = {}
     for phase in sorted(phases, key=lambda p: -p.compute_s):

@@ -5,38 +5,37 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p3s.base.artefacts import crc_of
 from p3s.base.errors import P3SError
 from p3s.base.ops import called
-from p3s.base.serialise import from_data, to_data
-from p3s.base.study import PREDICTION_VERSION, Study
+from p3s.base.serialise import from_data
+from p3s.base.study import Study
 from p3s.base.text import not_used, quoted
-from p3s.capture.other_calls import OtherCall
 from p3s.costs.files.types import FileUseAt
-from p3s.model.comparison import Comparison, HoldOut, read_comparison
+from p3s.model.comparison import Comparison, read_comparison
 from p3s.model.order.kinds import Kinds
 from p3s.model.types import Model
-from p3s.predict import below, curve_doubts, doubts, notes, outside, start
-from p3s.predict.commands import NO_STUDY, Commands, of_traces
+from p3s.predict import below, doubts, notes, start
+from p3s.predict.case import About, Case
+from p3s.predict.checks import reasons_of
+from p3s.predict.commands import Commands, of_traces
 from p3s.predict.contradictions import contradictions
 from p3s.predict.efficiencies import with_efficiencies
 from p3s.predict.ends import END, REST, START
 from p3s.predict.estimated import FROM_REPLAY, TYPICAL
-from p3s.predict.estimates import AUTO, choose, estimates
+from p3s.predict.estimates import AS_FOUND, Estimation, choose, estimates
 from p3s.predict.estimators.networks import network_of
 from p3s.predict.intervals import HOW
-from p3s.predict.knee import KNEE_EFFICIENCY, knee, recommended
+from p3s.predict.knee import knee, recommended
 from p3s.predict.limits import limits
 from p3s.predict.measured import Measured, measured
-from p3s.predict.order_doubts import of_order
 from p3s.predict.other_ways import other_ways
 from p3s.predict.phase_laws import phase_laws
-from p3s.predict.reasons import OTHER_CALLS, Reason, with_allowed
+from p3s.predict.reasons import with_allowed
 from p3s.predict.residual import (
     beyond,
     residual_part,
@@ -47,43 +46,14 @@ from p3s.predict.residual import (
 from p3s.predict.rows import baseline, related, row_of, why_not_of, with_interval, with_parts
 from p3s.predict.structures import structure_of
 from p3s.predict.times import PhaseTimes, wider
-from p3s.predict.types import Count, Network, Prediction, Residual
+from p3s.predict.types import Count, Prediction, Residual
 
 if TYPE_CHECKING:
-    from p3s.model.law_types import Order
-    from p3s.predict.estimates import Estimates, Kept, Say
-    from p3s.predict.estimators import Setting
-
-__all__ = ["KNEE_EFFICIENCY", "PREDICTION_SCHEMA", "as_file", "compose", "predict"]
-
-PREDICTION_SCHEMA = "p3s.prediction"
+    from p3s.predict.estimates import Estimates
 
 
-@dataclass(frozen=True)
-class Estimation:
-    """How times are estimated and judged; the same for all counts of a prediction.
-
-    machine: file of its message costs (default: that in the study). stale: counts whose replays
-    are not of their scaled traces. threshold: efficiency of the knee. allowed: codes of reasons
-    that do not make it untrustworthy. requested: as of compose. done is told what was simulated,
-    and keep gets it, as in estimates.
-    """
-
-    estimator: str = AUTO
-    machine: Path | None = None
-    setting: Setting | None = None
-    stale: Collection[int] = ()
-    threshold: float = KNEE_EFFICIENCY
-    allowed: Collection[str] = ()
-    requested: Collection[int] | None = None
-    jobs: int = 0
-    say: Say | None = None
-    done: Callable[[str, int], None] | None = None
-    keep: Kept | None = None
-
-
-#: Nothing is named.
-AS_FOUND = Estimation()
+#: Nothing is known but times.
+NO_MODEL = About()
 
 
 def predict(
@@ -107,18 +77,7 @@ def predict(
     # the model of a value that was not traced rests on the counts of other values
     traced = sorted({*study.counts(), *(model.counts if model.derived else ())} or model.counts)
     wanted = sorted(set(counts))
-    found: Estimates = estimates(
-        study,
-        wanted,
-        wanted=how.estimator,
-        machine=how.machine,
-        setting=how.setting,
-        stale=how.stale,
-        jobs=how.jobs,
-        say=how.say,
-        done=how.done,
-        keep=how.keep,
-    )
+    found: Estimates = estimates(study, wanted, how)
     structure = structure_of(study)
     found = structure.in_place(found, how.machine, how.setting)
     choice = choose(found, how.estimator)
@@ -134,21 +93,23 @@ def predict(
         runs,
         replays_behind(study, choice.times),
         traced,
-        threshold=how.threshold,
-        holdout=model.holdout,
-        order=model.order,
-        kinds=Kinds(model),
-        others=found,
-        why=choice.why,
-        admits=_admits(model),
-        validations=validations,
-        commands=commands or of_traces(study),
-        totals={} if elsewhere else _totals(study, _not_asked(traced, wanted)),
-        network=network_of(study, choice.name, wanted, machine=how.machine, setting=how.setting),
-        other=other_ways(study, model),
-        calls={called(item.op) for item in model.items},
-        allowed=how.allowed,
-        requested=how.requested,
+        About(
+            threshold=how.threshold,
+            holdout=model.holdout,
+            order=model.order,
+            kinds=Kinds(model),
+            others=found,
+            why=choice.why,
+            admits=_admits(model),
+            validations=validations,
+            commands=commands or of_traces(study),
+            totals={} if elsewhere else _totals(study, _not_asked(traced, wanted)),
+            network=network_of(study, choice.name, wanted, how.machine, how.setting),
+            other=other_ways(study, model),
+            calls={called(item.op) for item in model.items},
+            allowed=how.allowed,
+            requested=how.requested,
+        ),
     )
     unused = not_used(model.without, of_traces(study).take_back(model.without))
     held = None if model.holdout is None else model.holdout.comparison
@@ -206,34 +167,12 @@ def compose(
     runs: Mapping[int, Measured],
     replays: Mapping[int, Mapping[str, Any]],
     traced: Sequence[int],
-    *,
-    threshold: float = KNEE_EFFICIENCY,
-    holdout: HoldOut | None = None,
-    order: Order | None = None,
-    kinds: Kinds | None = None,
-    others: Estimates | None = None,
-    why: str = "",
-    admits: Callable[[int], bool] | None = None,
-    weak: bool = False,
-    validations: Sequence[Comparison] = (),
-    network: Network | None = None,
-    commands: Commands = NO_STUDY,
-    totals: Mapping[int, float] | None = None,
-    other: Sequence[OtherCall] = (),
-    calls: Collection[str] = (),
-    allowed: Collection[str] = (),
-    requested: Collection[int] | None = None,
+    about: About = NO_MODEL,
 ) -> Prediction:
     """Put phase times, measured runs and replays of all counts together.
 
-    ``times``: by the chosen estimator, ``why`` it was chosen; ``others``: what all of them say.
-    ``replays``: those that ``times`` rest on. ``admits``: whether the program takes a count.
-    ``weak``: the work grows with the count. ``validations``: comparisons with other runs.
-    ``network``: whose costs of messages ``times`` rest on. ``commands``: those of the study, which
-    are proposed; nothing else is read from files. ``totals``: computation of all ranks together at
-    traced counts that are not among ``times``, in s. ``other``: calls that may take over at larger
-    counts. ``calls``: the operations that the program calls. ``requested``: counts that the user
-    wants to know; None: all.
+    ``times``: by the chosen estimator. ``replays``: those that ``times`` rest on. ``traced``: the
+    counts that the model rests on. Nothing else is read from files.
     """
     if not times:
         raise P3SError("nothing to predict: no process count given")
@@ -243,74 +182,58 @@ def compose(
         for n, run in runs.items()
         if n in times
     }
-    said = {n: (others or {}).get(n, {}) for n in counts}
+    said = {n: about.others.get(n, {}) for n in counts}
     rows = [row_of(times[n], runs.get(n), replays.get(n, {}), said[n]) for n in counts]
-    odd = {} if weak else contradictions(runs, {row.n: row.model_s for row in rows})
+    odd = {} if about.weak else contradictions(runs, {row.n: row.model_s for row in rows})
     runs = {n: replace(run, contradicts=n in odd) for n, run in runs.items()}
     rows = [
         row_of(times[n], runs[n], replays.get(n, {}), said[n]) if n in odd else row
         for n, row in zip(counts, rows, strict=True)
     ]
     rows, residual = _intervals(rows, times, said)
-    beyond = [n for n in counts if n > max(traced, default=0)]
-    known = OTHER_CALLS in allowed or all(each.copied for each in other)
-    unknown = [] if known else beyond
-    rows = _without_empty_ends(_open(rows, {*unknown, *_emptied(times)}))
-    wrong = {} if weak else _below(times, traced, totals or {})
+    unknown = {n for n in counts if about.open and n > max(traced, default=0)}
+    rows = _without_empty_ends(_open(rows, unknown | _emptied(times)))
+    wrong = {} if about.weak else _below(times, traced, about.totals)
     rows = [replace(row, below_traced=row.n in wrong) for row in rows]
-    rows = _related(rows, residual)
-    rows = with_efficiencies(rows, times, runs, baseline(rows).n, weak=weak)
+    rows = _related(rows, residual, about)
+    rows = with_efficiencies(rows, times, runs, baseline(rows).n, weak=about.weak)
     base = baseline(rows)
     last = times[counts[-1]]
     ratio = counts[-1] / max(traced) if traced else math.inf
-    asked = [row for row in rows if row.n not in traced]
     share = doubts.verdict_share(last.head)
-    why_not = {n: why_not_of(times[n], replays.get(n, {})) for n in counts if n > 1}
-    reasons = [
-        *doubts.of_communication(why_not, rows, commands),
-        *doubts.of_simulation({n: times[n].followed for n in counts}, rows, commands),
-        *doubts.of_stand_ins(rows, commands),
-        *doubts.of_residuals(residual, rows, base, commands),
-        *curve_doubts.of_efficiency(rows, base.n, commands),
-        *([] if weak else curve_doubts.of_growth(rows, base, traced)),
-        *curve_doubts.of_intervals(
-            [row for row in rows if requested is None or row.n in requested],
-            sorted(runs),
-            commands,
-            odd,
-        ),
-        *_of_model([made.head for made in times.values()], holdout, validations, commands),
-        *of_order(order, holdout, commands=commands, kinds=kinds, counts=counts),
-        *curve_doubts.of_other_calls(other, beyond, traced, commands, open_=not known),
-        *curve_doubts.of_emptied({n: times[n].head for n in counts}, traced, commands),
-        *doubts.of_reach(ratio, traced, commands),
-        *below.reasons(wrong, base.n, commands),
-        *outside.doubts(asked, commands),
-        *doubts.contradicting(odd, base.n, commands),
-        *curve_doubts.of_trends(last.phases, rows[-1], traced, commands),
-        *doubts.of_runs(runs, commands),
-    ]
+    case = Case(
+        rows=rows,
+        base=base,
+        times=times,
+        runs=runs,
+        traced=traced,
+        residuals=residual,
+        why_not={n: why_not_of(times[n], replays.get(n, {})) for n in counts if n > 1},
+        contradicting=odd,
+        below=wrong,
+        about=about,
+    )
     return Prediction(
         counts=tuple(rows),
         baseline_n=base.n,
         baseline_measured=base.time_from == "measured",
-        knee=knee(rows, threshold),
-        knee_efficiency=threshold,
-        recommended=recommended(rows, threshold, admits),
-        network=network,
+        knee=knee(rows, about.threshold),
+        knee_efficiency=about.threshold,
+        recommended=recommended(rows, about.threshold, about.admits),
+        network=about.network,
         estimator=last.estimator,
-        estimator_why=why or "it is the only one that was asked",
+        estimator_why=about.why,
         residuals=residual,
         phase_laws=phase_laws(rows),
-        limits=limits(rows[rows.index(base) :], threshold, weak=weak),
+        limits=limits(rows[rows.index(base) :], about.threshold, weak=about.weak),
         interval_how=HOW,
         unknown_share=max(doubts.unknown_share(times[n].head) for n in counts),
         verdict_share=share,
         traced_counts=tuple(traced),
         extrapolation_ratio=ratio if math.isfinite(ratio) else None,
-        reasons=tuple(with_allowed(_once(reasons), allowed)),
-        not_modelled=tuple(notes.not_modelled(last, replays.get(counts[-1], {}), calls)),
-        notes=tuple(notes.notes(rows, times, replays, asked, share, ratio)),
+        reasons=tuple(with_allowed(reasons_of(case), about.allowed)),
+        not_modelled=tuple(notes.not_modelled(last, replays.get(counts[-1], {}), about.calls)),
+        notes=tuple(notes.notes(rows, times, replays, case.untraced, share, ratio)),
         files=_files(last.head),
         files_from=str(last.head.get("files_from") or ""),
     )
@@ -319,15 +242,6 @@ def compose(
 def _files(head: Mapping[str, Any]) -> tuple[FileUseAt, ...]:
     """Return what call sites do to files, as scaled.json says it."""
     return tuple(from_data(FileUseAt, use) for use in head.get("files") or [])
-
-
-def as_file(prediction: Prediction) -> dict[str, Any]:
-    """Return a prediction as it is written: plain data with the name and version of its schema."""
-    return {
-        "schema": PREDICTION_SCHEMA,
-        "schema_version": PREDICTION_VERSION,
-        **to_data(prediction),
-    }
 
 
 def _below(
@@ -348,24 +262,6 @@ def _totals(study: Study, counts: Sequence[int]) -> dict[int, float]:
     """Return the computation of all ranks together at traced counts, in s, where it was timed."""
     runs = {n: measured(study, n) for n in counts}
     return {n: statistics.median(run.totals_s) for n, run in runs.items() if run and run.totals_s}
-
-
-def _once(reasons: Sequence[Reason]) -> list[Reason]:
-    """Return reasons, those that make it untrustworthy first, none twice."""
-    return sorted(dict.fromkeys(reasons), key=lambda reason: not reason.untrustworthy)
-
-
-def _of_model(
-    heads: Sequence[Mapping[str, Any]],
-    holdout: HoldOut | None,
-    validations: Sequence[Comparison],
-    commands: Commands,
-) -> list[Reason]:
-    """Return what speaks against the model; of each code of a validation only what is new."""
-    found = [*doubts.of_rules(heads, commands), *doubts.missed(holdout, commands=commands)]
-    codes = {reason.code for reason in found}
-    more = (reason for result in validations for reason in doubts.of_validation(result, commands))
-    return found + [reason for reason in more if reason.code not in codes]
 
 
 def _intervals(
@@ -403,11 +299,17 @@ def _open(rows: Sequence[Count], counts: Collection[int]) -> list[Count]:
     ]
 
 
-def _related(rows: Sequence[Count], found: Sequence[Residual]) -> list[Count]:
+def _related(rows: Sequence[Count], found: Sequence[Residual], about: About) -> list[Count]:
     """Return the rows with their speedups, relative to the baseline as it was measured."""
     sound = baseline(rows)
     base = with_measured_computation(sound, found)
-    return [related(base if row is sound else row, base) for row in rows]
+    rows = [base if row is sound else row for row in rows]
+    if not about.weak:
+        return [related(row, base) for row in rows]
+    return [
+        replace(related(row, base, row.n / base.n), setting=about.settings.get(row.n))
+        for row in rows
+    ]
 
 
 def _without_empty_ends(rows: Sequence[Count]) -> list[Count]:

@@ -118,16 +118,17 @@ def with_interval(row: Count, known: Factors | None, residual: Factors | None) -
     return replace(row, low_s=low, high_s=high) if row.time_from == "model" else row
 
 
-def related(row: Count, base: Count) -> Count:
+def related(row: Count, base: Count, work: float = 1.0) -> Count:
     """Return a row with its cost, and speedup and efficiency relative to the baseline.
 
-    The time of the baseline is taken as given. Cost: one core per process.
+    The time of the baseline is taken as given. Cost: one core per process. ``work``: how many times
+    as much there is to do as at the baseline; speedups are those of the work.
     """
 
     def over(seconds: float | None) -> float | None:
         if seconds is None or (seconds <= 0 < row.time_s):
             return None  # the low end is nothing: no speedup is too large
-        return base.time_s / seconds if seconds > 0 else 0.0
+        return work * base.time_s / seconds if seconds > 0 else 0.0
 
     speedup = over(row.time_s) or 0.0
     return replace(

@@ -13,18 +13,13 @@ from typing import Any, Self
 from p3s.base.artefacts import unusable
 from p3s.base.errors import P3SError
 from p3s.base.schemas import first_problem, load_schema
-from p3s.base.serialise import ShapeError, from_data
+from p3s.base.serialise import ShapeError, from_data, to_data
 from p3s.base.study import Study, as_json, read_json, write_json
 from p3s.base.text import plural, processes
 from p3s.predict.commands import Commands, count_to_predict
 from p3s.predict.reasons import Reason, untrusted
 from p3s.predict.rows import baseline
-from p3s.predict.types import Efficiencies, Prediction, WeakPrediction
-
-SCHEMA = "p3s.prediction"
-VERSION = 3
-#: Predictions of weak scaling, of the same version.
-WEAK = "p3s.weak"
+from p3s.predict.types import PREDICTION, Efficiencies, Prediction
 
 #: Values of a row that a table of counts holds, in this order.
 COUNT_COLUMNS = (
@@ -68,6 +63,8 @@ PHASE_COLUMNS = (
     "software_s",
 )
 
+#: Counts that a model needs.
+_NEEDED = 3
 #: Rounding of sums that ends of intervals may be off by.
 _SLACK = 1e-9
 
@@ -87,13 +84,13 @@ class PredictionFile:
     @cached_property
     def content(self) -> Prediction:
         """The prediction; raises Damaged where the file makes no sense."""
-        wrong, found = first_problem(self.data, load_schema("prediction-3")), None
+        wrong, found = first_problem(self.data, load_schema(PREDICTION.file)), None
         try:
             found = None if wrong else from_data(Prediction, _known(self.data), more=True)
         except ShapeError as err:
             wrong = str(err)
         if found is None or (wrong := _disorder(found)):
-            raise unusable(self.source or Path("prediction"), wrong, "run p3s predict again")
+            raise unusable(self.source or Path("prediction"), wrong, PREDICTION.again)
         return found
 
     @classmethod
@@ -111,7 +108,7 @@ class PredictionFile:
         """
         file = _file_of(Path(path))
         try:
-            data = read_json(file, SCHEMA, VERSION)
+            data = read_json(file, PREDICTION.schema, PREDICTION.version)
         except P3SError:
             _refuse_old(file)
             raise
@@ -196,15 +193,6 @@ def read_prediction(path: Path | str) -> Prediction:
     return PredictionFile.load(path).content
 
 
-def read_weak(path: Path) -> WeakPrediction:
-    """Return a prediction of weak scaling, its form checked; raises P3SError in one line."""
-    data = read_json(path, WEAK, VERSION)
-    try:
-        return from_data(WeakPrediction, _known(data))
-    except ShapeError as err:
-        raise unusable(path, err, "run p3s predict --weak again") from err
-
-
 def _known(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return what of a file is its record: all but the name and version of its schema."""
     return {key: value for key, value in data.items() if key not in ("schema", "schema_version")}
@@ -226,9 +214,9 @@ def _file_of(path: Path) -> Path:
 
 def _refuse_old(file: Path) -> None:
     """Raise P3SError for a prediction of an earlier version, which lacks some of what is read."""
-    for version in range(1, VERSION):
+    for version in range(1, PREDICTION.version):
         with suppress(P3SError):
-            read_json(file, SCHEMA, version)
+            read_json(file, PREDICTION.schema, version)
             break
     else:
         return
@@ -284,3 +272,43 @@ def _disorder_of_changes(found: Prediction, counts: Sequence[int]) -> str:
 def _between(low: float | None, value: float, high: float | None) -> bool:
     slack = _SLACK * max(abs(value), math.ulp(1.0))
     return (low is None or low <= value + slack) and (high is None or value - slack <= high)
+
+
+# ---- beside its study as it is now ----------------------------------------------------------
+def as_of_now(prediction: PredictionFile) -> PredictionFile:
+    """Return a prediction with a reason more where runs that it rests on are gone or left out.
+
+    One that is kept outside of a study is returned as it is.
+    """
+    if prediction.source is None:
+        return prediction
+    study = Study(prediction.source.parent)
+    if not study.manifest_path.exists() or study.prediction_path.name != prediction.source.name:
+        return prediction
+    found = _of_runs(study, prediction)
+    if found is None:
+        return prediction
+    reasons = [to_data(found), *prediction.data["reasons"]]
+    return PredictionFile({**prediction.data, "reasons": reasons}, prediction.source)
+
+
+def _of_runs(study: Study, prediction: PredictionFile) -> Reason | None:
+    """Say which runs that a prediction rests on were deleted or left out since."""
+    traced = prediction.content.traced_counts
+    gone = sorted(set(traced) & set(study.gone_counts()))
+    out = sorted(set(traced) & set(study.left_out()))
+    if not gone and not out:
+        return None
+    commands = Commands(study)
+    if gone and len(study.counts()) < _NEEDED:
+        advice = f"trace them again: {commands.trace(gone)}"
+    else:
+        rest = [n for n in prediction.counts if n not in traced] or prediction.counts
+        advice = f"make it again without them: {commands.predict(rest)}"
+    what = " and ".join(["deleted"] * bool(gone) + ["left out of the model"] * bool(out))
+    return Reason(
+        "outdated",
+        f"the prediction rests on runs at {processes(sorted({*gone, *out}))}, which were {what} "
+        "since",
+        advice,
+    )

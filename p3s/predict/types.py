@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from p3s.base.errors import P3SError
+from p3s.base.schemas.published import Published
 from p3s.costs.files.types import FileUseAt
 from p3s.predict.intervals import PARTS, Factors
 from p3s.predict.reasons import Reason
@@ -385,6 +386,10 @@ class WeakPrediction(Prediction):
 
     weak: str
     base_n: int
+
+
+PREDICTION = Published("p3s.prediction", 3, Prediction, True, "run p3s predict again")
+WEAK = Published("p3s.weak", 3, WeakPrediction, again="run p3s predict --weak again")
 
 
 def part_s(of: Count | PhaseAt | Estimate, part: str) -> float | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from p3s.base.text import NOT_KNOWN, UNKNOWN, factor, interval, percent, seconds, span
-from p3s.predict.curve_doubts import WIDE
+from p3s.predict.checks import WIDE
 from p3s.predict.reasons import untrusted
 from p3s.predict.types import Count, Prediction, part_s
 

@@ -26,8 +26,7 @@ from p3s.model.comparison import HoldOut, Overlap, Weights
 from p3s.model.stage import as_file
 from p3s.model.types import Model, NotModelled
 from p3s.pipeline.stages import is_stale
-from p3s.predict.outdated import as_of_now
-from p3s.predict.saved import PredictionFile
+from p3s.predict.saved import PredictionFile, as_of_now
 from p3s.predict.validate import Validation
 from p3s.program.types import ScaledHead, ScaledPhase
 from p3s.replay.settings import ReplaySettings

@@ -16,7 +16,7 @@ import timed_study as ts
 from machines import synthetic
 
 from p3s.base.schemas import first_problem, load_schema
-from p3s.base.study import PREDICTION_VERSION, Study, read_json, write_json
+from p3s.base.study import Study, read_json, write_json
 from p3s.cli.main import app, run
 from p3s.costs.stage import as_file, fit
 from p3s.machine.topology.read import read_fabric
@@ -153,7 +153,7 @@ def test_the_file_is_read_by_predict(study: Study, capsys: pytest.CaptureFixture
             (study.root.parent / "cyclic").write_text(hosts)
             words = ("--placement", str(study.root.parent / "cyclic"))
         assert run(["predict", str(study.root), "-n", "16", *TREE, *words]) in (0, 3)
-        result = read_json(study.prediction_path, "p3s.prediction", PREDICTION_VERSION)
+        result = read_json(study.prediction_path, "p3s.prediction", 3)
         row = next(row for row in result["counts"] if row["n"] == 16)
         assert max(row["n"] for row in result["counts"]) == 16
         times[name] = row["model_s"]

@@ -15,7 +15,7 @@ from handmade import put_replay
 from machines import synthetic
 
 from p3s.base.errors import P3SError
-from p3s.base.study import PREDICTION_VERSION, Study, read_json, write_json
+from p3s.base.study import Study, read_json, write_json
 from p3s.cli.main import run
 from p3s.costs.stage import as_file, fit
 from p3s.model.stage import load as load_model
@@ -90,7 +90,7 @@ def put(study: Study, n: int, **head: Any) -> None:
 
 def predicted(study: Study, *words: str, counts: str = "16") -> dict[str, Any]:
     assert run(["predict", str(study.root), "-n", counts, "--json", *words]) in (0, 3)
-    return read_json(study.prediction_path, "p3s.prediction", PREDICTION_VERSION)
+    return read_json(study.prediction_path, "p3s.prediction", 3)
 
 
 def counts_of(result: dict[str, Any]) -> list[int]:

@@ -110,9 +110,9 @@ def _prediction(path: Path) -> Any:
 
 
 def _weak(path: Path) -> Any:
-    from p3s.predict.saved import read_weak
+    from p3s.predict.types import WEAK
 
-    return read_weak(path)
+    return WEAK.read(path)
 
 
 def _validation(path: Path) -> Any:

@@ -178,7 +178,7 @@ def test_smaller_grids_say_what_changes_save(study: Study, monkeypatch: pytest.M
     for most in (LARGE, 64):
         monkeypatch.setattr(of_fewer, "EVERY_RANK", most)
         there = Simulation(study, LARGE, costs)
-        assert (there.grids is None) == (most == LARGE)
+        assert there.all_ranks == (most == LARGE)
         base = run_time(there.base.times)
         shares.append([run_time(there.changed(read_changes(c)).times) / base for c in CHANGES])
         assert there.share(read_changes("network=ideal")) == pytest.approx(shares[-1][-1])

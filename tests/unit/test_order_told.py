@@ -23,7 +23,7 @@ from p3s.model.holdout import build_model
 from p3s.model.order.chance import left_to_chance, with_chance
 from p3s.model.order.kinds import Kinds
 from p3s.model.order.sequence import compare_order
-from p3s.predict.order_doubts import of_order
+from p3s.predict.doubts import of_order
 from p3s.predict.saved import read_prediction
 
 

@@ -22,17 +22,18 @@ from p3s.base.text import joined, over, plural, processes
 from p3s.capture.other_calls import OtherCall
 from p3s.model.comparison import Overlap, Unmodelled, WorkErrors
 from p3s.predict.advice import narrower_by
+from p3s.predict.case import About
 from p3s.predict.commands import NO_STUDY
 from p3s.predict.contradictions import contradictions
 from p3s.predict.doubts import missed, of_validation
 from p3s.predict.estimated import Communication
 from p3s.predict.measured import Measured
-from p3s.predict.prediction import as_file, compose, predict
+from p3s.predict.prediction import compose, predict
 from p3s.predict.reasons import CODES, Reason, in_short, named, untrusted
 from p3s.predict.rows import comm_ends
 from p3s.predict.saved import PredictionFile
 from p3s.predict.times import PhaseTimes
-from p3s.predict.types import Prediction
+from p3s.predict.types import PREDICTION, Prediction
 from p3s.program.order.unstick import moved_earlier
 from p3s.simulate.folded import Folded, Settling
 from p3s.simulate.followed import Followed, StandIns
@@ -69,7 +70,9 @@ def test_every_reason_has_a_code_that_is_known_and_says_what_to_do() -> None:
         )
         each.phases[0].update(outside=99.0, below=True)
     validation = comparison(8, unmodelled=Unmodelled(9, 0.2), work=work((0.5, -1.0), (0.5, 0.0)))
-    result = compose(times, {2: run_of(2, 1.0)}, {}, [2, 4], holdout=held, validations=[validation])
+    result = compose(
+        times, {2: run_of(2, 1.0)}, {}, [2, 4], About(holdout=held, validations=[validation])
+    )
     found = set(codes(result))
     assert found == {
         "not-representative",
@@ -88,7 +91,7 @@ def test_every_reason_has_a_code_that_is_known_and_says_what_to_do() -> None:
     for each in result.reasons:
         assert each.advice and not each.text[0].isupper() and not each.sentence.endswith(".")
         assert from_data(Reason, to_data(each)) == each
-    PredictionFile.of(as_file(result))
+    PredictionFile.of(PREDICTION.data(result))
 
 
 def test_codes_in_short_name_each_once() -> None:
@@ -255,7 +258,7 @@ def test_a_model_that_is_far_off_at_the_smallest_count_is_no_baseline(model_s: f
     (said,) = texts(result, "model-off")
     assert "speedups relate to the computation measured at 1 process" in said
     assert not result.baseline_measured
-    PredictionFile.of(as_file(result))
+    PredictionFile.of(PREDICTION.data(result))
 
 
 def test_a_model_that_is_a_little_off_stays_the_baseline() -> None:
@@ -316,7 +319,8 @@ def test_what_is_not_known_of_locks_is_left_out() -> None:
     times = {8: times_at(8, 0.1)}
     told = [
         any(
-            "MPI_Win_lock" in line for line in compose(times, {}, {}, [4], calls=calls).not_modelled
+            "MPI_Win_lock" in line
+            for line in compose(times, {}, {}, [4], About(calls=calls)).not_modelled
         )
         for calls in ({"MPI_Win_lock", "MPI_Put"}, {"MPI_Win_lock_all"})
     ]
@@ -468,10 +472,10 @@ def test_what_contradicts_is_no_baseline() -> None:
     assert "speedups relate to 4 processes" in said and "-n 2 -r 3" in said
     computed = [each for each in result.residuals if each.n == 2]
     assert not any(each.representative for each in computed), "it does not widen the interval"
-    made = PredictionFile.of(as_file(result))
+    made = PredictionFile.of(PREDICTION.data(result))
     assert made.at(2)["contradicts"]
     with pytest.raises(P3SError, match="baseline_n is 2, not the smallest count, 4"):
-        PredictionFile.of({**as_file(result), "baseline_n": 2})
+        PredictionFile.of({**PREDICTION.data(result), "baseline_n": 2})
 
 
 def test_an_interval_that_is_too_wide_by_what_contradicts_proposes_the_model_without_it() -> None:
@@ -519,17 +523,20 @@ def test_work_below_the_traced_counts_goes_on_from_theirs(
     assert ("below-traced" in codes(result)) == wrong
     assert result.baseline_n == (2 if wrong else 1)
     assert [row.below_traced for row in result.counts] == [wrong, False, False, False]
-    assert PredictionFile.of(as_file(result))
+    assert PredictionFile.of(PREDICTION.data(result))
     for said in texts(result, "below-traced"):
         assert "at 1 process all ranks together compute" in said and "-n 1" in said
         assert "speedups relate to 2 processes" in said
 
 
 def test_one_count_below_is_compared_with_totals_that_were_measured() -> None:
-    result = compose({1: times_at(1, 13.0)}, {}, {}, [2, 4], totals={2: 64.0, 4: 66.0})
+    result = compose({1: times_at(1, 13.0)}, {}, {}, [2, 4], About(totals={2: 64.0, 4: 66.0}))
     assert codes(result) == ["below-traced"] and result.baseline_n == 1
     assert "compute 13.0 s" in texts(result, "below-traced")[0]
-    assert codes(compose({1: times_at(1, 60.0)}, {}, {}, [2, 4], totals={2: 64.0, 4: 66.0})) == []
+    assert (
+        codes(compose({1: times_at(1, 60.0)}, {}, {}, [2, 4], About(totals={2: 64.0, 4: 66.0})))
+        == []
+    )
 
 
 # ---- work without a trend --------------------------------------------------------------------
@@ -570,13 +577,15 @@ def test_where_the_data_runs_out_the_interval_is_open() -> None:
 def test_calls_that_no_run_came_to_open_the_interval_above_the_traced_counts() -> None:
     times = halving(4, 8, 16)
     found = (OtherCall("MPI_Alltoall", "pencils", "solve"),)
-    result = compose(times, {}, dict.fromkeys(times, REPLAYED), [4, 8], other=found)
+    result = compose(times, {}, dict.fromkeys(times, REPLAYED), [4, 8], About(other=found))
     assert codes(result) == ["other-calls"]
     (said,) = texts(result, "other-calls")
     assert "at 16 processes" in said and "its calls of MPI_Alltoall in pencils" in said
     before, there = result.counts[1:]
     assert before.low_s is not None and {there.low_s, there.high_s, there.speedup_high} == {None}
-    assert codes(compose(times, {}, dict.fromkeys(times, REPLAYED), [4, 16], other=found)) == []
+    assert (
+        codes(compose(times, {}, dict.fromkeys(times, REPLAYED), [4, 16], About(other=found))) == []
+    )
 
 
 def test_what_the_user_allows_is_minded_only() -> None:
@@ -584,18 +593,20 @@ def test_what_the_user_allows_is_minded_only() -> None:
     times = halving(4, 8, 16)
     found = (OtherCall("MPI_Alltoall", "pencils", "solve"),)
     replayed = dict.fromkeys(times, REPLAYED)
-    result = compose(times, {}, replayed, [4, 8], other=found, allowed=("other-calls", "wide"))
+    result = compose(
+        times, {}, replayed, [4, 8], About(other=found, allowed=("other-calls", "wide"))
+    )
     (reason,) = result.reasons
     assert reason.code == "other-calls" and not reason.untrustworthy
     assert "open" not in reason.text and result.counts[-1].high_s is not None
-    result = compose(times, {}, replayed, [4, 8], other=found, allowed=("wide",))
+    result = compose(times, {}, replayed, [4, 8], About(other=found, allowed=("wide",)))
     assert result.reasons[0].untrustworthy and "--allow other-calls" in result.reasons[0].advice
 
 
 def test_what_may_be_a_copy_is_said_and_opens_nothing() -> None:
     times = halving(4, 8, 16)
     found = (OtherCall("MPI_Irecv", "main", "main", copied=True),)
-    result = compose(times, {}, dict.fromkeys(times, REPLAYED), [4, 8], other=found)
+    result = compose(times, {}, dict.fromkeys(times, REPLAYED), [4, 8], About(other=found))
     (reason,) = result.reasons
     assert reason.code == "copied-calls" and not reason.untrustworthy
     assert "some calls of MPI_Irecv in main" in reason.text and "-g" in reason.advice
@@ -618,9 +629,9 @@ def test_processes_that_do_not_share_the_work_are_named() -> None:
     assert len(said) == 1 and "weak scaling, 80 %" in said[0]
     assert "same-work" not in codes(found), "to be minded only"
     assert not texts(compose(halving(1, 8, 64), {}, {}, [1, 8]), "same-work")
-    assert not texts(compose(same, {}, {}, [1, 8], weak=True), "same-work")
+    assert not texts(compose(same, {}, {}, [1, 8], About(settings={8: {"size": "2"}})), "same-work")
     faster = {**same, 64: times_at(64, 0.9)}
-    assert not texts(compose(faster, {}, {}, [1, 8], weak=False), "same-work"), "111 %"
+    assert not texts(compose(faster, {}, {}, [1, 8]), "same-work"), "111 %"
 
 
 def test_work_that_the_traced_processes_share_does_not_grow_with_them() -> None:

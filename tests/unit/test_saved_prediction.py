@@ -18,8 +18,8 @@ from made_predictions import made_prediction, reason, record
 from p3s.base.errors import Damaged, P3SError
 from p3s.base.schemas import first_problem, load_schema
 from p3s.base.study import Study
-from p3s.predict.prediction import as_file
 from p3s.predict.saved import COUNT_COLUMNS, PHASE_COLUMNS, PredictionFile, read_prediction
+from p3s.predict.types import PREDICTION
 
 SCHEMA = load_schema("prediction-3")
 
@@ -185,13 +185,13 @@ def test_load_takes_a_study_or_a_file_and_save_gives_it_back(tmp_path: Path) -> 
         PredictionFile.load(study.root) == PredictionFile.load(str(study.prediction_path)) == made
     )
     assert PredictionFile.load(study.root).source == study.prediction_path
-    assert as_file(read_prediction(study.root)) == MADE["usual"]
+    assert PREDICTION.data(read_prediction(study.root)) == MADE["usual"]
     assert json.loads(made.to_json()) == MADE["usual"]
 
 
 def test_a_record_is_written_as_it_was_read() -> None:
     for made in MADE.values():
-        assert json.loads(json.dumps(as_file(record(made)))) == made
+        assert json.loads(json.dumps(PREDICTION.data(record(made)))) == made
 
 
 def test_keys_that_are_not_known_are_passed_over_and_later_ones_may_be_missing() -> None:
@@ -206,13 +206,13 @@ def test_keys_that_are_not_known_are_passed_over_and_later_ones_may_be_missing()
     found = record(older)
     assert found.network is None and not found.counts[0].below_traced
     assert found.phase_laws[0].parts["time"].terms == ()
-    assert as_file(found)["network"] is None, "it is written all the same"
+    assert PREDICTION.data(found)["network"] is None, "it is written all the same"
 
 
 def test_work_without_a_measured_range_says_so() -> None:
     made = put(MADE["usual"], ("counts", 0, "phases", 1, "covered"), None)
-    assert as_file(record(made)) == made
-    assert "covered" not in as_file(record(made))["counts"][0]["phases"][0]
+    assert PREDICTION.data(record(made)) == made
+    assert "covered" not in PREDICTION.data(record(made))["counts"][0]["phases"][0]
 
 
 def test_an_older_version_names_the_command(tmp_path: Path) -> None:

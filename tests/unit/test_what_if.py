@@ -20,12 +20,13 @@ from p3s.costs.spread import Distribution, Spread
 from p3s.costs.stage import as_file
 from p3s.machine.network import ranges
 from p3s.predict.estimators import Setting, estimate
-from p3s.predict.estimators.altered import Altered, Draws, off_by_draws
+from p3s.predict.estimators.altered import Draws, off_by_draws
 from p3s.predict.prediction import Estimation, predict
 from p3s.predict.saved import PredictionFile
 from p3s.predict.types import Prediction, WhatIf
 from p3s.predict.what_if.answers import ENDS, _student, with_answers
 from p3s.predict.what_if.changes import read_changes
+from p3s.predict.what_if.engines import AllRanks
 from p3s.predict.what_if.simulated import Simulation, costs_of
 
 #: An empty message takes so many ns, a byte so many more; calls take nothing for themselves.
@@ -289,13 +290,13 @@ def test_what_the_prediction_has_simulated_is_not_simulated_again(
     predict(study, [16], Estimation("machine", setting=Setting(), keep=kept))
     own = Simulation(study, 16, costs)
     again = Simulation(study, 16, replace(costs, found=kept))
-    plain = own._run(own.ready, costs.messages, costs.setting, own.times, Altered(), ends=False)
-    monkeypatch.setattr(Simulation, "_run", lambda *_, **__: pytest.fail("simulated again"))
+    plain = own.engine.simulated(own.as_is, None, ends=False)
+    monkeypatch.setattr(AllRanks, "simulated", lambda *_, **__: pytest.fail("simulated again"))
     for there in (again.base, again._plain):
         assert np.array_equal(there.times.comm, plain.times.comm)
-        assert there.draws.plan == plain.draws.plan and there.draws.plan
-        for loop, seconds in plain.draws.seconds.items():
-            assert np.array_equal(there.draws.seconds[loop], seconds)
+        assert there.draws[0].plan == plain.draws[0].plan and there.draws[0].plan
+        for loop, seconds in plain.draws[0].seconds.items():
+            assert np.array_equal(there.draws[0].seconds[loop], seconds)
     monkeypatch.undo()
     for name in ("comm", "comm_low", "comm_high", "waiting", "transfer", "software"):
         mine, its = (getattr(one.base.times, name) for one in (own, again))
@@ -357,10 +358,10 @@ def test_another_network(tmp_path: Path) -> None:
 
 
 def test_what_is_saved_survives_as_a_file(tmp_path: Path) -> None:
-    from p3s.predict.prediction import as_file as prediction_as_file
+    from p3s.predict.types import PREDICTION
 
     found = asked(study_of(tmp_path, ping_pong(1000)), [2], "latency/2")
-    again = PredictionFile.of(prediction_as_file(found)).content
+    again = PredictionFile.of(PREDICTION.data(found)).content
     assert again.what_if == found.what_if
     with pytest.raises(UsageError, match="no phase 7"):
         asked(study_of(tmp_path / "other", ping_pong(1000)), [2], "phase 7 / 2")

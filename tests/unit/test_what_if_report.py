@@ -10,9 +10,8 @@ from made_predictions import made_prediction
 from report_studies import put_study
 
 from p3s.pipeline.content import content_of
-from p3s.predict.prediction import as_file
 from p3s.predict.saved import PredictionFile
-from p3s.predict.types import Prediction, WhatIf, WhatIfAt
+from p3s.predict.types import PREDICTION, Prediction, WhatIf, WhatIfAt
 from p3s.report.html import render as page
 from p3s.report.terminal import render, summary
 from p3s.report.view import view_of
@@ -87,7 +86,7 @@ def test_a_summary_names_what_surely_saves() -> None:
 
 def test_the_page_has_it_as_text(tmp_path: Path) -> None:
     found = changed(html="network=<b>&x")
-    study = put_study(tmp_path / "study", as_file(found))
+    study = put_study(tmp_path / "study", PREDICTION.data(found))
     text = page(view_of(content_of(study, found)))
     assert 'id="what-if"' in text
     assert "network=&lt;b&gt;&amp;x" in text and "<b>&x" not in text
@@ -104,7 +103,7 @@ def test_one_count_has_no_curves() -> None:
 def test_a_file_without_a_value_is_refused(key: str) -> None:
     from p3s.base.errors import Damaged
 
-    data = as_file(changed())
+    data = PREDICTION.data(changed())
     del data["what_if"][0]["counts"][0][key]
     with pytest.raises(Damaged, match="what_if"):
         PredictionFile.of(data)
@@ -117,7 +116,7 @@ def test_a_file_without_a_value_is_refused(key: str) -> None:
 def test_senseless_changes_are_refused(change: dict[str, float], says: str) -> None:
     from p3s.base.errors import Damaged
 
-    data = as_file(changed())
+    data = PREDICTION.data(changed())
     data["what_if"][0]["counts"][0] |= change
     with pytest.raises(Damaged, match=says):
         PredictionFile.of(data)

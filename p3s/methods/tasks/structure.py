@@ -19,7 +19,7 @@ from p3s.base.text import figures, percent, processes, seconds
 from p3s.methods.tasks.queue import Queue, Range, most_workers
 from p3s.methods.tasks.recognise import learned, of_path
 from p3s.methods.tasks.tasks import TaskQueue, time_of
-from p3s.predict.curve_doubts import EFFICIENCY_LIMIT
+from p3s.predict.checks import EFFICIENCY_LIMIT
 from p3s.predict.estimated import TYPICAL
 from p3s.predict.measured import Measured
 from p3s.predict.structures import Dealt, Structure

@@ -28,12 +28,13 @@ from p3s.predict.estimators.fewer import estimated as of_fewer
 from p3s.predict.estimators.fewer import smaller
 from p3s.predict.estimators.grids import Grids
 from p3s.predict.estimators.messages import Messages
-from p3s.predict.estimators.packing import with_packing
-from p3s.predict.estimators.prepared import Prepared, on_nodes, read_program
-from p3s.predict.estimators.settings import Setting
+from p3s.predict.estimators.packing import with_creation, with_packing
+from p3s.predict.estimators.prepared import Prepared, prepare
+from p3s.predict.estimators.settings import Setting, silent
 from p3s.predict.estimators.variation import Variation, variation_of
-from p3s.predict.estimators.wired import on_wires, said_of, wired
+from p3s.predict.estimators.wired import on_wires, said_of
 from p3s.predict.times import read_head, some_ranks
+from p3s.program.creation import usual as usual_creation
 from p3s.program.packing import usual as usual_packing
 from p3s.program.types import MOST_RANKS
 from p3s.simulate.folded import Folded, Loop, Settling, folded_totals
@@ -167,10 +168,6 @@ def communication(
     return estimated(measured_messages(study, machine, setting), study, n, setting, say)
 
 
-def _nothing(_: str) -> None:
-    """Say nothing."""
-
-
 def measured_messages(study: Study, machine: Path | None, setting: Setting) -> Messages:
     """Return what messages cost as it was measured between two ranks."""
     from p3s.program.creation import measured
@@ -218,12 +215,8 @@ def estimated(
             f"stand for them here; {MOST_RANKS:,} have a trace of all ranks"
         )
     say(f"{processes(n)}: reading the scaled trace")
-    program = read_program(study.scaled_dir(n), queues=messages.queues)
-    mapping = setting.mapping_at(n, messages.cores)
-    there = wired(setting.topology, mapping, setting.hosts) if setting.topology else None
-    ready = on_nodes(program, messages.library, mapping, there)
-    del program  # its columns are as large as those of what is simulated
-    give_back()
+    ready = prepare(study, n, messages.library, setting, messages.cores, queues=messages.queues)
+    give_back()  # the columns of the program are as large as those of what is simulated
     return placed(messages, study, ready, setting, say)
 
 
@@ -233,7 +226,7 @@ def grids_of(
     """Return the grids that stand for a large count, simulated with these costs of messages."""
 
     def place(ready: Prepared, how: Setting, ends: bool) -> Communication:
-        return placed(messages, study, ready, how, _nothing, ends=ends)
+        return placed(messages, study, ready, how, silent, ends=ends)
 
     head = read_head(study.scaled_dir(few.large.n), few.large.n)
     return Grids(messages, study, few, setting, say, place, ranks=some_ranks(head))
@@ -264,9 +257,9 @@ def placed(
         costs = usual, least, most
     said += [*setting.said_of(ready.count), *links, *messages.ends]
     found = told(messages.name, study, ready, costs, setting, said, say, ends, altered)
-    found = with_own_part(found, ready, messages, ends)
-    costs_of_gaps = messages.packing or usual_packing(messages.library.family)
-    found = with_packing(found, ready.trace, costs_of_gaps, ends)
+    family = messages.library.family
+    found = with_creation(found, ready.trace, messages.own or usual_creation(family), ends)
+    found = with_packing(found, ready.trace, messages.packing or usual_packing(family), ends)
     return replace(found, why_not=messages.why_not)
 
 
@@ -284,28 +277,6 @@ def packed_too(
     costs = measured(known.network or {}) if known is not None else None
     costs = costs or usual_packing(library_for(study, known, setting).family)
     return with_packing(found, read_scaled(study.scaled_dir(found.n)), costs)
-
-
-def with_own_part(
-    found: Communication, ready: Prepared, messages: Messages, ends: bool
-) -> Communication:
-    """Return communication with what ranks do by themselves when they make communicators."""
-    from p3s.program.creation import creation_ns, usual
-
-    own = messages.own or usual(messages.library.family)
-    parts = creation_ns(ready.trace, found.phases, own) / _NS_PER_S
-    low, typical, high = parts if ends else (parts[1],) * 3
-    if not typical.any():
-        return found
-    where = "was measured" if own.measured else "is a typical figure"
-    return replace(
-        found,
-        comm=found.comm + typical,
-        low=found.low + low,
-        high=found.high + high,
-        software=found.software + typical,
-        notes=(*found.notes, f"what making a communicator costs a rank itself {where}"),
-    )
 
 
 def joined_by(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def network_of(
-    study: Study, name: str, counts: Sequence[int], *, machine: Path | None, setting: Setting | None
+    study: Study, name: str, counts: Sequence[int], machine: Path | None, setting: Setting | None
 ) -> Network | None:
     """Return the network behind an estimator.
 

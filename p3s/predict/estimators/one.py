@@ -1,25 +1,22 @@
-"""One estimator at one process count."""
+"""One estimator at one process count, and at several at once (p3s.base.workers)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from p3s.base import workers
 from p3s.base.errors import P3SError
 from p3s.base.extensions import load
+from p3s.base.study import Study
 from p3s.base.text import processes, quoted
 from p3s.predict.estimated import ESTIMATORS, FROM_REPLAY, Communication
-from p3s.predict.estimators.settings import Setting
-
-if TYPE_CHECKING:
-    from p3s.base.study import Study
+from p3s.predict.estimators.settings import Setting, silent
 
 Say = Callable[[str], None]
-
-
-def _nothing(_: object) -> None:
-    """Say nothing."""
+#: Two counts of so many ranks are worth a second process: it imports and reads all that one does.
+#: Where estimators only read a table it would cost more than it saves.
+_WORTH = 512
 
 
 def available(study: Study, n: int, *, machine: Path | None = None) -> dict[str, str]:
@@ -70,7 +67,7 @@ def estimate(
     why = _why_not(name, study, n, machine)
     if why:
         raise P3SError(f"estimator {name} at {processes(n)}: {why}")
-    told, chosen = say or _nothing, setting or Setting()
+    told, chosen = say or silent, setting or Setting()
     if n == 1:
         return _alone(name, study)
     made: Communication = load(ESTIMATORS[name].communication)(study, n, machine, chosen, told)
@@ -86,3 +83,58 @@ def _alone(name: str, study: Study) -> Communication:
     phases = tuple(int(phase["phase"]) for phase in read_head(study.scaled_dir(1), 1)["phases"])
     nothing = np.zeros((1, len(phases)))
     return Communication(name, 1, phases, nothing, nothing, nothing, nothing, nothing, nothing)
+
+
+def estimate_many(
+    name: str,
+    study: Study,
+    counts: Sequence[int],
+    *,
+    machine: Path | None = None,
+    jobs: int = 0,
+    say: Say | None = None,
+    setting: Setting | None = None,
+    done: Callable[[int], None] | None = None,
+) -> dict[int, Communication]:
+    """Return ``estimate`` of several counts, on ``jobs`` cores (0: those that may be used,
+    where at least two counts are large).
+
+    ``done`` is told every count that is ready. The result does not depend on ``jobs``; the largest
+    counts are begun first. Errors as in ``estimate``: of the first count, in the given order, that
+    has one.
+    """
+    say, done, setting = say or silent, done or silent, setting or Setting()
+    wanted = list(dict.fromkeys(counts))
+    order = sorted(wanted, reverse=True)
+    tasks = [(name, study.root.absolute(), n, machine, setting) for n in order]
+    if name in FROM_REPLAY or (not jobs and sorted([0, 0, *wanted])[-2] < _WORTH):
+        jobs = 1
+    found: dict[int, Communication | P3SError] = {}
+    result: dict[int, Communication] = {}
+    for n, (made, said) in zip(
+        order, workers.each(_estimated, tasks, study.manifest_path, jobs), strict=True
+    ):
+        for line in said:
+            say(line)
+        if isinstance(made, Communication):
+            done(n)
+        found[n] = made
+    for n in wanted:
+        if isinstance(made := found[n], P3SError):
+            raise made
+        result[n] = made
+    return result
+
+
+def _estimated(
+    name: str, root: Path, n: int, machine: Path | None, setting: Setting
+) -> tuple[Communication | P3SError, list[str]]:
+    """Return an estimate, or why there is none, and what was said meanwhile."""
+    said: list[str] = []
+    try:
+        made = estimate(
+            name, Study.open(root), n, machine=machine, say=said.append, setting=setting
+        )
+    except P3SError as err:
+        return err, said
+    return made, said

@@ -1,4 +1,4 @@
-"""Packing and unpacking of datatypes that are not contiguous, added to what messages take."""
+"""What ranks do by themselves in calls, beside messages: packing, making communicators."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from p3s.predict.estimated import Communication
 
 if TYPE_CHECKING:
+    from p3s.program.creation import OwnPart
     from p3s.program.packing import PackCosts
     from p3s.program.scaled import ScaledTrace
+    from p3s.simulate.steps import Floats
 
 _NS_PER_S = 1e9
 
@@ -25,15 +27,34 @@ def with_packing(
 
     if not trace.packed:
         return found
-    low, typical, high = packing_ns(trace, found.phases, costs) / _NS_PER_S
+    parts = packing_ns(trace, found.phases, costs)
+    what = "the cost of packing non-contiguous datatypes"
+    return _with_software(found, parts, what, costs.measured, ends)
+
+
+def with_creation(
+    found: Communication, trace: ScaledTrace, costs: OwnPart, ends: bool = True
+) -> Communication:
+    """Return communication with what ranks do by themselves when they make communicators."""
+    from p3s.program.creation import creation_ns
+
+    parts = creation_ns(trace, found.phases, costs)
+    what = "what making a communicator costs a rank itself"
+    return _with_software(found, parts, what, costs.measured, ends)
+
+
+def _with_software(
+    found: Communication, parts_ns: Floats, what: str, measured: bool, ends: bool
+) -> Communication:
+    """Return communication with more software time; its low end, typical value and high end."""
+    low, typical, high = parts_ns / _NS_PER_S
     if not high.any():
         return found
-    where = "was measured" if costs.measured else "is a typical figure"
     return replace(
         found,
         comm=found.comm + typical,
         low=found.low + (low if ends else typical),
         high=found.high + (high if ends else typical),
         software=found.software + typical,
-        notes=(*found.notes, f"the cost of packing non-contiguous datatypes {where}"),
+        notes=(*found.notes, f"{what} {'was measured' if measured else 'is a typical figure'}"),
     )

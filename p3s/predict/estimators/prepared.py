@@ -90,8 +90,12 @@ def prepare(
 
     ``queues``: links of nodes have queues, which need several turns to fill.
     """
-    program = read_program(study.scaled_dir(n), queues=queues)
-    mapping = setting.mapping_at(n, cores)
+    return on_nodes_of(read_program(study.scaled_dir(n), queues=queues), library, setting, cores)
+
+
+def on_nodes_of(program: Program, library: Library, setting: Setting, cores: int) -> Prepared:
+    """Return a program with its ranks on the nodes of a setting; ``cores`` as in prepare."""
+    mapping = setting.mapping_at(program.trace.n, cores)
     there = wired(setting.topology, mapping, setting.hosts) if setting.topology else None
     return on_nodes(program, library, mapping, there)
 

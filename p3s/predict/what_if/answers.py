@@ -15,7 +15,8 @@ from p3s.predict.rows import slowest_rank
 from p3s.predict.structures import structure_of
 from p3s.predict.types import Count, Prediction, WhatIf, WhatIfAt
 from p3s.predict.what_if.changes import Changes, Placed, Scaled, check_phases, read_changes
-from p3s.predict.what_if.simulated import Costs, Made, Simulation, moves, other_costs, run_time
+from p3s.predict.what_if.engines import Made
+from p3s.predict.what_if.simulated import Costs, Simulation, moves, other_costs, run_time
 from p3s.predict.what_if.threads import NOT_ASKED, MoreThreads, NotKnown, on_all_ranks, why_no_row
 from p3s.predict.what_if.usual import usual
 from p3s.program.scaled import scaled_head
@@ -97,9 +98,9 @@ def with_answers(
         quick = table is not False and _rows(study, row.n) <= IDEAL_ROWS and left > 0
         there = Simulation(study, row.n, costs, threads, moves(asked) is not None)
         if quick and not asked and _rows(study, row.n) > IDEAL_ROWS_OF_GRIDS:
-            quick = there.grids is None
+            quick = there.all_ranks
         if asked or quick or (table and row is prediction.last):
-            if there.grids is not None and row is prediction.last:
+            if not there.all_ranks and row is prediction.last:
                 in_table = on_all_ranks(threads)
             small = table is not False and there.size <= CHEAP
             usual_too = row is prediction.last and (bool(table) or small)
@@ -156,7 +157,7 @@ def _answered(
 def _notes(there: Simulation, changes: Changes) -> tuple[str, ...]:
     """Return what explains what changes do at a count."""
     between = {"latency", "bandwidth"} & {part.what for part in changes.of(Scaled)}
-    if there.n > 1 and (between or changes.of(Placed)) and not there.ready.node_of.any():
+    if there.n > 1 and (between or changes.of(Placed)) and not there.engine.ready.node_of.any():
         return (f"all ranks are on one node at {there.n} processes: no message is between nodes",)
     return ()
 
@@ -232,7 +233,8 @@ def _apart(
     ]
     moves += [saved * (end - 1.0) for part in _of_row(row) if part for end in part]
     moves += [other - run_time(end) for end in changed.ends or ()]
-    noise = off_by_draws(as_is.draws, changed.draws, _student)
+    last = as_is.drawn
+    noise = off_by_draws(as_is.draws[last], changed.draws[last], _student)
     noise = math.hypot(noise, _off_messages(as_is, changed) if other_costs(changes) else 0.0)
     below = math.hypot(noise, *(move for move in moves if move < 0))
     above = math.hypot(noise, *(move for move in moves if move > 0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import processes
 from p3s.predict.estimated import TYPICAL
-from p3s.predict.estimators import Setting, estimate
-from p3s.predict.estimators.altered import Altered, Draws
+from p3s.predict.estimators import Setting
 from p3s.predict.estimators.fewer import EVERY_RANK, smaller
-from p3s.predict.estimators.machine import grids_of, measured_messages, placed, why_not
-from p3s.predict.estimators.prepared import on_nodes, read_program
+from p3s.predict.estimators.machine import grids_of, measured_messages, why_not
+from p3s.predict.estimators.settings import silent
 from p3s.predict.estimators.typical import published_messages
-from p3s.predict.estimators.wired import wired
 from p3s.predict.intervals import total
 from p3s.predict.times import PhaseTimes, computation, with_communication
 from p3s.predict.what_if.changes import (
@@ -31,10 +29,8 @@ from p3s.predict.what_if.changes import (
     Scaled,
     Threads,
 )
-from p3s.predict.what_if.costs import altered_network
-from p3s.predict.what_if.on_grids import Changed, Found, OnGrids
+from p3s.predict.what_if.engines import AllRanks, Changed, Made, OnGrids
 from p3s.predict.what_if.threads import HIGH, LOW, NOT_ASKED, VALUE, MoreThreads, NotKnown
-from p3s.predict.what_if.work import Where, altered_variation, altered_work, nowhere, where_of
 from p3s.program.mapping import BLOCK, CYCLIC
 from p3s.program.types import MOST_RANKS
 
@@ -42,18 +38,10 @@ if TYPE_CHECKING:
     from p3s.base.study import Study
     from p3s.predict.estimates import Kept
     from p3s.predict.estimators.messages import Messages
-    from p3s.predict.estimators.prepared import Prepared, Program
     from p3s.predict.what_if.changes import Change
-    from p3s.program.scaled import ScaledTrace
 
 #: Draws of computation where only a ratio is asked for, whose two times draw the same.
 _FEW_DRAWS = 2
-
-Say = Callable[[str], None]
-
-
-def _nothing(_: str) -> None:
-    """Say nothing."""
 
 
 @dataclass(frozen=True)
@@ -125,19 +113,6 @@ def moves(asked: Sequence[Changes]) -> Changes | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Made:
-    """A simulation: times, and what its draws came to.
-
-    ``ends``: the times where what changes do is not known exactly, at the ends of the 90 % interval
-    of that alone; None where it is.
-    """
-
-    times: PhaseTimes
-    draws: Draws
-    ends: tuple[PhaseTimes, PhaseTimes] | None = None
-
-
-@dataclass(frozen=True, eq=False)
 class Simulation:
     """The program at one count, simulated as it is and with changes.
 
@@ -157,116 +132,66 @@ class Simulation:
         return computation(self.study, self.n)
 
     @cached_property
-    def grids(self) -> OnGrids | None:
-        """The smaller grids that stand for so many ranks; None: all ranks are simulated."""
+    def as_is(self) -> Changed:
+        """The program without changes."""
+        return Changed(self.costs.messages, self.costs.setting)
+
+    @cached_property
+    def engine(self) -> AllRanks | OnGrids:
+        """What simulates it: all ranks, or the smaller grids that stand for so many."""
         messages, setting = self.costs.messages, self.costs.setting
         few = smaller(self.study, self.n, messages.cores, setting, changed=not self.moved)
         if few is None:
-            return None
-        made = replace(grids_of(messages, self.study, few, setting, _nothing), keep=True)
-        return OnGrids(made, self.times, self.study.scaled_dir(self.n))
-
-    @cached_property
-    def program(self) -> Program:
-        """What of the scaled trace is simulated, where no grids stand for it."""
-        return read_program(self.study.scaled_dir(self.n), queues=self.costs.messages.queues)
+            return AllRanks(self.study, self.as_is, self.times)
+        grids = replace(grids_of(messages, self.study, few, setting, silent), keep=True)
+        return OnGrids(self.study, self.as_is, self.times, grids)
 
     @property
-    def trace(self) -> ScaledTrace:
-        """The trace of what is simulated: of the smallest grid, where these stand for all ranks."""
-        if self.grids is not None:
-            return self.grids.grids.prepared[0].ready.trace
-        return self.program.trace
-
-    @cached_property
-    def ready(self) -> Prepared:
-        """The program with its ranks on nodes, as the prediction has them; as ``trace``."""
-        if self.grids is not None:
-            return self.grids.grids.prepared[0].ready
-        return self._ready(self.costs.messages, self.costs.setting)
-
-    @cached_property
-    def where(self) -> Where:
-        """Which phase each simulated step belongs to."""
-        if self.n == 1:
-            return nowhere(self.times)
-        return where_of(self.ready, self.times, self.study.scaled_dir(self.n))
+    def all_ranks(self) -> bool:
+        """Whether all ranks are simulated, not smaller grids."""
+        return isinstance(self.engine, AllRanks)
 
     @property
     def size(self) -> int:
         """How many steps there are in the iterations that are simulated first."""
-        if self.n == 1:
-            return 0
-        if self.grids is not None:
-            return self.grids.size(self._as_is)
-        return sum(len(loop.full) for loop in self.ready.loops)
-
-    @property
-    def _as_is(self) -> Changed:
-        return Changed(self.costs.messages, self.costs.setting)
-
-    @cached_property
-    def _of_grids(self) -> Found:
-        """What smaller grids say of the program as it is."""
-        assert self.grids is not None
-        return self.grids.simulated(self._as_is, None)
+        return self.engine.size(self.as_is)
 
     @cached_property
     def base(self) -> Made:
         """The program as it is."""
-        if self.n == 1:
-            return self._alone(self.times)
-        if self.grids is not None:
-            return _made(self._of_grids)
-        if self._predicted is not None:
-            return self._predicted
-        return self._run(self.ready, self.costs.messages, self.costs.setting, self.times, Altered())
+        return self._predicted or self.engine.simulated(self.as_is, None)
 
     @cached_property
     def _predicted(self) -> Made | None:
         """The same as the prediction has simulated it; None where it has not."""
         found = self.costs.found.get((self.costs.name, self.n))
-        if found is None or found.draws is None:
+        if found is None or found.draws is None or not self.all_ranks:
             return None
-        return Made(with_communication(self.times, found), found.draws)
-
-    @cached_property
-    def _plain_of_grids(self) -> Found:
-        """The same without the ends of the interval, of few draws."""
-        assert self.grids is not None
-        return self.grids.simulated(self._as_is, None, ends=False, draws=_FEW_DRAWS)
+        return Made(with_communication(self.times, found), (found.draws,))
 
     @cached_property
     def _plain(self) -> Made:
-        """The program as it is, without the ends of its interval."""
-        if self.n == 1:
-            return self._alone(self.times)
-        if self.grids is not None:
-            return _made(self._plain_of_grids)
-        if self._predicted is not None:  # only its ends are more
-            return self._predicted
-        messages, setting = self.costs.messages, self.costs.setting
-        return self._run(self.ready, messages, setting, self.times, Altered(), ends=False)
+        """The program as it is, without the ends of its interval: on smaller grids of few draws."""
+        draws = 0 if self.all_ranks else _FEW_DRAWS
+        as_is = self._predicted  # only its ends are more
+        return as_is or self.engine.simulated(self.as_is, None, ends=False, draws=draws)
 
     def share(self, changes: Changes) -> float:
         """Return the run time with changes over that without, of usual costs of messages."""
-        one, other = (
-            (self.base, self.changed(changes))
-            if "base" in self.__dict__
-            else (self._plain, self.changed(changes, self._plain, ends=False))
-        )
-        return run_time(other.times) / run_time(one.times)
+        ends = "base" in self.__dict__
+        one = self.base if ends else self._plain
+        return run_time(self.changed(changes, ends=ends).times) / run_time(one.times)
 
-    def changed(self, changes: Changes, base: Made | None = None, *, ends: bool = True) -> Made:
+    def changed(self, changes: Changes, *, ends: bool = True) -> Made:
         """Return the program with changes, drawn as the program as it is.
 
-        ``base``: that, default with the ends of its interval; without ``ends`` it has no width.
-        Errors: P3SError where nothing is known of what they do.
+        Without ``ends`` the interval has no width. Errors: P3SError where nothing is known of what
+        they do.
         """
         if not changes.of(Threads):
-            return self._with(changes, changes.parts, base, ends)
+            return self._with(changes, changes.parts, ends)
         made, low, high = (
-            self._with(changes, self._spelt(changes, end), base, ends) for end in (VALUE, LOW, HIGH)
+            self._with(changes, self._spelt(changes, end), ends) for end in (VALUE, LOW, HIGH)
         )
         return replace(made, ends=(low.times, high.times))
 
@@ -291,28 +216,10 @@ class Simulation:
             self.threads.check(part.count)
         return self.threads
 
-    def _with(
-        self, changes: Changes, parts: tuple[Change, ...], base: Made | None, ends: bool
-    ) -> Made:
+    def _with(self, changes: Changes, parts: tuple[Change, ...], ends: bool) -> Made:
         """Return the program with changes; ``parts``: they, or what they do to computation."""
-        messages, setting = self._costs(changes)
-        if self.n == 1:
-            work = altered_work(parts, self.times, self.where)
-            return self._alone(self.times if work is None else work.of_times(self.times))
-        if self.grids is not None:
-            changed = Changed(messages, setting, parts)
-            as_is = self._of_grids if ends else self._plain_of_grids
-            return _made(self.grids.simulated(changed, as_is, ends=ends), as_is)
-        same = messages is self.costs.messages and setting is self.costs.setting
-        ready = self.ready if same else self._ready(messages, setting)
-        times = self.times
-        where = self.where if same else where_of(ready, times, self.study.scaled_dir(self.n))
-        work = altered_work(parts, times, where)
-        if work is not None:
-            times, ready = work.of_times(times), work.of_steps(ready, where)
-        altered = Altered(altered_network(parts), altered_variation(parts, ready.phases))
-        draws = (base or self.base).draws.again()
-        return self._run(ready, messages, setting, times, altered, draws, ends=ends)
+        base = self.base if ends else self._plain
+        return self.engine.simulated(Changed(*self._costs(changes), parts), base, ends=ends)
 
     def even(self, changes: Changes, most: int) -> PhaseTimes | None:
         """Return the times with changes where nothing varies and messages cost what is usual.
@@ -321,44 +228,10 @@ class Simulation:
         would be more than ``most`` steps.
         """
         messages, setting = self._costs(changes)
-        if self.grids is not None:
-            changed = Changed(messages, replace(setting, vary=False), changes.parts)
-            if self.grids.size(changed) > most:
-                return None
-            return self.grids.simulated(changed, None, ends=False).times
-        same = messages is self.costs.messages and setting is self.costs.setting
-        ready = self.ready if same else self._ready(messages, setting)
-        if sum(len(loop.full) for loop in ready.loops) > most:
+        changed = Changed(messages, replace(setting, vary=False), changes.parts)
+        if self.engine.size(changed) > most:
             return None
-        still = replace(setting, vary=False)
-        found = placed(messages, self.study, ready, still, _nothing, ends=False)
-        return with_communication(self.times, found)
-
-    def _alone(self, times: PhaseTimes) -> Made:
-        """Return the times of one process, which communicates with nobody."""
-        return Made(with_communication(times, estimate(self.costs.name, self.study, 1)), Draws())
-
-    def _run(
-        self,
-        ready: Prepared,
-        messages: Messages,
-        setting: Setting,
-        times: PhaseTimes,
-        altered: Altered,
-        draws: Draws | None = None,
-        *,
-        ends: bool = True,
-    ) -> Made:
-        draws = Draws() if draws is None else draws
-        altered = replace(altered, draws=draws)
-        found = placed(messages, self.study, ready, setting, _nothing, ends=ends, altered=altered)
-        return Made(with_communication(times, found), draws)
-
-    def _ready(self, messages: Messages, setting: Setting) -> Prepared:
-        """Return the program with its ranks on nodes."""
-        mapping = setting.mapping_at(self.n, messages.cores)
-        there = wired(setting.topology, mapping, setting.hosts) if setting.topology else None
-        return on_nodes(self.program, messages.library, mapping, there)
+        return self.engine.simulated(changed, None, ends=False).times
 
     def _costs(self, changes: Changes) -> tuple[Messages, Setting]:
         """Return the costs of messages and where ranks are, as changes have them."""
@@ -385,15 +258,6 @@ class Simulation:
 def run_time(times: PhaseTimes) -> float:
     """Return the run time in s."""
     return total(times.own + times.comm, times.estimator)
-
-
-def _made(found: Found, base: Found | None = None) -> Made:
-    """Return what smaller grids say; what the few draws leave open is that of the largest.
-
-    ``base``: the program as it is, which says which of them computation was drawn on.
-    """
-    drawn = [number for number, each in enumerate((base or found).draws) if each.plan]
-    return Made(found.times, found.draws[drawn[-1]] if drawn else Draws())
 
 
 def placed_as(setting: Setting, how: str) -> Setting:

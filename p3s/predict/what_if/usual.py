@@ -43,7 +43,7 @@ def usual(there: Simulation, row: Count) -> list[Changes]:
     texts = ("balanced", "latency / 2", "bandwidth * 2", "network=ideal")
     found += [read_changes(text) for text in texts]
     found += [_as_changes(Algorithm(rule)) for rule in _algorithms(there)]
-    if there.costs.setting.topology and int(there.ready.node_of.max()) > 0:
+    if there.costs.setting.topology and int(there.engine.ready.node_of.max()) > 0:
         kind = there.costs.setting.mapping
         found.append(read_changes(f"placement={CYCLIC if kind == BLOCK else BLOCK}"))
     return found
@@ -54,7 +54,7 @@ def _threads(there: Simulation) -> list[int]:
     known = there.threads
     if not isinstance(known, MoreThreads) or there.costs.setting.listed_at(there.n):
         return []
-    if there.grids is not None:  # where ranks are is a matter of all of them
+    if not there.all_ranks:  # where ranks are is a matter of all of them
         return []
     return [] if known.twice is None else [known.twice]
 
@@ -75,7 +75,7 @@ def _algorithms(there: Simulation) -> Iterator[Rule]:
 
     They are sorted by simulations in which nothing varies.
     """
-    trace = there.trace
+    trace = there.engine.ready.trace
     names = {blocking_of(trace.ops[op]) for op in np.unique(trace.op).tolist()}
     calls = sorted(name.removeprefix("MPI_").lower() for name in names)
     usual_time: float | None = None
