@@ -13,7 +13,6 @@ from p3s.base.trust import is_made_here
 from p3s.capture.frames import Where, stack
 from p3s.capture.quoted import Quoted, Sources
 from p3s.capture.sites import resolve_sites, traced_ns
-from p3s.costs.table import Row, compute_table
 from p3s.costs.types import ComputeModel
 from p3s.model.stage import as_of_now, read
 from p3s.model.types import Model
@@ -26,6 +25,8 @@ from p3s.signature.matrix import CommMatrix
 from p3s.signature.phase_file import Phases, load
 
 if TYPE_CHECKING:
+    from p3s.costs.table import Row
+
     Places = Mapping[str, Where]
 
 #: Calls of a model above which the instruction table takes too long for a report.
@@ -182,6 +183,7 @@ def _instructions(model: Model) -> InstructionTable | None:
 def _compute(study: Study, model: Model, counts: Sequence[int]) -> ComputeTable | None:
     """Return the times of computation at the counts of a prediction; None without times."""
     from p3s.costs.stage import load
+    from p3s.costs.table import compute_table
 
     try:
         found = load(study.root)
