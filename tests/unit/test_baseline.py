@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.optimize import lsq_linear
 
 from benchmarks.regression import explicit
 from benchmarks.regression.screening import best, screen
 from p3s.base.errors import P3SError, UsageError
 from p3s.methods.baseline import threeterm
-from p3s.methods.baseline.counts import by_rule, cut, split
+from p3s.methods.baseline.counts import by_rule
 from p3s.methods.baseline.families import FAMILIES, Data, fit, text_of
-from p3s.methods.baseline.model import check_solvers, fit_series
+from p3s.methods.baseline.model import fit_series
 from p3s.methods.baseline.times import RunTime, from_mapping, series_of
 from p3s.methods.baseline.weights import weights_of
 
@@ -32,12 +33,10 @@ def noisy(seconds: np.ndarray, share: float, seed: int) -> np.ndarray:
 
 
 def test_counts_by_rule() -> None:
-    assert cut(by_rule("n^2:2-11")) == [16, 25, 36, 49, 64, 81, 100, 121]
-    assert cut(by_rule("4n:1-32")) == list(range(16, 129, 4))
-    assert len(cut(by_rule("4n:1-32"))) == 29
+    assert by_rule("n^2:2-11") == [4, 9, 16, 25, 36, 49, 64, 81, 100, 121]
+    assert by_rule("4n:1-32") == list(range(4, 129, 4))
     assert by_rule("2^n:2-7") == [4, 8, 16, 32, 64, 128]
     assert by_rule("8,4,4n:2-3") == [4, 8, 12]
-    assert split([4, 8, 64, 16], 16) == ([4, 8, 16], [64])
 
 
 @pytest.mark.parametrize(
@@ -95,20 +94,18 @@ def test_times_that_cannot_be_fitted(times: dict, word: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["relative", "absolute"])
-def test_exact_times_give_the_coefficients_by_both_solvers(kind: str) -> None:
+def test_exact_times_give_the_coefficients(kind: str) -> None:
     seconds = threeterm.value(ABC, Q)
     w = weights_of(kind, seconds)
     one = threeterm.by_nnls(Q, seconds, w)
-    other = threeterm.by_levenberg_marquardt(Q, seconds, w)
     np.testing.assert_allclose(one, ABC, rtol=1e-6)
-    np.testing.assert_allclose(other, one, rtol=1e-6)
     np.testing.assert_allclose(
         threeterm.value(one, TARGETS), threeterm.value(ABC, TARGETS), rtol=1e-9
     )
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_solvers_agree_on_noisy_times_with_and_without_terms_at_zero(seed: int) -> None:
+def test_another_solver_agrees_on_noisy_times_with_and_without_terms_at_zero(seed: int) -> None:
     rng = np.random.default_rng(seed)
     abc = np.array(
         [10.0 ** rng.uniform(-5, 0), 10.0 ** rng.uniform(0, 5), 10.0 ** rng.uniform(-2, 3)]
@@ -116,7 +113,12 @@ def test_solvers_agree_on_noisy_times_with_and_without_terms_at_zero(seed: int) 
     abc[1] = abc[1] or 100.0
     seconds = noisy(threeterm.value(abc, Q), 0.05, seed)
     for kind in ("relative", "absolute"):
-        assert check_solvers(data(seconds), kind) < 1e-6
+        w = weights_of(kind, seconds)
+        columns = threeterm.design(Q) * w[:, None]
+        scale = np.linalg.norm(columns, axis=0)
+        other = lsq_linear(columns / scale, seconds * w, (0, np.inf), tol=1e-14).x / scale
+        one = threeterm.value(threeterm.by_nnls(Q, seconds, w), Q)
+        assert np.max(np.abs(one - threeterm.value(other, Q)) / seconds) < 1e-6
 
 
 def test_no_coefficient_is_negative_and_the_fit_is_the_best_of_those() -> None:
@@ -132,14 +134,7 @@ def test_no_coefficient_is_negative_and_the_fit_is_the_best_of_those() -> None:
     assert least <= others.min()
 
 
-def test_slope_and_turnover() -> None:
-    h = 1e-3
-    for q in (16.0, 100.0, 729.0, 4096.0):
-        at = np.array([q - h, q + h])
-        low, high = threeterm.value(ABC, at)
-        assert threeterm.slope(ABC, np.array([q]))[0] == pytest.approx(
-            (high - low) / (2 * h), rel=1e-6, abs=1e-8
-        )
+def test_turnover() -> None:
     assert threeterm.turnover(ABC) == pytest.approx(728.685, abs=5e-4)
     assert threeterm.turnover(np.array([0.0, 900.0, 12.0])) is None
     assert threeterm.turnover(np.array([1.0, 0.0, 0.0])) is None
@@ -166,22 +161,16 @@ def test_relative_weights_halve_the_error_at_large_counts() -> None:
     assert median["relative"] <= 0.7 * median["absolute"]
 
 
-def test_weights_of_ones_own_and_small_counts_left_out() -> None:
+def test_small_counts_left_out_and_unknown_weights() -> None:
     seconds = threeterm.value(ABC, Q)
     with_outlier = seconds.copy()
     with_outlier[0] *= 3
-    own = np.ones_like(Q)
-    own[0] = 0.0
-    np.testing.assert_allclose(
-        threeterm.by_nnls(Q, with_outlier, weights_of(list(own), seconds)), ABC, rtol=1e-6
-    )
     runs = [RunTime(int(n), float(t)) for n, t in zip(Q, with_outlier, strict=True)]
     kept = fit_series(series_of(runs, least=20), ["three-term"])
     assert kept.counts[0] == 20
     assert kept.fitted.parameters["b"] == pytest.approx(900.0)
-    for wrong in ([1.0], [-1.0] * len(Q), "heavy"):
-        with pytest.raises(UsageError):
-            weights_of(wrong, seconds)
+    with pytest.raises(UsageError):
+        weights_of("heavy", seconds)
 
 
 def hpl(n: float, q: np.ndarray) -> np.ndarray:

@@ -9,7 +9,8 @@ import pytest
 from made_predictions import count_at, made_prediction, phase_at, record
 
 from p3s.base.errors import P3SError
-from p3s.methods.baseline import Band, band, beside, disagreements
+from p3s.methods.baseline.agreement import beside, disagreements
+from p3s.methods.baseline.bands import Band, band
 from p3s.predict.types import Prediction
 
 COUNTS = (4, 8, 16, 32, 64, 128, 256, 512)
@@ -117,7 +118,7 @@ def test_runs_that_shared_cores_are_not_taken_for_run_times() -> None:
 def test_where_the_two_agree() -> None:
     found = beside(prediction_of({n: falling(n) for n in COUNTS}))
     assert found.disagreements == ()
-    assert "differ by at most 25 %" in found.sentences[1]
+    assert "differ by at most 25.0 %" in found.sentences[1]
 
 
 def test_a_phase_that_grows() -> None:
@@ -128,7 +129,8 @@ def test_a_phase_that_grows() -> None:
     ]
     assert at_64.ratio > 1.25 and not at_64.overlap
     assert (
-        "phase 1 (Allreduce) grows from 10 % of the time at 16 processes to 53 %" in at_64.sentence
+        "phase 1 (Allreduce) grows from 10.0 % of the time at 16 processes to 52.6 %"
+        in at_64.sentence
     )
 
 
@@ -136,7 +138,7 @@ def test_waiting_that_grows() -> None:
     times = {4: 25.2, 16: 6.45, 64: 3.0}
     prediction = prediction_of(times, waiting={64: 1.2})
     (found,) = disagreements(prediction, flat_band({4: 25.2, 16: 6.45, 64: 1.76}))
-    assert any(why.startswith("waiting grows from 0 % to 40 %") for why in found.why)
+    assert any(why.startswith("waiting grows from 0.0 % to 40.0 %") for why in found.why)
     rows = [replace(row, waiting_s=None) for row in prediction.counts]
     prediction = replace(prediction, counts=tuple(rows))
     (found,) = disagreements(prediction, flat_band({4: 25.2, 16: 6.45, 64: 1.76}))
@@ -167,7 +169,7 @@ def test_computation_that_takes_less_core_time() -> None:
         prediction_of(times, compute={4: 25.0, 16: 6.25, 64: 0.8}),
         flat_band({4: 25.2, 16: 6.45, 64: 1.76}),
     )
-    assert "the computation takes 49 % less core time" in found[0].sentence
+    assert "the computation takes 48.8 % less core time" in found[0].sentence
 
 
 def test_without_a_reason_the_reach_is_told() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from p3s.base.artefacts import write_json
 from p3s.base.errors import Damaged, P3SError, UsageError
-from p3s.methods.baseline.trees.evaluate import predict
+from p3s.methods.baseline.trees.evaluate import Evaluator, Said
 from p3s.methods.baseline.trees.grow import grow, least_rows
 from p3s.methods.baseline.trees.regress import Rows, fit, integer_weights, weights
 from p3s.methods.baseline.trees.store import TREE, Stored, save
@@ -20,6 +20,11 @@ from p3s.methods.baseline.trees.types import OBJECTIVES, Growing, Table, Tree
 
 WORKLOADS = machine.workloads(machine.TRAINING["nb"])[::4]
 NB = machine.EXPRESSION["nb"]
+
+
+def predict(tree: Tree, columns: dict[str, np.ndarray]) -> Said:
+    """Return what a tree says of rows."""
+    return Evaluator.of(tree).predict(columns)
 
 
 @pytest.fixture(scope="module")

@@ -22,9 +22,9 @@ from p3s.methods.baseline.trees.diagnostics import (
     used,
 )
 from p3s.methods.baseline.trees.efficiency import core_efficiency, core_index, efficiency, index
-from p3s.methods.baseline.trees.evaluate import Evaluator, predict
+from p3s.methods.baseline.trees.evaluate import Evaluator
 from p3s.methods.baseline.trees.grow import grow
-from p3s.methods.baseline.trees.improve import merged, prune, worst_regions
+from p3s.methods.baseline.trees.improve import prune, worst_regions
 from p3s.methods.baseline.trees.report import report
 from p3s.methods.baseline.trees.store import Stored
 from p3s.methods.baseline.trees.types import Growing, Table, Tree
@@ -77,7 +77,8 @@ def test_accuracy_and_advice(tree: Tree, fresh: Table) -> None:
     one = grow(machine.runs("nb", TRAINING, 0.02, 0), NB, ["w1"], Growing(minsplit=3360))
     assert len(one.nodes) == 1 and np.median(errors_of(one, fresh)) >= 5 * np.median(errors)
     told, true = (
-        x.reshape(60, -1) for x in (predict(tree, fresh.columns).value, true_times(fresh))
+        x.reshape(60, -1)
+        for x in (Evaluator.of(tree).predict(fresh.columns).value, true_times(fresh))
     )
     order = np.argsort(told, axis=1)
     regret = true[np.arange(60), order[:, 0]] / true.min(axis=1) - 1
@@ -245,6 +246,12 @@ def test_the_table_of_choices() -> None:
 
 
 # ---- making it better ------------------------------------------------------------------------
+
+
+def merged(one: Table, other: Table) -> Table:
+    """Return the rows of two tables of equal variables."""
+    columns = {name: np.append(one.columns[name], other.columns[name]) for name in one.columns}
+    return Table(columns, np.append(one.y, other.y))
 
 
 def test_what_to_measure_next_helps() -> None:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from p3s.base.errors import P3SError
-from p3s.base.text import processes
-from p3s.methods.baseline.bands import Band, band, percent, seconds
+from p3s.base.text import percent, processes, seconds
+from p3s.methods.baseline.bands import Band, band
 from p3s.methods.baseline.fromstudy import measured_of
 from p3s.methods.baseline.model import TESTED_RATIO
 from p3s.predict.types import Count, Prediction, part_s

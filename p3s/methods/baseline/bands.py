@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from p3s.base.errors import P3SError
-from p3s.base.text import processes
+from p3s.base.text import percent, processes, seconds
 from p3s.methods.baseline.families import text_of
 from p3s.methods.baseline.model import TESTED_RATIO, Baseline, Said, fit_series
 from p3s.methods.baseline.times import from_mapping
@@ -123,18 +123,3 @@ def join(counts: Sequence[int]) -> str:
     if len(texts) > 8:
         return f"{texts[0]}, {texts[1]}, ... {texts[-1]}"
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
-
-
-def percent(share: float) -> str:
-    """Return a share in percent with two digits: 0.043 is "4.3 %"."""
-    if 0 < share < 1e-4:
-        return "less than 0.01 %"
-    return f"{100 * share:.0f} %" if share >= 0.0995 else f"{100 * share:.2g} %"
-
-
-def seconds(value: float) -> str:
-    """Return a time with three digits and a unit."""
-    for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
-        if value >= size:
-            return f"{float(f'{value / size:.3g}'):,g} {unit}"
-    return f"{value / 1e-9:.3g} ns"

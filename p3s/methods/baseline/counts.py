@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
 
 from p3s.base.errors import UsageError
 
-#: Below this, runs say little of large counts (Kazmina and Antonov train from 16 on).
-CUT_OFF = 16
 _MOST = 1 << 24
 _RULE = re.compile(r"(\d*)n(?:\^([23]))?:(\d+)-(\d+)|(\d+)\^n:(\d+)-(\d+)")
 
@@ -43,13 +40,3 @@ def _one(word: str, whole: str, option: str) -> list[int]:
         return [int(base[:9]) ** i for i in range(begin, end + 1)]
     times = int((factor or "1")[:9])
     return [count for i in range(begin, end + 1) if (count := times * i ** int(power or 1)) >= 1]
-
-
-def cut(counts: Iterable[int], least: int = CUT_OFF) -> list[int]:
-    """Return the counts of at least ``least``."""
-    return [n for n in counts if n >= least]
-
-
-def split(counts: Sequence[int], most: int) -> tuple[list[int], list[int]]:
-    """Return the counts up to ``most``, which train, and those above, which are predicted."""
-    return [n for n in counts if n <= most], [n for n in counts if n > most]

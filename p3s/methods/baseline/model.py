@@ -25,8 +25,6 @@ from p3s.methods.baseline.weights import WEIGHTS, weights_of
 
 #: How many times the largest count the method was tried at: from 128 to 1,024 processes.
 TESTED_RATIO = 8.0
-#: Relative difference of the two solvers' predictions above which something is wrong.
-AGREE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -203,13 +201,10 @@ def fit_series(
 ) -> Baseline:
     """Fit a series; see :func:`p3s.methods.baseline.choose.choose`.
 
-    The three-term fit is made by both solvers, which must agree. Errors: P3SError where no family
-    can be fitted, or the solvers differ.
+    Errors: P3SError where no family can be fitted.
     """
     data = Data.of_series(series)
     choice = choose(data, families, weights=weights, hold=hold)
-    if choice.fitted.family == "three-term":
-        check_solvers(data, weights)
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     notes, aside = list(series.notes), series.aside
     if aside:
@@ -233,20 +228,3 @@ def fit_series(
         now,
         tuple(command),
     )
-
-
-def check_solvers(data: Data, weights: str) -> float:
-    """Return how far the two solvers' three-term curves are apart at the fitted counts, relative.
-
-    Raises P3SError above 0.01 %.
-    """
-    w = weights_of(weights, data.seconds)
-    one = threeterm.value(threeterm.by_nnls(data.n, data.seconds, w), data.n)
-    other = threeterm.value(threeterm.by_levenberg_marquardt(data.n, data.seconds, w), data.n)
-    apart = float(np.max(np.abs(one - other) / data.seconds))
-    if not apart <= AGREE:
-        raise P3SError(
-            f"three-term: the two solvers differ by {100 * apart:.3g} %; this is a bug "
-            "in p3s: please report it with the run times"
-        )
-    return apart

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from p3s.base.scores import Number, relative_error, scores
+from p3s.base.scores import Number, relative_error
 
 
 def against_least(predicted: float, repeats: Iterable[float]) -> float:
@@ -14,16 +14,6 @@ def against_least(predicted: float, repeats: Iterable[float]) -> float:
     Antonov). ValueError without repeats.
     """
     return relative_error(predicted, min(repeats))
-
-
-def median_range(series: Iterable[Sequence[Number]]) -> tuple[float, float] | None:
-    """Return least and largest of the medians of several series of errors.
-
-    This is how ranges of errors of regression methods are printed ("5.76-15.24 %"). Series without
-    an error are left out; None where there is no other.
-    """
-    medians = [found.median for found in map(scores, series) if found.count]
-    return (min(medians), max(medians)) if medians else None
 
 
 def spread(repeats: Sequence[float]) -> float:

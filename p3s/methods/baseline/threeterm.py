@@ -1,4 +1,4 @@
-"""T(q) = a q + b/q + c/sqrt(q): its fit by two methods, its derivatives, its turnover.
+"""T(q) = a q + b/q + c/sqrt(q): its fit and its turnover.
 
 Source: Kazmina and Antonov, "Development of methods for predicting the scalability of applications
 on supercomputer configurations", sections 3.2 and 4.1.
@@ -12,8 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-#: Starts of the Levenberg-Marquardt search, as shares of the largest value of each term.
-_STARTS = ((1.0, 1.0, 1.0), (1e-3, 1.0, 1e-3), (1e-3, 1e-3, 1.0), (1.0, 1.0, 1e-3))
 
 
 def design(q: Array) -> Array:
@@ -38,55 +36,9 @@ def nonnegative(columns: Array, seconds: Array, weights: Array) -> Array:
     return np.asarray(found * size / scale, dtype=np.float64)
 
 
-def by_levenberg_marquardt(q: Array, seconds: Array, weights: Array) -> Array:
-    """Return the same by Levenberg-Marquardt, the signs held by a = u^2, b = v^2, c = w^2.
-
-    The best of several starts; where there are fewer points than coefficients, rows of zeros are
-    added, which the algorithm needs and which change nothing.
-    """
-    from scipy.optimize import least_squares
-
-    rows = design(q) * weights[:, None]
-    scale = np.linalg.norm(rows, axis=0)
-    rows = rows / scale
-    size = float(np.linalg.norm(seconds * weights)) or 1.0
-    wanted = seconds * weights / size
-    short = max(0, 3 - len(q))
-    rows = np.vstack([rows, np.zeros((short, 3))])
-    wanted = np.concatenate([wanted, np.zeros(short)])
-
-    def residual(root: Array) -> Array:
-        return np.asarray(rows @ root**2 - wanted)
-
-    def jacobian(root: Array) -> Array:
-        return np.asarray(rows * (2.0 * root))
-
-    best, least = np.zeros(3), math.inf
-    for start in _STARTS:
-        found = least_squares(
-            residual,
-            np.sqrt(start),
-            jac=jacobian,
-            method="lm",
-            ftol=1e-15,
-            xtol=1e-15,
-            gtol=1e-15,
-            max_nfev=2000,
-        )
-        if found.cost < least:
-            best, least = found.x**2, float(found.cost)
-    return np.asarray(best * size / scale, dtype=np.float64)
-
-
 def value(abc: Array, q: Array) -> Array:
     """Return T(q) in seconds."""
     return np.asarray(design(q) @ abc)
-
-
-def slope(abc: Array, q: Array) -> Array:
-    """Return T'(q) = a - (2 b + c sqrt(q)) / (2 q^2)."""
-    a, b, c = abc
-    return np.asarray(a - (2 * b + c * np.sqrt(q)) / (2 * q**2))
 
 
 def turnover(abc: Array) -> float | None:

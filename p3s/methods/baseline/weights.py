@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,19 +11,12 @@ Array = NDArray[np.float64]
 WEIGHTS = ("relative", "absolute")
 
 
-def weights_of(kind: str | Sequence[float], seconds: Array) -> Array:
-    """Return the factor of every residual (unit: 1/s, or none for absolute and custom ones).
+def weights_of(kind: str, seconds: Array) -> Array:
+    """Return the factor of every residual (unit: 1/s, or none for absolute ones).
 
     "relative" makes relative errors small (1/T: the largest counts weigh as much as the smallest),
-    "absolute" those in seconds, as plain least squares. A list gives one factor per point.
+    "absolute" those in seconds, as plain least squares.
     """
-    if not isinstance(kind, str):
-        given = np.asarray(kind, dtype=np.float64)
-        if given.shape != seconds.shape or not (np.isfinite(given) & (given >= 0)).all():
-            raise UsageError(
-                f"{len(given)} weights for {len(seconds)} points: one per point, none negative"
-            )
-        return given
     if kind == "relative":
         return np.asarray(1.0 / seconds)
     if kind == "absolute":

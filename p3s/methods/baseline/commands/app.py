@@ -294,12 +294,12 @@ def run(
     Exit code 3 when some runs failed.
     """
     from p3s.methods.baseline.collect import collect
-    from p3s.methods.baseline.counts import by_rule, cut
+    from p3s.methods.baseline.counts import by_rule
     from p3s.signature_runner.traced_run import check_template
 
     words = launcher_words(ctx)
     check_template(words)
-    wanted = cut(by_rule(counts), least)
+    wanted = [n for n in by_rule(counts) if n >= least]
     extents = parse_dims(dims, words)
     if not wanted:
         raise UsageError(f"-n {counts}: no count of at least {least}")

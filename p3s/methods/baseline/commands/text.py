@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from p3s.base.errors import P3SError
-from p3s.base.text import one_line, table
+from p3s.base.text import one_line, percent, table
 
 if TYPE_CHECKING:
     from p3s.methods.baseline.model import Baseline, Said
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 def show(made: Baseline) -> str:
     from p3s.base.scores import relative_error
-    from p3s.methods.baseline.bands import percent
     from p3s.methods.baseline.families import Data, text_of
     from p3s.methods.baseline.scores import spread
 
@@ -174,7 +173,6 @@ def as_json(made: Baseline, said: list[Said], compared: dict[str, Any] | None) -
 
 
 def runs_table(times: Times) -> str:
-    from p3s.methods.baseline.bands import percent
     from p3s.methods.baseline.scores import spread
 
     rows = []

@@ -124,6 +124,3 @@ def _choice(
         bool(said.outside[i]),
         bool(said.clipped[i]),
     )
-
-
-# ---- inside one leaf -------------------------------------------------------------------------

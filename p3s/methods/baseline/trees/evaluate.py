@@ -154,11 +154,6 @@ def _share(value: Array, low: Array, high: Array) -> Array:
     return np.asarray(one / whole)
 
 
-def predict(tree: Tree, columns: Mapping[str, Array]) -> Said:
-    """Return what a tree says of rows, once; see :meth:`Evaluator.predict`."""
-    return Evaluator.of(tree).predict(columns)
-
-
 def _beyond(tree: Tree, columns: Mapping[str, Array]) -> Bools:
     """Return which rows have a variable outside the runs that the tree was grown from."""
     found = np.zeros(len(next(iter(columns.values()))), dtype=bool)

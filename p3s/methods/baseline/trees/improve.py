@@ -59,13 +59,6 @@ def _between(trained: Sequence[float], low: float, high: float) -> tuple[float, 
     return tuple(m for m in dict.fromkeys(middle) if m not in trained)
 
 
-def merged(*tables: Table) -> Table:
-    """Return the rows of several tables in one; the variables that all have."""
-    names = [n for n in tables[0].columns if all(n in other.columns for other in tables)]
-    columns = {name: np.concatenate([table.columns[name] for table in tables]) for name in names}
-    return Table(columns, np.concatenate([table.y for table in tables]), tables[0].levels)
-
-
 # ---- pruning ---------------------------------------------------------------------------------
 
 

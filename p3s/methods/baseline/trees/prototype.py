@@ -2,19 +2,21 @@
 
     b3*W**2/(K*T) + b2*W/(K*T) + b1*K + b0
 
-A. Castellanos Carrazana, UAB 2014, eq. 4.1 to 4.3. The text is read by a parser of its own into
-expressions of p3s.laws.expr; nothing of it is executed. Coefficients are b0, b1, ...; every other
-name is a variable. A coefficient may stand in a product, or over a divisor without one, only.
+A. Castellanos Carrazana, UAB 2014, eq. 4.1 to 4.3. Python's parser reads the text, its tree is
+turned into expressions of p3s.laws.expr; nothing of it is executed. Coefficients are b0, b1, ...;
+every other name is a variable. A coefficient may stand in a product, or over a divisor without one,
+only.
 """
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,14 +36,11 @@ ALIASES = {
     "local_workload": "local_workld",
     "thrs": "threads",
 }
-#: Longest text, deepest brackets, largest exponent and number.
-_LONGEST, _DEEPEST, _LARGEST, _NUMBER = 1000, 16, 8, 10**12
+#: Longest text, largest exponent and number.
+_LONGEST, _LARGEST, _NUMBER = 1000, 8, 10**12
 _FUNCTIONS = {"log2": ("log2", 1), "sqrt": ("pow", 1), "min": ("min", 2), "max": ("max", 2)}
-_TOKEN = re.compile(
-    r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|(?P<name>[A-Za-z_]\w*)"
-    r"|(?P<sign>\*\*|[-+*/^(),]))",
-    re.ASCII,
-)
+#: What no expression has in it.
+_OTHER = re.compile(r"[^\w\s.+\-*/^(),]", re.ASCII)
 _COEFFICIENT = re.compile(r"b\d{1,3}", re.ASCII)
 #: An expression as a sum: by coefficient, "" for what has none, what it is multiplied with.
 _Linear = dict[str, Expr]
@@ -100,158 +99,121 @@ def parse(text: str) -> Prototype:
 
 
 class _Reader:
-    """Reads one text: sums of products of powers of names, numbers, brackets and functions."""
+    """Turns one text into a sum: of what Python's parser reads only arithmetic is taken."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.at = 0
-        self.depth = 0
-        if len(text) > _LONGEST:
-            self.refuse(f"longer than {_LONGEST:,} characters")
-        self.tokens = list(self._split())
+        self.text = " ".join(text.split())
 
-    def refuse(self, why: str) -> NoReturn:
-        shown = " ".join(self.text.split())
-        raise UsageError(
-            f"expression {shown[:60]}: {why}; write a sum as b2*W**2/(K*T) + b1*K + b0"
+    def refusal(self, why: str) -> UsageError:
+        return UsageError(
+            f"expression {self.text[:60]}: {why}; write a sum as b2*W**2/(K*T) + b1*K + b0"
         )
 
-    def _split(self) -> Iterator[tuple[str, str]]:
-        at = 0
-        while at < len(self.text.rstrip()):
-            match = _TOKEN.match(self.text, at)
-            if match is None:
-                self.refuse(f"{self.text[at:].strip()[:10]!r} cannot be read")
-            kind = str(match.lastgroup)
-            yield kind, match[kind].replace("^", "**")
-            at = match.end()
-
     def read(self) -> _Linear:
-        found = self.sum()
-        if self.at < len(self.tokens):
-            self.refuse(f"{self.tokens[self.at][1]!r} stands where a sum should end")
+        if len(self.text) > _LONGEST:
+            raise self.refusal(f"longer than {_LONGEST:,} characters")
+        if not self.text:
+            raise self.refusal("it is empty")
+        if odd := _OTHER.search(self.text):
+            raise self.refusal(f"{self.text[odd.start() :][:10]!r} cannot be read")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of numbers that touch a word
+                found = self.linear(ast.parse(self.text.replace("^", "**"), mode="eval").body)
+        except SyntaxError as error:
+            raise self.refusal(f"cannot be read ({error.msg})") from error
+        except (MemoryError, RecursionError) as error:
+            raise self.refusal("nested too deeply") from error
         if "" in found:
-            self.refuse("a term has no coefficient (b0, b1, ...)")
+            raise self.refusal("a term has no coefficient (b0, b1, ...)")
         return found
 
-    # ---- tokens ----
+    def linear(self, node: ast.expr) -> _Linear:
+        """Return a node as a sum."""
+        match node:
+            case ast.Constant():
+                return {"": num(self.number(node))}
+            case ast.Name(id=word):
+                of_coefficient = _COEFFICIENT.fullmatch(word)
+                return {word: num(1)} if of_coefficient else {"": sym(ALIASES.get(word, word))}
+            case ast.UnaryOp(op=ast.UAdd()):
+                return self.linear(node.operand)
+            case ast.UnaryOp(op=ast.USub()):
+                return _negated(self.linear(node.operand))
+            case ast.BinOp(op=ast.Add() | ast.Sub()):
+                total, part = self.linear(node.left), self.linear(node.right)
+                for name, expr in (
+                    _negated(part) if isinstance(node.op, ast.Sub) else part
+                ).items():
+                    total[name] = add(total[name], expr) if name in total else expr
+                return total
+            case ast.BinOp(op=ast.Mult()):
+                return self.product(self.linear(node.left), self.linear(node.right))
+            case ast.BinOp(op=ast.Div()):
+                one = self.linear(node.left)
+                below = self.plain(node.right, "stands below a division")
+                return self.product(one, {"": ["pow", below, -1, 1]})
+            case ast.BinOp(op=ast.Pow()):
+                base = self.plain(node.left, "is raised to a power")
+                return {"": power(base, self.exponent(node.right))}
+            case ast.Call(func=ast.Name(id=word), keywords=[]):
+                return {"": self.call(word, node.args)}
+        raise self.refusal(f"{ast.unparse(node)[:20]!r} cannot be read")
 
-    def next(self) -> tuple[str, str]:
-        if self.at == len(self.tokens):
-            self.refuse("it ends too early")
-        self.at += 1
-        return self.tokens[self.at - 1]
+    def product(self, one: _Linear, other: _Linear) -> _Linear:
+        if set(one) - {""} and set(other) - {""}:
+            a, b = (sorted(set(side) - {""})[0] for side in (one, other))
+            raise self.refusal(f"not linear in its coefficients: {a} is multiplied with {b}")
+        if set(other) - {""}:
+            one, other = other, one
+        return {name: mul(expr, other[""]) for name, expr in one.items()}
 
-    def takes(self, *signs: str) -> str:
-        """Return the sign that comes next and pass it, "" if it is none of these."""
-        if self.at < len(self.tokens) and self.tokens[self.at] in [("sign", s) for s in signs]:
-            self.at += 1
-            return self.tokens[self.at - 1][1]
-        return ""
-
-    def expect(self, sign: str) -> None:
-        if not self.takes(sign):
-            self.refuse(f"{sign!r} is missing")
-
-    # ---- grammar ----
-
-    def sum(self) -> _Linear:
-        self.depth += 1
-        if self.depth > _DEEPEST:
-            self.refuse(f"brackets deeper than {_DEEPEST}")
-        total: _Linear = {}
-        sign = self.takes("+", "-") or "+"
-        while sign:
-            part = self.product()
-            for name, expr in (_negated(part) if sign == "-" else part).items():
-                total[name] = add(total[name], expr) if name in total else expr
-            sign = self.takes("+", "-")
-        self.depth -= 1
-        return total
-
-    def product(self) -> _Linear:
-        made = self.power()
-        while sign := self.takes("*", "/"):
-            other = self.power()
-            if sign == "/":
-                below = self.plain(other, "stands below a division")
-                other = {"": ["pow", below, -1, 1]}
-            if set(made) - {""} and set(other) - {""}:
-                one, two = sorted(set(made) - {""})[0], sorted(set(other) - {""})[0]
-                self.refuse(f"not linear in its coefficients: {one} is multiplied with {two}")
-            if set(other) - {""}:
-                made, other = other, made
-            factor = other[""]
-            made = {name: mul(expr, factor) for name, expr in made.items()}
-        return made
-
-    def power(self) -> _Linear:
-        made = self.atom()
-        if not self.takes("**"):
-            return made
-        exponent = self.exponent()
-        return {"": power(self.plain(made, "is raised to a power"), exponent)}
-
-    def exponent(self) -> Fraction:
-        bracket = self.takes("(")
-        sign = -1 if self.takes("-") else 1
-        value = sign * self.constant()
-        if bracket:
-            if self.takes("/"):
-                below = self.constant()
-                value = value / below if below else self.refuse("an exponent is divided by zero")
-            self.expect(")")
+    def exponent(self, node: ast.expr) -> Fraction:
+        value = self.constant(node)
         if abs(value) > _LARGEST or value.denominator > 64:
-            self.refuse(f"the exponent {value} is not between -{_LARGEST} and {_LARGEST}")
+            raise self.refusal(f"the exponent {value} is not between -{_LARGEST} and {_LARGEST}")
         return value
 
-    def constant(self) -> Fraction:
-        kind, word = self.next()
-        if _COEFFICIENT.fullmatch(word):
-            self.refuse(f"not linear in its coefficients: {word} is an exponent")
-        if kind != "number":
-            self.refuse(f"{word!r} stands where an exponent's number should be")
-        return self.number(word)
+    def constant(self, node: ast.expr) -> Fraction:
+        """Return the number that an exponent is: a constant, negative, or over another one."""
+        match node:
+            case ast.Constant():
+                return self.number(node)
+            case ast.UnaryOp(op=ast.USub()):
+                return -self.constant(node.operand)
+            case ast.BinOp(op=ast.Div()):
+                below = self.constant(node.right)
+                if not below:
+                    raise self.refusal("an exponent is divided by zero")
+                return self.constant(node.left) / below
+            case ast.Name(id=word) if _COEFFICIENT.fullmatch(word):
+                raise self.refusal(f"not linear in its coefficients: {word} is an exponent")
+        raise self.refusal(
+            f"{ast.unparse(node)[:20]!r} stands where an exponent's number should be"
+        )
 
-    def number(self, word: str) -> Fraction:
-        if len(word) > 20 or not float(word) <= _NUMBER:
-            self.refuse(f"the number {word[:20]} is too large or too long")
-        return Fraction(word).limit_denominator(_NUMBER)
+    def number(self, node: ast.Constant) -> Fraction:
+        value = node.value
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise self.refusal(f"{str(value)[:20]!r} cannot be read")
+        if not value <= _NUMBER:
+            raise self.refusal(f"the number {str(value)[:20]} is too large")
+        return Fraction(str(value)).limit_denominator(_NUMBER)
 
-    def atom(self) -> _Linear:
-        kind, word = self.next()
-        if kind == "number":
-            return {"": num(self.number(word))}
-        if kind == "sign":
-            if word != "(":
-                self.refuse(f"{word!r} stands where a name or a number should be")
-            made = self.sum()
-            self.expect(")")
-            return made
-        if self.takes("("):
-            return {"": self.call(word)}
-        if _COEFFICIENT.fullmatch(word):
-            return {word: num(1)}
-        return {"": sym(ALIASES.get(word, word))}
-
-    def call(self, word: str) -> Expr:
-        first = self.at
-        args = [self.plain(self.sum(), f"stands inside {word}()")]
-        while self.takes(","):
-            args.append(self.plain(self.sum(), f"stands inside {word}()"))
-        self.expect(")")
+    def call(self, word: str, arguments: list[ast.expr]) -> Expr:
+        args = [self.plain(each, f"stands inside {word}()") for each in arguments]
         if word not in _FUNCTIONS:
-            self.refuse(f"there is no function {word}; there are {', '.join(_FUNCTIONS)}")
+            raise self.refusal(f"there is no function {word}; there are {', '.join(_FUNCTIONS)}")
         operator, takes = _FUNCTIONS[word]
         if len(args) != takes:
-            self.at = first
-            self.refuse(f"{word} takes {takes} values, not {len(args)}")
+            raise self.refusal(f"{word} takes {takes} values, not {len(args)}")
         return ["pow", args[0], 1, 2] if word == "sqrt" else [operator, *args]
 
-    def plain(self, made: _Linear, where: str) -> Expr:
+    def plain(self, node: ast.expr, where: str) -> Expr:
         """Return an expression without coefficients; refuses one that has some."""
+        made = self.linear(node)
         for name in sorted(set(made) - {""}):
-            self.refuse(f"not linear in its coefficients: {name} {where}")
+            raise self.refusal(f"not linear in its coefficients: {name} {where}")
         return made[""]
 
 
