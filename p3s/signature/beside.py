@@ -1,4 +1,7 @@
-"""Tables beside a signature whose head is in their own metadata: rows at places of the program."""
+"""Tables beside a signature whose head is in their own metadata: rows at places of the program.
+
+npNNNN.teams.parquet has what threads did, npNNNN.files.parquet what was done to files.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +24,13 @@ from p3s.base.tables import (
     numbers,
     open_table,
 )
+from p3s.signature import fileuse, teams
+from p3s.signature.fileuse import FileUse
+from p3s.signature.teams import Teams
+
+if TYPE_CHECKING:
+    from p3s.base.study import Study
+    from p3s.signature.part import Part
 
 
 @dataclass(frozen=True)
@@ -39,16 +50,83 @@ class Head:
 
 @dataclass(frozen=True)
 class Form:
-    """A kind of such tables: key of its head, columns (rank, node, ...), which are summed up.
+    """A kind of such tables: its name, columns (rank, node, ...), which are summed up.
 
-    added: columns that those of earlier versions lack; 0 there.
+    The name is in the key of its head and in that of the file. added: columns that those of earlier
+    versions lack; 0 there.
     """
 
-    key: bytes
+    name: str
     columns: tuple[str, ...]
     sums: tuple[str, ...]
     version: int = 1
     added: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> bytes:
+        """The key of its head in the metadata of the file."""
+        return f"p3s.{self.name}".encode()
+
+    def path(self, study: Study, n: int) -> Path:
+        """Return where the table of a count is: signature/np0008.files.parquet."""
+        return study.signature_path(n).with_suffix(f".{self.name}.parquet")
+
+
+TEAMS = Form("teams", teams.COLUMNS, teams.SUMS)
+#: Version 2 knows how files were opened.
+FILES = Form("files", fileuse.COLUMNS, fileuse.SUMS, version=2, added=("truncates",))
+
+
+def write_teams(study: Study, n: int, parts: Sequence[Part]) -> None:
+    """Write what threads did in the run of least work; none there where no run had any."""
+    able = [part for part in parts if len(part.teams)]
+    part = min(able, key=lambda part: int(part.segments[:, 4].sum()), default=None)
+    inside = part.inside / max(part.events, 1) if part else 0.0
+    _write_of(study, n, TEAMS, part, part.teams if part else teams.none(), inside)
+
+
+def write_uses(study: Study, n: int, parts: Sequence[Part]) -> None:
+    """Write what was done to files in the run whose time in it is the median of the repeats."""
+    elapsed = FILES.columns.index("elapsed_ns")
+    able = [part for part in parts if len(part.files)]
+    able.sort(key=lambda part: int(part.files[:, elapsed].sum()))
+    part = able[(len(able) - 1) // 2] if able else None
+    _write_of(study, n, FILES, part, part.files if part else fileuse.none())
+
+
+def _write_of(
+    study: Study, n: int, form: Form, part: Part | None, rows: np.ndarray, inside: float = 0.0
+) -> None:
+    """Write a table of a run; without one, remove that of earlier runs."""
+    if part is None:
+        form.path(study, n).unlink(missing_ok=True)
+        return
+    nodes = tuple((str(site), str(op)) for site, op in part.nodes)
+    write_rows(form.path(study, n), form, Head(n, nodes, inside=inside), rows)
+
+
+def load_teams(root: Path, n: int) -> Teams | None:
+    """Return what threads did at a count, None where no run had any; P3SError where damaged."""
+    found = _rows_of(root, n, TEAMS)
+    if found is None:
+        return None
+    head, rows = found
+    return Teams(head.nodes, rows[:, 0], rows[:, 1], rows[:, 2:], head.inside)
+
+
+def load_uses(root: Path, n: int) -> FileUse | None:
+    """Return what was done to files at a count, None where nothing was; P3SError where damaged."""
+    found = _rows_of(root, n, FILES)
+    if found is None:
+        return None
+    head, rows = found
+    return FileUse(head.nodes, rows[:, 0], rows[:, 1], rows[:, 2:])
+
+
+def _rows_of(root: Path, n: int, form: Form) -> tuple[Head, np.ndarray] | None:
+    from p3s.base.study import Study
+
+    return read_rows(form.path(Study(Path(root)), n), form, n)
 
 
 def write_rows(path: Path, form: Form, head: Head, rows: np.ndarray) -> None:
@@ -115,8 +193,3 @@ def _sums(form: Form, rows: np.ndarray) -> dict[str, float]:
     return {
         name: float(rows[:, form.columns.index(name)].sum(dtype=np.float64)) for name in form.sums
     }
-
-
-def places_of(nodes: Sequence[Sequence[str]]) -> tuple[tuple[str, str], ...]:
-    """Return places as a head has them."""
-    return tuple((str(site), str(op)) for site, op in nodes)

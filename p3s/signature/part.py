@@ -134,42 +134,13 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
     if sites.apart:
         _tell_apart(run, site, names, {k for k, key in enumerate(keys) if key in sites.apart})
     calls = Calls(run, site)
-    inside = [k for k, comm in enumerate(run.comms) if not reaches_outside(comm)]
-    out = Part(
-        run.np,
-        run.work_unit,
-        _renumbered(calls.groups, {k: at for at, k in enumerate(inside)}),
-        [
-            Place(c.members, c.ordinal, c.op, c.dims, c.periods)
-            for c in map(run.comms.__getitem__, inside)
-        ],
-        names,
-        calls.nodes,
-        time_unit=clock.unit_of(run),
-        unmodelled=dict(run.unmodelled),
-        problem=getattr(run, "problem", ""),
-    )
-    tables = _Tables()
-    marks = buffers.marks(run.calls)
-    gaps = buffers.scattered(run.calls, calls.node, len(calls.nodes))
     whole = bool(sites.apart) or logical.changes or fileuse.there(run.calls)
+    reading = _Reading(logical, calls, names, whole)
     present = getattr(run.ranks, "present", None)
-    for rank in range(len(run.ranks)) if present is None else present:
-        rt, recorded, sums = _summed(logical, calls, rank, whole)
-        out.failed_polls += rt.failed_polls
-        out.counted_events += rt.counted_events
-        add_rank(out.tracing, rt, recorded.events, recorded.last_start_ns)
-        buffers.add_rank(out.buffers, marks, recorded.times)
-        buffers.add_pieces(out.pieces, gaps, calls.nodes, recorded.times)
-        if not out.problem and (turned := recorded.backwards()):
-            out.problem = f"{run.path}: rank {rt.rank}: {turned}"
-        if sums.events:
-            out.events += sums.events
-            out.inside += sums.inside
-            out.null_events += sums.events - sums.kept
-            tables.add(rt, sums, out.time_unit)
-            tables.add_others(rt, run, calls)
-    tables.into(out)
+    parts = [reading.part_of(r) for r in (range(len(run.ranks)) if present is None else present)]
+    out = parts[0] if len(parts) == 1 else join(parts or [reading.empty()])
+    out.unmodelled = dict(run.unmodelled)
+    out.problem = getattr(run, "problem", "") or out.problem
     return out
 
 
@@ -178,76 +149,92 @@ def _renumbered(groups: Sequence[Group], place_of: Mapping[int, int]) -> list[Gr
     return [g if g.comm < 0 else replace(g, comm=place_of[g.comm]) for g in groups]
 
 
-def _summed(
-    logical: Completions, calls: Calls, rank: int, whole: bool
-) -> tuple[RankTrace, Recorded, RankSums]:
-    """Return the sums of one rank, and the rank: a part of it where it is read in blocks.
+class _Reading:
+    """Reads the ranks of a run one by one.
 
-    whole: what is made of its events needs all of them at once.
+    names: frames of the sites; whole: what is made of a rank's events needs all of them at once.
     """
-    run = logical.run
-    recorded, sums = Recorded(len(run.calls)), RankSums(run, calls, _SAMPLE_EVENTS)
-    of_rank = None if whole else getattr(run.ranks, "pieces", None)
-    pieces = of_rank(rank) if of_rank else None
-    if pieces is None:
-        rt = run.ranks[rank]
-        for block in blocks_of(rt):
-            recorded.take(block)
-        rt = logical.once(teams.numbered(rt))
-        for block in blocks_of(rt):
-            sums.take(block)
-        return rt, recorded, sums
-    for rt in pieces:
-        for block in blocks_of(rt):
-            recorded.take(block)
-            sums.take(block)
-    return rt, recorded, sums
 
+    def __init__(
+        self, logical: Completions, calls: Calls, names: dict[str, tuple[str, ...]], whole: bool
+    ) -> None:
+        run = logical.run
+        self._logical, self._calls, self._names, self._whole = logical, calls, names, whole
+        self._marks = buffers.marks(run.calls)
+        self._gaps = buffers.scattered(run.calls, calls.node, len(calls.nodes))
+        inside = [k for k, comm in enumerate(run.comms) if not reaches_outside(comm)]
+        self._groups = _renumbered(calls.groups, {k: at for at, k in enumerate(inside)})
+        self._places = [
+            Place(c.members, c.ordinal, c.op, c.dims, c.periods)
+            for c in map(run.comms.__getitem__, inside)
+        ]
 
-class _Tables:
-    """The tables of a part, rank by rank."""
+    def empty(self) -> Part:
+        """Return the part of no rank."""
+        run = self._logical.run
+        return Part(
+            run.np,
+            run.work_unit,
+            self._groups,
+            self._places,
+            self._names,
+            self._calls.nodes,
+            _stacked([]),
+            time_unit=clock.unit_of(run),
+        )
 
-    def __init__(self) -> None:
-        self.columns: list[dict[str, np.ndarray]] = []
-        self.edges: list[np.ndarray] = []
-        self.samples, self.sequences = _Samples(), Sequences()
-        self.segments, self.times = [segments.none()], [clock.no_times()]
-        self.teams, self.files = [teams.none()], [fileuse.none()]
-        self.loads: list[list[int]] = []
-
-    def add(self, rt: RankTrace, sums: RankSums, time_unit: str) -> None:
-        """Add what the events of a rank sum up to."""
-        self.edges.append(sums.transitions(rt.rank))
-        self.samples.offer(rt.rank, sums.sample(), self.edges[-1])
-        self.sequences.offer(rt.rank, sums.codes.finish(sums.used))
+    def part_of(self, rank: int) -> Part:
+        """Return the part of one rank."""
+        out, run, calls = self.empty(), self._logical.run, self._calls
+        rt, recorded, sums = self._summed(rank)
+        out.failed_polls, out.counted_events = rt.failed_polls, rt.counted_events
+        add_rank(out.tracing, rt, recorded.events, recorded.last_start_ns)
+        buffers.add_rank(out.buffers, self._marks, recorded.times)
+        buffers.add_pieces(out.pieces, self._gaps, calls.nodes, recorded.times)
+        if turned := recorded.backwards():
+            out.problem = f"{run.path}: rank {rt.rank}: {turned}"
+        if not sums.events:
+            return out
+        out.events, out.inside = sums.events, sums.inside
+        out.null_events = sums.events - sums.kept
+        out.edges = sums.transitions(rt.rank)
+        out.samples = {rt.rank: sums.sample()}
+        sequences = Sequences()
+        sequences.offer(rt.rank, sums.codes.finish(sums.used))
+        out.sequences = sequences.kept
         between = sums.segments
         if sums.kept:
-            self.columns.append(sums.columns(rt.rank))
-            self.segments.append(between.rows(rt.rank, between.count, between.total))
-        if time_unit:
-            self.loads.append(sums.load.row(time_unit, rt))
-            self.times.append(sums.times.table(between.code, between.count))
+            out.table = sums.columns(rt.rank)
+            out.segments = between.rows(rt.rank, between.count, between.total)
+        if out.time_unit:
+            out.loads = np.array([sums.load.row(out.time_unit, rt)], dtype=np.int64)
+            out.times = sums.times.table(between.code, between.count)
+        if getattr(rt, "threads", None) is not None or fileuse.there(run.calls):
+            call = np.asarray(rt.call)  # of these the rank is there as a whole
+            node = calls.node[call]
+            out.teams = teams.teams_of(rt, np.flatnonzero(~calls.null[call]), node)
+            out.files = fileuse.uses_of(rt, node, run.calls)
+        return out
 
-    def add_others(self, rt: RankTrace, run: RunTrace, calls: Calls) -> None:
-        """Add what threads and files of a rank were used for; of these it is there as a whole."""
-        threads = getattr(rt, "threads", None) is not None
-        if not (threads or fileuse.there(run.calls)):
-            return
-        call = np.asarray(rt.call)
-        node = calls.node[call]
-        self.teams.append(teams.teams_of(rt, np.flatnonzero(~calls.null[call]), node))
-        self.files.append(fileuse.uses_of(rt, node, run.calls))
-
-    def into(self, out: Part) -> None:
-        """Put the tables into a part."""
-        if self.edges:
-            out.edges = np.concatenate(self.edges)
-        out.table = _stacked(self.columns)
-        out.samples, out.sequences = self.samples.kept, self.sequences.kept
-        out.segments, out.times = np.concatenate(self.segments), np.concatenate(self.times)
-        out.teams, out.files = np.concatenate(self.teams), np.concatenate(self.files)
-        if self.loads:
-            out.loads = np.array(self.loads, dtype=np.int64)
+    def _summed(self, rank: int) -> tuple[RankTrace, Recorded, RankSums]:
+        """Return the sums of one rank, and the rank: a part of it where it is read in blocks."""
+        run = self._logical.run
+        recorded, sums = Recorded(len(run.calls)), RankSums(run, self._calls, _SAMPLE_EVENTS)
+        of_rank = None if self._whole else getattr(run.ranks, "pieces", None)
+        pieces = of_rank(rank) if of_rank else None
+        if pieces is None:
+            rt = run.ranks[rank]
+            for block in blocks_of(rt):
+                recorded.take(block)
+            rt = self._logical.once(teams.numbered(rt))
+            for block in blocks_of(rt):
+                sums.take(block)
+            return rt, recorded, sums
+        for rt in pieces:
+            for block in blocks_of(rt):
+                recorded.take(block)
+                sums.take(block)
+        return rt, recorded, sums
 
 
 def _tell_apart(

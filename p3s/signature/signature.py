@@ -13,6 +13,7 @@ from p3s.base.tables import TABLES
 from p3s.base.text import command_line, processes
 from p3s.capture.reader import mark_of
 from p3s.signature import clock
+from p3s.signature.beside import write_teams, write_uses
 from p3s.signature.clones import contradicted, copies_of, known_sites, sites_of
 from p3s.signature.intact import intact_runs
 from p3s.signature.part import Part, Sites
@@ -20,10 +21,8 @@ from p3s.signature.phases import phases_json
 from p3s.signature.store import SCHEMA, VERSION, write_tables
 from p3s.signature.structure import Structure, structure, total_turns, undecided
 from p3s.signature.tables import PointTable, table_of
-from p3s.signature.teamfile import write_teams
 from p3s.signature.times import make_times, write_times
 from p3s.signature.unmodelled import unmodelled_calls
-from p3s.signature.usefile import write_uses
 
 if TYPE_CHECKING:
     from p3s.base.study import RunRecord, Study

@@ -13,7 +13,7 @@ import pytest
 from tracer_helpers import PROGRAMS, compile_c, the_mpi
 
 from p3s.base.study import Study
-from p3s.signature.teamfile import load_teams
+from p3s.signature.beside import load_teams
 
 LIMIT_S = 240
 ITERATIONS = 10

@@ -54,9 +54,8 @@ def _signature(path: Path) -> Any:
 
 def _in_study(name: str) -> Callable[[Path], Any]:
     def read(path: Path) -> Any:
-        from p3s.signature.teamfile import load_teams
+        from p3s.signature.beside import load_teams, load_uses
         from p3s.signature.times import load_times
-        from p3s.signature.usefile import load_uses
 
         at = path.parents[1]
         if name == "times":

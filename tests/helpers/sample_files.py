@@ -29,7 +29,7 @@ from p3s.methods.threads.advise.text import write as write_advice
 from p3s.model.compare import compare
 from p3s.model.stage import load as load_model
 from p3s.predict.validate import Validation
-from p3s.signature import fileuse, usefile
+from p3s.signature import beside, fileuse
 
 BYTES = [0, 1000, 100_000]
 
@@ -74,7 +74,7 @@ def _beside(root: Path) -> None:
     rows = np.abs(np.random.default_rng(1).integers(0, 1000, (6, len(fileuse.COLUMNS))))
     rows[:, 0], rows[:, 1] = np.arange(6), 0
     part: Any = SimpleNamespace(files=rows, nodes=list(table.nodes))
-    usefile.write_uses(study, 6, [part])
+    beside.write_uses(study, 6, [part])
 
 
 def _validation(root: Path) -> None:

@@ -107,7 +107,7 @@ def _put_teams(study: Study, table: Any, hybrid: Hybrid, threads: int) -> None:
     """Write what the tracer would have seen: regions before the messages."""
     from types import SimpleNamespace
 
-    from p3s.signature.teamfile import write_teams
+    from p3s.signature.beside import write_teams
 
     node = [k for k, (_, op) in enumerate(table.nodes) if op.endswith("Sendrecv")][0]
     busy = hybrid.parallel_ns(table.np)

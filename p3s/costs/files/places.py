@@ -73,7 +73,7 @@ class FilePlace:
 
 def places_of(study_dir: Path, model: Model) -> dict[tuple[str, str], FilePlace]:
     """Return the places of a study's traced runs that use files, by site and operation."""
-    from p3s.signature.usefile import load_uses
+    from p3s.signature.beside import load_uses
 
     uses = {n: found for n in model.counts if (found := load_uses(study_dir, n)) is not None}
     group = {(it.site, it.op): it.phase for it in model.items}

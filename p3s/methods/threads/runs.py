@@ -20,7 +20,7 @@ from p3s.methods.threads.settings import at_threads, base_of
 from p3s.methods.threads.types import Samples, samples
 from p3s.model.stage import load as load_model
 from p3s.model.types import Model
-from p3s.signature.teamfile import load_teams
+from p3s.signature.beside import load_teams
 from p3s.signature.teams import PARTS, WALL_PARTS, Teams
 from p3s.signature.times import load_times
 

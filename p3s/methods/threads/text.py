@@ -18,7 +18,7 @@ from p3s.methods.threads.stage import ThreadFile
 from p3s.methods.threads.types import Part
 from p3s.predict.checks import UNSURE
 from p3s.predict.reasons import Reason
-from p3s.signature.teamfile import load_teams
+from p3s.signature.beside import load_teams
 from p3s.signature.teams import Teams
 
 #: Parts of a law that make up less are not shown.

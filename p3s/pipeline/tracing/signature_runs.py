@@ -17,7 +17,8 @@ from p3s.capture.recording_plan import WORK, Enough, Plan
 from p3s.model.evaluate import model_grid, phase_weight
 from p3s.model.grid.stated import Extents, keep_dims, listed_extents
 from p3s.model.stage import load
-from p3s.signature.plans import Weights, calls_of, load_phases, plan_of, too_rare, traced_weights
+from p3s.signature.phases import load_phases
+from p3s.signature.plans import Weights, calls_of, plan_of, too_rare, traced_weights
 from p3s.signature.sampled import predict
 from p3s.signature_runner.recording import Recording
 from p3s.signature_runner.traced_run import Launch, trace_once
@@ -46,7 +47,7 @@ def run_signature(
             f" -- {' '.join(study.command())}"
         )
     keep_dims(study, extents)
-    phases = load_phases(study)
+    phases = load_phases(study.root)
     recording = _recording(study, asked)
     prepared = []
     for np in counts:  # everything that can be refused is, before anything runs
