@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -17,6 +17,7 @@ from p3s.predict.commands import Commands, counts_to_add, most_repeats
 
 if TYPE_CHECKING:
     from p3s.costs.small_runs.places import Same
+    from p3s.costs.small_runs.summary import FarFile
     from p3s.costs.small_runs.walk import PhaseCost
     from p3s.pipeline.tracing.results import Traced, TracedCount
     from p3s.pipeline.tracing.runs import TraceRequest
@@ -221,7 +222,7 @@ def _all_costs(far: _Far, other: Study) -> list[PhaseCost]:
     return far.costs()
 
 
-def _matched(study: Study) -> dict[str, Any] | None:
+def _matched(study: Study) -> FarFile | None:
     """Write far.json when there is a model to match with; return it.
 
     The runs are in place by now: what is wrong with the model is said, and is no failure.
@@ -245,16 +246,17 @@ def _tell(
     name: str,
     done: Traced,
     costs: Sequence[PhaseCost],
-    matched: Mapping[str, Any] | None,
+    matched: FarFile | None,
     places: str,
     json_: bool,
 ) -> int:
+    from p3s.base.serialise import to_data
     from p3s.costs.small_runs.places import HOW, SITE
+    from p3s.costs.small_runs.summary import FAR as FAR_FILE
     from p3s.pipeline.tracing.results import reasons
     from p3s.report.small_runs import render, status_text
 
     next_command = f"p3s model {quoted(study.root)}"
-    minima = [each.to_json() for each in costs]
     if json_:
         emit_json(
             {
@@ -262,16 +264,16 @@ def _tell(
                 "study": str(study.root),
                 "workload": f"far/{name}",
                 **done.to_json(),
-                "minimum": minima,
+                "minimum": to_data(costs),
                 "places": places,
-                "matched": matched,
+                "matched": None if matched is None else FAR_FILE.data(matched),
                 "next": next_command,
             }
         )
     elif matched is not None:
         out("\n".join([_runs(done.counts), "", *render(matched, f"far/{name}")]))
     else:
-        told = [f"{row['name']}: {status_text(row)}" for row in minima]
+        told = [f"{row.name}: {status_text(row)}" for row in costs]
         if places != HOW[SITE]:
             told.insert(0, f"another build of the program; its places were matched {places}")
         out("\n".join([_runs(done.counts), *map(one_line, told)]))
