@@ -23,9 +23,7 @@ from p3s.base.serialise import Range, is_array, number_of
 from p3s.base.study import REPLAY_SCHEMA, REPLAY_VERSION, STUDY_SCHEMA
 from p3s.costs import stage as costs
 from p3s.costs.parameters import stage as parameters
-from p3s.costs.parameters.types import Family
 from p3s.costs.small_runs import builds, summary
-from p3s.costs.types import ComputeModel
 from p3s.machine import filesystem, machinefile
 from p3s.machine.machinefile import MachineRead
 from p3s.methods.threads import stage as threads_stage
@@ -151,13 +149,13 @@ FORMATS: tuple[Published[Any], ...] = (
     Published(store.SCHEMA, store.VERSION, store.SignatureHead, more=True),
     Published(times.TIMES_SCHEMA, times.TIMES_VERSION, times.TimesRead, more=True),
     Published(model.SCHEMA, 2, Model),
-    Published(costs.SCHEMA, costs.VERSION, ComputeModel),
+    costs.COMPUTE,
     Published("p3s.scaled", SCHEMA_VERSION, HeadRead, more=True),
     Published("p3s.comms", SCHEMA_VERSION, Communicators, more=True),
     Published("p3s.order", SCHEMA_VERSION, TraceOrder),
     Published(REPLAY_SCHEMA, REPLAY_VERSION, ReplayRead, more=True),
     Published(VALIDATION, SCHEMA_VERSION, Comparison, more=True),
-    Published(parameters.SCHEMA, SCHEMA_VERSION, Family),
+    parameters.FAMILY,
     surface.SURFACE,
     advice.ADVICE,
     Published(threads.SCHEMA, SCHEMA_VERSION, threads.File),
@@ -166,7 +164,7 @@ FORMATS: tuple[Published[Any], ...] = (
     Published(phase_file.SCHEMA, phase_file.VERSION, phase_file.Phases, more=True),
     Published(machinefile.MACHINE_SCHEMA, machinefile.MACHINE_VERSION, MachineRead, more=True),
     WEAK,
-    Published(summary.SCHEMA, summary.VERSION, summary.FarFile, more=True),
+    summary.FAR,
     builds.SITES,
     Published(sampled.SCHEMA, sampled.VERSION, sampled.SampledFile, more=True),
     *provided("schemas"),

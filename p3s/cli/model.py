@@ -237,7 +237,7 @@ def _listed(counts: list[int]) -> str:
 
 def _show_compute(study: Any, fitted: Model, counts: list[int], csv: bool, json_: bool) -> None:
     """Print the compute model as a page, as CSV or as it is."""
-    from p3s.costs.stage import as_file, load
+    from p3s.costs.stage import COMPUTE, load
     from p3s.costs.table import compute_table
     from p3s.pipeline.stages import check_times
     from p3s.report import compute as page
@@ -247,7 +247,7 @@ def _show_compute(study: Any, fitted: Model, counts: list[int], csv: bool, json_
         check_times(study)
         raise P3SError(f"{study.root}: no times were taken of its runs; run p3s characterize again")
     if json_:
-        emit_json(as_file(found))
+        emit_json(COMPUTE.data(found))
     else:
         rows = compute_table(fitted, found, counts)
         out((page.csv if csv else page.table)(found, rows).rstrip("\n"))

@@ -72,7 +72,7 @@ def model(study_dir: Path, again: bool, json_: bool) -> int:
     """Fit the models of all values and the laws between them; print these."""
     from p3s.base.command_lines import another_value
     from p3s.base.settings import has_threads
-    from p3s.costs.parameters.stage import as_file
+    from p3s.costs.parameters.stage import FAMILY
     from p3s.pipeline.teams import over_threads
     from p3s.pipeline.weak import ensure_family
     from p3s.report.parameters import doubts, render
@@ -84,7 +84,7 @@ def model(study_dir: Path, again: bool, json_: bool) -> int:
     if json_:
         emit_json(
             {
-                **(as_file(family) if family is not None else header("model")),
+                **(FAMILY.data(family) if family is not None else header("model")),
                 **({"threads": threads.data} if threads is not None else {}),
             }
         )
@@ -114,7 +114,7 @@ def _prediction(study: Study) -> str:
 def at_value(study_dir: Path, params: list[str]) -> Path:
     """Return the study at one value of every parameter, derived if it was not traced."""
     from p3s.base.settings import THREADS, one_setting, parameters, setting_name
-    from p3s.costs.parameters import instantiate
+    from p3s.costs.parameters.stage import instantiate
     from p3s.pipeline.teams import over_threads
     from p3s.pipeline.weak import ensure_family, with_parameters
 

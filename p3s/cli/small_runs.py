@@ -19,7 +19,9 @@ UP_TO = option(0, "--up-to N", "With --far and no -n: largest count [default: of
 
 def far_runs(request: TraceRequest, up_to: int, json_: bool) -> int:
     """Record runs of a smaller input, and print what they show."""
+    from p3s.base.serialise import to_data
     from p3s.costs.small_runs.places import HOW, SITE
+    from p3s.costs.small_runs.summary import FAR as FAR_FILE
     from p3s.pipeline.tracing.results import reasons
     from p3s.pipeline.tracing.small_runs import trace_smaller
     from p3s.report.small_runs import render, status_text
@@ -29,22 +31,21 @@ def far_runs(request: TraceRequest, up_to: int, json_: bool) -> int:
     study, name, done = found.study, found.name, found.done
     matched, places = found.matched, found.places
     next_command = f"p3s model {quoted(study.root)}"
-    minima = [each.to_json() for each in found.costs]
     if json_:
         emit(
             "far-runs",
             study=str(study.root),
             workload=f"far/{name}",
             **done.to_json(),
-            minimum=minima,
+            minimum=to_data(found.costs),
             places=places,
-            matched=matched,
+            matched=None if matched is None else FAR_FILE.data(matched),
             next=next_command,
         )
     elif matched is not None:
         out("\n".join([_runs(done.counts), "", *render(matched, f"far/{name}")]))
     else:
-        told = [f"{row['name']}: {status_text(row)}" for row in minima]
+        told = [f"{row.name}: {status_text(row)}" for row in found.costs]
         if places != HOW[SITE]:
             told.insert(0, f"another build of the program; its places were matched {places}")
         out("\n".join([_runs(done.counts), *map(one_line, told)]))

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from p3s.costs.gather import TIME_UNITS, in_the_run, sum_phases
+from p3s.costs.gather import TIME_UNITS, in_the_run
 from p3s.costs.shared import factors_at
-from p3s.costs.thesis import PowerLaw
 from p3s.costs.types import ComputeModel, PhaseTime, WorkSpan
 from p3s.model.evaluate import phase_weight
 from p3s.model.types import Model
-from p3s.model.work.workload import RankWork
+from p3s.model.work.workload import RankWork, summed
 
 #: Ranks that compute less than this share of the mean do not decide how far a phase is outside.
 IDLE_SHARE = 0.1
@@ -81,7 +80,7 @@ class Costs:
         phase = found.phases
         runs = in_the_run([p.place for p in found.places])
         weight = self.weights(grid)
-        x = sum_phases(np.where(runs, found.work, 0.0), phase, len(weight)) / weight[:, None]
+        x = summed(np.where(runs, found.work, 0.0), phase, len(weight)) / weight[:, None]
         for k, phase_ in self.phases.items():
             if phase_.x_times_n and k < len(x):  # where work is time
                 x[k] = np.where(x[k] > 0, phase_.x_times_n / grid.n, 0.0)
@@ -130,8 +129,8 @@ class Costs:
     ) -> np.ndarray:
         """Return the half width of the time per (phase, rank) that comes from the work's."""
         phases = len(found.half_width)
-        total = sum_phases(work, found.phases, phases)
-        time = sum_phases(ns, found.phases, phases)
+        total = summed(work, found.phases, phases)
+        time = summed(ns, found.phases, phases)
         half = np.divide(found.half_width * time, total, out=np.zeros_like(time), where=total > 0)
         if self.model.work_unit in TIME_UNITS:  # at measured counts the cost corrects the work
             far = np.ones(phases)
@@ -174,7 +173,7 @@ class PhaseSums:
         """Take in ranks, each for so many. What is computed before MPI_Init ends is left out."""
         ns = np.where(timed.runs, timed.ns, 0.0)
         phases = len(self.ns)
-        per_rank = sum_phases(ns, timed.phase, phases)
+        per_rank = summed(ns, timed.phase, phases)
         self.ns += times * per_rank.sum(axis=1)
         self.x += times * timed.x.sum(axis=1)
         self.ranks += times * (timed.x > 0).sum(axis=1)
@@ -213,7 +212,7 @@ class PhaseSums:
         weight = float(self.costs.weights(grid)[k])
         costs = self.costs.phases.get(k)
         crm_i, crm_c = (
-            weight * power(law, grid.n) if law else None
+            weight * float(law.value(grid.n)) if law else None
             for law in ((costs.crm_i, costs.crm_c) if costs else (None, None))
         )
         return PhaseTime(
@@ -233,8 +232,3 @@ class PhaseSums:
             return WorkSpan((low, high), covered)
         below, above = covered[0] / low, high / covered[1]
         return WorkSpan((low, high), covered, max(1.0, below, above), below >= above)
-
-
-def power(law: PowerLaw, n: float) -> float:
-    """Return a power law a n^b of compute.json at ``n``, in ns."""
-    return float(law.a * n**law.b)

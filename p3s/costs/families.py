@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import log
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -57,14 +58,10 @@ APART, VARIES = 1.2, 0.04
 MOST_LOG2 = 400.0
 
 
-KINDS = ("one", "step", "capacity", "power")
+class Column(NamedTuple):
+    """One column, as a row: its kind, location and width or exponent and centre in log2 x."""
 
-
-@dataclass(frozen=True)
-class Column:
-    """One column: kind, one of KINDS, and location and width or exponent and centre in log2 x."""
-
-    kind: str
+    kind: Literal["one", "step", "capacity", "power"]
     first: float = 0.0
     second: float = 0.0
 

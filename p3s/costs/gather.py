@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 
 from p3s.base.ops import INIT_OPS
-from p3s.costs.small_runs.points import Point
-from p3s.model.evaluate import generate, phase_weight
+from p3s.costs.points import OWN, WHOLE, Place, Point, per_rank
+from p3s.model.evaluate import ScaledRows, generate, phase_weight
 from p3s.model.tripcounts import as_traced
 from p3s.model.types import Model
 from p3s.model.work.balance import undrawn
 from p3s.model.work.scic import instruction_groups
-from p3s.model.work.workload import rank_work
+from p3s.model.work.workload import RankWork, rank_work, summed
 from p3s.signature.times import Times
-
-Place = tuple[str, str]
 
 #: Units of work that are times already: the law of work is corrected by a factor around 1.
 TIME_UNITS = ("cpu_ns", "wall_ns")
@@ -26,9 +24,6 @@ TIME_UNITS = ("cpu_ns", "wall_ns")
 SMALL_SHARE, SMALL_NS = 0.01, 2000.0
 #: Groups of ranks that a run has at most in a phase: with more, those nearest in x are one.
 MOST_GROUPS = 8
-#: Stands for all small places of a phase; for all places of it.
-POOL: Place = ("", "small")
-WHOLE: Place = ("", "phase")
 
 
 @dataclass(frozen=True)
@@ -59,14 +54,7 @@ class Measured:
 
     def per_phase(self, values: np.ndarray) -> np.ndarray:
         """Return values per (place, rank) summed to (phase, rank)."""
-        return sum_phases(values, self.phase, len(self.weight))
-
-
-def sum_phases(values: np.ndarray, phase: np.ndarray, phases: int) -> np.ndarray:
-    """Return values per (place, rank) summed to (phase, rank)."""
-    out = np.zeros((phases, values.shape[1]))
-    np.add.at(out, phase, values)
-    return out
+        return summed(values, self.phase, len(self.weight))
 
 
 def places_of(model: Model) -> tuple[list[Place], np.ndarray]:
@@ -83,6 +71,28 @@ def weights_at(model: Model, n: int, grid: Any) -> np.ndarray:
         traced = dict(phase.weight_points)
         out.append(max(traced.get(n) or float(phase_weight(phase, grid)), 1.0))
     return np.array(out)
+
+
+def work_of(model: Model, rows: ScaledRows, widths: bool = True) -> RankWork:
+    """Return the work of the ranks in rows of a scaled trace; widths: with half widths."""
+    columns = {name: getattr(rows, name) for name in ("rank", "item", "nbytes", "repeat")}
+    return rank_work(model, rows.grid, columns, widths, rows.means)
+
+
+def by_place_and_rank(
+    place: np.ndarray, rank: np.ndarray, values: np.ndarray, shape: tuple[int, int]
+) -> np.ndarray:
+    """Return the sums of values by (place, rank); those of place -1 are left out."""
+    mine = place >= 0
+    cell = place[mine] * shape[1] + rank[mine]
+    weights = np.asarray(values, dtype=float)[mine]
+    return np.bincount(cell, weights=weights, minlength=shape[0] * shape[1]).reshape(shape)
+
+
+def numbers_of(places: Sequence[Place], nodes: Iterable[Place]) -> np.ndarray:
+    """Return the number of each node among the places, -1 for others, and -1 at the end."""
+    number = {place: k for k, place in enumerate(places)}
+    return np.array([*(number.get(node, -1) for node in nodes), -1], dtype=np.int64)
 
 
 def in_the_run(places: Sequence[Place]) -> np.ndarray:
@@ -110,12 +120,7 @@ _LAST_ASKED: list[Any] = []
 def _modelled_work(model: Model, n: int) -> tuple[np.ndarray, Any]:
     there = undrawn(as_traced(model, n))
     rows = generate(there, n, work=False)
-    found = rank_work(
-        there,
-        rows.grid,
-        {name: getattr(rows, name) for name in ("rank", "item", "nbytes", "repeat")},
-        widths=False,
-    )
+    found = work_of(there, rows, widths=False)
     work = np.zeros((len(found.places), n))
     work[:, found.ranks] = found.work
     work.setflags(write=False)
@@ -129,17 +134,14 @@ def measured_at(model: Model, times: Times, own_cores: bool = False) -> Measured
     time itself: its cost, a factor around 1, then corrects the model.
     """
     places, phase = places_of(model)
-    number = {place: k for k, place in enumerate(places)}
     said, grid = modelled_work(model, times.np)
-    of_node = np.array([*(number.get(node, -1) for node in times.nodes), -1], dtype=np.int64)
-    place = of_node[times.to_node]
+    place = numbers_of(places, times.nodes)[times.to_node]
     known = place >= 0
     shape = (len(places), times.np)
-    cell = (place * times.np + times.rank)[known]
 
     def table(values: np.ndarray) -> np.ndarray:
-        total = np.bincount(cell, weights=values[known], minlength=shape[0] * shape[1])
-        return np.where(in_the_run(places), total.reshape(shape), 0.0)
+        total = by_place_and_rank(place, times.rank, values, shape)
+        return np.where(in_the_run(places), total, 0.0)
 
     runs = np.flatnonzero(known)
     runs = runs[in_the_run(places)[place[runs], 0]]
@@ -158,7 +160,7 @@ def measured_at(model: Model, times: Times, own_cores: bool = False) -> Measured
         table(times.median_ns),
         table(times.most_ns),
         table(times.count),
-        sum_phases(work, phase, len(weight)) / weight[:, None],
+        summed(work, phase, len(weight)) / weight[:, None],
         weight,
         float(times.median_ns[~known].sum()),
         max(len(times.runs), 1),
@@ -195,7 +197,7 @@ def _of_phase(found: Measured, k: int) -> Iterator[Point]:
                 max(most / least - 1.0, 0.0) if least > 0 else 0.0,
                 len(mine),
                 found.repeats,
-                "own",
+                OWN,
                 found.n,
             )
 
@@ -251,7 +253,7 @@ def x_scale(model: Model, counts: Iterable[int]) -> np.ndarray:
     for n in sorted(counts):
         said, grid = modelled_work(model, n)
         weight = weights_at(model, n, grid)
-        work = sum_phases(np.where(in_the_run(places), said, 0.0), phase, len(weight))
+        work = summed(np.where(in_the_run(places), said, 0.0), phase, len(weight))
         ranks = (work > 0).sum(axis=1)
         here = n * work.sum(axis=1) / np.maximum(ranks, 1) / weight
         scale = np.where(scale > 0, scale, here)
@@ -312,33 +314,14 @@ def pooled(points: Sequence[Point], of: Mapping[Place, Place]) -> list[Point]:
     for p in points:
         place = of.get(p.place, p.place)
         groups.setdefault((p.phase, place, p.source, p.traced, p.x), []).append(p)
-    return [_sum(key[1], some) for key, some in groups.items()]
+    return [_summed(key[1], some) for key, some in groups.items()]
 
 
-def _sum(place: Place, points: Sequence[Point]) -> Point:
-    first = points[0]
+def _summed(place: Place, points: Sequence[Point]) -> Point:
     of_place: dict[Place, int] = {}
     for p in points:
         of_place[p.place] = of_place.get(p.place, 0) + p.ranks
     ranks = max(of_place.values())
-
-    def total(name: str) -> float:
-        result: float = sum(getattr(p, name) * p.ranks for p in points) / ranks
-        return result
-
-    least = total("least_ns")
+    out = per_rank(points, ranks, place)
     most = sum(p.least_ns * (1.0 + p.spread) * p.ranks for p in points) / ranks
-    return Point(
-        place,
-        first.phase,
-        first.n,
-        total("work"),
-        first.x,
-        least,
-        total("typical_ns"),
-        max(most / least - 1.0, 0.0) if least > 0 else 0.0,
-        ranks,
-        min(p.repeats for p in points),
-        first.source,
-        first.traced,
-    )
+    return replace(out, spread=max(most / out.least_ns - 1.0, 0.0) if out.least_ns > 0 else 0.0)

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from p3s.costs.gather import WHOLE, Measured, pooled
-from p3s.costs.phases import Weight, far_point
-from p3s.costs.small_runs.points import Point
+from p3s.costs.gather import Measured, pooled
+from p3s.costs.model import by_run
+from p3s.costs.phases import Weight
+from p3s.costs.points import OWN, WHOLE, Point, once
 from p3s.costs.thesis import crm
 from p3s.costs.types import GroupCosts, GroupPoint
 from p3s.model.types import Phase
@@ -48,20 +49,10 @@ def group_costs(
 def _group(g: int, where: str, points: Sequence[Point]) -> GroupCosts:
     thesis = crm(points)
     kept = tuple(
-        GroupPoint(
-            p.n if np.isfinite(p.n) else None,
-            p.traced,
-            p.source,
-            p.ranks,
-            p.work,
-            p.least_ns,
-            p.typical_ns,
-        )
+        GroupPoint(p.count, p.traced, p.source, p.ranks, p.work, p.least_ns, p.typical_ns)
         for p in points
     )
-    return GroupCosts(
-        g, where, kept, thesis.initial, thesis.calibrated, far_point(thesis), thesis.why
-    )
+    return GroupCosts(g, where, kept, thesis.initial, thesis.calibrated, thesis.far, thesis.why)
 
 
 def _own(m: Measured, k: int, parts: Sequence[Sequence[int]]) -> Point:
@@ -84,7 +75,7 @@ def _own(m: Measured, k: int, parts: Sequence[Sequence[int]]) -> Point:
         max(most / least - 1.0, 0.0) if least > 0 else 0.0,
         len(ranks),
         m.repeats,
-        "own",
+        OWN,
         m.n,
     )
 
@@ -92,27 +83,9 @@ def _own(m: Measured, k: int, parts: Sequence[Sequence[int]]) -> Point:
 def _of_others(points: Sequence[Point], size: int, weight: Weight) -> list[list[Point]]:
     """Return per group the points of the runs of other workloads that have ``size`` groups."""
     out: list[list[Point]] = [[] for _ in range(size)]
-    for source, traced in dict.fromkeys((p.source, p.traced) for p in points):
-        mine = [p for p in points if (p.source, p.traced) == (source, traced)]
-        whole = sorted(pooled(mine, {p.place: WHOLE for p in mine}), key=lambda p: -p.x)
-        if len(whole) != size:
-            continue
-        for g, p in enumerate(whole):
-            once = 1.0 / weight[p.phase, source, traced]
-            out[g].append(
-                Point(
-                    WHOLE,
-                    p.phase,
-                    p.n,
-                    p.work * once,
-                    p.x,
-                    p.least_ns * once,
-                    p.typical_ns * once,
-                    p.spread,
-                    p.ranks,
-                    p.repeats,
-                    source,
-                    traced,
-                )
-            )
+    for run in by_run(points):
+        whole = sorted(pooled(run, {p.place: WHOLE for p in run}), key=lambda p: -p.x)
+        if len(whole) == size:
+            for group, p in zip(out, whole, strict=True):
+                group.append(once(p, weight[p.phase, p.source, p.traced]))
     return out

@@ -11,7 +11,7 @@ import numpy as np
 from p3s.costs.gather import TIME_UNITS, Measured
 from p3s.costs.model import Laws, fit_laws, gathered, measured_turn, predicted_turn
 from p3s.costs.phases import NO_WORK, NOT_LEFT, share_of
-from p3s.costs.small_runs.points import Point
+from p3s.costs.points import Point
 from p3s.costs.types import CostHoldOut, PhaseError
 from p3s.model.comparison import HoldOut, WorkErrors
 from p3s.model.judge import phase_key

@@ -8,21 +8,22 @@ the family, and beyond the points the steps that nobody has seen yet.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from p3s.base.errors import P3SError
-from p3s.costs.families import CONSTANT, KINDS, Column
+from p3s.costs.families import CONSTANT, Column
 from p3s.laws.mixture import quantiles
 
 if TYPE_CHECKING:
+    from p3s.costs.points import Point
     from p3s.costs.posterior import Best, Draws
     from p3s.costs.scoring import Measured
-    from p3s.costs.small_runs.points import Point
 
+Floats = NDArray[np.float64]
 #: Share inside the interval.
 INSIDE = 0.90
 #: Knots of the table per doubling of x inside the points and outside; doublings outside.
@@ -62,11 +63,11 @@ class CostLaw:
     kind: str
     columns: tuple[Column, ...]
     coefficients: tuple[float, ...]
-    at: np.ndarray
-    middle: np.ndarray
-    usual: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
+    at: Floats
+    middle: Floats = field(metadata={"key": "least"})
+    usual: Floats = field(metadata={"key": "typical"})
+    low: Floats
+    high: Floats
     covered: tuple[float, float]
     rivals: tuple[str, ...] = ()
     disturbed: tuple[str, ...] = ()
@@ -136,58 +137,13 @@ class CostLaw:
             "refused": self.refused,
         }
 
-    @staticmethod
-    def from_json(data: Any) -> CostLaw:
-        """Return the law from :meth:`to_json` data; raises P3SError when it cannot be one."""
-        try:
-            law = CostLaw(
-                str(data["unit"]),
-                str(data["kind"]),
-                tuple(Column(str(k), _finite(a), _finite(b)) for k, a, b in data["columns"]),
-                tuple(_finite(c) for c in data["coefficients"]),
-                _array(data["at"]),
-                _array(data["least"]),
-                _array(data["typical"]),
-                _array(data["low"]),
-                _array(data["high"]),
-                (_finite(data["covered"][0]), _finite(data["covered"][1])),
-                tuple(str(r) for r in data["rivals"]),
-                tuple(str(r) for r in data["disturbed"]),
-                None if data["refused"] is None else str(data["refused"]),
-            )
-            tables = (law.middle, law.usual, law.low, law.high)
-            same = {len(y) for y in tables} == {len(law.at)}
-            fine = (
-                same
-                and len(law.columns) == len(law.coefficients)
-                and bool(np.all(np.diff(law.at) > 0))
-                and all(c.kind in KINDS for c in law.columns)
-                and all(bool(np.all(y >= 0)) for y in tables)
-            )
-        except (KeyError, IndexError, TypeError, ValueError) as err:
-            raise P3SError(
-                f"a law of cost is damaged ({_short(err)}); fit the compute model again"
-            ) from err
-        if not fine:
-            raise P3SError(
-                "a law of cost is damaged (its table does not hold together); "
-                "fit the compute model again"
-            )
-        return law
-
-
-def _short(err: Exception) -> str:
-    return " ".join(f"{type(err).__name__} {err}".split())[:80]
-
-
-def _finite(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
-        raise ValueError("not a finite number")
-    return float(value)
-
-
-def _array(values: Any) -> np.ndarray:
-    return np.array([_finite(v) for v in values], dtype=float)
+    def valid(self) -> None:
+        """Raise ValueError where the table or the curve does not hold together."""
+        tables = (self.middle, self.usual, self.low, self.high)
+        if {len(y) for y in tables} != {len(self.at)} or np.any(np.diff(self.at) <= 0):
+            raise ValueError("the table of a law of cost does not hold together")
+        if len(self.columns) != len(self.coefficients) or any(np.any(y < 0) for y in tables):
+            raise ValueError("a law of cost has a coefficient too few, or a cost below zero")
 
 
 def fit_cost(points: Sequence[Point], *, unit: str) -> CostLaw:
@@ -366,10 +322,8 @@ def _usual(
         ** 2
     ) * np.where(sound, 1.0, 1e-6)
     near /= near.sum(axis=1, keepdims=True)
-    order = np.argsort(ratio, kind="stable")
-    ordered, weight = ratio[order], near[:, order]
-    upto = np.cumsum(weight, axis=1) - 0.5 * weight
-    return np.asarray(np.maximum(1.0, [np.interp(0.5, row, ordered) for row in upto]))
+    ratios = np.repeat(ratio[:, None], len(at), axis=1)
+    return np.asarray(np.maximum(1.0, quantiles(ratios, near.T, (0.5,))[0]))
 
 
 def _erfinv(y: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Laws of cost in words and in LaTeX."""
+"""Laws of cost in words."""
 
 from __future__ import annotations
 
@@ -66,26 +66,3 @@ def number(value: float) -> str:
     """Return three digits of a number."""
     out = f"{value:.3g}"
     return out.replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
-
-
-def latex(law: CostLaw) -> str:
-    """Return the likeliest curve as LaTeX for math mode, with all its columns."""
-    parts = []
-    for column, c in zip(law.columns, law.coefficients, strict=True):
-        if column.kind == "one":
-            parts.append(_tex(c))
-        elif column.kind == "step":
-            where = _tex(float(2.0**column.first))
-            power = 1.0 / (column.second * np.log(2.0))
-            parts.append(rf"\frac{{{_tex(c)}}}{{1 + \left({where} / x\right)^{{{power:.3g}}}}}")
-        elif column.kind == "capacity":
-            where = _tex(float(2.0**column.first))
-            parts.append(rf"{_tex(c)} \max\left(0, 1 - {where} / x\right)")
-        else:
-            parts.append(rf"{_tex(_at_one(column, c))} \, x^{{{column.first:.3g}}}")
-    return " + ".join(parts) or "0"
-
-
-def _tex(value: float) -> str:
-    digits, _, exponent = f"{value:.3g}".partition("e")
-    return rf"{digits} \cdot 10^{{{int(exponent)}}}" if exponent else digits

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from p3s.costs.gather import (
-    POOL,
     SMALL_SHARE,
-    WHOLE,
     Measured,
-    Place,
     own_points,
     pooled,
     shares,
@@ -21,10 +18,9 @@ from p3s.costs.gather import (
     thinned,
 )
 from p3s.costs.laws import CostLaw, fit_cost
-from p3s.costs.small_runs.points import Point
+from p3s.costs.points import POOL, WHOLE, Place, Point, once, per_rank
 from p3s.costs.types import KeptPoint, LawEntry
 
-OWN = "own"
 Kind = Literal["place", "small", "phase"]
 
 
@@ -100,32 +96,21 @@ def _parts(
     return out
 
 
+def by_run(points: Sequence[Point]) -> list[list[Point]]:
+    """Return the points of each run: of one source and traced count."""
+    runs: dict[tuple[str, int], list[Point]] = {}
+    for p in points:
+        runs.setdefault((p.source, p.traced), []).append(p)
+    return list(runs.values())
+
+
 def _program(points: Sequence[Point]) -> list[Point]:
     """Return one point per run, all phases and ranks together: x is all work of a rank."""
     out = []
-    for source, traced in dict.fromkeys((p.source, p.traced) for p in points):
-        mine = [p for p in points if (p.source, p.traced) == (source, traced)]
-        ranks = max(traced, 1)
-
-        def total(name: str, some: Sequence[Point] = mine, ranks: int = ranks) -> float:
-            return float(sum(getattr(p, name) * p.ranks for p in some) / ranks)
-
-        out.append(
-            Point(
-                WHOLE,
-                -1,
-                mine[0].n,
-                total("work"),
-                total("work"),
-                total("least_ns"),
-                total("typical_ns"),
-                float(np.median([p.spread for p in mine])),
-                ranks,
-                min(p.repeats for p in mine),
-                source,
-                traced,
-            )
-        )
+    for run in by_run(points):
+        whole = per_rank(run, max(run[0].traced, 1))
+        spread = float(np.median([p.spread for p in run]))
+        out.append(replace(whole, phase=-1, x=whole.work, spread=spread))
     return out
 
 
@@ -137,32 +122,15 @@ def turns(points: Sequence[Point], weight: Mapping[tuple[int, str, int], float])
     process in one iteration is what the thesis models (section 6.1); work, least_ns and typical_ns
     of the points returned are of one turn."""
     out = []
-    for source, traced in dict.fromkeys((p.source, p.traced) for p in points):
-        mine = [p for p in points if (p.source, p.traced) == (source, traced)]
-        ranks = sum(p.ranks for p in mine)
-
-        def mean(name: str, some: Sequence[Point] = mine, ranks: int = ranks) -> float:
-            return float(sum(getattr(p, name) * p.ranks for p in some) / ranks)
-
+    for run in by_run(points):
+        ranks = sum(p.ranks for p in run)
+        first = run[0]
+        turn = once(per_rank(run, ranks), weight[first.phase, first.source, first.traced])
         # of another workload every group of ranks has a count of its own: take the mean one
-        n = float(sum(p.n * p.ranks for p in mine) / ranks)
-        once = 1.0 / weight[mine[0].phase, source, traced]
-        out.append(
-            Point(
-                WHOLE,
-                mine[0].phase,
-                n,
-                mean("work") * once,
-                mean("x"),
-                mean("least_ns") * once,
-                mean("typical_ns") * once,
-                float(np.median([p.spread for p in mine])),
-                ranks,
-                min(p.repeats for p in mine),
-                source,
-                traced,
-            )
-        )
+        weights = [p.ranks for p in run]
+        n = float(np.average([p.n for p in run], weights=weights))
+        x = float(np.average([p.x for p in run], weights=weights))
+        out.append(replace(turn, n=n, x=x, spread=float(np.median([p.spread for p in run]))))
     return out
 
 
@@ -218,21 +186,9 @@ def kept(entry: Entry, share: float) -> LawEntry:
         entry.places,
         share,
         KeptPoint._fields,
-        tuple(_row(p) for p in entry.points),
+        tuple(
+            KeptPoint(p.count, *(getattr(p, name) for name in KeptPoint._fields[1:]))
+            for p in entry.points
+        ),
         entry.law,
-    )
-
-
-def _row(p: Point) -> KeptPoint:
-    return KeptPoint(
-        p.n if np.isfinite(p.n) else None,
-        p.traced,
-        p.source,
-        p.ranks,
-        p.repeats,
-        p.x,
-        p.work,
-        p.least_ns,
-        p.typical_ns,
-        p.spread,
     )

@@ -9,11 +9,11 @@ from dataclasses import replace
 import numpy as np
 
 from p3s.costs.gather import TIME_UNITS, Measured
-from p3s.costs.model import OWN, Laws, expected_ns, measured_turn, predicted_turn, turns
-from p3s.costs.small_runs.points import Point
+from p3s.costs.model import Laws, expected_ns, measured_turn, predicted_turn, turns
+from p3s.costs.points import OWN, Point
 from p3s.costs.spread import EVEN, LEAST_OCCURRENCES, Spread, apart, between_ranks, between_turns
-from p3s.costs.thesis import Crm, crm
-from p3s.costs.types import FarPoint, GroupCosts, Iteration, PhaseCosts, Unknown
+from p3s.costs.thesis import crm
+from p3s.costs.types import GroupCosts, Iteration, PhaseCosts, Unknown
 from p3s.model.types import Phase
 from p3s.model.work.balance import drawn
 
@@ -47,7 +47,7 @@ def phase_costs(
         tuple(_turn(p, laws, found, weight) for p in points),
         thesis.initial,
         thesis.calibrated,
-        far_point(thesis),
+        thesis.far,
         thesis.why,
         _left(spread(laws, found, k), phase, laws),
         unknown(laws, found, k),
@@ -92,7 +92,7 @@ def _turn(point: Point, laws: Laws, found: Sequence[Measured], weight: Weight) -
     k = point.phase
     own = next((m for m in found if point.source == OWN and m.n == point.traced), None)
     return Iteration(
-        point.n if np.isfinite(point.n) else None,
+        point.count,
         point.traced,
         point.source,
         point.ranks,
@@ -141,12 +141,3 @@ def spread(laws: Laws, found: Sequence[Measured], k: int) -> Spread:
     many = (count >= LEAST_OCCURRENCES) & (least > 0)
     number = float(np.average(count[many], weights=least[many])) if many.any() else 1.0
     return Spread(ranks, apart(turns_, ranks, number), sum(map(len, ns)), seen)
-
-
-def far_point(found: Crm) -> FarPoint | None:
-    """Return the run of another workload whose cost is least, which CRM_c goes through.
-
-    That the total work of the phase is constant is not asked for: the count that a far run stands
-    for was looked up in the work of the phase itself.
-    """
-    return FarPoint(*found.far, found.reached) if found.far else None

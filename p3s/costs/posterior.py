@@ -19,7 +19,6 @@ import numpy as np
 
 from p3s.costs.families import Column, Designs, designs, refined, values, with_three_steps
 from p3s.costs.scoring import PRIOR_DOF, SMALL, Measured, Scored, score
-from p3s.costs.small import backward
 
 #: How many disturbed units at most; how many of them are tried with all designs, and how many
 #: single points of runs are thought of.
@@ -158,7 +157,7 @@ def _units(
     above = np.full(len(points.u), -np.inf)
     for k, s in scored.items():
         for i in np.argsort(-s.score, kind="stable")[:12]:
-            above = np.maximum(above, 1.0 - table[:, found.of[k][i]] @ [b[i] for b in s.beta])
+            above = np.maximum(above, 1.0 - table[:, found.of[k][i]] @ s.beta[i])
     size = np.bincount(points.run)
     mean = np.bincount(points.run, above) / size
     own = np.where(size[points.run] > 1, above - mean[points.run], -np.inf)
@@ -201,11 +200,11 @@ def _drawn(
         at = i[picks[inside] - start]
         which[inside, :k] = found.of[k][at]
         size = np.sqrt(s.square[at] / chi[inside])
-        middle_of = np.stack([b[at] for b in s.beta], axis=1)
-        low = [[entry[at] if entry.ndim else entry for entry in row] for row in s.factor]
-        away = backward(low, list((normal[inside, :k] * size[:, None]).T))
+        middle_of = s.beta[at]
+        upper = s.factor[at].transpose(0, 2, 1)
+        away = np.linalg.solve(upper, (normal[inside, :k] * size[:, None])[..., None])[..., 0]
         # where a coefficient comes out negative, its mirror image around zero
-        beta = np.abs(middle_of + np.stack(away, axis=1))
+        beta = np.abs(middle_of + away)
         estimate = np.maximum(middle_of, 0.0)
         ratio = np.prod((estimate[:, 1:] + SMALL) / (beta[:, 1:] + SMALL), axis=1)
         importance[inside] = np.clip(ratio, 0.2, 5.0)
@@ -239,7 +238,7 @@ def _best(
     return Best(
         family,
         tuple(found.columns[c] for c in found.of[k][j]),
-        tuple(max(0.0, float(b[j])) * middle for b in s.beta),
+        tuple(max(0.0, float(b)) * middle for b in s.beta[j]),
         h,
         shares,
         float(np.sqrt(s.square[j] / (len(points.u) + PRIOR_DOF))),

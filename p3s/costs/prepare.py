@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 from math import isfinite, log2
 
 import numpy as np
 
+from p3s.costs.points import Point, per_rank
 from p3s.costs.scoring import ASSUMED, KEPT, LEAST_ERROR, Measured
-from p3s.costs.small_runs.points import Point
 
 #: How many repeats the error common to all points counts as, against those of similar x.
 LOCAL = 6.0
@@ -42,25 +43,14 @@ def _joined(group: Sequence[Point]) -> Point:
     """Return the mean of groups of ranks, each weighing as its ranks."""
     if len(group) == 1:
         return group[0]
-    first = group[0]
-    ranks = np.array([max(p.ranks, 1) for p in group], dtype=float)
-    work, x, least, typical = (
-        float(np.average([getattr(p, name) for p in group], weights=ranks))
-        for name in ("work", "x", "least_ns", "typical_ns")
-    )
-    return Point(
-        first.place,
-        first.phase,
-        first.n,
-        work,
-        x,
-        least,
-        max(typical, least),
-        max(p.spread for p in group),
-        int(ranks.sum()),
-        min(p.repeats for p in group),
-        first.source,
-        first.traced,
+    group = [replace(p, ranks=max(p.ranks, 1)) for p in group]
+    ranks = sum(p.ranks for p in group)
+    out = per_rank(group, ranks, group[0].place)
+    return replace(
+        out,
+        x=float(sum(p.x * p.ranks for p in group) / ranks),
+        typical_ns=max(out.typical_ns, out.least_ns),
+        spread=max(p.spread for p in group),
     )
 
 

@@ -14,7 +14,6 @@ from math import lgamma, log
 import numpy as np
 
 from p3s.costs.families import Designs
-from p3s.costs.small import Lower, backward, cholesky, forward, inverse_diagonal
 
 #: Share of the variance that is common to a run; the rest is a point's own.
 RUN_SHARE = 0.5
@@ -24,6 +23,8 @@ RUN_SHARE = 0.5
 PRIOR_DOF, LEAST_ERROR, ASSUMED, KEPT = 4.0, 0.007, 0.015, 0.7
 #: How often a run or a point is disturbed, by what typical amount (share of what is then seen).
 DISTURBED, AMOUNT = 0.05, 0.12
+#: Relative, of squares of columns: keeps those that are alike but for rounding apart.
+ROUNDING = 1e-12
 #: Prior of a coefficient h (share of the middle cost): 1/(h + SMALL) up to LARGE.
 SMALL, LARGE = 0.04, 4.0
 
@@ -44,12 +45,12 @@ class Measured:
 
 @dataclass(frozen=True)
 class Scored:
-    """Designs of k columns under one hypothesis: score (log weight), coefficients, Cholesky factor
-    of the precision, sum of squares."""
+    """Designs of k columns under one hypothesis: score (log weight), coefficients (designs, k),
+    lower Cholesky factor of the precision (designs, k, k), sum of squares."""
 
     score: np.ndarray
-    beta: list[np.ndarray]
-    factor: Lower
+    beta: np.ndarray
+    factor: np.ndarray
     square: np.ndarray
 
 
@@ -88,71 +89,57 @@ def score(
     a = np.ascontiguousarray((factor @ table).T)
     z = factor.sum(axis=1)
     right, total = a @ z, float(z @ z)
-    own, first = np.einsum("cn,cn->c", a, a), a @ a[0]
     ridge = (points.error / LARGE) ** 2
     out = {}
     for k, which in found.of.items():
-        w = [np.ascontiguousarray(which[:, i]) for i in range(k)]
         # designs of several columns begin with the constant; coefficients beyond the first are
         # known beforehand to be no more than LARGE
-        m = [[own[w[0]]]]
-        if k > 1:
-            m.append([first[w[1]], own[w[1]] + ridge])
-        for i in range(2, k):
-            m.append(
-                [
-                    first[w[i]],
-                    *(np.einsum("dn,dn->d", a[w[j]], a[w[i]]) for j in range(1, i)),
-                    own[w[i]] + ridge,
-                ]
-            )
-        b = [right[i] for i in w]
-        low = cholesky(m)
-        beta = backward(low, forward(low, b))
-        square = total + PRIOR_DOF * points.error**2 + np.zeros(len(which))
-        for i in range(k):
-            square = square - beta[i] * b[i]
+        columns = a[which]
+        matrix = columns @ columns.transpose(0, 2, 1)
+        matrix[:, range(k), range(k)] *= 1.0 + ROUNDING
+        matrix[:, range(1, k), range(1, k)] += ridge
+        b = right[which]
+        low = np.linalg.cholesky(matrix)
+        beta = np.linalg.solve(matrix, b[..., None])[..., 0]
+        square = total + PRIOR_DOF * points.error**2 - (beta * b).sum(axis=1)
         square = np.maximum(square, PRIOR_DOF * points.error**2)
         worth = found.prior[k] + 0.5 * logdet + _worth(points, low, beta, square, grid)
         for unit in disturbed:
-            worth += log(DISTURBED) + _above(points, table, w, beta, unit)
+            worth += log(DISTURBED) + _above(points, table, which, beta, unit)
         out[k] = Scored(worth, beta, low, square)
     return out
 
 
 def _worth(
-    points: Measured, low: Lower, beta: list[np.ndarray], square: np.ndarray, grid: float
+    points: Measured, low: np.ndarray, beta: np.ndarray, square: np.ndarray, grid: float
 ) -> np.ndarray:
     """Return the logarithm of the marginal likelihood, up to what all designs share."""
     dof = len(points.u) + PRIOR_DOF
     size = np.maximum(square / dof, grid**2)
-    worth = -np.log(low[0][0]) + np.where(beta[0] > 0, 0.0, -50.0)
+    worth: np.ndarray = -np.log(low[:, 0, 0]) + np.where(beta[:, 0] > 0, 0.0, -50.0)
     if grid > points.error:
         worth -= 0.5 * square / grid**2 + len(points.u) * log(grid)
     else:
         worth -= 0.5 * dof * np.log(size) - lgamma(0.5 * (dof - 1.0))
-    variance = inverse_diagonal(low)
-    for j in range(1, len(low)):
-        sd = np.sqrt(variance[j] * size)
+    variance = (np.linalg.inv(low) ** 2).sum(axis=1)  # the diagonal of the inverse of the precision
+    for j in range(1, low.shape[1]):
+        sd = np.sqrt(variance[:, j] * size)
         # what the prior of the coefficient holds of its likelihood, at most all
         share = 0.5 * np.log(2 * np.pi * size) - np.log(
-            low[j][j] * (np.maximum(beta[j], sd) + SMALL) * log((LARGE + SMALL) / SMALL)
+            low[:, j, j] * (np.maximum(beta[:, j], sd) + SMALL) * log((LARGE + SMALL) / SMALL)
         )
-        worth += np.minimum(share, 0.0) + _log_positive(beta[j] / sd)
+        worth += np.minimum(share, 0.0) + _log_positive(beta[:, j] / sd)
     return worth
 
 
 def _above(
-    points: Measured, table: np.ndarray, which: list[np.ndarray], beta: list[np.ndarray], unit: int
+    points: Measured, table: np.ndarray, which: np.ndarray, beta: np.ndarray, unit: int
 ) -> np.ndarray:
     """Return what it adds that a disturbed unit lies above the curve, as it should."""
     runs = int(points.run.max()) + 1
     of = points.run == unit if unit < runs else np.arange(len(points.u)) == unit - runs
-    mean = table[of].mean(axis=0)
-    above = np.ones(len(beta[0]))
-    for b, w in zip(beta, which, strict=True):
-        above -= b * mean[w]
-    return np.minimum(0.7, _log_positive(above / points.error) + 0.7)
+    above = 1.0 - (beta * table[of].mean(axis=0)[which]).sum(axis=1)
+    return np.asarray(np.minimum(0.7, _log_positive(above / points.error) + 0.7))
 
 
 def _log_positive(t: np.ndarray) -> np.ndarray:

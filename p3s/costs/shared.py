@@ -12,11 +12,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from p3s.costs.gather import Measured, Place, in_the_run, modelled_work, places_of, weights_at
-from p3s.costs.small_runs.points import Point
+from p3s.costs.gather import Measured, in_the_run, modelled_work, places_of, weights_at, work_of
+from p3s.costs.points import Place, Point
 from p3s.model.evaluate import Evaluator
 from p3s.model.types import Model
-from p3s.model.work.workload import rank_work
 
 #: Powers of n between the smallest and the largest traced count that are 1/n with a cost that falls
 #: or with some overhead; largest coefficient of variation of ranks that are alike, and largest
@@ -123,13 +122,7 @@ def factors_at(model: Model, shared: Mapping[Place, float], n: int) -> np.ndarra
     evaluator = Evaluator(model, n)
     some = np.unique(np.linspace(0, n - 1, min(n, _SAMPLE)).astype(np.int64))
     rows = evaluator.rows(some)
-    found = rank_work(
-        model,
-        rows.grid,
-        {name: getattr(rows, name) for name in ("rank", "item", "nbytes", "repeat")},
-        widths=False,
-        means=rows.means,
-    )
+    found = work_of(model, rows, widths=False)
     places, phase = places_of(model)
     weight = weights_at(model, n, evaluator.grid)
     return factors(shared, places, mean_of(found.work), weight[phase], n)

@@ -10,13 +10,12 @@ measured, and steeper still where the measured mean says that the tail holds mor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from p3s.base.errors import P3SError
 from p3s.laws.mixture import quantiles
 from p3s.signature.clock import QUANTILES
 
@@ -95,12 +94,9 @@ class Distribution:
         result[far] += self.tail * np.maximum(beyond, 0.0)
         return result
 
-    def sample(
-        self, rng: np.random.Generator, size: int | tuple[int, ...], exact: bool = False
-    ) -> np.ndarray:
-        """Return draws with mean one; ``exact``: the mean of the draws themselves is one."""
-        out = self.quantile(rng.random(size))
-        return out / out.mean() if exact and out.size and out.mean() > 0 else out
+    def sample(self, rng: np.random.Generator, size: int | tuple[int, ...]) -> np.ndarray:
+        """Return draws from a distribution with mean one."""
+        return self.quantile(rng.random(size))
 
     def expected_largest(self, n: int) -> float:
         """Return the mean of the largest of ``n`` independent draws."""
@@ -120,33 +116,20 @@ class Distribution:
             "tail": float(f"{self.tail:.6g}"),
         }
 
-    @staticmethod
-    def from_json(data: Any) -> Distribution:
-        """Return the distribution from :meth:`to_json`; raises P3SError when it cannot be one."""
-        try:
-            made = Distribution(
-                tuple(float(v) for v in data["levels"]),
-                tuple(float(v) for v in data["values"]),
-                float(data["tail"]),
-            )
-            p, q = np.array(made.levels), np.array(made.values)
-            fine = bool(
-                len(p) == len(q) > 0
-                and np.all(np.isfinite(q))
-                and np.isfinite(made.tail)
-                and made.tail >= 0
-                and np.all(q >= 0)
-                and np.all(np.diff(q) >= 0)
-                and np.all(np.diff(p) > 0)
-                and p[0] > 0
-                and p[-1] < 1
-                and 0.9 < made.mean < 1.1
-            )
-        except (KeyError, TypeError, ValueError, IndexError):
-            fine = False
-        if not fine:
-            raise P3SError("a distribution of times is damaged; fit the compute model again")
-        return made
+    def valid(self) -> None:
+        """Raise ValueError where it cannot be a distribution with mean one."""
+        p, q = np.array(self.levels), np.array(self.values)
+        if not (
+            len(p) == len(q) > 0
+            and self.tail >= 0
+            and np.all(q >= 0)
+            and np.all(np.diff(q) >= 0)
+            and np.all(np.diff(p) > 0)
+            and p[0] > 0
+            and p[-1] < 1
+            and 0.9 < self.mean < 1.1
+        ):
+            raise ValueError("a distribution of times does not hold together")
 
 
 #: No variability at all.
@@ -160,32 +143,10 @@ class Spread:
     ranks_seen, rows_seen: how many ranks (over all runs) and segments it was taken from.
     """
 
-    ranks: Distribution = EVEN
-    turns: Distribution = EVEN
-    ranks_seen: int = 0
-    rows_seen: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return both distributions as plain data."""
-        return {
-            "ranks": self.ranks.to_json(),
-            "turns": self.turns.to_json(),
-            "ranks_seen": self.ranks_seen,
-            "rows_seen": self.rows_seen,
-        }
-
-    @staticmethod
-    def from_json(data: Any) -> Spread:
-        """Return the spread from :meth:`to_json` data; raises P3SError when it cannot be one."""
-        try:
-            return Spread(
-                Distribution.from_json(data["ranks"]),
-                Distribution.from_json(data["turns"]),
-                int(data["ranks_seen"]),
-                int(data["rows_seen"]),
-            )
-        except (KeyError, TypeError, ValueError) as err:
-            raise P3SError("a spread of times is damaged; fit the compute model again") from err
+    ranks: Distribution = field(default=EVEN, metadata={"always": True})
+    turns: Distribution = field(default=EVEN, metadata={"always": True})
+    ranks_seen: int = field(default=0, metadata={"always": True})
+    rows_seen: int = field(default=0, metadata={"always": True})
 
 
 def between_ranks(time_ns: np.ndarray, expected_ns: np.ndarray, run: np.ndarray) -> Distribution:

@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.base.artefacts import LastRead
 from p3s.base.errors import P3SError
-from p3s.base.study import Study, read_json, write_json
+from p3s.base.schemas.published import Published
+from p3s.base.study import Study, write_json
+from p3s.costs.types import ComputeModel, CostHoldOut, NotUsed, Pooled, TimedRun
 from p3s.model.types import Model
 
 if TYPE_CHECKING:
     from p3s.costs.gather import Measured
-    from p3s.costs.small_runs.points import Point
-    from p3s.costs.types import ComputeModel, CostHoldOut, NotUsed, TimedRun
+    from p3s.costs.points import Point
 
-SCHEMA = "p3s.compute"
-VERSION = 1
-#: Keys of the file that are none of the compute model.
-_HEAD = ("schema", "schema_version")
+COMPUTE = Published("p3s.compute", 1, ComputeModel, again="run p3s model again")
 
 
 def build(study_dir: Path, points: Sequence[Point] = ()) -> ComputeModel | None:
@@ -52,13 +50,11 @@ def build(study_dir: Path, points: Sequence[Point] = ()) -> ComputeModel | None:
         unmatched={str(t.np): t.unmatched for t in times},
     )
     made_of = [study.model_path, *(study.times_path(t.np) for t in times)]
-    write_json(study.compute_path, as_file(out), made_of)
+    write_json(study.compute_path, COMPUTE.data(out), made_of)
     return out
 
 
 def _run(np: int, run: Mapping[str, Any]) -> TimedRun:
-    from p3s.costs.types import TimedRun
-
     disturbed = tuple(run.get("disturbed", ()))
     return TimedRun(np, str(run.get("dir", "")), run.get("time_ns"), run.get("wall_ns"), disturbed)
 
@@ -79,8 +75,6 @@ def own_cores(study: Study, runs: Sequence[TimedRun]) -> set[int]:
 
 def other_points(study: Study, model: Model) -> tuple[list[Point], list[NotUsed]]:
     """Return the points of the other workloads' runs, and which of them could not be used."""
-    from p3s.costs.types import NotUsed
-
     points: list[Point] = []
     refused = []
     if study.others():
@@ -100,13 +94,13 @@ def fit(model: Model, found: Sequence[Measured], far: Sequence[Point]) -> Comput
     found: the study's own runs by count, may be none; far: points of other workloads. Nothing is
     said of the runs themselves.
     """
-    from p3s.costs.gather import POOL, TIME_UNITS, WHOLE, by_count, shares, turned, x_scale
+    from p3s.costs.gather import TIME_UNITS, by_count, shares, turned, x_scale
     from p3s.costs.groups import group_costs
     from p3s.costs.holdout import hold_out
-    from p3s.costs.model import OWN, fit_laws, gathered, kept
+    from p3s.costs.model import fit_laws, gathered, kept
     from p3s.costs.phases import phase_costs
+    from p3s.costs.points import OWN, POOL, WHOLE
     from p3s.costs.shared import share_points, shared_work, steady
-    from p3s.costs.types import ComputeModel, Pooled
 
     unit = model.work_unit
     outside = {str(m.n): float(m.outside) for m in found}
@@ -162,13 +156,6 @@ def _helps(shared: CostHoldOut | None, plain: CostHoldOut | None) -> bool:
     return shared.error < plain.error
 
 
-def as_file(compute: ComputeModel) -> dict[str, object]:
-    """Return a compute model as it is written, with the name and version of its schema."""
-    from p3s.base.serialise import to_data
-
-    return {"schema": SCHEMA, "schema_version": VERSION, **to_data(compute)}
-
-
 def load(study_dir: Path) -> ComputeModel | None:
     """Return the study's compute.json, its laws checked; None where there is none.
 
@@ -194,30 +181,4 @@ def read(path: Path) -> ComputeModel:
     return _last_read(path)
 
 
-def _read(path: Path) -> ComputeModel:
-    from p3s.base.serialise import from_data
-    from p3s.costs.types import ComputeModel
-
-    data = read_json(path, SCHEMA, VERSION)
-    try:
-        found = from_data(ComputeModel, {k: v for k, v in data.items() if k not in _HEAD})
-        _check(found)
-    except (P3SError, ValueError, TypeError) as err:
-        why = " ".join(str(err).split())[:80] or type(err).__name__
-        raise P3SError(
-            f"{path}: damaged or of another version ({why}); run `p3s model` again"
-        ) from err
-    return found
-
-
-_last_read = LastRead(_read)
-
-
-def _check(compute: ComputeModel) -> None:
-    """Raise ValueError where a value is one that its type has and it cannot be."""
-    if any(entry.phase < 0 for entry in compute.laws):
-        raise ValueError("a law is of no phase")
-    if not all(work > 0 for _, _, work in compute.shared):
-        raise ValueError("shared work is none")
-    if not all(0 < p.x[0] <= p.x[1] for p in compute.phases if p.x is not None):
-        raise ValueError("a range of work is none")
+_last_read = LastRead(COMPUTE.read)

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from p3s.base.text import percent, visible
-from p3s.costs.apply import Costs, PhaseSums, power
+from p3s.costs.apply import Costs, PhaseSums
+from p3s.costs.gather import work_of
 from p3s.costs.phases import NO_TIME, NO_WORK
 from p3s.costs.types import ComputeModel, LawEntry, PhaseCosts
 from p3s.model.evaluate import SPREAD_RUN, Evaluator, spread_ranks
 from p3s.model.types import Model
 from p3s.model.work.scic import next_sizes
-from p3s.model.work.workload import rank_work
 
 #: Phases below this share of the computation are listed in the end, in one line.
 SHOWN = 0.01
@@ -80,7 +80,9 @@ def _measured(phase: PhaseCosts) -> list[Row]:
     out = []
     for t in phase.turns:
         n = t.n
-        crm_i, crm_c = (power(law, n) if law and n else None for law in (phase.crm_i, phase.crm_c))
+        crm_i, crm_c = (
+            float(law.value(n)) if law and n else None for law in (phase.crm_i, phase.crm_c)
+        )
         out.append(
             Row(
                 phase.phase,
@@ -106,13 +108,7 @@ def predicted_sums(costs: Costs, n: int) -> tuple[PhaseSums, Any]:
     sums = PhaseSums(costs)
     for ranks, times in _evaluated(n):
         rows = evaluator.rows(ranks)
-        found = rank_work(
-            costs.model,
-            rows.grid,
-            {name: getattr(rows, name) for name in ("rank", "item", "nbytes", "repeat")},
-            means=rows.means,
-        )
-        sums.add(costs.of(evaluator.grid, found), times)
+        sums.add(costs.of(evaluator.grid, work_of(costs.model, rows)), times)
     return sums, evaluator.grid
 
 

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.costs.small_runs.points import Point
+from p3s.base.serialise import NotNegative
+from p3s.costs.points import Point
 
-#: Totals that differ by no more than this are constant: the thesis calls equal what is within 5 %.
-CONSTANT_TOTAL = 0.05
 #: A cost that falls by less than this share has stopped falling: below it are the repeats' errors.
 STOPPED_FALLING = 0.01
 
@@ -26,45 +25,13 @@ STOPPED_FALLING = 0.01
 class PowerLaw:
     """y = a * n**b (thesis, Table 6.5: y in ns, of one process in one iteration of the phase)."""
 
-    a: float
+    a: NotNegative
     b: float
 
     def value(self, n: Any) -> Any:
         """Return y at ``n`` (array or scalar)."""
         n = np.asarray(n, dtype=float)
         return np.exp(np.log(self.a) + self.b * np.log(n)) if self.a > 0 else np.zeros_like(n)
-
-    def text(self) -> str:
-        """Return the law as one line of text."""
-        return f"{self.a:.4g} * n**{self.b:.4g}"
-
-    def latex(self) -> str:
-        """Return the law as LaTeX for math mode."""
-        digits, _, exponent = f"{self.a:.4g}".partition("e")
-        a = rf"{digits} \cdot 10^{{{int(exponent)}}}" if exponent else digits
-        return rf"{a} \, n^{{{self.b:.4g}}}"
-
-    def to_json(self) -> dict[str, float]:
-        """Return the law as plain data."""
-        return {"a": float(self.a), "b": float(self.b)}
-
-    @staticmethod
-    def from_json(data: Any) -> PowerLaw:
-        """Return the law from :meth:`to_json` data; raises P3SError when it cannot be one."""
-        try:
-            a, b = data["a"], data["b"]
-            fine = (
-                all(
-                    isinstance(v, int | float) and not isinstance(v, bool) and np.isfinite(v)
-                    for v in (a, b)
-                )
-                and a >= 0
-            )
-        except (KeyError, TypeError, IndexError):
-            fine = False
-        if not fine:
-            raise P3SError("a power law is damaged; fit the compute model again")
-        return PowerLaw(float(a), float(b))
 
 
 def fit_power(n: Sequence[float], y: Sequence[float]) -> PowerLaw | None:
@@ -82,20 +49,6 @@ def fit_power(n: Sequence[float], y: Sequence[float]) -> PowerLaw | None:
     return PowerLaw(float(np.exp(v.mean() - b * x.mean())), b)
 
 
-def total_is_constant(
-    totals: Sequence[float], tolerance: float = CONSTANT_TOTAL
-) -> tuple[bool, float]:
-    """Return whether totals of instructions are constant, and their largest relative difference.
-
-    The premise of the far point (section 6.2, step 2; Table 6.3, last column).
-    """
-    values = [t for t in totals if t > 0]
-    if not values:
-        return False, float("inf")
-    apart = max(values) / min(values) - 1.0
-    return len(values) == len(totals) and apart <= tolerance, apart
-
-
 @dataclass(frozen=True)
 class MinimumCost:
     """The far run with the least cost per unit: its index, and whether the cost stopped falling."""
@@ -104,14 +57,12 @@ class MinimumCost:
     reached: bool
 
 
-def minimum_cost_point(
-    runs: Sequence[tuple[float, float]], tolerance: float = STOPPED_FALLING
-) -> MinimumCost:
+def minimum_cost_point(runs: Sequence[tuple[float, float]]) -> MinimumCost:
     """Walk far runs (count, cost per unit of work) and return the one to calibrate with.
 
     The thesis goes up until the CPI falls no more, and takes the last run (Table 6.4: 0.719 at 81
     and again at 100 processes: 100). The cost has stopped falling where a run costs no less than
-    the one before it by more than ``tolerance``; what counts is the end of the walk, because the
+    the one before it by more than STOPPED_FALLING; what counts is the end of the walk, because the
     same table prints 0.803 twice at its beginning. Of the runs that cost as little as the least the
     one with most processes is taken. Where the last fall is larger than the tolerance the minimum
     was not reached: the last run is the best there is, and reach beyond it is limited (step 3).
@@ -125,57 +76,56 @@ def minimum_cost_point(
     cost = np.array([c for _, c in runs], dtype=float)
     if not np.all(np.isfinite(cost)) or np.any(cost <= 0):
         raise P3SError("a far run has no cost per unit of work; record it again")
-    index = int(np.flatnonzero(cost <= cost.min() * (1.0 + tolerance))[-1])
+    index = int(np.flatnonzero(cost <= cost.min() * (1.0 + STOPPED_FALLING))[-1])
     before = cost[:index]
     last = index == len(cost) - 1
-    reached = bool(not last or (len(before) and before[-1] <= cost[index] * (1.0 + tolerance)))
+    reached = bool(
+        not last or (len(before) and before[-1] <= cost[index] * (1.0 + STOPPED_FALLING))
+    )
     return MinimumCost(index, reached)
 
 
 @dataclass(frozen=True)
-class Crm:
-    """Power laws of one phase: CRM_i, CRM_c (None: why says why not), and the far point used.
+class FarPoint:
+    """The run of another workload that CRM_c goes through: its count, and the one it stands for.
 
-    far: source, count of its run, matched count of the original workload, ns per turn.
-    reached: whether the far runs found the minimum of the cost per unit.
+    typical_ns: of one process in one iteration. reached: whether the cost had stopped to fall
+    there. That the total work of the phase is constant is not asked for: the count was looked up
+    in it.
     """
+
+    source: str
+    traced: int
+    n: float
+    typical_ns: float
+    reached: bool
+
+
+@dataclass(frozen=True)
+class Crm:
+    """Power laws of one phase: CRM_i, CRM_c (None: why says why not), and the far point used."""
 
     initial: PowerLaw | None
     calibrated: PowerLaw | None
-    far: tuple[str, int, float, float] | None
-    reached: bool
+    far: FarPoint | None
     why: str | None
 
 
-def crm(
-    points: Sequence[Point],
-    totals: Sequence[float] | None = None,
-    tolerance: float = CONSTANT_TOTAL,
-) -> Crm:
+def crm(points: Sequence[Point]) -> Crm:
     """Return CRM_i and CRM_c of a phase from its points: work and time of one process in one turn.
 
     points: own runs, and runs of other workloads with the count ``n`` they were matched to.
-    totals: of the instructions of the phase at the traced counts; where they are not constant the
-    thesis stops at CRM_i (step 2). Typical times are used (medians of repeats). The far point is,
-    of each other workload, the run that minimum_cost_point takes; of several workloads the one
-    that is farthest.
+    Typical times are used (medians of repeats). The far point is, of each other workload, the run
+    that minimum_cost_point takes; of several workloads the one that is farthest.
     """
     own = [p for p in points if p.source == "own"]
     initial = fit_power([p.n for p in own], [p.typical_ns for p in own])
 
     def only(why: str) -> Crm:
-        return Crm(initial, None, None, False, why)
+        return Crm(initial, None, None, why)
 
     if initial is None:
         return only("fewer than two counts have compute time")
-    if totals is not None:
-        constant, apart = total_is_constant(totals, tolerance)
-        if not constant:
-            return only(
-                f"the total work of the phase is not constant: it differs by {100 * apart:.1f} %"
-                if np.isfinite(apart)
-                else "the total work of the phase is not known"
-            )
     chosen = []
     for source in sorted({p.source for p in points} - {"own"}):
         runs = sorted(
@@ -194,9 +144,8 @@ def crm(
         return only("no run of a smaller workload was matched")
     far, reached = max(chosen, key=lambda c: (c[0].n, c[0].source))
     calibrated = fit_power([p.n for p in [*own, far]], [p.typical_ns for p in [*own, far]])
-    return Crm(
-        initial, calibrated, (far.source, far.traced, float(far.n), far.typical_ns), reached, None
-    )
+    point = FarPoint(far.source, far.traced, float(far.n), far.typical_ns, reached)
+    return Crm(initial, calibrated, point, None)
 
 
 def _one_per_count(runs: Sequence[Point]) -> list[Point]:

@@ -15,7 +15,7 @@ import numpy as np
 from p3s.base.serialise import to_data
 from p3s.costs.laws import CostLaw
 from p3s.costs.spread import Spread
-from p3s.costs.thesis import PowerLaw
+from p3s.costs.thesis import FarPoint, PowerLaw
 from p3s.machine.factor import Factor
 from p3s.model.work_types import Place
 
@@ -55,20 +55,6 @@ class LawEntry:
 
 
 # ---- phases ------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class FarPoint:
-    """The run of another workload that CRM_c goes through: its count, and the one it stands for.
-
-    reached: whether the cost had stopped to fall there.
-    """
-
-    source: str
-    traced: int
-    n: float
-    typical_ns: float
-    reached: bool
-
-
 @dataclass(frozen=True)
 class Iteration:
     """One iteration in a run: measured and by the laws; x: its work."""
@@ -349,3 +335,12 @@ class ComputeModel:
     outside_model: Mapping[str, float]
     machine: Moved | None = None
     teams: Teams | None = None
+
+    def valid(self) -> None:
+        """Raise ValueError where a value is one that its type has and it cannot be."""
+        if any(entry.phase < 0 for entry in self.laws):
+            raise ValueError("a law is of no phase")
+        if not all(work > 0 for _, _, work in self.shared):
+            raise ValueError("shared work is none")
+        if not all(0 < p.x[0] <= p.x[1] for p in self.phases if p.x is not None):
+            raise ValueError("a range of work is none")

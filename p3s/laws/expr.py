@@ -40,6 +40,15 @@ MAX_TERMS = 1 << 16
 #: Whole numbers from here on are none of int64.
 _BEYOND = 2.0**63
 
+#: Operators and how many arguments each has; None: one or more.
+ARGUMENTS = {
+    **dict.fromkeys(("sym", "exp2", "log2", "floor", "ceil"), 1),
+    **dict.fromkeys(("num", "min", "max", "quot", "mod", "sum"), 2),
+    "pow": 3,
+    "block": 4,
+    "add": None,
+    "mul": None,
+}
 BLOCK_KINDS = ("first", "floor", "last", "tail", "ceil", "nearest", "low", "high")
 
 
@@ -211,21 +220,14 @@ def check(expr: Any, depth: int = 0) -> Expr:
     if depth > 16 or not isinstance(expr, list) or not expr:
         raise P3SError("model: an equation is malformed; run `p3s model` again")
     op, args = expr[0], expr[1:]
-    ok = {
-        "num": len(args) == 2 and all(type(a) is int for a in args) and args[-1] != 0,
-        "sym": len(args) == 1 and args[0] in SYMBOLS,
-        "add": len(args) >= 1,
-        "mul": len(args) >= 1,
-        "pow": len(args) == 3
-        and all(type(a) is int and abs(a) <= 64 for a in args[1:])
-        and args[-1] != 0,
-        **{name: len(args) == 2 for name in ("min", "max", "quot", "mod", "sum")},
-        "exp2": len(args) == 1,
-        "log2": len(args) == 1,
-        "floor": len(args) == 1,
-        "ceil": len(args) == 1,
-        "block": len(args) == 4 and args[0] in BLOCK_KINDS,
-    }.get(op, False)
+    number = ARGUMENTS.get(op, -1) if isinstance(op, str) else -1
+    ok = bool(args) if number is None else len(args) == number
+    if ok and op in ("num", "pow"):
+        whole = args[-2:]
+        ok = all(type(a) is int for a in whole) and whole[-1] != 0
+        ok = ok and (op == "num" or all(abs(a) <= 64 for a in whole))
+    elif ok and op in ("sym", "block"):
+        ok = args[0] in (SYMBOLS if op == "sym" else BLOCK_KINDS)
     if not ok:
         raise P3SError(f"model: an equation is malformed at {op!r}; run `p3s model` again")
     for a in args:

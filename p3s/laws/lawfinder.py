@@ -125,12 +125,6 @@ class Found:
             return symbolic.to_latex(self.expr)
         return self.work.latex() if self.work else ""
 
-    def python(self, name: str = "law") -> str:
-        """Return the source of a Python function of the symbols, empty if refused."""
-        if self.expr is not None:
-            return symbolic.to_python(self.expr, name)
-        return self.work.python(name) if self.work else ""
-
 
 def find_law(
     points: Points,

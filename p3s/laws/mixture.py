@@ -351,14 +351,17 @@ def interval(models: Sequence[Model], points: Points, n: np.ndarray) -> np.ndarr
 def quantiles(
     values: np.ndarray, weight: np.ndarray, shares: Sequence[float] | np.ndarray
 ) -> np.ndarray:
-    """Return weighted quantiles of every column, (shares, columns); weights sum to one."""
+    """Return weighted quantiles of every column of values (draws, columns): (shares, columns).
+
+    weight: (draws,), or (draws, columns); sums to one.
+    """
     by_column = np.ascontiguousarray(values.T)
     order = np.argsort(by_column, axis=1)
     ordered = np.take_along_axis(by_column, order, axis=1)
     if (ordered[:, 1:] == ordered[:, :-1]).any():  # whose order is then the machine's
         order = np.argsort(by_column, axis=1, kind="stable")
         ordered = np.take_along_axis(by_column, order, axis=1)
-    w = weight[order]
+    w = np.take_along_axis(np.broadcast_to(weight.T, order.shape), order, axis=1)
     upto = np.cumsum(w, axis=1) - 0.5 * w
     pairs = zip(upto, ordered, strict=True)
     return np.stack([np.interp(shares, at, column) for at, column in pairs], axis=1)

@@ -140,19 +140,6 @@ class WorkLaw:
             terms.append(markup.fraction(over, power if a < 0 else []))
         return markup.total(terms)
 
-    def python(self, name: str = "work") -> str:
-        """Return the source of a function of n that computes the law; it needs only ``math``."""
-        from p3s.base.errors import P3SError
-
-        if not name.isidentifier():
-            raise P3SError(f"model: no function {name} can be written; choose a Python name")
-        parts = [" * ".join([repr(coef), *_factors(a, b)]) for coef, a, b in self.terms]
-        return f"def {name}(n):\n    return {' + '.join(parts) or '0.0'}\n"
-
-
-def _factors(a: Fraction, b: int) -> list[str]:
-    return ([] if a == 0 else ["n" if a == 1 else f"n ** ({a})"]) + (["math.log2(n)"] if b else [])
-
 
 def _power_markup(a: Fraction) -> str:
     if a == Fraction(1, 2):

@@ -62,7 +62,7 @@ def ensure_family(study: Study, bar: Progress, *, again: bool = False) -> Family
     None for a study whose runs differ in their threads alone: these have laws of their own.
     """
     from p3s.base.settings import MIN_COUNTS, THREADS, alike_in_threads
-    from p3s.costs.parameters import build, family_path, load
+    from p3s.costs.parameters.stage import build, family_path, load
     from p3s.pipeline.stages import ensure_model, ensure_signatures, is_stale
 
     inputs = []
@@ -100,7 +100,7 @@ def predicted(
     of --param. Counts that were predicted before with the same law stay, unless ``only``. Raises
     P3SError, in one line.
     """
-    from p3s.costs.parameters import instantiate
+    from p3s.costs.parameters.stage import instantiate
     from p3s.costs.parameters.weak import parse_laws, settings_along
     from p3s.model.stage import read
     from p3s.pipeline.predicting import one_at_a_time

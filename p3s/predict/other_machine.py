@@ -78,7 +78,7 @@ def prepare(study: Study, target_path: Path, base: Path | None) -> Study:
     What is there and the same is left alone. Raises P3SError when the study has no compute.json,
     a machine file is missing or damaged, or nothing carries over.
     """
-    from p3s.costs.stage import as_file, load
+    from p3s.costs.stage import COMPUTE, load
     from p3s.costs.transfer import move
 
     target = Machine.load(target_path)
@@ -99,7 +99,7 @@ def prepare(study: Study, target_path: Path, base: Path | None) -> Study:
     made.update(moved_from="../..", machine=target.name)
     for path, text in (
         (made.model_path, _read(study.model_path)),
-        (made.compute_path, as_json(as_file(moved)).encode()),
+        (made.compute_path, as_json(COMPUTE.data(moved)).encode()),
         (root / NAME, as_json(target.to_json()).encode()),
     ):
         if not path.exists() or path.read_bytes() != text:

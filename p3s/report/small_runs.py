@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
 from p3s.base.text import aligned, visible, wrapped
+from p3s.costs.small_runs.summary import FarFile, FarRow
+from p3s.costs.small_runs.walk import PhaseCost
 
 _BY_SITE = "by call site"
 _STATUS = {
@@ -17,36 +18,36 @@ _STATUS = {
 }
 
 
-def status_text(row: Mapping[str, Any]) -> str:
-    """Return whether a phase's cost has stopped falling, as words; row: of "minimum"."""
-    counts = row["counts"] or ["?"]
-    return _STATUS[row["status"]].format(at=row["at"], first=counts[0], last=counts[-1])
+def status_text(row: PhaseCost) -> str:
+    """Return whether a phase's cost has stopped falling, as words."""
+    counts = row.counts or ("?",)
+    return _STATUS[row.status].format(at=row.at, first=counts[0], last=counts[-1])
 
 
-def render(found: Mapping[str, Any], only: str | None = None) -> list[str]:
+def render(file: FarFile, only: str | None = None) -> list[str]:
     """Return lines: per workload what each phase was matched to; only: the name of one workload."""
     lines: list[str] = []
-    for workload in found["workloads"]:
-        if only is not None and workload["name"] != only:
+    for workload in file.workloads:
+        if only is not None and workload.name != only:
             continue
-        lines += ["", visible(f"{workload['name']}: {' '.join(workload['command'])}", 400)]
-        if workload["error"]:
-            lines += wrapped(visible(workload["error"], 400), 2, 2)
+        lines += ["", visible(f"{workload.name}: {' '.join(workload.command)}", 400)]
+        if workload.error:
+            lines += wrapped(visible(workload.error, 400), 2, 2)
             continue
-        if workload.get("places", _BY_SITE) != _BY_SITE:
+        if workload.places != _BY_SITE:
             lines.append(
                 f"  another build of the program; its places were matched "
-                f"{visible(workload['places'])}"
+                f"{visible(workload.places)}"
             )
-        told = {row["phase"] for row in workload["minimum"]}  # more than 1 % of the time
-        rows = [row for row in workload["rows"] if not told or row["phase"] in told]
-        lines += _table(rows, str(found["work_unit"]))
-        lines += _without(rows, str(found["work_unit"]))
-        for row in workload["minimum"]:
+        relevant = {row.phase for row in workload.minimum}  # more than 1 % of the time
+        rows = [row for row in workload.rows if not relevant or row.phase in relevant]
+        lines += _table(rows, file.work_unit)
+        lines += _without(rows, file.work_unit)
+        for row in workload.minimum:
             lines += wrapped(
-                visible(f"phase {row['phase']} {row['name']}: {status_text(row)}", 400), 2, 4
+                visible(f"phase {row.phase} {row.name}: {status_text(row)}", 400), 2, 4
             )
-        shapes = sorted({row["phase"] for row in rows if row["other_shape"]})
+        shapes = sorted({row.phase for row in rows if row.other_shape})
         if shapes:
             lines += wrapped(
                 f"phase{'s' * (len(shapes) > 1)} {', '.join(map(str, shapes))}: by the bytes of "
@@ -58,7 +59,7 @@ def render(found: Mapping[str, Any], only: str | None = None) -> list[str]:
     return lines[1:]
 
 
-def _table(rows: list[Mapping[str, Any]], unit: str) -> list[str]:
+def _table(rows: Sequence[FarRow], unit: str) -> list[str]:
     cost = "ns per instruction" if unit == "instructions" else "cost"
     head = [
         "phase",
@@ -74,31 +75,30 @@ def _table(rows: list[Mapping[str, Any]], unit: str) -> list[str]:
     ]
     cells = [
         [
-            str(r["phase"]),
-            visible(str(r["name"]), 30),
-            str(r["np"]),
-            str(r["ranks"]),
-            _text(r["work_per_turn"], ".4g"),
-            _text(r["cost"], ".3g"),
-            _text(r["n"], ".1f"),
-            "-" if r["nearest"] is None else str(r["nearest"]),
-            _text(r["distance"], ".2%"),
-            _text(r["n_by_bytes"], ".1f"),
+            str(r.phase),
+            visible(r.name, 30),
+            str(r.np),
+            str(r.ranks),
+            _text(r.work_per_turn, ".4g"),
+            _text(r.cost, ".3g"),
+            _text(r.n, ".1f"),
+            "-" if r.nearest is None else str(r.nearest),
+            _text(r.distance, ".2%"),
+            _text(r.n_by_bytes, ".1f"),
         ]
         for r in rows
-        if r["n"] is not None or r["cost"] is not None
+        if r.n is not None or r.cost is not None
     ]
     return aligned([head, *cells], [1], indent="  ") if cells else []
 
 
-def _without(rows: list[Mapping[str, Any]], unit: str) -> list[str]:
+def _without(rows: Sequence[FarRow], unit: str) -> list[str]:
     """Return why phases stand for no count."""
     counted = unit == "instructions"
     whys: dict[tuple[int, str], dict[str, None]] = {}
     for r in rows:
-        key = "why_not_by_work" if counted else "why_not_by_bytes"
-        why = str(r[key]) if r["n"] is None else ""
-        whys.setdefault((r["phase"], str(r["name"])), {})[why] = None
+        why = (r.why_not_by_work if counted else r.why_not_by_bytes) if r.n is None else ""
+        whys.setdefault((r.phase, r.name), {})[why] = None
     lines: list[str] = []
     for (phase, name), each in whys.items():
         if "" not in each:
@@ -109,7 +109,7 @@ def _without(rows: list[Mapping[str, Any]], unit: str) -> list[str]:
             lines += wrapped(
                 visible(f"phase {phase} {name} stands for no count: {told}", 600), 2, 4
             )
-    if rows and not counted and all(r["n"] is None for r in rows):
+    if rows and not counted and all(r.n is None for r in rows):
         lines += wrapped(
             "work is time in this study, and these runs tell no cost: only a study made "
             "with --work instructions has one",

@@ -20,7 +20,7 @@ from p3s.base.errors import P3SError
 from p3s.base.study import Study
 from p3s.base.text import command_line
 from p3s.costs.small_runs.propose import default_target, propose
-from p3s.costs.stage import as_file, measured_range
+from p3s.costs.stage import COMPUTE, measured_range
 from p3s.model.grid.grids import Cube
 from p3s.model.holdout import build_model
 from p3s.model.stage import as_of_now
@@ -127,9 +127,9 @@ def test_the_command_of_a_smaller_workload_ends_before_the_arguments(tmp_path: P
     assert far(Study.create(tmp_path / "t", words[:4]), [4, 8]) == []
     assert measured_range(study) == ({}, {})
     phases = phase_costs(0), phase_costs(2, x=(3.5, 70.0), n=(2.0, 40.5))
-    write_json(study.compute_path, as_file(compute_model("instructions", phases=phases)))
+    write_json(study.compute_path, COMPUTE.data(compute_model("instructions", phases=phases)))
     assert measured_range(study) == ({2: (3.5, 70.0)}, {})
-    write_json(study.compute_path, as_file(compute_model("cpu_ns", phases=phases)))
+    write_json(study.compute_path, COMPUTE.data(compute_model("cpu_ns", phases=phases)))
     assert measured_range(study) == ({}, {2: 40.5})
 
 

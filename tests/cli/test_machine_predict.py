@@ -17,7 +17,7 @@ from machines import CYCLES, synthetic, true_cost
 from p3s.base.study import Study, read_json, write_json
 from p3s.cli.main import run
 from p3s.costs.laws import fit_cost
-from p3s.costs.stage import as_file, fit
+from p3s.costs.stage import COMPUTE, fit
 from p3s.costs.types import LawEntry
 from p3s.machine.factor import Factor
 from p3s.machine.machinefile import Machine
@@ -49,7 +49,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     study, tables = ts.put_study(root / "study", ts.sweeps(CELLS, ITERS), COUNTS)
     model = load_model(study.root)
     found = [measured(model, t) for t in tables]
-    write_json(study.compute_path, as_file(fit(model, found, [])))
+    write_json(study.compute_path, COMPUTE.data(fit(model, found, [])))
     synthetic(3.0, CACHES, name="base").save(study.root / "machine.json")
     synthetic(1.5, CACHES, name="slow").save(root / "slow.json")
     return {"study": study, "root": root}

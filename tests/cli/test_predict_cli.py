@@ -17,7 +17,7 @@ from machines import synthetic
 from p3s.base.errors import P3SError
 from p3s.base.study import Study, read_json, write_json
 from p3s.cli.main import run
-from p3s.costs.stage import as_file, fit
+from p3s.costs.stage import COMPUTE, fit
 from p3s.model.stage import load as load_model
 
 CELLS, COUNTS = 1 << 20, (2, 4, 8)
@@ -47,7 +47,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Study:
     study, tables = ts.put_study(root / "study", ts.sweeps(CELLS, 10), COUNTS)
     model = load_model(study.root)
     found = [measured_at(model, ts.times_of(t, 0.3 * t.segments[:, 4], noise=0.01)) for t in tables]
-    write_json(study.compute_path, as_file(fit(model, found, [])))
+    write_json(study.compute_path, COMPUTE.data(fit(model, found, [])))
     return study
 
 

@@ -13,9 +13,9 @@ from tracer_helpers import PROGRAMS, compile_c, the_mpi
 
 from p3s.base.study import Study
 from p3s.cli.main import run
-from p3s.costs.small_runs.match import points_of
-from p3s.costs.small_runs.points import Point
+from p3s.costs.points import Point
 from p3s.costs.small_runs.record import name_for
+from p3s.costs.stage import other_points
 from p3s.model.stage import load
 
 OTHER = """
@@ -101,7 +101,7 @@ def test_runs_of_a_smaller_workload_are_a_study_inside_the_study(
     assert "stands for" in text and "far/w1: " in text
 
     # what is asserted does not depend on times: on a busy machine any of them may be wrong
-    found = points_of(Study(study), other, load(study))
+    found = other_points(Study(study), load(study))[0]
     sent = [p for p in found if p.place[1] == "MPI_Sendrecv"]
     assert {p.traced for p in sent} <= {2, 4}
     for point in sent:

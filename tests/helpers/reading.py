@@ -160,9 +160,9 @@ def _places(path: Path) -> Any:
 
 
 def _far(path: Path) -> Any:
-    from p3s.costs.small_runs.summary import load
+    from p3s.costs.small_runs.summary import FAR
 
-    return load(Study(path.parent))
+    return FAR.read(path)
 
 
 def _sites(path: Path) -> Any:

@@ -250,7 +250,7 @@ def _threads(root: Path) -> None:
 
 def _family(root: Path) -> None:
     """Laws of a parameter over two of its values, and a third that has one count only."""
-    from p3s.costs.parameters import build
+    from p3s.costs.parameters.stage import build
 
     study = Study.create(root / "family", ["mpiexec", "-n", "{np}", "./a", "{size}"])
     sizes = (101, 203, 301)

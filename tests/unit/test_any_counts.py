@@ -22,7 +22,7 @@ from test_sizes import CASES as SIZES
 from p3s.base.errors import P3SError
 from p3s.base.study import write_json
 from p3s.costs.phases import NO_WORK, NOT_LEFT
-from p3s.costs.stage import as_file as compute_file
+from p3s.costs.stage import COMPUTE
 from p3s.costs.stage import build as build_compute
 from p3s.costs.stage import load as load_compute
 from p3s.costs.table import unknown_costs
@@ -116,7 +116,7 @@ def test_every_stage_ends_with_numbers(name, counts, tmp_path):
     for unit in ("cpu_ns", "instructions"):
         study = put_times(tmp_path / unit, program, counts, unit)
         made = build_compute(study.root)
-        assert made is not None and compute_file(load_compute(study.root)) == compute_file(made)
+        assert made is not None and COMPUTE.data(load_compute(study.root)) == COMPUTE.data(made)
         for n in (2 * max(counts), 1):
             try:
                 write_scaled(study.root, n)

@@ -26,8 +26,8 @@ from p3s.costs.gather import (
     turned,
     x_scale,
 )
-from p3s.costs.small_runs.points import Point
-from p3s.costs.stage import as_file, build, fit, load
+from p3s.costs.points import Point
+from p3s.costs.stage import COMPUTE, build, fit, load
 from p3s.costs.types import ComputeModel
 from p3s.model.stage import load as load_model
 from p3s.predict.times import compute_seconds, read_head
@@ -49,7 +49,7 @@ def put_compute(study: Study, found: list[Any], far: list[Point] | None = None) 
     key = str(study.root), len(far or [])
     if key not in _MADE:
         _MADE[key] = fit(load_model(study.root), found, far or [])
-    write_json(study.compute_path, as_file(_MADE[key]))
+    write_json(study.compute_path, COMPUTE.data(_MADE[key]))
     return _MADE[key]
 
 
@@ -370,7 +370,7 @@ def test_points_of_other_studies_are_enough(timed: Any, tmp_path: Path) -> None:
     made = build(other.root, points)
     assert made is not None and made.counts == () and made.holdout is None
     again = load(other.root)
-    assert again is not None and as_file(again) == as_file(made)
+    assert again is not None and COMPUTE.data(again) == COMPUTE.data(made)
     phase = main_phase(write_scaled(other.root, 16))
     assert phase["compute_ns"] == pytest.approx(truth(16, CELLS // 2), rel=0.05)
     assert phase["outside"] == 1.0 and phase["crm_i_ns"] is None

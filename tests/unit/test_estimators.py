@@ -18,7 +18,7 @@ from replay_patterns import PATTERNS, Trace, ring, wave
 from p3s.base.errors import P3SError
 from p3s.base.study import REPLAY_VERSION, Study, write_json
 from p3s.costs.spread import Distribution, Spread
-from p3s.costs.stage import as_file
+from p3s.costs.stage import COMPUTE
 from p3s.machine.network import ranges
 from p3s.predict.estimated import ESTIMATORS
 from p3s.predict.estimators import Setting, available, estimate, estimate_many
@@ -233,7 +233,7 @@ def put_spread(study: Study, phases: int = 1) -> Spread:
         9,
     )
     some = tuple(phase_costs(k, spread=spread) for k in range(phases))
-    write_json(study.compute_path, as_file(compute_model("cpu_ns", phases=some)))
+    write_json(study.compute_path, COMPUTE.data(compute_model("cpu_ns", phases=some)))
     return spread
 
 
@@ -257,7 +257,7 @@ def test_computation_that_varies_makes_others_wait(tmp_path: Path) -> None:
     assert np.array_equal(
         estimate("machine", study, 16, setting=Setting(vary=False)).comm, even.comm
     )
-    data = as_file(compute_model("cpu_ns", phases=(phase_costs(0),)))
+    data = COMPUTE.data(compute_model("cpu_ns", phases=(phase_costs(0),)))
     data["phases"][0]["spread"] = {}
     write_json(study.compute_path, data)
     with pytest.raises(P3SError, match="damaged"):

@@ -121,16 +121,16 @@ def test_left_out_and_missed():
 
     runs = traced(make, (10, 20, 30, 40), ANY)
     laws, _ = fitted(runs, use=(0, 1, 2))
-    missed = leave_out(laws, 3, runs[3][2])
-    held = missed.report.comparison
+    report, missed = leave_out(laws, 3, runs[3][2])
+    held = report.comparison
     assert held.weights.exact < held.weights.phases
     whole, _ = fitted(runs)
-    model = model_at(whole, at(50), missed)
+    model = model_at(replace(whole, holdout=report, missed=missed), at(50))
     loop = model.phases[1]
     assert loop.weight_verdict == "statistical"
     assert "exact" not in {i.verdict for i in model.items if i.phase == 1}
     right = leave_out(fitted(runs[:3], use=(0, 1))[0], 2, runs[2][2])
-    assert all(row.all_equal for row in right.report.each)
+    assert all(row.all_equal for row in right[0].each)
 
 
 def test_another_grid_is_left_out():

@@ -59,7 +59,7 @@ def test_exact_laws(points, text, at, value):
     found = law(points)
     assert (found.state, to_text(found.expr)) == (EXACT, text)
     assert found.value({"s": F(at)}) == value and found.settled({"s": F(at)})
-    assert Number.from_json(found.to_json()) == found
+    assert from_data(Number, to_data(found)) == found
 
 
 def test_as_many_numbers_as_values_is_open():

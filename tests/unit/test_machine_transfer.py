@@ -16,7 +16,7 @@ from p3s.base.serialise import from_data, to_data
 from p3s.costs import lawtext
 from p3s.costs.laws import CostLaw, fit_cost
 from p3s.costs.model import Entry, kept
-from p3s.costs.small_runs.points import Point
+from p3s.costs.points import Point
 from p3s.costs.thesis import PowerLaw
 from p3s.costs.transfer import move, transferred
 from p3s.costs.types import ComputeModel
@@ -183,7 +183,7 @@ def test_laws_fitted_to_points_are_moved_too() -> None:
             law, base.machine("base", 0.01, seed), target.machine("target", 0.01, seed + 1)
         )
         moved = transferred(law, factor)
-        assert lawtext.text(CostLaw.from_json(moved.to_json()))
+        assert lawtext.text(from_data(CostLaw, moved.to_json()))
         x = np.array([8e8 / 64, 8e8 / 16, 8e8 / 2])
         real = np.array([truth.cost(target, v) for v in x])
         low, high = moved.interval(x)

@@ -17,7 +17,7 @@ from scipy import stats
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study, write_json
 from p3s.costs.spread import Distribution, Spread
-from p3s.costs.stage import as_file
+from p3s.costs.stage import COMPUTE
 from p3s.machine.network import ranges
 from p3s.predict.estimators import Setting, estimate
 from p3s.predict.estimators.altered import Draws, off_by_draws
@@ -240,7 +240,7 @@ def put_spread(study: Study) -> None:
     )
     write_json(
         study.compute_path,
-        as_file(compute_model("cpu_ns", phases=(phase_costs(0, spread=spread),))),
+        COMPUTE.data(compute_model("cpu_ns", phases=(phase_costs(0, spread=spread),))),
     )
 
 

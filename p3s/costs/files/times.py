@@ -25,11 +25,6 @@ class FileTimes:
     low_ns: np.ndarray
     high_ns: np.ndarray
 
-    @property
-    def any(self) -> bool:
-        """Whether any row uses a file."""
-        return bool(self.ns.any())
-
 
 def file_times(
     model: Model,

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.base.errors import P3SError
-from p3s.base.settings import Setting
+from p3s.base.settings import Setting, setting_name
 from p3s.costs.parameters.paramlaws import FITTED, Number, find_number
 from p3s.costs.parameters.tree import Differs, Leaves, join, numbering, rules_of
 from p3s.costs.parameters.types import Law, Means
@@ -67,8 +66,6 @@ def alike(models: Sequence[tuple[Setting, Model]]) -> tuple[list[Alike], dict[st
     """
     parts: list[list[Member]] = []
     why: dict[str, str] = {}
-    from p3s.base.settings import setting_name
-
     for setting, model in models:
         for part in parts:
             try:
@@ -378,16 +375,3 @@ def points_at(law: Law, setting: Setting, grid: Mapping[str, Any]) -> dict[str, 
 def sure(law: Law, setting: Setting) -> bool:
     """Tell whether the law of a leaf is exact at a setting."""
     return isinstance(law, Number) and law.settled(setting)
-
-
-__all__ = [
-    "Alike",
-    "Member",
-    "P3SError",
-    "alike",
-    "laws_of",
-    "num",
-    "number_at",
-    "points_at",
-    "sure",
-]

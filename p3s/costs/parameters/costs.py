@@ -23,7 +23,8 @@ from p3s.costs.gather import (
     weights_at,
 )
 from p3s.costs.parameters.derive import Fitted, model_at
-from p3s.costs.small_runs.points import Point
+from p3s.costs.points import Point
+from p3s.costs.shared import mean_of
 from p3s.model.types import Model
 
 
@@ -61,7 +62,7 @@ def _held(model: Model) -> list[np.ndarray]:
     work, grid = modelled_work(model, n)
     places, phase = places_of(model)
     work = np.where(in_the_run(places), work, 0.0)
-    mean = work.sum(axis=1) / np.maximum((work > 0).sum(axis=1), 1)
+    mean = mean_of(work)
     weight = weights_at(model, n, grid)
     return [n * mean[phase == k] / weight[k] for k in range(len(weight))]
 

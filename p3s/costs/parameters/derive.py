@@ -14,10 +14,11 @@ from p3s.base.errors import P3SError
 from p3s.base.ops import COMPLETION
 from p3s.base.serialise import from_data, to_data
 from p3s.base.settings import Setting, setting_name, value_text
+from p3s.costs.gather import work_of
 from p3s.costs.parameters.align import Alike, number_at, points_at, sure
 from p3s.costs.parameters.paramlaws import FITTED
 from p3s.costs.parameters.tree import fill, leaves_of, nearest
-from p3s.costs.parameters.types import Law, Means, SegmentLaws
+from p3s.costs.parameters.types import Law, Means, MissedRules, SegmentLaws
 from p3s.costs.parameters.work import places_at
 from p3s.laws.counts import WorkLaw
 from p3s.laws.lawfinder import find_law
@@ -30,7 +31,6 @@ from p3s.model.judge import phase_key
 from p3s.model.law_types import Order
 from p3s.model.reasons import VERDICTS, Code, Reason, Verdict
 from p3s.model.types import Derived, Item, Model, Phase, Share
-from p3s.model.work.workload import rank_work
 from p3s.signature.tables import PointTable
 
 
@@ -39,12 +39,15 @@ class Fitted:
     """Settings alike with the laws fitted to some of them: all there is to make a model of.
 
     use: numbers of the members they were fitted to; laws: of every leaf; work: of segments.
+    holdout, missed: what laws fitted without one setting got wrong there.
     """
 
     part: Alike
     use: tuple[int, ...]
     laws: Sequence[Law]
     work: SegmentLaws
+    holdout: HoldOut | None = None
+    missed: MissedRules = MissedRules((), ())
 
     @property
     def settings(self) -> list[Setting]:
@@ -61,11 +64,8 @@ def outside(settings: Sequence[Setting], wanted: Setting) -> float:
     return ratio
 
 
-def model_at(fitted: Fitted, setting: Setting, missed: Missed | None = None) -> Model:
-    """Return the model at a setting; missed: what the family got wrong at one left out.
-
-    Raises P3SError where a law has no value there.
-    """
+def model_at(fitted: Fitted, setting: Setting) -> Model:
+    """Return the model at a setting; raises P3SError where a law has no value there."""
     part, laws = fitted.part, fitted.laws
     order = [fitted.use[k] for k in nearest(fitted.settings, setting)]
     near = part.members[order[0]]
@@ -93,7 +93,7 @@ def model_at(fitted: Fitted, setting: Setting, missed: Missed | None = None) -> 
         tracing={},
         sites={k: v for m in fitted.use for k, v in part.members[m].model.sites.items()},
         order=None if order_tree is None else from_data(Order, order_tree),
-        holdout=missed.report if missed is not None else None,
+        holdout=fitted.holdout,
         shares={},
         next=(),
         derived=Derived(
@@ -104,7 +104,7 @@ def model_at(fitted: Fitted, setting: Setting, missed: Missed | None = None) -> 
     )
     dims = {str(n): tuple(model_grid(model, n).dims) for n in counts}
     model = replace(model, grid=replace(model.grid, dims=dims))
-    return _with_sums(_judged(model, fitted, order, setting, missed))
+    return _with_sums(_judged(model, fitted, order, setting))
 
 
 def _item(own: Item, rules: Mapping[str, Any]) -> Item:
@@ -168,12 +168,7 @@ def _with_sums(model: Model) -> Model:
                 (rows.work[mine] * rows.repeat[mine]).sum() / max(int(rows.repeat[mine].sum()), 1)
             )
             per_slot.setdefault(key, []).append((n, mean))
-        found = rank_work(
-            model,
-            rows.grid,
-            {c: getattr(rows, c) for c in ("rank", "item", "nbytes", "repeat")},
-            widths=False,
-        )
+        found = work_of(model, rows, widths=False)
         work = found.per_phase()
         for k in range(len(model.phases)):
             there = np.isin(found.ranks, rows.rank[rows.phase == k])
@@ -229,21 +224,13 @@ def _with_shares(model: Model) -> Model:
 
 
 # ---- how sure it is --------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Missed:
-    """What a family fitted without one setting got wrong there.
+def leave_out(
+    fitted: Fitted, member: int, tables: Sequence[PointTable]
+) -> tuple[HoldOut, MissedRules]:
+    """Return how a family that was fitted without a member does at all its counts.
 
-    report: as of a hold-out, at the largest count; calls: (site, op, tag) of the
-    calls missed at any count; phases: keys of the phases whose weight was missed.
+    The hold-out is at the largest of them; rules are missed that were at any.
     """
-
-    report: HoldOut
-    calls: frozenset[tuple[str, str, int | None]]
-    phases: tuple[tuple[str, ...], ...]
-
-
-def leave_out(fitted: Fitted, member: int, tables: Sequence[PointTable]) -> Missed:
-    """Return how a family that was fitted without a member does at all its counts."""
     left = fitted.part.members[member]
     name = setting_name(left.setting)
     try:
@@ -251,7 +238,7 @@ def leave_out(fitted: Fitted, member: int, tables: Sequence[PointTable]) -> Miss
         reports = [compare(model, t) for t in sorted(tables, key=lambda t: t.np)]
     except P3SError as err:
         failed = HoldOut(max(left.model.counts), False, str(err), setting=name)
-        return Missed(failed, frozenset(), ())
+        return failed, MissedRules((), ())
     items = model.items
     calls: set[tuple[str, str, int | None]] = set()
     phases: set[tuple[str, ...]] = set()
@@ -272,7 +259,7 @@ def leave_out(fitted: Fitted, member: int, tables: Sequence[PointTable]) -> Miss
         setting=name,
         each=tuple(summary(r) for r in reports),
     )
-    return Missed(last, frozenset(calls), tuple(sorted(phases)))
+    return last, MissedRules(tuple(sorted(calls, key=repr)), tuple(sorted(phases)))
 
 
 def summary(report: Comparison) -> Summary:
@@ -293,12 +280,9 @@ def summary(report: Comparison) -> Summary:
     )
 
 
-def _judged(
-    model: Model, fitted: Fitted, order: Sequence[int], setting: Setting, missed: Missed | None
-) -> Model:
+def _judged(model: Model, fitted: Fitted, order: Sequence[int], setting: Setting) -> Model:
     """Return the model with verdicts: no better than those of the models it was made of."""
-    part = fitted.part
-    checked = missed is not None and missed.report.possible
+    part, held, missed = fitted.part, fitted.holdout, fitted.missed
     items = []
     for i, (item, rules) in enumerate(zip(model.items, part.tree["items"], strict=True)):
         own = [part.members[m].model.items[part.members[m].number.index(i)] for m in order]
@@ -307,17 +291,17 @@ def _judged(
             verdict = max(verdict, other, key=VERDICTS.index)
             why = (*why, reason)
         met = None
-        if missed is not None and checked:
+        if held is not None and held.possible:
             met = item.key not in missed.calls and (item.site, "", None) not in missed.calls
             if not met and verdict == Verdict.EXACT:
                 verdict = Verdict.FITTED
-                why = (*why, Reason(Code.MISSED_SETTING, name=missed.report.setting))
+                why = (*why, Reason(Code.MISSED_SETTING, name=held.setting))
         items.append(replace(item, verdict=verdict, why=why, met_holdout=met))
     phases = []
     for phase, rules in zip(model.phases, part.tree["phases"], strict=True):
         worst = _of_weights([part.members[m].model.phases[phase.phase] for m in order])
         doubts = [v for v, _ in _of_laws(fitted.laws, leaves_of(rules["weight"]), setting)]
-        wrong = missed is not None and phase_key(phase, model.items) in missed.phases
+        wrong = phase_key(phase, model.items) in missed.phases
         if worst != Verdict.STATED and (doubts or wrong):
             doubt = Verdict.STATISTICAL if Verdict.STATISTICAL in doubts else Verdict.FITTED
             worst = max(worst, doubt, key=_weight_rank)

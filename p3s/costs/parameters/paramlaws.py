@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -52,29 +52,6 @@ class Number:
             return False
         value = self.value(setting)
         return not self.whole or (isinstance(value, Fraction) and value.denominator == 1)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the law as plain data."""
-        out: dict[str, Any] = {"state": self.state, "whole": self.whole}
-        if self.expr is not None:
-            out["expr"] = self.expr
-            out["rivals"] = list(self.rivals)
-        else:
-            out["terms"] = [[c, list(p)] for c, p in self.terms]
-            out["error"] = self.error
-        return out
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Number:
-        """Return the law stored by :meth:`to_json`."""
-        return cls(
-            data["state"],
-            data.get("expr"),
-            tuple((float(c), tuple(p)) for c, p in data.get("terms", ())),
-            float(data.get("error", 0.0)),
-            bool(data["whole"]),
-            tuple(data.get("rivals", ())),
-        )
 
 
 def with_values(expr: Any, setting: Setting) -> Any:

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from p3s.base.artefacts import unusable
 from p3s.base.errors import P3SError
-from p3s.base.serialise import from_data, to_data
+from p3s.base.schemas.published import Published
 from p3s.base.settings import (
     MIN_COUNTS,
     MIN_SETTINGS,
@@ -21,11 +20,11 @@ from p3s.base.settings import (
     value_study,
     value_text,
 )
-from p3s.base.study import Study, read_json, write_json
+from p3s.base.study import Study, write_json
 from p3s.base.text import quoted
 from p3s.costs.parameters.align import Alike, Member, alike, laws_of
 from p3s.costs.parameters.costs import points_for
-from p3s.costs.parameters.derive import Fitted, Missed, leave_out, model_at, outside, summary
+from p3s.costs.parameters.derive import Fitted, leave_out, model_at, summary
 from p3s.costs.parameters.tree import Leaves, nearest, numbering, rules_of
 from p3s.costs.parameters.types import Check, Family, MissedRules, Part, SettingInfo
 from p3s.costs.parameters.work import fit_family_work
@@ -34,9 +33,7 @@ from p3s.model.stage import as_file as model_file
 from p3s.model.types import Model
 from p3s.signature.tables import PointTable
 
-SCHEMA = "p3s.family"
-#: Keys of the file that are no laws.
-_HEAD = ("schema", "schema_version")
+FAMILY = Published("p3s.family", 1, Family, again="run p3s model again")
 
 
 def family_path(root: Path) -> Path:
@@ -91,11 +88,11 @@ def build(root: Path, say: Callable[[str], None] = lambda text: None) -> Family:
         parts=tuple(fitted),
         checks=(),
     )
-    write_json(family_path(study.root), as_file(out))
+    write_json(family_path(study.root), FAMILY.data(out))
     if few:
         checks = [check for setting, at in few for check in _check(study, out, setting, at)]
         out = replace(out, checks=tuple(checks))
-        write_json(family_path(study.root), as_file(out))
+        write_json(family_path(study.root), FAMILY.data(out))
     return out
 
 
@@ -111,35 +108,25 @@ def _part(part: Alike, tables: Mapping[int, Sequence[PointTable]]) -> Part:
     laws = laws_of(part, every)
     work = fit_family_work(part, every, tables)
     if len(rest) < MIN_SETTINGS:
-        missed = Missed(
-            HoldOut(
-                max(part.members[last].model.counts),
-                False,
-                "only two values of the parameters have models alike",
-                setting=setting_name(part.members[last].setting),
-            ),
-            frozenset(),
-            (),
+        missed = MissedRules((), ())
+        held = HoldOut(
+            max(part.members[last].model.counts),
+            False,
+            "only two values of the parameters have models alike",
+            setting=setting_name(part.members[last].setting),
         )
     else:
         without = Fitted(part, rest, laws_of(part, rest), fit_family_work(part, rest, tables))
-        missed = leave_out(without, last, tables[last])
+        held, missed = leave_out(without, last, tables[last])
     return Part(
         settings=tuple(setting_name(m.setting) for m in part.members),
         tree=part.tree,
         where=tuple(part.leaves.where),
         laws=tuple(laws),
         work=work,
-        holdout=missed.report,
-        missed=MissedRules(
-            tuple(sorted(missed.calls, key=lambda call: repr(list(call)))), missed.phases
-        ),
+        holdout=held,
+        missed=missed,
     )
-
-
-def as_file(family: Family) -> dict[str, object]:
-    """Return the laws as they are written, with the name and version of their schema."""
-    return {"schema": SCHEMA, "schema_version": 1, **to_data(family)}
 
 
 def load(root: Path) -> Family:
@@ -147,14 +134,10 @@ def load(root: Path) -> Family:
     path = family_path(root)
     if not path.exists():
         raise P3SError(f"{path}: not there; run p3s model {quoted(root)}")
-    data = read_json(path, SCHEMA)
-    try:
-        return from_data(Family, {k: v for k, v in data.items() if k not in _HEAD})
-    except P3SError as err:
-        raise unusable(path, err, f"run p3s model {quoted(root)} again") from err
+    return FAMILY.read(path)
 
 
-def _fitted(study: Study, raw: Part) -> tuple[Fitted, Missed]:
+def _fitted(study: Study, raw: Part) -> Fitted:
     """Return a part of family.json with the models of its settings."""
     from p3s.base.settings import parse_setting
     from p3s.model.stage import load as load_model
@@ -170,8 +153,8 @@ def _fitted(study: Study, raw: Part) -> tuple[Fitted, Missed]:
     leaves = Leaves()
     leaves.where = list(raw.where)
     part = Alike(members, dict(raw.tree), leaves)
-    missed = Missed(raw.holdout, frozenset(raw.missed.calls), raw.missed.phases)
-    return Fitted(part, tuple(range(len(members))), raw.laws, raw.work), missed
+    every = tuple(range(len(members)))
+    return Fitted(part, every, raw.laws, raw.work, raw.holdout, raw.missed)
 
 
 def choose(study: Study, family: Family, setting: Setting) -> Part:
@@ -206,8 +189,8 @@ def instantiate(root: Path, setting: Setting) -> Path:
         return at.root
     family = load(study.root)
     part = choose(study, family, setting)
-    fitted, missed = _fitted(study, part)
-    model = model_at(fitted, setting, missed)
+    fitted = _fitted(study, part)
+    model = model_at(fitted, setting)
     left_out = [s.name for s in family.settings if s.modelled and s.name not in part.settings]
     if model.derived is not None:
         model = replace(model, derived=replace(model.derived, left_out=tuple(left_out)))
@@ -230,8 +213,7 @@ def _check(study: Study, family: Family, setting: Setting, at: Study) -> list[Ch
 
     name = setting_name(setting)
     try:
-        fitted, missed = _fitted(study, choose(study, family, setting))
-        model = model_at(fitted, setting, missed)
+        model = model_at(_fitted(study, choose(study, family, setting)), setting)
         out = []
         for n in at.signature_counts():
             report = summary(compare(model, load_table(at.root, n)))
@@ -239,6 +221,3 @@ def _check(study: Study, family: Family, setting: Setting, at: Study) -> list[Ch
         return out
     except P3SError as err:
         return [Check(name, str(err))]
-
-
-__all__ = ["build", "family_path", "instantiate", "load", "outside"]

@@ -15,7 +15,7 @@ from typing import Any
 from p3s.base.errors import P3SError
 from p3s.base.serialise import to_data
 from p3s.base.settings import Setting
-from p3s.laws.expr import num
+from p3s.laws.expr import ARGUMENTS, num
 from p3s.model.types import Model
 
 _ITEM = (
@@ -77,25 +77,6 @@ _NAMES = frozenset(
         "guard",
         "elem_bytes",
         "walk",
-    }
-)
-_OPERATORS = frozenset(
-    {
-        "num",
-        "sym",
-        "add",
-        "mul",
-        "pow",
-        "log2",
-        "exp2",
-        "floor",
-        "ceil",
-        "min",
-        "max",
-        "quot",
-        "mod",
-        "sum",
-        "block",
     }
 )
 
@@ -261,7 +242,7 @@ def _names(path: str, key: str, tree: Mapping[str, Any]) -> bool:
 
 def _is_expr(tree: Any) -> bool:
     return (
-        isinstance(tree, list) and bool(tree) and isinstance(tree[0], str) and tree[0] in _OPERATORS
+        isinstance(tree, list) and bool(tree) and isinstance(tree[0], str) and tree[0] in ARGUMENTS
     )
 
 

@@ -8,7 +8,7 @@ of all settings and counts are fitted together: the code is the same, so is its 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -28,8 +28,15 @@ from p3s.model.sizes.observed import env_of
 from p3s.model.tree import assign
 from p3s.model.types import Item
 from p3s.model.work.cases import Run, run_of
-from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values, features
-from p3s.model.work.segments import counts_and_work, most_terms, places_of
+from p3s.model.work.features import ONCE, Feature, feature_values, features
+from p3s.model.work.segments import (
+    counts_and_work,
+    most_terms,
+    places_of,
+    samples_at,
+    segment_of,
+    thinned,
+)
 from p3s.model.work.sparse import fit_sparse
 from p3s.model.work_types import Case, Segment, WorkPlace
 from p3s.signature.tables import PointTable
@@ -43,15 +50,6 @@ Place = tuple[str, str]
 Term = tuple[float, Expr, str]
 
 
-@dataclass
-class Sampled:
-    """A traced count of a setting: its run by places of the family, and its features' values."""
-
-    setting: Setting
-    run: Run
-    features: np.ndarray
-
-
 def fit_family_work(
     part: Alike, use: Sequence[int], tables: Mapping[int, Sequence[PointTable]]
 ) -> SegmentLaws:
@@ -61,8 +59,7 @@ def fit_family_work(
     """
     items = _items(part, use[0])
     places = places_of(items)
-    samples, basis = _samples(part, use, tables, places)
-    runs = [s.run for s in samples]
+    runs, basis = _runs(part, use, tables, places)
     most = most_terms(runs)
     laws: dict[str, Segment] = {}
     like: list[tuple[int, ...]] = []
@@ -81,7 +78,7 @@ def fit_family_work(
     )
     names = list(places)
     for a, b in pairs:
-        law, terms = _law(samples, a, b, basis, most[(a, b)], like)
+        law, terms = _law(runs, a, b, basis, most[(a, b)], like)
         like.append(terms)
         laws[_key(names[a] if a >= 0 else None, names[b])] = law
     return SegmentLaws(laws)
@@ -104,12 +101,13 @@ def _at_member(part: Alike, tree: Any, m: int) -> Any:
     return fill(tree, lambda k: values[k][m], lambda k: values[k][m])
 
 
-def _samples(
+def _runs(
     part: Alike,
     use: Sequence[int],
     tables: Mapping[int, Sequence[PointTable]],
     places: Mapping[Place, int],
-) -> tuple[list[Sampled], list[Feature]]:
+) -> tuple[list[Run], list[Feature]]:
+    """Return the traced counts of all settings by places of the family, and their features."""
     basis = family_features(part, use)
     out = []
     for m in use:
@@ -120,10 +118,10 @@ def _samples(
         for t in sorted(tables[m], key=lambda t: t.np):
             grid = model_grid(member.model, t.np)
             item = np.minimum(assign(items, t, grid, member.model.splits).of_row, len(items))
-            run = run_of(t, grid, of_item[item], places)
+            out.append(run_of(t, grid, of_item[item], places))
             env = env_of(grid, np.arange(grid.n))
             columns = [feature_values(Feature(expr, 0.0), env, {}) for expr in exprs]
-            out.append(Sampled(member.setting, run, np.stack(columns, axis=1)))
+            out[-1].features = np.stack(columns, axis=1)
     return out, basis
 
 
@@ -185,7 +183,7 @@ def _of_parameters(names: Sequence[str]) -> list[Feature]:
 
 
 def _law(
-    samples: Sequence[Sampled],
+    runs: Sequence[Run],
     a: int,
     b: int,
     basis: Sequence[Feature],
@@ -193,38 +191,22 @@ def _law(
     like: Sequence[tuple[int, ...]],
 ) -> tuple[Segment, tuple[int, ...]]:
     """Return the law of one occurrence of the segment from place a to place b, and its terms."""
-    x, y, label, counts = [], [], [], set()
-    for number, sample in enumerate(samples):
-        run = sample.run
+    seen, label = [], []
+    for number, run in enumerate(runs):
         mine = run.segments[(run.segments[:, 1] == a) & (run.segments[:, 2] == b)]
         (count,), (work,) = counts_and_work(mine, [a], run.grid.n)
-        ranks = np.flatnonzero(count > 0)
-        if not len(ranks):
-            continue
-        if len(ranks) > _RANKS:
-            ranks = ranks[np.unique(np.linspace(0, len(ranks) - 1, _RANKS).astype(np.int64))]
-        factor = {
-            NONE: np.ones(len(ranks)),
-            HERE: run.sizes[b][ranks],
-            BEFORE: run.sizes[a][ranks] if a >= 0 else np.zeros(len(ranks)),
-            ONCE: 1.0 / count[ranks],
-        }
-        x.append(sample.features[ranks] * np.stack([factor[f.message] for f in basis], axis=1))
-        y.append(work[ranks] / count[ranks])
-        label.append(np.full(len(ranks), number))
-        counts.add(run.grid.n)
+        samples = samples_at(run, count, work, (a, b), basis)
+        if samples is not None:
+            seen.append(thinned(samples, _RANKS))
+            label.append(np.full(len(seen[-1].ranks), number))
+    x = np.concatenate([s.features for s in seen])
+    y = np.concatenate([s.work for s in seen])
     nest = [i for i, f in enumerate(basis) if f.nest]
     # met by as many samples as terms is met by chance
-    enough = len(
-        {
-            (v, *row)
-            for part, rows in zip(y, x, strict=True)
-            for v, row in zip(part.tolist(), rows[:, nest].tolist(), strict=True)
-        }
-    )
+    enough = len({(v, *row) for v, row in zip(y.tolist(), x[:, nest].tolist(), strict=True)})
     fit = fit_sparse(
-        np.concatenate(x),
-        np.concatenate(y),
+        x,
+        y,
         np.concatenate(label),
         [f.cost for f in basis],
         nest if enough >= len(nest) + 2 else [],
@@ -232,19 +214,7 @@ def _law(
         max_terms,
         like,
     )
-
-    def terms(columns: Sequence[int], coef: Sequence[float]) -> tuple[Term, ...]:
-        return tuple(
-            (c, basis[i].expr, basis[i].message) for i, c in zip(columns, coef, strict=True)
-        )
-
-    found = Segment(
-        terms=terms(fit.terms, fit.coef),
-        error=fit.error,
-        rivals=tuple(terms(*rival) for rival in fit.rivals),
-        counts=tuple(sorted(counts)),
-    )
-    return found, fit.terms
+    return segment_of(fit, None, seen, basis), fit.terms
 
 
 # ---- the places of a model at one setting ----------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,29 +12,14 @@ from p3s.base.artefacts import write_json
 from p3s.base.errors import P3SError
 from p3s.base.host.placeholders import names_count
 from p3s.base.schemas.published import Published
-from p3s.costs.small_runs.places import HOW, SITE, Same, correspond, known
+from p3s.costs.small_runs.places import Same, correspond, known
 from p3s.signature.tables import PointTable
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
 
 
-@dataclass(frozen=True)
-class SitesFile:
-    """How places were matched, and which site of the study each of another build is."""
-
-    how: str
-    sites: Mapping[str, str]
-
-    def valid(self) -> None:
-        """Raise ValueError where places were not matched, or two are the same."""
-        if self.how not in HOW or self.how == SITE:
-            raise ValueError(f"how is {self.how!r:.40}")
-        if len(set(self.sites.values())) != len(self.sites):
-            raise ValueError("two sites are the same one of the study")
-
-
-SITES = Published("p3s.far-sites", 1, SitesFile, True, "remove it, and it is found again")
+SITES = Published("p3s.far-sites", 1, Same, True, "remove it, and it is found again")
 
 
 def sites_path(other: Study) -> Path:
@@ -65,7 +49,7 @@ def save(other: Study, found: Sequence[Same]) -> None:
     sites = dict(before.sites) if before is not None else {}
     for same in made:
         sites.update(same.sites)
-    write_json(sites_path(other), SITES.data(SitesFile(made[-1].how, dict(sorted(sites.items())))))
+    write_json(sites_path(other), SITES.data(Same(made[-1].how, dict(sorted(sites.items())))))
 
 
 def _load(other: Study, own: Sequence[PointTable] | None = None) -> Same | None:
@@ -81,7 +65,7 @@ def _load(other: Study, own: Sequence[PointTable] | None = None) -> Same | None:
         name for t in own for site, _ in t.nodes for name in (site, site.partition("#")[0])
     }:
         return None
-    return Same(found.how, found.sites)
+    return found
 
 
 def _correspond(

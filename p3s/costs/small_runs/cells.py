@@ -13,10 +13,11 @@ import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.base.ops import COMPLETION, kind_of
+from p3s.costs.gather import by_place_and_rank, in_the_run, numbers_of, places_of, work_of
+from p3s.costs.points import Place
 from p3s.model.types import Model
 from p3s.signature.tables import PointTable
 
-Place = tuple[str, str]
 #: Up to so many ranks are evaluated one by one; above, some of them stand for all.
 _ALL_RANKS, _SOME_RANKS = 256, 96
 
@@ -26,7 +27,7 @@ class Cells:
     """What the ranks of one count do before and in the calls of each place.
 
     work, calls, nbytes: (places, ranks), sums over a run; ``work`` before the calls (0 before
-    MPI_Init, see :func:`counted`), ``nbytes`` of messages (completions move nothing). weight:
+    MPI_Init), ``nbytes`` of messages (completions move nothing). weight:
     iterations per phase, NaN where unknown.
     """
 
@@ -37,41 +38,17 @@ class Cells:
     weight: np.ndarray
 
 
-def places_of(model: Model) -> list[tuple[Place, int]]:
-    """Return the places of a model with their phases, in the order of rank_work."""
-    return [
-        ((p.place[0], p.place[1]), phase.phase) for phase in model.phases for p in phase.work.places
-    ]
-
-
-def counted(place: Place) -> bool:
-    """Tell whether the computation before a place belongs to the program's phases.
-
-    What comes before MPI_Init is the start of the process, not the program's work.
-    """
-    return not place[1].startswith("MPI_Init")
-
-
-def _mask(places: Sequence[tuple[Place, int]]) -> np.ndarray:
-    return np.array([counted(place) for place, _ in places], dtype=float)[:, None]
-
-
-def measured(table: PointTable, places: Sequence[tuple[Place, int]], weight: np.ndarray) -> Cells:
+def measured(table: PointTable, places: Sequence[Place], weight: np.ndarray) -> Cells:
     """Return what the ranks of a run did; weight: iterations of each phase in it."""
-    number = {place: k for k, (place, _) in enumerate(places)}
-    of_group = np.array([number.get((g.site, g.op), -1) for g in table.groups] or [-1])
     moves = np.array([g.kind != COMPLETION for g in table.groups] or [False])
-    place = of_group[table.group]
-    mine = place >= 0
-    shape = (len(places), table.np)
-    cell = place[mine] * table.np + table.rank[mine]
+    place = numbers_of(places, ((g.site, g.op) for g in table.groups))[table.group]
 
     def total(values: np.ndarray) -> np.ndarray:
-        return np.bincount(cell, weights=values[mine], minlength=shape[0] * shape[1]).reshape(shape)
+        return by_place_and_rank(place, table.rank, values, (len(places), table.np))
 
     return Cells(
         table.np,
-        total(table.work) * _mask(places),
+        total(table.work) * in_the_run(places),
         total(table.count),
         total(table.count * table.nbytes * moves[table.group]),
         weight,
@@ -83,7 +60,7 @@ class Predicted:
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        self.places = places_of(model)
+        self.places, self.phase = places_of(model)
         self._known: dict[int, Cells | None] = {}
 
     def at(self, n: int) -> Cells | None:
@@ -97,34 +74,21 @@ class Predicted:
 
     def _cells(self, n: int) -> Cells:
         from p3s.model.evaluate import generate, model_grid, phase_weight
-        from p3s.model.work.workload import rank_work
 
         ranks = None if n <= _ALL_RANKS else some_ranks(model_grid(self.model, n).dims, n)
         rows = generate(self.model, n, ranks)
-        found = rank_work(
-            self.model,
-            rows.grid,
-            {c: getattr(rows, c) for c in ("rank", "item", "nbytes", "repeat")},
-            widths=False,
-            means=rows.means,
-        )
-        number = {place: k for k, (place, _) in enumerate(self.places)}
-        of_item = np.array([number.get((it.site, it.op), -1) for it in self.model.items] or [-1])
+        found = work_of(self.model, rows, widths=False)
         moves = np.array([kind_of(it.op) != COMPLETION for it in self.model.items] or [False])
-        place = of_item[rows.item]
-        mine = place >= 0
-        shape = found.work.shape
-        cell = place[mine] * shape[1] + np.searchsorted(found.ranks, rows.rank[mine])
+        place = numbers_of(self.places, ((it.site, it.op) for it in self.model.items))[rows.item]
+        rank = np.searchsorted(found.ranks, rows.rank)
 
         def total(values: np.ndarray) -> np.ndarray:
-            return np.bincount(cell, weights=values[mine], minlength=shape[0] * shape[1]).reshape(
-                shape
-            )
+            return by_place_and_rank(place, rank, values, found.work.shape)
 
         weight = np.array([float(max(phase_weight(p, rows.grid), 1)) for p in self.model.phases])
         return Cells(
             n,
-            found.as_in_a_run() * _mask(self.places),
+            found.as_in_a_run() * in_the_run(self.places),
             total(rows.repeat),
             total(rows.repeat * rows.nbytes * moves[rows.item]),
             weight,

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.base.ops import COMPLETION
-from p3s.costs.small_runs.cells import counted
+from p3s.base.ops import COMPLETION, INIT_OPS
 from p3s.costs.small_runs.iterations import together
 from p3s.costs.small_runs.places import FOREIGN, share, used
 from p3s.signature.phases import RELEVANT_SHARE
@@ -120,7 +119,7 @@ def sums(s: Structure, t: PointTable, key: int) -> dict[int, Sums]:
     """Return the totals of every phase in a run; key: its count in the tree."""
     number = {node: k for k, node in enumerate(s.nodes)}
     node = np.array([number[(g.site, g.op)] for g in t.groups] or [0])[t.group]
-    count = np.array([counted((g.site, g.op)) for g in t.groups] or [True])[t.group]
+    count = np.array([g.op not in INIT_OPS for g in t.groups] or [True])[t.group]
     moves = np.array([g.kind != COMPLETION for g in t.groups] or [False])[t.group]
     out = {}
     for loop, calls in phases_in(s).items():

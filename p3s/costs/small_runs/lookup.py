@@ -143,7 +143,7 @@ class Curve:
         self, predicted: Predicted, phase: int, roles: Sequence[Role], by_work: bool = True
     ) -> None:
         self.predicted, self.phase, self.roles, self.by_work = predicted, phase, roles, by_work
-        self.mine = np.array([k == phase for _, k in predicted.places], dtype=bool)
+        self.mine = predicted.phase == phase
 
     def value(self, n: int, of: Callable[[Cells], np.ndarray]) -> float | None:
         """Return ``of`` (per rank) per iteration at a count, the mean over the group; None
@@ -172,21 +172,11 @@ class Curve:
         wanted = np.array([role.calls for role in self.roles]) > 0
         return all(np.any(np.all(there == row[:, None], axis=0)) for row in wanted)
 
-    def work(self, cells: Cells) -> np.ndarray:
-        """Return the work of all ranks in the phase."""
-        return _sum(cells.work, self.mine)
-
-    def work_before(self, place: int) -> Callable[[Cells], np.ndarray]:
-        """Return what gives the work of all ranks before the calls of one place."""
-        return lambda cells: np.asarray(cells.work[place])
-
-    def bytes_of(self, place: int) -> Callable[[Cells], np.ndarray]:
-        """Return what gives the bytes of all ranks in the calls of one place."""
-        return lambda cells: np.asarray(cells.nbytes[place])
-
-    def nbytes(self, cells: Cells) -> np.ndarray:
-        """Return the bytes of all ranks in the phase."""
-        return _sum(cells.nbytes, self.mine)
+    def of(self, what: str, place: int | None = None) -> Callable[[Cells], np.ndarray]:
+        """Return what gives the "work" or "nbytes" of all ranks in the phase, or at one place."""
+        if place is None:
+            return lambda cells: _sum(getattr(cells, what), self.mine)
+        return lambda cells: np.asarray(getattr(cells, what)[place])
 
     def at(self, n: float, of: Callable[[Cells], np.ndarray]) -> float | None:
         """Return the value at a real count, between the nearest of :func:`ladder`."""

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.base.errors import P3SError
+from p3s.base.ops import INIT_OPS
+from p3s.costs.gather import places_of
+from p3s.costs.points import Point
 from p3s.costs.small_runs.builds import same_places
-from p3s.costs.small_runs.cells import Cells, Predicted, counted, measured, places_of
+from p3s.costs.small_runs.cells import Cells, Predicted, measured
 from p3s.costs.small_runs.iterations import phase_turns
 from p3s.costs.small_runs.lookup import Curve, Match, Role, kinds_of, look_up, rank_groups
 from p3s.costs.small_runs.places import as_words
-from p3s.costs.small_runs.points import Point
 from p3s.costs.small_runs.times import Spent, spent
 from p3s.model.types import Model
 from p3s.signature.tables import INSTRUCTIONS, PointTable
@@ -59,23 +61,12 @@ class Found:
     points: tuple[Point, ...] = field(default=(), repr=False)
 
 
-def points_of(study: Study, other: Study, model: Model) -> list[Point]:
-    """Return the points of another workload's runs, one per place and group of ranks alike.
+def matched(study: Study, other: Study, model: Model) -> tuple[dict[int, list[Found]], str]:
+    """Return count -> groups of ranks of every phase of another workload's runs, and how the places
+    of these runs were matched, as words.
 
     Raises P3SError where the other study is of another program or measured in another unit.
     """
-    return [
-        p for groups in groups_of(study, other, model).values() for g in groups for p in g.points
-    ]
-
-
-def groups_of(study: Study, other: Study, model: Model) -> dict[int, list[Found]]:
-    """Return count -> groups of ranks of every phase of another workload's runs."""
-    return matched(study, other, model)[0]
-
-
-def matched(study: Study, other: Study, model: Model) -> tuple[dict[int, list[Found]], str]:
-    """Return :func:`groups_of`, and how the places of these runs were matched, as words."""
     from p3s.signature.store import load_table
 
     own = [load_table(study.root, n) for n in study.signature_counts()]
@@ -85,7 +76,7 @@ def matched(study: Study, other: Study, model: Model) -> tuple[dict[int, list[Fo
         if other.root.is_relative_to(study.root)
         else str(other.root)
     )
-    places = [place for place, _ in places_of(model)]
+    places, _ = places_of(model)
     same = {t.np: same_places(study, other, own, t) for t in tables}
     tables = [same[t.np].renamed(t, own) for t in tables]
     found = match_tables(
@@ -135,9 +126,9 @@ def match_tables(
     times: Mapping[int, Spent | None],
     name: str,
 ) -> dict[int, list[Found]]:
-    """Return :func:`groups_of` from tables: of the study, of the other workload, named ``name``.
+    """Return groups of ranks, as :func:`matched`, from tables: of the study, of the other workload.
 
-    times: count -> time of the other workload's runs.
+    times: count -> time of the other workload's runs, called ``name``.
     """
     check_program(model, tables, name)
     turns = phase_turns(own, tables, model)
@@ -207,7 +198,7 @@ def _without(
 
 def check_program(model: Model, tables: Sequence[PointTable], name: str) -> None:
     """Raise P3SError where runs are of another program than the model's, or in another unit."""
-    known = {place for place, _ in places_of(model)}
+    known = set(places_of(model)[0])
     for t in tables:
         if (t.work_unit == INSTRUCTIONS) != (model.work_unit == INSTRUCTIONS):
             raise P3SError(
@@ -238,7 +229,7 @@ class _Matching:
     ) -> None:
         self.predicted, self.cells, self.spent = predicted, cells, spent
         self.source, self.instructions = source, instructions
-        self.phase_of = np.array([k for _, k in predicted.places], dtype=np.int64)
+        self.phase_of = predicted.phase
 
     def found(self) -> list[Found]:
         """Return the groups of all phases that run in this run."""
@@ -289,7 +280,7 @@ class _Matching:
         if nbytes <= 0:
             return Match(why="there are no messages")
         curve = self._curve(k, roles)
-        found = look_up(curve, nbytes, curve.nbytes, self.cells.n, refine=False)
+        found = look_up(curve, nbytes, curve.of("nbytes"), self.cells.n, refine=False)
         if self.instructions or not found.n > 0:
             return found
         # here all rests on the messages: a wrong count would put the cost at a wrong x
@@ -307,7 +298,7 @@ class _Matching:
             m.n
             for p in np.flatnonzero(self.phase_of == k).tolist()
             if (one := float(self.cells.nbytes[p, mine].mean() / self.cells.weight[k])) > 0
-            and (m := look_up(curve, one, curve.bytes_of(p), self.cells.n, refine=False)).n > 0
+            and (m := look_up(curve, one, curve.of("nbytes", p), self.cells.n, refine=False)).n > 0
         ]
         if each and max(each) > _SHAPE * min(each):
             return Match(
@@ -357,7 +348,7 @@ class _Matching:
         if self.instructions:
             x = self._per_turn(self.cells.work, k, mine)
             by_work = (
-                look_up(curve, x, curve.work, self.cells.n)
+                look_up(curve, x, curve.of("work"), self.cells.n)
                 if x > 0
                 else Match(why="there is no work")
             )
@@ -368,7 +359,7 @@ class _Matching:
             by_work = Match(why="work is time, which says nothing about the count")
             work = {}
             for p in here.tolist():
-                value = curve.at(n, curve.work_before(p)) if n > 0 else None
+                value = curve.at(n, curve.of("work", p)) if n > 0 else None
                 if value is not None:
                     work[p] = value * turns
             x = sum(work.values()) / turns if work else NAN
@@ -395,8 +386,8 @@ class _Matching:
         out = []
         for p in work if spent is not None else ():
             assert spent is not None
-            place = self.predicted.places[p][0]
-            if not counted(place) or not self.cells.calls[p, mine].any() or work[p] <= 0:
+            place = self.predicted.places[p]
+            if place[1] in INIT_OPS or not self.cells.calls[p, mine].any() or work[p] <= 0:
                 continue
             least, typical, most, known = (
                 float(v[p, mine].mean())

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.ops import INIT_OPS
 from p3s.capture.frames import Where, parse
-from p3s.costs.small_runs.cells import counted
 from p3s.signature.fold import Loop
 from p3s.signature.phases import RELEVANT_SHARE
 from p3s.signature.structure import Node, Structure, structure
@@ -49,6 +49,13 @@ class Same:
 
     how: str = SITE
     sites: Mapping[str, str] = field(default_factory=dict)
+
+    def valid(self) -> None:
+        """Raise ValueError for a file where places were not matched, or two are the same."""
+        if self.how not in HOW or self.how == SITE or not self.sites:
+            raise ValueError(f"how is {self.how!r:.40}")
+        if len(set(self.sites.values())) != len(self.sites):
+            raise ValueError("two sites are the same one of the study")
 
     def site(self, name: str, own: Iterable[str] = ()) -> str:
         """Return the study's name of a site; own: names that an unknown one must not take."""
@@ -95,7 +102,7 @@ def share(t: PointTable, nodes: Iterable[Node]) -> float:
     """Return the share of places in the time of a run."""
     mine = set(nodes)
     there = np.array([(g.site, g.op) in mine for g in t.groups], dtype=bool)
-    count = np.array([counted((g.site, g.op)) for g in t.groups], dtype=bool)
+    count = np.array([g.op not in INIT_OPS for g in t.groups], dtype=bool)
     time = (t.work + t.elapsed_ns) * count[t.group]
     return float(time[there[t.group]].sum() / max(time.sum(), 1))
 

@@ -101,13 +101,9 @@ def propose(
     }
 
 
-def _mine(predicted: Predicted, k: int) -> np.ndarray:
-    return np.array([phase == k for _, phase in predicted.places], dtype=bool)
-
-
 def _per_turn(predicted: Predicted, cells: Cells, k: int) -> np.ndarray:
     """Return the work per iteration of every rank that takes part in a phase."""
-    mine = _mine(predicted, k)
+    mine = predicted.phase == k
     work = cells.work[mine].sum(axis=0)[(cells.calls[mine] > 0).any(axis=0)]
     return (work if len(work) else np.zeros(1)) / max(float(cells.weight[k]), 1.0)
 
@@ -125,7 +121,7 @@ def _relevant(predicted: Predicted, *cells: Cells) -> list[int]:
     """Return the phases with more than 1 % of the work at one of the counts."""
     out = set()
     for c in cells:
-        totals = [float(c.work[_mine(predicted, k)].sum()) for k in range(len(c.weight))]
+        totals = [float(c.work[predicted.phase == k].sum()) for k in range(len(c.weight))]
         out |= {k for k, v in enumerate(totals) if v > RELEVANT_SHARE * sum(totals)}
     return sorted(out)
 
@@ -133,7 +129,7 @@ def _relevant(predicted: Predicted, *cells: Cells) -> list[int]:
 def _sizes_tell(predicted: Predicted, own: Cells, there: Cells) -> bool:
     """Tell whether the bytes per iteration of some phase are others at the target."""
     for k in range(len(own.weight)):
-        mine = _mine(predicted, k)
+        mine = predicted.phase == k
         a, b = (
             float(c.nbytes[mine].sum(axis=0).max(initial=0) / max(float(c.weight[k]), 1.0))
             for c in (own, there)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from p3s.costs.gather import by_place_and_rank, numbers_of
+from p3s.costs.points import Place
 from p3s.costs.small_runs.places import Same
 from p3s.signature.tables import INSTRUCTIONS, PointTable
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
-
-Place = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -44,29 +44,19 @@ def spent(
     """
     from p3s.signature.times import load_times
 
-    number = {place: k for k, place in enumerate(places)}
     times = load_times(study.root, t.np)
     if times is not None:
-        same = same or Same()
-        own = {site for site, _ in places}
-        node = np.array(
-            [*(number.get((same.site(v[0], own), v[1]), -1) for v in times.nodes), -1],
-            dtype=np.int64,
-        )
+        same, own = same or Same(), {site for site, _ in places}
+        nodes = [(same.site(site, own), op) for site, op in times.nodes]
         columns = (times.least_ns, times.median_ns, times.most_ns, times.work)
-        rank, to, repeats = times.rank, node[times.to_node], max(len(times.runs), 1)
+        rank, to, repeats = times.rank, times.to_node, max(len(times.runs), 1)
     elif t.work_unit != INSTRUCTIONS:  # work is the time itself, the least of the repeats
-        node = np.array([number.get((g.site, g.op), -1) for g in t.groups] or [-1])
-        rank, to, repeats = t.rank, node[t.group], t.repeats
+        nodes = [(g.site, g.op) for g in t.groups]
+        rank, to, repeats = t.rank, t.group, t.repeats
         columns = (t.work, t.work, t.work, t.work)
     else:
         return None
-    mine = to >= 0
-    cell = to[mine] * t.np + rank[mine]
-    sums = [
-        np.bincount(
-            cell, weights=np.asarray(c, dtype=float)[mine], minlength=len(places) * t.np
-        ).reshape(len(places), t.np)
-        for c in columns
-    ]
-    return Spent(sums[0], sums[1], sums[2], sums[3], repeats)
+    place = numbers_of(places, nodes)[to]
+    shape = (len(places), t.np)
+    least, typical, most, work = (by_place_and_rank(place, rank, c, shape) for c in columns)
+    return Spent(least, typical, most, work, repeats)

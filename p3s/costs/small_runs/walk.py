@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from p3s.base.serialise import Natural, ProcessCount
 from p3s.costs.small_runs.check import phase_name, phases_in, relevant, sums
 from p3s.costs.small_runs.iterations import together
 from p3s.model.grid import admissible
@@ -54,23 +54,20 @@ class PhaseCost:
 
     cost: ns per instruction; where work is time, its time per iteration over all ranks, which falls
     as its cost does as long as the work of all ranks together stays the same. at: the count of the
-    least cost; status: one of REACHED, FALLING, STEADY (it has not fallen at all), UNKNOWN."""
+    least cost; status: one of REACHED, FALLING, STEADY (it has not fallen at all), UNKNOWN. phase:
+    its number, None while there is no model."""
 
     name: str
-    counts: tuple[int, ...]
+    counts: tuple[ProcessCount, ...]
     cost: tuple[float, ...]
     status: str
-    at: int | None
+    at: Natural | None
+    phase: Natural | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return {
-            "name": self.name,
-            "counts": list(self.counts),
-            "cost": list(self.cost),
-            "status": self.status,
-            "at": self.at,
-        }
+    def valid(self) -> None:
+        """Raise ValueError unless there is a cost for each count."""
+        if len(self.counts) != len(self.cost):
+            raise ValueError("there is not one cost for each count")
 
 
 def minimum(

@@ -93,7 +93,7 @@ def _measured(root: Study, node: Node) -> Measured:
 
 def ensure_base(root: Study, file: ThreadFile, rest: str) -> Study:
     """Return the study at values of the input with the base's threads, derived where not traced."""
-    from p3s.costs.parameters import instantiate
+    from p3s.costs.parameters.stage import instantiate
     from p3s.methods.threads.settings import at_threads
 
     at = at_threads(root, rest, file.base)

@@ -24,7 +24,7 @@ from p3s.base.settings import (
 )
 from p3s.base.study import Study
 from p3s.base.text import quoted
-from p3s.costs.stage import as_file as compute_file
+from p3s.costs.stage import COMPUTE
 from p3s.costs.stage import read as read_compute
 from p3s.costs.types import TeamFactor, Teams
 from p3s.machine.topology.node import Node
@@ -177,7 +177,7 @@ def study_at(root: Study, file: ThreadFile, rest: str, layout: Layout, usable: i
     )
     compute = read_compute(source.compute_path)
     _write_same(made.model_path, source.model_path.read_bytes())
-    _write_json_same(made.compute_path, compute_file(replace(compute, teams=moved)))
+    _write_json_same(made.compute_path, COMPUTE.data(replace(compute, teams=moved)))
     return made
 
 

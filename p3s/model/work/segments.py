@@ -273,11 +273,11 @@ def _place(
         seen = [
             samples
             for run, (count, work) in zip(runs, tables, strict=True)
-            if (samples := _samples(run, count[k], work[k], pair, basis)) is not None
+            if (samples := samples_at(run, count[k], work[k], pair, basis)) is not None
         ]
-        fit, terms = _fitted([_thinned(s) for s in seen], basis, most[pair], like, whole)
+        fit, terms = _fitted([thinned(s) for s in seen], basis, most[pair], like, whole)
         like.append(fit)
-        laws[k] = _segment(fit, terms, seen, basis)
+        laws[k] = segment_of(fit, terms, seen, basis)
         for s in seen:
             i = next(i for i, run in enumerate(runs) if run.grid.n == s.n)
             once = s.work if terms is not None else s.features[:, list(fit.terms)] @ fit.coef
@@ -289,7 +289,7 @@ def _place(
         if fit.error <= EXACT and terms is None:  # samples to spare are evidence enough
             told = last.features[:, list(fit.terms)] @ np.array(fit.coef)
         elif len(seen) > 1 and most[pair] > 1:  # what hardly matters is taken as it is
-            part = [_thinned(s) for s in seen[:-1]]
+            part = [thinned(s) for s in seen[:-1]]
             old, _ = _fitted(part, basis, most[pair], like_held, whole)
             like_held.append(old)
             told = _told(old, last, part, whole)
@@ -340,7 +340,7 @@ def counts_and_work(
 
 
 @dataclass(frozen=True)
-class _Samples:
+class Samples:
     """A segment at one count: features (ranks, features) and work of one occurrence by rank."""
 
     n: int
@@ -349,9 +349,9 @@ class _Samples:
     work: np.ndarray
 
 
-def _samples(
+def samples_at(
     run: Run, count: np.ndarray, work: np.ndarray, pair: tuple[int, int], basis: Sequence[Feature]
-) -> _Samples | None:
+) -> Samples | None:
     """Return a segment from one place to another at a count; None where no rank has it."""
     a, b = pair
     ranks = np.flatnonzero(count > 0)
@@ -364,19 +364,19 @@ def _samples(
         ONCE: 1.0 / count[ranks],
     }
     features = run.features[ranks] * np.stack([factor[f.message] for f in basis], axis=1)
-    return _Samples(run.grid.n, ranks, features, work[ranks] / count[ranks])
+    return Samples(run.grid.n, ranks, features, work[ranks] / count[ranks])
 
 
-def _thinned(s: _Samples) -> _Samples:
+def thinned(s: Samples, most: int = _RANKS) -> Samples:
     """Return the samples of some ranks evenly over all."""
-    if len(s.ranks) <= _RANKS:
+    if len(s.ranks) <= most:
         return s
-    some = np.unique(np.linspace(0, len(s.ranks) - 1, _RANKS).astype(np.int64))
-    return _Samples(s.n, s.ranks[some], s.features[some], s.work[some])
+    some = np.unique(np.linspace(0, len(s.ranks) - 1, most).astype(np.int64))
+    return Samples(s.n, s.ranks[some], s.features[some], s.work[some])
 
 
 def _fitted(
-    seen: Sequence[_Samples],
+    seen: Sequence[Samples],
     basis: Sequence[Feature],
     max_terms: int,
     like: Sequence[Fit],
@@ -402,9 +402,7 @@ def _fitted(
     ), None
 
 
-def _told(
-    fit: Fit, there: _Samples, seen: Sequence[_Samples], whole: WorkLaw
-) -> np.ndarray | float:
+def _told(fit: Fit, there: Samples, seen: Sequence[Samples], whole: WorkLaw) -> np.ndarray | float:
     """Return the work of one occurrence at a count that the law was fitted without."""
     if fit.terms or not seen[0].work.any():
         return np.asarray(there.features[:, list(fit.terms)] @ np.array(fit.coef))
@@ -413,9 +411,11 @@ def _told(
     return float(last.work.mean()) * ratio
 
 
-def _segment(
-    fit: Fit, terms: Terms | None, seen: Sequence[_Samples], basis: Sequence[Feature]
+def segment_of(
+    fit: Fit, terms: Terms | None, seen: Sequence[Samples], basis: Sequence[Feature]
 ) -> Segment:
+    """Return the law of a segment as a record; terms: where they are none of the features."""
+
     def named(chosen: Sequence[int], coef: Sequence[float]) -> Terms:
         return tuple(
             (c, basis[i].expr, basis[i].message) for i, c in zip(chosen, coef, strict=True)

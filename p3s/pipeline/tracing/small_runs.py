@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from p3s.base.errors import P3SError, RunFailed, UsageError
 from p3s.base.host.cores import cores
@@ -15,7 +14,7 @@ from p3s.costs.small_runs.builds import same_places, save
 from p3s.costs.small_runs.check import refuse
 from p3s.costs.small_runs.places import Same, as_words
 from p3s.costs.small_runs.record import check_command, commit, name_for, staged
-from p3s.costs.small_runs.summary import write
+from p3s.costs.small_runs.summary import FarFile, write
 from p3s.costs.small_runs.times import spent
 from p3s.costs.small_runs.walk import PhaseCost, costs, counts_upward, stop
 from p3s.model.grid import admissible
@@ -43,7 +42,7 @@ class SmallRuns:
     name: str
     done: Traced
     costs: Sequence[PhaseCost]
-    matched: dict[str, Any] | None
+    matched: FarFile | None
     places: str
 
 
@@ -185,7 +184,7 @@ def _all_costs(far: _Far, other: Study) -> list[PhaseCost]:
     return far.costs()
 
 
-def _matched(study: Study, bar: Progress) -> dict[str, Any] | None:
+def _matched(study: Study, bar: Progress) -> FarFile | None:
     """Write far.json when there is a model to match with; return it.
 
     The runs are in place by now: what is wrong with the model is said, and is no failure.
