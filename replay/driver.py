@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from p3s.replay.plan.world import World
     from p3s.simulate.network import Network
 
-#: Share of the time budget that emulated computation may take.
-WORK_SHARE = 0.5
-#: Passes that every program is to get, as far as emulated computation is concerned.
-FEWEST_PASSES = 9
 #: Share of the budget that whole iterations get when they are asked for.
 TIMED_SHARE = 0.4
 #: What is measured first: without it the rest says little.
@@ -152,7 +148,12 @@ def run(
     machine: Path | None = None,
     progress: Say | None = None,
 ) -> dict[str, Any]:
-    """Replay a scaled trace and write ``out_json`` and its table; see replay.run."""
+    """Replay a scaled trace and write ``out_json`` and a table beside it; see docs/replay.md.
+
+    ``machine``: file of p3s machine measure, for the estimate of how long it takes. What has been
+    measured is kept beside ``out_json`` (.parts) and not measured again. Returns the content of
+    ``out_json``; raises P3SError.
+    """
     from p3s.program.creation import usual
     from p3s.replay.costs.evaluate import evaluate, simulated
     from p3s.replay.costs.result import write_result
@@ -162,7 +163,7 @@ def run(
     say = progress or _nothing
     ready = prepare(scaled_dir, settings, machine=machine, say=say)
     plan, trace = ready.plan, ready.trace
-    scale = work_scale(plan.programs, plan.world, settings.budget_s)
+    scale = plan.estimate.work_scale
     notes = (
         [f"emulated computation is scaled by {scale:.3g} to fit the budget"] if scale < 1.0 else []
     )
@@ -242,16 +243,6 @@ class Spare:
 
 def _nothing(_: str) -> None:
     """Say nothing."""
-
-
-def work_scale(programs: Sequence[Program], world: World, budget_s: float) -> float:
-    """Return the factor on emulated computation that lets FEWEST_PASSES of each program fit."""
-    total_ns = 0.0
-    for program in programs:
-        if program.what == "trace":
-            total_ns += max(float(program.of(p)["work_ns"].sum()) for p in range(world.size))
-    needed_s = FEWEST_PASSES * total_ns * 1e-9
-    return min(1.0, WORK_SHARE * budget_s / needed_s) if needed_s > 0 else 1.0
 
 
 def _nodes(world: World, places: Sequence[Place]) -> list[str]:

@@ -98,7 +98,8 @@ def simulated(
         fabric=fabric_of(plan),
     )
     phases = sorted(set(trace.weights) | set(np.unique(trace.phase).tolist()))
-    where = places(trace.n, phases, plan.sections, plan.full, plan.origin, trace.phase)
+    origins = [whole.origin for whole in plan.wholes]
+    where = places(trace.n, phases, plan.sections, plan.full, origins, trace.phase)
     times, begin = phase_times(
         where,
         plan.full,
@@ -135,12 +136,7 @@ def evaluate(
     """
     costs, times = simulation.costs, simulation.times
     calls = calls_of(plan, results, costs)
-    of_step = [
-        charged(call_of, origin, direct_of, calls)
-        for call_of, origin, direct_of in zip(
-            plan.call_of, plan.origin, plan.direct_of, strict=True
-        )
-    ]
+    of_step = [charged(one.call_of, one.origin, one.direct_of, calls) for one in plan.wholes]
     thesis = thesis_sum(simulation.where, of_step, calls)
     whole: Whole | None = None
     if timed and timed_results:
@@ -155,7 +151,8 @@ def evaluate(
         )
     )
     every = [*results.values(), *(timed_results or {}).values()]
-    by_how = shares(plan.messages, costs)
+    messages = message_entries(plan.messages, costs)
+    by_how = shares(messages)
     content = {
         "schema": REPLAY_SCHEMA,
         "schema_version": REPLAY_VERSION,
@@ -173,12 +170,12 @@ def evaluate(
         "timed": whole is not None,
         "network": network_entry(costs),
         "simulated_with": costs.network.to_json(),
-        "messages": message_entries(plan.messages, costs),
+        "messages": messages,
         "classes": call_entries(plan.calls, calls),
         "phases": phase_entries(times, thesis, whole),
         "shares": by_how,
         "measured_share": sum(share for how, share in by_how.items() if how.startswith("measured")),
-        "unmeasured": unmeasured(plan.messages, costs, plan.left_out),
+        "unmeasured": unmeasured(messages, plan.left_out),
         "unmatched": unmatched(trace, plan.left_out),
         "left_out": set_up(plan.left_out),
         "as_blocking": _nonblocking(plan),
@@ -197,7 +194,7 @@ def calls_of(
     with_waits = composed(
         plan.calls,
         measured,
-        plan.call_of,
+        [whole.call_of for whole in plan.wholes],
         plan.full,
         plan.mapping.node_of,
         plan.distance,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from p3s.replay.costs.spread import Spread, spread_of, work_spread
 from p3s.replay.costs.trunks import Fabric, Known, flows_of, known
 from p3s.replay.engine.results import ProgramResult
 from p3s.replay.plan.classes import MessageClass
+from p3s.replay.plan.micro import LATE_NS
 from p3s.replay.plan.program import Code, Program
 from p3s.replay.plan.world import World
 from p3s.replay.stats import Estimate
@@ -44,8 +45,6 @@ from p3s.simulate.steps import Floats
 
 #: ns of software costs that nothing has measured.
 _SEND, _RECEIVE, _POST = 2_000.0, 2_000.0, 500.0
-#: How late the receiver comes where a program looks for the eager limit (replay/plan/micro.py).
-LATE_NS = 5e6
 
 
 @dataclass(frozen=True)
@@ -264,11 +263,3 @@ def transfer_curve(
         for key in keys
     ]
     return Curve(tuple(map(float, sizes)), tuple(ns))
-
-
-def without_queue(costs: Costs) -> Network:
-    """Return the network without a link: what queueing is worth."""
-    return replace(costs.network, rate=float("inf"), burst=0.0, trunks=None)
-
-
-__all__ = ["Costs", "network_of", "floods", "pooled", "transfer_curve", "without_queue"]

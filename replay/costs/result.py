@@ -208,21 +208,21 @@ def trunk_entries(costs: Costs) -> list[dict[str, Any]]:
     ]
 
 
-def shares(classes: Sequence[MessageClass], costs: Costs) -> dict[str, float]:
-    """Return the share of the run's messages by how their cost was found."""
+def shares(entries: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Return the share of the run's messages by how their cost was found; see message_entries."""
     found = dict.fromkeys((TRACE, TRACE_BOTH, PAIR, PAIR_BOTH, NEAREST, USUAL), 0.0)
-    total = sum(cls.events for cls in classes)
-    for entry in message_entries(classes, costs) if total > 0 else []:
+    total = sum(entry["events"] for entry in entries)
+    for entry in entries if total > 0 else []:
         found[entry["how"]] += entry["events"] / total
     return found
 
 
 def unmeasured(
-    classes: Sequence[MessageClass], costs: Costs, left_out: Sequence[LeftOut]
+    entries: Sequence[dict[str, Any]], left_out: Sequence[LeftOut]
 ) -> list[dict[str, Any]]:
     """Return messages whose class was never measured, and calls that were not executed."""
     groups: dict[tuple[int, str], dict[str, Any]] = {}
-    for entry in message_entries(classes, costs):
+    for entry in entries:
         if entry["how"] not in (NEAREST, USUAL) or not entry["events"]:
             continue
         group = groups.setdefault(

@@ -24,7 +24,7 @@ from p3s.base.errors import P3SError
 from p3s.base.tables import read_arrays
 from p3s.replay.engine.clocks import kernel
 from p3s.replay.engine.watchdog import pages_dir
-from p3s.replay.plan.program import EVENT, Pairing, Program
+from p3s.replay.plan.program import EVENT, PAIRING, Pairing, Program
 from p3s.replay.plan.world import Process, World
 
 PLAN = "plan.json"
@@ -43,7 +43,6 @@ _NS_PER_EVENT = 20_000.0
 _NS_PER_BYTE = 10.0
 
 _ARRAYS = ("start", "lists", "list_start", "slots", "in_bytes", "out_bytes")
-_PAIRING = ("cls", "sender", "receiver", "sent", "sent_end", "posted", "received", "alone")
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ class Job:
         path = program_path(self.directory, number)
         data = _same(path, head["digest"])
         try:
-            paired = _PAIRING if head["pairing"] else ()
+            paired = PAIRING if head["pairing"] else ()
             wanted = ("events", "persistent", "persistent_count", *_ARRAYS)
             found = read_arrays(data, (*wanted, *(f"pairing_{name}" for name in paired)))
             events = np.ascontiguousarray(found["events"]).view(EVENT).reshape(-1)
@@ -229,7 +228,7 @@ def _write_program(path: Path, program: Program, size: int) -> str:
     }
     if program.pairing is not None:
         columns.update(
-            {f"pairing_{name}": np.asarray(getattr(program.pairing, name)) for name in _PAIRING}
+            {f"pairing_{name}": np.asarray(getattr(program.pairing, name)) for name in PAIRING}
         )
     file = io.BytesIO()
     np.savez(

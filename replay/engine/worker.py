@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
 import os
 import signal
 import sys
@@ -30,7 +29,7 @@ from p3s.replay.engine.inner import InnerLoop, Part, Timings
 from p3s.replay.engine.job import DONE, PLACES, Job, read_job, result_path, write_json
 from p3s.replay.engine.results import save_result
 from p3s.replay.engine.watchdog import ERROR_MARK, Page, Watchdog, say
-from p3s.replay.plan.program import EVENT, Program
+from p3s.replay.plan.program import Program
 from p3s.simulate.steps import Ints
 
 #: Passes of one batch, and the fewest of a program.
@@ -46,7 +45,6 @@ _PR_SET_PDEATHSIG = 1
 _ABORT_S = 5.0
 #: What the processes may need to find each other, beyond the time that nothing may move.
 _START_S = 30.0
-_EVENT_WORDS = EVENT.itemsize // 8
 
 
 def die_with_parent() -> None:
@@ -69,7 +67,7 @@ class Worker:
         self.directory = directory
         self.page = page
         self.job: Job | None = read_job(directory, digest) if self.rank == 0 else None
-        head = self._share_json(self._head() if self.job else None)
+        head = self.comm.bcast(self._head() if self.job else None)
         if len(head["roles"]) != comm.size:
             raise P3SError(
                 f"the job is for {len(head['roles'])} processes, but {comm.size} were started"
@@ -81,7 +79,7 @@ class Worker:
         self.most_passes = int(head["most_passes"])
         self._tell("starting")
         library = self.job.library() if self.job else b""
-        self.loop = self._load(self._share(library))
+        self.loop = self._load(self.comm.bcast(library))
         self.watchdog = Watchdog(page, float(head["stall_s"]), self.loop.outstanding)
         self.watchdog.allow(_START_S)
         self.watchdog.start()
@@ -115,41 +113,6 @@ class Worker:
             "most_passes": settings.most_passes,
         }
 
-    # ---- sharing -----------------------------------------------------------------------
-    def _share(self, data: bytes) -> bytes:
-        """Send bytes from process 0 to everybody."""
-        length = np.array([len(data)], dtype=np.int64)
-        self.comm.Bcast(length)
-        buffer = (
-            np.frombuffer(data, dtype=np.uint8).copy()
-            if self.rank == 0
-            else np.empty(int(length[0]), dtype=np.uint8)
-        )
-        self.comm.Bcast(buffer)
-        return buffer.tobytes()
-
-    def _share_json(self, content: Any) -> Any:
-        return json.loads(self._share(json.dumps(content).encode()))
-
-    def _gather_json(self, content: Any) -> list[Any]:
-        """Return what every process has to say, on every process."""
-        raw = np.frombuffer(json.dumps(content).encode(), dtype=np.uint8).copy()
-        lengths = np.zeros(self.comm.size, dtype=np.int64)
-        self.comm.Allgather(np.array([len(raw)], dtype=np.int64), lengths)
-        everything = np.empty(int(lengths.sum()), dtype=np.uint8)
-        self.comm.Allgatherv(raw, [everything, lengths.tolist()])
-        text, ends = everything.tobytes(), np.cumsum(lengths).tolist()
-        return [
-            json.loads(text[end - length : end])
-            for end, length in zip(ends, lengths.tolist(), strict=True)
-        ]
-
-    def _agree(self, number: int) -> int:
-        """Return process 0's number."""
-        order = np.array([number], dtype=np.int64)
-        self.comm.Bcast(order)
-        return int(order[0])
-
     def _tell(self, where: str) -> None:
         self.page.tell(f"process {self.rank} ({self.role}), {where}")
 
@@ -169,7 +132,7 @@ class Worker:
             world = os.readlink("/proc/self/ns/pid")
         except OSError:
             world = ""
-        places = self._gather_json(
+        places: list[dict[str, Any]] = self.comm.allgather(
             {
                 "name": MPI.Get_processor_name()[:255],
                 "kernel": clocks.kernel(),
@@ -222,13 +185,15 @@ class Worker:
         self._tell("measuring how sleeps overshoot")
         self.loop.calibrate()
         deadline = time.monotonic() + self.budget_s
-        to_do = self._share_json(self._to_do() if self.job else None)
+        to_do = self.comm.bcast(self._to_do() if self.job else None)
         numbers, needs_s, kinds = [[entry[i] for entry in to_do] for i in range(3)]
         passes = skipped = 0
         for index, number in enumerate(numbers):
             left_s = deadline - time.monotonic()
             # Something of every kind is measured, whatever the budget.
-            if self._agree(kinds[index] in kinds[:index] and left_s < -_OVERTIME * self.budget_s):
+            if self.comm.bcast(
+                kinds[index] in kinds[:index] and left_s < -_OVERTIME * self.budget_s
+            ):
                 skipped += 1
                 continue
             share_s = max(left_s, 0.0) * needs_s[index] / sum(needs_s[index:])
@@ -272,7 +237,7 @@ class Worker:
         """Run one program until enough is known; return the number of passes."""
         program = self.job.program(number) if self.job else None
         record = recorded(program) if program else None
-        head = self._share_json(self._program_head(number, program) if program else None)
+        head = self.comm.bcast(self._program_head(number, program) if program else None)
         self._tell(f"program {number} {head['name']}")
         self.watchdog.allow(head["allowed_s"])
         part = self._own(program, record)
@@ -306,43 +271,11 @@ class Worker:
 
     def _own(self, program: Program | None, record: Ints | None) -> Part:
         """Return this process's part of a program; process 0 hands them out."""
-        counts = np.zeros((self.comm.size, 7), dtype=np.int64)
-        data: list[Ints] = []
+        parts = None
         if program is not None and record is not None:
-            for process in range(self.comm.size):
-                part = part_of(program, process, record)
-                counts[process] = (
-                    len(part.events),
-                    len(part.lists),
-                    len(part.persistent),
-                    part.slots,
-                    part.in_bytes,
-                    part.out_bytes,
-                    0,
-                )
-                data += [
-                    part.events.view(np.int64).reshape(-1),
-                    part.lists,
-                    part.record,
-                    part.persistent.view(np.int64).reshape(-1),
-                ]
-        self.comm.Bcast(counts)
-        words = (counts[:, 0] + counts[:, 2]) * _EVENT_WORDS + counts[:, 1] + counts[:, 0]
-        mine = np.empty(int(words[self.rank]), dtype=np.int64)
-        send = [np.concatenate(data), words.tolist()] if data else None
-        self.comm.Scatterv(send, mine, root=0)
-        events, lists, persistent, slots, in_bytes, out_bytes, _ = counts[self.rank].tolist()
-        pieces = np.split(mine, np.cumsum([events * _EVENT_WORDS, lists, events]))
-        raw_events, own_lists, own_record, raw_persistent = map(np.ascontiguousarray, pieces)
-        return Part(
-            raw_events.view(EVENT),
-            own_lists,
-            own_record,
-            raw_persistent.view(EVENT),
-            slots,
-            in_bytes,
-            out_bytes,
-        )
+            parts = [part_of(program, process, record) for process in range(self.comm.size)]
+        part: Part = self.comm.scatter(parts)
+        return part
 
     def _comm(self, members: list[int]) -> int:
         """Return the Fortran handle of a communicator of some processes, made when it is new."""
@@ -367,17 +300,17 @@ class Worker:
         pass_s = max(time.monotonic() - tried, 1e-6)
         before = clocks.compare(self.comm, self.loop, self.kernels)
         done = 0
-        while self._agree(
+        while self.comm.bcast(
             int(collector is not None and self._more(collector, begin, share_s, pass_s))
         ):
             timings = self._go(BATCH, before, self.work_scale, timed)
             after = clocks.compare(self.comm, self.loop, self.kernels)
-            everybody = self._gather(timings, part)
+            everybody = self.comm.gather(timings)
             if collector is not None:
                 collector.add(everybody, before, after)
                 done = collector.passes
             before = after
-        return self._agree(done)
+        return int(self.comm.bcast(done))
 
     def _go(self, passes: int, offsets: clocks.Offsets, work_scale: float, timed: bool) -> Timings:
         try:
@@ -398,46 +331,6 @@ class Worker:
         ):
             return False
         return not collector.is_known(NARROW)
-
-    def _gather(self, timings: Timings, part: Part) -> list[Timings]:
-        """Return what every process recorded, on process 0; nothing elsewhere."""
-        passes = len(timings.start_ns)
-        shape = np.array([part.records, part.links, len(timings.errors_ns)], dtype=np.int64)
-        shapes = np.zeros((self.comm.size, 3), dtype=np.int64)
-        self.comm.Allgather(shape, shapes)
-        words = passes * (3 + 2 * shapes[:, 0] + shapes[:, 1]) + shapes[:, 2]
-        mine = np.concatenate(
-            [
-                timings.start_ns,
-                timings.end_ns,
-                timings.late_ns,
-                timings.times_ns.reshape(-1),
-                timings.links_ns.reshape(-1),
-                timings.errors_ns,
-            ]
-        )
-        everything = np.empty(int(words.sum()), dtype=np.int64) if self.rank == 0 else None
-        self.comm.Gatherv(mine, [everything, words.tolist()] if self.rank == 0 else None)
-        if everything is None:
-            return []
-        found = []
-        for piece, (records, links, _errors) in zip(
-            np.split(everything, np.cumsum(words)[:-1]), shapes.tolist(), strict=True
-        ):
-            start, end, late, times, arrivals, errors = np.split(
-                piece, np.cumsum([passes, passes, passes, passes * records * 2, passes * links])
-            )
-            found.append(
-                Timings(
-                    start,
-                    end,
-                    late,
-                    times.reshape(passes, records, 2),
-                    arrivals.reshape(passes, links),
-                    errors,
-                )
-            )
-        return found
 
 
 def _abort(comm: Any, page: Page, line: str) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from p3s.base.errors import P3SError
+from p3s.replay.engine.watchdog import ERROR_MARK, STALL_MARK
 from p3s.replay.launch.landing import Place, check_landing
 from p3s.replay.launch.launcher import Mpi, shares_cores, write_hosts
 from p3s.replay.launch.store import read_places
@@ -22,9 +23,6 @@ from p3s.replay.settings import ReplaySettings
 
 #: What the launcher starts on every process, after the interpreter.
 WORKER = ("-m", "p3s.replay.engine.worker")
-#: How lines of the processes' output begin that say what went wrong (replay/engine/watchdog.py).
-STALL_MARK = "p3s replay: stalled: "
-ERROR_MARK = "p3s replay: error: "
 _EARLY = "it ended before it was done"
 _SHOWN = 3
 _SHM = Path("/dev/shm")

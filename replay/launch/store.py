@@ -26,6 +26,7 @@ from p3s.base.artefacts import file_bytes, parse_json, write_bytes, writing
 from p3s.base.errors import P3SError
 from p3s.base.staging import discard, new_directory, put_in_place
 from p3s.replay.launch.landing import Place
+from p3s.replay.plan.program import PAIRING
 
 if TYPE_CHECKING:
     from p3s.replay.engine.results import ProgramResult
@@ -67,16 +68,7 @@ class ResultStore:
             digest.update(np.ascontiguousarray(records).tobytes())
         pairing = program.pairing
         if pairing is not None:
-            for name in (
-                "cls",
-                "sender",
-                "receiver",
-                "sent",
-                "sent_end",
-                "posted",
-                "received",
-                "alone",
-            ):
+            for name in PAIRING:
                 digest.update(np.ascontiguousarray(getattr(pairing, name)).tobytes())
         digest.update(
             json.dumps(

@@ -20,14 +20,12 @@ from p3s.replay.plan.build_buffers import receive_offsets
 from p3s.replay.plan.build_holes import Noise, add_answers, add_noise, add_timed
 from p3s.replay.plan.build_pairs import pairing_of
 from p3s.replay.plan.build_persistent import persistent_of
-from p3s.replay.plan.build_traffic import Traffic, needs_hole, traffic_of
+from p3s.replay.plan.build_traffic import Traffic, traffic_of
 from p3s.replay.plan.direct import collective_numbers
 from p3s.replay.plan.loaded import Loaded
 from p3s.replay.plan.program import Code, Program, among
 from p3s.replay.plan.world import World
 from p3s.simulate.steps import REQUESTS, Bools, Ints, Op
-
-__all__ = ["Built", "Noise", "build_program", "built", "needs_hole"]
 
 _CODES = {
     Op.SEND: Code.SEND,
@@ -68,29 +66,6 @@ def build_program(
     noise: Noise | None = None,
     buffered_bytes: int = -1,
     excluded: tuple[Bools, Bools] | None = None,
-    name: str = "",
-) -> Program:
-    """Return the program of two loaded ranges; see ``built``."""
-    return built(
-        loaded,
-        world,
-        what=what,
-        noise=noise,
-        buffered_bytes=buffered_bytes,
-        excluded=excluded,
-        name=name,
-    ).program
-
-
-def built(
-    loaded: Loaded,
-    world: World,
-    *,
-    what: str = "trace",
-    noise: Noise | None = None,
-    buffered_bytes: int = -1,
-    excluded: tuple[Bools, Bools] | None = None,
-    name: str = "",
 ) -> Built:
     """Return the program of two loaded ranges and what runs of their steps.
 
@@ -116,7 +91,7 @@ def built(
     pairing = pairing_of(table, loaded, traffic)
     program = Program(
         what,
-        name or f"ranges {loaded.pair[0]} and {loaded.pair[1]}",
+        f"section {loaded.section}, nodes {' and '.join(map(str, dict.fromkeys(loaded.pair)))}",
         loaded.section,
         table.events,
         table.start,

@@ -10,7 +10,7 @@ the same links between switches.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from p3s.replay.plan.build_buffers import aligned
 from p3s.replay.plan.build_traffic import MAX_MESSAGE_BYTES
 from p3s.replay.plan.classes import MessageClass
+from p3s.replay.plan.places import Placement, placement_of
 from p3s.replay.plan.program import EVENT, FIRST_TAG, Code, Collective, Pairing, Program
 from p3s.replay.plan.settle import refuse_unproven
 from p3s.replay.plan.world import MEASURED, World
@@ -28,8 +29,10 @@ from p3s.simulate.steps import Ints
 _PAUSE_INSIDE_NS = 200_000
 _PAUSE_NS = (1_000_000, 20_000_000)
 _PAUSE_NS_PER_BYTE = 100
+#: Messages of a flood, and bytes of each.
+_FLOOD, _FLOOD_BYTES = 128, 1 << 15
 #: How much later than the send a late receive comes.
-_LATE_NS = 5_000_000
+LATE_NS = 5_000_000
 #: Sizes at which calls are measured in any case.
 _SIZES = (1, 1024)
 #: Sizes over one distance and load at which exchanges and calls are measured at most.
@@ -38,27 +41,15 @@ _HANDSHAKE_TAG = FIRST_TAG + 1
 
 
 @dataclass
-class _Message:
-    cls: int
-    sender: int
-    receiver: int
-    sent: int
-    sent_end: int
-    posted: int
-    received: int
-    alone: int
-
-
-@dataclass
 class Sheet:
-    """Events of a micro-program under construction."""
+    """Events of a micro-program under construction; ``messages``: rows of its Pairing."""
 
     processes: int
     events: list[list[dict[str, int]]] = field(init=False)
     lists: list[list[int]] = field(init=False)
     slots: list[int] = field(init=False)
     comms: dict[tuple[int, ...], int] = field(default_factory=dict)
-    messages: list[_Message] = field(default_factory=list)
+    messages: list[tuple[int, ...]] = field(default_factory=list)
     own: list[tuple[int, int, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -124,10 +115,6 @@ class Sheet:
             [max((row.get("bytes", 0) for row in events), default=0) for events in self.events],
             dtype=np.int64,
         )
-        columns = {
-            name: np.array([getattr(m, name) for m in self.messages], dtype=np.int64)
-            for name in _Message.__dataclass_fields__
-        }
         list_start = np.concatenate(([0], np.cumsum([len(x) for x in self.lists])))
         program = Program(
             what,
@@ -143,10 +130,10 @@ class Sheet:
             largest,
             tuple(self.comms),
             tuple(np.zeros(0, dtype=EVENT) for _ in range(self.processes)),
-            Pairing(**columns) if self.messages else None,
+            Pairing(*np.array(self.messages, dtype=np.int64).T) if self.messages else None,
             False,
             False,
-            tuple(sorted({m.cls for m in self.messages if m.cls >= 0})),
+            tuple(sorted({cls for cls, *_ in self.messages if cls >= 0})),
             tuple((int(start[process]) + at, kind) for process, at, kind in self.own),
         )
         refuse_unproven(program, name)
@@ -192,13 +179,12 @@ def partners(world: World, distance: int, load: int) -> tuple[tuple[int, int], .
 
 
 def pair_programs(
-    messages: Sequence[MessageClass], world: World, which: Ints | None = None, *, times: int = 1
+    messages: Sequence[MessageClass], world: World, which: Ints | None = None
 ) -> tuple[Program, ...]:
     """Return the programs "one way", "exchange" and "calls" for classes of messages.
 
     ``which``: numbers of the classes (default: all). A class that no two measured processes can
     show is in none of them; exchanges and calls are measured at some of the sizes only.
-    ``times``: messages each way per class and pass.
     """
     numbers = range(len(messages)) if which is None else which.tolist()
     jobs = []
@@ -223,8 +209,7 @@ def pair_programs(
     beside = [replace(job, cls=-1) for key, job in singles.items() if key not in alone]
     # Small ones first: what a message has left in a link's queue is gone before the next one.
     for job in sorted([*jobs, *beside], key=lambda job: job.bytes * len(job.pairs)):
-        for _ in range(times):
-            _both_ways(one_way, job)
+        _both_ways(one_way, job)
     for job in _thinned(jobs):
         _exchange(exchange, job)
     for job in _thinned(list(singles.values())):
@@ -269,7 +254,7 @@ def _to_itself(sheet: Sheet, job: _Job) -> None:
         me, Code.SEND, own="send", peer=me, tag=FIRST_TAG, bytes=job.bytes, sample=sample
     )
     received = sheet.wait(me, posted, sample)
-    sheet.messages.append(_Message(job.cls, me, me, sent, sent, posted, received, 1))
+    sheet.messages.append((job.cls, me, me, sent, sent, posted, received, 1))
 
 
 def _send(sheet: Sheet, job: _Job) -> None:
@@ -287,7 +272,7 @@ def _send(sheet: Sheet, job: _Job) -> None:
         sent = sheet.add(
             a, Code.SEND, own=own, peer=b, tag=FIRST_TAG, bytes=job.bytes, sample=sample
         )
-        sheet.messages.append(_Message(job.cls, a, b, sent, sent, at, at, 1))
+        sheet.messages.append((job.cls, a, b, sent, sent, at, at, 1))
 
 
 def _exchange(sheet: Sheet, job: _Job) -> None:
@@ -313,9 +298,7 @@ def _exchange(sheet: Sheet, job: _Job) -> None:
             sheet.add(me, Code.SECOND, peer=other, tag=FIRST_TAG, bytes=job.bytes)
     for a, b in job.pairs:
         for me, other in ((a, b), (b, a)):
-            sheet.messages.append(
-                _Message(job.cls, me, other, at[me], at[me], at[other], at[other], 0)
-            )
+            sheet.messages.append((job.cls, me, other, at[me], at[me], at[other], at[other], 0))
 
 
 def _late(sheet: Sheet, job: _Job) -> None:
@@ -326,14 +309,14 @@ def _late(sheet: Sheet, job: _Job) -> None:
     for a, b in ((first, second), (second, first)):
         _handshake(sheet, (first, second), 0)
         sheet.pause([a], job.pause_ns)
-        sheet.pause([b], job.pause_ns + _LATE_NS)
+        sheet.pause([b], job.pause_ns + LATE_NS)
         sent = sheet.add(
             a, Code.SEND, own="late", peer=b, tag=FIRST_TAG, bytes=job.bytes, sample=sample
         )
         at = sheet.add(
             b, Code.RECV, own="receive", peer=a, tag=FIRST_TAG, bytes=job.bytes, sample=sample
         )
-        sheet.messages.append(_Message(job.cls, a, b, sent, sent, at, at, 0))
+        sheet.messages.append((job.cls, a, b, sent, sent, at, at, 0))
 
 
 def _handshake(sheet: Sheet, pair: tuple[int, int], work_ns: int) -> None:
@@ -364,60 +347,25 @@ def _posted(sheet: Sheet, job: _Job) -> None:
             sheet.wait(a, request, sample)
 
 
-def link_programs(
-    world: World, nbytes: int = 1 << 15, number: int = 128, *, pause_ns: int = 20_000_000
-) -> tuple[Program, ...]:
-    """Return floods of ``number`` messages from node 0 to node 1: by one process, by all.
+def link_programs(world: World) -> tuple[Program, ...]:
+    """Return floods of messages from node 0 to node 1: by one process, by all.
 
-    One process sends as many bytes in messages of a quarter: the finer grain shows the burst.
     Nothing when the world has measured processes on one node only.
     """
-    found: list[Program] = []
     everybody = partners(world, 1, world.size)
-    for pairs in (everybody[:1], everybody):
-        if not pairs or (found and len(pairs) == 1):
-            continue
-        sheet = Sheet(world.size)
-        finer = 4 if len(pairs) == 1 else 1
-        each = max(number * finer // len(pairs), 1)
-        senders = [a for a, _ in pairs]
-        sheet.pause(senders, pause_ns)
-        sheet.together(senders)
-        for a, b in pairs:
-            sheet.add(
-                a,
-                Code.LINK_SEND,
-                peer=b,
-                tag=FIRST_TAG,
-                bytes=nbytes // finer,
-                number=each,
-                sample=0,
-            )
-            sheet.add(
-                b,
-                Code.LINK_RECV,
-                peer=a,
-                tag=FIRST_TAG,
-                bytes=nbytes // finer,
-                number=each,
-                sample=0,
-            )
-        found.append(sheet.program("link", f"link, {len(pairs)} sending"))
-    return tuple(found)
+    found = [
+        _flood(world, pairs, len(pairs) == 1, "link", f"link, {len(pairs)} sending")
+        for pairs in (everybody[:1], everybody)
+        if pairs
+    ]
+    return tuple(found[: len(everybody)])
 
 
-def trunk_programs(
-    world: World,
-    flows: Sequence[tuple[int, int]],
-    nbytes: int = 1 << 15,
-    number: int = 128,
-    *,
-    pause_ns: int = 20_000_000,
-) -> tuple[Program, ...]:
-    """Return floods of ``number`` messages in all along ``flows``, (from, to) of nodes.
+def trunk_programs(world: World, flows: Sequence[tuple[int, int]]) -> tuple[Program, ...]:
+    """Return floods of messages along ``flows``, (from, to) of nodes.
 
-    One process of each node sends, in messages of a quarter; then as many as all nodes have.
-    Nothing when a node has no process.
+    One process of each node sends; then as many as all nodes have. Nothing when a node has no
+    process.
     """
     on = {
         node: [rank for rank, process in enumerate(world.processes) if process.node == node]
@@ -425,37 +373,55 @@ def trunk_programs(
         for node in pair
     }
     most = min((len(ranks) for ranks in on.values()), default=0)
-    found = []
-    for each in sorted({min(most, 1), most} - {0}):
-        sheet = Sheet(world.size)
-        pairs = [pair for a, b in flows for pair in zip(on[a][:each], on[b][:each], strict=True)]
-        finer = 4 if each == 1 else 1
-        times = max(number * finer // len(pairs), 1)
-        senders = [a for a, _ in pairs]
-        sheet.pause(senders, pause_ns)
-        sheet.together(senders)
-        for a, b in pairs:
-            sheet.add(
-                a,
-                Code.LINK_SEND,
-                peer=b,
-                tag=FIRST_TAG,
-                bytes=nbytes // finer,
-                number=times,
-                sample=0,
-            )
-            sheet.add(
-                b,
-                Code.LINK_RECV,
-                peer=a,
-                tag=FIRST_TAG,
-                bytes=nbytes // finer,
-                number=times,
-                sample=0,
-            )
-        found.append(
-            sheet.program(
-                "trunk", f"links between switches, {len(flows)} nodes with {each} sending"
-            )
+    return tuple(
+        _flood(
+            world,
+            [pair for a, b in flows for pair in zip(on[a][:each], on[b][:each], strict=True)],
+            each == 1,
+            "trunk",
+            f"links between switches, {len(flows)} nodes with {each} sending",
         )
-    return tuple(found)
+        for each in sorted({min(most, 1), most} - {0})
+    )
+
+
+def _flood(
+    world: World, pairs: Sequence[tuple[int, int]], fine: bool, what: str, name: str
+) -> Program:
+    """Return a flood of _FLOOD messages in all, each pair's from the first to the second.
+
+    ``fine``: as many bytes in messages of a quarter: the finer grain shows the burst.
+    """
+    sheet = Sheet(world.size)
+    number, nbytes = (4 * _FLOOD, _FLOOD_BYTES // 4) if fine else (_FLOOD, _FLOOD_BYTES)
+    each = max(number // len(pairs), 1)
+    senders = [a for a, _ in pairs]
+    sheet.pause(senders, _PAUSE_NS[1])
+    sheet.together(senders)
+    for a, b in pairs:
+        for code, me, other in ((Code.LINK_SEND, a, b), (Code.LINK_RECV, b, a)):
+            sheet.add(me, code, peer=other, tag=FIRST_TAG, bytes=nbytes, number=each, sample=0)
+    return sheet.program(what, name)
+
+
+def class_programs(
+    messages: Sequence[MessageClass], world: World, placements: Sequence[Placement], measured: Ints
+) -> Iterator[tuple[int, Program]]:
+    """Return (number of the placement, program) for what messages and links cost.
+
+    ``measured``: numbers of the message classes to measure. Messages inside a node are measured in
+    the first placement, the others in the one that shows their distance, or comes nearest to it.
+    """
+    number_of = np.array(
+        [0 if cls.distance == 0 else placement_of(placements, cls.distance) for cls in messages],
+        dtype=np.int64,
+    )
+    both = all(world.on_node(side) for side in (0, 1))
+    for number, placement in enumerate(placements):
+        programs = list(pair_programs(messages, world, measured[number_of[measured] == number]))
+        if both and number == 0 and any(cls.distance for cls in messages):
+            programs += link_programs(world)
+        if both and (number or len(placement.flows) > 1):
+            programs += trunk_programs(world, placement.flows)
+        for program in programs:
+            yield number, program

@@ -18,7 +18,6 @@ from p3s.machine.topology.switches import Topology
 from p3s.program.collectives.expand import Expanded, Used
 from p3s.program.mapping import RankMap
 from p3s.program.topology import distances, node_hosts
-from p3s.replay.plan import assemble
 from p3s.replay.plan.build_holes import Noise
 from p3s.replay.plan.build_traffic import needs_hole
 from p3s.replay.plan.choose import (
@@ -36,11 +35,14 @@ from p3s.replay.plan.classes import Classified, classify, worth_measuring
 from p3s.replay.plan.estimate import Estimate, estimate, steps_ns
 from p3s.replay.plan.loaded import Loaded, Whole, load
 from p3s.replay.plan.logical import Transit
+from p3s.replay.plan.micro import class_programs
 from p3s.replay.plan.noise import noise_of
 from p3s.replay.plan.places import Placement, place, placement_of
 from p3s.replay.plan.program import Program
-from p3s.replay.plan.types import AUTO, NOISES, OFF, USUAL, Iteration, PlanSettings, ReplayPlan
+from p3s.replay.plan.settle import settled
+from p3s.replay.plan.types import AUTO, OFF, USUAL, Iteration, PlanSettings, ReplayPlan
 from p3s.replay.plan.world import World, lay_out
+from p3s.replay.settings import NOISES
 from p3s.simulate.network import Network
 from p3s.simulate.simulate import Simulated
 from p3s.simulate.steps import WAITS, Bools, Floats, Ints, LeftOut, Op, Section, Steps
@@ -100,6 +102,22 @@ class _Planner:
             [section.steps for section in sections], self.full, mapping, self.distance
         )
         self.notes += self.classified.notes
+        c = self.classified
+        self.wholes = tuple(
+            Whole(number, section.steps, *columns)
+            for number, (section, *columns) in enumerate(
+                zip(
+                    sections,
+                    self.full,
+                    self.origin,
+                    c.message_of,
+                    c.message2_of,
+                    c.call_of,
+                    c.direct_of,
+                    strict=True,
+                )
+            )
+        )
         # Messages of a collective that is executed as such are not seen where it fits.
         self.needs = [
             (
@@ -151,36 +169,43 @@ class _Planner:
         ]
         placements = self._placements([pair for pair, _, _ in todo] + [p for p, _ in timed])
         noises = {
-            (pair, s): self._noise(pair, s, section_ns[s])
+            (pair, s): _noise_beside(
+                self.mapping,
+                self.topology,
+                self.classified.transits[s],
+                pair,
+                section_ns[s],
+                self.settings,
+            )
             for pair, s in {*((pair, s) for pair, s, _ in todo), *timed}
         }
-        loaded = [load(self._whole(s), self.mapping, pair) for pair, s, _ in todo]
+        loaded = [load(self.wholes[s], self.mapping, pair) for pair, s, _ in todo]
         world = self._world(
             list(noises),
             loaded,
             any(noises.values()),
             any(len(placement.flows) > 1 for placement in placements),
         )
-        trace = [assemble.trace(one, world, noises[one.pair, one.section]) for one in loaded]
+        trace = [settled(two, world, noise=noises[two.pair, two.section]) for two in loaded]
+
+        def iteration(
+            pair: Pair, s: int, programs: tuple[int, ...] = (), adds: tuple[int, ...] = ()
+        ) -> Iteration:
+            noise = noises[pair, s]
+            where = placement_of(placements, int(self.distance[pair]))
+            return Iteration(pair, s, programs, adds, where, noise.wanted if noise else 0.0)
+
         iterations = tuple(
-            Iteration(
-                pair,
-                s,
-                (number,),
-                adds,
-                self._placement(placements, pair),
-                noise.wanted if (noise := noises[pair, s]) else 0.0,
-            )
-            for number, (pair, s, adds) in enumerate(todo)
+            iteration(pair, s, (number,), adds) for number, (pair, s, adds) in enumerate(todo)
         )
-        programs = [settled.program for settled in trace]
+        programs = [one.program for one in trace]
         missed = self._missed(choice, programs)
-        where = [iteration.placement for iteration in iterations]
-        for settled in trace:
-            self.left_out += settled.left_out
-            self.notes += settled.notes
-        for number, program in assemble.classes(
-            self.classified, world, placements, self._measured()
+        where = [each.placement for each in iterations]
+        for one in trace:
+            self.left_out += one.left_out
+            self.notes += one.notes
+        for number, program in class_programs(
+            self.classified.messages, world, placements, self._measured()
         ):
             programs.append(program)
             where.append(number)
@@ -191,29 +216,14 @@ class _Planner:
             mapping=self.mapping,
             topology=self.topology,
             distance=self.distance,
-            full=tuple(self.full),
-            origin=tuple(self.origin),
+            wholes=self.wholes,
             messages=self.classified.messages,
             calls=self.classified.calls,
-            message_of=self.classified.message_of,
-            message2_of=self.classified.message2_of,
-            call_of=self.classified.call_of,
-            direct_of=self.classified.direct_of,
             iterations=iterations,
             programs=tuple(programs),
             placement_of=tuple(where),
             placements=placements,
-            timed=tuple(
-                Iteration(
-                    pair,
-                    s,
-                    (),
-                    (),
-                    self._placement(placements, pair),
-                    noise.wanted if (noise := noises[pair, s]) else 0.0,
-                )
-                for pair, s in timed
-            ),
+            timed=tuple(iteration(pair, s) for pair, s in timed),
             world=world,
             estimate=estimated,
             composed=tuple(np.flatnonzero(choice.partial).tolist()),
@@ -305,41 +315,13 @@ class _Planner:
             found += [(pair, s) for pair in pairs]
         return tuple(found)
 
-    def _whole(self, section: int) -> Whole:
-        c = self.classified
-        return Whole(
-            section,
-            self.sections[section].steps,
-            self.full[section],
-            self.origin[section],
-            c.message_of[section],
-            c.message2_of[section],
-            c.call_of[section],
-            c.direct_of[section],
-        )
-
     # ---- nodes and processes -----------------------------------------------------------
-    def _distances_of_messages(self) -> set[int]:
-        return {cls.distance for cls in self.classified.messages}
-
     def _placements(self, pairs: Iterable[Pair]) -> tuple[Placement, ...]:
-        wanted = {int(self.distance[pair]) for pair in pairs} | self._distances_of_messages()
+        wanted = {int(self.distance[pair]) for pair in pairs}
+        wanted |= {cls.distance for cls in self.classified.messages}
         found, notes = place(self.settings.hosts, self.topology, wanted)
         self.notes += notes
         return found
-
-    def _placement(self, placements: Sequence[Placement], pair: Pair) -> int:
-        return placement_of(placements, int(self.distance[pair]))
-
-    def _noise(self, pair: Pair, section: int, length_ns: float) -> Noise | None:
-        return _noise_beside(
-            self.mapping,
-            self.topology,
-            self.classified.transits[section],
-            pair,
-            length_ns,
-            self.settings,
-        )
 
     def _world(
         self, used: Sequence[tuple[Pair, int]], loaded: Sequence[Loaded], noise: bool, trunk: bool
@@ -433,13 +415,13 @@ def holes_of(needs: Needs, full: Steps, mapping: RankMap, pair: Pair) -> set[tup
 def timed_programs(plan: ReplayPlan, begin_ns: Sequence[Floats]) -> tuple[Program, ...]:
     """Return one program per entry of ``plan.timed``: black holes act by this schedule.
 
-    ``begin_ns``: per section, when each step of ``plan.full`` begins in the full run.
+    ``begin_ns``: per section, when each full step begins in the full run.
     """
     found = []
     for entry in plan.timed:
         length = float(np.max(begin_ns[entry.section], initial=0.0))
         loaded: Loaded = load(
-            plan.whole(entry.section), plan.mapping, entry.pair, begin_ns[entry.section]
+            plan.wholes[entry.section], plan.mapping, entry.pair, begin_ns[entry.section]
         )
         noise = _noise_beside(
             plan.mapping,
@@ -449,7 +431,7 @@ def timed_programs(plan: ReplayPlan, begin_ns: Sequence[Floats]) -> tuple[Progra
             length,
             plan.settings,
         )
-        found.append(assemble.timed(loaded, plan.world, noise).program)
+        found.append(settled(loaded, plan.world, what="timed", noise=noise).program)
     return tuple(found)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
 
 import numpy as np
@@ -103,6 +103,10 @@ class Pairing:
     posted: Ints
     received: Ints
     alone: Ints
+
+
+#: Columns of a pairing, in its order.
+PAIRING = tuple(each.name for each in fields(Pairing))
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.replay.plan.build import Built, built
+from p3s.replay.plan.build import Built, build_program
 from p3s.replay.plan.build_holes import Noise
 from p3s.replay.plan.build_traffic import MAX_MESSAGE_BYTES, WHY_TEXT, Traffic, Why
 from p3s.replay.plan.check import Verdict, check, describe
 from p3s.replay.plan.loaded import Loaded
 from p3s.replay.plan.program import Program
 from p3s.replay.plan.world import MEASURED, World
-from p3s.simulate.steps import Bools, Ints, LeftOut
+from p3s.simulate.steps import Ints, LeftOut
 
 #: Blocking sends of up to this many bytes are taken to be buffered by every MPI library.
 EAGER_BYTES = 4096
@@ -28,48 +28,33 @@ _MOST_REPAIRS = 40
 class Settled:
     """A proven program, the calls it leaves out, and what it takes for granted, in words.
 
-    ``excluded``: the halves of steps (send, receive) that were left out because they would wait
-    for ever. ``buffered_bytes``: blocking sends up to this size return at once (-1: none).
+    ``buffered_bytes``: blocking sends up to this size return at once (-1: none).
     """
 
     program: Program
     left_out: tuple[LeftOut, ...]
     notes: tuple[str, ...]
-    excluded: tuple[Bools, Bools]
     buffered_bytes: int
 
 
 def settled(
-    loaded: Loaded,
-    world: World,
-    *,
-    what: str = "trace",
-    noise: Noise | None = None,
-    eager_bytes: int = EAGER_BYTES,
-    strict: bool = False,
-    name: str = "",
+    loaded: Loaded, world: World, *, what: str = "trace", noise: Noise | None = None
 ) -> Settled:
     """Return the program of two loaded ranges, proven to end.
 
     Executed as if nothing was buffered it should end. If not, blocking sends of up to
-    ``eager_bytes`` return at once, then all of them (many programs only end because the library
-    buffers; ``notes`` say so). If that does not help either, P3SError names the events
-    (``strict``), or they are left out (``left_out``).
+    EAGER_BYTES return at once, then all of them (many programs only end because the library
+    buffers; ``notes`` say so). If that does not help either, calls are left out (``left_out``).
+    Errors: P3SError names the events where that does not help.
     """
     excluded = (np.zeros(len(loaded.steps), dtype=bool), np.zeros(len(loaded.steps), dtype=bool))
 
-    every = (-1, eager_bytes, MAX_MESSAGE_BYTES)
+    every = (-1, EAGER_BYTES, MAX_MESSAGE_BYTES)
 
     def attempt(buffered: Sequence[int]) -> tuple[Built, Verdict, int]:
         for nbytes in buffered:
-            made = built(
-                loaded,
-                world,
-                what=what,
-                noise=noise,
-                buffered_bytes=nbytes,
-                excluded=excluded,
-                name=name,
+            made = build_program(
+                loaded, world, what=what, noise=noise, buffered_bytes=nbytes, excluded=excluded
             )
             verdict = check(made.program)
             if verdict.uneven or verdict.faults:
@@ -87,14 +72,10 @@ def settled(
             made, verdict, nbytes = attempt(every)
         if verdict.ends:
             return Settled(
-                made.program,
-                _left_out(loaded, made.traffic),
-                _notes(loaded, nbytes),
-                excluded,
-                nbytes,
+                made.program, _left_out(loaded, made.traffic), _notes(loaded, nbytes), nbytes
             )
         sends = _culprits(loaded, world, verdict, several=repair >= _ONE_BY_ONE)
-        if strict or not sends:
+        if not sends:
             raise P3SError(
                 f"{_title(loaded)} cannot be replayed: {_events(loaded, verdict)} would wait for "
                 "ever; the model has the order of calls wrong"
@@ -190,7 +171,7 @@ def _left_out(loaded: Loaded, traffic: Traffic) -> tuple[LeftOut, ...]:
     return tuple(found)
 
 
-def refuse_unproven(program: Program, what: Sequence[str] | str) -> None:
+def refuse_unproven(program: Program, what: str) -> None:
     """Raise P3SError when a program that needs no repair would not end."""
     verdict = check(program)
     if not verdict.ends:

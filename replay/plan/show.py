@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from p3s.base.serialise import to_data
 from p3s.base.study import SCHEMA_VERSION
+from p3s.replay.plan.classes import CallClass, MessageClass
 from p3s.replay.plan.types import ReplayPlan
 from p3s.replay.plan.world import BLACK_HOLE, MEASURED, NODES, NOISE
 
@@ -272,28 +274,11 @@ def plan_json(plan: ReplayPlan) -> dict[str, Any]:
             }
             for s, ns in zip(plan.sections, e.section_ns, strict=True)
         ],
-        "messages": [
-            {"bytes": c.bytes, "hops": c.distance, "load": c.load, "events": c.events}
-            for c in plan.messages
-        ],
+        "messages": [_class(cls) for cls in plan.messages],
         "calls": [
-            {
-                "call": c.call,
-                "kind": c.kind,
-                "bytes": c.bytes,
-                "hops": c.distance,
-                "load": c.load,
-                "requests": c.requests,
-                "members": c.members,
-                "events": c.events,
-                "how": _how(plan, number),
-            }
-            for number, c in enumerate(plan.calls)
+            {**_class(cls), "how": _how(plan, number)} for number, cls in enumerate(plan.calls)
         ],
-        "world": [
-            {"role": p.role, "node": p.node, "side": p.side, "slot": p.slot}
-            for p in plan.world.processes
-        ],
+        "world": to_data(plan.world.processes),
         "iterations": [
             {
                 "nodes": list(it.pair),
@@ -340,19 +325,15 @@ def plan_json(plan: ReplayPlan) -> dict[str, Any]:
             "share_of_cores": e.share_of_cores,
             "work_scale": e.work_scale,
         },
-        "collectives": [
-            {
-                "call": u.call,
-                "members": u.members,
-                "bytes": u.bytes,
-                "algorithm": u.algorithm,
-                "times": u.times,
-            }
-            for u in plan.collectives
-        ],
+        "collectives": to_data(plan.collectives),
         "left_out": [{"call": x.call, "why": x.why, "events": x.events} for x in plan.left_out],
         "notes": list(plan.notes),
     }
+
+
+def _class(cls: MessageClass | CallClass) -> dict[str, Any]:
+    """Return a class as plain data; its distance is called hops."""
+    return {"hops" if name == "distance" else name: value for name, value in vars(cls).items()}
 
 
 def _how(plan: ReplayPlan, number: int) -> str:

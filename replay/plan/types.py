@@ -16,6 +16,7 @@ from p3s.replay.plan.noise import NOISE_LIMIT
 from p3s.replay.plan.places import Placement
 from p3s.replay.plan.program import Program
 from p3s.replay.plan.world import World
+from p3s.replay.settings import NOISES
 from p3s.simulate.steps import Ints, LeftOut, Section, Steps
 
 #: A bound on the work of one replay, reached by traces with many irregular sizes only.
@@ -24,7 +25,7 @@ MOST_PAIRS = 24
 MOST_TIMED = 48
 #: Classes of messages that are measured by programs of their own.
 MOST_CLASSES = 32
-AUTO, ON, OFF = NOISES = ("auto", "on", "off")
+AUTO, ON, OFF = NOISES
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,7 @@ class Iteration:
 class ReplayPlan:
     """Everything a replay does, decided before it is launched.
 
-    ``full``: steps of each section with collectives expanded; ``origin``: the section's step each
-    comes from. ``message_of``, ``message2_of``, ``call_of``, ``direct_of``: see Classified.
+    ``wholes``: each section with collectives expanded and the classes of its steps.
     ``programs``: trace programs in the order of ``iterations``, then those of classes of messages
     and links; ``placement_of`` says on which hosts each runs. ``timed``: pairs and sections of
     whole iterations, without programs (timed_programs). ``composed``: call classes with partners
@@ -88,14 +88,9 @@ class ReplayPlan:
     mapping: RankMap
     topology: Topology
     distance: Ints
-    full: tuple[Steps, ...]
-    origin: tuple[Ints, ...]
+    wholes: tuple[Whole, ...]
     messages: tuple[MessageClass, ...]
     calls: tuple[CallClass, ...]
-    message_of: tuple[Ints, ...]
-    message2_of: tuple[Ints, ...]
-    call_of: tuple[Ints, ...]
-    direct_of: tuple[Ints, ...]
     iterations: tuple[Iteration, ...]
     programs: tuple[Program, ...]
     placement_of: tuple[int, ...]
@@ -116,18 +111,10 @@ class ReplayPlan:
         """Ranks of the full run."""
         return self.mapping.n
 
-    def whole(self, section: int) -> Whole:
-        """Return a section with all its ranks and classes."""
-        return Whole(
-            section,
-            self.sections[section].steps,
-            self.full[section],
-            self.origin[section],
-            self.message_of[section],
-            self.message2_of[section],
-            self.call_of[section],
-            self.direct_of[section],
-        )
+    @property
+    def full(self) -> tuple[Steps, ...]:
+        """Steps of each section with collectives expanded."""
+        return tuple(whole.full for whole in self.wholes)
 
     def saved(self) -> str:
         """Say how many iterations the classes save."""

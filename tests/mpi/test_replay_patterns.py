@@ -96,11 +96,11 @@ def assert_covered(plan: ReplayPlan) -> None:
     full = plan.full[0]
     stopped = {entry.call for entry in plan.left_out if entry.why == WHY_TEXT[Why.DEADLOCK]}
     known = calls | set(plan.composed)
-    direct = plan.direct_of[0][plan.origin[0]]
+    direct = plan.wholes[0].direct_of[plan.wholes[0].origin]
     for i in np.flatnonzero(full.is_op(*SENDS, *RECEIVES)).tolist():
-        call = int(direct[i]) if direct[i] >= 0 else int(plan.call_of[0][i])
+        call = int(direct[i]) if direct[i] >= 0 else int(plan.wholes[0].call_of[i])
         assert call in known or full.calls[full.call[i]] in stopped
-        assert int(plan.message_of[0][i]) in messages
+        assert int(plan.wholes[0].message_of[i]) in messages
     for i in np.flatnonzero(full.is_op(Op.COLLECTIVE, Op.ICOLLECTIVE)).tolist():
         assert int(direct[i]) in known
     if not stopped:

@@ -149,11 +149,15 @@ def test_result_has_what_prediction_and_report_read(tmp_path: Path) -> None:
     plan = SimpleNamespace(
         sections=(section,),
         full=(section.steps,),
-        origin=(np.arange(6),),
+        wholes=(
+            SimpleNamespace(
+                origin=np.arange(6),
+                call_of=np.array([-1, 0, -1, -1, 0, -1]),
+                direct_of=np.full(6, -1),
+            ),
+        ),
         messages=classes,
         calls=(CallClass("MPI_Recv", "recv", 1024, 1, 1, 0, 0, 2.0),),
-        call_of=(np.array([-1, 0, -1, -1, 0, -1]),),
-        direct_of=(np.full(6, -1),),
         programs=(pair,),
         world=world,
         mapping=SimpleNamespace(node_of=np.arange(2)),

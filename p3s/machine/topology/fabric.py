@@ -7,7 +7,6 @@ its first end to its second, 2 c + 1 back. Every message between two nodes has o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -158,8 +157,3 @@ class Fabric(ABC):
                 "for; add nodes"
             )
         return found
-
-
-def rates(parts: Sequence[tuple[int, float]]) -> Floats:
-    """Return the rates of cables from (how many, rate of each)."""
-    return np.concatenate([np.full(number, rate) for number, rate in parts])
