@@ -1,18 +1,17 @@
 """Equations for people and other programs: sympy, text, LaTeX, MathML and Python source.
 
-sympy objects are made by constructors only; the Python text is written from the data, never
-run here. All of it is deterministic: equal equations give equal text.
+sympy objects are made by constructors only; the Python text is never run here. All of it is
+deterministic: equal equations give equal text.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from p3s.base.errors import P3SError
-from p3s.laws.expr import SYMBOLS, Expr, num, sym, symbols_of
+from p3s.laws.expr import SYMBOLS, Expr, sym
 from p3s.laws.plain import FROM_ONE, plain_text
 
 if TYPE_CHECKING:
@@ -236,151 +235,58 @@ def sympy_to_mathml(expr: sympy.Expr) -> str:
 
 # --- Python source ---------------------------------------------------------------------------
 
-#: Strength of Python's operators, as far as they are used here.
-_ADD, _MUL, _NEG, _POW, _ATOM = range(5)
-_Piece = tuple[str, int, bool]  # text, strength, whether it is an int
+#: Sizes of blocks as in expr.block_size, of an extent, the number of blocks and the block.
+_BLOCKS = {
+    "first": "(({e} + {p} - 1 - {c}) // {p})",
+    "last": "(({e} + {c}) // {p})",
+    "floor": "(({c} + 1) * {e} // {p} - {c} * {e} // {p})",
+    "tail": "({e} - ({p} - 1) * ({e} // {p}) if {c} == {p} - 1 else {e} // {p})",
+    "ceil": "(min({e}, ({c} + 1) * -(-{e} // {p})) - min({e}, {c} * -(-{e} // {p})))",
+    "nearest": (
+        "(max({e} - ({p} - 1) * ((2 * {e} + {p}) // (2 * {p})), 0) if {c} == {p} - 1 "
+        "else (2 * {e} + {p}) // (2 * {p}))"
+    ),
+}
 
 
-def to_python(
-    expr: Expr, name: str = "law", args: Sequence[str] | None = None, whole: bool = False
-) -> str:
+@lru_cache(maxsize=1)
+def _source_printer() -> Any:
+    from sympy.printing.pycode import PythonCodePrinter
+
+    class SourcePrinter(PythonCodePrinter):  # type: ignore[misc]
+        """Python of ints and ``math``; blocks are written out."""
+
+        def _print_Function(self, e: Any) -> str:
+            name = type(e).__name__
+            if not name.startswith("block_"):
+                return f"math.{name}({self._print(e.args[0])})"
+            extent, p, c = (f"({self._print(a)})" if a.args else self._print(a) for a in e.args)
+            return _BLOCKS[name.removeprefix("block_")].format(e=extent, p=p, c=c)
+
+        def _print_Sum(self, e: Any) -> str:
+            j, low, high = e.limits[0]
+            return (
+                f"sum({self._print(e.function)} for {j} in range({low}, {self._print(high + 1)}))"
+            )
+
+        # as expr.evaluate: the last bit is forgiven
+        def _print_floor(self, e: Any) -> str:
+            return f"math.floor({self._print(e.args[0])} + 1e-9)"
+
+        def _print_ceiling(self, e: Any) -> str:
+            return f"math.ceil({self._print(e.args[0])} - 1e-9)"
+
+    return SourcePrinter()
+
+
+def to_python(expr: Expr, name: str = "law") -> str:
     """Return the source of a function ``name`` that computes ``expr``; it needs only ``math``.
 
-    args: parameters in order; by default the symbols that occur, in the order of SYMBOLS. Other
-    names are refused. whole: round to an int that is never negative, as counts and sizes are.
-    Arguments are ints. PYTHON_HEADER goes on top of a module of such functions.
+    Its parameters, ints, are the symbols that occur, in the order of SYMBOLS. PYTHON_HEADER goes on
+    top of a module of such functions. Raises P3SError for a name that none can have.
     """
-    free = _free(expr)
-    params = [s for s in SYMBOLS if s in free] if args is None else list(args)
-    if not name.isidentifier() or any(p not in SYMBOLS for p in params) or not free <= set(params):
-        raise P3SError(
-            f"model: no function {name}({', '.join(params)}) can be written for an "
-            f"equation in {', '.join(sorted(free)) or 'no symbol'}; "
-            "name all of its symbols"
-        )
-    text, _, is_int = _python(expr)
-    if whole:
-        text = f"max(0, {text})" if is_int else f"max(0, round({text}))"
-    return f"def {name}({', '.join(params)}):\n    return {text}\n"
-
-
-def _free(expr: Expr) -> set[str]:
-    if expr[0] == "sum":
-        return _free(expr[1]) | (_free(expr[2]) - {"j"})
-    if expr[0] == "sym":
-        return symbols_of(expr)
-    return {s for a in expr[1:] if isinstance(a, list) for s in _free(a)}
-
-
-def _in(piece: _Piece, strength: int) -> str:
-    return piece[0] if piece[1] >= strength else f"({piece[0]})"
-
-
-def _whole(expr: Expr) -> _Piece:
-    """Return an argument that has to be an int."""
-    piece = _python(expr)
-    return piece if piece[2] else (f"round({piece[0]})", _ATOM, True)
-
-
-def _python(expr: Expr) -> _Piece:
-    op = expr[0]
-    if op == "num":
-        if expr[2] == 1:
-            return str(expr[1]), _ATOM if expr[1] >= 0 else _NEG, True
-        return f"{expr[1]} / {expr[2]}", _MUL, False
-    if op == "sym":
-        return expr[1], _ATOM, True
-    if op in ("add", "mul"):
-        return _chain(op, [(_python(a), a) for a in expr[1:]])
-    if op == "pow":
-        return _power(_python(expr[1]), expr[2], expr[3])
-    if op in ("min", "max"):
-        a, b = _python(expr[1]), _python(expr[2])
-        return f"{op}({a[0]}, {b[0]})", _ATOM, a[2] and b[2]
-    if op in ("quot", "mod"):
-        a, b = _whole(expr[1]), _whole(expr[2])
-        return f"{_in(a, _MUL)} {'//' if op == 'quot' else '%'} {_in(b, _NEG)}", _MUL, True
-    if op == "sum":
-        upto, body = _whole(expr[1]), _python(expr[2])
-        return f"sum({body[0]} for j in range({upto[0]}))", _ATOM, body[2]
-    if op == "exp2":
-        a = _python(expr[1])
-        return f"2 ** {_in(a, _POW)}", _POW, False
-    if op == "log2":
-        return f"math.log2({_python(expr[1])[0]})", _ATOM, False
-    if op in ("floor", "ceil"):
-        a = _python(expr[1])
-        if a[2]:
-            return a
-        nudge = "+" if op == "floor" else "-"  # as expr.evaluate: the last bit is forgiven
-        return f"math.{op}({_in(a, _ADD)} {nudge} 1e-9)", _ATOM, True
-    if op == "block":
-        return _block(expr[1], *(_whole(a) for a in expr[2:]))
-    raise P3SError(f"model: unknown operator {op!r}; the file was made by another version")
-
-
-def _chain(op: str, parts: list[tuple[_Piece, Expr]]) -> _Piece:
-    """Return a sum or product, with minus and division signs where they read better."""
-    out, is_int = "", all(p[2] for p, _ in parts)
-    strength = _ADD if op == "add" else _MUL
-    if op == "mul":  # 1/2 * n reads and rounds better as n / 2
-        above, below = [], []
-        for p, e in parts:
-            if e[0] == "num" and e[2] != 1:
-                p, e, over = _python(num(e[1])), num(e[1]), _python(num(e[2]))
-                below.append(over)
-            elif e[0] == "pow" and e[2] < 0 < e[3]:
-                below.append(_power(_python(e[1]), -e[2], e[3]))
-                continue
-            if e != num(1):
-                above.append(p)
-        out = " * ".join(_in(p, _MUL if k == 0 else _NEG) for k, p in enumerate(above)) or "1"
-        out = " / ".join([out, *(_in(p, _NEG) for p in below)])
-        return out, strength, is_int
-    for k, (p, e) in enumerate(parts):
-        if k and e[0] == "num" and e[1] < 0:
-            out += f" - {_in(_python(num(-e[1]) if e[2] == 1 else ['num', -e[1], e[2]]), _MUL)}"
-        else:
-            out += (" + " if k else "") + _in(p, _MUL if k else _ADD)
-    return out, strength, is_int
-
-
-def _power(base: _Piece, top: int, bottom: int) -> _Piece:
-    if top == bottom:
-        return base
-    if (top, bottom) == (1, 2):
-        return f"math.sqrt({base[0]})", _ATOM, False
-    if bottom != 1:
-        return f"{_in(base, _ATOM)} ** ({top} / {bottom})", _POW, False
-    if top < 0:
-        below = base if top == -1 else (f"{_in(base, _ATOM)} ** {-top}", _POW, base[2])
-        return f"1 / {_in(below, _NEG)}", _MUL, False
-    return f"{_in(base, _ATOM)} ** {top}", _POW, base[2]
-
-
-def _block(kind: str, extent: _Piece, p: _Piece, c: _Piece) -> _Piece:
-    """Return the formula of expr.block_size, written out."""
-    e_, p_, c_ = (_in(x, _POW) for x in (extent, p, c))
-    return {
-        "first": (f"({e_} + {p_} - 1 - {c_}) // {p_}", _MUL, True),
-        "last": (f"({e_} + {c_}) // {p_}", _MUL, True),
-        "floor": (f"({c_} + 1) * {e_} // {p_} - {c_} * {e_} // {p_}", _ADD, True),
-        "tail": (
-            f"({e_} - ({p_} - 1) * ({e_} // {p_}) if {c_} == {p_} - 1 else {e_} // {p_})",
-            _ATOM,
-            True,
-        ),
-        "ceil": (
-            f"min({e_}, ({c_} + 1) * -(-{e_} // {p_})) - min({e_}, {c_} * -(-{e_} // {p_}))",
-            _ADD,
-            True,
-        ),
-        "nearest": (
-            f"(max({e_} - ({p_} - 1) * ((2 * {e_} + {p_}) // (2 * {p_})), 0) if {c_} == {p_} - 1 "
-            f"else (2 * {e_} + {p_}) // (2 * {p_}))",
-            _ATOM,
-            True,
-        ),
-        "low": (f"{e_} // {p_}", _MUL, True),
-        "high": (f"-(-{e_} // {p_})", _NEG, True),
-    }[kind]
+    if not name.isidentifier():
+        raise P3SError(f"model: no function {name} can be written; choose a Python name")
+    free = {str(symbol) for symbol in to_sympy(expr).free_symbols}
+    params = ", ".join(s for s in SYMBOLS if s in free)
+    return f"def {name}({params}):\n    return {_source_printer().doprint(simplified(expr))}\n"

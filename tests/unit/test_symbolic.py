@@ -126,17 +126,9 @@ def test_python_text_is_a_pure_function_of_math():
     assert [a.arg for a in tree.body[1].args.args] == ["n", "p0", "c0"]
 
 
-def test_python_text_of_counts_is_a_whole_number():
-    law = add(power(N, 1), num(-9))
-    assert run_source(to_python(law, whole=True), {"n": 4}) == 0
-    half = run_source(to_python(mul(num(1), power(N, -1), num(9)), whole=True), {"n": 2})
-    assert isinstance(half, int)
-
-
-@pytest.mark.parametrize(("name", "args"), [("law", ["r"]), ("2x", None), ("law", ["n", "evil"])])
-def test_functions_that_cannot_be_written_are_refused(name, args):
+def test_a_function_that_cannot_be_written_is_refused():
     with pytest.raises(P3SError):
-        to_python(mul(N, P0), name, args)
+        to_python(mul(N, P0), "2x")
 
 
 def test_sympy_knows_that_counts_are_whole():
