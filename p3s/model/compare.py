@@ -25,7 +25,7 @@ from p3s.model.comparison import (
 from p3s.model.evaluate import ScaledRows, generate, phase_weight
 from p3s.model.grid.guards import GridAt
 from p3s.model.order.sequence import compare_order
-from p3s.model.tree import assign, phase_stages
+from p3s.model.tree import item_of_rows, phase_stages
 from p3s.model.types import Agreement, Item, Model
 from p3s.model.work.workload import rank_work
 from p3s.signature.structure import structure
@@ -181,9 +181,7 @@ def order_at(model: Model, t: PointTable, rows: ScaledRows) -> OrderAgreement | 
 
 def _of_row(model: Model, t: PointTable, rows: ScaledRows) -> np.ndarray:
     """Return the item of each row of a table, their number where none explains it."""
-    of_row = assign(model.items, t, rows.grid, model.splits).of_row
-    found: np.ndarray = np.minimum(of_row, len(model.items))
-    return found
+    return item_of_rows(model.items, t, rows.grid, model.splits)
 
 
 def _left_out(model: Model, of_row: np.ndarray) -> np.ndarray:

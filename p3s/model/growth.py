@@ -13,6 +13,7 @@ import numpy as np
 
 from p3s.base.text import processes
 from p3s.model.grid.guards import Above
+from p3s.model.measured import shares_of
 from p3s.model.types import Growth, GrowthStep, Item, NewCall, Share
 from p3s.signature.tables import PointTable
 
@@ -33,12 +34,14 @@ def growth(tables: Sequence[PointTable], items: Sequence[Item]) -> Growth:
         new = sorted({k for k in keys if k not in seen})
         seen.update(new)
         loose = {k for k in new if k not in ruled}
-        of_row = np.array([k in loose for k in keys], dtype=bool)[t.group]
+        of_row = np.array([k not in loose for k in keys], dtype=np.int64)[t.group]
         named = tuple(
             NewCall(site, op, (t.sites.get(site) or ("?",))[0])
             for site, op in sorted(loose or new)[:MAX_NAMED]
         )
-        steps.append(GrowthStep(t.np, len(new), len(new) - len(loose), named, _share(t, of_row)))
+        steps.append(
+            GrowthStep(t.np, len(new), len(new) - len(loose), named, shares_of(t, of_row, 1)[0])
+        )
     bound = Share(
         *(max((getattr(s.share, f.name) for s in steps), default=0.0) for f in fields(Share))
     )
@@ -97,16 +100,6 @@ def _ruled(items: Sequence[Item]) -> set[tuple[str, str]]:
         key = (item.site, item.op)
         out[key] = out.get(key, True) and sure
     return {k for k, sure in out.items() if sure}
-
-
-def _share(t: PointTable, mine: np.ndarray) -> Share:
-    """Return the share of some rows of a table."""
-    amounts = (
-        t.count.astype(float),
-        t.nbytes * t.count.astype(float),
-        (t.work + t.elapsed_ns).astype(float),
-    )
-    return Share(*(float(v[mine].sum() / v.sum()) if v.sum() else 0.0 for v in amounts))
 
 
 def _percent(share: float) -> str:

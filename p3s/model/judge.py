@@ -17,12 +17,13 @@ from p3s.model.compare import items_wrong
 from p3s.model.evaluate import ScaledRows, model_grid
 from p3s.model.grid import admissible
 from p3s.model.grid.guards import Above
+from p3s.model.measured import shares_of
 from p3s.model.partners.irregular import sampled
 from p3s.model.partners.relation import Relation, Staged
 from p3s.model.partners.shift import Shift
 from p3s.model.reasons import VERDICTS, Code, Reason, Verdict, in_order
 from p3s.model.sizes.rankcounts import by_class
-from p3s.model.tree import assign
+from p3s.model.tree import item_of_rows
 from p3s.model.tripcounts import as_traced
 from p3s.model.types import Item, Model, Phase, Share, Slot
 from p3s.signature.tables import PointTable
@@ -186,10 +187,10 @@ def fraction_open(model: Model, expr: Expr) -> bool:
     reach = 16 if known.kind == "powers" else 2
     for n in admissible.candidates(known, reach * max(model.counts) + 1):
         try:
-            dims = model_grid(model, n).dims
+            grid = model_grid(model, n)
         except P3SError:
             continue
-        value = exact_value(expr, {"n": n, **{f"p{d}": p for d, p in enumerate(dims)}})
+        value = exact_value(expr, grid.symbols)
         if value is not None and value.denominator != 1:
             return True
     return False
@@ -318,22 +319,8 @@ def _weight_verdict(model: Model, phase: Phase) -> Verdict:
 
 def shares(model: Model, t: PointTable) -> dict[str, Share]:
     """Return the share of events, bytes and time per verdict at one traced count."""
-    assignment = assign(model.items, t, model_grid(model, t.np), model.splits)
-    number = np.array(
-        [VERDICTS.index(it.verdict) for it in model.items] + [VERDICTS.index(Verdict.UNKNOWN)],
-        dtype=np.int64,
-    )
-    of_row = number[np.minimum(assignment.of_row, len(model.items))]
-    amounts = (
-        t.count.astype(float),
-        t.nbytes * t.count.astype(float),
-        (t.work + t.elapsed_ns).astype(float),
-    )
-    parts = [
-        np.bincount(of_row, amount, len(VERDICTS)) / (float(amount.sum()) or 1.0)
-        for amount in amounts
-    ]
-    return {
-        str(verdict): Share(*(float(part[k]) for part in parts))
-        for k, verdict in enumerate(VERDICTS)
-    }
+    of_item = [VERDICTS.index(each.verdict) for each in model.items]
+    number = np.array([*of_item, VERDICTS.index(Verdict.UNKNOWN)], dtype=np.int64)
+    of_row = item_of_rows(model.items, t, model_grid(model, t.np), model.splits)
+    found = shares_of(t, number[of_row], len(VERDICTS))
+    return {str(verdict): share for verdict, share in zip(VERDICTS, found, strict=True)}

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from p3s.base.ops import COLLECTIVE, RECV, SEND
-from p3s.model.evaluate import ScaledRows, model_grid
-from p3s.model.tree import assign
+from p3s.model.evaluate import ScaledRows
+from p3s.model.tree import item_of_rows
 from p3s.model.types import Item, Measured, Model, MoreClasses, RankClass, Share, Values
 from p3s.signature.tables import PointTable
 
@@ -35,7 +35,7 @@ class MeasuredAt:
 
 def measured_at(model: Model, t: PointTable, rows: ScaledRows) -> MeasuredAt:
     """Return what was traced at a count; rows: those of the model there."""
-    of_row = _items_of_rows(model, t)
+    of_row = item_of_rows(model.items, t, rows.grid, model.splits)
     ruled = _ruled(model, rows)
     traced = _traced(model, t, of_row, ruled)
     known: dict[object, Measured] = {}  # calls of many sites go alike
@@ -45,7 +45,7 @@ def measured_at(model: Model, t: PointTable, rows: ScaledRows) -> MeasuredAt:
         if len(what) > 1 and what not in known:
             known[what] = _point(t.np, true, rule)
         points.append(known.get(what))
-    return MeasuredAt(tuple(_shares(model, t, of_row)), tuple(points))
+    return MeasuredAt(tuple(shares_of(t, of_row, len(model.items))), tuple(points))
 
 
 def with_measured(items: Sequence[Item], found: Sequence[MeasuredAt]) -> tuple[Item, ...]:
@@ -58,23 +58,15 @@ def with_measured(items: Sequence[Item], found: Sequence[MeasuredAt]) -> tuple[I
     )
 
 
-def _items_of_rows(model: Model, t: PointTable) -> np.ndarray:
-    """Return the item of every row, the number of items where there is none."""
-    of_row = assign(model.items, t, model_grid(model, t.np), model.splits).of_row
-    result: np.ndarray = np.minimum(of_row, len(model.items))
-    return result
-
-
-def _shares(model: Model, t: PointTable, of_row: np.ndarray) -> list[Share]:
-    """Return the share of every item."""
+def shares_of(t: PointTable, of_row: np.ndarray, number: int) -> list[Share]:
+    """Return the shares of so many sets of rows; of_row: the set of each row, ``number``: none."""
     amounts = (
         t.count.astype(float),
         t.nbytes.astype(float) * t.count,
         (t.work + t.elapsed_ns).astype(float),
     )
-    none = len(model.items)
     parts = [
-        np.bincount(of_row, weights=amount, minlength=none + 1)[:none]
+        np.bincount(of_row, weights=amount, minlength=number + 1)[:number]
         / (float(amount.sum()) or 1.0)
         for amount in amounts
     ]

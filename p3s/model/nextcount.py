@@ -175,7 +175,7 @@ def _three_ranks(dimensions: Iterable[int], g: GridAt) -> bool:
 
 
 def _leaves_remainder(expr: Any, g: GridAt) -> bool:
-    return leaves_remainder(expr, {"n": g.n, **_dims(g)})
+    return leaves_remainder(expr, g.symbols)
 
 
 def _sizes(model: Model, grids: Sequence[GridAt]) -> Iterator[Question]:
@@ -296,7 +296,3 @@ def _untested(model: Model, top: int) -> Iterator[Question]:
         weight = sum(_weight(item) for item in weak)
         if weak:
             yield Question(text, _MERELY_SURER * min(1.0, weight), lambda g: g.n > top)
-
-
-def _dims(g: GridAt) -> dict[str, int]:
-    return {f"p{d}": p for d, p in enumerate(g.dims)}

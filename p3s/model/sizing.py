@@ -82,6 +82,7 @@ class Sizing:
                 and self._drafts[k].item.kind != COMPLETION
             },
             pool.typed,
+            pool.terms,
         )
 
     def of(self, nodes: Sequence[Node], choice: GridChoice) -> bool:

@@ -66,6 +66,14 @@ def assign(
     return found
 
 
+def item_of_rows(
+    items: Sequence[Item], table: PointTable, grid: GridAt, split: Mapping[tuple[str, str], bool]
+) -> np.ndarray:
+    """Return the item of each row of a table, their number where there is none, int64."""
+    found: np.ndarray = np.minimum(assign(items, table, grid, split).of_row, len(items))
+    return found
+
+
 def _assigned(
     items: Sequence[Item], table: PointTable, grid: GridAt, split: Mapping[tuple[str, str], bool]
 ) -> Assignment:
@@ -335,7 +343,7 @@ def weight_law(ns: Sequence[int], values: Sequence[int], grids: Mapping[int, Gri
 
     Few ranks do not make all calls of an iteration, and an iteration without a call is not seen:
     the smallest count may be left out, the law then says from which count on it holds."""
-    envs = [{"n": n, **{f"p{d}": p for d, p in enumerate(grids[n].dims)}} for n in ns]
+    envs = [grids[n].symbols for n in ns]
     for skip in range(2 if len(ns) > 2 else min(len(ns), 1)):
         law = find_law(list(zip(envs, values, strict=True))[skip:], "whole").law
         if law is not None and (not skip or law.free < law.points):
@@ -361,8 +369,7 @@ def phase_weight(phase: Phase, grid: GridAt) -> int:
     """Return how often a phase occurs in the run at the grid's process count."""
     law = phase.weight
     if law.expr is not None:
-        env = {"n": grid.n, **{f"p{d}": p for d, p in enumerate(grid.dims)}}
-        return int(evaluate_int(law.expr, env))
+        return int(evaluate_int(law.expr, grid.symbols))
     if law.stat is None:
         raise ValueError(f"the iterations of phase {phase.phase} have no law")
     return whole_number(float(law.stat.value(grid.n)), grid.n)

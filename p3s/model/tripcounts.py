@@ -20,7 +20,7 @@ from p3s.laws.lawfinder import find_law
 from p3s.model.grid.guards import GridAt
 from p3s.model.law_types import CountLaw
 from p3s.model.sizes.observed import Observed
-from p3s.model.tree import assign
+from p3s.model.tree import item_of_rows
 from p3s.model.types import Item, Model, Phase, Refusal, Slot
 from p3s.signature.tables import PointTable
 
@@ -179,7 +179,7 @@ def _seconds(
         if t.elapsed_ns.sum() == 0:  # under emulation times tell nothing
             continue
         phase_of = np.array([it.phase for it in items] + [len(phases)], dtype=np.int64)
-        of_row = np.minimum(assign(items, t, grids[t.np], split).of_row, len(items))
+        of_row = item_of_rows(items, t, grids[t.np], split)
         time = np.bincount(phase_of[of_row], (t.work + t.elapsed_ns).astype(float), len(phases) + 1)
         for k, mine in enumerate(inside):
             out[k].append(float(time[mine].sum()) / t.np / 1e9)

@@ -178,7 +178,7 @@ def _slot_open(slot: Slot, grid: GridAt) -> bool:
         law.rivals and differ_at(law, grid, slot.relation) for law in (slot.elements, slot.count)
     ):
         return True
-    known = {"n": grid.n, **{f"p{d}": p for d, p in enumerate(grid.dims)}}
+    known = grid.symbols
     size = slot.elements
     if size.even and size.expr is not None and leaves_remainder(size.expr, known):
         return True

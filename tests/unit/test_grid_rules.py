@@ -27,7 +27,7 @@ from p3s.model.grid.grids import (
 from p3s.model.grid.guardfit import fit_guard
 from p3s.model.grid.nodes import collect_nodes
 from p3s.model.partners import together
-from p3s.model.partners.communicator_laws import CommunicatorLaw, instances, labels
+from p3s.model.partners.communicator_laws import CommunicatorLaw, instances
 from p3s.model.partners.communicators import Communicators
 from p3s.model.partners.infer_partners import infer_partners
 from p3s.model.partners.pairs import Pairs
@@ -244,7 +244,7 @@ def test_members_of_communicators(law, n, expected):
     number, members = instances(law, LINE.at(n))
     assert members == expected
     assert [members[i].count(r) if i >= 0 else 0 for r, i in enumerate(number)] == (
-        labels(law, LINE.at(n)) >= 0
+        law.colours(LINE.at(n)) >= 0
     ).astype(int).tolist()
 
 

@@ -16,8 +16,8 @@ class GridAt:
     """The process grid at one count: n, extents, coordinates (ndims, n).
 
     order: rank at each place of the grid in row-major order (None: the place itself); ranks that
-    are not on the grid have coordinates of -1. stage of how many stages, turn: where guards
-    are evaluated. Rules are evaluated for all ranks, or for some (``only``): then coords are those
+    are not on the grid have coordinates of -1. stage of how many stages: where guards are
+    evaluated. Rules are evaluated for all ranks, or for some (``only``): then coords are those
     of the ``ranks``, and ``whole`` is the grid of all."""
 
     n: int
@@ -26,7 +26,6 @@ class GridAt:
     order: np.ndarray | None = None
     stage: int = 0
     stages: int = 1
-    turn: int = 0
     layout: str = "row"
     ranks: np.ndarray | None = None
     whole: GridAt | None = None
@@ -46,11 +45,11 @@ class GridAt:
         """How many these are."""
         return self.n if self.ranks is None else len(self.ranks)
 
-    def at(self, stage: int = 0, stages: int = 1, turn: int = 0) -> GridAt:
-        """Return the same grid at a stage and a turn."""
-        if (stage, stages, turn) == (self.stage, self.stages, self.turn):
+    def at(self, stage: int = 0, stages: int = 1) -> GridAt:
+        """Return the same grid at a stage."""
+        if (stage, stages) == (self.stage, self.stages):
             return self
-        return replace(self, stage=stage, stages=stages, turn=turn)
+        return replace(self, stage=stage, stages=stages)
 
     def rank_at(self, coords: np.ndarray) -> np.ndarray:
         """Return the ranks at ``coords``, shape (ndims, m), all inside the grid."""
@@ -64,8 +63,13 @@ class GridAt:
         return np.asarray(self.coords[0] >= 0)
 
     @property
+    def symbols(self) -> dict[str, int]:
+        """The symbols of laws that hold for all ranks: n and the extents."""
+        return {"n": self.n, **{f"p{d}": p for d, p in enumerate(self.dims)}}
+
+    @property
     def key(self) -> tuple[Any, ...]:
-        """What tells grids apart, stages and iterations left out."""
+        """What tells grids apart, stages left out."""
         return (self.n, self.dims, self.layout)
 
 

@@ -17,8 +17,8 @@ from p3s.base.errors import P3SError
 from p3s.model.grid.at import GridAt
 from p3s.model.registry import Rule, plain
 
-#: What an atom depends on: the rank alone, the stage, the iteration of a loop, the partner, more.
-RANK, STAGE, ITERATION, PARTNER, MORE = "rank", "stage", "iteration", "partner", "more"
+#: What an atom depends on: the rank alone, the stage, the partner, more.
+RANK, STAGE, PARTNER, MORE = "rank", "stage", "partner", "more"
 #: Atoms up to this cost speak of places on the grid; dearer ones of numbers. Above the second a
 #: guard is no obvious one, and less usual ones are tried.
 GEOMETRIC, DEAR = 1.7, 2.2

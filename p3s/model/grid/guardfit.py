@@ -1,6 +1,6 @@
 """Finding guards: the simplest predicate equal to who was seen to take part, at all counts.
 
-All atoms are evaluated for all ranks, stages and iterations of all counts at once; a conjunction is
+All atoms are evaluated for all ranks and stages of all counts at once; a conjunction is
 a set of atoms that together leave out everybody who does not take part. Geometric atoms come first,
 and a guard must need fewer words than the list of those who take part."""
 
@@ -13,17 +13,7 @@ from typing import Any
 import numpy as np
 
 from p3s.model.grid.at import GridAt
-from p3s.model.grid.atom import (
-    DEAR,
-    GEOMETRIC,
-    ITERATION,
-    PARTNER,
-    RANK,
-    STAGE,
-    Atom,
-    Guard,
-    proposed,
-)
+from p3s.model.grid.atom import DEAR, GEOMETRIC, PARTNER, RANK, STAGE, Atom, Guard, proposed
 from p3s.model.grid.guards import WITH_PARTNER
 from p3s.model.grid.stage_atoms import ForPartner, Not
 
@@ -57,7 +47,7 @@ def _block(atoms: Sequence[Atom], g: GridAt, key: Any) -> np.ndarray:
 def _matrix(grids: Sequence[GridAt], numbers: tuple[int, ...]) -> tuple[list[Atom], np.ndarray]:
     """Return all atoms that need no partner and their values, shape (atoms, cells)."""
     kinds = tuple(Atom.kinds)
-    key = (kinds, numbers, *((g.key, g.stage, g.stages, g.turn) for g in grids))
+    key = (kinds, numbers, *((g.key, g.stage, g.stages) for g in grids))
     found = _MATRICES.get(key)
     if found is None:
         ndims = len(grids[0].dims)
@@ -73,8 +63,6 @@ def _matrix(grids: Sequence[GridAt], numbers: tuple[int, ...]) -> tuple[list[Ato
             atoms += more
         counted = [kind for kind, opposite in Atom.kinds.values() if kind.numbered > opposite]
         extra = [atom for kind in counted for k in numbers for atom in kind.both(k)]
-        if any(g.turn for g in grids):
-            extra += _proposed(ITERATION, ndims)
         if extra:
             values.append(np.array([np.concatenate([a.holds(g) for g in grids]) for a in extra]))
             atoms += extra
@@ -102,7 +90,7 @@ def fit_guard(
 ) -> Guard | None:
     """Return the simplest guard equal to the observed sets at every count, or None.
 
-    grids: one per count, stage and iteration (GridAt.at); sets: a bool array over ranks for each;
+    grids: one per count and stage (GridAt.at); sets: a bool array over ranks for each;
     peers: the partner per rank (-1 outside); care: ranks whose membership is known (others are
     left out of the comparison).
     """
@@ -119,7 +107,7 @@ def fit_guards(
     """Return the guards equal to the observed sets, cheapest first (a few of them at most)."""
     key = (
         tuple(Atom.kinds),
-        *((g.key, g.stage, g.stages, g.turn) for g in grids),
+        *((g.key, g.stage, g.stages) for g in grids),
         *(np.concatenate(list(x)).tobytes() if x is not None else None for x in (peers, care)),
         np.concatenate(list(sets)).tobytes(),
     )

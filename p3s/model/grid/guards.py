@@ -1,7 +1,7 @@
 """Guards: which ranks execute a slot, as predicates on rank and grid coordinates.
 
 A guard is a conjunction of atoms (rank_atoms.py, stage_atoms.py), evaluated for all ranks of a
-count at once, at one stage of a relation or iteration of a loop.
+count at once, at one stage of a relation.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kinds of atoms on the stage of a relation, the iteration of a loop, the partner, other atoms."""
+"""Kinds of atoms on the stage of a relation, the partner, other atoms."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from p3s.model.grid.at import GridAt
-from p3s.model.grid.atom import ITERATION, MORE, PARTNER, STAGE, Atom, Guard, Peers
+from p3s.model.grid.atom import MORE, PARTNER, STAGE, Atom, Guard, Peers
 
 #: Whose digits a condition is on: the rank's, all coordinates'; else those of a dimension.
 _RANK, _ALL = -1, -2
@@ -114,20 +114,6 @@ class Within(Atom, kind="within", opposite="beyond"):
 
     def hit(self, g: GridAt, peers: Peers) -> Any:
         return g.r < 1 << min(g.stage + self.k, 62)
-
-
-@dataclass(frozen=True)
-class Iteration(Atom, kind="turn", opposite="notturn"):
-    """One iteration of a loop."""
-
-    k: int
-    reads = ITERATION
-    tried = ((0,),)
-    price = (1.3, 1.3)
-    words = ("t == {k}", "t != {k}")
-
-    def hit(self, g: GridAt, peers: Peers) -> Any:
-        return np.full(g.size, g.turn == self.k)
 
 
 # ---- the partner -------------------------------------------------------------------------------

@@ -423,11 +423,6 @@ class Odd(CommunicatorLaw, kind="odd"):
         return "unknown members"
 
 
-def labels(law: CommunicatorLaw, g: GridAt) -> np.ndarray:
-    """Return the colour of every rank, int64, -1 for ranks that are in no communicator."""
-    return law.colours(g)
-
-
 def numbered(law: CommunicatorLaw, g: GridAt) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the instances of a communicator law, none of them listed apart.
 

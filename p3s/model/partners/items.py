@@ -11,7 +11,7 @@ from p3s.base.ops import RECV, SEND, is_on_comm
 from p3s.model.grid.choose import GridChoice
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import Node, pairs_on, used
-from p3s.model.partners.communicator_laws import CommunicatorLaw, World, labels
+from p3s.model.partners.communicator_laws import CommunicatorLaw, World
 from p3s.model.partners.infer_partners import Explanation
 from p3s.model.partners.mixture import at_partners, known_cells, ways_to
 from p3s.model.partners.relation import Relation
@@ -225,7 +225,7 @@ def _communicator_items(
                 rows,
                 {n: np.zeros(len(r.rank), dtype=np.int64) for n, r in rows.items()},
                 None,
-                {t.np: (labels(law, grids[t.np]) >= 0)[None, :] for t in tables},
+                {t.np: (law.colours(grids[t.np]) >= 0)[None, :] for t in tables},
                 grids,
                 None,
                 law,

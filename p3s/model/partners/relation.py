@@ -77,9 +77,9 @@ class Relation(Rule, what="relation"):
         """Return the same with its stages in every order in which programs go through them."""
         return [self]
 
-    def stage_at(self, g: GridAt, stage: int, stages: int, iteration: int = 0) -> GridAt:
+    def stage_at(self, g: GridAt, stage: int, stages: int) -> GridAt:
         """Return the grid at a stage, as guards want it: 2**stage is the distance."""
-        return g.at(stage, stages, iteration)
+        return g.at(stage, stages)
 
     def levels(self, used: np.ndarray, table: np.ndarray, g: GridAt) -> int:
         """Return how many stages are used, where ``used`` are cells of the table of partners."""
@@ -129,9 +129,9 @@ class Staged(Relation):
         """Return it ascending and descending."""
         return [self, replace(self, descending=True)]
 
-    def stage_at(self, g: GridAt, stage: int, stages: int, iteration: int = 0) -> GridAt:
+    def stage_at(self, g: GridAt, stage: int, stages: int) -> GridAt:
         """Return the grid at a stage."""
-        return g.at(stages - 1 - stage if self.descending else stage, stages, iteration)
+        return g.at(stages - 1 - stage if self.descending else stage, stages)
 
 
 def along(axis: Axis = None) -> Any:

@@ -38,9 +38,9 @@ def partners(rel: Relation, g: GridAt) -> np.ndarray:
     return found
 
 
-def at_stage(rel: Relation | None, g: GridAt, stage: int, stages: int, turn: int = 0) -> GridAt:
+def at_stage(rel: Relation | None, g: GridAt, stage: int, stages: int) -> GridAt:
     """Return the grid at a stage of the relation, as guards want it: 2**stage is the distance."""
-    return g.at(stage, stages, turn) if rel is None else rel.stage_at(g, stage, stages, turn)
+    return g.at(stage, stages) if rel is None else rel.stage_at(g, stage, stages)
 
 
 def branches(rel: Relation | None, g: GridAt) -> np.ndarray | None:

@@ -6,7 +6,6 @@ import numpy as np
 
 from p3s.laws.counts import Law
 from p3s.laws.lawfinder import find_law
-from p3s.model.grid.guards import GridAt
 from p3s.model.law_types import CountLaw, Rival
 from p3s.model.reasons import Code, Reason
 from p3s.model.sizes.blocks import ExtentPool, Observations
@@ -41,7 +40,7 @@ def fit_count(
         parts.append((env, got))
         if np.any(got != got[0]):
             exact = False
-        envs.append(extents_of(g))
+        envs.append(g.symbols)
         values.append(int(got[0]))
     if not parts:  # every cell is shared with another relation: each gets its part
         return _shared_count(item, times, counts), [Reason(Code.SHARED_PARTNER)]
@@ -101,7 +100,7 @@ def _shared_count(item: Observed, times: dict[int, np.ndarray], counts: list[int
         s, r = np.nonzero(times[n])
         if len(s):
             ways = np.maximum(item.ways[n][s, r], 1) if n in item.ways else 1
-            envs.append(extents_of(item.grids[n]))
+            envs.append(item.grids[n].symbols)
             values.append(float(np.median(times[n][s, r] / ways)))
     whole = all(v == int(v) for v in values)
     law = find_law(zip(envs, map(int, values), strict=True), "whole").law if whole else None
@@ -114,11 +113,6 @@ def exact_count(law: Law) -> CountLaw:
     """Return an exact law with the rivals that meet its points too."""
     rivals = tuple(Rival(expr=e) for e in law.others) or None
     return CountLaw(expr=law.expr, points=law.points, free=law.free, rivals=rivals)
-
-
-def extents_of(g: GridAt) -> dict[str, int]:
-    """Return the symbols of laws that hold for all ranks of a count."""
-    return {"n": g.n, **{f"p{d}": p for d, p in enumerate(g.dims)}}
 
 
 def _cells(item: Observed, times: dict[int, np.ndarray], n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -36,8 +36,7 @@ def differ(
     cuts = [rival.cut for rival in law.rivals or () if rival.cut is not None]
     exprs = [rival.expr or [] for rival in law.rivals or () if rival.cut is None]
     for k, grid in enumerate(grids if cuts else ()):
-        extents = {"n": grid.n, **{f"p{d}": p for d, p in enumerate(grid.dims)}}
-        found[k] = any(differs(a, x, b, y, extents[symbol]) for symbol, a, x, b, y in cuts)
+        found[k] = any(differs(a, x, b, y, grid.symbols[symbol]) for symbol, a, x, b, y in cuts)
     if not exprs:
         return found
     names = {name[0] for e in (law.expr or [], *exprs) if e for name in symbols_of(e)}

@@ -27,7 +27,7 @@ from p3s.model.sizes.blocks import ExtentPool, FittedSize, Observations
 from p3s.model.sizes.by_iteration import fit_root, fit_turns, turns_matter
 from p3s.model.sizes.columns import distinct_columns
 from p3s.model.sizes.elements import fit_elements
-from p3s.model.sizes.numbers import extents_of, fit_count
+from p3s.model.sizes.numbers import fit_count
 from p3s.model.sizes.observed import Observed, Rows, env_of
 from p3s.model.sizes.pickled import fit_pickled
 from p3s.model.types import Slot
@@ -458,5 +458,5 @@ def bytes_of(
         return np.asarray(elements * slot.elem_bytes)
     if law.stat is None:
         raise ValueError("a size has no law")
-    mean = float(law.stat.value(extents_of(g))) * slot.elem_bytes
+    mean = float(law.stat.value(g.symbols)) * slot.elem_bytes
     return np.full(len(ranks), whole_number(mean, g.n), dtype=np.int64)

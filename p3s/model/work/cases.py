@@ -195,7 +195,7 @@ def _counts(seen: Sequence[Seen], before: Sequence[int], number: int) -> tuple[O
             same = all(np.all(count[k] == count[k][0]) for _, _, count in seen)
             law = (
                 find_law(
-                    [(_scalars(run.grid), int(count[k][0])) for run, _, count in seen], "whole"
+                    [(run.grid.symbols, int(count[k][0])) for run, _, count in seen], "whole"
                 ).law
                 if same and len(seen) > 2
                 else None
@@ -209,7 +209,3 @@ def _counts(seen: Sequence[Seen], before: Sequence[int], number: int) -> tuple[O
     kind = [next(x for x, name in enumerate(order) if getattr(o, name) is not None) for o in out]
     out[max(range(len(before)), key=lambda k: (kind[k], float(each[k].sum())))] = Occurs(rest=1)
     return tuple(out)
-
-
-def _scalars(g: GridAt) -> dict[str, int]:
-    return {"n": g.n, **{f"p{d}": p for d, p in enumerate(g.dims)}}

@@ -63,8 +63,7 @@ class PhasePoints:
 
 def scalars(grid: GridAt) -> dict[str, int]:
     """Return n and the extents of a grid of more than one dimension."""
-    extents = {f"p{d}": p for d, p in enumerate(grid.dims)} if len(grid.dims) > 1 else {}
-    return {"n": grid.n, **extents}
+    return grid.symbols if len(grid.dims) > 1 else {"n": grid.n}
 
 
 def phase_law(grids: Sequence[Mapping[str, int]], p: PhasePoints) -> MeanLaw | None:

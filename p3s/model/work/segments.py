@@ -22,7 +22,7 @@ from p3s.laws.lawfinder import find_law
 from p3s.model.grid.guards import GridAt
 from p3s.model.partners.relations import partners
 from p3s.model.sizes.observed import env_of
-from p3s.model.tree import assign
+from p3s.model.tree import item_of_rows
 from p3s.model.types import Item, Phase
 from p3s.model.work.balance import Spent, apart, fit_profile, same_order, with_gains
 from p3s.model.work.cases import Run, Seen, cases_of, rows_of, run_of
@@ -64,7 +64,7 @@ def with_phase_work(
     spent: list[list[Spent]] = [[] for _ in phases]
     for t in tables:
         grid = grids[t.np]
-        item = np.minimum(assign(items, t, grid, split).of_row, len(items))
+        item = item_of_rows(items, t, grid, split)
         known = replace(t, nbytes=_known_bytes(items, t, item))
         runs.append(run_of(known, grid, of_item[item], places))
         runs[-1].item, runs[-1].work = item, t.work
