@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
-
 from p3s.cli.common import JSON_OPTION, MODULES, STUDY, emit, out, progress, quoted, say
-from p3s.cli.helptext import option
+from p3s.cli.helptext import argument, option
 
 EPILOG = """Phases and calls have the numbers that p3s model prints; a rule is numbered by its call.
 
@@ -21,8 +19,8 @@ Next:
 
 def explain(
     study_dir: Path = STUDY,
-    phase: int = typer.Argument(..., metavar="PHASE", help="Number of the phase."),
-    call: int | None = typer.Argument(None, metavar="CALL", help="Number of one of its calls."),
+    phase: int = argument("PHASE", "Number of the phase."),
+    call: int | None = argument("CALL", "Number of one of its calls.", None),
     everything: bool = option(False, "--all", "All calls, all classes of ranks."),
     modules: list[Path] = MODULES,
     json_: bool = JSON_OPTION,
