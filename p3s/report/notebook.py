@@ -15,7 +15,7 @@ from p3s.base.errors import P3SError
 from p3s.base.progress import Progress
 from p3s.base.study import Study
 from p3s.base.text import plural
-from p3s.pipeline.content import places_of
+from p3s.pipeline.places import places_of
 from p3s.predict import saved, types
 from p3s.predict.reasons import untrusted
 from p3s.report.charts.curves import Size, speedup_chart
