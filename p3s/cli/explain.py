@@ -29,7 +29,7 @@ def explain(
     from p3s.base.serialise import to_data
     from p3s.base.study import Study
     from p3s.capture.sites import resolve_sites
-    from p3s.model.explained import explained
+    from p3s.model.phase_values import phase_values
     from p3s.model.stage import load
     from p3s.pipeline.stages import ensure_model
     from p3s.report.explain import chosen, render
@@ -59,7 +59,7 @@ def explain(
             ],
         )
     else:
-        values = explained(model, phase, calls)
+        values = phase_values(model, phase, calls)
         out(render(model, values, places, phase, call, everything))
     for note in notes:
         say(f"note: {note}")
