@@ -25,7 +25,7 @@ def text_width() -> int:
     return min(max(shutil.get_terminal_size((100, 24)).columns, 60), 120)
 
 
-def wrapped(text: str, first: int = 0, rest: int = 0) -> list[str]:
+def paragraph(text: str, first: int = 0, rest: int = 0) -> list[str]:
     """Return text as lines of :func:`text_width`, the first and the rest indented by columns."""
     return wrap(text, text_width(), initial_indent=" " * first, subsequent_indent=" " * rest)
 

@@ -11,7 +11,7 @@ import typer
 from p3s.base.errors import P3SError
 from p3s.base.text import table
 from p3s.cli.common import JSON_OPTION, STUDY, emit, launcher_words, out, quoted, say
-from p3s.cli.helptext import option
+from p3s.cli.helptext import argument, option
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
@@ -30,10 +30,8 @@ Next:
 def add(
     ctx: typer.Context,
     study_dir: Path = STUDY,
-    run_dirs: list[Path] = typer.Argument(
-        ...,
-        metavar="RUN...",
-        help="What p3s exec has made, OTF2 traces, studies; directories of them, patterns.",
+    run_dirs: list[Path] = argument(
+        "RUN...", "What p3s exec has made, OTF2 traces, studies; directories of them, patterns."
     ),
     force: bool = option(False, "--force", "Add runs of another command to an existing study."),
     json_: bool = JSON_OPTION,

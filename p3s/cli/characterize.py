@@ -12,7 +12,7 @@ from p3s.base.errors import UsageError
 from p3s.base.text import one_line, table
 from p3s.cli.common import JSON_OPTION, emit, out, parse_asked, parse_counts, progress, quoted, say
 from p3s.cli.grid import DIMS
-from p3s.cli.helptext import option
+from p3s.cli.helptext import argument, option
 from p3s.cli.params import VALUES
 from p3s.cli.recording import (
     AFFINITY,
@@ -49,8 +49,8 @@ def default_study(program: str) -> Path:
 
 def characterize(
     context: typer.Context,
-    command: list[str] = typer.Argument(
-        None, metavar="LAUNCHER", help="The launcher command; {np} is the process count."
+    command: list[str] = argument(
+        "LAUNCHER", "The launcher command; {np} is the process count.", None
     ),
     counts: str = option(
         None, "-n --counts COUNTS", "Process counts, for example 2,4,8,16; or the largest, as ..32."

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from p3s.base.text import one_line, plural, table
 from p3s.cli.common import JSON_OPTION, emit, out, quoted, say
+from p3s.cli.helptext import argument
 
 if TYPE_CHECKING:
     from p3s.capture.check import RankCheck, RunCheck
@@ -24,8 +23,7 @@ _LISTED_RANKS = 16
 
 
 def check(
-    path: Path = typer.Argument(..., metavar="PATH", help="Study, run directory or .p3t file."),
-    json_: bool = JSON_OPTION,
+    path: Path = argument("PATH", "Study, run directory or .p3t file."), json_: bool = JSON_OPTION
 ) -> int:
     """Say for every run and rank whether its capture is complete, and what is wrong if not.
 

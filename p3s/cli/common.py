@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Timer
@@ -16,10 +16,9 @@ from p3s.base import progress as progress_
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import one_line
 from p3s.base.text import quoted as quoted
-from p3s.cli.helptext import WORDS, Command, option
+from p3s.cli.helptext import WORDS, Command, argument, option
 
 if TYPE_CHECKING:
-    from p3s.base.study import Study
     from p3s.pipeline.tracing.counts import Asked
     from p3s.predict.reasons import Reason
 
@@ -28,7 +27,7 @@ MAX_COUNT = 1 << 24
 #: Ranks that can be asked for by number.
 MAX_RANKS = 1 << 20
 
-STUDY = typer.Argument(..., metavar="STUDY", help="Study directory.")
+STUDY = argument("STUDY", "Study directory.")
 JSON_OPTION = option(False, "--json", "Print only JSON on stdout.")
 MODULES = option([], "--modules DIR", "Where the program and its libraries are, if moved.")
 
@@ -83,14 +82,6 @@ def allowed_codes(given: list[str]) -> frozenset[str]:
     for word in sorted(found - set(CODES)):
         raise UsageError(f"--allow {word}: is no reason; they are {', '.join(CODES)}")
     return found
-
-
-def say_doubts(study: Study, counts: Sequence[int]) -> None:
-    """Say which counts the program may not run at, where what it was traced at tells."""
-    from p3s.pipeline.stages import doubted
-
-    for n, why in doubted(study, counts).items():
-        say(f"n={n}: {why}")
 
 
 class ReaderGone(Exception):

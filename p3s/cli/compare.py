@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import typer
-
 from p3s.base.errors import P3SError
 from p3s.cli.common import JSON_OPTION, MAX_COUNT, emit, out, say_reasons, write_out
-from p3s.cli.helptext import option
+from p3s.cli.helptext import argument, option
 
 EPILOG = """\b
 Example:
@@ -20,8 +18,8 @@ Next:
 
 
 def compare(
-    a: Path = typer.Argument(..., metavar="A", help="Study directory, or a prediction.json."),
-    b: Path = typer.Argument(..., metavar="B", help="The same of the other one."),
+    a: Path = argument("A", "Study directory, or a prediction.json."),
+    b: Path = argument("B", "The same of the other one."),
     count: int | None = option(
         None,
         "-n COUNT",

@@ -8,10 +8,8 @@ import typer
 
 from p3s.base.errors import UsageError
 from p3s.base.text import one_line
-from p3s.cli.common import JSON_OPTION, WithLauncher, emit, launcher_words, out, say, write_out
+from p3s.cli.common import JSON_OPTION, emit, launcher_words, out, say, write_out
 from p3s.cli.helptext import option
-
-__all__ = ["EPILOG", "WithLauncher", "doctor"]
 
 EPILOG = """Words after -- are a launcher command: then only its program is checked.
 

@@ -6,12 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from p3s.base.errors import UsageError
 from p3s.base.text import one_line, plural, table
 from p3s.cli.common import JSON_OPTION, emit, out, say, write_out
-from p3s.cli.helptext import option
+from p3s.cli.helptext import argument, option
 
 if TYPE_CHECKING:
     from p3s.capture import RunTrace, ThreadTotals
@@ -27,7 +25,7 @@ Next:
 
 
 def dump(
-    path: Path = typer.Argument(..., metavar="PATH", help="Study, run directory or .p3t file."),
+    path: Path = argument("PATH", "Study, run directory or .p3t file."),
     rank: int | None = option(None, "--rank R", "Only this rank.", min=0),
     summary: bool = option(False, "--summary", "Totals by MPI call, of every run."),
     parquet: Path | None = option(None, "--parquet FILE", "Write the events as one Parquet file."),

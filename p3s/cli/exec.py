@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
-
 from p3s.base import workers
 from p3s.base.errors import P3SError
-from p3s.cli.helptext import option
+from p3s.cli.helptext import argument, option
 from p3s.cli.recording import COUNTERS, LIMIT, POSIX_IO, UNFINALIZED, WORK
 
 EPILOG = """\b
@@ -19,9 +17,7 @@ Next:
 
 
 def exec_(
-    program: list[str] = typer.Argument(
-        None, metavar="PROGRAM", help="The program and its arguments."
-    ),
+    program: list[str] = argument("PROGRAM", "The program and its arguments.", None),
     run_dir: Path = option(None, "-o --output DIR", "Where captures go [default: p3s-npSIZE]."),
     work: str = WORK,
     counters: str = COUNTERS,

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
-
 from p3s.cli.common import JSON_OPTION, MODULES, STUDY, emit, out, progress, quoted, say
-from p3s.cli.helptext import option
+from p3s.cli.helptext import argument, option
 
 EPILOG = """Phases and calls have the numbers that p3s model prints; a rule is numbered by its call.
 
@@ -21,8 +19,8 @@ Next:
 
 def explain(
     study_dir: Path = STUDY,
-    phase: int = typer.Argument(..., metavar="PHASE", help="Number of the phase."),
-    call: int | None = typer.Argument(None, metavar="CALL", help="Number of one of its calls."),
+    phase: int = argument("PHASE", "Number of the phase."),
+    call: int | None = argument("CALL", "Number of one of its calls.", None),
     everything: bool = option(False, "--all", "All calls, all classes of ranks."),
     modules: list[Path] = MODULES,
     json_: bool = JSON_OPTION,
@@ -31,7 +29,7 @@ def explain(
     from p3s.base.serialise import to_data
     from p3s.base.study import Study
     from p3s.capture.sites import resolve_sites
-    from p3s.model.explained import explained
+    from p3s.model.phase_values import phase_values
     from p3s.model.stage import load
     from p3s.pipeline.stages import ensure_model
     from p3s.report.explain import chosen, render
@@ -61,7 +59,7 @@ def explain(
             ],
         )
     else:
-        values = explained(model, phase, calls)
+        values = phase_values(model, phase, calls)
         out(render(model, values, places, phase, call, everything))
     for note in notes:
         say(f"note: {note}")

@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from p3s.base.errors import GateFailed, UsageError
 from p3s.base.text import plural, table
 from p3s.cli.common import JSON_OPTION, allowed_codes, emit, out, say
-from p3s.cli.helptext import option
+from p3s.cli.helptext import argument, option
 
 if TYPE_CHECKING:
     from p3s.predict.gate import Finding, Value
@@ -30,9 +28,7 @@ Next:
 
 
 def gate(
-    study_dir: Path = typer.Argument(
-        ..., metavar="STUDY", help="Study directory, or a prediction.json."
-    ),
+    study_dir: Path = argument("STUDY", "Study directory, or a prediction.json."),
     fail_if: list[str] = option(
         [], "--fail-if CONDITION", "'efficiency@1024 < 0.6'; may be repeated."
     ),

@@ -6,7 +6,7 @@ import typer
 
 from p3s.base.errors import UsageError
 from p3s.cli.common import out
-from p3s.cli.helptext import SHOW_ALL, option
+from p3s.cli.helptext import SHOW_ALL, argument, option
 
 EPILOG = """\b
 Example:
@@ -16,7 +16,7 @@ Example:
 
 def help_(
     context: typer.Context,
-    words: list[str] = typer.Argument(None, metavar="COMMAND", help="A command, as it is typed."),
+    words: list[str] = argument("COMMAND", "A command, as it is typed.", None),
     every: bool = option(False, "--all", "Show all commands, or all options."),
 ) -> int:
     """Show the usual commands, all of them, or the help of one."""

@@ -33,6 +33,11 @@ def option(default: Any, words: str, help: str, **more: Any) -> Any:
     )
 
 
+def argument(metavar: str, help: str, default: Any = ...) -> Any:
+    """Return an argument of a command; without a default it must be there."""
+    return typer.Argument(default, metavar=metavar, help=help)
+
+
 class Command(typer.core.TyperCommand):
     """A command whose help names values in capitals and ranges in words.
 

@@ -25,7 +25,7 @@ from p3s.cli.common import (
     quoted,
     say,
 )
-from p3s.cli.helptext import Command, option
+from p3s.cli.helptext import Command, argument, option
 
 if TYPE_CHECKING:
     from p3s.base.schemas.published import Published
@@ -232,9 +232,7 @@ def _show_files(found: FileSystem, json_: bool) -> int:
     cls=Command, epilog=_SHOW, short_help="Show a machine file, a model or a typical network."
 )
 def show(
-    file: str = typer.Argument(
-        ..., metavar="FILE|NAME", help="File of p3s machine, or one of the list."
-    ),
+    file: str = argument("FILE|NAME", "File of p3s machine, or one of the list."),
     json_: bool = JSON_OPTION,
 ) -> int:
     """Show a machine file, a communication model, or a typical network with its sources."""
@@ -276,8 +274,8 @@ def _shown(schema: str, path: Path) -> tuple[dict[str, Any], str] | None:
 
 @app.command(cls=Command, epilog=_COMPARE, short_help="Compare two machine files.")
 def compare(
-    first: Path = typer.Argument(..., metavar="A", help="Machine file."),
-    second: Path = typer.Argument(..., metavar="B", help="Another machine file."),
+    first: Path = argument("A", "Machine file."),
+    second: Path = argument("B", "Another machine file."),
     json_: bool = JSON_OPTION,
 ) -> int:
     """Show how many times as long everything takes on B as on A."""

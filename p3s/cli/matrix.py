@@ -8,12 +8,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import quoted
 from p3s.cli.common import JSON_OPTION, MAX_COUNT, emit, out, say
-from p3s.cli.helptext import option
+from p3s.cli.helptext import argument, option
 
 if TYPE_CHECKING:
     from p3s.capture import RunTrace
@@ -30,7 +28,7 @@ _WIDTH = 100
 
 
 def matrix(
-    path: Path = typer.Argument(..., metavar="STUDY", help="Study or run directory."),
+    path: Path = argument("STUDY", "Study or run directory."),
     count: int | None = option(
         None, "-n COUNT", "Traced process count.  [default: the largest]", min=1, max=MAX_COUNT
     ),

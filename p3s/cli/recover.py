@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
-
 from p3s.base.text import one_line, plural
 from p3s.cli.common import JSON_OPTION, emit, out, quoted, say
-from p3s.cli.helptext import option
+from p3s.cli.helptext import argument, option
 
 EPILOG = """\b
 Example:
@@ -18,7 +16,7 @@ Next:
 
 
 def recover(
-    run_dir: Path = typer.Argument(..., metavar="RUN_DIR", help="Run directory; stays as it is."),
+    run_dir: Path = argument("RUN_DIR", "Run directory; stays as it is."),
     target: Path = option(..., "-o --output NEW_DIR", "What to write."),
     force: bool = option(False, "--force", "Replace the captures in NEW_DIR."),
     json_: bool = JSON_OPTION,

@@ -15,7 +15,6 @@ from p3s.cli.common import (
     progress,
     quoted,
     say,
-    say_doubts,
 )
 from p3s.cli.helptext import option
 
@@ -41,7 +40,7 @@ def scale(
     from p3s.base.study import Study
     from p3s.pipeline.before import check_study
     from p3s.pipeline.room import check_scaled_room
-    from p3s.pipeline.stages import ensure_compute, ensure_model
+    from p3s.pipeline.stages import doubted, ensure_compute, ensure_model
     from p3s.program import as_file, scaled_dir, write_scaled
 
     wanted = parse_counts(counts)
@@ -52,7 +51,8 @@ def scale(
     with progress(len(wanted)) as bar:
         ensure_model(study, bar)
         ensure_compute(study, bar)
-        say_doubts(study, wanted)
+        for n, why in doubted(study, wanted).items():
+            say(f"n={n}: {why}")
         if some is None:
             check_scaled_room(study, wanted)
         for n in wanted:

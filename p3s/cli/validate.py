@@ -15,7 +15,6 @@ from p3s.cli.common import (
     JSON_OPTION,
     STUDY,
     Progress,
-    WithLauncher,
     emit_json,
     launcher_words,
     out,
@@ -29,8 +28,6 @@ from p3s.cli.grid import DIMS
 from p3s.cli.helptext import option
 from p3s.cli.trust import TRUST, settle
 from p3s.signature_runner.traced_run import Launch, check_template, program_of, trace_once
-
-__all__ = ["EPILOG", "WithLauncher", "validate"]
 
 EPILOG = """Words after -- are the launcher command [default: the one the study was made with].
 

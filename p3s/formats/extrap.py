@@ -9,15 +9,15 @@ predictions, which are of different counts, have a file each; what does not occu
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from p3s.base.artefacts import write_bytes
 from p3s.base.errors import P3SError
 from p3s.base.text import quoted
 from p3s.formats.exported import Exported, Options, Say, new_export
-from p3s.signature.phase_file import read_phases
+from p3s.signature.phase_file import Phases, load
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
@@ -37,7 +37,7 @@ def to_extrap(study: Study, n: int, target: Path, options: Options, say: Say) ->
     alone: set[int] = set()
     files = {"times": list(_runs(study, done, alone))}
     if study.phases_path.exists():
-        phases = read_phases(study.phases_path)
+        phases = load(study.phases_path)
         files["times"] += _phase_times(phases, alone)
         files["measured"] = list(_phases(phases))
     else:
@@ -132,31 +132,26 @@ def _runs(study: Study, done: Exported, alone: set[int]) -> Iterator[Point]:
         )
 
 
-def _phase_times(phases: Mapping[str, Any], alone: set[int]) -> Iterator[Point]:
+def _phase_times(phases: Phases, alone: set[int]) -> Iterator[Point]:
     """Yield the time of the phases at these counts, mean over the ranks."""
-    if phases["work_unit"] in _TIMES:
-        for phase in phases["phases"]:
-            for count, at in phase["per_count"].items():
-                if int(count) in alone:
-                    seconds = (at["work"] + at["elapsed_ns"]) / int(count) / _NS_PER_S
-                    yield int(count), callpath(phase["phase"], phase["name"]), "time", seconds
+    if phases.work_unit in _TIMES:
+        for phase in phases.phases:
+            for n, at in phase.per_count.items():
+                if n in alone:
+                    seconds = (at.work + at.elapsed_ns) / n / _NS_PER_S
+                    yield n, callpath(phase.phase, phase.name), "time", seconds
 
 
-def _phases(phases: Mapping[str, Any]) -> Iterator[Point]:
+def _phases(phases: Phases) -> Iterator[Point]:
     """Yield amounts of the run and its phases: means over the ranks, weights of the busiest."""
-    unit = phases["work_unit"]
-    work, factor = ("computation", 1 / _NS_PER_S) if unit in _TIMES else (str(unit), 1.0)
+    unit = phases.work_unit
+    work, factor = ("computation", 1 / _NS_PER_S) if unit in _TIMES else (unit, 1.0)
     totals: dict[tuple[int, str], float] = {}
-    for phase in phases["phases"]:
-        path = callpath(phase["phase"], phase["name"])
-        for count, at in sorted(phase["per_count"].items(), key=lambda pair: int(pair[0])):
-            n = int(count)
-            means = {
-                "calls": at["events"] / n,
-                "bytes": at["bytes"] / n,
-                work: at["work"] * factor / n,
-            }
-            yield n, path, "weight", float(at["weight"])
+    for phase in phases.phases:
+        path = callpath(phase.phase, phase.name)
+        for n, at in sorted(phase.per_count.items()):
+            means = {"calls": at.events / n, "bytes": at.bytes / n, work: at.work * factor / n}
+            yield n, path, "weight", float(at.weight)
             for metric, value in means.items():
                 totals[n, metric] = totals.get((n, metric), 0.0) + value
                 yield n, path, metric, value

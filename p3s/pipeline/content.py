@@ -109,15 +109,6 @@ def content_of(study: Study, prediction: Prediction, *, source: bool = True) -> 
     )
 
 
-def places_of(study: Study) -> tuple[Model, Places] | None:
-    """Return the model of a study with the places of its calls; None where it has no model."""
-    try:
-        model = read(study.model_path)
-    except P3SError:
-        return None
-    return model, resolve_sites(study, model.sites)[0]
-
-
 def _program(study: Study, model: Model) -> Program:
     return Program(
         study.root.resolve().name,

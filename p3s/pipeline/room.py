@@ -9,6 +9,7 @@ from pathlib import Path
 
 from p3s.base.errors import P3SError
 from p3s.base.study import Study
+from p3s.base.text import size_text
 
 #: Bytes of a row of a scaled trace; packed they are fewer.
 ROW_BYTES = 32
@@ -24,7 +25,7 @@ def check_room(root: Path, needed: int, what: str = "a study") -> None:
     free = shutil.disk_usage(place).free
     if free < needed:
         raise P3SError(
-            f"{root}: {_size(free)} are free, {what} needs {_size(needed)}; make room, "
+            f"{root}: {size_text(free)} are free, {what} needs {size_text(needed)}; make room, "
             "or name a directory on another disk"
         )
 
@@ -48,9 +49,3 @@ def scaled_bytes(study: Study, n: int) -> int:
     rows = len(Evaluator(load(study.root), n).rows(some).rank)
     written = n if n <= MOST_RANKS else SPREAD * SPREAD_RUN
     return int(rows / len(some) * written * ROW_BYTES)
-
-
-def _size(nbytes: float) -> str:
-    from p3s.base.text import size_text
-
-    return size_text(nbytes)

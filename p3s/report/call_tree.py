@@ -14,6 +14,7 @@ from p3s.capture.callpath import PASS_ON
 from p3s.capture.frames import Where, stack
 from p3s.predict.ends import END, REST, START
 from p3s.predict.types import Count, PhaseAt, Prediction
+from p3s.report.costs import kinds_of
 from p3s.report.places import Places
 from p3s.report.tree import turns
 from p3s.signature.phase_file import Call, Loop, Phases
@@ -210,18 +211,8 @@ def _spent(row: Count, found: Phases) -> dict[int | None, Spent]:
 
 def of_phase(phase: PhaseAt) -> Spent:
     """Return the time of a phase by its parts; communication that is not split stays whole."""
-    split = {name: getattr(phase, f"{name}_s") for name in ("transfer", "waiting", "software")}
-    known = {name: value for name, value in split.items() if value is not None}
-    rest = phase.comm_s - sum(known.values())
-    parts = {"compute": phase.compute_s, "io": phase.io_s, **known}
-    if rest > 1e-6 * phase.time_s:
-        parts["comm"] = rest
-    return Spent(
-        phase.time_s,
-        phase.compute_s,
-        phase.comm_s,
-        {name: value for name, value in parts.items() if value > 0},
-    )
+    parts = {kind: value for kind, value in kinds_of(phase).items() if value > 0}
+    return Spent(phase.time_s, phase.compute_s, phase.comm_s, parts)
 
 
 def _together(spent: Mapping[int | None, Spent], phases: Mapping[int | None, int]) -> Spent | None:

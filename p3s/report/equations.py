@@ -14,12 +14,12 @@ from p3s.base.text import (
     aligned,
     mixed_clocks,
     not_used,
+    paragraph,
     percent,
     plural,
     processes,
     text_width,
     visible,
-    wrapped,
 )
 from p3s.model import growth, text
 from p3s.model.grid import admissible
@@ -60,7 +60,7 @@ def render(
             "",
         ]
     lines += [*verdicts(model), "", *holdout(model)]
-    lines += [line for note in notes(model, places or {}) for line in wrapped(note)]
+    lines += [line for note in notes(model, places or {}) for line in paragraph(note)]
     return "\n".join(lines)
 
 
@@ -109,7 +109,7 @@ def _title(model: Model, phases: Sequence[PhaseRules], take_back: str) -> list[s
     lines.append("symbols: " + ", ".join(f"{name} {what}" for name, what in meanings))
     unused = not_used(model.without, take_back)
     return [
-        *(line for each in lines for line in wrapped(visible(each, 2000))),
+        *(line for each in lines for line in paragraph(visible(each, 2000))),
         *([visible(unused, 2000)] if unused else []),
     ]
 
@@ -122,10 +122,10 @@ def _in_all(phase: PhaseRules) -> str:
 
 def _phase(phase: PhaseRules, model: Model, everything: bool) -> list[str]:
     rules, hidden = chosen_rules(phase, everything)
-    lines = wrapped(f"phase {phase.phase}{phase.inside}: {phase.name}  ({phase.shares})")
-    lines += wrapped(f"at {phase.place}", 2, 4) if phase.place else []
+    lines = paragraph(f"phase {phase.phase}{phase.inside}: {phase.name}  ({phase.shares})")
+    lines += paragraph(f"at {phase.place}", 2, 4) if phase.place else []
     traced = f"  ({phase.traced})" if phase.traced else ""
-    lines += wrapped(f"weight w = {phase.weight}  [{phase.weight_verdict}]{traced}", 2, 4)
+    lines += paragraph(f"weight w = {phase.weight}  [{phase.weight_verdict}]{traced}", 2, 4)
     refused = refusal_text(model.phases[phase.phase])
     if refused:
         told = (
@@ -134,13 +134,13 @@ def _phase(phase: PhaseRules, model: Model, everything: bool) -> list[str]:
             else f"--trips {phase.phase}={_in_all(phase)} of p3s model states a number, that "
             "of the whole run; "
         )
-        lines += wrapped(f"iterations: {told}{visible(refused, 400)}", 2, 4)
-    lines += wrapped(f"work of a rank in the run = {phase.work}  [{phase.work_sure}]", 2, 4)
-    lines += wrapped(phase.no_trend, 4, 6) if phase.no_trend else []
+        lines += paragraph(f"iterations: {told}{visible(refused, 400)}", 2, 4)
+    lines += paragraph(f"work of a rank in the run = {phase.work}  [{phase.work_sure}]", 2, 4)
+    lines += paragraph(phase.no_trend, 4, 6) if phase.no_trend else []
     lines += _table(rules)
     if hidden:
         total = {what: sum(r.share[what] for r in hidden) for what in phase.share}
-        lines += wrapped(
+        lines += paragraph(
             f"{plural(len(hidden), 'more rule')} with {_share_text(total)}: --all "
             f"shows {'it' if len(hidden) == 1 else 'them'}",
             2,
@@ -148,7 +148,7 @@ def _phase(phase: PhaseRules, model: Model, everything: bool) -> list[str]:
         )
     calls = len(model.phases[phase.phase].items)
     for number, why in phase.reasons:
-        lines += wrapped(f"note ({number} of {plural(calls, 'call')}): {why}", 2, 4)
+        lines += paragraph(f"note ({number} of {plural(calls, 'call')}): {why}", 2, 4)
     return lines
 
 
@@ -172,7 +172,7 @@ def _table(rules: Sequence[Rule]) -> list[str]:
     lines = _cells(_HEAD, wide)
     for rule, row in zip(rules, rows, strict=True):
         lines += _cells(row, wide)
-        lines += wrapped(rule.facts, wide[0] + 6, wide[0] + 6 + 2)
+        lines += paragraph(rule.facts, wide[0] + 6, wide[0] + 6 + 2)
         if len(rule.volume) > _LONG:
             lines += _long(f"y = {rule.volume}", wide[0] + 6)
     return lines
@@ -293,8 +293,8 @@ def holdout_rows(model: Model) -> tuple[str, list[tuple[str, str]]]:
 def holdout(model: Model) -> list[str]:
     """Return :func:`holdout_rows` as lines."""
     first, rows = holdout_rows(model)
-    lines = [line for name, row in rows for line in wrapped(f"{name:<13} {row}", 2, 16)]
-    return [*wrapped(first), *lines]
+    lines = [line for name, row in rows for line in paragraph(f"{name:<13} {row}", 2, 16)]
+    return [*paragraph(first), *lines]
 
 
 def missed_rules(model: Model) -> list[int] | None:

@@ -10,11 +10,11 @@ from itertools import zip_longest
 from textwrap import wrap
 
 from p3s.base.errors import UsageError
-from p3s.base.text import aligned, percent, plural, processes, text_width, visible, wrapped
+from p3s.base.text import aligned, paragraph, percent, plural, processes, text_width, visible
 from p3s.model import text
-from p3s.model.explained import MAX_RIVALS, Difference, Explained, SlotRivals
 from p3s.model.law_types import CountLaw, SizeLaw
 from p3s.model.notation import TEXT, bytes_of
+from p3s.model.phase_values import MAX_RIVALS, Difference, PhaseValues, SlotRivals
 from p3s.model.reasons import Code, Verdict
 from p3s.model.tripcounts import refusal_text
 from p3s.model.types import (
@@ -57,7 +57,7 @@ def chosen(model: Model, phase: int, call: int | None, everything: bool) -> list
 
 def render(
     model: Model,
-    found: Explained,
+    found: PhaseValues,
     places: Places,
     phase: int,
     call: int | None = None,
@@ -77,22 +77,22 @@ def render(
 
 
 # ---- phase -------------------------------------------------------------------------------------
-def _phase(model: Model, found: Explained, number: int, places: Places) -> list[str]:
+def _phase(model: Model, found: PhaseValues, number: int, places: Places) -> list[str]:
     phase = model.phases[number]
     inside = "" if phase.parent in (None, 0) else f" in phase {phase.parent}"
     law, verdict = phase.weight, phase.weight_verdict
-    lines = wrapped(f"phase {number}{inside}: {visible(str(phase.name))}", 0, 2)
+    lines = paragraph(f"phase {number}{inside}: {visible(str(phase.name))}", 0, 2)
     place = phase_place(model, phase, places)
-    lines += wrapped(f"at {place}", 2, 4) if place else []
+    lines += paragraph(f"at {place}", 2, 4) if place else []
     weight = TEXT.in_words_of(model, text.weight_text(law))
-    lines += wrapped(f"weight w = {weight}  [{verdict}]", 2, 4)
-    lines += wrapped(_why_chosen(law), 4, 6)
+    lines += paragraph(f"weight w = {weight}  [{verdict}]", 2, 4)
+    lines += paragraph(_why_chosen(law), 4, 6)
     lines += [
-        line for rival in rivals(model, law, found.weight_rivals) for line in wrapped(rival, 4, 6)
+        line for rival in rivals(model, law, found.weight_rivals) for line in paragraph(rival, 4, 6)
     ]
-    lines += wrapped(_weight_reason(model, phase), 4, 6)
+    lines += paragraph(_weight_reason(model, phase), 4, 6)
     if refused := refusal_text(phase):
-        lines += wrapped(f"iterations: {visible(refused, 400)}", 4, 6)
+        lines += paragraph(f"iterations: {visible(refused, 400)}", 4, 6)
     rows = [
         [str(n), f"{traced:,}", "not claimed" if ruled is None else f"{ruled:,}"]
         for (n, traced), ruled in zip(phase.weight_points, found.weights, strict=True)
@@ -100,14 +100,14 @@ def _phase(model: Model, found: Explained, number: int, places: Places) -> list[
     lines += _aligned(["processes", "traced", "by the law"], rows, 4)
     unit = text.unit_of(model)
     work = phase.work.law
-    lines += wrapped(
+    lines += paragraph(
         f"work of a rank in the run, in the mean = {work.text(unit)}"
         f"{'' if phase.work.equal_ranks else ' (ranks differ)'}  "
         f"[{text.work_sure(model)}]",
         2,
         4,
     )
-    lines += wrapped(text.no_trend(phase.work.law), 4, 6)
+    lines += paragraph(text.no_trend(phase.work.law), 4, 6)
     lines += _work_table(phase, found, 4)
     return lines
 
@@ -150,13 +150,13 @@ def _call(
         if share is not None
         else ""
     )
-    lines = wrapped(
+    lines = paragraph(
         f"call {i}: {visible(str(item.op))}  [{item.verdict}]"
         + (f"  ({shares})" if shares else ""),
         0,
         2,
     )
-    lines += wrapped("at " + visible(place + (f" < {caller}" if caller else "")), 2, 4)
+    lines += paragraph("at " + visible(place + (f" < {caller}" if caller else "")), 2, 4)
     for k, slot in enumerate(item.slots):
         lines += _slot(
             model,
@@ -168,21 +168,21 @@ def _call(
         )
     lines += _segments(model, i, places)
     lines += _measured(item, everything)
-    lines += [line for reason in _reasons(model, item) for line in wrapped(reason, 2, 4)]
+    lines += [line for reason in _reasons(model, item) for line in paragraph(reason, 2, 4)]
     return lines
 
 
 def _slot(
     model: Model, phase: Phase, item: Item, slot: Slot, others: SlotRivals, name: str
 ) -> list[str]:
-    lines = wrapped(name, 2, 4) if name else []
+    lines = paragraph(name, 2, 4) if name else []
     target = TEXT.in_words_of(model, text.destination(item, slot))
     word = text.kind_word(item.kind)
     if target:
         lines += _named("destination", f"{word} {visible(target)}")
     lines += _named("who", visible(TEXT.in_words_of(model, text.members(slot))))
     lines += [
-        line for rival in _rival_guards(model, slot, others) for line in wrapped(rival, 15, 17)
+        line for rival in _rival_guards(model, slot, others) for line in paragraph(rival, 15, 17)
     ]
     size = TEXT.in_words_of(model, TEXT.volume(item, slot))
     if size:
@@ -190,14 +190,16 @@ def _slot(
         lines += _named(
             "volume", f"{size} bytes" + (f", elements of {width}" if width != 1 else "")
         )
-        lines += wrapped(_why_chosen(law), 15, 17)
+        lines += paragraph(_why_chosen(law), 15, 17)
         rows = rivals(model, law, others.elements, width)
-        lines += [line for rival in rows for line in wrapped(rival, 15, 17)]
+        lines += [line for rival in rows for line in paragraph(rival, 15, 17)]
     times = TEXT.in_words_of(model, text.repeats(model, phase, slot)) or "once in every iteration"
     lines += _named("how often", visible(times))
-    lines += wrapped(_why_chosen(slot.count), 15, 17)
+    lines += paragraph(_why_chosen(slot.count), 15, 17)
     lines += [
-        line for rival in rivals(model, slot.count, others.count) for line in wrapped(rival, 15, 17)
+        line
+        for rival in rivals(model, slot.count, others.count)
+        for line in paragraph(rival, 15, 17)
     ]
     work, unit = slot.work, text.unit_of(model)
     points = ", ".join(
@@ -207,7 +209,7 @@ def _slot(
         "work before",
         f"{work.text(unit)} in the mean" + (f"; traced (by the law): {points}" if points else ""),
     )
-    return [*lines, *wrapped(text.no_trend(slot.work), 15, 17)]
+    return [*lines, *paragraph(text.no_trend(slot.work), 15, 17)]
 
 
 def _segments(model: Model, i: int, places: Places, limit: int = 6) -> list[str]:
@@ -220,14 +222,14 @@ def _segments(model: Model, i: int, places: Places, limit: int = 6) -> list[str]
         if before is not None:
             place, _ = call_place(model.sites.get(before[0]) or ["?"], places)
             after = f"after {visible(before[1])} {visible(place)}"
-        lines += wrapped(
+        lines += paragraph(
             f"{after}: {TEXT.in_words_of(model, work)} {unit} (error where left out "
             f"{percent(error)})",
             15,
             17,
         )
     more = f"and {plural(len(found) - limit, 'more segment')}" if len(found) > limit else ""
-    return [*lines, *wrapped(more, 15, 17)]
+    return [*lines, *paragraph(more, 15, 17)]
 
 
 def _why_chosen(law: CountLaw | SizeLaw) -> str:
@@ -377,7 +379,7 @@ def _values(values: Values, requests: bool) -> str:
     return words
 
 
-def _work_table(phase: Phase, found: Explained, pad: int) -> list[str]:
+def _work_table(phase: Phase, found: PhaseValues, pad: int) -> list[str]:
     """Return the mean work of the ranks in a phase, traced and by the laws of its segments."""
     rows = []
     for (n, value), ruled in zip(phase.work.points, found.works, strict=True):
@@ -391,27 +393,27 @@ def _figures(value: float) -> str:
 
 
 def _grid(model: Model) -> list[str]:
-    lines = wrapped(visible(f"process grid: {text.grid_text(model)}", 2000), 0, 2)
+    lines = paragraph(visible(f"process grid: {text.grid_text(model)}", 2000), 0, 2)
     grid = model.grid
     cheapest = sorted(grid.considered, key=lambda entry: entry[1])
     considered = [f"{visible(str(name))} ({cost:.4g})" for name, cost in cheapest[:4]]
     if considered:
-        lines += wrapped(
+        lines += paragraph(
             "chosen because all partners together need the fewest relations on it; "
             f"considered too, with their cost: {', '.join(considered)}",
             2,
             4,
         )
     for rule in grid.rivals[:MAX_RIVALS]:
-        lines += wrapped(f"the same at all traced counts: {visible(rule.text())}", 2, 4)
-    lines += wrapped(_hidden(len(grid.rivals)), 2, 4)
+        lines += paragraph(f"the same at all traced counts: {visible(rule.text())}", 2, 4)
+    lines += paragraph(_hidden(len(grid.rivals)), 2, 4)
     for other in grid.others[:MAX_RIVALS]:
         words = f"explains all partners too, with more relations: {visible(other.rule.text())}"
-        lines += wrapped(words, 2, 4)
-    lines += wrapped(_hidden(len(grid.others)), 2, 4)
+        lines += paragraph(words, 2, 4)
+    lines += paragraph(_hidden(len(grid.others)), 2, 4)
     without = [str(i) for i, item in enumerate(model.items) if _no_partners(item)]
     if without:
-        lines += wrapped(
+        lines += paragraph(
             f"no grid that was tried explains the partners of the call{'s' * (len(without) > 1)} "
             f"{', '.join(without[:8])}{', ...' if len(without) > 8 else ''}; if you know the grid: "
             "p3s model --grid",
@@ -436,7 +438,7 @@ def _named(name: str, line: str) -> list[str]:
 
 
 def _aligned(head: Sequence[str], rows: Sequence[Sequence[str]], by: int) -> list[str]:
-    """Lay out a table; numbers to the right, the last columns of words to the left, wrapped."""
+    """Lay out a table; numbers to the right, the last columns of words to the left, paragraph."""
     if not rows:
         return []
     words = [i for i in range(len(head)) if any(any(c.isalpha() for c in row[i]) for row in rows)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from p3s.base.text import plural
 from p3s.signature.matrix import CommMatrix
 
 if TYPE_CHECKING:
@@ -106,26 +107,22 @@ def _legend(
 
 def totals(matrix: CommMatrix) -> str:
     """Return how many messages and bytes there are between how many pairs, as one line."""
-    ranks = "1 rank" if matrix.np == 1 else f"{matrix.np:,} ranks"
+    ranks = plural(matrix.np, "rank")
     messages = int(matrix.messages.sum())
     if not messages:
         return f"{ranks}: no point-to-point messages"
     pairs = len(matrix.messages)
     return (
-        f"{ranks}: {_count(messages, 'message')} of {int(matrix.bytes.sum()):,} bytes in all,"
-        f" between {_count(pairs, 'pair')} of ranks"
+        f"{ranks}: {plural(messages, 'message')} of {int(matrix.bytes.sum()):,} bytes in all,"
+        f" between {plural(pairs, 'pair')} of ranks"
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def _more(matrix: CommMatrix) -> list[str]:
     lines = []
     if matrix.collective_calls:
         lines.append(
-            f"not in the matrix: {_count(matrix.collective_calls, 'call')} of collectives, with"
+            f"not in the matrix: {plural(matrix.collective_calls, 'call')} of collectives, with"
             f" {matrix.collective_bytes:,} bytes as their callers state them"
         )
     return lines + [f"note: {note}" for note in matrix.notes]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from p3s.base.text import figures, percent, processes, seconds, visible, wrapped
+from p3s.base.text import figures, paragraph, percent, processes, seconds, visible
 from p3s.model.types import Model
 from p3s.report.equations import verdict_rows
 
@@ -22,13 +22,13 @@ def render(model: Model, command: str, validate: str = "") -> str:
     open_ = open_share(model)
     if not wanted and open_:
         return "\n".join(
-            wrapped(
+            paragraph(
                 f"{open_} are ambiguous, but no count that the program is known to accept, up to "
                 "some ten times the largest, would decide them."
             )
         )
     if not wanted:
-        text = wrapped(
+        text = paragraph(
             "No further count is known to decide anything: no rule of this model is open between "
             "equally good ones. " + _rest(model)
         )
@@ -47,9 +47,9 @@ def render(model: Model, command: str, validate: str = "") -> str:
             times = f"{len(shares)} calls, " if len(shares) > 1 else ""
             words = visible(question, 400)
             words += f" ({times}up to {percent(min(1.0, sum(shares)))} of the program)"
-            lines += wrapped(words, 2, 4)
+            lines += paragraph(words, 2, 4)
     if open_:
-        lines += wrapped(f"open now: {open_}")
+        lines += paragraph(f"open now: {open_}")
     return "\n".join([*lines, "", command])
 
 
@@ -88,31 +88,31 @@ def render_far(far: Mapping[str, Any], unit: str, command: str) -> str:
     n = far["target"]
     lines: list[str] = []
     if far["above"]:
-        lines += wrapped(
+        lines += paragraph(
             f"At {processes(n)} {_phases([visible(a, 60) for a in far['above']])} "
             "with more work per iteration than was measured: no smaller workload shows that."
         )
     if not far["phases"]:
         if not far["above"]:
-            lines += wrapped(
+            lines += paragraph(
                 f"No smaller input is needed for {processes(n)}: what a process computes in one "
                 "iteration of each phase there has been measured."
             )
         return "\n".join(lines)
-    lines += wrapped(
+    lines += paragraph(
         f"A smaller input for {processes(n)}: there a process computes less in one iteration "
         "than in any run so far."
     )
     for p in far["phases"]:
         ever = f" ({p['outside']:.3g} times less than ever)" if p["outside"] else ""
         least, most = (_work(end, unit) for end in sorted(p["measured"]))
-        lines += wrapped(
+        lines += paragraph(
             f"phase {p['phase']} {visible(str(p['name']), 60)}: {_work(p['work'], unit)}, measured "
             f"from {least} to {most}{ever}",
             2,
             4,
         )
-    lines += wrapped(
+    lines += paragraph(
         f"An input of {_part(far['input'])} of the size gives each of {processes(far['at'])} what "
         f"it has at {n} of the whole: "
         + ", ".join(
@@ -123,12 +123,12 @@ def render_far(far: Mapping[str, Any], unit: str, command: str) -> str:
     )
     uneven = [str(p["phase"]) for p in far["phases"] if not p["even"]]
     if uneven:
-        lines += wrapped(
+        lines += paragraph(
             f"In phase{'s' * (len(uneven) > 1)} {', '.join(uneven)} the total work is not the same "
             "at all counts: what the runs stand for there will be looked up, and may differ."
         )
     if far["unmatched"]:
-        lines += wrapped(
+        lines += paragraph(
             "But work is time in this study, and no message's size depends on the count: "
             "what such runs stand for could not be told. Trace with --work instructions."
         )
@@ -137,14 +137,14 @@ def render_far(far: Mapping[str, Any], unit: str, command: str) -> str:
         return "\n".join(
             [
                 *lines,
-                *wrapped(
+                *paragraph(
                     "The study's command has no arguments to change. If its input is in a file, "
                     "or set when the program is built, run it with such an input in another "
                     "directory, or build: p3s characterize --far adds these runs to the study."
                 ),
             ]
         )
-    lines += wrapped(
+    lines += paragraph(
         "Only you know which arguments of the program make such an input; those of the whole "
         f"input are: {visible(str(far['arguments']), 400)}"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
@@ -15,7 +15,7 @@ from p3s.base.errors import P3SError
 from p3s.base.progress import Progress
 from p3s.base.study import Study
 from p3s.base.text import plural
-from p3s.pipeline.content import places_of
+from p3s.pipeline.places import places_of
 from p3s.predict import saved, types
 from p3s.predict.reasons import untrusted
 from p3s.report.charts.curves import Size, speedup_chart
@@ -70,14 +70,18 @@ class Table:
 
     def _repr_html_(self) -> str:
         """Return the first rows as static HTML."""
-        head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
         rows = list(zip(*self.columns.values(), strict=True))
-        body = "".join(
-            f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>"
-            for row in rows[:_SHOWN]
-        )
         more = f"<p>{_SHOWN} of {plural(len(rows), 'row')}.</p>" if len(rows) > _SHOWN else ""
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+        return _table(self.columns, rows[:_SHOWN]) + more
+
+
+def _table(head: Iterable[str], rows: Iterable[Sequence[Any]]) -> str:
+    names = "".join(f"<th>{escape(name)}</th>" for name in head)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{escape(str(cell).strip())}</td>' for cell in row)}</tr>"
+        for row in rows
+    )
+    return f"<table><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>"
 
 
 class Prediction(saved.PredictionFile):
@@ -190,16 +194,12 @@ def fragment(prediction: types.Prediction, places: Mapping[str, str] | None = No
     said = [f"<p>{line}</p>" for line in _verdict(prediction, places)]
     table = count_rows(prediction)
     shown = thinned(table, MAX_COUNTS)
-    head = "".join(f"<th>{escape(name)}</th>" for name in counts_head(prediction))
-    body = "".join(
-        f"<tr>{''.join(f'<td>{escape(cell.strip())}</td>' for cell in row)}</tr>" for row in shown
-    )
     more = ""
     if len(shown) < len(table):
         more = f"<p>{len(shown)} of {plural(len(table), 'count')}.</p>"
     return (
         f"<div>{''.join(said)}{picture(prediction)}"
-        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}</div>"
+        f"{_table(counts_head(prediction), shown)}{more}</div>"
     )
 
 

@@ -107,6 +107,3 @@ def doubts(family: Family, another: str) -> list[Reason]:
         if c.summary is not None and not c.equal
     ]
     return out
-
-
-__all__ = ["doubts", "render"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from p3s.base.text import NOT_KNOWN, aligned, percent, seconds, visible, wrapped
+from p3s.base.text import NOT_KNOWN, aligned, paragraph, percent, seconds, visible
 from p3s.report.places import Places, common_place
 from p3s.signature.phase_file import Account, Call, Loop, Phase, Phases
 
@@ -169,7 +169,7 @@ def _about_work(listed: Sequence[Phase], counts: Sequence[int]) -> list[str]:
         text += f"not constant within 10 % in phase{plural} {', '.join(changing)} (!)"
     else:
         text += "constant within 10 %"
-    return wrapped(text)
+    return paragraph(text)
 
 
 def _operations(operations: Mapping[str, int], limit: int = 5) -> str:
@@ -199,7 +199,7 @@ def accounting(found: Phases) -> list[str]:
     """Return where all events and all the time of each count are: phases, rest, start, end."""
     rows = account_rows(found)
     lines = _laid_out(ACCOUNT_HEAD, rows, [[]] * len(rows), left=1)
-    return lines + [line for note in account_notes(found) for line in wrapped(note)]
+    return lines + [line for note in account_notes(found) for line in paragraph(note)]
 
 
 def account_rows(found: Phases) -> list[list[str]]:

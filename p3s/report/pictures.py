@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from textwrap import wrap
 from xml.etree import ElementTree
@@ -215,21 +216,8 @@ def _entry(svg: Svg, entry: Entry, x: float, y: float) -> None:
 # ---- what is drawn ---------------------------------------------------------------------------
 
 
-def _speedup(prediction: Prediction) -> Plot:
-    axis = f"speedup over {processes(prediction.baseline_n)}"
-    return _curve(prediction, axis, lambda size: curves.speedup_chart(prediction, size=size))
-
-
-def _time(prediction: Prediction) -> Plot:
-    return _curve(prediction, "run time", lambda size: curves.time_chart(prediction, size))
-
-
-def _efficiency(prediction: Prediction) -> Plot:
-    axis = f"efficiency over {processes(prediction.baseline_n)}"
-    return _curve(prediction, axis, lambda size: curves.efficiency_chart(prediction, size=size))
-
-
-def _curve(prediction: Prediction, axis: str, draw: Callable[[curves.Size], str]) -> Plot:
+def _curve(axis: str, draw: Callable[..., str], prediction: Prediction) -> Plot:
+    """Return a curve; ``axis``: its name, {} is what the values are relative to."""
     rows = prediction.counts
     measured = [row.time_from == "measured" for row in rows]
     known = [row for row in rows if row.low_s is not None]
@@ -240,18 +228,14 @@ def _curve(prediction: Prediction, axis: str, draw: Callable[[curves.Size], str]
     entries += [Entry("rect", "measured", "measured")] if any(measured) else []
     beside = any(was and row.model_s for was, row in zip(measured, rows, strict=True))
     entries += [Entry("circle", "model", "by the model")] if beside else []
-    return Plot(axis, entries, lambda width, height: draw(curves.Size(width, height, warned=False)))
+    return Plot(
+        axis.format(processes(prediction.baseline_n)),
+        entries,
+        lambda wide, high: draw(prediction, size=curves.Size(wide, high, warned=False)),
+    )
 
 
-def _parts(prediction: Prediction) -> Plot:
-    return _stacked(prediction, by_phase=False)
-
-
-def _phases(prediction: Prediction) -> Plot:
-    return _stacked(prediction, by_phase=True)
-
-
-def _stacked(prediction: Prediction, by_phase: bool) -> Plot:
+def _stacked(by_phase: bool, prediction: Prediction) -> Plot:
     found = stacks_of(prediction)
     legend = stacks.phase_legend(found) if by_phase else stacks.kind_legend(found)
     return Plot(
@@ -265,11 +249,11 @@ def _stacked(prediction: Prediction, by_phase: bool) -> Plot:
 
 #: Pictures by name, in the order in which they are offered.
 PLOTS: dict[str, Callable[[Prediction], Plot]] = {
-    "speedup": _speedup,
-    "time": _time,
-    "efficiency": _efficiency,
-    "parts": _parts,
-    "phases": _phases,
+    "speedup": partial(_curve, "speedup over {}", curves.speedup_chart),
+    "time": partial(_curve, "run time", curves.time_chart),
+    "efficiency": partial(_curve, "efficiency over {}", curves.efficiency_chart),
+    "parts": partial(_stacked, False),
+    "phases": partial(_stacked, True),
 }
 
 

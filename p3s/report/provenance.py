@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from p3s.base.text import command_line, percent, seconds, visible
@@ -11,11 +11,6 @@ from p3s.base.version import __version__
 from p3s.pipeline.content import Program, StudyContent
 from p3s.predict.types import Prediction
 from p3s.report.values import amount
-
-
-def shown_command(parts: Sequence[str], limit: int) -> str:
-    """Return a launcher command as it is typed; {np} needs no quotes."""
-    return visible(command_line(parts), limit)
 
 
 def plain(value: Any) -> str:
@@ -33,7 +28,7 @@ def facts_of(content: StudyContent) -> list[tuple[str, str]]:
     """Return pairs of what and its value: program, version, runs, replays, estimator, machine."""
     program, prediction = content.program, content.prediction
     facts = [
-        ("program", shown_command(program.command, 400)),
+        ("program", visible(command_line(program.command), 400)),
         ("p3s", __version__),
         ("study made", visible(program.created)),
     ]
@@ -70,7 +65,7 @@ def facts_of(content: StudyContent) -> list[tuple[str, str]]:
 def commands_of(program: Program, prediction: Prediction) -> list[str]:
     """Return the commands that make the report again, in the order to type them."""
     name = shlex.quote(visible(program.name) or "study")
-    command = shown_command(program.command, 2000)
+    command = visible(command_line(program.command), 2000)
     traced = ",".join(map(str, program.complete))
     without = ",".join(map(str, program.left_out))
     modelled = {*program.complete} - {*program.left_out}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from p3s.base.text import aligned, percent, visible
 from p3s.model.work.scic import InstructionTable, Row
+from p3s.report.compute import number
 from p3s.report.spreadsheet import lines_csv
 
 _NAMES = {"instructions": "instructions", "cpu_ns": "ns of CPU time", "wall_ns": "ns"}
@@ -62,20 +63,16 @@ def _part(rows: Sequence[Row], unit: str, grouped: bool) -> list[str]:
             if r.measured == measured:
                 lines.append(
                     [
-                        _whole(r.work),
+                        number(r.work),
                         str(r.n),
                         *([str(r.ranks)] if grouped else []),
                         f"{r.weight:,.10g}",
-                        _whole(r.total),
+                        number(r.total),
                         "" if measured else _sure(r, truth.get(r.n)),
                         *([r.where] if grouped else []),
                     ]
                 )
     return _aligned(lines)
-
-
-def _whole(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.4g}"
 
 
 def _sure(row: Row, truth: float | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from p3s.base.text import aligned, visible, wrapped
+from p3s.base.text import aligned, paragraph, visible
 from p3s.costs.small_runs.summary import FarFile, FarRow
 from p3s.costs.small_runs.walk import PhaseCost
 
@@ -32,7 +32,7 @@ def render(file: FarFile, only: str | None = None) -> list[str]:
             continue
         lines += ["", visible(f"{workload.name}: {' '.join(workload.command)}", 400)]
         if workload.error:
-            lines += wrapped(visible(workload.error, 400), 2, 2)
+            lines += paragraph(visible(workload.error, 400), 2, 2)
             continue
         if workload.places != _BY_SITE:
             lines.append(
@@ -44,12 +44,12 @@ def render(file: FarFile, only: str | None = None) -> list[str]:
         lines += _table(rows, file.work_unit)
         lines += _without(rows, file.work_unit)
         for row in workload.minimum:
-            lines += wrapped(
+            lines += paragraph(
                 visible(f"phase {row.phase} {row.name}: {status_text(row)}", 400), 2, 4
             )
         shapes = sorted({row.phase for row in rows if row.other_shape})
         if shapes:
-            lines += wrapped(
+            lines += paragraph(
                 f"phase{'s' * (len(shapes) > 1)} {', '.join(map(str, shapes))}: by the bytes of "
                 "the messages it is another count than by work (more than 10 % apart): the blocks "
                 "have another shape there, or the law of work does not hold that far",
@@ -106,11 +106,11 @@ def _without(rows: Sequence[FarRow], unit: str) -> list[str]:
             told = " and ".join(
                 w if w.startswith(("there", "cannot")) else f"its {what} {w}" for w in each
             )
-            lines += wrapped(
+            lines += paragraph(
                 visible(f"phase {phase} {name} stands for no count: {told}", 600), 2, 4
             )
     if rows and not counted and all(r.n is None for r in rows):
-        lines += wrapped(
+        lines += paragraph(
             "work is time in this study, and these runs tell no cost: only a study made "
             "with --work instructions has one",
             2,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from p3s.base.text import aligned, percent, processes, seconds, visible, wrapped
+from p3s.base.text import aligned, paragraph, percent, processes, seconds, visible
 from p3s.predict.reasons import untrusted
 from p3s.predict.types import Prediction
 from p3s.report.costs import KIND_NAMES, limits_of
@@ -80,7 +80,7 @@ def _verdict(prediction: Prediction, places: Mapping[str, str] | None) -> list[s
     if not against:
         return verdict_sentences(prediction, places)
     return [
-        *wrapped(warning_of(prediction)),
+        *paragraph(warning_of(prediction)),
         *reason_lines(against[:MAX_LINES]),
         "",
         *figure_sentences(prediction, places),

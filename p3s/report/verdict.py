@@ -11,11 +11,11 @@ from p3s.base.text import (
     UNKNOWN,
     factor,
     interval,
+    paragraph,
     percent,
     processes,
     seconds,
     visible,
-    wrapped,
 )
 from p3s.predict.reasons import Reason, in_short, named, untrusted
 from p3s.predict.types import Count, Limit, PhaseAt, Prediction
@@ -59,7 +59,7 @@ def reason_lines(reasons: Sequence[Reason]) -> list[str]:
     lines = []
     for reason in reasons:
         head = reason.code if reason.untrustworthy else "caution"
-        lines += wrapped(f"{head}: {reason.text}", 0, 4)
+        lines += paragraph(f"{head}: {reason.text}", 0, 4)
         if reason.advice:  # in one line: a command that is broken in two cannot be copied
             lines.append(f"    to do: {reason.advice}")
     return lines

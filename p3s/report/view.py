@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from p3s.base.text import visible
+from p3s.base.text import command_line, visible
 from p3s.base.version import __version__
 from p3s.pipeline.content import StudyContent
 from p3s.predict.reasons import Reason, untrusted
@@ -24,7 +24,7 @@ from p3s.report.costs import (
     phase_curves,
     stacks_of,
 )
-from p3s.report.counts import COUNTS_HEAD, CountTable, count_rows, count_table
+from p3s.report.counts import CountTable, count_table
 from p3s.report.efficiencies import EfficiencyTable, efficiencies_of
 from p3s.report.equations import holdout_rows
 from p3s.report.files import FileTable, files_of
@@ -32,7 +32,7 @@ from p3s.report.gaps import gaps_of
 from p3s.report.matrices import MatrixView, matrix_view
 from p3s.report.parts import Curve, Part
 from p3s.report.points import Point, points_of
-from p3s.report.provenance import commands_of, facts_of, shown_command
+from p3s.report.provenance import commands_of, facts_of
 from p3s.report.sections import (
     Account,
     Equations,
@@ -53,8 +53,6 @@ from p3s.report.sure import (
 )
 from p3s.report.verdict import Figure, figure_sentences, figures, reasons_of, verdict_of, warning_of
 from p3s.report.what_if import WhatIfTable, what_if_of
-
-__all__ = ["COUNTS_HEAD", "Point", "View", "count_rows", "points_of", "verdict_of", "view_of"]
 
 
 @dataclass(frozen=True)
@@ -127,7 +125,7 @@ def view_of(content: StudyContent, parts: Sequence[Part] = ()) -> View:
     first, rows = holdout_rows(content.model)
     return View(
         title=visible(program.name) or "study",
-        command=shown_command(program.command, 400),
+        command=visible(command_line(program.command), 400),
         version=__version__,
         prediction=prediction,
         verdict=verdict_of(prediction),

@@ -208,18 +208,9 @@ def _only(value: Any, counts: Container[int]) -> Any:
 
 
 def load(path: Path) -> Phases:
-    """Return phases.json as a record; raises P3SError in one line."""
-    return _read(path)[1]
-
-
-def read_phases(path: Path) -> dict[str, Any]:
-    """Return phases.json as it is in the file, checked; raises P3SError in one line."""
-    return _read(path)[0]
-
-
-def _read(path: Path) -> tuple[dict[str, Any], Phases]:
+    """Return phases.json; raises P3SError in one line where it is absent or damaged."""
     raw = read_json(path, SCHEMA, VERSION)
     try:
-        return raw, from_data(Phases, raw, more=True)
+        return from_data(Phases, raw, more=True)
     except ShapeError as err:
         raise unusable(path, err, "delete it and run p3s characterize again") from err

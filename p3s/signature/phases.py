@@ -15,7 +15,7 @@ import numpy as np
 from p3s.base.artefacts import is_of_others
 from p3s.base.errors import P3SError
 from p3s.base.ops import COMPLETION, named
-from p3s.signature.phase_file import SCHEMA, VERSION, read_phases
+from p3s.signature.phase_file import SCHEMA, VERSION, Phases, load
 
 if TYPE_CHECKING:
     from p3s.signature.parse import Ints
@@ -46,21 +46,22 @@ def write_phases(study_dir: Path) -> Json:
     return out
 
 
-def load_phases(study_dir: Path) -> Json:
+def load_phases(study_dir: Path) -> Phases:
     """Return signature/phases.json, made anew where it is not that of the study's counts."""
     from p3s.base.study import Study
 
     study = Study.open(Path(study_dir))
     path = study.phases_path
     if path.exists():
-        found = read_phases(path)
+        found = load(path)
         counts = study.signature_counts()
         made_of = [study.signature_path(n) for n in counts]
         newest = max((each.stat().st_mtime_ns for each in made_of), default=0)
-        same = found.get("counts") == counts and not is_of_others(path, made_of)
+        same = list(found.counts) == counts and not is_of_others(path, made_of)
         if same and path.stat().st_mtime_ns >= newest:
             return found
-    return write_phases(study_dir)
+    write_phases(study_dir)
+    return load(path)
 
 
 def phases_json(s: Structure) -> Json:

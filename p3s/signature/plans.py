@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from itertools import count
+from typing import TYPE_CHECKING
 
 from p3s.base.errors import P3SError
 from p3s.base.ops import named, of_one_call
@@ -13,6 +14,7 @@ from p3s.base.text import processes
 from p3s.capture.parts import OF_MANY
 from p3s.capture.recording_plan import Enough, KnownCall, Plan, Row
 from p3s.signature.completions import WAITS
+from p3s.signature.phase_file import Loop, PhaseCost, Phases
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,9 +43,9 @@ class Weights:
         return numpy.array(self.most) * numpy.where(same, turns > 0, share)
 
 
-def calls_of(phases: Mapping[str, Any]) -> list[KnownCall]:
+def calls_of(phases: Phases) -> list[KnownCall]:
     """Return the calls of all phases, in the order of the program, as the program makes them."""
-    rows = list(_walk(phases["tree"], -1, 0, -1, phases, [0]))
+    rows = list(_walk(phases))
     calls = [row for row in rows if isinstance(row, KnownCall)]
     if all(named(call.op) == call.op for call in calls):
         return calls
@@ -74,88 +76,84 @@ def _names(op: str) -> tuple[str, ...]:
     return (named(op),) if one is None else (named(op), one)
 
 
-def _walk(
-    loop: Mapping[str, Any],
-    parent: int,
-    place: int,
-    phase: int,
-    data: Mapping[str, Any],
-    numbers: list[int],
-) -> Iterator[Row | KnownCall]:
-    """Yield the loops, each before what is in it, and the calls."""
-    own = {int(p["loop"]): int(p["phase"]) for p in data["phases"]}.get(int(loop["loop"]), -1)
-    own = -1 if loop.get("walk") else own
-    number = numbers[0]
-    numbers[0] += 1
-    yield Row(parent, place, own)
-    inside = phase if own < 0 else own
-    for at, child in enumerate(loop["body"]):
-        if "body" in child:
-            yield from _walk(child, number, at, inside, data, numbers)
-        else:
-            op, site = str(child["op"]), child["site"] or "0"
+def _walk(found: Phases) -> Iterator[Row | KnownCall]:
+    """Yield the loops, each before what is in it, and the calls.
+
+    Raises P3SError where the tracer could not find a call.
+    """
+    phase_of = {phase.loop: phase.phase for phase in found.phases}
+    numbers = count()
+
+    def inside(loop: Loop, parent: int, place: int, phase: int) -> Iterator[Row | KnownCall]:
+        own = -1 if loop.walk else phase_of.get(loop.loop, -1)
+        number = next(numbers)
+        yield Row(parent, place, own)
+        around = phase if own < 0 else own
+        for at, child in enumerate(loop.body):
+            if isinstance(child, Loop):
+                yield from inside(child, number, at, around)
+                continue
+            op, site = child.op, child.site or "0"
             if not _ADDRESS.fullmatch(site) or not _NAME.fullmatch(op):
                 raise P3SError(f"phases.json: the tracer cannot find {op!r:.40} at {site!r:.40}")
-            for name in (site, *_keys(data.get("same", {}), site)):
-                yield KnownCall(name, op, number, at, inside)
+            for name in (site, *_keys(found.same, site)):
+                yield KnownCall(name, op, number, at, around)
             for test in (test for test, wait in WAITS.items() if wait == op):
-                for name in _keys(data.get("waits", {}), site):
-                    yield KnownCall(name, test, number, at, inside)
+                for name in _keys(found.waits, site):
+                    yield KnownCall(name, test, number, at, around)
+
+    yield from inside(found.tree, -1, 0, 0)
 
 
 def _keys(mapping: Mapping[str, str], value: str) -> list[str]:
     return [key for key, each in mapping.items() if each == value]
 
 
-def plan_of(phases: Mapping[str, Any], np: int, enough: Enough) -> Plan:
+def plan_of(phases: Phases, np: int, enough: Enough) -> Plan:
     """Return the plan for a run at ``np`` processes.
 
     A phase is relevant if it was at that count, or at any where that was not traced.
     """
-    loops = [row for row in _walk(phases["tree"], -1, 0, -1, phases, [0]) if isinstance(row, Row)]
+    loops = [row for row in _walk(phases) if isinstance(row, Row)]
     relevant, ranks, shares = [], {}, []
-    for phase in phases["phases"]:
-        rows = phase["per_count"]
-        here = [rows[str(np)]] if str(np) in rows else list(rows.values())
-        traced = str(np) in map(str, phases["counts"])
-        wanted = (
-            bool(phase["phase"])
-            and any(row["relevant"] for row in here)
-            and (not traced or str(np) in rows)
-        )
+    traced = np in phases.counts
+    for phase in phases.phases:
+        rows = phase.per_count
+        here = [rows[np]] if np in rows else list(rows.values())
+        used = any(row.relevant for row in here) and (not traced or np in rows)
+        wanted = phase.phase != 0 and used
         relevant.append(wanted)
-        shares.append(max((float(row["share"]) for row in here), default=0.0))
+        shares.append(max((row.share for row in here), default=0.0))
         if wanted:
-            ranks[int(phase["phase"])] = _ranks(rows, np, enough)
+            ranks[phase.phase] = _ranks(rows, np, enough)
     return Plan(loops, calls_of(phases), relevant, enough, ranks, shares)
 
 
-def _ranks(rows: Mapping[str, Any], np: int, enough: Enough) -> int:
+def _ranks(rows: Mapping[int, PhaseCost], np: int, enough: Enough) -> int:
     """Return how many ranks must have seen a phase often enough.
 
     All that take part; one, where some of them do not begin it often enough in a whole run.
     """
-    if str(np) in rows:
-        row = rows[str(np)]
-        return int(row["ranks"]) if row["weight_min"] > enough.turns else 1
-    return np if all(int(row["ranks"]) == int(count) for count, row in rows.items()) else 1
+    if np in rows:
+        return rows[np].ranks if rows[np].weight_min > enough.turns else 1
+    return np if all(row.ranks == n for n, row in rows.items()) else 1
 
 
-def too_rare(phases: Mapping[str, Any], np: int, plan: Plan) -> list[str]:
+def too_rare(phases: Phases, np: int, plan: Plan) -> list[str]:
     """Return the names of relevant phases that no run at ``np`` begins often enough."""
     found = []
-    for phase, relevant in zip(phases["phases"], plan.relevant, strict=True):
-        row = phase["per_count"].get(str(np))
-        if relevant and row is not None and row["weight"] <= plan.enough.turns:
-            found.append(str(phase["name"]))
+    for phase, relevant in zip(phases.phases, plan.relevant, strict=True):
+        row = phase.per_count.get(np)
+        if relevant and row is not None and row.weight <= plan.enough.turns:
+            found.append(phase.name)
     return found
 
 
-def traced_weights(phases: Mapping[str, Any], np: int) -> Weights | None:
+def traced_weights(phases: Phases, np: int) -> Weights | None:
     """Return the weights of the earlier runs at that count, None if it was not traced."""
-    if str(np) not in map(str, phases["counts"]):
+    if np not in phases.counts:
         return None
-    rows = [phase["per_count"].get(str(np)) for phase in phases["phases"]]
-    most = tuple(float(row["weight"]) if row else 0.0 for row in rows)
-    fewest = tuple(float(row["weight_min"]) if row else 0.0 for row in rows)
+    rows = [phase.per_count.get(np) for phase in phases.phases]
+    most = tuple(float(row.weight) if row else 0.0 for row in rows)
+    fewest = tuple(float(row.weight_min) if row else 0.0 for row in rows)
     return Weights(f"the earlier signature of {processes(np)}", most, fewest)

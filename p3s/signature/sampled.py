@@ -18,6 +18,7 @@ import numpy as np
 from p3s.base.errors import P3SError
 from p3s.base.serialise import Natural, NotNegative, ProcessCount, Share, Total
 from p3s.capture.recording_plan import WORK, Plan
+from p3s.signature.phase_file import Phases
 from p3s.signature.plans import Weights
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class _Sums:
 
 
 def predict(
-    study: Study, np_: int, plan: Plan, phases: Mapping[str, Any], weights: Weights | None
+    study: Study, np_: int, plan: Plan, phases: Phases, weights: Weights | None
 ) -> dict[str, Any]:
     """Return, and write to the study, the time predicted from the signature run at a count.
 
@@ -134,7 +135,8 @@ def predict(
     full = sum(before.values()) / np_ if before else None
     stopped = weights is not None
     events = sums.recorded + sums.counted
-    of_run = phases["accounting"].get(str(np_), {}).get("events", 0) if stopped else events
+    account = phases.accounting.get(np_)
+    of_run = (account.events if account else 0) if stopped else events
     in_detail = (float(sums.from_detail.sum()) + sums.unknown) / np_
     out = {
         "schema": SCHEMA,
@@ -172,14 +174,14 @@ def _compared(predicted: float, in_detail: float, real: float) -> dict[str, floa
     return {"time": real, "difference": predicted / real - 1, "from_detail": in_detail / real - 1}
 
 
-def _earlier(phases: Mapping[str, Any], np_: int, measure: str) -> dict[int, float]:
+def _earlier(phases: Phases, np_: int, measure: str) -> dict[int, float]:
     """Return what each phase cost in the full run at this count, over all ranks; {} if none."""
     found = {}
-    for phase in phases["phases"]:
-        row = phase["per_count"].get(str(np_))
+    for phase in phases.phases:
+        row = phase.per_count.get(np_)
         if row is not None:
-            time = 0 if measure == WORK else row["elapsed_ns"]
-            found[int(phase["phase"])] = float(row["work"] + time)
+            time = 0 if measure == WORK else row.elapsed_ns
+            found[phase.phase] = float(row.work + time)
     return found
 
 
@@ -284,9 +286,7 @@ def _relative(row: Any, plan: Plan) -> float:
     return _half_width(row, plan) / float(row["mean"]) if row["mean"] > 0 else 0.0
 
 
-def _phase_rows(
-    sums: _Sums, plan: Plan, phases: Mapping[str, Any], np_: int
-) -> list[dict[str, Any]]:
+def _phase_rows(sums: _Sums, plan: Plan, phases: Phases, np_: int) -> list[dict[str, Any]]:
     rows = []
     whole = max(float(sums.cost.sum()) + sums.unknown, 1.0)
     for p, relevant in enumerate(plan.relevant):
@@ -300,7 +300,7 @@ def _phase_rows(
         rows.append(
             {
                 "phase": p,
-                "name": phases["phases"][p]["name"],
+                "name": phases.phases[p].name,
                 "relevant": bool(relevant),
                 "ranks": int(begun.sum()),
                 "turns": int(turns.max(initial=0)),

@@ -17,11 +17,11 @@ from p3s.base.study import Study, write_json
 from p3s.cli.main import run
 from p3s.laws.expr import num
 from p3s.model.amount import Amount
-from p3s.model.explained import explained
 from p3s.model.holdout import build_model
 from p3s.model.law_types import CountLaw, SizeLaw
 from p3s.model.notation import TEXT
 from p3s.model.partners.shift import Shift
+from p3s.model.phase_values import phase_values
 from p3s.model.reasons import Verdict
 from p3s.model.stage import as_file
 from p3s.model.text import destination, partner
@@ -35,7 +35,7 @@ WIDTH = 100
 def explanation(model: Model, phase: int, call: int | None = None, everything: bool = False) -> str:
     """Return what p3s explain prints of a phase, without places."""
     calls = explain.chosen(model, phase, call, everything)
-    found = explained(model, phase, calls)
+    found = phase_values(model, phase, calls)
     return explain.render(model, found, {}, phase, call, everything)
 
 

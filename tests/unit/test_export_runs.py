@@ -17,6 +17,7 @@ from p3s.formats import extrap
 from p3s.formats.exported import Exported
 from p3s.formats.otf2.archive import library, write_archive
 from p3s.formats.run import Run
+from p3s.signature.phase_file import Loop, Phase, PhaseCost, Phases
 
 
 def written(run: RunTrace, directory: Path) -> tuple[list[tuple[int, int, str, dict]], Exported]:
@@ -146,32 +147,20 @@ def test_without_the_package_one_line_says_what_to_install(monkeypatch) -> None:
 
 
 def test_points_of_phases() -> None:
-    phases = {
-        "work_unit": "cpu_ns",
-        "phases": [
-            {
-                "phase": 0,
-                "name": "outside",
-                "per_count": {
-                    "4": {"weight": 1, "events": 8, "bytes": 16, "work": 4e9, "elapsed_ns": 4e9}
-                },
-            },
-            {
-                "phase": 1,
-                "name": "a -> b",
-                "per_count": {
-                    "16": {
-                        "weight": 7,
-                        "events": 160,
-                        "bytes": 320,
-                        "work": 16e9,
-                        "elapsed_ns": 8e9,
-                    },
-                    "4": {"weight": 7, "events": 40, "bytes": 80, "work": 16e9, "elapsed_ns": 8e9},
-                },
-            },
-        ],
-    }
+    def cost(weight: int, events: int, nbytes: int, work_s: int, calls_s: int) -> PhaseCost:
+        nanoseconds = work_s * 10**9, calls_s * 10**9
+        return PhaseCost(weight, weight, 4, events, nbytes, *nanoseconds, 0.5, True, {})
+
+    each = (
+        ("outside", {4: cost(1, 8, 16, 4, 4)}),
+        ("a -> b", {16: cost(7, 160, 320, 16, 8), 4: cost(7, 40, 80, 16, 8)}),
+    )
+    rows = (
+        Phase(k, k, None, 0, name, (), costs, None, None, False)
+        for k, (name, costs) in enumerate(each)
+    )
+    tree = Loop(0, None, {}, ())
+    phases = Phases((4, 16), "cpu_ns", {}, tree, tuple(rows), {})
     found = {(n, path, metric): value for n, path, metric, value in extrap._phases(phases)}
     one = extrap.callpath(1, "a -> b")
     assert one == "run->1 a - > b"

@@ -24,8 +24,9 @@ from p3s.model.types import Decision, NextCount
 from p3s.predict.types import Prediction
 from p3s.report.html import render as render_html
 from p3s.report.pictures import write_picture
+from p3s.report.points import Point, points_of
 from p3s.report.terminal import curve, render
-from p3s.report.view import Point, points_of, verdict_of
+from p3s.report.verdict import verdict_of
 from p3s.signature.phases import phases_json
 from p3s.signature.structure import structure
 

@@ -13,6 +13,8 @@ from p3s.capture.neighbours import FIRST_TAG, GRAPH_TAG, PLACE_TAG, Graphs, side
 from p3s.capture.partitions import FIRST_TAG as PARTITION_TAG
 from p3s.capture.rewrite import FAMILIES, Known, as_messages
 from p3s.capture.types import PROC_NULL, Call, Comm, Neighbours, RankTrace, RunTrace, Site
+from p3s.signature.phase_file import Call as PhaseCall
+from p3s.signature.phase_file import Loop, Phase, Phases
 from p3s.signature.plans import calls_of
 
 WORLD = Comm((0, 1, 2, 3), "MPI_COMM_WORLD", -1, None, None, 0)
@@ -248,11 +250,11 @@ def test_partitions_whose_receives_are_not_known_leave_together() -> None:
 
 
 def test_a_plan_has_the_calls_that_the_program_makes() -> None:
-    def leaf(op: str) -> dict[str, str]:
-        return {"site": "a1", "op": "MPI_" + op}
+    def leaf(op: str, site: str = "a1") -> PhaseCall:
+        return PhaseCall(0, site, "MPI_" + op, "always", {}, {}, {}, {})
 
-    def loop(number: int, *body: object) -> dict[str, object]:
-        return {"loop": number, "walk": number > 1, "body": list(body)}
+    def loop(number: int, *body: Loop | PhaseCall) -> Loop:
+        return Loop(number, "partners" if number > 1 else None, {}, body)
 
     name = "Neighbor_alltoall"
     tree = loop(
@@ -262,10 +264,11 @@ def test_a_plan_has_the_calls_that_the_program_makes() -> None:
             loop(2, leaf(f"{name}_recv")),
             loop(3, leaf(f"{name}_send")),
             leaf(f"{name}_wait"),
-            {"site": "b2", "op": "MPI_Waitall"},
+            leaf("Waitall", "b2"),
         ),
     )
-    phases = {"tree": tree, "phases": [{"phase": 0, "loop": 0}, {"phase": 1, "loop": 1}]}
+    numbered = (Phase(k, k, None, 0, "", (), {}, None, None, False) for k in (0, 1))
+    phases = Phases((4,), "cpu_ns", {}, tree, tuple(numbered), {})
     found = [(c.site, c.op, c.loop, c.phase) for c in calls_of(phases)]
     assert found == [
         ("a1", "MPI_Neighbor_alltoall", 1, 1),

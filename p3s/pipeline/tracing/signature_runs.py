@@ -17,6 +17,7 @@ from p3s.capture.recording_plan import WORK, Enough, Plan
 from p3s.model.evaluate import model_grid, phase_weight
 from p3s.model.grid.stated import Extents, keep_dims, listed_extents
 from p3s.model.stage import load
+from p3s.signature.phase_file import Phases
 from p3s.signature.phases import load_phases
 from p3s.signature.plans import Weights, calls_of, plan_of, too_rare, traced_weights
 from p3s.signature.sampled import predict
@@ -79,7 +80,7 @@ def _recording(study: Study, asked: Recording) -> Recording:
     return replace(asked, work=unit)
 
 
-def _plan(phases: Mapping[str, Any], np: int, settings: Enough, recording: Recording) -> Plan:
+def _plan(phases: Phases, np: int, settings: Enough, recording: Recording) -> Plan:
     # Where ranks take turns on a core, the time inside calls tells nothing about the program.
     if np > cores() or recording.work == "instructions":
         settings = replace(settings, measure=WORK)
@@ -91,8 +92,8 @@ def _one(
     launch: Launch,
     np: int,
     recording: Recording,
-    phases: Mapping[str, Any],
-    weights: Any,
+    phases: Phases,
+    weights: Weights | None,
     bar: Progress,
 ) -> dict[str, Any]:
     target = study.sampled_dir(np)
@@ -104,7 +105,7 @@ def _one(
     return predict(study, np, recording.plan, phases, weights if stopped else None)
 
 
-def weights_at(study: Study, phases: Mapping[str, Any], np: int) -> Weights:
+def weights_at(study: Study, phases: Phases, np: int) -> Weights:
     """Return the weights of a whole run: as traced at that count, else by the model.
 
     Raises P3SError when neither can tell.
@@ -122,7 +123,7 @@ def weights_at(study: Study, phases: Mapping[str, Any], np: int) -> Weights:
     return Weights("the model", most, most)
 
 
-def _of_model(study: Study, phases: Mapping[str, Any], np: int) -> tuple[float, ...]:
+def _of_model(study: Study, phases: Phases, np: int) -> tuple[float, ...]:
     """Return the model's weight of each phase, found by the calls both have in it."""
     model = load(study.root)
     grid = model_grid(model, np)
@@ -134,7 +135,7 @@ def _of_model(study: Study, phases: Mapping[str, Any], np: int) -> tuple[float, 
         if place is not None:
             votes.setdefault(call.phase, Counter())[place] += 1
     found = []
-    for phase in range(len(phases["phases"])):
+    for phase in range(len(phases.phases)):
         mine = votes.get(phase)
         found.append(weights[max(sorted(mine), key=lambda k: mine[k])] if mine else 0.0)
     found[0] = 1.0  # the program itself

@@ -63,7 +63,7 @@ class TracedValues:
     failed: Sequence[str]
 
 
-class _Told(Named):
+class _NamedSteps(Named):
     """Steps of one value, told with its name; what the user should know is told without."""
 
     def say(self, text: str) -> None:
@@ -110,7 +110,7 @@ def trace_values(request: TraceRequest, params: Sequence[str], bar: Progress) ->
                     recording=replace(request.recording, threads=threads),
                 )
 
-                some = partial(trace_counts, at, here, bar=_Told(bar, name), made=new)
+                some = partial(trace_counts, at, here, bar=_NamedSteps(bar, name), made=new)
                 done = trace_asked(asked, counts, at, grids, some, bar)
             except P3SError as err:
                 if isinstance(err, UsageError) or not rows:

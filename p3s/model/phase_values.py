@@ -40,7 +40,7 @@ class SlotRivals:
 
 
 @dataclass(frozen=True)
-class Explained:
+class PhaseValues:
     """A phase evaluated.
 
     weights: by the law at the counts of ``weight_points``, None where it claims nothing; works:
@@ -54,10 +54,10 @@ class Explained:
     slots: Mapping[int, Sequence[SlotRivals]]
 
 
-def explained(model: Model, number: int, calls: Sequence[int]) -> Explained:
+def phase_values(model: Model, number: int, calls: Sequence[int]) -> PhaseValues:
     """Return what a phase, and calls of it, come to."""
     phase = model.phases[number]
-    return Explained(
+    return PhaseValues(
         [_weight_at(model, phase, n) for n, _ in phase.weight_points],
         [_work_at(model, phase, int(n)) for n, _ in phase.work.points],
         _of_law(model, phase.weight),
