@@ -36,7 +36,7 @@ from p3s.model.types import Admissible, NextCount
 from p3s.pipeline.basis import Request, basis_of
 from p3s.pipeline.stages import too_few
 from p3s.predict.advice import another, narrower, smaller
-from p3s.predict.case import About
+from p3s.predict.case import Facts
 from p3s.predict.checks import contradicts, extrapolated
 from p3s.predict.commands import Commands, count_to_predict, count_to_validate, of_traces
 from p3s.predict.doubts import missed, of_validation
@@ -127,7 +127,7 @@ def test_every_reason_proposes_what_can_be_run(study: Study) -> None:
         runs,
         {},
         [2, 4, 8],
-        About(holdout=held, validations=[checked], commands=Commands(study)),
+        Facts(holdout=held, validations=[checked], commands=Commands(study)),
     )
     reasons = result.reasons
     assert len(reasons) > 8

@@ -25,7 +25,8 @@ from p3s.model.stage import load as load_model
 from p3s.pipeline.basis import Request
 from p3s.predict.estimators import Setting, check, estimate
 from p3s.predict.estimators import fewer as of_fewer
-from p3s.predict.estimators.machine import grids_of, measured_messages
+from p3s.predict.estimators.machine import grids_of
+from p3s.predict.estimators.messages import measured_messages
 from p3s.predict.rows import row_of
 from p3s.predict.times import computation, with_communication
 from p3s.predict.what_if import simulated
@@ -239,7 +240,8 @@ def test_what_smaller_grids_say_is_checked(study: Study, monkeypatch: pytest.Mon
     assert "program" not in vars(grid)  # it is large, and made anew for who asks
     assert grid.on(messages, setting).size == grid.size and "program" in vars(grid)
     checked = of_fewer.Checked(LARGE, -0.5, np.full(len(found.phases), -0.5), 0.0)
-    wide, _ = of_fewer.estimated(grids, grids.as_predicted, setting, checked=checked)
+    made = grids.simulated(grids.as_predicted, setting)
+    wide, _ = of_fewer.taken_to(few, grids.ranks, made, checked=checked)
     assert wide.comm == pytest.approx(found.comm)
     assert wide.low.mean() <= 0.55 * wide.comm.mean() and wide.low.mean() <= found.low.mean()
     assert wide.high.mean() >= 1.45 * wide.comm.mean() and wide.high.mean() >= found.high.mean()
