@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from handmade import phase, put_scaled
 from made_predictions import count_at, made_prediction, phase_at
@@ -317,9 +319,6 @@ def put_ordered(study: Study, n: int = 2, order: bool = True) -> None:
 
     Before the loops 3 calls communicate, after them 1, between them none.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     rows = [
         (rank, number, repeat, ns * (rank + 1))
         for rank in range(n)

@@ -16,11 +16,13 @@ from p3s.base.study import Study, read_json, write_json
 from p3s.capture import Call, RankTrace, RunTrace
 from p3s.model.comparison import HoldOut, Overlap, Weights
 from p3s.predict.case import Facts
+from p3s.predict.doubts import unknown_share
 from p3s.predict.estimators import estimate
 from p3s.predict.measured import Measured, run_times
 from p3s.predict.prediction import Estimation, compose, predict
 from p3s.predict.times import PhaseTimes, computation, with_communication
 from p3s.predict.types import Prediction
+from p3s.signature.unmodelled import sentences
 
 MS = 1e6  # ns
 
@@ -347,9 +349,6 @@ def test_time_without_a_core_is_noticed() -> None:
 
 def test_what_the_scaled_trace_leaves_out_counts_as_unknown() -> None:
     """Events without a rule are in no row of the scaled trace; the traced run remembers them."""
-    from p3s.predict.doubts import unknown_share
-    from p3s.signature.unmodelled import sentences
-
     head = {
         "share": {"exact": {"events": 1.0, "bytes": 1.0, "work": 1.0}},
         "traced_share": {"unknown": {"events": 0.4, "bytes": 0.0, "time": 0.1}},

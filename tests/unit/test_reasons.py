@@ -69,9 +69,8 @@ def test_every_reason_has_a_code_that_is_known_and_says_what_to_do() -> None:
         )
         each.phases[0].update(outside=99.0, below=True)
     validation = comparison(8, unmodelled=Unmodelled(9, 0.2), work=work((0.5, -1.0), (0.5, 0.0)))
-    result = compose(
-        times, {2: run_of(2, 1.0)}, {}, [2, 4], Facts(holdout=held, validations=[validation])
-    )
+    facts = Facts(holdout=held, validations=[validation])
+    result = compose(times, {2: run_of(2, 1.0)}, {}, [2, 4], facts)
     found = set(codes(result))
     assert found == {
         "not-representative",
@@ -206,8 +205,6 @@ def test_an_order_that_cannot_be_executed_is_not_trusted() -> None:
 
 
 def test_what_a_simulation_could_not_follow_outlives_its_file(tmp_path: Path) -> None:
-    import numpy as np
-
     followed = Followed(3.0, 100.0, ("MPI_Isend",), 0.5, 6.2)
     part = np.ones((2, 1))
     made = Communication("typical", 2, (1,), part, part, part, part, part, part, followed=followed)
@@ -222,8 +219,6 @@ def test_what_a_simulation_could_not_follow_outlives_its_file(tmp_path: Path) ->
 
 
 def test_a_loop_that_goes_on_changing_is_told_from_one_that_has_settled() -> None:
-    import numpy as np
-
     loop = SimpleNamespace(section=SimpleNamespace(name="loop 7, 24 of 60 iterations"))
     notes: list[str] = []
     found = Settling()
@@ -529,13 +524,11 @@ def test_work_below_the_traced_counts_goes_on_from_theirs(
 
 
 def test_one_count_below_is_compared_with_totals_that_were_measured() -> None:
-    result = compose({1: times_at(1, 13.0)}, {}, {}, [2, 4], Facts(totals={2: 64.0, 4: 66.0}))
+    facts = Facts(totals={2: 64.0, 4: 66.0})
+    result = compose({1: times_at(1, 13.0)}, {}, {}, [2, 4], facts)
     assert codes(result) == ["below-traced"] and result.baseline_n == 1
     assert "compute 13.0 s" in texts(result, "below-traced")[0]
-    assert (
-        codes(compose({1: times_at(1, 60.0)}, {}, {}, [2, 4], Facts(totals={2: 64.0, 4: 66.0})))
-        == []
-    )
+    assert codes(compose({1: times_at(1, 60.0)}, {}, {}, [2, 4], facts)) == []
 
 
 # ---- work without a trend --------------------------------------------------------------------
@@ -582,9 +575,8 @@ def test_calls_that_no_run_came_to_open_the_interval_above_the_traced_counts() -
     assert "at 16 processes" in said and "its calls of MPI_Alltoall in pencils" in said
     before, there = result.counts[1:]
     assert before.low_s is not None and {there.low_s, there.high_s, there.speedup_high} == {None}
-    assert (
-        codes(compose(times, {}, dict.fromkeys(times, REPLAYED), [4, 16], Facts(other=found))) == []
-    )
+    replayed, facts = dict.fromkeys(times, REPLAYED), Facts(other=found)
+    assert codes(compose(times, {}, replayed, [4, 16], facts)) == []
 
 
 def test_what_the_user_allows_is_minded_only() -> None:
@@ -592,9 +584,8 @@ def test_what_the_user_allows_is_minded_only() -> None:
     times = halving(4, 8, 16)
     found = (OtherCall("MPI_Alltoall", "pencils", "solve"),)
     replayed = dict.fromkeys(times, REPLAYED)
-    result = compose(
-        times, {}, replayed, [4, 8], Facts(other=found, allowed=("other-calls", "wide"))
-    )
+    facts = Facts(other=found, allowed=("other-calls", "wide"))
+    result = compose(times, {}, replayed, [4, 8], facts)
     (reason,) = result.reasons
     assert reason.code == "other-calls" and not reason.untrustworthy
     assert "open" not in reason.text and result.counts[-1].high_s is not None

@@ -23,7 +23,7 @@ from p3s.predict.estimators import Setting, estimate
 from p3s.predict.estimators.drawn import STUDENTS_T, Draws, off_by_draws
 from p3s.predict.prediction import Estimation, predict
 from p3s.predict.saved import PredictionFile
-from p3s.predict.types import Prediction, WhatIf
+from p3s.predict.types import PREDICTION, Prediction, WhatIf
 from p3s.predict.what_if.answers import with_answers
 from p3s.predict.what_if.changes import read_changes
 from p3s.predict.what_if.engines import AllRanks
@@ -357,8 +357,6 @@ def test_another_network(tmp_path: Path) -> None:
 
 
 def test_what_is_saved_survives_as_a_file(tmp_path: Path) -> None:
-    from p3s.predict.types import PREDICTION
-
     found = asked(study_of(tmp_path, ping_pong(1000)), [2], "latency/2")
     again = PredictionFile.of(PREDICTION.data(found)).content
     assert again.what_if == found.what_if

@@ -77,8 +77,7 @@ def communication(
         (*said, *ready.notes, *dict.fromkeys(notes)),
         followed=settling.into(ready.followed),
     )
-    costs_of_gaps = messages.packing or usual(messages.library.family)
-    return with_packing(made, ready.trace, costs_of_gaps)
+    return with_packing(made, ready.trace, messages.packing or usual(messages.library.family))
 
 
 def _total(ready: Prepared, network: Network, notes: list[str], settling: Settling) -> Floats:
