@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import timed_study as ts
 from corpus import Recorder, block
+from scipy.optimize import nnls
 from test_estimators import machine_file
 
 from p3s.base.errors import P3SError, UsageError
@@ -21,6 +22,7 @@ from p3s.costs.apply import Costs
 from p3s.costs.stage import build as build_compute
 from p3s.costs.stage import load as load_compute
 from p3s.model import evaluate as of_evaluate
+from p3s.model.evaluate import generate
 from p3s.model.stage import load as load_model
 from p3s.pipeline.basis import Request
 from p3s.predict.estimators import Setting, check, estimate
@@ -305,8 +307,6 @@ def test_some_ranks_tell_the_mean_work_of_all(
 
 
 def test_coefficients_are_those_of_least_squares_that_are_not_negative() -> None:
-    from scipy.optimize import nnls
-
     rng = np.random.default_rng(3)
     for _ in range(20):
         table = np.column_stack([np.ones(6), rng.random((6, 3))])
@@ -330,8 +330,6 @@ def test_a_smaller_grid_has_the_ranks_of_the_large_one(study: Study) -> None:
     few = fewer(model, LARGE, 4)
     assert isinstance(few, Fewer) and few.n < LARGE / 4
     _, rows = rows_of(few, means_of(few))
-    from p3s.model.evaluate import generate
-
     there = generate(model, LARGE, few.stands_for)
     assert len(there.rank) == len(rows.rank)
     assert (few.stands_for[rows.rank] == there.rank).all()
