@@ -13,7 +13,7 @@ from p3s.base.study import Study
 from p3s.base.text import plural, processes, quoted
 from p3s.formats.exported import SIMULATED, Exported, Options, Say
 from p3s.machine.machinefile import NAME, Machine
-from p3s.predict.estimators.machine import library_for, networks
+from p3s.predict.estimators.messages import library_for, networks
 from p3s.predict.estimators.settings import Setting
 from p3s.program.calls import RankProgram, members_are_world, programs_of_steps
 from p3s.program.collectives.expand import MOST_STEPS, Expanded, expand

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study, read_json
 from p3s.predict.estimated import ESTIMATORS, FROM_REPLAY, TYPICAL
+from p3s.predict.estimators.settings import Setting
 from p3s.replay.settings import ReplaySettings
 
 if TYPE_CHECKING:
@@ -41,17 +42,21 @@ class Request:
     hosts: tuple[str, ...] = ()
     every_rank: bool = False
 
-    @property
-    def setting(self) -> dict[str, Any]:
-        """What estimators are told of the network and of where ranks are."""
-        told: dict[str, Any] = {
-            "topology": self.topology,
-            "hosts": self.hosts,
-            "every_rank": self.every_rank,
-        }
-        if self.placement is not None:
-            told |= {"rank_file": self.placement, "rank_file_n": self.placement_n}
-        return told
+
+def setting_of(request: Request, network: str = "") -> Setting:
+    """Return the cluster and the library of the full run; ``network``: a typical cluster's."""
+    settings = request.settings
+    return Setting(
+        collectives=settings.collectives,
+        ranks_per_node=settings.cores_per_node,
+        mapping=settings.mapping,
+        rank_file=request.placement or settings.rank_file,
+        rank_file_n=request.placement_n,
+        topology=request.topology,
+        network=network,
+        hosts=request.hosts,
+        every_rank=request.every_rank,
+    )
 
 
 def with_placement(request: Request, path: Path, counts: Sequence[int]) -> Request:

@@ -13,7 +13,7 @@ from p3s.base.settings import counts_behind
 from p3s.base.staging import alone
 from p3s.base.study import Study, write_json
 from p3s.base.text import processes
-from p3s.pipeline.basis import Request, basis_of, told_of
+from p3s.pipeline.basis import Request, basis_of, setting_of, told_of
 from p3s.pipeline.room import check_scaled_room
 from p3s.pipeline.stages import (
     check_times,
@@ -25,7 +25,6 @@ from p3s.pipeline.stages import (
     ensure_scaled,
     machine_file,
     scaled_is_missing,
-    setting_of,
     stale_replays,
 )
 from p3s.pipeline.teams import filled, over_threads
@@ -128,7 +127,7 @@ def predicted(
             )
         if basis.replay:
             ensure_replays(study, every, request.settings, progress)
-        setting = setting_of(request.settings, basis.network, **request.setting)
+        setting = setting_of(request, basis.network)
         how = Estimation(
             estimator=basis.estimator,
             machine=basis.machine or file,

@@ -368,20 +368,6 @@ def machine_file(study: Study) -> Path | None:
         return None
 
 
-def setting_of(settings: ReplaySettings, network: str = "", **more: Any) -> Any:
-    """Return what estimators are told of the full run's cluster; ``more``: see Request.setting."""
-    from p3s.predict.estimators import Setting
-
-    told: dict[str, Any] = {"rank_file": settings.rank_file, **more}
-    return Setting(
-        ranks_per_node=settings.cores_per_node,
-        collectives=settings.collectives,
-        mapping=settings.mapping,
-        network=network,
-        **told,
-    )
-
-
 def earlier_counts(study: Study, bar: Progress) -> list[int]:
     """Return the counts beside the traced ones that the study's prediction has already."""
     from p3s.predict.saved import read_prediction

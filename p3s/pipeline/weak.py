@@ -14,11 +14,11 @@ from p3s.base.settings import parameters, setting_name, settings_in, value_text
 from p3s.base.study import Study, write_json
 from p3s.costs.parameters.types import Family
 from p3s.pipeline import stages as pipeline
-from p3s.pipeline.basis import Request, basis_of, told_of
+from p3s.pipeline.basis import Request, basis_of, setting_of, told_of
 from p3s.predict.types import WEAK, Prediction, WeakPrediction
 
 if TYPE_CHECKING:
-    from p3s.predict.case import About
+    from p3s.predict.case import Facts
 
 
 def has_parameters(root: Path) -> bool:
@@ -104,7 +104,7 @@ def predicted(
     from p3s.costs.parameters.weak import parse_laws, settings_along
     from p3s.model.stage import read
     from p3s.pipeline.predicting import one_at_a_time
-    from p3s.predict.case import About
+    from p3s.predict.case import Facts
     from p3s.predict.commands import Commands
 
     names = parameters(study)
@@ -145,7 +145,7 @@ def predicted(
         words = (word for each in params for word in ("--param", each))
         predicting = ["predict", str(study.root), "--weak", law, *words]
         at_counts = sorted({n for _, at in traced for n in at.counts()})
-        about = About(
+        facts = Facts(
             threshold=knee,
             holdout=None if model is None else model.holdout,
             order=None if model is None else model.order,
@@ -155,7 +155,7 @@ def predicted(
             },
             commands=Commands(studies[max(studies)], studies, predicting),
         )
-        result = _composed(studies, at_counts, request, bar, about)
+        result = _composed(studies, at_counts, request, bar, facts)
         parts = {each.name: getattr(result, each.name) for each in fields(result)}
         parts["notes"] = (*notes, *result.notes)
         found = WeakPrediction(**parts, weak=told, base_n=base_n)
@@ -168,11 +168,11 @@ def _composed(
     traced: Sequence[int],
     request: Request,
     bar: Progress,
-    about: About,
+    facts: Facts,
 ) -> Prediction:
     """Return the prediction of each count in its own study."""
     from p3s.predict.estimates import Estimation, choose, estimates
-    from p3s.predict.estimators.networks import network_of
+    from p3s.predict.estimators.messages import network_of
     from p3s.predict.measured import measured
     from p3s.predict.prediction import compose, replays_behind
 
@@ -181,7 +181,7 @@ def _composed(
     basis = basis_of(request, studies, sorted(studies), file)
     if told_of(basis):
         bar.say(told_of(basis))
-    setting = pipeline.setting_of(request.settings, basis.network, **request.setting)
+    setting = setting_of(request, basis.network)
     how = Estimation(
         basis.estimator,
         basis.machine or file,
@@ -207,7 +207,7 @@ def _composed(
         replays,
         traced,
         replace(
-            about,
+            facts,
             others=found,
             why=choice.why,
             network=network_of(last, choice.name, [max(studies)], how.machine, setting),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class About:
+class Facts:
     """What is known of a program, and how its prediction is judged.
 
     threshold: efficiency of the knee. others: what all estimators say, why: why one was chosen.
@@ -83,12 +83,12 @@ class Case:
     why_not: Mapping[int, str]
     contradicting: Mapping[int, tuple[str, float]]
     below: Mapping[int, tuple[float, float]]
-    about: About
+    facts: Facts
 
     @property
     def commands(self) -> Commands:
         """The commands that are proposed."""
-        return self.about.commands
+        return self.facts.commands
 
     @property
     def last(self) -> Count:

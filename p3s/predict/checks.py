@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from p3s.base.text import processes, seconds
 from p3s.capture.other_calls import OtherCall
-from p3s.predict import below, doubts, outside
+from p3s.predict import doubts, outside
 from p3s.predict.advice import again, another, narrower, narrower_by, smaller
 from p3s.predict.case import Case
+from p3s.predict.contradictions import BELOW_LIMIT
 from p3s.predict.doubts import few
 from p3s.predict.reasons import OTHER_CALLS, Reason
 from p3s.predict.residual import RESIDUAL_LIMIT, is_off, off_by
@@ -122,7 +123,7 @@ def superlinear(case: Case) -> Iterator[Reason]:
         for row in case.rows
         if row.efficiency > EFFICIENCY_LIMIT and not (row.contradicts or row.below_traced)
     ]
-    if not found or case.about.weak:
+    if not found or case.facts.weak:
         return
     worst, base = max(found, key=lambda row: row.efficiency), case.base.n
     yield Reason(
@@ -142,7 +143,7 @@ def same_work(case: Case) -> Iterator[Reason]:
     where the traced counts show it, which are a factor of 2 apart at least.
     """
     traced = [row for row in case.rows if row.n in case.traced]
-    if case.about.weak or not traced or traced[-1].n < 2 * traced[0].n:
+    if case.facts.weak or not traced or traced[-1].n < 2 * traced[0].n:
         return
     base, last = case.base, case.last
     smallest, largest = traced[0].compute_s, traced[-1].compute_s
@@ -173,7 +174,7 @@ def wide(case: Case) -> Iterator[Reason]:
     found = [
         row
         for row in case.rows
-        if (case.about.requested is None or row.n in case.about.requested)
+        if (case.facts.requested is None or row.n in case.facts.requested)
         and row.time_from != "measured"
         and _span(row) > UNSURE + ROUNDING
     ]
@@ -209,11 +210,11 @@ def model(case: Case) -> list[Reason]:
     """Say what speaks against the model; of each code of a validation only what is new."""
     heads = [made.head for made in case.times.values()]
     found = doubts.of_rules(heads, case.commands)
-    found += doubts.missed(case.about.holdout, commands=case.commands)
+    found += doubts.missed(case.facts.holdout, commands=case.commands)
     codes = {reason.code for reason in found}
     more = [
         reason
-        for result in case.about.validations
+        for result in case.facts.validations
         for reason in doubts.of_validation(result, case.commands)
     ]
     return found + [reason for reason in more if reason.code not in codes]
@@ -222,10 +223,10 @@ def model(case: Case) -> list[Reason]:
 def _order(case: Case) -> Iterable[Reason]:
     counts = [row.n for row in case.rows]
     return doubts.of_order(
-        case.about.order,
-        case.about.holdout,
+        case.facts.order,
+        case.facts.holdout,
         commands=case.commands,
-        kinds=case.about.kinds,
+        kinds=case.facts.kinds,
         counts=counts,
     )
 
@@ -238,8 +239,8 @@ def other_calls(case: Case) -> Iterator[Reason]:
     """
     if not case.beyond:
         return
-    if others := [each for each in case.about.other if not each.copied]:
-        end = "; the interval is open" if case.about.open else ""
+    if others := [each for each in case.facts.other if not each.copied]:
+        end = "; the interval is open" if case.facts.open else ""
         yield Reason(
             OTHER_CALLS,
             f"at {processes(case.beyond)} the program may exchange its data in another way: no "
@@ -247,7 +248,7 @@ def other_calls(case: Case) -> Iterator[Reason]:
             f"{another(case.commands, case.traced)}; if it depends on an option of the program, "
             "not on the count: --allow other-calls",
         )
-    if copies := [each for each in case.about.other if each.copied]:
+    if copies := [each for each in case.facts.other if each.copied]:
         yield Reason(
             "copied-calls",
             f"no traced run reached some {_calls(copies)}: copies that the compiler made, or "
@@ -308,7 +309,7 @@ def below_traced(case: Case) -> Iterator[Reason]:
         yield Reason(
             "below-traced",
             f"at {processes(n)} all ranks together compute {seconds(total)}, where the traced "
-            f"counts suggest {seconds(expected)} (limit a factor of {below.LIMIT:g}): the model "
+            f"counts suggest {seconds(expected)} (limit a factor of {BELOW_LIMIT:g}): the model "
             f"is wrong below the traced counts"
             + ("" if base == n else f"; speedups relate to {processes(base)}"),
             f"trace it ({case.commands.trace(n)})",
@@ -351,9 +352,9 @@ def no_trend(case: Case) -> Iterator[Reason]:
     large = {p.phase for p in row.phases if p.compute_s > outside.SHARE * row.compute_s}
     for phase in case.times[row.n].phases:
         about = phase.get("no_trend")
-        if isinstance(about, Mapping) and phase.get("phase") in large:
+        if about and phase["phase"] in large:
             number = phase["phase"]  # the start and the end of a program have names instead
-            found.setdefault(str(about.get("why")), []).append(
+            found.setdefault(about["why"], []).append(
                 str(number if number >= 0 else f'"{phase.get("name")}"')
             )
     for why, names in found.items():

@@ -1,10 +1,15 @@
-"""A single traced count whose run contradicts those of the others, as a disturbed run does.
+"""Counts that contradict the traced ones: a run among these, or the model below them.
 
-Each count is left out in turn and compared with the law of the others. Two things are looked at:
-the computation of all ranks together, and run times beside those of the model. Disturbances only
-make a run slower, so only what takes longer is named; repeats that agree are believed; and the
-largest count is never named: what begins there may go on. Computation that grows with the count
-need not follow a power of it: the smallest count is only named where it is above the next one.
+A single run contradicts those of the others as a disturbed one does. Each count is left out in turn
+and compared with the law of the others. Two things are looked at: the computation of all ranks
+together, and run times beside those of the model. Disturbances only make a run slower, so only what
+takes longer is named; repeats that agree are believed; and the largest count is never named: what
+begins there may go on. Computation that grows with the count need not follow a power of it: the
+smallest count is only named where it is above the next one.
+
+The computation of all ranks together changes little with the count, or as it does between the
+traced counts. A model that says something else below these has lost some of it, or counts some
+twice.
 """
 
 from __future__ import annotations
@@ -24,6 +29,10 @@ DEVIATIONS = 4.0
 ERROR = 0.03
 #: Ratio of the slowest to the fastest repeat up to which repeats agree.
 AGREE = 1.1
+#: By what factor the computation of all ranks may leave what the traced counts lead to expect.
+BELOW_LIMIT = 2.0
+#: How many of the smallest traced counts are looked at.
+_SMALLEST = 3
 
 
 def contradictions(
@@ -96,3 +105,26 @@ def _expected(
     left = np.array(logs) - design @ law
     variance = float(left @ left) / (len(counts) - len(columns)) + ERROR**2
     return float(at @ law), math.sqrt(variance * (1.0 + float(at @ inverse @ at)))
+
+
+def below_traced(
+    totals_s: Mapping[int, float], traced_s: Mapping[int, float]
+) -> dict[int, tuple[float, float]]:
+    """Return count -> the total there, and the nearest that the traced counts lead to expect.
+
+    Both are mappings from the count to the computation of all ranks together, in s: of the
+    prediction, and of the traced counts. What these lead to expect reaches from the total of the
+    smallest one to where powers of the count through it and the next ones lead.
+    """
+    points = sorted((n, total) for n, total in traced_s.items() if total > 0)[:_SMALLEST]
+    if len(points) < 2:
+        return {}
+    (first, least), *others = points
+    slopes = [math.log(total / least) / math.log(n / first) for n, total in others]
+    found = {}
+    for n, total in totals_s.items():
+        ends = [least, *(least * (n / first) ** slope for slope in slopes)]
+        nearest = min(max(total, min(ends)), max(ends))
+        if n < first and not nearest / BELOW_LIMIT <= total <= nearest * BELOW_LIMIT:
+            found[n] = (total, nearest)
+    return found

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from p3s.base.errors import P3SError
@@ -34,16 +33,10 @@ _UNKNOWN = frozenset({"unknown", "not seen", "not_seen"})
 # ---- the model -----------------------------------------------------------------------------
 def verdict_share(head: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """Return the share of events, bytes and work per verdict, each between 0 and 1."""
-    raw = head.get("share")
-    if not isinstance(raw, Mapping):
-        return {}
-    share: dict[str, dict[str, float]] = {str(verdict): {} for verdict in raw}
+    raw = head.get("share") or {}
+    share: dict[str, dict[str, float]] = {verdict: {} for verdict in raw}
     for what in ("events", "bytes", "work"):
-        values = {
-            str(verdict): float(entry.get(what) or 0.0)
-            for verdict, entry in raw.items()
-            if isinstance(entry, Mapping)
-        }
+        values = {verdict: float(entry.get(what) or 0.0) for verdict, entry in raw.items()}
         whole = sum(values.values())
         for verdict, value in values.items():
             share[verdict][what] = value / whole if whole > 0 else 0.0
@@ -60,15 +53,10 @@ def unknown_share(head: Mapping[str, Any]) -> float:
 
 
 def _unknown(head: Mapping[str, Any]) -> dict[str, float]:
-    traced = head.get("traced_share")
-    shares = [verdict_share(head), traced if isinstance(traced, Mapping) else {}]
+    shares = [verdict_share(head), head.get("traced_share") or {}]
     return {
         what: max(
-            sum(
-                float(entry.get(what, 0.0))
-                for verdict, entry in share.items()
-                if verdict in _UNKNOWN and isinstance(entry, Mapping)
-            )
+            sum(float(share[verdict].get(what, 0.0)) for verdict in _UNKNOWN & share.keys())
             for share in shares
         )
         for what in ("time", "work", "events")
@@ -77,10 +65,9 @@ def _unknown(head: Mapping[str, Any]) -> dict[str, float]:
 
 def _not_modelled(head: Mapping[str, Any]) -> dict[str, float]:
     """Return the share of time and of events in calls of kinds that are not modelled."""
-    rows = head.get("not_modelled")
-    found = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
+    rows = head.get("not_modelled") or ()
     return {
-        what: sum(float(row.get(f"share_of_{what}") or 0.0) for row in found)
+        what: sum(float(row.get(f"share_of_{what}") or 0.0) for row in rows)
         for what in ("time", "events")
     }
 
@@ -90,7 +77,7 @@ def of_calls(head: Mapping[str, Any]) -> list[Reason]:
     gone = _not_modelled(head)
     if max(gone.values()) <= UNKNOWN_LIMIT:
         return []
-    ops = [str(row.get("op")) for row in head["not_modelled"] if isinstance(row, Mapping)]
+    ops = [row["op"] for row in head["not_modelled"]]
     return [
         Reason(
             "left-out",
@@ -131,23 +118,13 @@ def missed(
         return []
     there = holdout.comparison
     if there is None:
-        return [
-            Reason(
-                "not-held-out",
-                f"the model could not be checked on a held-out count: {holdout.problem}",
-                another(commands),
-            )
-        ]
-    reasons = []
+        text = f"the model could not be checked on a held-out count: {holdout.problem}"
+        return [Reason("not-held-out", text, another(commands))]
+    found = work_missed(holdout, there.work.off, commands)
     if wrong := _missed(there, limit):
-        reasons.append(
-            Reason(
-                "holdout-missed",
-                f"fitted without {holdout.without}, the model misses {joined(wrong)} there",
-                another(commands),
-            )
-        )
-    return reasons + work_missed(holdout, there.work.off, commands)
+        text = f"fitted without {holdout.without}, the model misses {joined(wrong)} there"
+        found.insert(0, Reason("holdout-missed", text, another(commands)))
+    return found
 
 
 def _missed(there: Comparison, limit: float) -> list[str]:
@@ -168,57 +145,39 @@ def work_missed(
 
     ``advice``: what to do [default: trace a larger count, or this one again].
     """
-    found = _work_off(
-        off,
-        holdout.n,
-        "holdout-work",
-        f"fitted without {holdout.without}, the model's computation there is off by",
-        commands,
-    )
-    return [replace(each, advice=advice or each.advice) for each in found]
-
-
-def _work_off(off: float, n: int, code: str, words: str, commands: Commands) -> list[Reason]:
     if off <= WORK_LIMIT:
         return []
-    advice = (
-        f"trace a larger count, or this one again with repeats on idle cores: {again(n, commands)}"
-    )
-    if code == "validate-work":
-        advice = f"add this count to the traced ones and validate at another: {again(n, commands)}"
-    return [Reason(code, f"{words} {over(off, WORK_LIMIT)}", advice)]
+    rather = "trace a larger count, or this one again with repeats on idle cores"
+    return [
+        Reason(
+            "holdout-work",
+            f"fitted without {holdout.without}, the model's computation there is off by "
+            f"{over(off, WORK_LIMIT)}",
+            advice or f"{rather}: {again(holdout.n, commands)}",
+        )
+    ]
 
 
 def of_validation(result: Comparison, commands: Commands = NO_STUDY) -> list[Reason]:
     """Say what a comparison with a run at a count that was not modelled speaks against."""
-    n = result.n
-    reasons = _work_off(
-        result.work.off,
-        n,
-        "validate-work",
-        f"in the run at {processes(n)} the model's computation is off by",
-        commands,
-    )
+    run, this_count = f"in the run at {processes(result.n)}", again(result.n, commands)
+    off, share = result.work.off, result.unmodelled.share_of_time
+    found = []
+    if off > WORK_LIMIT:
+        text = f"{run} the model's computation is off by {over(off, WORK_LIMIT)}"
+        advice = f"add this count to the traced ones and validate at another: {this_count}"
+        found.append(Reason("validate-work", text, advice))
     if wrong := _missed(result, HOLDOUT_LIMIT):
-        reasons.append(
-            Reason(
-                "validate-missed",
-                f"in the run at {processes(n)} the model misses {joined(wrong)}",
-                f"trace this count too: {again(n, commands)}",
-            )
-        )
-    share = result.unmodelled.share_of_time
+        text = f"{run} the model misses {joined(wrong)}"
+        found.append(Reason("validate-missed", text, f"trace this count too: {this_count}"))
     if share > UNKNOWN_LIMIT:
-        reasons.append(
-            Reason(
-                "left-out",
-                f"in the run at {processes(n)} events that the model leaves out are "
-                f"{100 * share:.0f} % of the time (limit {100 * UNKNOWN_LIMIT:.0f} %)",
-                "calls of kinds that are not modelled stay out; others come in with this count: "
-                f"{again(n, commands)}",
-            )
+        text = (
+            f"{run} events that the model leaves out are {100 * share:.0f} % of the time "
+            f"(limit {100 * UNKNOWN_LIMIT:.0f} %)"
         )
-    return reasons
+        advice = "calls of kinds that are not modelled stay out; others come in with this count"
+        found.append(Reason("left-out", text, f"{advice}: {this_count}"))
+    return found
 
 
 # ---- the runs ------------------------------------------------------------------------------
@@ -258,51 +217,41 @@ def of_simulation(
     """
     share = {row.n: row.comm_s / row.model_s if row.model_s > 0 else 0.0 for row in rows}
     rests = {row.n for row in rows if row.time_from != "measured"}
-    advice = another(commands)
-    lost = {n: f for n, f in followed.items() if f.lost > 0}
-    moving = {n: f for n, f in followed.items() if f.unsettled * share[n] > UNSETTLED_LIMIT}
-    reasons = []
-    if lost:
-        n = max(lost, key=lambda n: lost[n].lost)
-        one = lost[n]
-        reasons.append(
-            Reason(
-                "unmatched",
-                f"at {processes(n)} {one.unmatched:,.0f} of "
-                f"{plural(round(one.messages), 'message')} ({few(one.calls)}) have "
-                "no partner in the model: its rules contradict each other there, so the "
-                "simulation leaves these messages out",
-                advice,
-                bool(rests & set(lost)),
-            )
-        )
-    if stuck := {n: f for n, f in followed.items() if f.reordered}:
-        n = max(stuck, key=lambda n: stuck[n].reordered)
-        reasons.append(
-            Reason(
-                "deadlock",
-                f"at {processes(n)} the model's order of calls deadlocks: "
-                f"{plural(stuck[n].reordered, 'call')} had to be taken out of turn, so the times "
-                "are not those of the program",
-                advice,
-                bool(rests & set(stuck)),
-            )
-        )
-    if moving:
-        n = max(moving, key=lambda n: moving[n].unsettled * share[n])
-        one = moving[n]
-        reasons.append(
-            Reason(
-                "not-settled",
-                f"at {processes(n)} {100 * one.unsettled * share[n]:.0f} % of the time rests on "
-                f"loops whose iterations still changed by up to {figures(100 * one.change)} % "
-                "at the "
-                f"end of the simulation (limit {100 * UNSETTLED_LIMIT:.0f} %)",
-                advice,
-                bool(rests & set(moving)),
-            )
-        )
-    return reasons
+    found = []
+
+    def add(code: str, size: Mapping[int, float], text: Callable[[int], str]) -> None:
+        if size:
+            n, against = max(size, key=lambda n: size[n]), bool(rests & size.keys())
+            found.append(Reason(code, f"at {processes(n)} {text(n)}", another(commands), against))
+
+    add(
+        "unmatched",
+        {n: one.lost for n, one in followed.items() if one.lost > 0},
+        lambda n: (
+            f"{followed[n].unmatched:,.0f} of {plural(round(followed[n].messages), 'message')} "
+            f"({few(followed[n].calls)}) have no partner in the model: its rules contradict each "
+            "other there, so the simulation leaves these messages out"
+        ),
+    )
+    add(
+        "deadlock",
+        {n: one.reordered for n, one in followed.items() if one.reordered},
+        lambda n: (
+            f"the model's order of calls deadlocks: {plural(followed[n].reordered, 'call')} had to "
+            "be taken out of turn, so the times are not those of the program"
+        ),
+    )
+    moving = {n: one.unsettled * share[n] for n, one in followed.items()}
+    add(
+        "not-settled",
+        {n: part for n, part in moving.items() if part > UNSETTLED_LIMIT},
+        lambda n: (
+            f"{100 * moving[n]:.0f} % of the time rests on loops whose iterations still changed "
+            f"by up to {figures(100 * followed[n].change)} % at the end of the simulation (limit "
+            f"{100 * UNSETTLED_LIMIT:.0f} %)"
+        ),
+    )
+    return found
 
 
 def few(names: Sequence[str], most: int = 5) -> str:

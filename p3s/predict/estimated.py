@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from p3s.predict.estimators.altered import Draws
+    from p3s.predict.estimators.drawn import Draws
 
     FloatArray = NDArray[np.float64]
 
@@ -35,14 +35,14 @@ ESTIMATORS = {
             "dependency simulation with costs measured between two ranks (p3s machine measure)",
             "costs of messages were measured between two ranks",
             "p3s.predict.estimators.machine:communication",
-            "p3s.predict.estimators.machine:why_not",
+            "p3s.predict.estimators.messages:why_not",
         ),
         *(each for extension in extensions() for each in extension.estimators),
         Estimator(
             TYPICAL,
             "dependency simulation with published costs of a typical cluster",
             "message costs are published figures of a typical cluster",
-            "p3s.predict.estimators.typical:communication",
+            "p3s.predict.estimators.machine:of_typical",
         ),
         Estimator(
             "thesis",

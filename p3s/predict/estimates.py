@@ -37,9 +37,8 @@ class Estimation:
     cluster and library of the full run; where it names a network, the costs of that are asked for
     instead of those between two ranks. stale: counts whose replays are older than their scaled
     traces. threshold: efficiency of the knee. allowed: codes of reasons that do not make it
-    untrustworthy. requested: as of compose. jobs: counts estimated at the same time (0: one per
-    core). done is told every estimator that has simulated a count; keep gets what was found with
-    every rank.
+    untrustworthy. requested: as of Facts. done is told every estimator that has simulated a count;
+    keep gets what was found with every rank.
     """
 
     estimator: str = AUTO
@@ -49,7 +48,6 @@ class Estimation:
     threshold: float = KNEE_EFFICIENCY
     allowed: Collection[str] = ()
     requested: Collection[int] | None = None
-    jobs: int = 0
     say: Say | None = None
     done: Callable[[str, int], None] | None = None
     keep: Kept | None = None
@@ -99,7 +97,6 @@ def estimates(
                 study,
                 able,
                 machine=how.machine,
-                jobs=how.jobs,
                 say=how.say,
                 setting=how.setting,
                 done=partial(how.done, name) if how.done and name not in FROM_REPLAY else None,
@@ -138,22 +135,26 @@ def choose(found: Estimates, wanted: str = AUTO) -> Choice:
     """
     counts = sorted(found)
     there = [name for name in ESTIMATORS if all(_times(found, n, name) for n in counts)]
+    good = [name for name in there if not _why_not(found, name)]
+
+    def choice(name: str, why: str) -> Choice:
+        return Choice(name, why, {n: _taken(found, n, name) for n in counts})
+
     if wanted != AUTO:
         if wanted not in there:
             raise P3SError(f"estimator {wanted}: {_missing(found, wanted)}")
-        why = "as asked" + _doubt(found, wanted)
-        return Choice(wanted, why, {n: _taken(found, n, wanted) for n in counts})
-    good = [name for name in there if not _why_not(found, name)]
+        why = _why_not(found, wanted)
+        doubt = f"; it does not tell how fast the program is: {why}" if why else ""
+        return choice(wanted, f"as asked{doubt}")
     if good:
-        name = good[0]
-        return Choice(name, _reason(found, name), {n: _taken(found, n, name) for n in counts})
+        return choice(good[0], _reason(found, good[0]))
     if there:
-        name = there[0]
-        why = (
-            f"no estimator tells how fast the program is ({_why_not(found, name)}); it is the "
-            "first that is there at every count"
+        why = _why_not(found, there[0])
+        return choice(
+            there[0],
+            f"no estimator tells how fast the program is ({why}); it is the first that is there at "
+            "every count",
         )
-        return Choice(name, why, {n: _taken(found, n, name) for n in counts})
     mixed: dict[int, PhaseTimes] = {}
     for n in counts:
         names = [name for name in ESTIMATORS if _times(found, n, name)]
@@ -179,11 +180,6 @@ def _reason(found: Estimates, name: str) -> str:
         if why:
             passed.append(f"{other}: {why}")
     return ESTIMATORS[name].reason + (f"; not taken: {'; '.join(passed)}" if passed else "")
-
-
-def _doubt(found: Estimates, name: str) -> str:
-    why = _why_not(found, name)
-    return f"; it does not tell how fast the program is: {why}" if why else ""
 
 
 def _times(found: Estimates, n: int, name: str) -> PhaseTimes | None:

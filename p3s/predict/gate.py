@@ -182,28 +182,26 @@ def _value(condition: Condition, side: Side, prediction: PredictionFile | None) 
         return Value(side.factor, side.factor, side.factor, True, side.kind)
     if prediction is None:
         raise UsageError(f"{condition.text!r}: names base, so say whose: --base STUDY")
-    quantity = QUANTITIES[side.name]
-    if not quantity.per_count:
-        return _scaled(_of_all(condition, side, prediction), side.factor)
-    row = _row(condition, side, prediction)
-    found = _number(row, quantity.value)
-    if found is None:
-        raise P3SError(f"{condition.text!r}: {side.name} at {processes(row.n)} is not known")
-    low, high = (_number(row, key) for key in (quantity.low, quantity.high))
-    if side.name in ("efficiency", "cost"):  # goes with the speedup or the time
-        per = (
-            prediction.content.baseline_n / row.n if side.name == "efficiency" else (row.n / 3600.0)
-        )
+    quantity, content = QUANTITIES[side.name], prediction.content
+    row = _row(condition, side, prediction) if quantity.per_count else None
+    at = f" at {processes(row.n)}" if row else ""
+    found, low, high = (
+        getattr(row or content, key) if key else None
+        for key in (quantity.value, quantity.low, quantity.high)
+    )
+    if isinstance(found, Recommended):
+        found = found.n
+    if row and side.name in ("efficiency", "cost"):  # goes with the speedup or the time
+        per = content.baseline_n / row.n if side.name == "efficiency" else row.n / 3600.0
         low, high = (None if end is None else end * per for end in (low, high))
+    if found is None and side.name == "knee":  # not reached: somewhere above the largest count
+        return _scaled(Value(math.inf, content.last.n, math.inf, True, COUNT), side.factor)
     if side.end:
-        end = low if side.end == "low" else high
-        if end is None:
-            raise P3SError(
-                f"{condition.text!r}: {side.name} at {processes(row.n)} has no interval that is "
-                "known"
-            )
-        return _scaled(Value(end, end, end, True, quantity.kind), side.factor)
-    known = low is not None and high is not None
+        found = low = high = low if side.end == "low" else high
+    if found is None:
+        what = "has no interval that is" if side.end else "is not"
+        raise P3SError(f"{condition.text!r}: {side.name}{at} {what} known")
+    known = row is None or None not in (low, high)
     value = Value(
         found,
         found if low is None else min(low, found),
@@ -212,27 +210,6 @@ def _value(condition: Condition, side: Side, prediction: PredictionFile | None) 
         quantity.kind,
     )
     return _scaled(value, side.factor)
-
-
-def _number(row: Count, name: str) -> float | None:
-    value: float | None = getattr(row, name) if name else None
-    return value
-
-
-def _of_all(condition: Condition, side: Side, prediction: PredictionFile) -> Value:
-    """Return a value that is not of one count.
-
-    Where the knee is not reached it is somewhere above the largest count: infinite, and from there.
-    """
-    quantity = QUANTITIES[side.name]
-    found = getattr(prediction.content, quantity.value)
-    if isinstance(found, Recommended):
-        found = found.n
-    if found is None and side.name == "knee":
-        return Value(math.inf, prediction.counts[-1], math.inf, True, quantity.kind)
-    if found is None:
-        raise P3SError(f"{condition.text!r}: {side.name} is not known")
-    return Value(found, found, found, True, quantity.kind)
 
 
 def _row(condition: Condition, side: Side, prediction: PredictionFile) -> Count:

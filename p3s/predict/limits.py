@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from p3s.base.text import processes
 from p3s.predict.types import Because, Count, Limit, PhaseAt, part_s
@@ -13,8 +12,6 @@ PARTS: tuple[Because, ...] = ("compute", "io", "transfer", "waiting", "software"
 #: Phases with less than this share of the lost core time are not named.
 LEAST_SHARE = 0.001
 
-#: Count and its phases by number.
-Point = tuple[int, Mapping[int, PhaseAt]]
 _WORDS = {
     "compute": "computation that does not shrink with the number of processes",
     "io": "files",
@@ -35,78 +32,51 @@ def limits(rows: Sequence[Count], threshold: float, *, weak: bool = False) -> tu
     """
     if len(rows) < 2:
         return ()
-    table = [(row.n, {phase.phase: phase for phase in row.phases}) for row in rows]
-    base, last = _Base(*table[0], rows[0].model_s, weak), table[-1]
-    lost = {key: base.lost(last, key, "time") for key in last[1]}
-    whole = sum(value for value in lost.values() if value > 0)
+    base, last = rows[0], rows[-1]
+
+    def ideal(row: Count) -> int:
+        """Return by what seconds at the base are multiplied to give the ideal core time."""
+        return row.n if weak else base.n
+
+    def lost(row: Count, key: int, part: str = "time") -> float:
+        return row.n * _seconds(row, key, part) - ideal(row) * _seconds(base, key, part)
+
+    phases = {phase.phase: phase for phase in last.phases}
+    losses = {key: lost(last, key) for key in phases}
+    whole = sum(value for value in losses.values() if value > 0)
     found = []
-    for key, value in sorted(lost.items(), key=lambda item: -item[1]):
+    for key, value in sorted(losses.items(), key=lambda item: -item[1]):
         if value <= 0 or value < LEAST_SHARE * whole:
             continue
-        phase = last[1][key]
-        at, because = _where(table, base, key, threshold), _because(base, last, key)
-        found.append(
-            Limit(
-                key,
-                phase.name,
-                at,
-                value / whole,
-                because,
-                _text(phase, value / whole, because, last[0], at, threshold),
-            )
-        )
+        phase, share = phases[key], value / whole
+        parts = {part: lost(last, key, part) for part in PARTS}
+        if all(part_s(phase, part) is None for part in PARTS[2:]):
+            # an estimator that does not tell the parts of communication apart
+            parts["transfer"] = lost(last, key, "comm")
+        because = max(PARTS, key=lambda part: parts[part])
+        at = None
+        if 0.0 < threshold < 1.0 and base.model_s > 0.0:
+            spare = [ideal(row) * base.model_s * (1.0 / threshold - 1.0) for row in rows]
+            ratios = [lost(row, key) / most for row, most in zip(rows, spare, strict=True)]
+            at = _where([row.n for row in rows], ratios)
+        text = _text(phase, share, because, last.n, at, threshold)
+        found.append(Limit(key, phase.name, at, share, because, text))
     return tuple(found)
 
 
-@dataclass(frozen=True)
-class _Base:
-    """The smallest count: its phases by number and its time, and how time scales ideally."""
-
-    n: int
-    phases: Mapping[int, PhaseAt]
-    time_s: float
-    weak: bool
-
-    def cores(self, n: int) -> int:
-        """Return by what the time at the base is multiplied to give the ideal core time at n."""
-        return n if self.weak else self.n
-
-    def lost(self, point: Point, key: int, part: str) -> float:
-        """Return the core time that a part of a phase takes more than ideally."""
-        n, phases = point
-        now, then = (
-            (part_s(some[key], part) or 0.0) if key in some else 0.0
-            for some in (phases, self.phases)
-        )
-        return n * now - self.cores(n) * then
-
-    def spare(self, n: int, threshold: float) -> float:
-        """Return the core time that may be lost at an efficiency of the threshold."""
-        return self.cores(n) * self.time_s * (1.0 / threshold - 1.0)
+def _seconds(row: Count, key: int, part: str) -> float:
+    return next((part_s(each, part) or 0.0 for each in row.phases if each.phase == key), 0.0)
 
 
-def _because(base: _Base, last: Point, key: int) -> Because:
-    parts = {part: base.lost(last, key, part) for part in PARTS}
-    phase = last[1][key]
-    if all(part_s(phase, part) is None for part in PARTS[2:]):
-        # an estimator that does not tell the parts of communication apart
-        parts["transfer"] = base.lost(last, key, "comm")
-    return max(PARTS, key=lambda part: parts[part])
-
-
-def _where(table: Sequence[Point], base: _Base, key: int, threshold: float) -> int | None:
-    """Return from which count on the phase loses more than the threshold spares."""
-    if not 0.0 < threshold < 1.0 or base.time_s <= 0.0:
-        return None
-    ratios = [base.lost(point, key, "time") / base.spare(point[0], threshold) for point in table]
+def _where(counts: Sequence[int], ratios: Sequence[float]) -> int | None:
+    """Return from which count on a ratio stays above 1, straight in log n between two counts."""
     below = [at for at, ratio in enumerate(ratios) if ratio <= 1.0]
-    if not below or below[-1] == len(table) - 1:
+    if not below or below[-1] == len(ratios) - 1:
         return None
-    one, other = below[-1], below[-1] + 1
-    share = (1.0 - ratios[one]) / (ratios[other] - ratios[one])
-    counts = table[one][0], table[other][0]
-    result: int | None = min(math.ceil(counts[0] * (counts[1] / counts[0]) ** share), counts[1])
-    return result
+    at = below[-1]
+    share = (1.0 - ratios[at]) / (ratios[at + 1] - ratios[at])
+    grown: float = (counts[at + 1] / counts[at]) ** share
+    return min(math.ceil(counts[at] * grown), counts[at + 1])
 
 
 def _text(

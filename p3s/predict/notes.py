@@ -36,7 +36,6 @@ def notes(
 ) -> list[str]:
     """Return what is to be kept in mind about a prediction; ``asked``: rows that were not run."""
     head = times[rows[-1].n].head
-    units = head.get("work_units")
     return [
         *_of_replays(rows, replays, ratio),
         *_approximated(times),
@@ -45,7 +44,7 @@ def notes(
         *sentences(head.get("not_modelled")),
         *buffers.sentences(head.get("buffers") or {}, packed=bool(head.get("packed"))),
         *tracing.sentence(head.get("tracing", {})),
-        *filter(None, [mixed_clocks(units if isinstance(units, Mapping) else {})]),
+        *filter(None, [mixed_clocks(head.get("work_units") or {})]),
     ]
 
 
@@ -58,13 +57,7 @@ def not_modelled(
     """
     head = times.head
     found = ["MPI_Init and all before it, MPI_Finalize and all after it"]
-    unknown = head.get("unknown")
-    names = (
-        [str(entry.get("op")) for entry in unknown if isinstance(entry, Mapping)]
-        if isinstance(unknown, list)
-        else []
-    )
-    if names:
+    if names := _ops(head.get("unknown")):
         found.append(f"calls whose rule is not known: {_names(names)}")
     found += sentences(head.get("not_modelled"))
     found += [said for op, said in _UNKNOWN_OF.items() if op in calls]
@@ -72,9 +65,8 @@ def not_modelled(
     if free:
         found.append(f"the time of calls that set up communicators and the like: {_names(free)}")
     reasons: dict[str, list[str]] = {}
-    entries = replayed.get("unmeasured")
-    for entry in entries if isinstance(entries, list) else ():
-        if isinstance(entry, Mapping) and entry.get("cost") == "none":
+    for entry in replayed.get("unmeasured") or ():
+        if entry.get("cost") == "none":
             why = str(entry.get("reason") or "could not be executed")
             reasons.setdefault(why, []).append(str(entry.get("op")))
     for why, ops in reasons.items():
@@ -84,11 +76,7 @@ def not_modelled(
 
 
 def _ops(entries: Any) -> list[str]:
-    return (
-        [str(entry.get("op")) for entry in entries if isinstance(entry, Mapping)]
-        if isinstance(entries, list)
-        else []
-    )
+    return [str(entry.get("op")) for entry in entries or ()]
 
 
 def _names(names: Iterable[str]) -> str:

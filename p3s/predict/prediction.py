@@ -19,17 +19,17 @@ from p3s.costs.files.types import FileUseAt
 from p3s.model.comparison import Comparison, read_comparison
 from p3s.model.order.kinds import Kinds
 from p3s.model.types import Model
-from p3s.predict import below, doubts, notes, start
-from p3s.predict.case import About, Case
+from p3s.predict import doubts, notes, start
+from p3s.predict.case import Case, Facts
 from p3s.predict.checks import reasons_of
 from p3s.predict.commands import Commands, of_traces
-from p3s.predict.contradictions import contradictions
+from p3s.predict.contradictions import below_traced, contradictions
 from p3s.predict.efficiencies import with_efficiencies
 from p3s.predict.ends import END, REST, START
 from p3s.predict.estimated import FROM_REPLAY, TYPICAL
 from p3s.predict.estimates import AS_FOUND, Estimation, choose, estimates
-from p3s.predict.estimators.networks import network_of
-from p3s.predict.intervals import HOW
+from p3s.predict.estimators.messages import network_of
+from p3s.predict.intervals import HOW, total
 from p3s.predict.knee import knee, recommended
 from p3s.predict.limits import limits
 from p3s.predict.measured import Measured, measured
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 #: Nothing is known but times.
-NO_MODEL = About()
+NO_MODEL = Facts()
 
 
 def predict(
@@ -93,7 +93,7 @@ def predict(
         runs,
         replays_behind(study, choice.times),
         traced,
-        About(
+        Facts(
             threshold=how.threshold,
             holdout=model.holdout,
             order=model.order,
@@ -167,7 +167,7 @@ def compose(
     runs: Mapping[int, Measured],
     replays: Mapping[int, Mapping[str, Any]],
     traced: Sequence[int],
-    about: About = NO_MODEL,
+    facts: Facts = NO_MODEL,
 ) -> Prediction:
     """Put phase times, measured runs and replays of all counts together.
 
@@ -182,21 +182,18 @@ def compose(
         for n, run in runs.items()
         if n in times
     }
-    said = {n: about.others.get(n, {}) for n in counts}
-    rows = [row_of(times[n], runs.get(n), replays.get(n, {}), said[n]) for n in counts]
-    odd = {} if about.weak else contradictions(runs, {row.n: row.model_s for row in rows})
+    said = {n: facts.others.get(n, {}) for n in counts}
+    model_s = {n: total(made.own + made.comm, made.estimator) for n, made in times.items()}
+    odd = {} if facts.weak else contradictions(runs, model_s)
     runs = {n: replace(run, contradicts=n in odd) for n, run in runs.items()}
-    rows = [
-        row_of(times[n], runs[n], replays.get(n, {}), said[n]) if n in odd else row
-        for n, row in zip(counts, rows, strict=True)
-    ]
+    rows = [row_of(times[n], runs.get(n), replays.get(n, {}), said[n]) for n in counts]
     rows, residual = _intervals(rows, times, said)
-    unknown = {n for n in counts if about.open and n > max(traced, default=0)}
+    unknown = {n for n in counts if facts.open and n > max(traced, default=0)}
     rows = _without_empty_ends(_open(rows, unknown | _emptied(times)))
-    wrong = {} if about.weak else _below(times, traced, about.totals)
+    wrong = {} if facts.weak else _below(times, traced, facts.totals)
     rows = [replace(row, below_traced=row.n in wrong) for row in rows]
-    rows = _related(rows, residual, about)
-    rows = with_efficiencies(rows, times, runs, baseline(rows).n, weak=about.weak)
+    rows = _related(rows, residual, facts)
+    rows = with_efficiencies(rows, times, runs, baseline(rows).n, weak=facts.weak)
     base = baseline(rows)
     last = times[counts[-1]]
     ratio = counts[-1] / max(traced) if traced else math.inf
@@ -211,28 +208,28 @@ def compose(
         why_not={n: why_not_of(times[n], replays.get(n, {})) for n in counts if n > 1},
         contradicting=odd,
         below=wrong,
-        about=about,
+        facts=facts,
     )
     return Prediction(
         counts=tuple(rows),
         baseline_n=base.n,
         baseline_measured=base.time_from == "measured",
-        knee=knee(rows, about.threshold),
-        knee_efficiency=about.threshold,
-        recommended=recommended(rows, about.threshold, about.admits),
-        network=about.network,
+        knee=knee(rows, facts.threshold),
+        knee_efficiency=facts.threshold,
+        recommended=recommended(rows, facts.threshold, facts.admits),
+        network=facts.network,
         estimator=last.estimator,
-        estimator_why=about.why,
+        estimator_why=facts.why,
         residuals=residual,
         phase_laws=phase_laws(rows),
-        limits=limits(rows[rows.index(base) :], about.threshold, weak=about.weak),
+        limits=limits(rows[rows.index(base) :], facts.threshold, weak=facts.weak),
         interval_how=HOW,
         unknown_share=max(doubts.unknown_share(times[n].head) for n in counts),
         verdict_share=share,
         traced_counts=tuple(traced),
         extrapolation_ratio=ratio if math.isfinite(ratio) else None,
-        reasons=tuple(with_allowed(reasons_of(case), about.allowed)),
-        not_modelled=tuple(notes.not_modelled(last, replays.get(counts[-1], {}), about.calls)),
+        reasons=tuple(with_allowed(reasons_of(case), facts.allowed)),
+        not_modelled=tuple(notes.not_modelled(last, replays.get(counts[-1], {}), facts.calls)),
         notes=tuple(notes.notes(rows, times, replays, case.untraced, share, ratio)),
         files=_files(last.head),
         files_from=str(last.head.get("files_from") or ""),
@@ -249,7 +246,7 @@ def _below(
 ) -> dict[int, tuple[float, float]]:
     """Return the counts below the traced ones whose computation does not go on from theirs."""
     made = {n: float(each.compute.sum()) for n, each in times.items()}
-    return below.below_traced(made, {**totals, **{n: made[n] for n in traced if n in made}})
+    return below_traced(made, {**totals, **{n: made[n] for n in traced if n in made}})
 
 
 def _not_asked(traced: Sequence[int], wanted: Sequence[int]) -> list[int]:
@@ -299,15 +296,15 @@ def _open(rows: Sequence[Count], counts: Collection[int]) -> list[Count]:
     ]
 
 
-def _related(rows: Sequence[Count], found: Sequence[Residual], about: About) -> list[Count]:
+def _related(rows: Sequence[Count], found: Sequence[Residual], facts: Facts) -> list[Count]:
     """Return the rows with their speedups, relative to the baseline as it was measured."""
     sound = baseline(rows)
     base = with_measured_computation(sound, found)
     rows = [base if row is sound else row for row in rows]
-    if not about.weak:
+    if not facts.weak:
         return [related(row, base) for row in rows]
     return [
-        replace(related(row, base, row.n / base.n), setting=about.settings.get(row.n))
+        replace(related(row, base, row.n / base.n), setting=facts.settings.get(row.n))
         for row in rows
     ]
 

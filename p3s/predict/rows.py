@@ -201,7 +201,10 @@ def phases_of(times: PhaseTimes, ends_too: bool = True) -> tuple[PhaseAt, ...]:
                 transfer_s=_part(times, times.transfer, slowest, slot),
                 software_s=_part(times, times.software, slowest, slot),
                 io_s=filed,
-                **_reach(phase),
+                x=_pair(phase.get("x")),
+                covered=_pair(phase.get("covered")),
+                outside=phase.get("outside"),
+                below=phase.get("below"),
             )
         )
     return tuple(rows)
@@ -214,23 +217,8 @@ def _part(times: PhaseTimes, values: FloatArray | None, rank: int, slot: int) ->
     return None if values is None else _known(values[rank, slot])
 
 
-def _reach(phase: Mapping[str, Any]) -> dict[str, Any]:
-    """Return where the work per iteration is, beside what was measured of it, as scaled.json."""
-    x, outside, below = _pair(phase.get("x")), phase.get("outside"), phase.get("below")
-    return {
-        "x": x,
-        "covered": _pair(phase.get("covered")),
-        "outside": float(outside) if isinstance(outside, (int, float)) else None,
-        "below": below if isinstance(below, bool) else None,
-    }
-
-
-def _pair(ends: Any) -> tuple[float, float] | None:
-    if not isinstance(ends, (list, tuple)) or len(ends) != 2:
-        return None
-    low, high = ends
-    known = isinstance(low, (int, float)) and isinstance(high, (int, float))
-    return (low, high) if known else None
+def _pair(ends: Sequence[float] | None) -> tuple[float, float] | None:
+    return None if ends is None else (ends[0], ends[1])
 
 
 def _sums(phases: Sequence[PhaseAt]) -> dict[str, Any]:
@@ -270,5 +258,5 @@ def _known(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _seconds(ns: Any) -> float | None:
-    return float(ns) / 1e9 if isinstance(ns, (int, float)) else None
+def _seconds(ns: float | None) -> float | None:
+    return None if ns is None else ns / 1e9

@@ -79,7 +79,7 @@ class PhaseTimes:
 
     def io_ends(self) -> tuple[float, float]:
         """Return the ends of the time in files as multiples of it."""
-        uses = [use for use in self.head.get("files") or [] if isinstance(use, dict)]
+        uses = self.head.get("files") or ()
         whole, low, high = (
             sum(float(use.get(key) or 0.0) for use in uses)
             for key in ("seconds", "low_s", "high_s")
@@ -96,18 +96,13 @@ class PhaseTimes:
     def _trend(self, slot: int) -> tuple[float, float] | None:
         """Return what laws that fit as well say of work without a clear trend; None: it has one."""
         about = self.phases[slot].get("no_trend")
-        if not isinstance(about, dict):
-            return None
-        low, high = (about.get(key) for key in ("low", "high"))
-        if not (isinstance(low, (int, float)) and isinstance(high, (int, float))):
-            return None
-        return min(max(float(low), 0.0), 1.0), max(float(high), 1.0)
+        return _around_one(about["low"], about["high"]) if about else None
 
     def _given(self, slot: int) -> tuple[float, float] | None:
         """Return the ends of a phase's computation by the errors of its laws; None if unknown."""
         low, high = (self.phases[slot].get(key) for key in ("compute_low", "compute_high"))
-        if isinstance(low, (int, float)) and isinstance(high, (int, float)):
-            return min(max(float(low), 0.0), 1.0), max(float(high), 1.0)
+        if low is not None and high is not None:
+            return _around_one(low, high)
         width = float(self.work_rel_half_width[slot])
         return None if width != width else (max(0.0, 1.0 - width), 1.0 + width)
 
@@ -119,14 +114,19 @@ class PhaseTimes:
         Where work has no clear trend its part holds all laws that fit.
         """
         ends, trend, phase = self._given(slot), self._trend(slot), self.phases[slot]
-        if ends is None or not isinstance(phase.get("compute_low"), (int, float)):
+        if ends is None or phase.get("compute_low") is None:
             return wider(ends, trend), None
         error = phase.get("work_error")
-        if not isinstance(error, (int, float)):
+        if error is None:
             return trend, ends
-        below, above = (max(abs(end - 1.0) ** 2 - float(error) ** 2, 0.0) ** 0.5 for end in ends)
-        own = max(0.0, 1.0 - float(error)), 1.0 + float(error)
+        below, above = (max(abs(end - 1.0) ** 2 - error**2, 0.0) ** 0.5 for end in ends)
+        own = max(0.0, 1.0 - error), 1.0 + error
         return wider(own, trend), (1.0 - below, 1.0 + above)
+
+
+def _around_one(low: float, high: float) -> tuple[float, float]:
+    """Return the ends of an interval of multiples, which holds 1."""
+    return min(max(low, 0.0), 1.0), max(high, 1.0)
 
 
 def wider(
@@ -202,16 +202,6 @@ def _is_one_of(batch: Any, name: str, wanted: Collection[str]) -> NDArray[np.boo
     return np.asarray(np.array([each in wanted for each in names] or [False])[code])
 
 
-def compute_seconds(scaled_dir: Path, n: int, slot_of: dict[int, int]) -> FloatArray:
-    """Return the computation per rank and phase in seconds: the sum of repeat x time (Eq. 8.1).
-
-    The time before one call is the column compute_ns; in a trace without it, of a study without
-    compute.json, it is the work. Shape (n, phases). What comes before the end of MPI_Init is left
-    out. Streams the parts, so that memory does not grow with the number of rows.
-    """
-    return _sums(scaled_dir, n, slot_of, None).compute
-
-
 @dataclass(frozen=True)
 class _Sums:
     """Seconds per rank and phase; calls of the parts of the root phase, (ranks, 3)."""
@@ -223,6 +213,11 @@ class _Sums:
 
 def _sums(scaled_dir: Path, n: int, slot_of: dict[int, int], ends: Ends | None) -> _Sums:
     """Return seconds per rank and phase, in files too, and the calls of parts of the root phase.
+
+    Computation is the sum of repeat x time (Eq. 8.1). The time before one call is the column
+    compute_ns; in a trace without it, of a study without compute.json, it is the work. What comes
+    before the end of MPI_Init is left out. Streams the parts, so that memory does not grow with
+    the number of rows.
 
     With ``ends``, rows of the root phase count in the columns of the part they belong to; calls:
     those that communicate, shape (ranks, 3).
@@ -312,7 +307,7 @@ def _computation(scaled_dir: Path) -> PhaseTimes:
         nothing,
         nothing,
         nothing,
-        np.array([float(w) if isinstance(w, (int, float)) else np.nan for w in widths] or [0.0]),
+        np.array([np.nan if w is None else w for w in widths] or [0.0]),
         head,
         why_not="",
         root_calls=None if ends is None else sums.calls,

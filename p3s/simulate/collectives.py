@@ -37,13 +37,11 @@ def kind_of(call: str) -> int:
 class Instances:
     """Collective calls in the order of their steps, and the instances that they belong to.
 
-    ``call_start`` (ranks + 1): the calls of each rank; ``call_step``, ``call_instance``: step and
-    instance of each call. Of each instance: ``kind``, ``root`` (number of a call, -1: not among
-    the ranks), ``expected`` (calls that it needs), and its calls
-    ``member[member_start[i]:member_start[i + 1]]`` in the order of the communicator.
+    ``call_step``, ``call_instance``: step and instance of each call. Of each instance: ``kind``,
+    ``root`` (number of a call, -1: not among the ranks), ``expected`` (calls that it needs), and
+    its calls ``member[member_start[i]:member_start[i + 1]]`` in the order of the communicator.
     """
 
-    call_start: Ints
     call_step: Ints
     call_instance: Ints
     kind: Ints
@@ -56,13 +54,10 @@ class Instances:
 def instances(steps: Steps) -> Instances:
     """Return the instances: the k-th call of each member on a communicator belongs to the k-th."""
     step = np.flatnonzero((steps.op == Op.COLLECTIVE) | (steps.op == Op.ICOLLECTIVE))
-    call_start = np.searchsorted(step, steps.start).astype(np.int64)
     if not len(step):
         none = np.zeros(0, dtype=np.int64)
-        return Instances(
-            call_start, none, none, none, none, none, np.zeros(1, dtype=np.int64), none
-        )
-    owner = np.repeat(np.arange(len(steps.ranks)), np.diff(call_start))
+        return Instances(none, none, none, none, none, np.zeros(1, dtype=np.int64), none)
+    owner = np.searchsorted(steps.start, step, side="right") - 1
     comm = steps.comm[step]
     turn = _turn(owner, comm)
     pairs, instance = np.unique(np.column_stack([comm, turn]), axis=0, return_inverse=True)
@@ -78,7 +73,6 @@ def instances(steps: Steps) -> Instances:
     is_root = np.flatnonzero(steps.peer[step] == world)
     root[instance[is_root]] = is_root
     return Instances(
-        call_start=call_start,
         call_step=step.astype(np.int64),
         call_instance=instance,
         kind=names[steps.call[step[first]]],

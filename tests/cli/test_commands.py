@@ -36,7 +36,7 @@ from p3s.model.types import Admissible, NextCount
 from p3s.pipeline.basis import Request, basis_of
 from p3s.pipeline.stages import too_few
 from p3s.predict.advice import another, narrower, smaller
-from p3s.predict.case import About
+from p3s.predict.case import Facts
 from p3s.predict.checks import contradicts, extrapolated
 from p3s.predict.commands import Commands, count_to_predict, count_to_validate, of_traces
 from p3s.predict.doubts import missed, of_validation
@@ -122,13 +122,8 @@ def test_every_reason_proposes_what_can_be_run(study: Study) -> None:
         each.phases[0].update(outside=99.0, below=True)
     checked = comparison(16, unmodelled=Unmodelled(9, 0.2), work=work((0.5, -1.0), (0.5, 0.0)))
     runs = {n: replace(run_of(n, 1.0), off_core=0.5) for n in (2, 4)}
-    result = compose(
-        times,
-        runs,
-        {},
-        [2, 4, 8],
-        About(holdout=held, validations=[checked], commands=Commands(study)),
-    )
+    facts = Facts(holdout=held, validations=[checked], commands=Commands(study))
+    result = compose(times, runs, {}, [2, 4, 8], facts)
     reasons = result.reasons
     assert len(reasons) > 8
     for each in reasons:
@@ -211,18 +206,15 @@ def test_a_command_of_another_directory_stands_alone(
         put_run(made, n, directory=str(there))
     write_model(made)
     commands = Commands(made)
-    case = SimpleNamespace(
-        base=SimpleNamespace(n=4),
-        last=SimpleNamespace(n=792),
-        traced=[2, 4, 8],
-        contradicting={2: ("computation", 2.0)},
-        commands=commands,
+    base, last, odd = SimpleNamespace(n=4), SimpleNamespace(n=792), {2: ("computation", 2.0)}
+    case: Any = SimpleNamespace(
+        base=base, last=last, traced=[2, 4, 8], contradicting=odd, commands=commands
     )
     reasons = [
         *missed(held_out(8, work=work(mean=0.5)), commands=commands),
         *of_validation(comparison(8, unmodelled=Unmodelled(9, 0.5)), commands),
-        *contradicts(case),  # type: ignore[arg-type]
-        *extrapolated(case),  # type: ignore[arg-type]
+        *contradicts(case),
+        *extrapolated(case),
     ]
     advices = [each.advice for each in reasons]
     row = count_at(64)

@@ -320,7 +320,7 @@ def _placement(root: Path) -> None:
     from p3s.methods.placement.ranked.file import save
     from p3s.methods.placement.ranked.job import job_of
     from p3s.methods.placement.ranked.ranking import Search, placements
-    from p3s.predict.estimators.machine import measured_messages
+    from p3s.predict.estimators.messages import measured_messages
     from p3s.predict.estimators.settings import Setting
 
     study, trace = (

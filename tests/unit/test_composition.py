@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from handmade import phase, put_scaled
 from made_predictions import count_at, made_prediction, phase_at
@@ -19,7 +21,7 @@ from p3s.base.serialise import to_data
 from p3s.base.study import Study, write_json
 from p3s.base.text import processes
 from p3s.model.law_types import LoopRule, OrderedItem, OrderedSlot, TraceOrder, Walk
-from p3s.predict.case import About
+from p3s.predict.case import Facts
 from p3s.predict.estimated import ESTIMATORS, Communication
 from p3s.predict.estimates import AUTO, choose
 from p3s.predict.intervals import combine, model_part, own_parts, total
@@ -130,7 +132,7 @@ def test_other_estimators_widen_the_interval_and_lost_waiting_does_not() -> None
     worse = replace(machine, why_not=WHY)
     assert model_part(chosen, {"machine": worse}) is None, "it is no better placed to tell"
     assert model_part(replace(chosen, why_not=WHY), {"machine": worse}) is not None
-    result = compose({2: chosen}, {}, {}, [2], About(others={2: {"simulation": chosen, **others}}))
+    result = compose({2: chosen}, {}, {}, [2], Facts(others={2: {"simulation": chosen, **others}}))
     row = result.counts[0]
     assert row.interval_parts.model == pytest.approx([0.95, 1.05])
     assert list(row.estimators) == list(ESTIMATORS)
@@ -317,9 +319,6 @@ def put_ordered(study: Study, n: int = 2, order: bool = True) -> None:
 
     Before the loops 3 calls communicate, after them 1, between them none.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     rows = [
         (rank, number, repeat, ns * (rank + 1))
         for rank in range(n)
@@ -476,7 +475,7 @@ def test_a_wide_interval_is_said_of_requested_counts(requested: list[int] | None
         n: {"simulation": one, "thesis": replace(one, estimator="thesis", comm=one.comm + 99.0)}
         for n, one in times.items()
     }
-    made = compose(times, {}, {}, [2], About(others=others, requested=requested))
+    made = compose(times, {}, {}, [2], Facts(others=others, requested=requested))
     (text,) = [each.text for each in made.reasons if each.code == "wide"]
     assert text.startswith(f"the run time at {processes(requested or [2, 4, 8])} is uncertain")
 
@@ -495,7 +494,7 @@ def test_made_predictions_have_the_keys_of_composed_ones(representative: bool) -
         n: {"simulation": one, "thesis": replace(one, estimator="thesis", waiting=None)}
         for n, one in times.items()
     }
-    composed = compose(times, {4: measured(4, 17.0, 16.0)}, {}, [4], About(others=others))
+    composed = compose(times, {4: measured(4, 17.0, 16.0)}, {}, [4], Facts(others=others))
     real = PREDICTION.data(composed)
     like = made_prediction((4, 8, 16, 32), 3, measured=[4], representative=representative)
     assert set(real) == set(like)

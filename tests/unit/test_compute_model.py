@@ -30,7 +30,7 @@ from p3s.costs.points import Point
 from p3s.costs.stage import COMPUTE, build, fit, load
 from p3s.costs.types import ComputeModel
 from p3s.model.stage import load as load_model
-from p3s.predict.times import compute_seconds, read_head
+from p3s.predict.times import computation, read_head
 from p3s.program import write_scaled
 from p3s.program.scaled import read_scaled
 from p3s.program.types import ScaledHead
@@ -134,9 +134,9 @@ def test_a_cost_that_falls_with_the_working_set_gives_the_time_at_n(
         once, repeat = table["compute_ns"].to_numpy(), table["repeat"].to_numpy()
         mine = table["phase"].to_numpy() == phase["phase"]
         assert (once * repeat)[mine].sum() == pytest.approx(phase["compute_ns"])
-        slots = {p.phase: k for k, p in enumerate(head.phases)}
-        seconds = compute_seconds(study.scaled_dir(n), n, slots)
-        assert seconds.sum(axis=0)[slots[phase["phase"]]] == pytest.approx(
+        times = computation(study, n)
+        slots = {p["phase"]: k for k, p in enumerate(times.phases)}
+        assert times.compute.sum(axis=0)[slots[phase["phase"]]] == pytest.approx(
             phase["compute_ns"] / 1e9
         )
     # the power law of the thesis does not know of the step

@@ -22,7 +22,7 @@ from p3s.costs.stage import COMPUTE
 from p3s.machine.network import ranges
 from p3s.predict.estimated import ESTIMATORS
 from p3s.predict.estimators import Setting, available, estimate, estimate_many
-from p3s.predict.estimators.machine import library_for, networks
+from p3s.predict.estimators.messages import library_for, networks
 from p3s.predict.estimators.variation import Variation, own_deviation
 
 BYTES = [0, 1000, 100_000]

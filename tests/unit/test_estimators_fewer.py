@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import timed_study as ts
 from corpus import Recorder, block
+from scipy.optimize import nnls
 from test_estimators import machine_file
 
 from p3s.base.errors import P3SError, UsageError
@@ -20,12 +21,14 @@ from p3s.costs.apply import Costs
 from p3s.costs.stage import build as build_compute
 from p3s.costs.stage import load as load_compute
 from p3s.model import evaluate as of_evaluate
+from p3s.model.evaluate import generate
 from p3s.model.stage import load as load_model
 from p3s.pipeline.basis import Request
 from p3s.pipeline.before import check_request
 from p3s.predict.estimators import Setting, check, estimate
 from p3s.predict.estimators import fewer as of_fewer
-from p3s.predict.estimators.machine import grids_of, measured_messages
+from p3s.predict.estimators.machine import grids_of
+from p3s.predict.estimators.messages import measured_messages
 from p3s.predict.rows import row_of
 from p3s.predict.times import computation, with_communication
 from p3s.predict.what_if import simulated
@@ -239,7 +242,8 @@ def test_what_smaller_grids_say_is_checked(study: Study, monkeypatch: pytest.Mon
     assert "program" not in vars(grid)  # it is large, and made anew for who asks
     assert grid.on(messages, setting).size == grid.size and "program" in vars(grid)
     checked = of_fewer.Checked(LARGE, -0.5, np.full(len(found.phases), -0.5), 0.0)
-    wide, _ = of_fewer.estimated(grids, grids.as_predicted, setting, checked=checked)
+    made = grids.simulated(grids.as_predicted, setting)
+    wide, _ = of_fewer.taken_to(few, grids.ranks, made, checked=checked)
     assert wide.comm == pytest.approx(found.comm)
     assert wide.low.mean() <= 0.55 * wide.comm.mean() and wide.low.mean() <= found.low.mean()
     assert wide.high.mean() >= 1.45 * wide.comm.mean() and wide.high.mean() >= found.high.mean()
@@ -303,8 +307,6 @@ def test_some_ranks_tell_the_mean_work_of_all(
 
 
 def test_coefficients_are_those_of_least_squares_that_are_not_negative() -> None:
-    from scipy.optimize import nnls
-
     rng = np.random.default_rng(3)
     for _ in range(20):
         table = np.column_stack([np.ones(6), rng.random((6, 3))])
@@ -328,8 +330,6 @@ def test_a_smaller_grid_has_the_ranks_of_the_large_one(study: Study) -> None:
     few = fewer(model, LARGE, 4)
     assert isinstance(few, Fewer) and few.n < LARGE / 4
     _, rows = rows_of(few, means_of(few))
-    from p3s.model.evaluate import generate
-
     there = generate(model, LARGE, few.stands_for)
     assert len(there.rank) == len(rows.rank)
     assert (few.stands_for[rows.rank] == there.rank).all()

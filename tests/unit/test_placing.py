@@ -24,7 +24,7 @@ from p3s.methods.placement.ranked.ranking import Search, placements
 from p3s.methods.placement.ranked.types import Gain, PhaseUnder, Placements, Ranked, Validity
 from p3s.methods.placement.ranked.validity import overlap, validity
 from p3s.methods.placement.text import as_csv, notes, phase_rows, render, verdict
-from p3s.predict.estimators.machine import measured_messages, networks
+from p3s.predict.estimators.messages import measured_messages, networks
 from p3s.predict.estimators.settings import Setting
 
 BYTES = [0, 1000, 100_000]

@@ -15,12 +15,14 @@ from p3s.base.errors import P3SError
 from p3s.base.study import Study, read_json, write_json
 from p3s.capture import Call, RankTrace, RunTrace
 from p3s.model.comparison import HoldOut, Overlap, Weights
-from p3s.predict.case import About
+from p3s.predict.case import Facts
+from p3s.predict.doubts import unknown_share
 from p3s.predict.estimators import estimate
 from p3s.predict.measured import Measured, run_times
 from p3s.predict.prediction import Estimation, compose, predict
 from p3s.predict.times import PhaseTimes, computation, with_communication
 from p3s.predict.types import Prediction
+from p3s.signature.unmodelled import sentences
 
 MS = 1e6  # ns
 
@@ -114,8 +116,8 @@ def test_speedup_efficiency_and_knee() -> None:
     assert [row.speedup for row in result.counts] == pytest.approx([1, 2, 2, 2])
     assert [row.efficiency for row in result.counts] == pytest.approx([1, 1, 0.5, 0.25])
     assert result.knee == 16 and result.baseline_n == 2
-    assert compose(times, {}, {}, [2], About(threshold=0.6)).knee == 8
-    assert compose(times, {}, {}, [2], About(threshold=0.1)).knee is None
+    assert compose(times, {}, {}, [2], Facts(threshold=0.6)).knee == 8
+    assert compose(times, {}, {}, [2], Facts(threshold=0.1)).knee is None
     dip = {**times, 8: times_at(8, 8.0), 16: times_at(16, 0.5), 32: times_at(32, 4.0)}
     assert compose(dip, {}, {}, [2]).knee == 32  # 8 is below as well, 16 is not
     assert compose({n: dip[n] for n in (2, 8, 16)}, {}, {}, [2]).knee is None
@@ -183,7 +185,7 @@ def test_unknown_share_lowers_confidence(
 )
 def test_missed_holdout_lowers_confidence(held: HoldOut, said: str | None) -> None:
     times = {4: times_at(4, 1.0)}
-    found = compose(times, {}, {4: REPLAYED}, [2], About(holdout=held)).reasons
+    found = compose(times, {}, {4: REPLAYED}, [2], Facts(holdout=held)).reasons
     assert found == () if said is None else len(found) == 1 and said in found[0].text
 
 
@@ -347,9 +349,6 @@ def test_time_without_a_core_is_noticed() -> None:
 
 def test_what_the_scaled_trace_leaves_out_counts_as_unknown() -> None:
     """Events without a rule are in no row of the scaled trace; the traced run remembers them."""
-    from p3s.predict.doubts import unknown_share
-    from p3s.signature.unmodelled import sentences
-
     head = {
         "share": {"exact": {"events": 1.0, "bytes": 1.0, "work": 1.0}},
         "traced_share": {"unknown": {"events": 0.4, "bytes": 0.0, "time": 0.1}},

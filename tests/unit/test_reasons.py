@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +21,7 @@ from p3s.base.text import joined, over, plural, processes
 from p3s.capture.other_calls import OtherCall
 from p3s.model.comparison import Overlap, Unmodelled, WorkErrors
 from p3s.predict.advice import narrower_by
-from p3s.predict.case import About
+from p3s.predict.case import Facts
 from p3s.predict.commands import NO_STUDY
 from p3s.predict.contradictions import contradictions
 from p3s.predict.doubts import missed, of_validation
@@ -70,9 +69,8 @@ def test_every_reason_has_a_code_that_is_known_and_says_what_to_do() -> None:
         )
         each.phases[0].update(outside=99.0, below=True)
     validation = comparison(8, unmodelled=Unmodelled(9, 0.2), work=work((0.5, -1.0), (0.5, 0.0)))
-    result = compose(
-        times, {2: run_of(2, 1.0)}, {}, [2, 4], About(holdout=held, validations=[validation])
-    )
+    facts = Facts(holdout=held, validations=[validation])
+    result = compose(times, {2: run_of(2, 1.0)}, {}, [2, 4], facts)
     found = set(codes(result))
     assert found == {
         "not-representative",
@@ -207,8 +205,6 @@ def test_an_order_that_cannot_be_executed_is_not_trusted() -> None:
 
 
 def test_what_a_simulation_could_not_follow_outlives_its_file(tmp_path: Path) -> None:
-    import numpy as np
-
     followed = Followed(3.0, 100.0, ("MPI_Isend",), 0.5, 6.2)
     part = np.ones((2, 1))
     made = Communication("typical", 2, (1,), part, part, part, part, part, part, followed=followed)
@@ -223,8 +219,6 @@ def test_what_a_simulation_could_not_follow_outlives_its_file(tmp_path: Path) ->
 
 
 def test_a_loop_that_goes_on_changing_is_told_from_one_that_has_settled() -> None:
-    import numpy as np
-
     loop = SimpleNamespace(section=SimpleNamespace(name="loop 7, 24 of 60 iterations"))
     notes: list[str] = []
     found = Settling()
@@ -320,7 +314,7 @@ def test_what_is_not_known_of_locks_is_left_out() -> None:
     told = [
         any(
             "MPI_Win_lock" in line
-            for line in compose(times, {}, {}, [4], About(calls=calls)).not_modelled
+            for line in compose(times, {}, {}, [4], Facts(calls=calls)).not_modelled
         )
         for calls in ({"MPI_Win_lock", "MPI_Put"}, {"MPI_Win_lock_all"})
     ]
@@ -530,13 +524,11 @@ def test_work_below_the_traced_counts_goes_on_from_theirs(
 
 
 def test_one_count_below_is_compared_with_totals_that_were_measured() -> None:
-    result = compose({1: times_at(1, 13.0)}, {}, {}, [2, 4], About(totals={2: 64.0, 4: 66.0}))
+    facts = Facts(totals={2: 64.0, 4: 66.0})
+    result = compose({1: times_at(1, 13.0)}, {}, {}, [2, 4], facts)
     assert codes(result) == ["below-traced"] and result.baseline_n == 1
     assert "compute 13.0 s" in texts(result, "below-traced")[0]
-    assert (
-        codes(compose({1: times_at(1, 60.0)}, {}, {}, [2, 4], About(totals={2: 64.0, 4: 66.0})))
-        == []
-    )
+    assert codes(compose({1: times_at(1, 60.0)}, {}, {}, [2, 4], facts)) == []
 
 
 # ---- work without a trend --------------------------------------------------------------------
@@ -557,7 +549,7 @@ def test_laws_that_fit_as_well_widen_the_interval() -> None:
     )
     work, cost = timed.parts_of(0)
     assert work == (0.5, 1.5) and cost == pytest.approx((0.92, 1.08))
-    timed.phases[0]["no_trend"] = {"why": why, "low": None, "high": math.nan}
+    timed.phases[0]["no_trend"] = None
     assert timed.parts_of(0)[0] == pytest.approx((0.94, 1.06))
 
 
@@ -577,15 +569,14 @@ def test_where_the_data_runs_out_the_interval_is_open() -> None:
 def test_calls_that_no_run_came_to_open_the_interval_above_the_traced_counts() -> None:
     times = halving(4, 8, 16)
     found = (OtherCall("MPI_Alltoall", "pencils", "solve"),)
-    result = compose(times, {}, dict.fromkeys(times, REPLAYED), [4, 8], About(other=found))
+    result = compose(times, {}, dict.fromkeys(times, REPLAYED), [4, 8], Facts(other=found))
     assert codes(result) == ["other-calls"]
     (said,) = texts(result, "other-calls")
     assert "at 16 processes" in said and "its calls of MPI_Alltoall in pencils" in said
     before, there = result.counts[1:]
     assert before.low_s is not None and {there.low_s, there.high_s, there.speedup_high} == {None}
-    assert (
-        codes(compose(times, {}, dict.fromkeys(times, REPLAYED), [4, 16], About(other=found))) == []
-    )
+    replayed, facts = dict.fromkeys(times, REPLAYED), Facts(other=found)
+    assert codes(compose(times, {}, replayed, [4, 16], facts)) == []
 
 
 def test_what_the_user_allows_is_minded_only() -> None:
@@ -593,20 +584,19 @@ def test_what_the_user_allows_is_minded_only() -> None:
     times = halving(4, 8, 16)
     found = (OtherCall("MPI_Alltoall", "pencils", "solve"),)
     replayed = dict.fromkeys(times, REPLAYED)
-    result = compose(
-        times, {}, replayed, [4, 8], About(other=found, allowed=("other-calls", "wide"))
-    )
+    facts = Facts(other=found, allowed=("other-calls", "wide"))
+    result = compose(times, {}, replayed, [4, 8], facts)
     (reason,) = result.reasons
     assert reason.code == "other-calls" and not reason.untrustworthy
     assert "open" not in reason.text and result.counts[-1].high_s is not None
-    result = compose(times, {}, replayed, [4, 8], About(other=found, allowed=("wide",)))
+    result = compose(times, {}, replayed, [4, 8], Facts(other=found, allowed=("wide",)))
     assert result.reasons[0].untrustworthy and "--allow other-calls" in result.reasons[0].advice
 
 
 def test_what_may_be_a_copy_is_said_and_opens_nothing() -> None:
     times = halving(4, 8, 16)
     found = (OtherCall("MPI_Irecv", "main", "main", copied=True),)
-    result = compose(times, {}, dict.fromkeys(times, REPLAYED), [4, 8], About(other=found))
+    result = compose(times, {}, dict.fromkeys(times, REPLAYED), [4, 8], Facts(other=found))
     (reason,) = result.reasons
     assert reason.code == "copied-calls" and not reason.untrustworthy
     assert "some calls of MPI_Irecv in main" in reason.text and "-g" in reason.advice
@@ -629,7 +619,7 @@ def test_processes_that_do_not_share_the_work_are_named() -> None:
     assert len(said) == 1 and "weak scaling, 80 %" in said[0]
     assert "same-work" not in codes(found), "to be minded only"
     assert not texts(compose(halving(1, 8, 64), {}, {}, [1, 8]), "same-work")
-    assert not texts(compose(same, {}, {}, [1, 8], About(settings={8: {"size": "2"}})), "same-work")
+    assert not texts(compose(same, {}, {}, [1, 8], Facts(settings={8: {"size": "2"}})), "same-work")
     faster = {**same, 64: times_at(64, 0.9)}
     assert not texts(compose(faster, {}, {}, [1, 8]), "same-work"), "111 %"
 

@@ -20,11 +20,11 @@ from p3s.costs.spread import Distribution, Spread
 from p3s.costs.stage import COMPUTE
 from p3s.machine.network import ranges
 from p3s.predict.estimators import Setting, estimate
-from p3s.predict.estimators.altered import Draws, off_by_draws
+from p3s.predict.estimators.drawn import STUDENTS_T, Draws, off_by_draws
 from p3s.predict.prediction import Estimation, predict
 from p3s.predict.saved import PredictionFile
-from p3s.predict.types import Prediction, WhatIf
-from p3s.predict.what_if.answers import ENDS, _student, with_answers
+from p3s.predict.types import PREDICTION, Prediction, WhatIf
+from p3s.predict.what_if.answers import with_answers
 from p3s.predict.what_if.changes import read_changes
 from p3s.predict.what_if.engines import AllRanks
 from p3s.predict.what_if.simulated import Simulation, costs_of
@@ -245,9 +245,8 @@ def put_spread(study: Study) -> None:
 
 
 def test_ends_of_students_t_are_those_of_scipy() -> None:
-    known = [stats.t.ppf(0.95, freedom) for freedom in range(1, len(ENDS) + 1)]
-    assert known == pytest.approx(ENDS, rel=1e-12)
-    assert _student(len(ENDS) + 9) == pytest.approx(stats.t.ppf(0.95, len(ENDS) + 9), rel=1e-12)
+    known = [stats.t.ppf(0.95, freedom) for freedom in range(1, len(STUDENTS_T) + 1)]
+    assert known == pytest.approx(STUDENTS_T, rel=1e-12)
 
 
 def test_both_are_drawn_alike(tmp_path: Path) -> None:
@@ -358,8 +357,6 @@ def test_another_network(tmp_path: Path) -> None:
 
 
 def test_what_is_saved_survives_as_a_file(tmp_path: Path) -> None:
-    from p3s.predict.types import PREDICTION
-
     found = asked(study_of(tmp_path, ping_pong(1000)), [2], "latency/2")
     again = PredictionFile.of(PREDICTION.data(found)).content
     assert again.what_if == found.what_if
@@ -370,8 +367,8 @@ def test_what_is_saved_survives_as_a_file(tmp_path: Path) -> None:
 def test_draws_that_differ_make_the_difference_less_sure() -> None:
     one, other = Draws({0: (4, 4)}), Draws({0: (4, 4)})
     one.seconds[0], other.seconds[0] = np.array([5.0, 6, 7, 8]), np.array([4.0, 5, 6, 7])
-    assert off_by_draws(one, other, lambda freedom: 2.0) == 0.0
+    assert off_by_draws(one, other) == 0.0
     other.seconds[0] = np.array([4.0, 5, 6, 5])
-    half = off_by_draws(one, other, lambda freedom: float(freedom))
-    assert half == pytest.approx(3 * np.std([1, 1, 1, 3], ddof=1) / 2)
-    assert off_by_draws(one, Draws({0: (4, 4)}), lambda freedom: 1.0) > 0
+    half = off_by_draws(one, other)
+    assert half == pytest.approx(STUDENTS_T[2] * np.std([1, 1, 1, 3], ddof=1) / 2)
+    assert off_by_draws(one, Draws({0: (4, 4)})) > 0

@@ -9,6 +9,7 @@ import pytest
 from made_predictions import made_prediction
 from report_studies import put_study
 
+from p3s.base.errors import Damaged
 from p3s.pipeline.content import content_of
 from p3s.predict.saved import PredictionFile
 from p3s.predict.types import PREDICTION, Prediction, WhatIf, WhatIfAt
@@ -101,8 +102,6 @@ def test_one_count_has_no_curves() -> None:
 
 @pytest.mark.parametrize("key", ["saved_s", "n"])
 def test_a_file_without_a_value_is_refused(key: str) -> None:
-    from p3s.base.errors import Damaged
-
     data = PREDICTION.data(changed())
     del data["what_if"][0]["counts"][0][key]
     with pytest.raises(Damaged, match="what_if"):
@@ -114,8 +113,6 @@ def test_a_file_without_a_value_is_refused(key: str) -> None:
     [({"n": 7}, "not some of the prediction's"), ({"saved_s": 99.0}, "outside of its interval")],
 )
 def test_senseless_changes_are_refused(change: dict[str, float], says: str) -> None:
-    from p3s.base.errors import Damaged
-
     data = PREDICTION.data(changed())
     data["what_if"][0]["counts"][0] |= change
     with pytest.raises(Damaged, match=says):

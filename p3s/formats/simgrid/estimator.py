@@ -18,8 +18,9 @@ from p3s.formats import simgrid
 from p3s.formats.simgrid.platform import lacks
 from p3s.formats.simgrid.smpirun import replay
 from p3s.predict.estimated import Communication
-from p3s.predict.estimators.machine import by_phase, measured_messages
-from p3s.predict.estimators.machine import why_not as no_costs
+from p3s.predict.estimators.machine import by_phase
+from p3s.predict.estimators.messages import measured_messages
+from p3s.predict.estimators.messages import why_not as no_costs
 from p3s.predict.estimators.packing import with_packing
 from p3s.predict.estimators.prepared import Prepared, prepare
 from p3s.predict.estimators.settings import Setting
@@ -76,8 +77,7 @@ def communication(
         (*said, *ready.notes, *dict.fromkeys(notes)),
         followed=settling.into(ready.followed),
     )
-    costs_of_gaps = messages.packing or usual(messages.library.family)
-    return with_packing(made, ready.trace, costs_of_gaps)
+    return with_packing(made, ready.trace, messages.packing or usual(messages.library.family))
 
 
 def _total(ready: Prepared, network: Network, notes: list[str], settling: Settling) -> Floats:

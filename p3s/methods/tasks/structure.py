@@ -20,7 +20,6 @@ from p3s.methods.tasks.queue import Queue, Range, most_workers
 from p3s.methods.tasks.recognise import learned, of_path
 from p3s.methods.tasks.tasks import TaskQueue, time_of
 from p3s.predict.checks import EFFICIENCY_LIMIT
-from p3s.predict.estimated import TYPICAL
 from p3s.predict.measured import Measured
 from p3s.predict.structures import Dealt, Structure
 from p3s.predict.times import PhaseTimes
@@ -44,18 +43,13 @@ def network_for(
     study: Study, name: str, n: int, machine: Path | None, setting: Setting | None
 ) -> Network:
     """Return the costs of messages that an estimator rests on."""
-    from p3s.predict.estimators.machine import measured_messages, why_not
+    from p3s.predict.estimators.messages import messages_of
     from p3s.predict.estimators.settings import Setting as Choices
-    from p3s.predict.estimators.typical import published_messages
     from p3s.simulate.network import Network
 
     if name in ("simulation", "thesis") and study.replay_path(n).exists():
         return Network.from_json(study.replay(n)["simulated_with"])
-    chosen = setting or Choices()
-    if name == TYPICAL or why_not(study, machine):
-        messages = published_messages(study, chosen)
-    else:
-        messages = measured_messages(study, machine, chosen)
+    messages = messages_of(study, name, machine, setting or Choices())
     return messages.on(max(-(-n // messages.cores), 1))[0]
 
 

@@ -1,7 +1,12 @@
-"""Simulations of a loop whose totals are added up, with computation as it is or drawn anew."""
+"""Simulations of a loop whose totals are added up, with computation as it is or drawn anew.
+
+Two of them, with other costs or computation, share their draws.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -10,14 +15,14 @@ import numpy as np
 from p3s.base import workers
 from p3s.simulate.folded import AddUp, Folded, folded_totals
 from p3s.simulate.simulate import totals
+from p3s.simulate.steps import Floats
 from p3s.simulate.totals import PARTS, Drawn, Room, Tally, Totals
 
 if TYPE_CHECKING:
-    from p3s.predict.estimators.altered import Draws
     from p3s.predict.estimators.prepared import Prepared
     from p3s.predict.estimators.variation import Variation, Varying
     from p3s.simulate.network import Network
-    from p3s.simulate.steps import Bools, Floats, Ints, Steps
+    from p3s.simulate.steps import Bools, Ints, Steps
 
 #: Simulations with drawn computation: as many as so many steps allow, in these bounds.
 _STEPS = 4_000_000
@@ -29,6 +34,73 @@ _FEWEST_WINDOWS, _LONGER = 4, 2
 #: the time, and threads wait for each other's. Steps above which the memory of another one is not.
 _WORTH_A_THREAD, _TOO_LARGE = 100_000, 1_000_000
 _NS_PER_S = 1e9
+#: Upper ends of a 90 % interval of Student's t, by degrees of freedom from 1: of as many draws as
+#: there are. scipy, which knows the others, takes 0.1 s to import.
+STUDENTS_T = (
+    6.313751514675037,
+    2.9199855803537242,
+    2.3533634348018233,
+    2.1318467863266495,
+    2.0150483733330233,
+    1.9431802805153042,
+    1.8945786050900062,
+    1.8595480375308973,
+    1.833112932656237,
+    1.8124611228116756,
+    1.7958848187040433,
+)
+
+
+@dataclass
+class Draws:
+    """How often computation is drawn, by loop, and what each draw has come to.
+
+    ``plan``: windows and repeats of a loop that is simulated with drawn computation; a simulation
+    that finds one here follows it, so that both draw the same. ``seconds``: time in calls of each
+    repeat over the run, mean over the ranks. ``most``: repeats, at most; 0: as many as there are.
+    """
+
+    plan: dict[int, tuple[int, int]] = field(default_factory=dict)
+    seconds: dict[int, Floats] = field(default_factory=dict)
+    most: int = 0
+
+    def planned(self, loop: int, windows: int, repeats: int) -> tuple[int, int]:
+        """Return windows and repeats of a loop: those of its plan, else these, which are kept."""
+        repeats = min(repeats, self.most or repeats)
+        return self.plan.setdefault(loop, (windows, repeats))
+
+    def again(self) -> Draws:
+        """Return the same plan for another simulation."""
+        return Draws(dict(self.plan), most=self.most)
+
+
+def off_by_draws(one: Draws, other: Draws) -> float:
+    """Return by how much the difference of two simulations may be off for the few draws, in s.
+
+    The same draws differ by the same each time; what is left varies, and its mean over the repeats
+    has this half width.
+    """
+    square, fewest = 0.0, 0
+    for loop, (_, repeats) in one.plan.items():
+        apart = _of(one.seconds, loop, repeats) - _of(other.seconds, loop, repeats)
+        if repeats > 1 and apart.any():
+            square += float(np.var(apart, ddof=1)) / repeats
+            fewest = min(fewest or repeats, repeats)
+    return STUDENTS_T[fewest - 2] * square**0.5 if square > 0 else 0.0
+
+
+def _of(found: Mapping[int, Floats], loop: int, repeats: int) -> Floats:
+    """Return the draws of a loop; of one in which nothing varies all are alike."""
+    return found.get(loop, np.zeros(repeats))
+
+
+@dataclass(frozen=True)
+class Altered:
+    """What is done to the costs of messages and to how computation varies before simulating."""
+
+    network: Callable[[Network], Network] | None = None
+    variation: Callable[[Variation], Variation] | None = None
+    draws: Draws | None = None
 
 
 def runner(

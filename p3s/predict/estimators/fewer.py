@@ -25,7 +25,7 @@ import numpy as np
 
 from p3s.base.text import figures, processes
 from p3s.predict.estimated import Communication
-from p3s.predict.estimators.grids import COMM, SOFTWARE, TRANSFER, WAITING, Grids, Place, Simulated
+from p3s.predict.estimators.grids import COMM, SOFTWARE, TRANSFER, WAITING, Simulated
 from p3s.program.mapping import BLOCK
 from p3s.simulate.followed import StandIns
 from p3s.simulate.steps import Bools, Floats, Ints
@@ -96,21 +96,6 @@ class Checked:
     missed: float
     each: Floats
     slowest: float
-
-
-def estimated(
-    grids: Grids,
-    place: Place,
-    setting: Setting,
-    like: Ways | None = None,
-    checked: Checked | None = None,
-) -> tuple[Communication, Ways]:
-    """Return the communication of the large grid from simulations of smaller ones, and the ways.
-
-    ``place`` simulates one of them. ``like``: the ways in which times change with the grid, where
-    they are known: of the same program with other costs.
-    """
-    return taken_to(grids.few, grids.ranks, grids.simulated(place, setting), like, checked)
 
 
 def _possible(few: Fewer, made: Sequence[Simulated], phase: int) -> list[tuple[str, ...]]:
@@ -276,7 +261,8 @@ def taken_to(
 ) -> tuple[Communication, Ways]:
     """Return the communication of the large grid from that of smaller ones, and the ways there.
 
-    ``ranks``: those of the large grid that are wanted, None: all.
+    ``ranks``: those of the large grid that are wanted, None: all. ``like``: the ways in which times
+    change with the grid, where they are known: of the same program with other costs.
     """
     base, last = made[0], max(made, key=lambda one: one.few.n)
     n = few.large.n

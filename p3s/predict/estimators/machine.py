@@ -19,15 +19,13 @@ import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.base.host.memory import give_back
-from p3s.base.text import processes, quoted
+from p3s.base.text import processes
 from p3s.predict.estimated import Communication
-from p3s.predict.estimators.altered import Altered, Draws
 from p3s.predict.estimators.check import missed
-from p3s.predict.estimators.drawn import runner, varied, windows_of
-from p3s.predict.estimators.fewer import estimated as of_fewer
-from p3s.predict.estimators.fewer import smaller
+from p3s.predict.estimators.drawn import Altered, Draws, runner, varied, windows_of
+from p3s.predict.estimators.fewer import smaller, taken_to
 from p3s.predict.estimators.grids import Grids
-from p3s.predict.estimators.messages import Messages
+from p3s.predict.estimators.messages import Messages, measured_messages, published_messages
 from p3s.predict.estimators.packing import with_creation, with_packing
 from p3s.predict.estimators.prepared import Prepared, prepare
 from p3s.predict.estimators.settings import Setting, silent
@@ -39,19 +37,14 @@ from p3s.program.packing import usual as usual_packing
 from p3s.program.types import MOST_RANKS
 from p3s.simulate.folded import Folded, Loop, Settling, folded_totals
 from p3s.simulate.followed import Followed
-from p3s.simulate.network import Network, network_from_machine
+from p3s.simulate.network import Network
 from p3s.simulate.steps import Floats
-from p3s.simulate.switch_links import ANSWERS
 from p3s.simulate.totals import PARTS, Room
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
-    from p3s.machine.machinefile import Machine
-    from p3s.program.collectives.rules import Library
     from p3s.program.fewer import Fewer
 
-#: Libraries that move large messages only while their rank is inside a call.
-_NO_PROGRESS = ("openmpi", "mpich")
 _NS_PER_S = 1e9
 #: What simulated messages may be off by, as a share of their own time: 23 of 27 run times in
 #: docs/accuracy.md ("Run time", but for `table`) are no further off, as a share of communication.
@@ -65,102 +58,6 @@ _MOST_OFF = 0.75
 AS_IS = Altered()
 
 
-def machine_path(study: Study, machine: Path | None) -> Path:
-    """Return the machine file to use: the given one, else the study's own."""
-    from p3s.machine.machinefile import NAME
-
-    return Path(machine) if machine is not None else study.root / NAME
-
-
-def why_not(study: Study, machine: Path | None) -> str:
-    """Return "" or why there are no costs to simulate with."""
-    path = machine_path(study, machine)
-    if not path.exists():
-        return f"there is no machine file ({path}); run p3s machine measure -o {quoted(path)}"
-    try:
-        found = _load(path)
-    except P3SError as err:
-        return str(err)
-    if not found.network:
-        why = f" ({found.network_missing})" if found.network_missing else ""
-        return f"{path} has no costs of messages{why}; run p3s machine measure -o {quoted(path)}"
-    return ""
-
-
-def _load(path: Path) -> Machine:
-    from p3s.machine.machinefile import Machine
-
-    return Machine.load(path)
-
-
-def networks(machine: Machine) -> tuple[Network, Network, Network]:
-    """Return the costs of messages, and their low and high ends.
-
-    The typical cost is the median of the measured ones, the low end their least; the high end is
-    as far above as the low one is below. Large messages move while ranks compute only if the
-    machine file says so ("background") or its MPI is none of those that need a call for it.
-    """
-    found = dict(machine.network or {})
-    mpi = str(found.get("mpi", "")).lower().replace(" ", "")
-    background = bool(found.get("background", not mpi.startswith(_NO_PROGRESS)))
-    try:
-        made = [
-            replace(
-                network_from_machine({"name": machine.name, "network": table}),
-                background=background,
-                fair=True,
-                back=ANSWERS,
-            )
-            for table in _ends(found)
-        ]
-    except (KeyError, TypeError, ValueError) as err:
-        raise P3SError(
-            f"machine {machine.name}: its network is damaged ({err}); measure it again"
-        ) from err
-    return made[0], made[1], made[2]
-
-
-def _ends(found: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
-    """Return a measurement with its typical, its least and its largest costs."""
-    sizes = dict(found["sizes"])
-    typical, high = dict(sizes), dict(sizes)
-    for name, median in (
-        ("one_way_ns", "one_way_median_ns"),
-        ("send_ns", "send_median_ns"),
-        ("receive_ns", "receive_median_ns"),
-    ):
-        if median in sizes:
-            pairs = list(zip(sizes[name], sizes[median], strict=True))
-            typical[name] = [low if m is None else m for low, m in pairs]
-            high[name] = [low if m is None or low is None else 2 * m - low for low, m in pairs]
-    inside = _ends(found["inside"]) if found.get("inside") else (None,) * 3
-    return tuple(
-        {**found, "sizes": table, "inside": own}
-        for table, own in zip((typical, sizes, high), inside, strict=True)
-    )
-
-
-def library_for(study: Study, machine: Machine | None, setting: Setting) -> Library:
-    """Return the library whose collectives are taken: the told one, the machine's, the runs'."""
-    from p3s.program.collectives.library import USUAL_LIBRARY, library_of
-
-    network: Mapping[str, Any] = (machine.network if machine is not None else None) or {}
-    told = [
-        setting.library,
-        str(network.get("mpi", "")),
-        *(str(run.info.get("mpi", "")) for run in study.runs()),
-    ]
-    for text in told:
-        family, _, version = text.strip().lower().partition(" ")
-        if text == setting.library and text:
-            return library_of(family, version, setting.collectives)
-        try:
-            return library_of(family, version, setting.collectives if text else "")
-        except P3SError:
-            continue
-    return library_of(*USUAL_LIBRARY, setting.collectives)
-
-
 def communication(
     study: Study, n: int, machine: Path | None, setting: Setting, say: Callable[[str], None]
 ) -> Communication:
@@ -168,32 +65,15 @@ def communication(
     return estimated(measured_messages(study, machine, setting), study, n, setting, say)
 
 
-def measured_messages(study: Study, machine: Path | None, setting: Setting) -> Messages:
-    """Return what messages cost as it was measured between two ranks."""
-    from p3s.program.creation import measured
-    from p3s.program.packing import measured as measured_packing
+def of_typical(
+    study: Study, n: int, machine: Path | None, setting: Setting, say: Callable[[str], None]
+) -> Communication:
+    """Return the communication of ``n`` processes on a typical cluster; see estimators.estimate.
 
-    found = _load(machine_path(study, machine))
-    costs = networks(found)
-    hosts = tuple(map(str, (found.network or {}).get("hosts", ())))
-    one_host = len(set(hosts)) == 1
-    why = "the costs of messages were measured between two ranks of one host" if one_host else ""
-    return Messages(
-        "machine",
-        found.name,
-        library_for(study, found, setting),
-        int(found.facts.get("cores") or 1),
-        lambda nodes, among=None: costs,
-        said=lambda network: [f"message costs: {network.source}"],
-        ends=tuple(
-            f"the machine was disturbed when it was measured: {text}" for text in found.disturbed
-        ),
-        hosts=hosts,
-        queues=math.isfinite(costs[0].rate),
-        why_not=why,
-        own=measured(found.network or {}),
-        packing=measured_packing(found.network or {}),
-    )
+    Ranks are dealt to nodes in blocks of the cluster's cores, nodes to switches in a row; the
+    ends of the interval are the faster and the slower end of all published figures together.
+    """
+    return estimated(published_messages(study, setting), study, n, setting, say)
 
 
 def estimated(
@@ -207,7 +87,8 @@ def estimated(
         grids = grids_of(messages, study, few, setting, say)
         cores = setting.ranks_per_node or messages.cores
         checked = missed(grids, setting, cores)
-        found, _ = of_fewer(grids, grids.as_predicted, setting, checked=checked)
+        made = grids.simulated(grids.as_predicted, setting)
+        found, _ = taken_to(few, grids.ranks, made, checked=checked)
         return with_unseen(found, few, grids.all, checked)
     if some_ranks(read_head(study.scaled_dir(n), n)) is not None:
         raise P3SError(
@@ -256,27 +137,40 @@ def placed(
         usual, least, most = map(altered.network, costs)
         costs = usual, least, most
     said += [*setting.said_of(ready.count), *links, *messages.ends]
-    found = told(messages.name, study, ready, costs, setting, said, say, ends, altered)
+    say(f"{processes(ready.count)}: simulating")
+    variation = variation_of(study, ready.phases) if setting.vary else None
+    if variation is None:
+        said.append("computation does not vary")
+    elif altered.variation is not None:
+        variation = altered.variation(variation)
+    if shared := variation is not None and shared_cores(study):
+        said.append(
+            "computation was traced on shared cores, which makes it vary more: the low end "
+            "assumes that it does not vary"
+        )
+    head = read_head(study.scaled_dir(ready.count), ready.count)
+    off = min(_OFF + _of_trend(head), _MOST_OFF) if ends else 0.0
+    draws = Draws() if altered.draws is None else altered.draws
+    sums, notes, followed = simulated(ready, costs, variation, off, even_low=shared, draws=draws)
+    phases, (comm, waiting, transfer, software, low, high) = by_phase(ready, head, sums)
+    found = Communication(
+        messages.name,
+        ready.trace.n,
+        phases,
+        comm,
+        np.minimum(low, comm),
+        np.maximum(high, comm),
+        waiting,
+        transfer,
+        software,
+        messages.why_not,
+        (*said, *ready.notes, *notes),
+        followed=followed,
+        draws=draws,
+    )
     family = messages.library.family
     found = with_creation(found, ready.trace, messages.own or usual_creation(family), ends)
-    found = with_packing(found, ready.trace, messages.packing or usual_packing(family), ends)
-    return replace(found, why_not=messages.why_not)
-
-
-def packed_too(
-    found: Communication, study: Study, machine: Path | None, setting: Setting
-) -> Communication:
-    """Return what an estimator said of contiguous bytes with the packing of a study's datatypes."""
-    if not read_head(study.scaled_dir(found.n), found.n).get("packed"):
-        return found
-    from p3s.program.packing import measured
-    from p3s.program.scaled import read_scaled
-
-    path = machine_path(study, machine)
-    known = _load(path) if path.exists() else None
-    costs = measured(known.network or {}) if known is not None else None
-    costs = costs or usual_packing(library_for(study, known, setting).family)
-    return with_packing(found, read_scaled(study.scaled_dir(found.n)), costs)
+    return with_packing(found, ready.trace, messages.packing or usual_packing(family), ends)
 
 
 def joined_by(
@@ -293,61 +187,6 @@ def joined_by(
     )
     limited = costs[0].trunks is not None or messages.levels
     return costs, [unknown] if several and not limited else []
-
-
-def told(
-    name: str,
-    study: Study,
-    ready: Prepared,
-    costs: tuple[Network, Network, Network],
-    setting: Setting,
-    said: Sequence[str],
-    say: Callable[[str], None],
-    ends: bool = True,
-    altered: Altered = AS_IS,
-) -> Communication:
-    """Simulate what is prepared with costs of messages; return it as an estimator's result.
-
-    ``costs``: typical, least and largest; ``said``: notes that come first; ``ends``: of the
-    interval, else it has no width.
-    """
-    n = ready.trace.n
-    say(f"{processes(ready.count)}: simulating")
-    variation = variation_of(study, ready.phases) if setting.vary else None
-    if variation is not None and altered.variation is not None:
-        variation = altered.variation(variation)
-    shared = variation is not None and shared_cores(study)
-    head = read_head(study.scaled_dir(ready.count), ready.count)
-    off = min(_OFF + _of_trend(head), _MOST_OFF) if ends else 0.0
-    draws = Draws() if altered.draws is None else altered.draws
-    sums, notes, followed = simulated(ready, costs, variation, off, even_low=shared, draws=draws)
-    phases, (comm, waiting, transfer, software, low, high) = by_phase(ready, head, sums)
-    said = [
-        *said,
-        *(["computation does not vary"] if variation is None else []),
-        *(
-            [
-                "computation was traced on shared cores, which makes it vary more: the low end "
-                "assumes that it does not vary"
-            ]
-            if shared
-            else []
-        ),
-    ]
-    return Communication(
-        name,
-        n,
-        phases,
-        comm,
-        np.minimum(low, comm),
-        np.maximum(high, comm),
-        waiting,
-        transfer,
-        software,
-        notes=(*said, *ready.notes, *notes),
-        followed=followed,
-        draws=draws,
-    )
 
 
 def by_phase(

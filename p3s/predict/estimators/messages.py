@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
-from p3s.simulate.network import Network
+from p3s.base.errors import P3SError
+from p3s.base.text import quoted
+from p3s.predict import types
+from p3s.predict.estimated import FROM_REPLAY, TYPICAL
+from p3s.predict.estimators.settings import Setting
+from p3s.simulate.network import (
+    Network,
+    cluster_distances,
+    network_from_cluster,
+    network_from_machine,
+)
 from p3s.simulate.steps import Ints
+from p3s.simulate.switch_links import ANSWERS
 
 if TYPE_CHECKING:
+    from p3s.base.study import Study
+    from p3s.machine.machinefile import Machine
     from p3s.program.collectives.rules import Library
     from p3s.program.creation import OwnPart
     from p3s.program.packing import PackCosts
 
+#: Libraries that move large messages only while their rank is inside a call.
+_NO_PROGRESS = ("openmpi", "mpich")
 #: Typical costs, the least and the largest.
 Costs = tuple[Network, Network, Network]
 
@@ -63,3 +80,203 @@ class Messages:
     why_not: str = ""
     own: OwnPart | None = None
     packing: PackCosts | None = None
+
+
+# ---- measured, and published ----------------------------------------------------------------
+def machine_path(study: Study, machine: Path | None) -> Path:
+    """Return the machine file to use: the given one, else the study's own."""
+    from p3s.machine.machinefile import NAME
+
+    return Path(machine) if machine is not None else study.root / NAME
+
+
+def why_not(study: Study, machine: Path | None) -> str:
+    """Return "" or why there are no costs to simulate with."""
+    path = machine_path(study, machine)
+    if not path.exists():
+        return f"there is no machine file ({path}); run p3s machine measure -o {quoted(path)}"
+    try:
+        found = load_machine(path)
+    except P3SError as err:
+        return str(err)
+    if not found.network:
+        why = f" ({found.network_missing})" if found.network_missing else ""
+        return f"{path} has no costs of messages{why}; run p3s machine measure -o {quoted(path)}"
+    return ""
+
+
+def load_machine(path: Path) -> Machine:
+    """Return a machine file's content, imported where it is needed; P3SError as Machine.load."""
+    from p3s.machine.machinefile import Machine
+
+    return Machine.load(path)
+
+
+def networks(machine: Machine) -> tuple[Network, Network, Network]:
+    """Return the costs of messages, and their low and high ends.
+
+    The typical cost is the median of the measured ones, the low end their least; the high end is
+    as far above as the low one is below. Large messages move while ranks compute only if the
+    machine file says so ("background") or its MPI is none of those that need a call for it.
+    """
+    found = dict(machine.network or {})
+    mpi = str(found.get("mpi", "")).lower().replace(" ", "")
+    background = bool(found.get("background", not mpi.startswith(_NO_PROGRESS)))
+    try:
+        made = [
+            replace(
+                network_from_machine({"name": machine.name, "network": table}),
+                background=background,
+                fair=True,
+                back=ANSWERS,
+            )
+            for table in _ends(found)
+        ]
+    except (KeyError, TypeError, ValueError) as err:
+        raise P3SError(
+            f"machine {machine.name}: its network is damaged ({err}); measure it again"
+        ) from err
+    return made[0], made[1], made[2]
+
+
+def _ends(found: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+    """Return a measurement with its typical, its least and its largest costs."""
+    sizes = dict(found["sizes"])
+    typical, high = dict(sizes), dict(sizes)
+    for name, median in (
+        ("one_way_ns", "one_way_median_ns"),
+        ("send_ns", "send_median_ns"),
+        ("receive_ns", "receive_median_ns"),
+    ):
+        if median in sizes:
+            pairs = list(zip(sizes[name], sizes[median], strict=True))
+            typical[name] = [low if m is None else m for low, m in pairs]
+            high[name] = [low if m is None or low is None else 2 * m - low for low, m in pairs]
+    inside = _ends(found["inside"]) if found.get("inside") else (None,) * 3
+    return tuple(
+        {**found, "sizes": table, "inside": own}
+        for table, own in zip((typical, sizes, high), inside, strict=True)
+    )
+
+
+def library_for(study: Study, machine: Machine | None, setting: Setting) -> Library:
+    """Return the library whose collectives are taken: the told one, the machine's, the runs'."""
+    from p3s.program.collectives.library import USUAL_LIBRARY, library_of
+
+    network: Mapping[str, Any] = (machine.network if machine is not None else None) or {}
+    told = [
+        setting.library,
+        str(network.get("mpi", "")),
+        *(str(run.info.get("mpi", "")) for run in study.runs()),
+    ]
+    for text in told:
+        family, _, version = text.strip().lower().partition(" ")
+        if text == setting.library and text:
+            return library_of(family, version, setting.collectives)
+        try:
+            return library_of(family, version, setting.collectives if text else "")
+        except P3SError:
+            continue
+    return library_of(*USUAL_LIBRARY, setting.collectives)
+
+
+def measured_messages(study: Study, machine: Path | None, setting: Setting) -> Messages:
+    """Return what messages cost as it was measured between two ranks."""
+    from p3s.program.creation import measured
+    from p3s.program.packing import measured as measured_packing
+
+    found = load_machine(machine_path(study, machine))
+    costs = networks(found)
+    hosts = tuple(map(str, (found.network or {}).get("hosts", ())))
+    one_host = len(set(hosts)) == 1
+    why = "the costs of messages were measured between two ranks of one host" if one_host else ""
+    return Messages(
+        "machine",
+        found.name,
+        library_for(study, found, setting),
+        int(found.facts.get("cores") or 1),
+        lambda nodes, among=None: costs,
+        said=lambda network: [f"message costs: {network.source}"],
+        ends=tuple(
+            f"the machine was disturbed when it was measured: {text}" for text in found.disturbed
+        ),
+        hosts=hosts,
+        queues=math.isfinite(costs[0].rate),
+        why_not=why,
+        own=measured(found.network or {}),
+        packing=measured_packing(found.network or {}),
+    )
+
+
+def published_messages(study: Study, setting: Setting) -> Messages:
+    """Return what messages cost on the typical cluster that a setting names."""
+    from p3s.machine.cluster import cluster_of
+
+    cluster = cluster_of(setting.network)
+    return Messages(
+        TYPICAL,
+        cluster.name,
+        library_for(study, None, setting),
+        cluster.cores_per_node,
+        lambda nodes, among=None: (
+            network_from_cluster(cluster, nodes, among=among),
+            network_from_cluster(cluster, nodes, "low", among),
+            network_from_cluster(cluster, nodes, "high", among),
+        ),
+        said=lambda network: [
+            f"message costs: {network.source}, {cluster.cores_per_node} cores per node, from "
+            "published figures"
+        ],
+        of_runs=(
+            "computation is that of the traced machine; its run times are not compared, because "
+            "its network is another one",
+        ),
+        distance=lambda nodes, among=None: cluster_distances(cluster, nodes, among),
+        levels=True,
+        queues=True,
+    )
+
+
+def messages_of(study: Study, estimator: str, machine: Path | None, setting: Setting) -> Messages:
+    """Return what messages cost where they are simulated: as measured between two ranks.
+
+    Published figures stand for it where nothing was measured, or the estimator takes them.
+    """
+    if estimator == TYPICAL or why_not(study, machine):
+        return published_messages(study, setting)
+    return measured_messages(study, machine, setting)
+
+
+# ---- as prediction.json names it ------------------------------------------------------------
+def network_of(
+    study: Study, name: str, counts: Sequence[int], machine: Path | None, setting: Setting | None
+) -> types.Network | None:
+    """Return the network behind an estimator.
+
+    Its source: typical (published figures), file (one like it that the user wrote), measured
+    (between two hosts, or by a replay), or one machine. None where nothing is known.
+    """
+    if name == TYPICAL:
+        from p3s.machine.cluster import cluster_of
+
+        return types.Network(**cluster_of((setting or Setting()).network).about())
+    if name not in FROM_REPLAY:
+        from p3s.machine.machinefile import Machine
+
+        found = Machine.load(machine_path(study, machine))
+        hosts = [str(host) for host in (found.network or {}).get("hosts", ())]
+        return _of_hosts(found.name, hosts)
+    replayed = [n for n in counts if n > 1 and study.replay_path(n).exists()]
+    if not replayed:
+        return None
+    nodes = [str(node) for node in study.replay(max(replayed)).get("nodes", ()) if node]
+    return _of_hosts("replay", nodes)
+
+
+def _of_hosts(name: str, hosts: Sequence[str]) -> types.Network | None:
+    """Return the network between hosts: none where they are one machine."""
+    different = list(dict.fromkeys(hosts))
+    if not different:
+        return None
+    source = "measured" if len(different) > 1 else "one machine"
+    return types.Network(name, ", ".join(different), source)

@@ -50,11 +50,28 @@ def _of(name: str) -> Callable[..., Communication]:
     def of_replay(
         study: Study, n: int, machine: Path | None, setting: Setting, say: Callable[[str], None]
     ) -> Communication:
-        from p3s.predict.estimators.machine import packed_too
-
-        return packed_too(communication(name, study, n), study, machine, setting)
+        return _with_packing(communication(name, study, n), study, machine, setting)
 
     return of_replay
+
+
+def _with_packing(
+    found: Communication, study: Study, machine: Path | None, setting: Setting
+) -> Communication:
+    """Return what an estimator said of contiguous bytes with the packing of a study's datatypes."""
+    from p3s.predict.estimators.messages import library_for, load_machine, machine_path
+    from p3s.predict.estimators.packing import with_packing
+    from p3s.predict.times import read_head
+    from p3s.program.packing import measured, usual
+    from p3s.program.scaled import read_scaled
+
+    if not read_head(study.scaled_dir(found.n), found.n).get("packed"):
+        return found
+    path = machine_path(study, machine)
+    known = load_machine(path) if path.exists() else None
+    costs = measured(known.network or {}) if known is not None else None
+    costs = costs or usual(library_for(study, known, setting).family)
+    return with_packing(found, read_scaled(study.scaled_dir(found.n)), costs)
 
 
 def communication(name: str, study: Study, n: int) -> Communication:

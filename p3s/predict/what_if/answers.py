@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from p3s.base.errors import P3SError
 from p3s.predict.efficiencies import with_transfer
-from p3s.predict.estimators.altered import off_by_draws
+from p3s.predict.estimators.drawn import off_by_draws
 from p3s.predict.intervals import Factors, combine, own_parts
 from p3s.predict.rows import slowest_rank
 from p3s.predict.structures import structure_of
@@ -30,22 +30,6 @@ if TYPE_CHECKING:
 _OFF = 0.08
 #: Messages take no time: tells transfer and serialisation apart.
 IDEALLY = read_changes("network=ideal")
-#: Share of Student's t below the upper end of a 90 % interval, and that end by degrees of freedom
-#: from 1: of as many draws as there are. scipy, which knows the others, takes 0.1 s to import.
-_UPPER = 0.95
-ENDS = (
-    6.313751514675037,
-    2.9199855803537242,
-    2.3533634348018233,
-    2.1318467863266495,
-    2.0150483733330233,
-    1.9431802805153042,
-    1.8945786050900062,
-    1.8595480375308973,
-    1.833112932656237,
-    1.8124611228116756,
-    1.7958848187040433,
-)
 #: Steps of a count for which the usual changes are simulated without being asked for.
 CHEAP = 30_000
 #: The same of an ideal network alone: rows of the scaled trace that are read for it, and steps of
@@ -234,20 +218,11 @@ def _apart(
     moves += [saved * (end - 1.0) for part in _of_row(row) if part for end in part]
     moves += [other - run_time(end) for end in changed.ends or ()]
     last = as_is.drawn
-    noise = off_by_draws(as_is.draws[last], changed.draws[last], _student)
+    noise = off_by_draws(as_is.draws[last], changed.draws[last])
     noise = math.hypot(noise, _off_messages(as_is, changed) if other_costs(changes) else 0.0)
     below = math.hypot(noise, *(move for move in moves if move < 0))
     above = math.hypot(noise, *(move for move in moves if move > 0))
     return scale * below, scale * above
-
-
-def _student(freedom: int) -> float:
-    """Return the end of a 90 % interval of Student's t."""
-    if freedom <= len(ENDS):
-        return ENDS[freedom - 1]
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, _UPPER))
 
 
 def _off_messages(as_is: Made, changed: Made) -> float:

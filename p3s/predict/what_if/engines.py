@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.predict.estimators import estimate
-from p3s.predict.estimators.altered import Altered, Draws
-from p3s.predict.estimators.fewer import Ways, estimated
+from p3s.predict.estimators.drawn import Altered, Draws
+from p3s.predict.estimators.fewer import Ways, taken_to
 from p3s.predict.estimators.machine import placed
 from p3s.predict.estimators.prepared import on_nodes_of, read_program
 from p3s.predict.estimators.settings import silent
@@ -176,7 +176,8 @@ class OnGrids:
             )
 
         like = base.ways if base is not None and changed.sends_as(self.as_is) else None
-        found, ways = estimated(self.grids, place, changed.setting, like)
+        made = self.grids.simulated(place, changed.setting)
+        found, ways = taken_to(self.grids.few, self.grids.ranks, made, like)
         times, smallest = self.times, self.grids.prepared[0]
         work = self._work(smallest, changed)
         if work is not None:

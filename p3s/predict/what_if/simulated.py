@@ -13,9 +13,9 @@ from p3s.base.text import processes
 from p3s.predict.estimated import TYPICAL
 from p3s.predict.estimators import Setting
 from p3s.predict.estimators.fewer import EVERY_RANK, smaller
-from p3s.predict.estimators.machine import grids_of, measured_messages, why_not
+from p3s.predict.estimators.machine import grids_of
+from p3s.predict.estimators.messages import Messages, messages_of, published_messages
 from p3s.predict.estimators.settings import silent
-from p3s.predict.estimators.typical import published_messages
 from p3s.predict.intervals import total
 from p3s.predict.times import PhaseTimes, computation, with_communication
 from p3s.predict.what_if.changes import (
@@ -37,7 +37,7 @@ from p3s.program.types import MOST_RANKS
 if TYPE_CHECKING:
     from p3s.base.study import Study
     from p3s.predict.estimates import Kept
-    from p3s.predict.estimators.messages import Messages
+    from p3s.predict.estimators.messages import Messages, messages_of, published_messages
     from p3s.predict.what_if.changes import Change
 
 #: Draws of computation where only a ratio is asked for, whose two times draw the same.
@@ -65,20 +65,16 @@ def costs_of(study: Study, estimator: str, machine: Path | None, setting: Settin
     What was measured by a replay, or simulated outside of P3S, has no costs that could be changed:
     those between two ranks stand for it, or else published ones.
     """
-    if estimator == TYPICAL:
-        return Costs(TYPICAL, published_messages(study, setting), setting)
-    if estimator == "machine":
-        return Costs(estimator, measured_messages(study, machine, setting), setting)
-    lacking = why_not(study, machine)
+    messages = messages_of(study, estimator, machine, setting)
+    if estimator == messages.name:
+        return Costs(estimator, messages, setting)
+    measured = "costs measured between two ranks"
+    where = f"those of {messages.machine}" if messages.name == TYPICAL else measured
     why = (
         f"the prediction rests on {estimator}, whose costs of messages cannot be changed; "
-        "the dependency simulation answers, with "
+        f"the dependency simulation answers, with {where}"
     )
-    if not lacking:
-        messages = measured_messages(study, machine, setting)
-        return Costs("machine", messages, setting, why + "costs measured between two ranks")
-    messages = published_messages(study, setting)
-    return Costs(TYPICAL, messages, setting, f"{why}those of {messages.machine}")
+    return Costs(messages.name, messages, setting, why)
 
 
 def check_answerable(

@@ -23,7 +23,7 @@ from p3s.methods.placement.ranked.file import save
 from p3s.methods.placement.ranked.job import Job, job_of
 from p3s.methods.placement.ranked.ranking import Search, placements
 from p3s.methods.placement.ranked.types import Advice, Placements
-from p3s.pipeline.basis import Request, basis_of, told_of
+from p3s.pipeline.basis import Request, basis_of, setting_of, told_of
 from p3s.pipeline.room import check_scaled_room
 from p3s.pipeline.stages import (
     check_times,
@@ -32,7 +32,6 @@ from p3s.pipeline.stages import (
     ensure_model,
     ensure_scaled,
     machine_file,
-    setting_of,
 )
 from p3s.predict.estimated import TYPICAL
 
@@ -184,12 +183,11 @@ def _job(study: Study, n: int, there: There, request: Request, progress: Progres
 def messages_of(study: Study, n: int, request: Request) -> tuple[Messages, str]:
     """Return what messages cost, from where p3s predict takes it without a replay, and a word on
     these costs where nobody named them."""
-    from p3s.predict.estimators.machine import measured_messages, why_not
-    from p3s.predict.estimators.typical import published_messages
+    from p3s.predict.estimators.messages import measured_messages, published_messages, why_not
 
     file = machine_file(study)
     basis = basis_of(replace(request, no_replay=True), {n: study}, [n], file)
-    setting = setting_of(request.settings, basis.network, **request.setting)
+    setting = setting_of(request, basis.network)
     if basis.network or basis.estimator == TYPICAL:
         return published_messages(study, setting), told_of(basis)
     lacking = why_not(study, basis.machine or file)
