@@ -72,7 +72,6 @@ def prepare(
     from p3s.program.mapping import mapping_of
     from p3s.program.order.sections import read_sections
     from p3s.program.scaled import read_scaled
-    from p3s.program.topology import distances
     from p3s.replay.launch.launcher import find_mpi
     from p3s.replay.plan.plan import make_plan
     from p3s.replay.plan.types import PlanSettings
@@ -97,7 +96,7 @@ def prepare(
     )
     topology = read_topology(settings.topology)
     network = rough(machine)
-    node_of, distance = mapping.node_of, distances(mapping, topology)
+    node_of, distance = mapping.node_of, topology.distances(mapping.names)
     plan = make_plan(
         sections,
         mapping,

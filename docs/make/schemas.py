@@ -35,7 +35,7 @@ from p3s.model.law_types import TraceOrder
 from p3s.model.types import Model
 from p3s.predict import surface
 from p3s.predict.types import WEAK
-from p3s.program.types import Communicators, HeadRead
+from p3s.program.types import Communicators, ScaledHead
 from p3s.signature import phase_file, sampled, store, times
 
 _SIMPLE = {bool: "boolean", int: "integer", float: "number", str: "string"}
@@ -150,7 +150,7 @@ FORMATS: tuple[Published[Any], ...] = (
     Published(times.TIMES_SCHEMA, times.TIMES_VERSION, times.TimesRead, more=True),
     Published(model.SCHEMA, 2, Model),
     costs.COMPUTE,
-    Published("p3s.scaled", SCHEMA_VERSION, HeadRead, more=True),
+    Published("p3s.scaled", SCHEMA_VERSION, ScaledHead, more=True),
     Published("p3s.comms", SCHEMA_VERSION, Communicators, more=True),
     Published("p3s.order", SCHEMA_VERSION, TraceOrder),
     Published(REPLAY_SCHEMA, REPLAY_VERSION, ReplayRead, more=True),

@@ -121,23 +121,23 @@ class Exported:
         if events:
             self.changed[what] = self.changed.get(what, 0.0) + events
 
-    def lists(self, section: Section, k: int) -> None:
-        """Take down what a section is."""
-        self.sections.append(
-            {
-                "section": k,
-                "name": section.name,
-                "phases": list(section.phases),
-                "turns": section.turns,
-                "first_turn": section.first_turn,
-                "run_turns": section.run_turns,
-                "entries": section.entries,
-                "events": len(section.steps),
-            }
-        )
-
-    def takes(self, section: Section, words: Mapping[str, str] = _WHY) -> None:
-        """Take down what a section lacks; ``words``: reason -> its words here."""
+    def takes(
+        self, section: Section, k: int | None = None, words: Mapping[str, str] = _WHY
+    ) -> None:
+        """Take down what a section lacks, by ``words`` (reason -> these), and what ``k`` is."""
+        if k is not None:
+            self.sections.append(
+                {
+                    "section": k,
+                    "name": section.name,
+                    "phases": list(section.phases),
+                    "turns": section.turns,
+                    "first_turn": section.first_turn,
+                    "run_turns": section.run_turns,
+                    "entries": section.entries,
+                    "events": len(section.steps),
+                }
+            )
         for left in section.left_out:
             if left.call not in ("MPI_Init", "MPI_Init_thread", "MPI_Finalize"):
                 self.lacks(left.call, words.get(left.why, left.why), left.events)

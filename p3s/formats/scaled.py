@@ -18,17 +18,15 @@ from p3s.predict.estimators.settings import Setting
 from p3s.program.calls import RankProgram, members_are_world, programs_of_steps
 from p3s.program.collectives.expand import MOST_STEPS, Expanded, expand
 from p3s.program.collectives.rules import Library
-from p3s.program.order.sections import read_sections, whole_run
-from p3s.program.order.unstick import ends
-from p3s.program.scaled import ScaledTrace, read_order, read_scaled
+from p3s.program.order.sections import read_sections, read_whole
+from p3s.program.order.unstick import endless
+from p3s.program.scaled import ScaledTrace, read_scaled
 from p3s.simulate.network import Network, rough_network
 from p3s.simulate.simulate import simulate_anyway
 from p3s.simulate.steps import Bools, Floats, Ints, Op, Section, Steps
 
 #: Events of a whole run, at most: each takes some 350 bytes of memory.
 MOST_EVENTS = 20_000_000
-#: Runs of more steps are written without a look at whether they can be executed.
-CHECKED = 2_000_000
 #: Iterations of a loop that are simulated unless it is said otherwise.
 TURNS = 3
 #: Tells of a collective, and of whether all ranks are in it, whether it is written as a call.
@@ -78,43 +76,29 @@ def programs_of(
         where = "" if whole else f"{section.name}: "
         if whole:
             say(f"{processes(n)}: {plural(len(section.steps), 'event')}")
-        else:
-            done.lists(section, k)
         done.events += float(len(section.steps))
-        done.takes(section)
+        done.takes(section, None if whole else k)
         stays = _staying(section.steps, n, keep)
         most = MOST_EVENTS if whole else MOST_STEPS
         made = expand(section.steps, library, ~stays, node_of=node_of, most_steps=most)
-        done.notes += [f"{where}{note}" for note in (*section.notes, *made.notes)]
-        if len(made.steps) <= CHECKED and not ends(made.steps):
-            done.notes.append(
-                f"{where}ranks wait for each other for ever: the order of events of the model "
-                "cannot be executed, a simulator will not come to an end"
-            )
+        notes = (*section.notes, *made.notes, *endless(made.steps))
+        done.notes += [f"{where}{note}" for note in notes]
         if whole and made.used:
             done.notes.append(f"algorithms of collectives that are messages: {library}")
         yield "" if whole else f"section-{k:03d}", programs_of_steps(made.steps)
 
 
 def _whole(study: Study, n: int) -> Section:
-    """Return the whole run; P3SError where the order of its events is not known."""
+    """Return the whole run; UsageError where it is too long."""
     where = study.scaled_dir(n)
     trace = read_scaled(where)
-    order = read_order(where) if (where / "order.json").exists() else None
-    if order is None or order.loops is None:
-        raise P3SError(
-            f"{where}: the order of events is not known, so there is no whole "
-            "run to write; write a few iterations of each loop: --turns 1"
-        )
-    if len(np.unique(trace.rank)) != n:
-        raise P3SError(f"{where}: does not hold all {n} ranks; run p3s scale -n {n}")
     events = int(trace.repeat.sum())
     if events > MOST_EVENTS:
         raise UsageError(
             f"{where}: the whole run has {events:,} events, more "
             f"than {MOST_EVENTS:,}; write some iterations of each loop: --turns 3"
         )
-    return whole_run(trace, order)
+    return read_whole(where, trace)
 
 
 def _sections(
@@ -189,8 +173,7 @@ class Simulation:
             times, changed = simulate_anyway(made.steps, self.node_of, self.network)
             notes = (*section.notes, *made.notes, *changed)
             done.notes += [f"{section.name}: {note}" for note in notes]
-            done.lists(section, k)
-            done.takes(section, SIMULATED)
+            done.takes(section, k, SIMULATED)
             begin, end = times.begin_ns + clock, times.end_ns + clock
             clock = float(end.max(initial=clock))
             yield Simulated(section, made, begin, end, times.waiting_ns, clock)

@@ -28,8 +28,8 @@ from p3s.model.reasons import Verdict
 from p3s.model.types import Model
 from p3s.model.work.workload import rank_work
 from p3s.program.generate import order_of, packed_at
-from p3s.program.parts import compute_ns, first_slots, index_in_phase
-from p3s.program.scaled import RECV, SEND, Floats, Ints, ScaledTrace, build
+from p3s.program.parts import columns_of, compute_ns
+from p3s.program.scaled import Floats, Ints, ScaledTrace, build
 
 #: The shortest sides: of a grid of one or two dimensions, and of more.
 _SHORTEST, _SHORTEST_OF_MANY = 6, 4
@@ -288,28 +288,10 @@ def trace_of(few: Fewer, laws: Laws) -> tuple[ScaledTrace, TraceOrder]:
     op, ops = _numbered([it.op for it in model.items])
     kind, kinds = _numbered([it.kind for it in model.items])
     it = rows.item
-    tags = np.array(
-        [one.tag if one.tag is not None else one.tag_value for one in model.items], dtype=np.int64
-    )
-    talks = np.array([one.kind in (SEND, RECV) for one in model.items], dtype=bool)
     known = np.array([one.verdict != Verdict.UNKNOWN for one in model.items], dtype=bool)
-    columns = {
-        "rank": rows.rank,
-        "phase": rows.phase,
-        "index": index_in_phase(rows),
-        "peer": rows.peer,
-        "bytes": rows.nbytes,
-        "comm": rows.comm,
-        "tag": np.where(talks[it], tags[it], -1),
-        "root": rows.root,
-        "repeat": rows.repeat,
-        "slot": first_slots(model)[it] + rows.slot,
-        "stage": rows.stage,
-        "turn": rows.turn,
-    }
     trace = build(
         few.n,
-        columns,
+        columns_of(model, rows),
         work,
         op[it],
         ops,

@@ -224,6 +224,11 @@ class _Head:
         if self.times is not None and part.timed is not None:
             self.times.add(part.timed)
 
+    def _time(self, phase: int) -> dict[str, Any]:
+        """Return the time of a phase as ScaledPhase has it; nothing where it is not known."""
+        time = self.times.of_phase(phase, self.evaluator.grid) if self.times is not None else None
+        return {} if time is None else time.to_json()
+
     def of(self, ranks: int, of: tuple[tuple[int, int], ...] | None) -> ScaledHead:
         """Return the head; ranks: how many the rows are of, and ``of`` which, None for all."""
         model, evaluator = self.model, self.evaluator
@@ -233,12 +238,12 @@ class _Head:
                 p.name,
                 p.depth,
                 p.parent,
-                phase_weight(p, evaluator.grid),
-                float(self.events[k]) / ranks,
-                float(self.work[k]),
-                float(self.half[k] / self.work[k]) if self.work[k] else 0.0,
-                no_trend(p, evaluator.n, float(self.work[k]) / ranks),
-                self.times.of_phase(k, evaluator.grid) if self.times is not None else None,
+                weight=phase_weight(p, evaluator.grid),
+                events_per_iteration=float(self.events[k]) / ranks,
+                work=float(self.work[k]),
+                work_rel_half_width=float(self.half[k] / self.work[k]) if self.work[k] else 0.0,
+                no_trend=no_trend(p, evaluator.n, float(self.work[k]) / ranks),
+                **self._time(k),
             )
             for k, p in enumerate(model.phases)
         ]

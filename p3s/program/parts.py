@@ -22,6 +22,14 @@ from p3s.model.verdicts import judged_at
 from p3s.model.work.workload import RankWork, of_rows, rank_work
 from p3s.program.emptied import below_one
 
+#: Kinds of calls whose rows have a tag.
+P2P = ("send", "recv")
+#: Columns in the order of the files.
+_ORDER = (
+    *("rank", "phase", "index", "op", "kind", "peer", "bytes", "comm", "tag", "root", "repeat"),
+    *("work", "work_unit", "slot", "verdict", "stage", "turn", "compute_ns", "io_ns"),
+)
+
 
 @dataclass(frozen=True)
 class Call:
@@ -177,6 +185,27 @@ def first_slots(model: Model) -> np.ndarray:
     return np.cumsum([0, *(len(it.slots) for it in model.items)])
 
 
+def columns_of(model: Model, rows: ScaledRows) -> dict[str, np.ndarray]:
+    """Return the columns of whole numbers that a scaled trace has, by name."""
+    items, it = model.items, rows.item
+    tags = [one.tag if one.tag is not None else one.tag_value for one in items]
+    tag = np.array([t if one.kind in P2P else -1 for t, one in zip(tags, items, strict=True)])
+    return {
+        "rank": rows.rank,
+        "phase": rows.phase,
+        "index": index_in_phase(rows),
+        "peer": rows.peer,
+        "bytes": rows.nbytes,
+        "comm": rows.comm,
+        "tag": tag.astype(np.int64)[it],
+        "root": rows.root,
+        "repeat": rows.repeat,
+        "slot": first_slots(model)[it] + rows.slot,
+        "stage": rows.stage,
+        "turn": rows.turn,
+    }
+
+
 def _table(
     model: Model, rows: ScaledRows, once: np.ndarray | None, files: FileTimes | None
 ) -> tuple[bytes, TableFacts]:
@@ -188,41 +217,20 @@ def _table(
     """
     import pyarrow as pa
 
-    items = model.items
-    tags = np.array(
-        [it.tag if it.tag is not None else it.tag_value for it in items], dtype=np.int64
-    )
-    kinds = [it.kind for it in items]
-    it = rows.item
-    p2p = (
-        np.array([x in ("send", "recv") for x in kinds], dtype=bool)[it]
-        if len(items)
-        else np.zeros(0, dtype=bool)
-    )
-
-    table = pa.table(
-        {
-            "rank": whole(rows.rank),
-            "phase": whole(rows.phase),
-            "index": whole(index_in_phase(rows)),
-            "op": texts([x.op for x in items], it),
-            "kind": texts(kinds, it),
-            "peer": whole(rows.peer),
-            "bytes": column(rows.nbytes.astype(np.int64)),
-            "comm": whole(rows.comm),
-            "tag": whole(np.where(p2p, tags[it], -1)),
-            "root": whole(rows.root),
-            "repeat": column(rows.repeat.astype(np.int64)),
-            "work": column(rows.work.astype(np.float64)),
-            "work_unit": texts([model.work_unit], np.zeros(len(it), dtype=np.int64)),
-            "slot": whole(first_slots(model)[it] + rows.slot),
-            "verdict": texts([x.verdict for x in items], it),
-            "stage": whole(rows.stage),
-            "turn": whole(rows.turn),
-            **({} if once is None else {"compute_ns": column(once.astype(np.float64))}),
-            **({} if files is None else {"io_ns": column(files.ns.astype(np.float64))}),
-        }
-    )
+    items, it = model.items, rows.item
+    each = columns_of(model, rows)
+    amounts = {name: column(each.pop(name).astype(np.int64)) for name in ("bytes", "repeat")}
+    made = {name: whole(values) for name, values in each.items()} | amounts
+    made |= {
+        "op": texts([x.op for x in items], it),
+        "kind": texts([x.kind for x in items], it),
+        "work": column(rows.work.astype(np.float64)),
+        "work_unit": texts([model.work_unit], np.zeros(len(it), dtype=np.int64)),
+        "verdict": texts([x.verdict for x in items], it),
+        **({} if once is None else {"compute_ns": column(once.astype(np.float64))}),
+        **({} if files is None else {"io_ns": column(files.ns.astype(np.float64))}),
+    }
+    table = pa.table({name: made[name] for name in _ORDER if name in made})
     data = parquet_bytes(table)
     sums = sums_of_rows(rows.repeat, rows.nbytes, rows.work)
     if once is not None:

@@ -28,7 +28,7 @@ from p3s.base.tables import (
     sums_of_rows,
 )
 from p3s.model.law_types import TraceOrder
-from p3s.program.types import Communicators, HeadRead, PackedCall
+from p3s.program.types import Communicators, PackedCall, ScaledHead
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -273,7 +273,7 @@ def scaled_head(scaled_dir: Path) -> dict[str, Any]:
     return _last_head(Path(scaled_dir) / "scaled.json")
 
 
-_last_head = LastRead(lambda path: _checked_file(path, "p3s.scaled", HeadRead)[0], files=16)
+_last_head = LastRead(lambda path: _checked_file(path, "p3s.scaled", ScaledHead)[0], files=16)
 
 
 def parts_of(scaled_dir: Path, head: Mapping[str, Any]) -> list[Path]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from p3s.base.serialise import MOST_PROCESSES, Natural, NotNegative, Positive, ProcessCount, to_data
+from p3s.base.serialise import MOST_PROCESSES, Natural, NotNegative, Positive, ProcessCount
 from p3s.base.tables import TableFacts
 from p3s.costs.files.types import FileUseAt
-from p3s.costs.types import PhaseTime
 from p3s.model.types import Buffers, NotModelled, Share, Tracing
 
+#: Of fields that are written with their default, too; those of a time, where there is one.
+ALWAYS = {"always": True}
+TIMED = {"always": lambda phase: phase.compute_ns is not None}
 #: Largest count all of whose ranks are written: more can be had in parts. Largest whose ranks'
 #: places on the process grid are to fit into memory.
 MOST_RANKS, MOST_PREDICTED = 1 << 22, 1 << 23
@@ -29,27 +30,29 @@ class NoTrend:
 @dataclass(frozen=True)
 class ScaledPhase:
     """A phase at one count: weight: its iterations; work: of all ranks in the run, with the half
-    width of its 90 % interval, relative; time: where the cost of computation is known.
+    width of its 90 % interval, relative. From ``compute_ns`` on: its time, as p3s.costs.types has
+    it, where the cost of computation is known.
     """
 
     phase: int
-    name: str
-    depth: int
-    parent: int | None
-    weight: float
-    events_per_iteration: float
-    work: float
-    work_rel_half_width: float
+    name: str = field(default="", metadata=ALWAYS)
+    depth: Natural = field(default=0, metadata=ALWAYS)
+    parent: int | None = field(default=None, metadata=ALWAYS)
+    weight: NotNegative = field(kw_only=True)
+    events_per_iteration: NotNegative = field(default=0.0, metadata=ALWAYS)
+    work: NotNegative = field(default=0.0, metadata=ALWAYS)
+    work_rel_half_width: NotNegative | None = field(default=None, metadata=ALWAYS)
     no_trend: NoTrend | None = None
-    time: PhaseTime | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the phase as plain data, its time beside the rest."""
-        known = {k: to_data(v) for k, v in vars(self).items()}
-        time = known.pop("time") or {}
-        if known["no_trend"] is None:
-            del known["no_trend"]
-        return {**known, **time}
+    compute_ns: NotNegative | None = None
+    compute_low: NotNegative | None = None
+    compute_high: NotNegative | None = None
+    work_error: NotNegative | None = None
+    x: tuple[float, float] | None = None
+    covered: tuple[float, float] | None = None
+    outside: float | None = None
+    below: bool | None = None
+    crm_i_ns: float | None = field(default=None, metadata=TIMED)
+    crm_c_ns: float | None = field(default=None, metadata=TIMED)
 
 
 @dataclass(frozen=True)
@@ -96,84 +99,29 @@ class Emptied:
 
 @dataclass(frozen=True)
 class ScaledHead:
-    """A scaled trace without its rows.
+    """A scaled trace without its rows; what files of earlier versions may lack has a default.
 
     extrapolation: times the largest traced count; share: by verdict, of the rows; traced_share: of
     the largest traced run. files: what call sites do to files, and whose costs that has. ranks:
     (first, last) of those that the rows are of, None for all.
     """
 
-    n: int
-    work_unit: str
-    work_units: Mapping[str, str]
-    grid: tuple[int, ...]
-    grid_rule: str
-    rows: int
-    counts: tuple[int, ...]
-    extrapolation: float
-    first_seen: Mapping[str, int]
-    unmodelled_ops: Mapping[str, int]
-    not_modelled: tuple[NotModelled, ...]
-    tracing: Mapping[str, Tracing]
-    phases: tuple[ScaledPhase, ...]
-    share: Mapping[str, RowShare]
-    traced_share: Mapping[str, Share]
-    unknown: tuple[UnknownCall, ...]
-    emptied: tuple[Emptied, ...] = ()
-    ranks: tuple[tuple[int, int], ...] | None = None
-    buffers: Mapping[str, Buffers] = field(default_factory=dict)
-    packed: tuple[PackedCall, ...] = ()
-    files: tuple[FileUseAt, ...] = ()
-    files_from: str = ""
-    tables: Mapping[str, TableFacts] = field(default_factory=dict)
-
-
-# ---- as it is read: what files of earlier versions may lack is absent -------------------------
-@dataclass(frozen=True)
-class PhaseRead:
-    """A phase as scaled.json has it, its time beside the rest."""
-
-    phase: int
-    weight: NotNegative
-    name: str = ""
-    depth: Natural = 0
-    parent: int | None = None
-    events_per_iteration: NotNegative = 0.0
-    work: NotNegative = 0.0
-    work_rel_half_width: NotNegative | None = None
-    no_trend: NoTrend | None = None
-    compute_ns: NotNegative | None = None
-    compute_low: NotNegative | None = None
-    compute_high: NotNegative | None = None
-    work_error: NotNegative | None = None
-    x: tuple[float, float] | None = None
-    covered: tuple[float, float] | None = None
-    outside: float | None = None
-    below: bool | None = None
-    crm_i_ns: float | None = None
-    crm_c_ns: float | None = None
-
-
-@dataclass(frozen=True)
-class HeadRead:
-    """A scaled trace's head as scaled.json has it."""
-
     n: ProcessCount
-    phases: tuple[PhaseRead, ...]
-    work_unit: str = ""
-    work_units: Mapping[str, str] = field(default_factory=dict)
-    grid: tuple[Natural, ...] = ()
-    grid_rule: str = ""
-    rows: Natural = 0
-    counts: tuple[ProcessCount, ...] = ()
-    extrapolation: NotNegative = 1.0
-    first_seen: Mapping[str, int] = field(default_factory=dict)
-    unmodelled_ops: Mapping[str, int] = field(default_factory=dict)
-    not_modelled: tuple[NotModelled, ...] = ()
-    tracing: Mapping[str, Tracing] = field(default_factory=dict)
-    share: Mapping[str, RowShare] = field(default_factory=dict)
-    traced_share: Mapping[str, Share] = field(default_factory=dict)
-    unknown: tuple[UnknownCall, ...] = ()
+    work_unit: str = field(default="", metadata=ALWAYS)
+    work_units: Mapping[str, str] = field(default_factory=dict, metadata=ALWAYS)
+    grid: tuple[Natural, ...] = field(default=(), metadata=ALWAYS)
+    grid_rule: str = field(default="", metadata=ALWAYS)
+    rows: Natural = field(default=0, metadata=ALWAYS)
+    counts: tuple[ProcessCount, ...] = field(default=(), metadata=ALWAYS)
+    extrapolation: NotNegative = field(default=1.0, metadata=ALWAYS)
+    first_seen: Mapping[str, int] = field(default_factory=dict, metadata=ALWAYS)
+    unmodelled_ops: Mapping[str, int] = field(default_factory=dict, metadata=ALWAYS)
+    not_modelled: tuple[NotModelled, ...] = field(default=(), metadata=ALWAYS)
+    tracing: Mapping[str, Tracing] = field(default_factory=dict, metadata=ALWAYS)
+    phases: tuple[ScaledPhase, ...] = field(kw_only=True)
+    share: Mapping[str, RowShare] = field(default_factory=dict, metadata=ALWAYS)
+    traced_share: Mapping[str, Share] = field(default_factory=dict, metadata=ALWAYS)
+    unknown: tuple[UnknownCall, ...] = field(default=(), metadata=ALWAYS)
     emptied: tuple[Emptied, ...] = ()
     ranks: tuple[tuple[int, int], ...] | None = None
     buffers: Mapping[str, Buffers] = field(default_factory=dict)

@@ -16,7 +16,6 @@ import numpy as np
 
 from p3s.machine.topology.ancestry import common, heights, links_between
 from p3s.machine.topology.switches import Topology
-from p3s.program.topology import node_hosts
 from p3s.replay.costs.link import SHARED, Flood, Link, carried
 from p3s.replay.engine.results import ProgramResult
 from p3s.replay.plan.program import Code, Program
@@ -108,7 +107,7 @@ def fabric_of(plan: ReplayPlan) -> Fabric | None:
     topology = plan.topology
     if topology.flat or not len(topology.up):
         return None
-    nodes = topology.switches_of(node_hosts(plan.mapping, topology))
+    nodes = topology.switches_of(topology.hosts_of(plan.mapping.names))
     pairs = [
         np.unique(np.stack([nodes[t.source], nodes[t.target]], axis=1), axis=0)
         for t in plan.transits

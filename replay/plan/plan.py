@@ -17,7 +17,6 @@ from p3s.base.errors import P3SError
 from p3s.machine.topology.switches import Topology
 from p3s.program.collectives.expand import Expanded, Used
 from p3s.program.mapping import RankMap
-from p3s.program.topology import distances, node_hosts
 from p3s.replay.plan.build_holes import Noise
 from p3s.replay.plan.build_traffic import needs_hole
 from p3s.replay.plan.choose import (
@@ -93,7 +92,7 @@ class _Planner:
                 )
         self.sections, self.mapping, self.topology = sections, mapping, topology
         self.settings, self.network, self.simulate = settings, network, simulate
-        self.distance = distances(mapping, topology)
+        self.distance = topology.distances(mapping.names)
         self.notes = [*topology.notes, *(note for section in sections for note in section.notes)]
         self.left_out = [entry for section in sections for entry in section.left_out]
         self.used: list[Used] = []
@@ -448,7 +447,7 @@ def _noise_beside(
     if settings.noise == OFF or (settings.noise == AUTO and topology.flat):
         return None
     if not topology.flat:
-        switch = topology.switches_of(node_hosts(mapping, topology))
+        switch = topology.switches_of(topology.hosts_of(mapping.names))
         shares = topology.trunk(int(switch[pair[0]]), int(switch[pair[1]]), switch)
     return noise_of(transit, pair, shares, length_ns, settings.noise_limit)
 

@@ -64,7 +64,11 @@ def made_head(n: int) -> ScaledHead:
         unmodelled_ops={},
         not_modelled=(),
         tracing={},
-        phases=(ScaledPhase(0, "phase", 0, None, 1.0, 1.0, 64e6, 0.0),),
+        phases=(
+            ScaledPhase(
+                0, "phase", weight=1.0, events_per_iteration=1.0, work=64e6, work_rel_half_width=0.0
+            ),
+        ),
         share={},
         traced_share={},
         unknown=(),

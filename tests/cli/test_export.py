@@ -499,7 +499,7 @@ def test_order_that_cannot_be_executed_is_mended() -> None:
 
 def test_a_run_that_waits_for_ever_is_said(studies, tmp_path: Path, monkeypatch) -> None:
     study, n = studies("halo")
-    monkeypatch.setattr("p3s.formats.scaled.ends", lambda steps: False)
+    monkeypatch.setattr("p3s.program.order.unstick.ends", lambda steps: False)
     done = to_goal(study, n, tmp_path / "x.goal", Options(), lambda text: None)
     assert any("wait for each other for ever" in note for note in done.notes)
 

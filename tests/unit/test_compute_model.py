@@ -351,7 +351,7 @@ def test_without_times_everything_is_as_before(tmp_path: Path) -> None:
     study, _ = ts.put_study(tmp_path / "study", ts.sweeps(CELLS, 3), (4, 8, 16))
     assert build(study.root) is None and load(study.root) is None
     head = write_scaled(study.root, 32)
-    assert head.phases[0].time is None
+    assert head.phases[0].compute_ns is None
     table = pq.read_table(sorted(study.scaled_dir(32).glob("part-*.parquet")))
     assert "compute_ns" not in table.column_names
     assert read_scaled(study.scaled_dir(32)).work.sum() == pytest.approx(

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p3s.methods.placement.advice import FrontMatch, layers, match, matters
+from p3s.methods.placement.advice import layers, matters
 
 #: Three layers of three configurations each.
 CORES = [1, 2, 4, 1, 2, 4, 1, 2, 4]
@@ -18,15 +18,6 @@ def test_layers() -> None:
     assert layers([1, 1, 2], [5.0, 5.0, 5.0]).tolist() == [0, 0, 1]  # equal ones are both in front
     assert layers([1, 1], [5.0, 4.0]).tolist() == [1, 0]  # equal costs do dominate
     assert layers([], []).tolist() == []
-
-
-def test_predicted_fronts() -> None:
-    assert match(CORES, SECONDS, SECONDS) == FrontMatch(3, 3, 3, None, True)
-    wrong = SECONDS.copy()
-    wrong[1], wrong[4] = wrong[4], wrong[1]
-    assert match(CORES, SECONDS, wrong) == FrontMatch(3, 3, 2, 1, True)
-    wrong[2], wrong[8] = wrong[8], wrong[2]
-    assert match(CORES, SECONDS, wrong) == FrontMatch(3, 3, 1, 2, False)
 
 
 def test_placements_that_are_all_as_good() -> None:

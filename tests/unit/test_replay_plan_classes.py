@@ -11,7 +11,6 @@ from p3s.machine.topology.switches import flat
 from p3s.program.collectives.expand import expand
 from p3s.program.collectives.library import library_of
 from p3s.program.mapping import block, cyclic
-from p3s.program.topology import distances
 from p3s.replay.plan.choose import alike_nodes, choose, cover_all, direct_needs, needs_of, traffic
 from p3s.replay.plan.classes import classify, node_loads, power_of_two, size_bins
 from p3s.replay.plan.loaded import Whole, load
@@ -22,7 +21,7 @@ from p3s.simulate.steps import Op
 
 def planned(steps, mapping, full=None, origin=None):
     full = steps if full is None else full
-    c = classify([steps], [full], mapping, distances(mapping, flat()))
+    c = classify([steps], [full], mapping, flat().distances(mapping.names))
     origin = np.arange(len(full)) if origin is None else origin
     whole = Whole(
         0, steps, full, origin, c.message_of[0], c.message2_of[0], c.call_of[0], c.direct_of[0]

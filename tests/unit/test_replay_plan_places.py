@@ -8,7 +8,6 @@ import pytest
 from p3s.base.errors import P3SError
 from p3s.machine.topology.switches import flat, read_topology
 from p3s.program.mapping import block, cyclic, mapping_of, read_rank_file
-from p3s.program.topology import distances, node_hosts
 from p3s.replay.plan.places import place, placement_of
 
 SLURM = """
@@ -66,8 +65,8 @@ def test_relative_hosts_keep_their_number(tmp_path):
     assert m.node_of.tolist() == [1, 0]
     (tmp_path / "topology").write_text(SLURM)
     topology = read_topology(tmp_path / "topology")
-    assert node_hosts(m, topology) == ("n1", "n5")
-    assert distances(m, topology).tolist() == [[0, 3], [3, 0]]
+    assert topology.hosts_of(m.names) == ("n1", "n5")
+    assert topology.distances(m.names).tolist() == [[0, 3], [3, 0]]
 
 
 @pytest.mark.parametrize(
@@ -104,12 +103,12 @@ def test_switch_tree(tmp_path):
     assert t.hosts[:9] == ("n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "n08")
     hops = t.between(["n0"], ["n0", "n3", "n4", "n08", "n11.cluster.org"])
     assert hops.tolist() == [[0, 1, 3, 5, 5]]
-    far = distances(block(12, 1), t)
+    far = t.distances(block(12, 1).names)
     assert (far == far.T).all() and far[0, 11] == 5 and far[8, 11] == 1
     with pytest.raises(P3SError, match="does not name node x"):
         t.between(["x"], ["n0"])
     with pytest.raises(P3SError, match="names 12 nodes"):
-        distances(block(13, 1), t)
+        t.distances(block(13, 1).names)
 
 
 def test_links_shared_in_a_tree(tmp_path):
@@ -195,7 +194,7 @@ def test_netloc(tmp_path):
 def test_flat():
     t = read_topology(None)
     assert t.flat and t.between(["x"], ["x", "y"]).tolist() == [[0, 1]]
-    assert distances(block(4, 2), t).tolist() == [[0, 1], [1, 0]]
+    assert t.distances(block(4, 2).names).tolist() == [[0, 1], [1, 0]]
 
 
 def test_measured_hosts_are_as_far_apart_as_the_ranges(tmp_path):

@@ -93,6 +93,40 @@ class Topology:
         found = self.hops(self.switches_of(first), self.switches_of(second))
         return np.where(same, 0, found).astype(np.int64)
 
+    def hosts_of(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the host of each node of a run: as named, else in the order of the file.
+
+        A node without a name is "", "+n7" is the eighth of the file. Errors: P3SError when the
+        file has fewer hosts than the run needs.
+        """
+        if self.flat:
+            return tuple(names)
+        found = []
+        for node, name in enumerate(names):
+            if name and not name.startswith("+n"):
+                found.append(name)
+                continue
+            number = int(name[2:]) if name else node
+            if number >= len(self.hosts):
+                raise P3SError(
+                    f"{self.source}: names {len(self.hosts)} nodes, but the run "
+                    f"needs {max(len(names), number + 1)}; add nodes or leave it out"
+                )
+            found.append(self.hosts[number])
+        return tuple(found)
+
+    def distances(self, names: Sequence[str]) -> Ints:
+        """Return the hops between the nodes of a run, shape (nodes, nodes); 0 on the diagonal.
+
+        ``names``: of the nodes, as of :meth:`hosts_of`.
+        """
+        if self.flat:
+            return np.where(np.eye(len(names), dtype=bool), 0, FLAT_HOPS).astype(np.int64)
+        switch = self.switches_of(self.hosts_of(names))
+        found = self.hops(switch, switch)
+        np.fill_diagonal(found, 0)
+        return found
+
     def switches_of(self, hosts: Sequence[str]) -> Ints:
         """Return the switch that each host hangs on."""
         number = {name: i for i, name in enumerate(self.hosts)}

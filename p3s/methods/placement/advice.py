@@ -7,8 +7,6 @@ dominate; its fronts follow this one).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from p3s.machine.topology.units import Bools, Floats, Ints
@@ -16,22 +14,6 @@ from p3s.methods.placement.ranking import Values
 
 #: Placements whose slowest is less than this times the fastest are all as good.
 MATTERS = 1.05
-
-
-@dataclass(frozen=True)
-class FrontMatch:
-    """How a predicted front fits the measured one.
-
-    ``measured``, ``predicted``, ``matches``: numbers of configurations. ``distance``: layers that
-    the worst predicted one is behind the measured front, None where all match. ``best``: whether
-    the fastest configuration is the same.
-    """
-
-    measured: int
-    predicted: int
-    matches: int
-    distance: int | None
-    best: bool
 
 
 def layers(cost: Values, seconds: Values) -> Ints:
@@ -43,20 +25,6 @@ def layers(cost: Values, seconds: Values) -> Ints:
         found[left[~_dominated(c[left], t[left])]] = number
         number += 1
     return found
-
-
-def match(cost: Values, measured: Values, predicted: Values) -> FrontMatch:
-    """Return how the front of predicted times fits that of measured ones."""
-    layer = layers(cost, measured)
-    true, told = layer == 0, layers(cost, predicted) == 0
-    wrong = told & ~true
-    return FrontMatch(
-        int(true.sum()),
-        int(told.sum()),
-        int((true & told).sum()),
-        int(layer[wrong].max()) if wrong.any() else None,
-        int(np.argmin(measured)) == int(np.argmin(predicted)),
-    )
 
 
 def matters(seconds: Values, least: float = MATTERS) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from p3s.base.errors import P3SError, UsageError
+from p3s.base.errors import UsageError
 from p3s.machine.topology.units import Ints
 from p3s.program.mapping import RankMap, rank_map
 
@@ -81,36 +81,3 @@ def put(kind: str, ranks: Ints, nodes: Ints, where: Allocation, *, turns: bool =
     node_of = np.empty(len(ranks), dtype=np.int64)
     node_of[ranks] = of_slot[: len(ranks)]
     return rank_map(kind, node_of, where.hosts)
-
-
-def fit(source: str, placed: RankMap, where: Allocation) -> RankMap:
-    """Return a placement with the nodes of an allocation, in its order, also those without ranks.
-
-    ``source``: what the placement was read from. Hosts may be named with and without their domain,
-    or by number (+n7). Errors: P3SError, in one line, for a host that the allocation does not have,
-    and for more ranks on a node than it has slots for.
-    """
-    number_of = {host.split(".", 1)[0]: k for k, host in enumerate(where.hosts) if host}
-    number_of |= {host: k for k, host in enumerate(where.hosts) if host}
-    found = []
-    for node, host in enumerate(placed.names):
-        if host and not host.startswith("+n"):
-            number = number_of.get(host, number_of.get(host.split(".", 1)[0], -1))
-        else:
-            number = int(host[2:]) if host else node
-        if not 0 <= number < where.nodes:
-            raise P3SError(
-                f"{source}: {host or f'node {node}'} is not one of the {where.nodes} nodes of the "
-                "job; correct it, or give its hosts"
-            )
-        found.append(number)
-    fitted = rank_map(placed.kind, np.array(found)[placed.node_of], where.hosts)
-    over = np.flatnonzero(fitted.sizes > where.slots)
-    if len(over):
-        node = int(over[0])
-        name = where.hosts[node] or f"node {node}"
-        raise P3SError(
-            f"{source}: {int(fitted.sizes[node])} ranks are on {name}, which has "
-            f"{int(where.slots[node])} slots; move some, or give more ranks per node"
-        )
-    return fitted

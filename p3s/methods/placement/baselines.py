@@ -17,6 +17,7 @@ import numpy as np
 from p3s.base.errors import P3SError
 from p3s.machine.topology.fabric import Fabric
 from p3s.machine.topology.units import Floats
+from p3s.methods.placement.lines import fit_nonnegative
 from p3s.methods.placement.links import Paths, paths
 from p3s.methods.placement.ranking import agreement
 from p3s.methods.placement.traffic import Traffic, sums
@@ -52,12 +53,9 @@ def fit_ping_pong(nbytes: Floats, seconds: Floats) -> Hockney:
     """
     if len(np.unique(nbytes)) < 2:
         raise P3SError("times of messages of one size tell no bandwidth; measure several sizes")
-    from scipy.optimize import nnls
-
-    x = np.stack([np.ones(len(nbytes)), np.asarray(nbytes, dtype=np.float64)], axis=1)
-    size = np.linalg.norm(x / seconds[:, None], axis=0)
-    found = nnls(x / seconds[:, None] / size, np.ones(len(seconds)))[0] / size
-    return Hockney(float(found[0]), float(found[1]))
+    sizes = {"nbytes": np.asarray(nbytes, dtype=np.float64)}
+    alpha, beta = fit_nonnegative([(), ("nbytes",)], sizes, seconds).coefficients
+    return Hockney(alpha, beta)
 
 
 def seconds_of(model: Hockney, traffic: Traffic, placed: RankMap, fabric: Fabric) -> float:

@@ -4,23 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 
 from p3s.base.errors import UsageError
-from p3s.methods.placement.allocation import Allocation, fit
 from p3s.methods.placement.within import OnCores
-from p3s.program.mapping import RankMap, read_rank_file
+from p3s.program.mapping import RankMap
 
 OPEN_MPI, MPICH, SLURM = FORMATS = ("openmpi", "mpich", "slurm")
-
-
-def read_placement(path: Path, ranks: int, where: Allocation) -> RankMap:
-    """Read where ``ranks`` ranks are in an allocation.
-
-    Any format that is written here. Errors: P3SError, in one line, for what cannot be read, a rank
-    that is there twice or not at all, a host that the job does not have, and too few slots.
-    """
-    return fit(str(path), read_rank_file(path, ranks), where)
 
 
 def as_text(placed: RankMap, format_: str, cores: OnCores | None = None) -> str:

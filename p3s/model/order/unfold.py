@@ -104,7 +104,18 @@ def places_asked_for(
 
 def grid_env(grid: GridAt) -> dict[str, int]:
     """Return the symbols of laws that hold for all ranks of a count."""
-    return {"n": grid.n, **{f"p{d}": p for d, p in enumerate(grid.dims)}}
+    return _symbols(grid.n, grid.dims)
+
+
+def _symbols(n: int, dims: Sequence[int]) -> dict[str, int]:
+    return {"n": n, **{f"p{d}": p for d, p in enumerate(dims)}}
+
+
+def constant_trips(law: TripLaw | None, n: int, dims: Sequence[int]) -> int | None:
+    """Return the iterations of a loop at a count and its grid; None where entries differ."""
+    if law is None or law.expr is None or law.step is not None or law.shift is not None:
+        return None
+    return int(evaluate_int(law.expr, _symbols(n, dims)))
 
 
 class _Rank:

@@ -13,9 +13,9 @@ from math import gcd
 
 import numpy as np
 
-from p3s.laws.whole import evaluate_int
 from p3s.model.law_types import LoopRule, OrderedItem, TraceOrder, TripLaw
 from p3s.model.order.patterns import Pattern
+from p3s.model.order.unfold import constant_trips
 from p3s.program.scaled import Ints, ScaledTrace
 
 #: Calls of a rank that are put into their order one by one.
@@ -78,13 +78,8 @@ def _trips(loop: LoopRule, order: TraceOrder, mine: Ints) -> int:
     laws = [one.law for one in loop.trips]
     if loop.parent != 0 or loop.walk is not None or not laws or not len(mine):
         return 0
-    found = set()
-    env = {"n": order.n, **{f"p{d}": p for d, p in enumerate(order.grid)}}
-    for law in laws:
-        if law is None or law.expr is None or law.step is not None or law.shift is not None:
-            return 0
-        found.add(int(evaluate_int(law.expr, env)))
-    return found.pop() if len(found) == 1 else 0
+    found = {constant_trips(law, order.n, order.grid) for law in laws}
+    return (found.pop() or 0) if len(found) == 1 else 0
 
 
 def _factors(loop: LoopRule, order: TraceOrder, item: Ints, slot: Ints) -> Ints | None:

@@ -24,6 +24,8 @@ _SENDS, _WAITS = frozenset(int(op) for op in SENDS), frozenset(int(op) for op in
 _NONBLOCKING = frozenset(int(op) for op in REQUESTS | {Op.BSEND, Op.REST})
 #: Moved sends, at most: beyond that the order is of no use.
 _MOST = 100_000
+#: Of more steps nothing is said of whether they can be executed.
+_CHECKED = 2_000_000
 
 
 def moved_earlier(number: int) -> str:
@@ -47,6 +49,16 @@ def unstuck(steps: Steps) -> tuple[Steps, int]:
         return steps, 0
     moved = _reordered(steps, moves)
     return (moved, len(moves)) if ends(moved) else (steps, 0)
+
+
+def endless(steps: Steps) -> tuple[str, ...]:
+    """Say that ranks wait for each other for ever, where they do; nothing of very many steps."""
+    if len(steps) > _CHECKED or ends(steps):
+        return ()
+    return (
+        "ranks wait for each other for ever: the order of events of the model "
+        "cannot be executed, a simulator will not come to an end",
+    )
 
 
 def ends(steps: Steps) -> bool:
