@@ -40,7 +40,8 @@ from p3s.machine.topology.node import read_node
 from p3s.methods.threads.advise.advisor import Advisor, Workload
 from p3s.methods.threads.advise.configurations import Configuration, Limits, admissible
 from p3s.methods.threads.advise.nextrun import next_runs
-from p3s.methods.threads.law import ThreadLaw, fit_law
+from p3s.methods.threads.advise.types import Objective
+from p3s.methods.threads.law import ThreadLaw, fit_law, value_of
 from p3s.methods.threads.types import Value, samples
 
 PROGRAMS = {"seen": SEEN, "kept-back": KEPT_BACK, "fresh": FRESH}
@@ -196,7 +197,8 @@ def asked(
 
 
 def _outcome(advisor: Advisor, work: Workload, truth: np.ndarray, took: float) -> Outcome:
-    found, value, chosen = advisor.advise(work), advisor.value(work), advisor.configurations
+    found, chosen = advisor.advise(work), advisor.configurations
+    value = value_of(advisor.objective(work, Objective.TIME))
     inside = (value.low <= truth) & (truth <= value.high)
     at = [chosen.index(c.configuration) for c in found.choices]
     best = truth.min()

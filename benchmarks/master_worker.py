@@ -30,12 +30,12 @@ from pathlib import Path
 
 import numpy as np
 
+from p3s.methods.baseline import iteration_table as table
 from p3s.methods.baseline.trees.diagnostics import shares
-from p3s.methods.baseline.trees.evaluate import predict
+from p3s.methods.baseline.trees.evaluate import Evaluator
 from p3s.methods.baseline.trees.features import derived
 from p3s.methods.baseline.trees.grow import grow
 from p3s.methods.baseline.trees.types import Growing, Table, Tree
-from p3s.methods.tasks import table
 
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT_S = 60.0
@@ -201,7 +201,7 @@ def grown(train: Table, app: str, *, split: bool) -> Tree:
 
 def missed(tree: Tree, valid: Table) -> list[float]:
     """Return the relative errors of a tree."""
-    return [float(e) for e in np.abs(predict(tree, valid.columns).value / valid.y - 1)]
+    return [float(e) for e in np.abs(Evaluator.of(tree).predict(valid.columns).value / valid.y - 1)]
 
 
 def tool(name: str) -> str:

@@ -178,7 +178,8 @@ def measure(kind: str, ranks: int, events: int, repeats: int) -> dict[str, Any]:
         seconds["making"].append(made - begin)
         seconds["match"].append(matched - made)
         seconds["logical"].append(end - matched)
-    assert not matching.lines and not ticks.lines, (matching.lines, ticks.lines)
+    cut = (ticks.cut_messages, len(ticks.cut_instances), ticks.open_receives)
+    assert not matching.unmatched and not any(cut), (matching.unmatched, cut)
     making = statistics.median(seconds["making"])  # once in each stage, not to be counted
     rate = {
         name: total / (statistics.median(seconds[name]) - making) / 1e6

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from p3s.base import ops
 from p3s.base.artefacts import write_bytes
-from p3s.base.ops import kind_of, leaves_request, place_of
+from p3s.base.ops import kind_of, leaves_request
 from p3s.base.study import Study
 from p3s.base.text import quoted
 from p3s.capture.frames import stack
 from p3s.formats.exported import Exported, Options, Say, new_export
 from p3s.formats.place import new_file
-from p3s.formats.run import Run, plain, threads_of
+from p3s.formats.run import Run, plain, shown, threads_of
 from p3s.formats.runs import timeline_at
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class _Trace:
         return made
 
     def _name(self, call: Call) -> None:
-        op = _shown(call.op)
+        op = shown(call.op)
         known = _VALUES.get(op)
         self.values.setdefault(op, known if known is not None else _FREE + len(self.values))
         caller, line = self.place(call)
@@ -257,7 +257,7 @@ class _Trace:
 
     def _tell(self, call: Call) -> str:
         caller, line = self.place(call)
-        pairs = [(_type(call.op), self.values[_shown(call.op)])]
+        pairs = [(_type(call.op), self.values[shown(call.op)])]
         pairs += [(_CALLER, self.callers[caller]), (_LINE, self.lines[line])]
         if kind_of(call.op) == ops.COLLECTIVE:
             root = call.root + 1 if call.root >= 0 else 0
@@ -336,10 +336,6 @@ class _End:
 
 def _state(where: str, begin: int, end: int, state: int) -> str:
     return f"1:{where}:{begin}:{end}:{state}"
-
-
-def _shown(op: str) -> str:
-    return place_of(op) if kind_of(op) in (ops.SEND, ops.RECV, ops.COLLECTIVE) else op
 
 
 def _type(op: str) -> int:

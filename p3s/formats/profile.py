@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.base import ops
-from p3s.base.ops import kind_of, place_of
+from p3s.base.ops import kind_of
 from p3s.base.study import Study
 from p3s.capture.frames import stack
 from p3s.formats.exported import Exported, Options, Say
-from p3s.formats.run import Run
+from p3s.formats.run import Run, shown
 from p3s.formats.runs import run_at
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class _Tree:
             for where in reversed(frames):
                 at = self._node(Node(at, where.function or where.frame, where.file, 0, False))
             file, line = (frames[0].file, frames[0].line) if frames else ("", 0)
-            found.append((self._node(Node(at, _shown(call.op), file, line, True)), at))
+            found.append((self._node(Node(at, shown(call.op), file, line, True)), at))
         pairs = np.array(found, dtype=np.int64).reshape(-1, 2)
         return pairs[:, 0], pairs[:, 1]
 
@@ -129,9 +129,3 @@ class _Tree:
             self.known[node] = len(self.nodes)
             self.nodes.append(node)
         return self.known[node]
-
-
-def _shown(op: str) -> str:
-    if op in ops.HALVES:
-        return ops.called(op)
-    return place_of(op) if kind_of(op) in (ops.SEND, ops.RECV, ops.COLLECTIVE) else op

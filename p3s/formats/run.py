@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from p3s.base.ops import COLLECTIVE, RECV, SEND, kind_of, place_of
 from p3s.capture.frames import Where
 
 if TYPE_CHECKING:
@@ -69,6 +70,11 @@ class Run:
 def threads_of(rank: RankTrace) -> list[int]:
     """Return the thread that makes each call of a rank."""
     return [0] * len(rank.call) if rank.thread is None else rank.thread.tolist()
+
+
+def shown(op: str) -> str:
+    """Return the name of the call that an event is part of; of a persistent one, what starts it."""
+    return place_of(op) if kind_of(op) in (SEND, RECV, COLLECTIVE) else op
 
 
 def plain(text: object) -> str:

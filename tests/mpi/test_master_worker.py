@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from paths import EXAMPLES
 from test_examples import run, tool
@@ -164,7 +167,8 @@ def test_times_are_one_row_per_iteration(app: str, programs: Path, tmp_path: Pat
         assert max(row.mu) <= row.T_iter and sum(row.mu) == pytest.approx(row.T_c)
         assert all(region <= mu for region, mu in zip(row.region, row.mu, strict=True))
         assert row.mu_m + row.send_m + row.recv_m == pytest.approx(row.T_iter)
-    iteration_table.write_parquet(tmp_path / "t.parquet", rows)
+    columns = {f.name: [getattr(row, f.name) for row in rows] for f in fields(rows[0])}
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
     assert iteration_table.read([tmp_path / "t.parquet"]) == rows
     one = iteration_table.runs(rows)[0]
     checked = iteration_check.check([r.T_iter for r in one.rows], [r.mu for r in one.rows])

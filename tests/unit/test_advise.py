@@ -7,7 +7,7 @@ import pytest
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.machine.topology.node import read_node
-from p3s.methods.threads.advise.advisor import Advisor, Workload, regret_of, workload_of
+from p3s.methods.threads.advise.advisor import Advisor, Workload, regret_of
 from p3s.methods.threads.advise.configurations import Configuration, Limits, admissible, uses_of
 from p3s.methods.threads.advise.nextrun import next_runs
 from p3s.methods.threads.advise.text import table_of
@@ -36,10 +36,9 @@ def law() -> ThreadLaw:
 
 
 def table(found: tuple[Configuration, ...], messages: float = 0.0, spread: float = 1.0) -> Workload:
-    def told(n: int, per_node: int) -> tuple[float, float, float]:
-        return messages * n, messages * n / spread, messages * n * spread
-
-    return workload_of(found, lambda _, n: WORK / n, [0], lambda _, n: 10.0, told)
+    n = np.array([float(each.processes) for each in found])
+    seconds = Value(messages * n, messages * n / spread, messages * n * spread)
+    return Workload((WORK / n)[None, :], np.full((1, len(n)), 10.0), seconds)
 
 
 def test_configurations_keep_all_limits() -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from p3s.base.errors import P3SError, UsageError
@@ -109,7 +112,7 @@ def made(slow: float = 1.0, noise: float = 0.0, messages: float = 0.0) -> tuple[
 def test_balanced_and_stable_passes() -> None:
     seconds, compute = made(noise=0.01, messages=0.05)
     found = iteration_check.check(seconds, compute, 0.001)
-    assert found.passes and found.codes == () and iteration_check.sentences(found) == []
+    assert found.passes and found.codes == ()
     assert found.imbalance < 0.05 and found.iterations == 11
     assert found.share == pytest.approx(0.004 / 0.015, rel=0.1)
 
@@ -119,7 +122,6 @@ def test_a_slow_worker_is_unbalanced() -> None:
     assert found.codes == ("unbalanced",) and found.slowest == 3
     # 30 % longer than the others is 1.3 over the mean of 1.075.
     assert found.imbalance == pytest.approx(1.3 / 1.075 - 1, rel=0.1)
-    assert "worker 3 computes 20.6 % longer" in iteration_check.sentences(found)[0]
 
 
 def test_messages_and_iterations_that_vary() -> None:
@@ -131,7 +133,6 @@ def test_messages_and_iterations_that_vary() -> None:
     factor = np.linspace(1, 3, 12)
     found = iteration_check.check(seconds * factor, compute * factor[:, None])
     assert "unstable-iterations" in found.codes
-    assert len(iteration_check.sentences(found)) == len(found.codes)
 
 
 def test_a_slow_first_iteration_does_not_count_and_few_tell_nothing() -> None:
@@ -174,7 +175,8 @@ def test_tables_are_read_written_and_reduced(tmp_path: Path) -> None:
     path = put(tmp_path / "t.csv", *(line(i, s) for i, s in enumerate((9.0, 1.0, 2.0, 6.0))))
     rows = iteration_table.read([path])
     assert rows[0].mu == (0.1, 0.2) and rows[0].cache_misses == ()
-    iteration_table.write_parquet(tmp_path / "t.parquet", rows)
+    columns = {f.name: [getattr(row, f.name) for row in rows] for f in fields(rows[0])}
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
     assert iteration_table.read([tmp_path / "t.parquet"]) == rows
     for statistic, wanted in (("median", 2.0), ("mean", 3.0), ("min", 1.0)):
         (run,) = iteration_table.runs(rows, statistic)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from p3s.base import ops
-from p3s.base.ops import blocking_of, kind_of, place_of
+from p3s.base.ops import blocking_of, kind_of
 from p3s.capture.frames import stack
-from p3s.formats.run import Run
+from p3s.formats.run import Run, shown
 
 if TYPE_CHECKING:
     from p3s.capture import RunTrace, Site
@@ -165,13 +165,6 @@ class _Regions:
                 end_line_number=line,
             )
         return self._known[key]
-
-
-def shown(op: str) -> str:
-    """Return the name of the call that an event is part of; of a persistent one, what starts it."""
-    if op in ops.HALVES:
-        return op.removesuffix("_recv")
-    return place_of(op) if kind_of(op) in (ops.SEND, ops.RECV, ops.COLLECTIVE) else op
 
 
 def _role(enums: Any, op: str) -> Any:

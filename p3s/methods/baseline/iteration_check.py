@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from p3s.base.errors import P3SError
-from p3s.base.text import percent
 from p3s.machine.topology.units import Floats
 
 
@@ -113,17 +112,3 @@ def _verdict(found: Checked, limits: Limits) -> Checked:
     }
     values = {**vars(found), "codes": tuple(code for code, is_so in wrong.items() if is_so)}
     return Checked(**values)
-
-
-def sentences(found: Checked) -> list[str]:
-    """Return the codes as sentences with their figures."""
-    words = {
-        "too-few-iterations": f"{found.iterations} iterations do not tell whether they are stable",
-        "unbalanced": f"worker {found.slowest} computes {percent(found.imbalance)} longer than the "
-        "mean: balance the work first, the model takes it for balanced",
-        "unstable-communication": "the time of messages varies by "
-        f"{percent(found.communication_variation)} between iterations",
-        "unstable-iterations": "iterations vary by "
-        f"{percent(found.iteration_variation)} among each other",
-    }
-    return [words[code] for code in found.codes]

@@ -113,21 +113,6 @@ def _parquet(path: Path) -> list[dict[str, Any]]:
         raise P3SError(f"{path}: cannot be read as Parquet") from error
 
 
-def write_parquet(path: Path, rows: Sequence[Row]) -> None:
-    """Write iterations as Parquet, whole or not at all."""
-    import io
-
-    import pyarrow as arrow
-    import pyarrow.parquet as parquet
-
-    from p3s.base.artefacts import write_bytes
-
-    columns = {f.name: [getattr(row, f.name) for row in rows] for f in fields(Row)}
-    text = io.BytesIO()
-    parquet.write_table(arrow.table(columns), text)
-    write_bytes(path, text.getvalue())
-
-
 def _row(data: Mapping[str, Any], where: str) -> Row:
     values: dict[str, Any] = {}
     for each in fields(Row):

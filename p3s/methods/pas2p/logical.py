@@ -157,24 +157,6 @@ class LogicalTime:
             ticks[mine] = before + self._ahead[head + behind]
         return ticks
 
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """What was left out of the order, in one line each."""
-        said = (
-            (
-                self.cut_messages,
-                "receive comes before what it received",
-                "receives come before what they received",
-            ),
-            (
-                len(self.cut_instances),
-                "collective waits for a message that one of its callers sends later",
-                "collectives wait for messages that some of their callers send later",
-            ),
-            (self.open_receives, "receive was never completed", "receives were never completed"),
-        )
-        return tuple(f"{k:,} {one if k == 1 else several}" for k, one, several in said if k)
-
 
 def logical_time(run: RunTrace, matching: Matching | None = None) -> LogicalTime:
     """Return the logical time of a run (thesis A.4.2), reading one rank's columns at a time.

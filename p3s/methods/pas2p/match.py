@@ -27,7 +27,6 @@ from p3s.signature.calltable import (
     SEND,
     CallTable,
     call_table,
-    completions,
     posting_order,
     present_ranks,
 )
@@ -52,8 +51,6 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
     Index = NDArray[np.int32]
-
-__all__ = ["Matching", "Partners", "completions", "match"]
 
 
 @dataclass(frozen=True)
@@ -149,11 +146,6 @@ class Matching:
         known = self._numbers[own] >= 0
         return self._collectives.index[own][known], self._numbers[own][known]
 
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """What has no partner, one line for people per reason."""
-        return tuple(f"{k:,} {_SAID[reason][k != 1]}" for reason, k in self.unmatched.items())
-
     def _to(self, rank: int) -> Spans:
         first, last = np.searchsorted(self._spans.dst, [rank, rank + 1])
         return self._spans.pick(slice(first, last))
@@ -178,40 +170,6 @@ COLLECTIVE_LOST, COLLECTIVE_PART, COLLECTIVE_MIXED = (
     "collective: members missing",
     "collective: calls differ",
 )
-#: In the order in which they are told: the words for one, and for several.
-_SAID = {
-    NOT_RECEIVED: ("send without a receive", "sends without a receive"),
-    NOT_SENT: ("receive without a send", "receives without a send"),
-    RECEIVER_CUT: (
-        "send to a rank whose capture is incomplete or missing",
-        "sends to ranks whose capture is incomplete or missing",
-    ),
-    SENDER_CUT: (
-        "receive from a rank whose capture is incomplete or missing",
-        "receives from ranks whose capture is incomplete or missing",
-    ),
-    LOST: (
-        "send or receive beside lost events or receives of nobody knows what",
-        "sends and receives beside lost events or receives of nobody knows what",
-    ),
-    NOBODY: (
-        "message whose partner is no rank of the run or was never known",
-        "messages whose partner is no rank of the run or was never known",
-    ),
-    CANCELLED: ("cancelled request", "cancelled requests"),
-    COLLECTIVE_LOST: (
-        "call of a collective by a rank that has lost events",
-        "calls of collectives by ranks that have lost events",
-    ),
-    COLLECTIVE_PART: (
-        "collective that not all members of its communicator recorded",
-        "collectives that not all members of their communicator recorded",
-    ),
-    COLLECTIVE_MIXED: (
-        "call of a collective where other members called another one",
-        "calls of collectives where other members called another one",
-    ),
-}
 
 
 @dataclass
@@ -232,7 +190,7 @@ def match(run: RunTrace) -> Matching:
 
     Keeps 4 bytes per message end and collective call (8 more of a collective for its number)
     and about 100 per channel; a rank being read takes some 30 bytes per event besides its
-    columns. Unmatched events are counted, see :attr:`Matching.lines`.
+    columns. Unmatched events are counted by reason.
     """
     table = call_table(run.calls, run.np)
     found = _Gathered()
@@ -255,7 +213,7 @@ def match(run: RunTrace) -> Matching:
         len(comm),
         comm,
         arrivals,
-        {reason: found.unmatched[reason] for reason in _SAID if found.unmatched[reason]},
+        dict(+found.unmatched),
         sends,
         receives,
         collectives,

@@ -23,7 +23,6 @@ bandwidth that the threads of a memory domain share, and in place of overlap fac
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 
@@ -153,13 +152,9 @@ def idle(shapes: Shapes, rows: Rows, work: Floats) -> Floats:
         + np.log(np.maximum(shapes.rows, 1e-290))[:, None]
     )
     each = np.exp(np.minimum(whole, _BIG)) / rows.n
-    return np.where(shapes.rows[:, None] > 0, in_blocks(each, rows.threads), 1.0)
-
-
-def in_blocks(rows: Any, threads: Any) -> Any:
-    """Return how much more the longest of threads has than its part of a process's rows."""
-    whole = np.maximum(np.ceil(rows - _ROUND), 1.0)
-    return np.ceil(whole / threads) * threads / rows
+    whole_rows = np.maximum(np.ceil(each - _ROUND), 1.0)
+    longest = np.ceil(whole_rows / rows.threads) * rows.threads / each
+    return np.where(shapes.rows[:, None] > 0, longest, 1.0)
 
 
 def parallel(shapes: Shapes, rows: Rows, work: Floats) -> Floats:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -35,8 +34,6 @@ INSIDE = 0.90
 #: Errors of measured parts are so many times those of whole times, and at least this share of the
 #: whole counts.
 _PART_ERROR, _PART_LEAST = 2.0, 0.1
-#: Exponents are cut off here.
-_BIG = np.float32(80.0)
 #: A misfit beyond this, in logarithms, is no misfit.
 _MOST = 1.0
 
@@ -79,19 +76,8 @@ class ThreadLaw:
     def at(self, uses: Uses) -> PreparedLaw:
         """Return what the law says of uses, ready for any work."""
         rows = rows_of(uses, self.node, self.measured)
-        where = features(uses, rows.places)
-        off = self.misfit.draws(where, len(self.error)) * self.error[:, None]
-        factor = np.exp(np.clip(off, -_MOST, _MOST))
-        c = self.coefficient[..., None]
-        team = c[:, columns.PARALLEL] + c[:, columns.BALANCE] * columns.unevenness(
-            self.shapes, rows
-        )
-        team = (team + c[:, columns.RANKS] * np.log2(rows.n)) / rows.threads * factor
-        fork, grown = columns.regions_of(self.shapes, rows, self.regions)
-        still = c[:, columns.FIXED] + c[:, columns.FORK] * fork + c[:, columns.TEAM] * grown
-        compute, wait = columns.computing(self.shapes, rows), columns.waiting(self.shapes, rows)
-        parts = _Parallel.of(self.shapes, rows, compute, wait, team)
-        return PreparedLaw(c[:, columns.SERIAL] * factor, still * factor, parts)
+        off = self.misfit.draws(features(uses, rows.places), len(self.error)) * self.error[:, None]
+        return PreparedLaw(self, rows, np.exp(np.clip(off, -_MOST, _MOST)))
 
     def draws(self, uses: Uses, work: Floats, work_error: float = 0.0) -> Floats:
         """Return seconds of an iteration: (draws, uses); work: of one process, for each use."""
@@ -135,86 +121,20 @@ class ThreadLaw:
 
 @dataclass(frozen=True, eq=False)
 class PreparedLaw:
-    """A law at some uses: serial seconds per work, seconds without it, (draws, uses), and what
-    threads do."""
+    """A law at some uses; factor: of its misfit there, (draws, uses)."""
 
-    serial: Floats
-    still: Floats
-    parallel: _Parallel
+    law: ThreadLaw
+    rows: Rows
+    factor: Floats
 
     def draws(self, work: Floats, work_error: float = 0.0) -> Floats:
         """Return seconds of an iteration: (draws, uses); work: of one process, for each use."""
-        out = (self.serial + self.parallel.rate(work)) * work + self.still
+        table = columns.table(self.law.shapes, self.rows, work, self.law.regions)
+        out = (table @ self.law.coefficient[..., None])[..., 0] * self.factor
         if work_error > 0:
             normal = np.random.default_rng(3).standard_normal(len(out))
             out *= np.exp(work_error * normal)[:, None]
         return np.asarray(out)
-
-
-@dataclass(frozen=True, eq=False)
-class _Parallel:
-    """Seconds of threads per work, (draws, uses), in single precision: known ones, and for draws
-    ``cached`` and ``few`` what depends on the work.
-
-    ratio, scale, hide, full, wide: (c^h + (m miss)^h)^(1/h) by logarithms of m/c, what c is
-    multiplied with, and where and how gradually a cache is full. rows, grows: logarithm of the rows
-    of a process, and how it goes with that of work; threads: of a process.
-    """
-
-    known: Any
-    cached: Ints
-    ratio: Any
-    scale: Any
-    hide: Any
-    full: Any
-    wide: Any
-    few: Ints
-    rows: Any
-    grows: Any
-    threads: Any
-
-    @staticmethod
-    def of(shapes: Shapes, rows: Rows, compute: Floats, wait: Floats, team: Floats) -> _Parallel:
-        """Return what threads do; ``team``: what (c^h + m^h)^(1/h) is multiplied with."""
-        cached, few = np.flatnonzero(shapes.size > 0), np.flatnonzero(shapes.rows > 0)
-        some, blocks = shapes.take(cached), shapes.take(few)
-        known = columns.hidden(shapes, compute, wait) * team
-        grows = blocks.grows[:, None]
-        of_process = np.log(blocks.rows)[:, None] + (grows - 1.0) * np.log(rows.n)
-        ratio = np.log(wait[cached] / compute[cached])
-        full = np.log(some.size)[:, None] - np.log(rows.places.cache / rows.threads)
-        scale, threads = compute[cached] * team[cached], rows.threads
-        hide, wide = some.hide[:, None], some.wide[:, None]
-        return _Parallel(
-            _single(known),
-            cached,
-            _single(ratio),
-            _single(scale),
-            _single(hide),
-            _single(full),
-            _single(wide),
-            few,
-            _single(of_process),
-            _single(grows),
-            _single(threads),
-        )
-
-    def rate(self, work: Floats) -> Any:
-        """Return seconds per work: (draws, uses)."""
-        held = np.log(work).astype(np.float32)
-        out = self.known.copy()
-        if len(self.cached):
-            miss = np.log(1 + np.exp(np.minimum(self.wide * (self.full - held), _BIG)))
-            both = np.exp(np.clip(self.hide * (self.ratio - miss), -_BIG, _BIG))
-            out[self.cached] = np.exp(np.log(1 + both) / self.hide) * self.scale
-        if len(self.few):
-            each = np.exp(np.clip(self.rows + self.grows * held, -_BIG, _BIG))
-            out[self.few] *= columns.in_blocks(each, self.threads)
-        return out
-
-
-def _single(x: Floats) -> Any:
-    return x.astype(np.float32)
 
 
 def value_of(draws: Floats) -> Value:

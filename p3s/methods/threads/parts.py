@@ -1,4 +1,4 @@
-"""What a law is made of, in numbers with intervals and in words."""
+"""What a law is made of, in numbers with intervals."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import fields
 
 import numpy as np
 
-from p3s.base.text import figures, percent
 from p3s.machine.topology.units import Floats
 from p3s.methods.threads import columns
 from p3s.methods.threads.sampler import State
@@ -26,21 +25,6 @@ _SHAPES = {
 #: The runs tell a number where it is known to this part of what is usual, a share where it is
 #: known to this part of itself or is at most so large.
 _NARROWER, _KNOWN, _SMALL = 0.5, 0.5, 0.02
-_WORDS = {
-    "parallel": "in parallel",
-    "balance": "waiting for the slowest thread",
-    "ranks": "waiting for the slowest rank",
-    "serial": "serial, as the work",
-    "fixed": "serial, whatever the work",
-    "fork": "forking regions",
-    "team": "regions, more with threads",
-    "memory": "waiting for memory over computing, one thread",
-    "fill": "threads that fill a memory domain's bandwidth",
-    "smt": "what a second thread on a core adds to its time",
-    "clock": "what clocks lose when all cores compute",
-    "remote": "more waiting for another memory domain",
-    "sockets": "more waiting for another socket",
-}
 
 
 def parts_of(state: State, design: Floats) -> tuple[Part, ...]:
@@ -66,14 +50,3 @@ def _parts(state: State, design: Floats) -> Iterator[Part]:
 def _ends(draws: Floats) -> tuple[float, float, float]:
     low, middle, high = np.quantile(draws, [0.05, 0.5, 0.95])
     return float(low), float(middle), float(high)
-
-
-def lines(parts: tuple[Part, ...]) -> list[str]:
-    """Return a line for each part that matters."""
-    return [_line(each) for each in parts if each.unit != SHARE or each.high >= _SMALL]
-
-
-def _line(part: Part) -> str:
-    say = percent if part.unit == SHARE else figures
-    told = f"{_WORDS[part.name]}: {say(part.value)} ({say(part.low)} to {say(part.high)})"
-    return told if part.seen else f"{told}, not told by the runs"

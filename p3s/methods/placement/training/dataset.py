@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +24,7 @@ from p3s.base.serialise import (
     Share,
     from_data,
 )
-from p3s.base.tables import read_rows
+from p3s.base.tables import parquet_bytes, read_rows
 from p3s.machine.topology.fabric import Fabric
 from p3s.machine.topology.units import Floats, Ints
 from p3s.methods.placement.communication import Phase, row_of
@@ -225,11 +224,8 @@ def _run(path: Path, job: Job, machine: Machine) -> dict[int, float]:
 def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write rows as a file that is there whole or not at all."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    sink = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist([dict(row) for row in rows]), sink)
-    write_bytes(path, sink.getvalue())
+    write_bytes(path, parquet_bytes(pa.Table.from_pylist([dict(row) for row in rows])))
 
 
 @dataclass(frozen=True)

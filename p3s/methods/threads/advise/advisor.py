@@ -8,7 +8,7 @@ in the same draw.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,45 +49,18 @@ class Workload:
     work_error: float = 0.0
 
 
-def workload_of(
-    configurations: Sequence[Configuration],
-    work: Callable[[int, int], float],
-    phases: Sequence[int],
-    iterations: Callable[[int, int], float],
-    messages: Callable[[int, int], tuple[float, float, float]],
-) -> Workload:
-    """Return the workload of functions.
-
-    work(phase, n), iterations(phase, n); messages(n, per_node) -> seconds, low, high.
-    """
-    n = [c.processes for c in configurations]
-    counts = sorted(set(n))
-    at = np.searchsorted(counts, n)
-
-    def table(of: Callable[[int, int], float]) -> Floats:
-        return np.array([[of(phase, k) for k in counts] for phase in phases], dtype=float)[:, at]
-
-    pairs = {(c.processes, c.per_node) for c in configurations}
-    told = {pair: messages(*pair) for pair in pairs}
-    rows = np.array([told[c.processes, c.per_node] for c in configurations], dtype=float)
-    return Workload(table(work), table(iterations), Value(*rows.T))
-
-
 @dataclass(frozen=True, eq=False)
 class Times:
-    """Seconds of the run, of its computation, and of that of the mean of ranks: (draws,
-    configurations)."""
+    """Seconds of the run and of its computation: (draws, configurations)."""
 
     seconds: Floats
     computing: Floats
-    mean: Floats
 
 
 class Advisor:
     """Laws at all admissible configurations, ready for any workload.
 
-    laws: of the largest rank's time, one per phase; mean: of the mean of ranks, for efficiencies
-    (None: the same); reasons: what is doubtful of the laws and of communication.
+    laws: one per phase; reasons: what is doubtful of the laws and of communication.
     """
 
     def __init__(
@@ -95,13 +68,11 @@ class Advisor:
         laws: Sequence[ThreadLaw],
         configurations: Sequence[Configuration],
         *,
-        mean: Sequence[ThreadLaw] | None = None,
         reasons: Sequence[Reason] = (),
     ) -> None:
         if not laws or not configurations:
             raise P3SError("the advisor needs laws and configurations; fit the laws over threads")
         self.laws, self.configurations = tuple(laws), tuple(configurations)
-        self.mean = self.laws if mean is None else tuple(mean)
         self.reasons = tuple(reasons)
         self.uses: Uses = uses_of(configurations)
         self.node: Node = laws[0].node
@@ -110,7 +81,6 @@ class Advisor:
         self._unit = np.array([law.unit for law in laws])
         self._fit = np.array([law.fit for law in laws])
         self._prepared = tuple(law.at(self.uses) for law in self.laws)
-        self._mean = self._prepared if mean is None else tuple(m.at(self.uses) for m in self.mean)
         draws = len(laws[0].error)
         random = np.random.default_rng(20140626)
         common = random.standard_normal((draws, 1))
@@ -136,8 +106,7 @@ class Advisor:
     def times(self, work: Workload) -> Times:
         """Return seconds of the run and its computation."""
         computing = self.computing(work)
-        mean = computing if self._mean is self._prepared else _sum(self._mean, work)
-        return Times(computing + self.messages(work) + work.fixed, computing, mean)
+        return Times(computing + self.messages(work) + work.fixed, computing)
 
     def objective(self, work: Workload, objective: Objective) -> Floats:
         """Return what is to be least: (draws, configurations)."""
@@ -150,14 +119,14 @@ class Advisor:
         if objective == Objective.CORE_HOURS:
             return seconds * (self._nodes * self.node.cores / 3600.0)
         if objective == Objective.INDEX:
-            return np.asarray(seconds**2 / times.mean)
+            return np.asarray(seconds**2 / times.computing)
         return np.asarray(seconds**2 * self.uses.threads / self._busy(work))
 
     def _busy(self, work: Workload) -> Floats:
         """Return the busy seconds of all threads of a process, the mean of processes."""
         parts = [
             law.busy(self.uses, each) * times
-            for law, each, times in zip(self.mean, work.work, work.iterations, strict=True)
+            for law, each, times in zip(self.laws, work.work, work.iterations, strict=True)
         ]
         return np.asarray(np.sum(parts, axis=0))
 
@@ -183,7 +152,7 @@ class Advisor:
         regret: Floats,
         chance: Floats,
     ) -> tuple[Choice, ...]:
-        columns = (value, times.seconds, times.computing, times.mean / times.seconds)
+        columns = (value, times.seconds, times.computing, times.computing / times.seconds)
         told = value_of(np.stack([x[:, chosen] for x in columns], axis=1))
         low, high = told.low.tolist(), told.high.tolist()
         out = []
@@ -217,10 +186,6 @@ class Advisor:
         share = self._unit * work.work[:, i] * times
         off = float(share @ self._fit / max(float(share.sum()), 1e-300))
         return (*reasons_of(seen, off, at, far, time), *self.reasons)
-
-    def value(self, work: Workload, objective: Objective = Objective.TIME) -> Value:
-        """Return the objective with its interval at each configuration."""
-        return value_of(self.objective(work, objective))
 
     def cells(self, work: Workload, objective: Objective = Objective.TIME) -> tuple[Cell, ...]:
         """Return the heat map: for each number of processes and threads the best configuration."""
