@@ -88,7 +88,8 @@ def run_signature(
     from p3s.base.study import Study
     from p3s.cli.weights import weights_at
     from p3s.model.grid.stated import keep_dims, listed_extents
-    from p3s.signature.plans import load_phases, too_rare
+    from p3s.signature.phases import load_phases
+    from p3s.signature.plans import too_rare
     from p3s.signature_runner.traced_run import Launch
 
     study = Study.open(root)
@@ -98,7 +99,7 @@ def run_signature(
             f" -- {' '.join(study.command())}"
         )
     keep_dims(study, extents)
-    phases = load_phases(study)
+    phases = load_phases(study.root)
     recording = _recording(study, asked)
     prepared = []
     for np in counts:  # everything that can be refused is, before anything runs

@@ -146,6 +146,10 @@ class PhasesRead:
             raise ValueError("a phase is at a count that is not there")
         if self.tree.depth() > DEEPEST:
             raise ValueError(f"loops are nested deeper than {DEEPEST}")
+        if [phase.phase for phase in self.phases] != list(range(len(self.phases))):
+            raise ValueError("phases are not numbered")
+        if not self.phases or self.phases[0].loop != self.tree.loop:
+            raise ValueError("the whole program is no phase")
 
 
 def read_phases(path: Path) -> dict[str, Any]:

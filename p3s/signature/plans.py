@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,8 @@ from p3s.signature.completions import WAITS
 if TYPE_CHECKING:
     import numpy as np
 
-    from p3s.base.study import Study
+#: What the tracer knows a call by.
+_ADDRESS, _NAME = re.compile(r"[0-9a-fA-F]+"), re.compile(r"[!-~]+")
 
 
 @dataclass(frozen=True)
@@ -37,21 +39,6 @@ class Weights:
         same = numpy.array(self.most) == numpy.array(self.fewest)
         share = numpy.divide(turns, most, out=numpy.zeros(len(turns)), where=most > 0)
         return numpy.array(self.most) * numpy.where(same, turns > 0, share)
-
-
-def load_phases(study: Study) -> dict[str, Any]:
-    """Return signature/phases.json, its shape checked; raises P3SError when it is not usable."""
-    from p3s.signature import phases
-
-    data = phases.load_phases(study.root)
-    try:
-        _check(data)
-    except (KeyError, TypeError, ValueError, AttributeError) as err:
-        raise P3SError(
-            f"{study.phases_path}: damaged ({type(err).__name__}: {str(err)[:60]});"
-            " delete it, it is made again from the signatures"
-        ) from err
-    return data
 
 
 def calls_of(phases: Mapping[str, Any]) -> list[KnownCall]:
@@ -87,28 +74,6 @@ def _names(op: str) -> tuple[str, ...]:
     return (named(op),) if one is None else (named(op), one)
 
 
-def _check(data: Mapping[str, Any]) -> None:
-    numbers = [int(phase["phase"]) for phase in data["phases"]]
-    if numbers != list(range(len(numbers))) or not numbers:
-        raise ValueError("phases are not numbered")
-    data["accounting"].get("0")
-    for phase in data["phases"]:
-        str(phase["name"]), int(phase["loop"])
-        for row in phase["per_count"].values():
-            for name in (
-                "weight",
-                "weight_min",
-                "ranks",
-                "work",
-                "elapsed_ns",
-                "relevant",
-                "share",
-            ):
-                float(row[name])
-    for _ in _walk(data["tree"], -1, 0, -1, data, [0]):
-        pass
-
-
 def _walk(
     loop: Mapping[str, Any],
     parent: int,
@@ -119,8 +84,6 @@ def _walk(
 ) -> Iterator[Row | KnownCall]:
     """Yield the loops, each before what is in it, and the calls."""
     own = {int(p["loop"]): int(p["phase"]) for p in data["phases"]}.get(int(loop["loop"]), -1)
-    if parent < 0 and own != 0:
-        raise ValueError("the whole program is no phase")
     own = -1 if loop.get("walk") else own
     number = numbers[0]
     numbers[0] += 1
@@ -130,11 +93,9 @@ def _walk(
         if "body" in child:
             yield from _walk(child, number, at, inside, data, numbers)
         else:
-            int(child["site"] or "0", 16)
-            op = str(child["op"])
-            if not op or not op.isascii() or any(c.isspace() for c in op):
-                raise ValueError("an operation has no name")
-            site = child["site"] or "0"
+            op, site = str(child["op"]), child["site"] or "0"
+            if not _ADDRESS.fullmatch(site) or not _NAME.fullmatch(op):
+                raise P3SError(f"phases.json: the tracer cannot find {op!r:.40} at {site!r:.40}")
             for name in (site, *_keys(data.get("same", {}), site)):
                 yield KnownCall(name, op, number, at, inside)
             for test in (test for test, wait in WAITS.items() if wait == op):

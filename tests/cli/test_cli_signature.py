@@ -20,7 +20,8 @@ from p3s.capture.capture import read_header
 from p3s.capture.recording_plan import Enough
 from p3s.cli.main import run
 from p3s.cli.sampled import enough
-from p3s.signature.plans import Weights, load_phases, plan_of, too_rare, traced_weights
+from p3s.signature.phases import load_phases
+from p3s.signature.plans import Weights, plan_of, too_rare, traced_weights
 
 needs_mpi = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 OUTER, INNER = 40, 12
@@ -186,7 +187,7 @@ class TestWithMpi:
         assert code == 1 and "damaged" in said and said.count("\n") == 1
 
     def test_the_plan_follows_the_phases(self, study: Path) -> None:
-        phases = load_phases(Study.open(study))
+        phases = load_phases(study)
         plan = plan_of(phases, 2, Enough())
         assert len(plan.loops) == 3 and plan.loops[0].parent == -1
         assert [row.phase for row in plan.loops] == [0, 1, 2]
@@ -283,4 +284,4 @@ def test_weights_of_ranks_that_differ_keep_their_proportion() -> None:
 def test_a_quantile_is_students() -> None:
     assert Enough().quantile(5) == pytest.approx(2.776, abs=1e-3)
     with pytest.raises(P3SError):
-        load_phases(Study(Path("/nowhere")))
+        load_phases(Path("/nowhere"))

@@ -319,7 +319,12 @@ def test_long_programs_are_cut_and_say_so(
             }
         )
         content["phases"].append(
-            phase(10 + number, loop, by_count(*[cost(7, 0.02, 10**15)] * 3), [1000 + number])
+            phase(
+                len(content["phases"]),
+                loop,
+                by_count(*[cost(7, 0.02, 10**15)] * 3),
+                [1000 + number],
+            )
         )
     study = str(a_study(tmp_path, content))
     text = output(capsys, study)
