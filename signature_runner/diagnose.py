@@ -89,17 +89,13 @@ def stopped(run_dir: Path) -> Verdict:
 
 def work_unit(captures: dict[int, Capture]) -> str | None:
     """Return what all ranks measured work in (RunTrace.work_unit), None if they differ."""
-    units = {_unit(capture) for capture in captures.values()}
+    units = {capture.header.work_unit for capture in captures.values()}
     return units.pop() if len(units) == 1 else None
-
-
-def _unit(capture: Capture) -> str:
-    return {1: "wall_ns", 3: "instructions"}.get(capture.header.work_source, "cpu_ns")
 
 
 def uncounted(captures: dict[int, Capture]) -> int | None:
     """Return the first rank whose instructions were not counted, None if all were."""
-    ranks = [r for r, c in captures.items() if _unit(c) != "instructions"]
+    ranks = [r for r, c in captures.items() if c.header.work_unit != "instructions"]
     return min(ranks, default=None)
 
 

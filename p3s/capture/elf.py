@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import functools
 import io
 import lzma
 import os
@@ -16,12 +17,13 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from p3s.capture.dwarf import Line, lines_of, units_of
 from p3s.capture.names import readable
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 #: Python needs a fraction of a second for each source file; more are left to addr2line, if any.
 _MANY_UNITS = 12
@@ -56,6 +58,43 @@ class Code:
         return readable(self.rows[bisect.bisect_left(self.starts, function)][1])
 
 
+def _unsound() -> tuple[type[Exception], ...]:
+    """Return all that pyelftools raises on files that are damaged."""
+    from elftools.common.exceptions import DWARFError, ELFError
+    from elftools.construct import ConstructError
+
+    return (
+        ELFError,
+        DWARFError,
+        ConstructError,
+        struct.error,
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+        RecursionError,
+        MemoryError,
+    )
+
+
+_UNSOUND: tuple[type[Exception], ...] = _unsound()
+
+
+def _sound(function: Callable[P, T]) -> Callable[P, T]:
+    """Let a function raise ValueError for whatever a damaged file leads to."""
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except _UNSOUND as error:
+            raise ValueError(f"is no program or library that can be read ({error})") from error
+
+    return checked
+
+
 class Binary:
     """An ELF file that is open; use as a context manager.
 
@@ -69,11 +108,9 @@ class Binary:
         self.path = path
         with contextlib.ExitStack() as stack:
             stream = stack.enter_context(path.open("rb"))
-            self._elf: Any = _sound(lambda: ELFFile(stream))
-            self.build_id = _sound(lambda: _build_id_of(self._elf))
+            self._elf: Any = _sound(ELFFile)(stream)
+            self.build_id = _sound(_build_id_of)(self._elf)
             self._close = stack.pop_all()
-        self._symbols: tuple[list[int], list[tuple[int, str]]] | None = None
-        self._imported: tuple[dict[int, str], dict[int, str]] | None = None
 
     def __enter__(self) -> Binary:
         """Return the file itself."""
@@ -83,11 +120,9 @@ class Binary:
         """Close the file."""
         self._close.close()
 
+    @_sound
     def search_path(self) -> list[Path]:
         """Return the directories of DT_RPATH and DT_RUNPATH, $ORIGIN filled in."""
-        return _sound(self._search_path)
-
-    def _search_path(self) -> list[Path]:
         section = self._elf.get_section_by_name(".dynamic")
         if section is None:
             return []
@@ -101,14 +136,12 @@ class Binary:
                     found.append(Path(part))
         return found
 
+    @_sound
     def follows_call(self, address: int) -> bool:
         """Tell whether the instruction before a return address can be a call.
 
         True where it cannot be known: another machine than x86-64.
         """
-        return _sound(lambda: self._follows_call(address))
-
-    def _follows_call(self, address: int) -> bool:
         if self._elf["e_machine"] != _X86_64:
             return True
         code = self._before(address)
@@ -133,20 +166,15 @@ class Binary:
                 return bytes(self._elf.stream.read(address - first))
         return b""
 
+    @_sound
     def calls(self, address: int) -> str:
         """Return the function of another file that the call before a return address names.
 
         Empty where it names none: a call inside the file or through a pointer, or another machine
         than x86-64.
         """
-        return _sound(lambda: self._calls(address))
-
-    def _calls(self, address: int) -> str:
         if self._elf["e_machine"] != _X86_64:
             return ""
-        if self._imported is None:
-            slots = self._slots()
-            self._imported = slots, self._stubs(slots)
         slots, stubs = self._imported
         code = self._before(address)
         if len(code) < 6:
@@ -157,10 +185,9 @@ class Binary:
         return readable(stubs.get(address + offset, "")) if code[-5] == 0xE8 else ""
 
     # ---- symbols
+    @_sound
     def symbol(self, address: int) -> tuple[str, int] | None:
         """Return the function an address lies in, and the address it begins at."""
-        if self._symbols is None:
-            self._symbols = _sound(self._function_symbols)
         starts, rows = self._symbols
         at = bisect.bisect_right(starts, address) - 1
         if at < 0:
@@ -168,7 +195,8 @@ class Binary:
         end, name = rows[at]
         return (readable(name), starts[at]) if address < end else None
 
-    def _function_symbols(self) -> tuple[list[int], list[tuple[int, str]]]:
+    @functools.cached_property
+    def _symbols(self) -> tuple[list[int], list[tuple[int, str]]]:
         best: dict[int, tuple[tuple[int, int, str], int, str]] = {}
         with contextlib.ExitStack() as stack:
             tables = [self._elf]
@@ -203,19 +231,15 @@ class Binary:
         return None
 
     # ---- machine code
+    @_sound
     def code(self) -> Code | None:
         """Return the calls of the machine code; None where it is not that of x86-64."""
-        return _sound(self._code)
-
-    def _code(self) -> Code | None:
         text = self._elf.get_section_by_name(".text")
         if self._elf["e_machine"] != _X86_64 or text is None:
             return None
-        if self._symbols is None:
-            self._symbols = self._function_symbols()
         starts, rows = self._symbols
         named = {**dict(zip(starts, (name for _, name in rows), strict=True))}
-        named.update(self._stubs(self._slots()))
+        named.update(self._imported[1])
         own = Code((), {}, tuple(starts), tuple(rows))
         data, base = text.data(), text["sh_addr"]
         calls: list[tuple[int, int, str]] = []
@@ -230,6 +254,12 @@ class Binary:
         return Code(
             tuple(calls), {k: frozenset(v) for k, v in callees.items()}, own.starts, own.rows
         )
+
+    @functools.cached_property
+    def _imported(self) -> tuple[dict[int, str], dict[int, str]]:
+        """The names of what other files have: by the place of the address, and by entry."""
+        slots = self._slots()
+        return slots, self._stubs(slots)
 
     def _slots(self) -> dict[int, str]:
         """Return the names of functions whose addresses the dynamic linker fills in, by place."""
@@ -387,38 +417,6 @@ def _functions_in(elf: Any, name: str) -> Iterator[tuple[int, int, int, str]]:
     columns = (table[key].tolist() for key in ("value", "size", "info", "name"))
     for value, size, info, at in zip(*columns, strict=True):
         yield value, size, info >> 4, _string(strings, at)
-
-
-def _unsound() -> tuple[type[Exception], ...]:
-    """Return all that pyelftools raises on files that are damaged."""
-    from elftools.common.exceptions import DWARFError, ELFError
-    from elftools.construct import ConstructError
-
-    return (
-        ELFError,
-        DWARFError,
-        ConstructError,
-        struct.error,
-        ArithmeticError,
-        AssertionError,
-        AttributeError,
-        LookupError,
-        TypeError,
-        ValueError,
-        RecursionError,
-        MemoryError,
-    )
-
-
-_UNSOUND: tuple[type[Exception], ...] = _unsound()
-
-
-def _sound(action: Callable[[], T]) -> T:
-    """Return what an action returns; raises ValueError for whatever a damaged file leads to."""
-    try:
-        return action()
-    except _UNSOUND as error:
-        raise ValueError(f"is no program or library that can be read ({error})") from error
 
 
 def _string(data: bytes, offset: int) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.base import ops
-from p3s.capture.types import PROC_NULL, Call, RankTrace, Site
+from p3s.capture.types import PROC_NULL, Call, RankTrace, Site, no_events, no_flags, no_pairs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,18 +53,6 @@ class CallBook:
         return self._number[call]
 
 
-def _no_pairs() -> Int64s:
-    return np.empty((0, 2), dtype=np.int64)
-
-
-def _none_late() -> NDArray[np.bool_]:
-    return np.empty(0, dtype=bool)
-
-
-def _none_gone() -> Int64s:
-    return np.empty(0, dtype=np.int64)
-
-
 @dataclass(frozen=True)
 class Parts:
     """What stands in place of some events of a rank; parts are numbered from 0.
@@ -81,11 +69,11 @@ class Parts:
 
     event: Int64s
     call: Int64s
-    done: Int64s = field(default_factory=_no_pairs)
-    stands: Int64s = field(default_factory=_no_pairs)
-    late: NDArray[np.bool_] = field(default_factory=_none_late)
+    done: Int64s = field(default_factory=no_pairs)
+    stands: Int64s = field(default_factory=no_pairs)
+    late: NDArray[np.bool_] = field(default_factory=no_flags)
     single: bool = False
-    gone: Int64s = field(default_factory=_none_gone)
+    gone: Int64s = field(default_factory=no_events)
 
 
 def replaced(rt: RankTrace, parts: Parts, book: CallBook) -> RankTrace:
@@ -119,9 +107,9 @@ def _without(rt: RankTrace, gone: Int64s) -> RankTrace:
         call=rt.call[keep],
         start_ns=np.asarray(rt.start_ns)[keep],
         elapsed_ns=np.add.reduceat(np.asarray(rt.elapsed_ns), keep) if len(keep) else keep,
-        work=_gathered(rt.work, keep),
-        counters=_gathered(rt.counters, keep) if len(rt.counters) else rt.counters,
-        gap=None if rt.gap is None else _gathered(rt.gap, keep),
+        work=gathered(rt.work, keep),
+        counters=gathered(rt.counters, keep) if len(rt.counters) else rt.counters,
+        gap=None if rt.gap is None else gathered(rt.gap, keep),
         ordinal=None if rt.ordinal is None else (rt.ordinal - np.cumsum(left_out))[keep],
         thread=None if rt.thread is None else rt.thread[keep],
         threads=threads,
@@ -132,8 +120,10 @@ def _without(rt: RankTrace, gone: Int64s) -> RankTrace:
     )
 
 
-def _gathered(values: NDArray[np.int64], keep: Int64s) -> Int64s:
+def gathered(values: NDArray[np.int64], keep: Int64s) -> Int64s:
     """Return the sums of what lies before events that are kept and those left out before them."""
+    if len(keep) == len(values):
+        return np.array(values, dtype=np.int64)
     total = np.cumsum(np.asarray(values, dtype=np.int64), axis=0)[keep]
     return np.diff(total, axis=0, prepend=np.zeros_like(total[:1]))
 
@@ -217,7 +207,7 @@ def _requests(
     rt: RankTrace, parts: Parts, place: _Places
 ) -> tuple[Int64s, NDArray[np.bool_], Int64s]:
     """Return completions and which are cancelled, and the events that complete parts of others."""
-    own = place.part[parts.done] if len(parts.done) else _no_pairs()
+    own = place.part[parts.done] if len(parts.done) else no_pairs()
     if not len(rt.done):
         return own, np.zeros(len(own), dtype=bool), own[:0, 0]
     posting = rt.done[:, 1]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
 from p3s.base import ops
 from p3s.base.errors import P3SError
@@ -13,7 +13,7 @@ from p3s.capture.capture import Capture, event_blocks, read_capture
 from p3s.capture.events import no_events
 from p3s.capture.files import FileName
 from p3s.capture.merge import CallsInBlocks, event_calls
-from p3s.capture.types import ANY_SOURCE, Neighbours, RankTrace
+from p3s.capture.types import ANY_SOURCE, Neighbours, Ranks, RankTrace
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,7 +75,7 @@ class Source:
             raise P3SError(f"{self.path} has changed while it was read; read it again")
 
 
-class LazyRanks(Sequence[RankTrace]):
+class LazyRanks(Ranks):
     """The ranks of a run, decoded one at a time as they are asked for."""
 
     def __init__(self, run_dir: Path, size: int, keep_all: bool = False) -> None:
@@ -89,23 +89,13 @@ class LazyRanks(Sequence[RankTrace]):
     def __len__(self) -> int:
         return self._size
 
-    @overload
-    def __getitem__(self, rank: int) -> RankTrace: ...
-    @overload
-    def __getitem__(self, rank: slice) -> tuple[RankTrace, ...]: ...
-    def __getitem__(self, rank: int | slice) -> RankTrace | tuple[RankTrace, ...]:
-        """Return the columns of one rank (of several for a slice)."""
-        if isinstance(rank, slice):
-            return tuple(self[number] for number in range(*rank.indices(self._size)))
-        if rank < 0:
-            rank += self._size
-        if not 0 <= rank < self._size:
-            raise IndexError(rank)
-        if rank in self._kept:
-            return self._kept[rank]
-        source = self._sources.get(rank)
+    def rank(self, number: int) -> RankTrace:
+        """Return the columns of one rank."""
+        if number in self._kept:
+            return self._kept[number]
+        source = self._sources.get(number)
         if source is None:
-            return _nothing(rank, self._problems.get(rank, ""))
+            return _nothing(number, self._problems.get(number, ""))
         capture = read_capture(source.path)
         if len(capture.calls) != len(source.calls) or len(capture.resolved) != len(source.resolved):
             raise P3SError(f"{source.path} has changed while it was read; read it again")
@@ -113,7 +103,7 @@ class LazyRanks(Sequence[RankTrace]):
         trace = rank_trace(capture, call, source.calls, source.problem, source.files)
         trace = replace(trace, neighbours=source.neighbours)
         if self._keep_all:
-            self._kept[rank] = trace
+            self._kept[number] = trace
         return trace
 
     def pieces(self, rank: int) -> Iterator[RankTrace] | None:
@@ -130,9 +120,6 @@ class LazyRanks(Sequence[RankTrace]):
     def present(self) -> list[int]:
         """The ranks that have a readable file."""
         return sorted(self._sources)
-
-    def __iter__(self) -> Iterator[RankTrace]:
-        return (self[rank] for rank in range(self._size))
 
 
 def _nothing(rank: int, problem: str) -> RankTrace:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from p3s.base.artefacts import file_bytes, parse_json, sealed
 from p3s.base.errors import P3SError, UsageError
 from p3s.capture import layout
 from p3s.capture.capture import NAME, intact_chunks, rank_of, read_capture, read_header
-from p3s.capture.chunks import Chunk, Header
+from p3s.capture.chunks import Chunk, Header, chunk_bytes
 from p3s.capture.events import (
     read_counts,
     read_done,
@@ -145,7 +145,7 @@ def _recover_file(path: Path, target: Path, model: Header | None, write: bool) -
         kept += 1
         events += chunk.count if chunk.kind == layout.EVENTS else 0
         if write:
-            parts.append(_chunk_bytes(chunk, payload))
+            parts.append(chunk_bytes(chunk, payload))
     if write:
         write_bytes(target / NAME.format(rank), b"".join(parts))
         events = len(read_capture(target / NAME.format(rank)).events)
@@ -165,26 +165,20 @@ def _usable_chunks(
 
 def _decodable(chunks: list[tuple[Chunk, bytes]]) -> Iterator[tuple[Chunk, bytes]]:
     """Yield the chunks that are what they say; the header, which would tell more, is lost."""
-    defs = Definitions(layout.MAX_RANKS, 1 << 40)
+    read: dict[int, Callable[[Chunk, bytes], object]] = {
+        layout.DEFS: Definitions(layout.MAX_RANKS, 1 << 40).add,
+        layout.EVENTS: lambda chunk, data: read_events(chunk, data, layout.WALL, _counters(chunk)),
+        layout.DONE: read_done,
+        layout.RESOLVED: read_resolved,
+        layout.COUNTS: read_counts,
+        layout.PHASES: lambda _, data: read_phases(data),
+        layout.THREADS: read_threads,
+        layout.END: lambda _, data: read_end(data),
+    }
     for chunk, payload in chunks:
         try:
-            if chunk.kind == layout.DEFS:
-                defs.add(chunk, payload)
-            elif chunk.kind == layout.EVENTS:
-                counters = _counters(chunk)
-                read_events(chunk, payload, layout.WALL, counters)
-            elif chunk.kind == layout.DONE:
-                read_done(chunk, payload)
-            elif chunk.kind == layout.RESOLVED:
-                read_resolved(chunk, payload)
-            elif chunk.kind == layout.COUNTS:
-                read_counts(chunk, payload)
-            elif chunk.kind == layout.PHASES:
-                read_phases(payload)
-            elif chunk.kind == layout.THREADS:
-                read_threads(chunk, payload)
-            elif chunk.kind == layout.END:
-                read_end(payload)
+            if chunk.kind in read:
+                read[chunk.kind](chunk, payload)
         except ValueError:
             continue
         yield chunk, payload
@@ -263,32 +257,6 @@ def _world_size(chunks: list[tuple[Chunk, bytes]]) -> int:
                 continue
     sizes = [len(comm.members) for comm in defs.comms if comm.op == "MPI_COMM_WORLD"]
     return sizes[0] if sizes else 0
-
-
-def _chunk_bytes(chunk: Chunk, payload: bytes) -> bytes:
-    """Return a chunk as it was, without the space it did not use."""
-    page = layout.PAGE_BYTES
-    capacity = (layout.CHUNK_BYTES + len(payload) + page - 1) // page * page
-    head = layout.CHUNK.pack(
-        layout.CHUNK_MAGIC,
-        chunk.kind,
-        chunk.version,
-        chunk.rank,
-        chunk.sequence,
-        capacity,
-        chunk.columns,
-        chunk.first,
-        chunk.base_ns,
-        chunk.file_key,
-        0,
-        chunk.used | chunk.crc << 32,
-        chunk.count,
-        int(chunk.sealed),
-    )
-    start = head[: layout.CHUNK_CRC_BYTES]
-    crc = struct.pack("<I", zlib.crc32(start))
-    whole = start + crc + head[layout.CHUNK_CRC_BYTES + 4 :] + payload
-    return whole.ljust(capacity, b"\0")
 
 
 def _copy_rest(run_dir: Path, target: Path, lost: bool) -> None:

@@ -7,10 +7,10 @@ capture keeps the calls as the program makes them; runs are read this way for ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from p3s.capture import anybody, cancelled, neighbours, one_sided, partitions
 from p3s.capture.arrivals import Accesses
 from p3s.capture.outside import named_outside, unmodelled_events
 from p3s.capture.parts import CallBook, Parts, replaced
-from p3s.capture.types import Call, RankTrace, RunTrace
+from p3s.capture.types import Call, Ranks, RankTrace, RunTrace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -178,7 +178,7 @@ def _taken(op: str) -> bool:
 
 def _rewritten(run: RunTrace, family: Family, known: Known) -> RunTrace:
     book = CallBook(list(run.calls), list(run.sites))
-    ranks = _Ranks(run, family, known, book)
+    ranks = _Rewritten(run, family, known, book)
     used = ranks.used()
     keep = np.flatnonzero(used[: len(book.calls)])
     ranks.number = np.full(len(used) + 1, -1, dtype=np.int64)
@@ -189,7 +189,7 @@ def _rewritten(run: RunTrace, family: Family, known: Known) -> RunTrace:
     return replace(run, calls=calls, ranks=ranks, unmodelled=unmodelled, sites=sites)
 
 
-class _Ranks(Sequence[RankTrace]):
+class _Rewritten(Ranks):
     """The ranks of a run, rewritten one at a time as they are asked for; a single one is kept."""
 
     def __init__(self, run: RunTrace, family: Family, known: Known, book: CallBook) -> None:
@@ -220,19 +220,10 @@ class _Ranks(Sequence[RankTrace]):
     def __len__(self) -> int:
         return len(self._run.ranks)
 
-    @overload
-    def __getitem__(self, rank: int) -> RankTrace: ...
-    @overload
-    def __getitem__(self, rank: slice) -> tuple[RankTrace, ...]: ...
-    def __getitem__(self, rank: int | slice) -> RankTrace | tuple[RankTrace, ...]:
-        """Return the columns of one rank (of several for a slice)."""
-        if isinstance(rank, slice):
-            return tuple(self[number] for number in range(*rank.indices(len(self))))
-        number = self.number
-        assert number is not None  # after used()
-        rt = self._kept[rank] if rank in self._kept else self._rewrite(rank)
-        counted = {int(number[call]): row for call, row in rt.counted.items()}
-        return replace(rt, call=number[rt.call].astype(np.int32), counted=counted)
-
-    def __iter__(self) -> Iterator[RankTrace]:
-        return (self[rank] for rank in range(len(self)))
+    def rank(self, number: int) -> RankTrace:
+        """Return the columns of one rank."""
+        to = self.number
+        assert to is not None  # after used()
+        rt = self._kept[number] if number in self._kept else self._rewrite(number)
+        counted = {int(to[call]): row for call, row in rt.counted.items()}
+        return replace(rt, call=to[rt.call].astype(np.int32), counted=counted)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from p3s.capture.files import FileName
 from p3s.capture.threads import Runtime, ThreadInfo, Threads
@@ -112,19 +112,22 @@ class Window:
     ordinal: int
 
 
-def _no_pairs() -> Int64s:
+def no_pairs() -> Int64s:
+    """Return no pairs of events, shape (0, 2)."""
     import numpy as np
 
     return np.empty((0, 2), dtype=np.int64)
 
 
-def _no_events() -> Int64s:
+def no_events() -> Int64s:
+    """Return no numbers of events."""
     import numpy as np
 
     return np.empty(0, dtype=np.int64)
 
 
-def _no_flags() -> Bools:
+def no_flags() -> Bools:
+    """Return no marks of events."""
     import numpy as np
 
     return np.empty(0, dtype=bool)
@@ -169,9 +172,9 @@ class RankTrace:
     failed_polls: int = 0
     failed_poll_ns: int = 0
     problem: str = ""
-    done: Int64s = field(default_factory=_no_pairs)
-    cancelled: Bools = field(default_factory=_no_flags)
-    counters: Int64s = field(default_factory=_no_pairs)
+    done: Int64s = field(default_factory=no_pairs)
+    cancelled: Bools = field(default_factory=no_flags)
+    counters: Int64s = field(default_factory=no_pairs)
     counted: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     paused_calls: int = 0
     counted_events: int = 0
@@ -188,7 +191,29 @@ class RankTrace:
     files: dict[int, FileName] = field(default_factory=dict)
     accesses: Int64s | None = None
     neighbours: Mapping[int, Neighbours] = field(default_factory=dict)
-    anybody: Int64s = field(default_factory=_no_events)
+    anybody: Int64s = field(default_factory=no_events)
+
+
+class Ranks(Sequence[RankTrace]):
+    """The ranks of a run, each decoded when it is asked for."""
+
+    def rank(self, number: int) -> RankTrace:
+        """Return the columns of one rank."""
+        raise NotImplementedError
+
+    @overload
+    def __getitem__(self, rank: int) -> RankTrace: ...
+    @overload
+    def __getitem__(self, rank: slice) -> tuple[RankTrace, ...]: ...
+    def __getitem__(self, rank: int | slice) -> RankTrace | tuple[RankTrace, ...]:
+        """Return the columns of one rank (of several for a slice)."""
+        numbers = range(len(self))[rank]
+        if isinstance(numbers, int):
+            return self.rank(numbers)
+        return tuple(self.rank(number) for number in numbers)
+
+    def __iter__(self) -> Iterator[RankTrace]:
+        return (self.rank(number) for number in range(len(self)))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from p3s.base.artefacts import write_bytes
 from p3s.capture import layout
+from p3s.capture.chunks import Chunk, chunk_bytes
 from p3s.capture.records import RawComm, RawSite
 from p3s.capture.types import Call
 from p3s.capture.varint import encode, zigzag
@@ -111,14 +112,10 @@ class _File:
         self, kind: int, payload: bytes, count: int, first: int = 0, base: int = 0, columns: int = 0
     ) -> None:
         """Add a sealed chunk."""
-        page = layout.PAGE_BYTES
-        capacity = (layout.CHUNK_BYTES + len(payload) + page - 1) // page * page
-        fields = [layout.CHUNK_MAGIC, kind, layout.CHUNK_VERSION, self.of.rank]
-        fields += [len(self.parts) - 1, capacity, columns, first, base, self.pid & 0xFFFFFFFF]
-        state = len(payload) | zlib.crc32(payload) << 32
-        crc = zlib.crc32(layout.CHUNK.pack(*fields, 0, 0, 0, 0)[: layout.CHUNK_CRC_BYTES])
-        head = layout.CHUNK.pack(*fields, crc, state, count, 1)
-        self.parts.append((head + payload).ljust(capacity, b"\0"))
+        place = (0, kind, layout.CHUNK_VERSION, self.of.rank, len(self.parts) - 1, 0)
+        key, crc = self.pid & 0xFFFFFFFF, zlib.crc32(payload)
+        chunk = Chunk(*place, columns, first, base, key, len(payload), crc, count, True)
+        self.parts.append(chunk_bytes(chunk, payload))
 
     def definitions(self) -> int:
         """Add what events refer to; return how many records that is."""

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy
 import numpy as np
+
+from p3s.capture.parts import gathered
 
 if TYPE_CHECKING:
     from p3s.capture import Call, RankTrace, RunTrace
@@ -118,14 +119,3 @@ def _kept(rt: RankTrace, keep: np.ndarray) -> RankTrace:
         thread=None if rt.thread is None else rt.thread[keep],
         gap=None if rt.gap is None else rt.gap[keep],
     )
-
-
-def gathered(work: numpy.ndarray, keep: numpy.ndarray) -> numpy.ndarray:
-    """Return what lies before each of the events number ``keep``.
-
-    What is before one that is left out is before the next that is not.
-    """
-    if len(keep) == len(work):
-        return np.array(work, dtype=np.int64)
-    total = np.concatenate([[0], np.cumsum(np.asarray(work, dtype=np.int64))]).astype(np.int64)
-    return np.diff(np.concatenate([[0], total[keep + 1]]))
