@@ -24,7 +24,7 @@ from p3s.base.study import RUN_SCHEMA, SCHEMA_VERSION, write_bytes, write_json
 from p3s.base.trust import sign
 from p3s.signature_runner import build
 from p3s.signature_runner.archive import has_tracer, relink
-from p3s.signature_runner.claim import claim, this_launch
+from p3s.signature_runner.claim import born, claim, this_launch
 from p3s.signature_runner.place import Place, launcher_above, place
 from p3s.signature_runner.programs import number_of, write_program
 from p3s.signature_runner.recording import AUTO, CPU, INSTRUCTIONS, SHARING, Recording, preload
@@ -241,28 +241,19 @@ def _recall(known: Path) -> tuple[build.TracerBuild | None, tuple[str, str] | No
     return found, python
 
 
-def _launch() -> str:
-    """Return what the ranks of one launch have in common: a Slurm step, else their parent."""
-    names = ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_SRUN_COMM_PORT")
-    step = [os.environ.get(name, "") for name in names]
-    if all(step):
-        return " ".join(step)
-    parent = os.getppid()
-    born = Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[19]
-    return f"{parent} {born}"
-
-
 def first_to_say(text: str) -> bool:
     """Tell whether no other rank of this launch has said ``text`` yet (of one node, at least)."""
     try:
         folder = compiling.cache_dir()
-        mark = hashlib.sha256(f"{_launch()} {text}".encode("utf-8", "replace")).hexdigest()
+        parent, launched = os.getppid(), this_launch()
+        name = launched.name if launched else f"{parent} {born(parent)}"
+        mark = hashlib.sha256(f"{name} {text}".encode("utf-8", "replace")).hexdigest()
         for path in folder.glob("said-*"):
             if path.stat().st_mtime < time.time() - _FORGET_S:
                 path.unlink(missing_ok=True)
         os.close(os.open(folder / f"said-{mark[:20]}", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     except FileExistsError:
         return False
-    except (OSError, P3SError, IndexError):
+    except (OSError, P3SError):
         return True
     return True

@@ -7,8 +7,9 @@ import os
 import stat
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from p3s.base.errors import P3SError
 from p3s.capture import layout
@@ -96,7 +97,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A chunk header and where it is in the file (see docs/capture-format.md)."""
+    """A chunk header and where it is in the file (see docs/capture-format.md), in its order."""
 
     offset: int
     kind: int
@@ -178,32 +179,12 @@ def parse_header(raw: bytes, path: Path) -> Header:
 
 
 def _header(raw: bytes, path: Path) -> Header:
-    (
-        _,
-        _,
-        minor,
-        header_bytes,
-        rank,
-        size,
-        realtime,
-        monotonic,
-        clock_cost,
-        pid,
-        source,
-        counters,
-        family,
-        host,
-        names,
-        limit,
-        version,
-        origin,
-        run,
-        launched,
-        more,
-        _,
-    ) = layout.HEADER.unpack_from(raw)
+    of = dict(zip(layout.HEADER_NAMES, layout.HEADER.unpack_from(raw), strict=True))
     totals = layout.TOTALS.unpack_from(raw, layout.TOTALS_OFFSET)
-    polls, poll_ns, in_call, flags, abort_code, paused, paused_calls, tracer_ns = totals
+    of |= zip(layout.TOTALS_NAMES, totals, strict=True)
+    rank, size, header_bytes, counters = (
+        of[name] for name in ("rank", "size", "header_bytes", "counters")
+    )
     if size > layout.MAX_RANKS:
         raise P3SError(
             f"{path} has an impossible header: it says {size:,} ranks, at most"
@@ -214,40 +195,20 @@ def _header(raw: bytes, path: Path) -> Header:
         or not 0 <= rank < size
         or header_bytes < layout.PAGE_BYTES
         or header_bytes % layout.PAGE_BYTES
-        or source not in layout.WORK_UNITS
+        or of["work_source"] not in layout.WORK_UNITS
         or counters > layout.MAX_COUNTERS
     ):
         raise P3SError(f"{path} has an impossible header; trace the run again")
-    width = layout.COUNTER_NAME_BYTES
-    return Header(
-        rank,
-        size,
-        header_bytes,
-        realtime,
-        monotonic,
-        clock_cost,
-        pid,
-        source,
-        tuple(_text(names[width * i : width * (i + 1)]) for i in range(counters)),
-        _text(family),
-        _text(host),
-        _text(version),
-        _text(origin),
-        limit,
-        minor,
-        polls,
-        max(poll_ns, 0),
-        in_call,
-        flags,
-        abort_code,
-        bool(paused),
-        paused_calls,
-        max(tracer_ns, 0),
-        run,
-        launched,
-        *_memory(raw, minor),
-        program=int.from_bytes(more[:4], "little"),
-    )
+    width, names = layout.COUNTER_NAME_BYTES, of["counter_names"]
+    of["counter_names"] = tuple(_text(names[width * i : width * (i + 1)]) for i in range(counters))
+    of |= {name: _text(of[name]) for name in ("family", "host", "mpi_version", "work_origin")}
+    of |= {name: max(of[name], 0) for name in ("failed_poll_ns", "tracer_ns")}
+    of |= {"paused": bool(of["paused"]), "program": int.from_bytes(of["more"][:4], "little")}
+    of |= zip(_MEMORY, _memory(raw, of["minor"]), strict=True)
+    return Header(**{each.name: of[each.name] for each in fields(Header)})
+
+
+_MEMORY = ("resident_init", "resident_peak", "preempted", "in_handlers")
 
 
 def _memory(raw: bytes, minor: int) -> tuple[int, int, int, int]:
@@ -273,42 +234,24 @@ def _parse_chunk(raw: bytes, offset: int) -> Chunk | None:
     """Return the chunk whose 64 header bytes are given, None if they are not one."""
     if len(raw) < layout.CHUNK_BYTES:
         return None
-    (
-        magic,
-        kind,
-        version,
-        rank,
-        sequence,
-        capacity,
-        columns,
-        first,
-        base,
-        key,
-        crc,
-        state,
-        count,
-        sealed,
-    ) = layout.CHUNK.unpack_from(raw)
+    magic, *numbers, crc, state, count, sealed = layout.CHUNK.unpack_from(raw)
     if magic != layout.CHUNK_MAGIC or zlib.crc32(raw[: layout.CHUNK_CRC_BYTES]) != crc:
         return None
-    if capacity < layout.PAGE_BYTES or capacity % layout.PAGE_BYTES:
-        return None
-    return Chunk(
-        offset,
-        kind,
-        version,
-        rank,
-        sequence,
-        capacity,
-        columns,
-        first,
-        base,
-        key,
-        state & 0xFFFFFFFF,
-        state >> 32,
-        count,
-        bool(sealed),
-    )
+    values: list[Any] = [offset, *numbers, state & 0xFFFFFFFF, state >> 32, count, bool(sealed)]
+    chunk = Chunk(*values)
+    whole_pages = chunk.capacity >= layout.PAGE_BYTES and not chunk.capacity % layout.PAGE_BYTES
+    return chunk if whole_pages else None
+
+
+def chunk_bytes(chunk: Chunk, payload: bytes) -> bytes:
+    """Return a chunk as a file has it, in as few pages as it fits into, wherever it was before."""
+    capacity = -(-(layout.CHUNK_BYTES + len(payload)) // layout.PAGE_BYTES) * layout.PAGE_BYTES
+    fields = [layout.CHUNK_MAGIC, chunk.kind, chunk.version, chunk.rank, chunk.sequence, capacity]
+    fields += [chunk.columns, chunk.first, chunk.base_ns, chunk.file_key]
+    crc = zlib.crc32(layout.CHUNK.pack(*fields, 0, 0, 0, 0)[: layout.CHUNK_CRC_BYTES])
+    state = chunk.used | chunk.crc << 32
+    head = layout.CHUNK.pack(*fields, crc, state, chunk.count, int(chunk.sealed))
+    return (head + payload).ljust(capacity, b"\0")
 
 
 def chunk_bytes(chunk: Chunk, payload: bytes) -> bytes:

@@ -334,20 +334,12 @@ def write_parquet(run: RunTrace, path: Path, only: int | None = None) -> int:
 class _CallColumns:
     """What the rows of the Parquet file take from the run's table of calls."""
 
+    #: Numbers of a call, and those of them that do not fit into 32 bits.
     _NUMBERS = (
-        ("comm", "int32"),
-        ("peer", "int32"),
-        ("bytes", "int64"),
-        ("count", "int64"),
-        ("elem_bytes", "int32"),
-        ("tag", "int32"),
-        ("root", "int32"),
-        ("depth", "int32"),
-        ("window", "int32"),
-        ("team", "int32"),
-        ("block", "int64"),
-        ("memory", "int32"),
+        *("comm", "peer", "bytes", "count", "elem_bytes", "tag", "root", "depth", "window", "team"),
+        *("block", "memory"),
     )
+    _WIDE = ("bytes", "count", "block")
 
     def __init__(self, run: RunTrace) -> None:
         import numpy as np
@@ -361,8 +353,10 @@ class _CallColumns:
         self.op = np.array([number[call.op] for call in run.calls], dtype=np.int32)
         self.site = np.array([call.site for call in run.calls], dtype=np.int32)
         self.numbers = {
-            name: np.array([getattr(call, name) for call in run.calls], dtype=np.int64).astype(kind)
-            for name, kind in self._NUMBERS
+            name: np.array([getattr(call, name) for call in run.calls], dtype=np.int64).astype(
+                np.int64 if name in self._WIDE else np.int32
+            )
+            for name in self._NUMBERS
         }
 
     def repeated(self) -> list[str]:
@@ -379,10 +373,7 @@ class _CallColumns:
             ("thread", pa.int32()),
             ("op", text),
             ("site", text),
-            *[
-                (name, pa.int32() if kind == "int32" else pa.int64())
-                for name, kind in self._NUMBERS
-            ],
+            *[(name, pa.from_numpy_dtype(each.dtype)) for name, each in self.numbers.items()],
             ("start_ns", pa.int64()),
             ("elapsed_ns", pa.int64()),
             ("work", pa.int64()),

@@ -389,33 +389,17 @@ def _functions_in(elf: Any, name: str) -> Iterator[tuple[int, int, int, str]]:
     if section is None:
         return
     order = "<" if elf.little_endian else ">"
-    fields = (
-        [
-            ("name", "u4"),
-            ("info", "u1"),
-            ("other", "u1"),
-            ("section", "u2"),
-            ("value", "u8"),
-            ("size", "u8"),
-        ]
-        if elf.elfclass == 64
-        else [
-            ("name", "u4"),
-            ("value", "u4"),
-            ("size", "u4"),
-            ("info", "u1"),
-            ("other", "u1"),
-            ("section", "u2"),
-        ]
-    )
-    row = np.dtype([(key, order + kind) for key, kind in fields])
+    wide = "name:u4 info:u1 other:u1 section:u2 value:u8 size:u8"
+    narrow = "name:u4 value:u4 size:u4 info:u1 other:u1 section:u2"
+    columns = [each.split(":") for each in (wide if elf.elfclass == 64 else narrow).split()]
+    row = np.dtype([(key, order + kind) for key, kind in columns])
     data = section.data()
     table = np.frombuffer(data[: len(data) // row.itemsize * row.itemsize], dtype=row)
     kind = table["info"] & 15
     table = table[((kind == _FUNC) | (kind == _IFUNC)) & (table["section"] != 0)]
     strings = elf.get_section(section["sh_link"]).data()
-    columns = (table[key].tolist() for key in ("value", "size", "info", "name"))
-    for value, size, info, at in zip(*columns, strict=True):
+    found = (table[key].tolist() for key in ("value", "size", "info", "name"))
+    for value, size, info, at in zip(*found, strict=True):
         yield value, size, info >> 4, _string(strings, at)
 
 

@@ -171,6 +171,13 @@ def check_count(chunk: Chunk, rows: int) -> None:
         raise ValueError(f"it has {rows} rows and says {chunk.count}")
 
 
+def read_table(chunk: Chunk, payload: bytes, least: int) -> UInt64s:
+    """Return the table of a chunk, a row a column, at least so many; ValueError for other rows."""
+    table = decode(payload, max(chunk.columns, least))
+    check_count(chunk, table.shape[1])
+    return table
+
+
 def join_events(parts: list[tuple[int, Events]], counters: int) -> tuple[Events, int]:
     """Return (the events of all chunks as one, how many are lost before or between them).
 
@@ -214,8 +221,7 @@ def read_done(chunk: Chunk, payload: bytes) -> tuple[Int64s, NDArray[np.bool_]]:
     """Return (rows of completing ordinal and posting ordinal, which of them were cancelled)."""
     import numpy as np
 
-    table = decode(payload, max(chunk.columns, 2))
-    check_count(chunk, table.shape[1])
+    table = read_table(chunk, payload, 2)
     completing = read_ordinals(chunk, table[0])
     back = (table[1] >> np.uint64(1)).view(np.int64)
     posting = completing - back
@@ -242,8 +248,7 @@ def read_resolved(chunk: Chunk, payload: bytes) -> Int64s:
     """Return rows of event ordinal, source (world rank), tag and bytes."""
     import numpy as np
 
-    table = decode(payload, max(chunk.columns, 4))
-    check_count(chunk, table.shape[1])
+    table = read_table(chunk, payload, 4)
     ordinal = read_ordinals(chunk, table[0])
     return np.stack(
         [ordinal, unzigzag(table[1]), unzigzag(table[2]), table[3].view(np.int64)], axis=1
@@ -254,8 +259,7 @@ def read_accesses(chunk: Chunk, payload: bytes) -> Int64s:
     """Return rows of event ordinal, first byte in the file, and bytes from it to the last one."""
     import numpy as np
 
-    table = decode(payload, max(chunk.columns, 3))
-    check_count(chunk, table.shape[1])
+    table = read_table(chunk, payload, 3)
     ordinal = read_ordinals(chunk, table[0])
     return np.stack([ordinal, table[1].view(np.int64), table[2].view(np.int64)], axis=1)
 

@@ -15,9 +15,20 @@ MAX_RANKS = 1 << 16
 
 #: Header: all fields up to header_crc, which covers those before it.
 HEADER = struct.Struct("<8sHHIiiqqqqII16s64s144sQ64s64sQI72sI")
+#: Names of its fields, of the totals behind it; of those in Header the same.
+HEADER_NAMES = (
+    *("magic", "major", "minor", "header_bytes", "rank", "size", "init_realtime_ns"),
+    *("init_monotonic_ns", "clock_cost_ns", "pid", "work_source", "counters", "family", "host"),
+    *("counter_names", "limit_bytes", "mpi_version", "work_origin", "run", "launched", "more"),
+    "crc",
+)
 HEADER_CRC_BYTES = 508
 #: Live totals, kept up to date while the program runs; not under the checksum.
 TOTALS = struct.Struct("<QqIIiIQq")
+TOTALS_NAMES = (
+    *("failed_polls", "failed_poll_ns", "in_call", "flags", "abort_code", "paused"),
+    *("paused_calls", "tracer_ns"),
+)
 TOTALS_OFFSET = 512
 #: Where the chunk of phases begins, for who watches the run; 0 if there is none.
 PHASES_AT_OFFSET = 560

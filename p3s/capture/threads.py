@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from p3s.capture import layout
 from p3s.capture.chunks import Chunk
-from p3s.capture.events import check_count, read_ordinals
-from p3s.capture.varint import decode
+from p3s.capture.events import read_ordinals, read_table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -135,8 +134,7 @@ def read_threads(chunk: Chunk, payload: bytes) -> Int64s:
     """
     import numpy as np
 
-    table = decode(payload, max(chunk.columns, 1))
-    check_count(chunk, table.shape[1])
+    table = read_table(chunk, payload, 1)
     rows = np.zeros((table.shape[1], 1 + len(COLUMNS)), dtype=np.int64)
     known = min(len(table), rows.shape[1])
     if table[1:known].size and int(table[1:known].max()) > _MOST:
