@@ -51,6 +51,8 @@ ROWS = FOLDER / "rows.jsonl"
 PROCESSES = 2
 #: Numbers are the same up to this share: another processor sums in another order.
 SHARE = 1e-6
+#: Seconds below are none: waiting of 1e-21 s is what rounding leaves.
+NOTHING = 1e-15
 #: What a run's record says of the machine that traced it.
 _PRIVATE = {"argv", "program", "directory", "signed", "digest", "timeout_s"}
 
@@ -253,7 +255,7 @@ def differences(before: dict[tuple[str, int], Row], after: Iterable[Row]) -> Ite
 
 def _same(before: Any, after: Any) -> bool:
     if isinstance(before, float) and isinstance(after, float):
-        return math.isclose(before, after, rel_tol=SHARE)
+        return math.isclose(before, after, rel_tol=SHARE, abs_tol=NOTHING)
     return bool(before == after)
 
 

@@ -260,7 +260,7 @@ def test_computation_that_varies_makes_others_wait(tmp_path: Path) -> None:
     data = COMPUTE.data(compute_model("cpu_ns", phases=(phase_costs(0),)))
     data["phases"][0]["spread"] = {}
     write_json(study.compute_path, data)
-    with pytest.raises(P3SError, match="damaged"):
+    with pytest.raises(P3SError, match="spread: ranks is missing"):
         estimate("machine", study, 16)
 
 
