@@ -254,17 +254,6 @@ def chunk_bytes(chunk: Chunk, payload: bytes) -> bytes:
     return (head + payload).ljust(capacity, b"\0")
 
 
-def chunk_bytes(chunk: Chunk, payload: bytes) -> bytes:
-    """Return a chunk as a file has it, in as few pages as it fits into, wherever it was before."""
-    capacity = -(-(layout.CHUNK_BYTES + len(payload)) // layout.PAGE_BYTES) * layout.PAGE_BYTES
-    fields = [layout.CHUNK_MAGIC, chunk.kind, chunk.version, chunk.rank, chunk.sequence, capacity]
-    fields += [chunk.columns, chunk.first, chunk.base_ns, chunk.file_key]
-    crc = zlib.crc32(layout.CHUNK.pack(*fields, 0, 0, 0, 0)[: layout.CHUNK_CRC_BYTES])
-    state = chunk.used | chunk.crc << 32
-    head = layout.CHUNK.pack(*fields, crc, state, chunk.count, int(chunk.sealed))
-    return (head + payload).ljust(capacity, b"\0")
-
-
 @dataclass
 class Scan:
     """One pass over the chunks of an open file, in file order.
