@@ -6,11 +6,24 @@ import math
 
 import numpy as np
 import pytest
-from one_feature import MODELS, PRODUCTS, OneFeature, fit_one_feature, pearson
-from regimes import Regimes, best_limit, clamped, fit_line, fit_regimes, robust
 
 from p3s.base.errors import P3SError
 from p3s.methods.placement.lines import Line, fit_nonnegative
+from p3s.methods.placement.published.one_feature import (
+    MODELS,
+    PRODUCTS,
+    OneFeature,
+    fit_one_feature,
+    pearson,
+)
+from p3s.methods.placement.published.regimes import (
+    Regimes,
+    best_limit,
+    clamped,
+    fit_line,
+    fit_regimes,
+    robust,
+)
 
 
 def line(text: str) -> Line:

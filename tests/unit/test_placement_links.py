@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hybrids import COUNTED, HYBRIDS, Counters, chosen, counted_features
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from traffic_patterns import at_faces, fixed_halo
 
 from p3s.base.errors import P3SError
 from p3s.machine.topology.read import read_fabric
@@ -20,6 +18,14 @@ from p3s.methods.placement.links import (
     prior_metrics,
 )
 from p3s.methods.placement.outliers import above_average, mean_of, near_largest
+from p3s.methods.placement.published.hybrids import (
+    COUNTED,
+    HYBRIDS,
+    Counters,
+    chosen,
+    counted_features,
+)
+from p3s.methods.placement.published.traffic_patterns import at_faces, fixed_halo
 from p3s.methods.placement.traffic import traffic
 from p3s.program.mapping import block, rank_map
 

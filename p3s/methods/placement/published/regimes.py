@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from one_feature import pearson
 
 from p3s.base.errors import P3SError
 from p3s.machine.topology.units import Bools, Floats
 from p3s.methods.placement.lines import Columns, Line, Product, design
+from p3s.methods.placement.published.one_feature import pearson
 
 #: Residuals beyond so many standard deviations do not count (95 % as good where none is off).
 _TUKEY = 4.685
