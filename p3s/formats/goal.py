@@ -16,10 +16,10 @@ from typing import IO
 import numpy as np
 
 from p3s.base.study import Study
+from p3s.formats.calls import RECEIVING, SENDING, RankProgram
 from p3s.formats.exported import Exported, Options, Say, new_export
 from p3s.formats.place import new_file
 from p3s.formats.scaled import programs_of
-from p3s.program.calls import RECEIVING, SENDING, RankProgram
 from p3s.simulate.steps import Op
 
 _BLOCK = 1 << 20

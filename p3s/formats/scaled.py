@@ -11,11 +11,11 @@ import numpy as np
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
 from p3s.base.text import plural, processes, quoted
+from p3s.formats.calls import RankProgram, members_are_world, programs_of_steps
 from p3s.formats.exported import SIMULATED, Exported, Options, Say
 from p3s.machine.machinefile import NAME, Machine
 from p3s.predict.estimators.messages import library_for, networks
 from p3s.predict.estimators.settings import Setting
-from p3s.program.calls import RankProgram, members_are_world, programs_of_steps
 from p3s.program.collectives.expand import MOST_STEPS, Expanded, expand
 from p3s.program.collectives.rules import Library
 from p3s.program.order.sections import read_sections, read_whole

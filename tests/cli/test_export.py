@@ -19,6 +19,7 @@ from p3s.base.ops import MAKES_COMM
 from p3s.base.study import Study, write_json
 from p3s.cli.main import run as p3s
 from p3s.formats import goal
+from p3s.formats.calls import programs_of_steps
 from p3s.formats.exported import Exported, Options
 from p3s.formats.goal import to_goal
 from p3s.formats.place import check_free, new_directory, new_file
@@ -27,7 +28,6 @@ from p3s.formats.simgrid.platform import lines_of, settings, write_platform
 from p3s.formats.simgrid.writer import to_simgrid
 from p3s.model import build
 from p3s.program import write_scaled
-from p3s.program.calls import programs_of_steps
 from p3s.program.collectives.expand import expand
 from p3s.program.collectives.library import library_of
 from p3s.program.order.sections import read_sections, whole_run

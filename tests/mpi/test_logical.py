@@ -16,9 +16,9 @@ from tracer_helpers import PROGRAMS, compile_c, the_mpi, trace
 
 from p3s.base.errors import P3SError
 from p3s.capture import read_run
+from p3s.methods.pas2p import worklist
 from p3s.methods.pas2p.logical import logical_time
 from p3s.methods.pas2p.match import CANCELLED
-from p3s.signature import worklist
 
 CORPUS = {
     "jacobi2d": corpus.jacobi2d(iters=4),

@@ -14,10 +14,10 @@ import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.formats import simgrid
+from p3s.formats.calls import RankProgram, programs_of_steps
 from p3s.formats.exported import Exported
 from p3s.formats.simgrid.format import INDEX, acts, write_trace
 from p3s.formats.simgrid.platform import HOSTS, PLATFORM, write_platform
-from p3s.program.calls import RankProgram, programs_of_steps
 from p3s.simulate.network import Network
 from p3s.simulate.steps import Floats, Ints, Op, Steps
 

@@ -21,8 +21,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.base.errors import P3SError
+from p3s.methods.pas2p import worklist
 from p3s.methods.pas2p.match import Matching, match
-from p3s.signature import worklist
+from p3s.methods.pas2p.worklist import (
+    COMPLETION,
+    POST,
+    TOGETHER,
+    Nodes,
+    TooManyCuts,
+    Worklist,
+    code,
+)
 from p3s.signature.calltable import (
     COLLECTIVE,
     POSTED_COLLECTIVE,
@@ -33,7 +42,6 @@ from p3s.signature.calltable import (
     completions,
     present_ranks,
 )
-from p3s.signature.worklist import COMPLETION, POST, TOGETHER, Nodes, TooManyCuts, Worklist, code
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

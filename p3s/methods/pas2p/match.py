@@ -18,19 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p3s.signature.calltable import (
-    COLLECTIVE,
-    LOCAL,
-    POSTED_COLLECTIVE,
-    POSTED_RECV,
-    RECV,
-    SEND,
-    CallTable,
-    call_table,
-    posting_order,
-    present_ranks,
-)
-from p3s.signature.channels import (
+from p3s.methods.pas2p.channels import (
     Joined,
     Queue,
     Ranks,
@@ -42,6 +30,18 @@ from p3s.signature.channels import (
     queue,
     ranks_of,
     runs,
+)
+from p3s.signature.calltable import (
+    COLLECTIVE,
+    LOCAL,
+    POSTED_COLLECTIVE,
+    POSTED_RECV,
+    RECV,
+    SEND,
+    CallTable,
+    call_table,
+    posting_order,
+    present_ranks,
 )
 
 if TYPE_CHECKING:
