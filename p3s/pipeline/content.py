@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.base.errors import P3SError
 from p3s.base.study import RunRecord, Study
-from p3s.base.text import quoted
 from p3s.base.trust import is_made_here
 from p3s.capture.frames import Where, stack
 from p3s.capture.quoted import Quoted, Sources
@@ -45,7 +44,7 @@ class ComputeTable:
 class Program:
     """The program of a study and its runs: what is said of where a report comes from.
 
-    name: of the study's directory; root: as commands have it; created: when the study was made, ""
+    name: of the study's directory; root: as it was named; created: when the study was made, ""
     where it does not say. complete, left_out: process counts that were traced, and those of them
     that the model leaves out; take_back: the command that takes these back.
     """
@@ -112,7 +111,7 @@ def content_of(study: Study, prediction: Prediction, *, source: bool = True) -> 
 def _program(study: Study, model: Model) -> Program:
     return Program(
         study.root.resolve().name,
-        quoted(study.root),
+        str(study.root),
         study.command(),
         str(study.manifest().get("created", "?")),
         study.runs(),

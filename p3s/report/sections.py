@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from p3s.base.text import not_used, plural, processes, visible
+from p3s.base.text import not_used, plural, processes, quoted, visible
 from p3s.capture.quoted import Quoted
 from p3s.model import text
 from p3s.model.types import NO_SHARE, Model
@@ -108,7 +108,7 @@ def equations_of(content: StudyContent) -> Equations:
         rules += len(phase.rules)
     left = sum(bool(phase.items) for phase in model.phases) - len(few)
     cut = (
-        f"The equations of {plural(left, 'more phase')}: p3s model {content.program.root} --all."
+        f"The equations of {plural(left, 'more phase')}: p3s model {quoted(content.program.root)} --all."
         if left
         else ""
     )
@@ -198,7 +198,7 @@ def instructions_of(content: StudyContent) -> str:
 
     calls = len(content.model.items)
     if calls > MAX_CALLS:
-        return f"The model has {calls:,} calls: p3s model {content.program.root} --scic prints it."
+        return f"The model has {calls:,} calls: p3s model {quoted(content.program.root)} --scic prints it."
     found = content.instructions
     return _printable(table(found)).rstrip() if found is not None else ""
 
