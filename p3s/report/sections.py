@@ -108,7 +108,8 @@ def equations_of(content: StudyContent) -> Equations:
         rules += len(phase.rules)
     left = sum(bool(phase.items) for phase in model.phases) - len(few)
     cut = (
-        f"The equations of {plural(left, 'more phase')}: p3s model {quoted(content.program.root)} --all."
+        f"The equations of {plural(left, 'more phase')}: "
+        f"p3s model {quoted(content.program.root)} --all."
         if left
         else ""
     )
@@ -198,7 +199,8 @@ def instructions_of(content: StudyContent) -> str:
 
     calls = len(content.model.items)
     if calls > MAX_CALLS:
-        return f"The model has {calls:,} calls: p3s model {quoted(content.program.root)} --scic prints it."
+        command = f"p3s model {quoted(content.program.root)} --scic"
+        return f"The model has {calls:,} calls: {command} prints it."
     found = content.instructions
     return _printable(table(found)).rstrip() if found is not None else ""
 
