@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Mapping
 from enum import Enum, StrEnum
 from functools import cache
@@ -49,6 +50,10 @@ class Range:
             raise ValueError(f"{value!r:.40} is less than {self.least}")
         if self.most is not None and value > self.most + slack:
             raise ValueError(f"{value!r:.40} is more than {self.most}")
+
+
+#: A number in the one way that it is written as a key: no two keys are the same number.
+_KEY = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,9 +231,9 @@ def _ranged(value: Any, kind: Any, converter: Any) -> Any:
     """Return a value of an annotated type; ValueError where it is outside of its range."""
     base, *said = get_args(kind)
     if any(isinstance(each, Key) for each in said):
-        if not (isinstance(value, str) and value.isascii() and value.isdigit()):
+        if not (isinstance(value, str) and _KEY.fullmatch(value)):
             raise ValueError(f"{value!r:.40} is no key of an object that is a number")
-        value = int(value[:20])
+        value = int(value)
     made = converter.structure(value, base)
     for each in said:
         if isinstance(each, Range):

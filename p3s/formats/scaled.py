@@ -92,7 +92,7 @@ def _whole(study: Study, n: int) -> Section:
     """Return the whole run; UsageError where it is too long."""
     where = study.scaled_dir(n)
     trace = read_scaled(where)
-    events = int(trace.repeat.sum())
+    events = int(trace.repeat.sum(dtype=np.float64))  # which does not overflow
     if events > MOST_EVENTS:
         raise UsageError(
             f"{where}: the whole run has {events:,} events, more "

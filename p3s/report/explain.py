@@ -438,7 +438,7 @@ def _named(name: str, line: str) -> list[str]:
 
 
 def _aligned(head: Sequence[str], rows: Sequence[Sequence[str]], by: int) -> list[str]:
-    """Lay out a table; numbers to the right, the last columns of words to the left, paragraph."""
+    """Lay out a table; numbers to the right, the last columns of words to the left, wrapped."""
     if not rows:
         return []
     words = [i for i in range(len(head)) if any(any(c.isalpha() for c in row[i]) for row in rows)]

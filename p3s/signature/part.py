@@ -136,9 +136,11 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
     calls = Calls(run, site)
     whole = bool(sites.apart) or logical.changes or fileuse.there(run.calls)
     reading = _Reading(logical, calls, names, whole)
-    present = getattr(run.ranks, "present", None)
-    parts = [reading.part_of(r) for r in (range(len(run.ranks)) if present is None else present)]
-    out = parts[0] if len(parts) == 1 else join(parts or [reading.empty()])
+    ranks = getattr(run.ranks, "present", range(len(run.ranks)))
+    if len(ranks) == 1:
+        out = reading.part_of(ranks[0])
+    else:  # one rank at a time: their sequences are as large as their events
+        out = join(map(reading.part_of, ranks) if ranks else [reading.empty()])
     out.unmodelled = dict(run.unmodelled)
     out.problem = getattr(run, "problem", "") or out.problem
     return out

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pickle
+import weakref
 
 import corpus
 import pytest
 
+from p3s.signature import part
 from p3s.signature.part import Part, join, part_of
 from p3s.signature.phases import phases_json
 from p3s.signature.structure import structure
@@ -48,3 +50,17 @@ def without_numbers(node: dict) -> dict:
         for k, v in node.items()
         if k != "call"
     }
+
+
+def test_ranks_of_a_whole_run_are_not_kept_until_all_are_read(monkeypatch) -> None:
+    read, alive, most = part._Reading.part_of, [], []
+
+    def watched(self: object, rank: int) -> Part:
+        found = read(self, rank)
+        alive.append(weakref.ref(found))
+        most.append(sum(each() is not None for each in alive))
+        return found
+
+    monkeypatch.setattr(part._Reading, "part_of", watched)
+    part_of(corpus.run(corpus.ring(), 16))
+    assert len(most) == 16 and max(most) <= 2

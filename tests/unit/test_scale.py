@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import corpus
@@ -15,14 +16,14 @@ import pytest
 
 from p3s.base.errors import P3SError
 from p3s.base.study import Study, write_json
+from p3s.formats import scaled as exported
 from p3s.model import build
 from p3s.model.grid.grids import Balanced
 from p3s.model.partners.communicator_laws import Axes, Modulo
 from p3s.model.partners.members import Communicators
 from p3s.model.stage import load
-from p3s.program import scaled_dir, write_scaled
-from p3s.program.order.sequence import calls_of, kinds_in_order
-from p3s.program.scaled import read_members, read_order, read_scaled
+from p3s.program import events_of, scaled_dir, write_scaled
+from p3s.program.scaled import read_members, read_scaled
 from p3s.signature.signature import signature_json
 from p3s.signature.store import load_table, write_tables
 
@@ -118,16 +119,6 @@ def truth_of(program, n, rank):
     return [(c.op, c.peer, c.bytes) for c in (run.calls[k] for k in run.ranks[rank].call)]
 
 
-def events_of(scaled, rank):
-    """(operation, partner, bytes) of all events of a rank in the order of the program."""
-    trace = read_scaled(scaled)
-    kinds = kinds_in_order(trace, read_order(scaled), calls_of(trace))
-    kind = next(kind for kind in kinds if rank in kind.ranks)
-    row = kind.row + kind.first[kind.ranks == rank]
-    op, peer, nbytes = (column[row].tolist() for column in (trace.op, trace.peer, trace.bytes))
-    return list(zip([trace.ops[k] for k in op], peer, nbytes, strict=True))
-
-
 def test_rows_unfold_into_the_events_of_the_program(study):
     write_scaled(study.root, 64)
     for rank in (0, 5, 63):
@@ -136,6 +127,8 @@ def test_rows_unfold_into_the_events_of_the_program(study):
             (op, peer) for op, peer, _ in truth_of(corpus.cg(), 64, rank)
         ]
         assert Counter(events) == Counter(truth_of(corpus.cg(), 64, rank))
+    with pytest.raises(P3SError, match="rank 64"):
+        events_of(study.scaled_dir(64), 64)
 
 
 def test_some_ranks_are_those_of_the_whole_trace(study):
@@ -148,6 +141,16 @@ def test_some_ranks_are_those_of_the_whole_trace(study):
     assert head.ranks == ((0, 0), (3, 3), (700, 701), (1500, 1500))
     assert head.rows == len(parts) and head.n == 2048
     assert events_of(there, 701) == events_of(study.scaled_dir(2048), 701)
+
+
+def test_a_whole_run_of_no_events_or_of_too_many_is_refused(study, monkeypatch):
+    write_scaled(study.root, 64)
+    trace = read_scaled(study.scaled_dir(64))
+    for repeat, why in ((0, "no calls to write"), (1 << 62, "has [0-9,]* events, more than")):
+        other = replace(trace, repeat=np.full_like(trace.repeat, repeat))
+        monkeypatch.setattr(exported, "read_scaled", lambda _, other=other: other)
+        with pytest.raises(P3SError, match=why):
+            exported._whole(study, 64)
 
 
 def test_ranks_that_are_not_there_are_refused(study):

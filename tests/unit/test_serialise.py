@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import corpus
 import models
@@ -16,7 +16,7 @@ import pytest
 from comparisons import comparison, held_out, work
 
 from p3s.base.errors import P3SError
-from p3s.base.serialise import MAX_DEPTH, ShapeError, Total, from_data, to_data
+from p3s.base.serialise import MAX_DEPTH, Key, ShapeError, Total, from_data, to_data
 from p3s.base.serialise import Share as Part
 from p3s.base.study import Study, write_json
 from p3s.model.compare import compare
@@ -255,3 +255,15 @@ def test_a_share_may_be_rounded_above_one() -> None:
         from_data(Rounded, {"part": 1.001})
     with pytest.raises(P3SError, match="less than 0"):
         from_data(Rounded, {"part": 0.5, "total": -1})
+
+
+@dataclasses.dataclass(frozen=True)
+class _ByNumber:
+    each: Mapping[Annotated[Total, Key()], int]
+
+
+def test_a_number_is_a_key_in_one_way_only() -> None:
+    assert from_data(_ByNumber, {"each": {"0": 1, "4": 2}}).each == {0: 1, 4: 2}
+    for other in ("04", "0" * 20 + "4", "9" * 20, "+4", "4.0", " 4", "\u0664", ""):
+        with pytest.raises(ShapeError, match="is no key"):
+            from_data(_ByNumber, {"each": {"4": 1, other: 2}})

@@ -104,6 +104,11 @@ def whole_run(scaled: ScaledTrace, order: TraceOrder) -> Section:
     rows, most = _rows(scaled, scaled), int(scaled.repeat.sum()) + 1
     loops = frozenset(loop.loop for loop in order.loops or ())
     pieces, _, made = _in_order(rows, order, most, most, most, {}, loops)
+    if len(pieces) != 1:
+        raise P3SError(
+            "the scaled trace has no calls to write, or others than its order of events; run "
+            "p3s scale again"
+        )
     (section,) = _finish(scaled, rows.reason, pieces, made, None)
     steps = section.steps
     meets = steps.is_op(*SENDS, *RECEIVES, Op.COLLECTIVE, Op.ICOLLECTIVE)

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +37,8 @@ ALIASES = {
     "local_workload": "local_workld",
     "thrs": "threads",
 }
-#: Longest text, largest exponent and number.
-_LONGEST, _LARGEST, _NUMBER = 1000, 8, 10**12
+#: Longest text, deepest brackets, largest exponent and number.
+_LONGEST, _DEEPEST, _LARGEST, _NUMBER = 1000, 16, 8, 10**12
 _FUNCTIONS = {"log2": ("log2", 1), "sqrt": ("pow", 1), "min": ("min", 2), "max": ("max", 2)}
 #: What no expression has in it.
 _OTHER = re.compile(r"[^\w\s.+\-*/^(),]", re.ASCII)
@@ -116,6 +117,8 @@ class _Reader:
             raise self.refusal("it is empty")
         if odd := _OTHER.search(self.text):
             raise self.refusal(f"{self.text[odd.start() :][:10]!r} cannot be read")
+        if max(accumulate((c == "(") - (c == ")") for c in self.text)) >= _DEEPEST:
+            raise self.refusal(f"brackets deeper than {_DEEPEST}")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of numbers that touch a word
