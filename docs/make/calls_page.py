@@ -31,52 +31,41 @@ This page is generated: `python docs/make/calls_page.py docs/mpi-calls.md`.
 
 A call has one of these fates:
 
-- **modelled, replayed**: recorded, described by equations, and its cost is measured in a replay.
-- **modelled**: recorded and described by equations; its cost is not measured.
-- **modelled, timed by the file system**: recorded and described by equations; its time is that of a
-  file system ([io.md](io.md)), and no part of a replay.
-- **recorded only**: recorded with its bytes and its partner. There are no equations for it. Every
-  report names it: "seen, not modelled", with its share of the events and of the time.
-- **counted**: a look that found nothing is counted, not recorded.
-- **looked at**: no event; the tracer only learns that a request or a datatype is gone.
-- **passed through**: nothing is recorded, and its time counts as computation. What a callback
-  calls that runs inside of it (the delete function of an attribute) is no event either.
+- **modelled, replayed**: recorded, described by equations, its cost measured in a replay
+- **modelled**: recorded and described by equations; its cost is not measured
+- **modelled, timed by the file system**: the same; its time is that of a file system ([io.md](io.md))
+- **recorded only**: recorded with bytes and partner, without equations. Reports list it as "seen, not
+  modelled", with its share of the events and of the time
+- **counted**: a poll that found nothing is counted, not recorded
+- **looked at**: no event; the tracer learns that a request or a datatype is gone
+- **passed through**: nothing is recorded, and its time counts as computation; calls in its callbacks
+  are no events
 
-`MPI_X_c`, the twin for large counts, is treated and recorded as `MPI_X`. A call that returns an
-error is no event. Ranks are recorded as world ranks. An event on a window or a file has the
-communicator that the window or file was made on, even if the program has freed it since.
+`MPI_X_c` is recorded as `MPI_X`. A call that returns an error is no event. Ranks are world ranks. An
+event on a window or file has the communicator on which that was made, even if it was freed since.
 
-The two halves of MPI_Sendrecv and of MPI_Isendrecv are two events; the receive half is named
-`MPI_Sendrecv_recv` or `MPI_Isendrecv_recv`. A persistent operation is an event at each MPI_Start,
-under the name of the call that made it.
-
-A neighbourhood collective is one event, and so are MPI_Start and MPI_Pready of a partitioned
-message. Where a run is read for its signature they become messages
-([neighbours.md](neighbours.md)): the equations, the replay and the prediction have
-`MPI_Neighbor_alltoall_send` and the like.
+MPI_Sendrecv and MPI_Isendrecv are two events; the receive half is `MPI_Sendrecv_recv` or
+`MPI_Isendrecv_recv`. A persistent operation is an event at each MPI_Start, under the name of the call
+that made it. A neighbourhood collective is one event, as are MPI_Start and MPI_Pready of a partitioned
+message; in signatures, equations, replays and predictions they are messages such as
+`MPI_Neighbor_alltoall_send` ([neighbours.md](neighbours.md)).
 
 Known limits:
 
-- MPICH (4.0 to 5.0) does not tell from whom an MPI_Isendrecv from MPI_ANY_SOURCE has received.
-  Such a receive keeps MPI_ANY_SOURCE as its partner.
-- Processes that the program starts (MPI_Comm_spawn) are not recorded. To the others they have no
-  world rank (-1). A call on a communicator with such members is recorded only, and is named so in
-  reports: `MPI_Send_outside`.
-- In a program that uses sessions and never calls MPI_Init, the process set `mpi://WORLD` is
-  MPI_COMM_WORLD, and so is one communicator at a time that has all its processes in their order.
-  What comes after the last session has ended is not recorded.
-- Who waits for whom at a lock of a window is not predicted, and loads from and stores into shared
-  windows are not seen ([one-sided.md](one-sided.md)).
-- Of a datatype that is not contiguous the bytes in a row are known, on the average, not how far
-  apart its pieces are; what packing costs has an interval for that
-  ([prediction.md](prediction.md)).
-- What reaches the MPI library past preloaded libraries is not seen: a plugin loaded with
-  RTLD_DEEPBIND, and a program linked statically ([static.md](static.md) tells how it can be).
-- Reads and writes through a mapping (mmap), the system's own calls (io_uring, aio) and formatted
-  reading (fscanf, fgets) are no events; nor are those of threads that make no MPI call, of parallel
-  regions and of signal handlers, those on descriptors 0 to 2, pipes, sockets, /dev, /proc and /sys,
-  and reading of code (.py, .pyc, .so).
-- Where a shared file pointer stands is not known, and so not which bytes it reads or writes.
+- With MPICH (4.0 to 5.0) an MPI_Isendrecv from MPI_ANY_SOURCE keeps MPI_ANY_SOURCE as its partner.
+- Processes started by MPI_Comm_spawn are not recorded; their world rank is -1. Calls on a communicator
+  with them are recorded only, as `MPI_Send_outside` and so on.
+- With sessions and no MPI_Init, MPI_COMM_WORLD is the process set `mpi://WORLD`, and one communicator
+  at a time that has all its processes in order. Nothing is recorded after the last session.
+- Waiting at window locks is not predicted; loads from and stores into shared windows are not seen
+  ([one-sided.md](one-sided.md)).
+- Of a non-contiguous datatype only the mean contiguous bytes are known, not the distance of its pieces;
+  the cost of packing has an interval for that ([prediction.md](prediction.md)).
+- Plugins loaded with RTLD_DEEPBIND are not seen, nor static programs without
+  [an extra step](static.md).
+- No events: mmap, io_uring, aio, fscanf, fgets; threads without MPI calls, parallel regions, signal
+  handlers; descriptors 0 to 2, pipes, sockets, /dev, /proc, /sys; reading of code (.py, .pyc, .so).
+- The position of a shared file pointer is unknown, and so are the bytes it reads or writes.
 """
 
 _COLLECTIVE_BYTES = {
