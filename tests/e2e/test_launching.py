@@ -145,7 +145,7 @@ def test_an_mpi_library_that_the_program_opens_is_traced(
 
 
 @pytest.mark.parametrize(
-    "start", ["LD_PRELOAD=/none.so; exec {}", "unset LD_PRELOAD; {}", "exec env -i {}"]
+    "start", ["LD_PRELOAD=/none.so; exec {}", "unset LD_PRELOAD; {}", "exec env -i PATH=$PATH {}"]
 )
 def test_a_lost_preload_is_named_with_its_way(start: str, bin_dir: Path, tmp_path: Path) -> None:
     program = compile_c(PROGRAMS / "launching/reads_input.c", bin_dir / "reads_input")
