@@ -37,6 +37,12 @@ TRIED = {
 #: Bytes of a handler's own stack beside those that the kernel needs; 0: the thread's.
 STACKS = (0, 1536)
 RANKS, TIMEOUT_S = 2, 120.0
+#: What Open MPI's launchers want to be told by root.
+AS_ROOT = {
+    f"{prefix}_ALLOW_RUN_AS_ROOT{suffix}": "1"
+    for prefix in ("OMPI", "PRTE")
+    for suffix in ("", "_CONFIRM")
+}
 
 
 class Ending(StrEnum):
@@ -109,6 +115,7 @@ def run(trial: Trial, made: dict[str, Path], folder: Path, tracer: Path | None) 
         done = subprocess.run(
             ["timeout", "--kill-after=5", str(TIMEOUT_S), *command],
             cwd=folder,
+            env={**AS_ROOT, **os.environ},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -67,7 +67,8 @@ def _ended(words: list[str], folder: Path, **env: str) -> int:
         done = subprocess.run(
             words,
             cwd=folder,
-            env={**os.environ, **env},
+            # Open MPI's own handlers would write to the pipe and end by SIGPIPE, traced or not.
+            env={**os.environ, "OMPI_MCA_opal_signal": "", **env},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=writer,

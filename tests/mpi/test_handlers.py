@@ -47,10 +47,16 @@ def test_a_signal_at_every_operation_changes_nothing(
     tracer: Path,
     tmp_path: Path,
 ) -> None:
-    result = run(Trial(program, every, stack, mpi and not TRIED[program]), made, tmp_path, tracer)
+    trial = Trial(program, every, stack, mpi and not TRIED[program])
+    result = run(trial, made, tmp_path / "traced", tracer)
+    if (
+        result.ending != Ending.SAME
+        and run(trial, made, tmp_path / "plain", None).ending != Ending.SAME
+    ):
+        pytest.skip(f"this MPI does not run {program} without the tracer")
     assert result.ending == Ending.SAME, result.line
     assert result.handlers > 100
-    assert all(rank.complete for rank in read_run(tmp_path / "run").ranks)
+    assert all(rank.complete for rank in read_run(tmp_path / "traced" / "run").ranks)
 
 
 def _used(text: str) -> dict[str, int]:
