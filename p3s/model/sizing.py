@@ -82,7 +82,6 @@ class Sizing:
                 and self._drafts[k].item.kind != COMPLETION
             },
             pool.typed,
-            pool.terms,
         )
 
     def of(self, nodes: Sequence[Node], choice: GridChoice) -> bool:

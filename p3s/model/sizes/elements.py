@@ -1,14 +1,16 @@
-"""Element counts of one slot as a law of grid extents, coordinates, stages and iterations."""
+"""Element counts as laws of grid extents, coordinates, stages and iterations, simplest first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from p3s.laws.expr import num, sym
+from p3s.model.sizes.affine import different
 from p3s.model.sizes.attempts import Attempts
-from p3s.model.sizes.blocks import Axis, ExtentPool, FittedSize, Observations
+from p3s.model.sizes.blocks import PADDED, RARE, Axis, ExtentPool, FittedSize, Observations
 from p3s.model.sizes.diagonal import fit_diagonal
 from p3s.model.sizes.levels import fit_chunks, fit_levels
 from p3s.model.sizes.linear import fit_branch, fit_linear
@@ -16,22 +18,21 @@ from p3s.model.sizes.positions import decides, moving
 
 
 def fit_elements(obs: Observations, pool: ExtentPool) -> FittedSize | None:
-    """Return an exact law of the element counts, or None.
+    """Return the simplest exact law for the element counts, or None.
 
     obs: every (count, rank, stage, iteration) at which the slot was seen. A constant first, then
-    products of blocks, then what is none: a law of n and the extents alone, blocks at affine
-    positions, sums over the cells of a multi-partition. Sizes that change from turn to turn have
-    laws of their own. The extents of the law are noted in ``pool``.
-    """
+    laws without a factor (one block, a law of n and the extents alone, products of blocks), then
+    with a factor, a ghost width, both; then blocks at affine positions and sums over the cells of a
+    multi-partition. Sizes that change from turn to turn have laws of their own. The extents of the
+    law found are noted in ``pool``."""
     obs = distinct(obs)
     if len(obs.value) == 0:
         return None
     key = obs.digest()
     state, law = pool.known.get(key, (None, None))
     if state is None or (state != pool.state() and (law is None or law.open())):
-        before = pool.state()
         law = _fit(obs, pool)
-        pool.known[key] = (before, law)
+        pool.known[key] = (pool.state(), law)
     result: FittedSize | None = law
     return result
 
@@ -72,25 +73,62 @@ def _fit(obs: Observations, pool: ExtentPool) -> FittedSize | None:
         return FittedSize(num(int(obs.value[0])), 1, len(counts))
     if len(counts) < 2 or np.any(obs.value < 0):
         return None
-    return next((law for step in _steps(obs, pool) if (law := step()) is not None), None)
+    fit = Attempts(obs, pool, counts)
+    law = next((law for step in _steps(fit) if (law := step()) is not None), None)
+    if law is None or moving(obs) or law.even or law.others:
+        return law
+    return replace(
+        law,
+        even=law.free <= 2 and fit.fractional(law.expr),
+        others=different(
+            obs,
+            law.expr,
+            pool.possible(law.expr, [*fit.alike(law.free + 1), *fit.multiples(law.expr)]),
+        ),
+    )
 
 
-def _steps(obs: Observations, pool: ExtentPool) -> Iterator[Callable[[], FittedSize | None]]:
-    fit = Attempts(obs, pool)
-    yield lambda: fit_branch(obs)
-    if moving(obs):
-        yield fit.level_scalar
-        yield fit.affine
-        yield lambda: fit_linear(obs)
-        yield lambda: fit_levels(obs, pool, fit_elements)
-        yield lambda: fit_chunks(obs, pool, fit_elements)
+def _steps(fit: Attempts) -> Iterator[Callable[[], FittedSize | None]]:
+    yield lambda: fit_branch(fit.obs)
+    if moving(fit.obs):
+        turned = [
+            fit.level_scalar,
+            fit.one,
+            fit.header,
+            fit.affine,
+            lambda: fit_linear(fit.obs),
+            lambda: fit_levels(fit.obs, fit.pool, fit_elements),
+            lambda: fit_chunks(fit.obs, fit.pool, fit_elements),
+        ]
+        yield from turned
         return
-    yield fit.blocks
-    yield fit.scalar
-    yield fit.header
-    yield fit.multiplied
-    yield fit.over_two
-    yield lambda: fit_linear(obs)
-    yield fit.affine
-    yield lambda: fit_diagonal(obs, pool)
-    yield fit.complement
+    yield fit.typed
+    if fit.obs.across:  # the face of a halo is a product over the grid before a share of all ranks
+        on_grid = [a for a in fit.axes if a.name != "n"]
+        in_line = [a for a in fit.axes if a.name == "n"]
+        yield from (fit.known_product, lambda: fit.one_block(on_grid), fit.products)
+        if len(fit.obs.across) > 1:
+            yield from (fit.products_with_factor, fit.widened)
+        yield from (lambda: fit.one_block(in_line), lambda: fit.scalar(1))
+    else:
+        yield from (lambda: fit.one_block(fit.axes), lambda: fit.scalar(1), fit.products)
+    for kinds in (fit.common, RARE):
+        yield from (
+            lambda kinds=kinds: fit.factor(kinds),
+            lambda kinds=kinds: fit.ghost(kinds),
+            lambda kinds=kinds: fit.products_with_factor(kinds),
+            lambda kinds=kinds: fit.factor_and_ghost(kinds),
+        )
+    yield from (
+        fit.header,
+        fit.widened,
+        lambda: fit.products(PADDED),
+        lambda: fit.products_with_factor(PADDED),
+        fit.scalar,
+        fit.multiplied,
+        fit.over_two,
+        lambda: fit_linear(fit.obs),
+        fit.affine,
+        lambda: fit_diagonal(fit.obs, fit.pool),
+        fit.complement,
+    )

@@ -12,8 +12,7 @@ import numpy as np
 
 from p3s.laws.expr import Expr, mul, num
 from p3s.laws.whole import evaluate_int
-from p3s.model.sizes.affine import different
-from p3s.model.sizes.blocks import Axis, ExtentPool, FittedSize, Observations
+from p3s.model.sizes.blocks import Axis, FittedSize, Observations
 from p3s.model.sizes.columns import cells_of
 from p3s.model.sizes.levels import blocks_in
 from p3s.model.sizes.positions import decides, plain_axes
@@ -24,8 +23,6 @@ Constant = tuple[str, object]
 Price = Callable[[Constant], float]
 #: Terms per axis (of products over so many axes) and hypotheses per slot that are kept.
 MOST_TERMS, MOST_KEPT = {1: 4000, 2: 160, 3: 40}, 240
-#: Extents tried at every slot; bits by which a rival may cost more; rivals of one law.
-POPULAR, BUDGET, MOST_RIVALS = 12, 10.0, 16
 #: Largest factor: fields, components, planes in one message.
 MAX_FACTOR = 1 << 20
 
@@ -172,12 +169,11 @@ def bits_of(constant: Constant, typed: frozenset[int]) -> float:
 class Slot:
     """The observations of one slot with the axes along which its sizes may be cut.
 
-    terms: those along axes that slots have in common. least: elements of a block from which on an
-    extent of the program may be what sizes that never differ along an axis are cut from.
+    terms: those along axes that slots have in common.
     """
 
-    def __init__(self, obs: Observations, terms: dict[object, list[Terms]], least: int = 8) -> None:
-        self.obs, self.terms, self.least = obs, terms, least
+    def __init__(self, obs: Observations, terms: dict[object, list[Terms]]) -> None:
+        self.obs, self.terms = obs, terms
         every = plain_axes(obs)
         self.axes: tuple[Axis, ...] = tuple(
             a
@@ -235,7 +231,9 @@ class Slot:
             self.profiles[some] = found
         return self.profiles[some]
 
-    def hypotheses(self, known: Sequence[int], price: Price) -> list[tuple[float, Hypothesis]]:
+    def hypotheses(
+        self, known: Sequence[int], price: Price, most: int = MOST_KEPT
+    ) -> list[tuple[float, Hypothesis]]:
         """Return the hypotheses that give every size with their bits, cheapest first.
 
         known: extents of the program, tried where the sizes leave them open.
@@ -249,22 +247,23 @@ class Slot:
                     found.append(self._products(some, mine, price))
         cost = np.concatenate([f.cost for f in found]) if found else np.zeros(0)
         where = [(k, i) for k, f in enumerate(found) for i in range(len(f.cost))]
-        best = np.argsort(cost, kind="stable")[:MOST_KEPT].tolist()
+        best = np.argsort(cost, kind="stable")[:most].tolist()
         return [
             (float(cost[i]), found[where[i][0]].hypothesis(where[i][1], self.axes)) for i in best
         ]
 
     def _terms(self, seen: Profile, axis: int, known: tuple[int, ...]) -> list[Terms]:
         """Return the terms along an axis, per way of cutting."""
-        key: object = None
         for of in ((), known):
-            before, key = key, (seen.digest, of, self.least if of else 0)
-            if key not in self.terms:
-                every = terms_along(seen, axis, of or None, self.least)
+            if (seen.digest, of) not in self.terms:
+                some = [terms_along(seen, axis)]
                 if of:
-                    every = joined([joined(self.terms[before]), every])
-                self.terms[key] = [every.take(every.kind == kind) for kind in range(len(CUTS))]
-        return [replace(terms, axis=axis) for terms in self.terms[key]]
+                    some = [joined(self.terms[seen.digest, ()]), terms_along(seen, axis, of)]
+                every = joined(some)
+                self.terms[seen.digest, of] = [
+                    every.take(every.kind == kind) for kind in range(len(CUTS))
+                ]
+        return [replace(terms, axis=axis) for terms in self.terms[seen.digest, known]]
 
     def _products(self, some: tuple[int, ...], lists: Sequence[Terms], price: Price) -> _Products:
         """Return the products of one term per axis that leave the same factor at every row."""
@@ -391,44 +390,3 @@ def decides_by(obs: Observations, axes: Sequence[Axis]) -> bool:
         return False
     _, first, which = cells_of([c for a in axes for c in (a.count, a.at)])
     return bool(np.all(obs.value[first][which] == obs.value))
-
-
-def alone(obs: Observations, pool: ExtentPool) -> FittedSize | None:
-    """Return the product of blocks that gives the sizes of one slot in the fewest bits, if any.
-
-    What the program is known to have costs next to nothing. Others that cost little more and say
-    something else further on are rivals.
-    """
-    if obs.value.min() < 1:
-        return None
-    known = {*pool.typed, *pool.extents()[:POPULAR]}
-    cuts = {k for _, k in pool.certain}
-
-    def price(c: Constant) -> float:
-        shown = (c[0] == "cut" and c[1] in cuts) or (c[0] == "ghost" and c[1] in pool.ghosts)
-        return 0.5 if shown or (c[0] == "extent" and c[1] in known) else bits_of(c, pool.typed)
-
-    slot = Slot(obs, pool.terms, least=1)
-    found = slot.hypotheses(sorted(known), price)
-    if not found and obs.across:
-        return alone(replace(obs, across=()), pool)
-    if not found or found[0][0] > raw_bits(obs):
-        return None
-    least, best = found[0]
-    near = [h for cost, h in found[1:] if cost <= least + BUDGET]
-    sure = all(t.cut.kind == best.terms[0].cut.kind for h in near for t in h.terms)
-    for t in best.terms:
-        pool.note(t.extent, t.cut.kind, sure)
-        pool.ghosts |= {t.ghost} - {0}
-    counts = np.unique(obs.env["n"])
-    even = all(len(np.unique(obs.value[obs.env["n"] == n])) == 1 for n in counts) and all(
-        np.all(t.extent % slot.axes[t.axis].count == 0) for t in best.terms
-    )
-    others = different(obs, best.expr(), [h.expr() for h in near[:MOST_RIVALS]])
-    return FittedSize(best.expr(), best.free(), len(counts), even, others=others)
-
-
-def raw_bits(obs: Observations) -> float:
-    """Return the bits of listing the sizes of a slot."""
-    sizes = len(np.unique(obs.value))
-    return len(obs.value) * math.log2(sizes + 1) + whole_bits(int(obs.value[0]))

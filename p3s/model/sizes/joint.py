@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import product
+from math import log2
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -19,28 +20,18 @@ from p3s.laws.expr import Expr
 from p3s.model.sizes.affine import step_of
 from p3s.model.sizes.blocks import FittedSize, Observations
 from p3s.model.sizes.cover import Cover
-from p3s.model.sizes.hypotheses import (
-    BUDGET,
-    MOST_RIVALS,
-    POPULAR,
-    Constant,
-    Given,
-    Hypothesis,
-    Slot,
-    bits_of,
-    raw_bits,
-)
+from p3s.model.sizes.hypotheses import Constant, Given, Hypothesis, Slot, bits_of, whole_bits
 from p3s.model.sizes.positions import moving
 from p3s.model.sizes.terms import CUTS, Terms
 
 K = TypeVar("K", bound=Hashable)
 
-#: Bits that another cut costs in a program that shows its own.
-ANOTHER_CUT = 8.0
-#: Rivals of one law that are kept whatever the others show.
-FIRST_RIVALS = 3
-#: Constants that are excluded, and how often what replaces them is.
-STARTS, EXCLUSIONS = 12, 3
+#: Bits by which a rival may cost more, and what another cut costs in a program that shows its own.
+BUDGET, ANOTHER_CUT = 10.0, 8.0
+#: Rivals of one law that are kept at most, and whatever the others show.
+MOST_RIVALS, FIRST_RIVALS = 16, 3
+#: Extents tried at every slot; constants that are excluded, and how often what replaces them is.
+POPULAR, STARTS, EXCLUSIONS = 12, 12, 3
 #: Rounds in which slots tell each other what they may share; bits above the cheapest hypothesis
 #: of a slot up to which the others are in the cover, and how many at most.
 ROUNDS, SPREAD, MOST_HYPOTHESES = 2, 16.0, 80
@@ -91,7 +82,7 @@ def joint_sizes(
 
     slots: any key -> the sizes of a slot and the law found for it alone.
     """
-    joint = JointSizes(slots, typed, {})
+    joint = JointSizes(slots, typed)
     joint.find_rivals()
     return joint.laws()
 
@@ -99,17 +90,13 @@ def joint_sizes(
 class JointSizes(Generic[K]):
     """The sizes of all slots of a program; what all together say of each, then its rivals.
 
-    slots: any key -> the sizes of a slot and the law found for it alone; terms: what is known of
-    those along axes that slots have in common.
+    slots: any key -> the sizes of a slot and the law found for it alone.
     """
 
     def __init__(
-        self,
-        slots: Mapping[K, tuple[Observations, FittedSize | None]],
-        typed: frozenset[int],
-        terms: dict[object, list[Terms]],
+        self, slots: Mapping[K, tuple[Observations, FittedSize | None]], typed: frozenset[int]
     ) -> None:
-        self._groups = _groups(slots, typed, terms)
+        self._groups = _groups(slots, typed)
         self._cover: _Cover | None = None
         if not self._groups:
             return
@@ -145,13 +132,12 @@ class JointSizes(Generic[K]):
 
 
 def _groups(
-    slots: Mapping[K, tuple[Observations, FittedSize | None]],
-    typed: frozenset[int],
-    terms: dict[object, list[Terms]],
+    slots: Mapping[K, tuple[Observations, FittedSize | None]], typed: frozenset[int]
 ) -> list[_Group]:
     """Return the slots that blocks may explain with their hypotheses, those alike together."""
     merged: dict[bytes, _Group] = {}
     seen: dict[bytes, _Group] = {}
+    terms: dict[object, list[Terms]] = {}
     for key, (obs, law) in slots.items():
         if _may_be_cut(obs):
             of_law = repr(law and law.expr).encode()
@@ -175,7 +161,8 @@ def _groups(
         g.hypotheses = [h for cost, h in found if cost <= found[0][0] + SPREAD][:MOST_HYPOTHESES]
         if g.hypotheses:
             g.hypotheses += _given(g)
-            g.raw = raw_bits(g.slot.obs)
+            sizes = len(np.unique(g.slot.obs.value))
+            g.raw = len(g.slot.obs.value) * log2(sizes + 1) + whole_bits(int(g.slot.obs.value[0]))
             alike = frozenset(h.key() for h in g.hypotheses)
             out.setdefault(alike, replace(g, keys=[])).keys.extend(g.keys)
     return list(out.values())

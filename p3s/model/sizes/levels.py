@@ -164,17 +164,10 @@ def fit_levels(obs: Observations, pool: ExtentPool, recurse: Recurse) -> FittedS
             if law is None:
                 continue
             groups = np.exp2(np.asarray(evaluate(e, obs.env), dtype=float)).max()
-            grouped = bool(groups <= obs.env["n"].max())
-            for k, expr in enumerate(_coarser(law.expr, e, grouped)):
-                if _gives(expr, obs):
-                    ways = (list(_coarser(other, e, grouped)) for other in law.others)
-                    others = (some[k] for some in ways if len(some) > k and _gives(some[k], obs))
-                    return FittedSize(expr, law.free, points, law.even, others=tuple(others))
+            for expr in _coarser(law.expr, e, groups <= obs.env["n"].max()):
+                if np.array_equal(evaluate_int(expr, obs.env, undefined=-1), obs.value):
+                    return FittedSize(expr, law.free, points, law.even, law.rivals)
     return None
-
-
-def _gives(expr: Expr, obs: Observations) -> bool:
-    return np.array_equal(evaluate_int(expr, obs.env, undefined=-1), obs.value)
 
 
 def _scales(obs: Observations, e: Expr, finest: np.ndarray) -> bool:

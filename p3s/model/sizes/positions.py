@@ -103,12 +103,12 @@ def _same_extents(obs: Observations) -> bool:
     return all(np.array_equal(obs.env["p0"], obs.env[f"p{d}"]) for d in range(1, obs.ndims))
 
 
-def directions(obs: Observations) -> list[Direction]:
+def directions(obs: Observations, turns: bool = True) -> list[Direction]:
     """Return the directions of affine coordinates, fewest terms first, each up to its sign.
 
     Coordinates of different dimensions are added where all extents are equal at every count.
     """
-    with_turn = moving(obs)
+    with_turn = [u for u in moving(obs) if turns]
     groups: list[tuple[str, list[str]]] = []
     if obs.ndims == 1:
         groups.append(("n", ["r"]))

@@ -28,8 +28,8 @@ WITHOUT_BORDER = ("low", "high", "tail", "nearest")
 BORDERS = ((0, 0), (1, 0), (0, 1), (1, 1), (-1, -1))
 #: Elements that every block has more.
 GHOSTS = (0, 1, 2, 4, -1, -2, 3, 5, 6)
-#: Largest extent; multiples of the ratios that are looked at for one axis.
-MAX_EXTENT, MAX_MULTIPLES = 1 << 28, 96
+#: Largest extent; multiples of the ratios and extents that are looked at for one axis.
+MAX_EXTENT, MAX_MULTIPLES, MAX_TRIED = 1 << 28, 96, 6000
 
 
 @dataclass(frozen=True)
@@ -257,17 +257,15 @@ class Terms:
         return Term(self.axis, cut, int(self.extent[i]), int(self.ghost[i]))
 
 
-def terms_along(
-    seen: Profile, axis: int, known: Sequence[int] | None = None, least: int = 8
-) -> Terms:
+def terms_along(seen: Profile, axis: int, known: Sequence[int] | None = None) -> Terms:
     """Return the terms in a profile's ratios.
 
     known: of these extents alone, for where the cells say too little: one count of blocks, all of
-    one size, which has ``least`` elements.
+    one size.
     """
     found: list[Terms] = []
     for cuts, start in ((EVEN_CUTS, np.ones(len(seen.p), dtype=bool)), (UNEVEN_CUTS, seen.c == 0)):
-        tried = _tried(seen, start) if known is None else _known(seen, known, least)
+        tried = _tried(seen, start) if known is None else _known(seen, known)
         for kind in cuts:
             some = tried[:, tried[2] == 0] if kind in WITHOUT_BORDER else tried
             if some.shape[1]:
@@ -314,9 +312,10 @@ def _that_fit(
     return Terms(axis, np.full(len(extents), CUTS.index(kind)), borders, extents, ghosts, size)
 
 
-def _known(seen: Profile, known: Sequence[int], least: int) -> np.ndarray:
+def _known(seen: Profile, known: Sequence[int]) -> np.ndarray:
     """Return (extents, ghost widths, numbers of borders) to try for extents of the program."""
-    some = [e for e in known if e >= least * int(seen.p.min())]
+    least = 8 * int(seen.p.min())
+    some = [e for e in known if e >= least]
     grid = np.meshgrid(np.array(some, dtype=np.int64), GHOSTS, range(len(BORDERS)), indexing="ij")
     return np.stack([g.ravel() for g in grid])
 
