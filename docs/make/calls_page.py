@@ -33,34 +33,37 @@ A call has one of these fates:
 
 - **modelled, replayed**: recorded, described by equations, its cost measured in a replay
 - **modelled**: recorded and described by equations; its cost is not measured
-- **modelled, timed by the file system**: the same; its time is that of a file system ([io.md](io.md))
-- **recorded only**: recorded with bytes and partner, without equations. Reports list it as "seen, not
-  modelled", with its share of the events and of the time
+- **modelled, timed by the file system**: the same; its time is that of a file system
+  ([io.md](io.md))
+- **recorded only**: recorded with bytes and partner, without equations. Reports list it as "seen,
+  not modelled", with its share of the events and of the time
 - **counted**: a poll that found nothing is counted, not recorded
 - **looked at**: no event; the tracer learns that a request or a datatype is gone
-- **passed through**: nothing is recorded, and its time counts as computation; calls in its callbacks
-  are no events
+- **passed through**: nothing is recorded, and its time counts as computation; calls in its
+  callbacks are no events
 
-`MPI_X_c` is recorded as `MPI_X`. A call that returns an error is no event. Ranks are world ranks. An
-event on a window or file has the communicator on which that was made, even if it was freed since.
+`MPI_X_c` is recorded as `MPI_X`. A call that returns an error is no event. Ranks are world ranks.
+An event on a window or file has the communicator on which that was made, even if it was freed
+since.
 
 MPI_Sendrecv and MPI_Isendrecv are two events; the receive half is `MPI_Sendrecv_recv` or
-`MPI_Isendrecv_recv`. A persistent operation is an event at each MPI_Start, under the name of the call
-that made it. A neighbourhood collective is one event, as are MPI_Start and MPI_Pready of a partitioned
-message; in signatures, equations, replays and predictions they are messages such as
+`MPI_Isendrecv_recv`. A persistent operation is an event at each MPI_Start, under the name of the
+call that made it. A neighbourhood collective is one event, as are MPI_Start and MPI_Pready of a
+partitioned message; in signatures, equations, replays and predictions they are messages such as
 `MPI_Neighbor_alltoall_send` ([neighbours.md](neighbours.md)).
 
 Known limits:
 
 - With MPICH (4.0 to 5.0) an MPI_Isendrecv from MPI_ANY_SOURCE keeps MPI_ANY_SOURCE as its partner.
-- Processes started by MPI_Comm_spawn are not recorded; their world rank is -1. Calls on a communicator
-  with them are recorded only, as `MPI_Send_outside` and so on.
-- With sessions and no MPI_Init, MPI_COMM_WORLD is the process set `mpi://WORLD`, and one communicator
-  at a time that has all its processes in order. Nothing is recorded after the last session.
+- Processes started by MPI_Comm_spawn are not recorded; their world rank is -1. Calls on a
+  communicator with them are recorded only, as `MPI_Send_outside` and so on.
+- With sessions and no MPI_Init, MPI_COMM_WORLD is the process set `mpi://WORLD`, and one
+  communicator at a time that has all its processes in order. Nothing is recorded after the last
+  session.
 - Waiting at window locks is not predicted; loads from and stores into shared windows are not seen
   ([one-sided.md](one-sided.md)).
-- Of a non-contiguous datatype only the mean contiguous bytes are known, not the distance of its pieces;
-  the cost of packing has an interval for that ([prediction.md](prediction.md)).
+- Of a non-contiguous datatype only the mean contiguous bytes are known, not the distance of its
+  pieces; the cost of packing has an interval for that ([prediction.md](prediction.md)).
 - Plugins loaded with RTLD_DEEPBIND are not seen, nor static programs without
   [an extra step](static.md).
 - No events: mmap, io_uring, aio, fscanf, fgets; threads without MPI calls, parallel regions, signal
