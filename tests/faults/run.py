@@ -71,7 +71,7 @@ def replayed(study: Path) -> object:
 def commands(program: Path, mounts: bool) -> list[Command]:
     """Return what is disturbed; every study has three counts, a model and scaled traces."""
     launch = ("--", "mpiexec", "-n", "{np}", str(program), "--nx", "101", "--iterations", "5")
-    runs = ("characterize", "-n", "2,3", "-o", "study", "--timeout", "15", *launch)
+    runs = ("characterize", "-n", "2,3", "-o", "study", "--no-repeat", "--timeout", "15", *launch)
     own = (*ft.FAULTS, *(ft.MOUNTS if mounts else ()))
     jobs = (*own, *ft.RANKS)
     measure = ("machine", "measure", "--quick", "-o", "study/machine.json")

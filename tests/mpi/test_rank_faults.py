@@ -26,7 +26,7 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> tuple[Matrix, Command]:
         pytest.skip("no C compiler to make faults with")
     program = compile_c(ROOT / "examples" / "jacobi2d.c", work / "jacobi2d", "-lm")
     launch = ("--", install.mpiexec, "-n", "{np}", str(program), "--nx", "101")
-    words = ("-o", "study", "--timeout", "60", *launch)
+    words = ("-o", "study", "--no-repeat", "--timeout", "60", *launch)
     (work / "base").mkdir()
     subprocess.run(
         [sys.executable, "-m", "p3s", "characterize", "-n", "2,3,4", *words],
