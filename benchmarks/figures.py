@@ -11,7 +11,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -204,6 +204,42 @@ def shown(
     lines = [[heads[k] for k in used], ["---"] * len(used)]
     lines += [[row[k] for k in used] for row in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def shown_by_case(figures: Sequence[Figure]) -> str:
+    """Return the table of figures for a page: a row for each case, a column for each quantity.
+
+    A name is "case: quantity". Where cases differ in their quantities, or a peer is named, each
+    figure keeps its row, and a case is written once.
+    """
+    cases: dict[str, dict[str, Figure]] = {}
+    for f in figures:
+        case, quantity = _split(f.name)
+        cases.setdefault(case, {})[quantity] = f
+    quantities = [list(row) for row in cases.values()]
+    alike = len(quantities[0]) > 1 and all(names == quantities[0] for names in quantities)
+    if alike and not any(f.peer for f in figures):
+        lines = [["case", *quantities[0]], ["---"] * (len(quantities[0]) + 1)]
+        lines += [[case, *map(_value_and_aim, row.values())] for case, row in cases.items()]
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    before, short = "", []
+    for f in figures:
+        case, quantity = _split(f.name)
+        short.append(replace(f, name=f"... {quantity}") if case and case == before else f)
+        before = case
+    return shown(short)
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Return the case and the quantity of a figure's name; without a case it is empty."""
+    case, colon, quantity = name.partition(": ")
+    return (case, quantity) if colon else ("", name)
+
+
+def _value_and_aim(f: Figure) -> str:
+    """Return a figure's value with its aim in brackets."""
+    _, value, *_, aim, _ = _cells(f, None)
+    return value + (f" ({aim})" if aim else "")
 
 
 def _cells(f: Figure, then: dict[str, float | None] | None) -> tuple[str, ...]:
