@@ -219,8 +219,10 @@ def shown_by_case(figures: Sequence[Figure]) -> str:
     quantities = [list(row) for row in cases.values()]
     alike = len(quantities[0]) > 1 and all(names == quantities[0] for names in quantities)
     if alike and not any(f.peer for f in figures):
-        lines = [["case", *quantities[0]], ["---"] * (len(quantities[0]) + 1)]
-        lines += [[case, *map(_value_and_aim, row.values())] for case, row in cases.items()]
+        columns = [_column(name, [row[name] for row in cases.values()]) for name in quantities[0]]
+        heads = ["case", *(head for head, _ in columns)]
+        rows = zip(cases, *(cells for _, cells in columns), strict=True)
+        lines = [heads, ["---"] * len(heads), *rows]
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
     before, short = "", []
     for f in figures:
@@ -236,10 +238,13 @@ def _split(name: str) -> tuple[str, str]:
     return (case, quantity) if colon else ("", name)
 
 
-def _value_and_aim(f: Figure) -> str:
-    """Return a figure's value with its aim in brackets."""
-    _, value, *_, aim, _ = _cells(f, None)
-    return value + (f" ({aim})" if aim else "")
+def _column(quantity: str, figures: Sequence[Figure]) -> tuple[str, list[str]]:
+    """Return head and cells of a quantity; an aim that all share stands in the head."""
+    rows = [_cells(f, None) for f in figures]
+    values, aims = [row[1] for row in rows], [row[5] for row in rows]
+    if len(set(aims)) == 1:
+        return quantity + (f" ({aims[0]})" if aims[0] else ""), values
+    return quantity, [v + (f" ({aim})" if aim else "") for v, aim in zip(values, aims, strict=True)]
 
 
 def _cells(f: Figure, then: dict[str, float | None] | None) -> tuple[str, ...]:
