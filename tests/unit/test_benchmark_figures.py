@@ -14,7 +14,7 @@ import pytest
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 sys.path.append(str(BENCHMARKS))
 
-from figures import Figure, Point, keep, last_run, shown, shown_by_case, whole  # noqa: E402
+from figures import Figure, Point, keep, last_run, shown, whole  # noqa: E402
 from loglog import picture, power  # noqa: E402
 
 everything = importlib.import_module("all")
@@ -88,35 +88,13 @@ def test_a_picture_tells_the_power_of_the_last_step():
 
 def test_figures_are_put_into_a_page(tmp_path):
     page = tmp_path / "page.md"
-    page.write_text(
-        "# Page\n<!-- figures: laws -->\nold\n<!-- end of figures -->\nText\n"
-        "<!-- figures: scale -->\nkept\n<!-- end of figures -->\n"
-    )
-    everything.put_in(page, {"laws": [Figure("time", 1.0, "s")]})
+    kept = "<!-- end of figures -->\nText\n<!-- figures: scale -->\nkept\n<!-- end of figures -->\n"
+    page.write_text("# Page\n<!-- figures: laws -->\nold\n" + kept)
+    everything.put_in(page, {"laws": [Figure("2: time", 1, "s", 4), Figure("2: size", 3, "B")]})
     assert page.read_text() == (
-        "# Page\n<!-- figures: laws -->\n| figure | value |\n| --- | --- |\n| time | 1 s |\n"
-        "<!-- end of figures -->\nText\n<!-- figures: scale -->\nkept\n<!-- end of figures -->\n"
+        "# Page\n<!-- figures: laws -->\n| case | time (at most 4) | size |\n"
+        "| --- | --- | --- |\n| 2 | 1 s | 3 B |\n" + kept
     )
-
-
-def test_a_page_has_a_row_for_each_case():
-    each = [Figure(f"{n} ranks: {what}", n, "s", 4.0) for n in (2, 8) for what in ("CPU", "all")]
-    assert shown_by_case(each).splitlines()[2:] == [
-        "| 2 ranks | 2 s (at most 4) | 2 s (at most 4) |",
-        "| 8 ranks | 8 s (at most 4, not met) | 8 s (at most 4, not met) |",
-    ]
-    assert shown_by_case(each[:2]).splitlines() == [
-        "| case | CPU (at most 4) | all (at most 4) |",
-        "| --- | --- | --- |",
-        "| 2 ranks | 2 s | 2 s |",
-    ]
-    peer = [Figure("2 ranks: CPU", 2.0, "s", peer="A", peer_value=4.0), *each[1:]]
-    assert [line.split(" | ")[0] for line in shown_by_case(peer).splitlines()[2:]] == [
-        "| 2 ranks: CPU",
-        "| ... all",
-        "| 8 ranks: CPU",
-        "| ... all",
-    ]
 
 
 def test_every_page_names_benchmarks_that_have_figures():
