@@ -216,10 +216,10 @@ def shown_by_case(figures: Sequence[Figure]) -> str:
     for f in figures:
         case, quantity = _split(f.name)
         cases.setdefault(case, {})[quantity] = f
-    quantities = [list(row) for row in cases.values()]
-    alike = len(quantities[0]) > 1 and all(names == quantities[0] for names in quantities)
-    if alike and not any(f.peer for f in figures):
-        columns = [_column(name, [row[name] for row in cases.values()]) for name in quantities[0]]
+    first = next(iter(cases.values()), {})
+    alike = "" not in cases and all(list(row) == list(first) for row in cases.values())
+    if len(first) > 1 and alike and not any(f.peer for f in figures):
+        columns = [_column(name, [row[name] for row in cases.values()]) for name in first]
         heads = ["case", *(head for head, _ in columns)]
         rows = zip(cases, *(cells for _, cells in columns), strict=True)
         lines = [heads, ["---"] * len(heads), *rows]
