@@ -210,8 +210,12 @@ def shown_by_case(figures: Sequence[Figure]) -> str:
     """Return the table of figures for a page: a row for each case, a column for each quantity.
 
     A name is "case: quantity". Where cases differ in their quantities, or a peer is named, each
-    figure keeps its row, and a case is written once.
+    figure keeps its row, and a case is written once. Figures without a peer follow those with one.
     """
+    alone = [f for f in figures if not f.peer]
+    if 0 < len(alone) < len(figures):
+        compared = [f for f in figures if f.peer]
+        return f"{shown_by_case(compared)}\n\n{shown_by_case(alone)}"
     cases: dict[str, dict[str, Figure]] = {}
     for f in figures:
         case, quantity = _split(f.name)
