@@ -58,9 +58,8 @@ Limits:
 - With sessions alone, MPI_COMM_WORLD is the process set `mpi://WORLD`, and one communicator at a
   time that has all its processes in order. Nothing is recorded after the last session.
 - Waiting at window locks is not predicted; loads and stores in shared windows are not seen
-  ([one-sided.md](one-sided.md)).
-- Of a non-contiguous datatype only the mean contiguous bytes are known. The interval of packing
-  costs covers the unknown distance of its pieces ([prediction.md](prediction.md)).
+  ([one-sided.md](one-sided.md)). Of a non-contiguous datatype only the mean contiguous bytes are
+  known ([prediction.md](prediction.md#communicators)).
 - Plugins loaded with RTLD_DEEPBIND are not seen; static programs need [an extra step](static.md).
 - No events: mmap, io_uring, aio, fscanf, fgets; threads without MPI calls, parallel regions, signal
   handlers; descriptors 0 to 2, pipes, sockets, /dev, /proc, /sys; reading of code (.py, .pyc, .so).
@@ -221,14 +220,16 @@ def _section(name: str, kind: str) -> str:
 
 
 def _table(rows: Iterable[tuple[str, ...]]) -> list[str]:
-    """Return a Markdown table; calls recorded alike share a row."""
-    lines = ["| calls | recorded as | bytes | fate |", "| --- | --- | --- | --- |"]
+    """Return a Markdown table; calls recorded alike share a row, and a fate of all stands above."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for call, *rest in rows:
         alike.setdefault(tuple(rest), []).append(call)
-    return lines + [
-        "| " + " | ".join((", ".join(calls), *rest)) + " |" for rest, calls in alike.items()
-    ]
+    fates = {rest[-1] for rest in alike}
+    above = [f"All: {fates.pop()}.", ""] if len(fates) == 1 else []
+    width = 3 if above else 4
+    heads = ("calls", "recorded as", "bytes", "fate")
+    table = [heads, ("---",) * 4, *((", ".join(calls), *rest) for rest, calls in alike.items())]
+    return above + ["| " + " | ".join(row[:width]) + " |" for row in table]
 
 
 def _posix_bytes(name: str) -> str:
