@@ -31,7 +31,7 @@ sys.path = [
     str(HERE),
 ]
 
-from figures import HISTORY, Figure, Point, keep, last_run, shown  # noqa: E402
+from figures import HISTORY, Figure, Point, keep, last_run, shown, shown_by_case  # noqa: E402
 from loglog import picture  # noqa: E402
 
 #: Benchmarks with a function figures(quick), in the order in which they run.
@@ -56,7 +56,7 @@ def put_in(page: Path, found: Mapping[str, Sequence[Figure]]) -> None:
 
     def block(match: re.Match[str]) -> str:
         name = match[2]
-        return f"{match[1]}{shown(found[name])}\n{match[3]}" if name in found else match[0]
+        return f"{match[1]}{shown_by_case(found[name])}\n{match[3]}" if name in found else match[0]
 
     page.write_text(_BLOCK.sub(block, page.read_text()))
 

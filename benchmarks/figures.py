@@ -11,7 +11,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -204,6 +204,51 @@ def shown(
     lines = [[heads[k] for k in used], ["---"] * len(used)]
     lines += [[row[k] for k in used] for row in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def shown_by_case(figures: Sequence[Figure]) -> str:
+    """Return the table of figures for a page: a row for each case, a column for each quantity.
+
+    A name is "case: quantity". Where cases differ in their quantities, or a peer is named, each
+    figure keeps its row, and a case is written once. Figures without a peer follow those with one.
+    """
+    alone = [f for f in figures if not f.peer]
+    if 0 < len(alone) < len(figures):
+        compared = [f for f in figures if f.peer]
+        return f"{shown_by_case(compared)}\n\n{shown_by_case(alone)}"
+    cases: dict[str, dict[str, Figure]] = {}
+    for f in figures:
+        case, quantity = _split(f.name)
+        cases.setdefault(case, {})[quantity] = f
+    first = next(iter(cases.values()), {})
+    alike = "" not in cases and all(list(row) == list(first) for row in cases.values())
+    if len(first) > 1 and alike and not any(f.peer for f in figures):
+        columns = [_column(name, [row[name] for row in cases.values()]) for name in first]
+        heads = ["case", *(head for head, _ in columns)]
+        rows = zip(cases, *(cells for _, cells in columns), strict=True)
+        lines = [heads, ["---"] * len(heads), *rows]
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    before, short = "", []
+    for f in figures:
+        case, quantity = _split(f.name)
+        short.append(replace(f, name=f"... {quantity}") if case and case == before else f)
+        before = case
+    return shown(short)
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Return the case and the quantity of a figure's name; without a case it is empty."""
+    case, colon, quantity = name.partition(": ")
+    return (case, quantity) if colon else ("", name)
+
+
+def _column(quantity: str, figures: Sequence[Figure]) -> tuple[str, list[str]]:
+    """Return head and cells of a quantity; an aim that all share stands in the head."""
+    rows = [_cells(f, None) for f in figures]
+    values, aims = [row[1] for row in rows], [row[5] for row in rows]
+    if len(set(aims)) == 1:
+        return quantity + (f" ({aims[0]})" if aims[0] else ""), values
+    return quantity, [v + (f" ({aim})" if aim else "") for v, aim in zip(values, aims, strict=True)]
 
 
 def _cells(f: Figure, then: dict[str, float | None] | None) -> tuple[str, ...]:

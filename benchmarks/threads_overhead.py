@@ -115,7 +115,7 @@ def figures(quick: bool) -> Found:
     return Found(
         tuple(
             Figure(
-                f"region, {row.kind}, {row.compiler}, {row.threads} threads: added",
+                f"{row.kind} region: {row.compiler}, {row.threads} threads",
                 row.added_ns,
                 "ns",
                 AIM_NS,

@@ -27,45 +27,40 @@ UNTOUCHED_MARK = "passed through"
 
 _HEAD = """# Every MPI call
 
-This page is generated: `python docs/make/calls_page.py docs/mpi-calls.md`.
-
-A call has one of these fates:
+This page is generated: `python docs/make/calls_page.py docs/mpi-calls.md`. Fates of a call:
 
 - **modelled, replayed**: recorded, described by equations, its cost measured in a replay
-- **modelled**: recorded and described by equations; its cost is not measured
-- **modelled, timed by the file system**: the same; its time is that of a file system
-  ([io.md](io.md))
-- **recorded only**: recorded with bytes and partner, without equations. Reports list it as "seen,
-  not modelled", with its share of the events and of the time
-- **counted**: a poll that found nothing is counted, not recorded
-- **looked at**: no event; the tracer learns that a request or a datatype is gone
-- **passed through**: nothing is recorded, and its time counts as computation; calls in its
-  callbacks are no events
+- **modelled**: the same, but its cost is not measured
+- **modelled, timed by the file system**: the same, with times of a file system ([io.md](io.md))
+- **recorded only**: bytes and partner, no equations. Reports list it as "seen, not modelled", with
+  its share of events and time
+- **counted**: polls that found nothing are counted, not recorded
+- **looked at**: no event; the tracer learns that a request or datatype is gone
+- **passed through**: not recorded, like calls in its callbacks; its time counts as computation
 
-`MPI_X_c` is recorded as `MPI_X`. A call that returns an error is no event. Ranks are world ranks.
-An event on a window or file has the communicator on which that was made, even if it was freed
-since.
+Rules for all calls:
 
-MPI_Sendrecv and MPI_Isendrecv are two events; the receive half is `MPI_Sendrecv_recv` or
-`MPI_Isendrecv_recv`. A persistent operation is an event at each MPI_Start, under the name of the
-call that made it. A neighbourhood collective is one event, as are MPI_Start and MPI_Pready of a
-partitioned message; in signatures, equations, replays and predictions they are messages such as
-`MPI_Neighbor_alltoall_send` ([neighbours.md](neighbours.md)).
+- `MPI_X_c` is recorded as `MPI_X`. A call that returns an error is no event. Ranks are world ranks.
+- An event on a window or file has the communicator on which that was made, even if freed since.
+- MPI_Sendrecv and MPI_Isendrecv are two events; the receive half is `MPI_Sendrecv_recv` or
+  `MPI_Isendrecv_recv`.
+- A persistent operation (`_init`) is an event at each MPI_Start, under the name of the call that
+  made it. Nonblocking and persistent collectives are modelled and replayed as their blocking twins.
+- A neighbourhood collective is one event, as are MPI_Start and MPI_Pready of a partitioned message.
+  In signatures, equations, replays and predictions they are messages such as
+  `MPI_Neighbor_alltoall_send` ([neighbours.md](neighbours.md)).
 
-Known limits:
+Limits:
 
 - With MPICH (4.0 to 5.0) an MPI_Isendrecv from MPI_ANY_SOURCE keeps MPI_ANY_SOURCE as its partner.
 - Processes started by MPI_Comm_spawn are not recorded; their world rank is -1. Calls on a
-  communicator with them are recorded only, as `MPI_Send_outside` and so on.
-- With sessions and no MPI_Init, MPI_COMM_WORLD is the process set `mpi://WORLD`, and one
-  communicator at a time that has all its processes in order. Nothing is recorded after the last
-  session.
-- Waiting at window locks is not predicted; loads from and stores into shared windows are not seen
-  ([one-sided.md](one-sided.md)).
-- Of a non-contiguous datatype only the mean contiguous bytes are known, not the distance of its
-  pieces; the cost of packing has an interval for that ([prediction.md](prediction.md)).
-- Plugins loaded with RTLD_DEEPBIND are not seen, nor static programs without
-  [an extra step](static.md).
+  communicator with them are recorded only (`MPI_Send_outside`).
+- With sessions alone, MPI_COMM_WORLD is the process set `mpi://WORLD`, and one communicator at a
+  time that has all its processes in order. Nothing is recorded after the last session.
+- Waiting at window locks is not predicted; loads and stores in shared windows are not seen
+  ([one-sided.md](one-sided.md)). Of a non-contiguous datatype only the mean contiguous bytes are
+  known ([prediction.md](prediction.md#communicators)).
+- Plugins loaded with RTLD_DEEPBIND are not seen; static programs need [an extra step](static.md).
 - No events: mmap, io_uring, aio, fscanf, fgets; threads without MPI calls, parallel regions, signal
   handlers; descriptors 0 to 2, pipes, sockets, /dev, /proc, /sys; reading of code (.py, .pyc, .so).
 - The position of a shared file pointer is unknown, and so are the bytes it reads or writes.
@@ -73,15 +68,15 @@ Known limits:
 
 _COLLECTIVE_BYTES = {
     "Barrier": "0",
-    "Gather": "what this rank contributes",
-    "Gatherv": "what this rank contributes",
-    "Allgather": "what this rank contributes",
-    "Allgatherv": "what this rank contributes",
-    "Scatter": "what this rank receives",
-    "Scatterv": "what this rank receives",
-    "Alltoall": "what this rank sends, to all together",
-    "Alltoallv": "what this rank sends, to all together",
-    "Alltoallw": "what this rank sends, to all together",
+    "Gather": "contributed by this rank",
+    "Gatherv": "contributed by this rank",
+    "Allgather": "contributed by this rank",
+    "Allgatherv": "contributed by this rank",
+    "Scatter": "received by this rank",
+    "Scatterv": "received by this rank",
+    "Alltoall": "sent by this rank to all together",
+    "Alltoallv": "sent by this rank to all together",
+    "Alltoallw": "sent by this rank to all together",
     "Reduce_scatter": "sum of recvcounts x type size",
     "Reduce_scatter_block": "recvcount x members x type size",
 }
@@ -148,9 +143,9 @@ def _bytes(name: str, kind: str, row: Wrapper) -> str:
     if kind == ops.COLLECTIVE:
         return _COLLECTIVE_BYTES.get(blocking, "count x type size")
     if kind == ops.NEIGHBOR:
-        return "what this rank sends, to all its neighbours together"
+        return "sent by this rank to all neighbours together"
     if kind == ops.PARTITIONED:
-        ready = "count x type size of the partitions that are ready"
+        ready = "count x type size of the ready partitions"
         return "partitions x count x type size" if name.endswith("_init") else ready
     if kind == ops.COMPLETION:
         if "buffer" in name.lower():
@@ -168,7 +163,7 @@ def _bytes(name: str, kind: str, row: Wrapper) -> str:
 def _recorded(name: str, kind: str, row: Wrapper) -> str:
     """Return what an event of a call names."""
     if name in ("Start", "Startall"):
-        return "an event of each request that it starts"
+        return "an event per started request"
     if not row.traced:
         return "no event"
     if not row.after.replace("p3s_poll", "").count("p3s_"):
@@ -183,14 +178,12 @@ def _recorded(name: str, kind: str, row: Wrapper) -> str:
     elif kind == ops.RMA and ", target, " in row.after:
         parts += ", target"
     elif kind == ops.RMA and "group" in row.args.split():
-        parts += ", the ranks of the group"
+        parts += ", ranks of the group"
     elif name.startswith("Comm_idup"):
-        parts += ", the new communicator at its first use"
+        parts += ", new communicator at its first use"
     elif kind in (ops.COMM, ops.PROCESS) and "made" in row.args.split():
-        parts += ", the new communicator"
-    if name.endswith("_init") and kind != ops.OTHER:
-        parts += ", at each MPI_Start"
-    return parts + (", tells what its requests were" if name.startswith(("Wait", "Test")) else "")
+        parts += ", new communicator"
+    return parts + (", completed requests" if name.startswith(("Wait", "Test")) else "")
 
 
 def _fate(name: str, kind: str, row: Wrapper) -> str:
@@ -207,10 +200,7 @@ def _fate(name: str, kind: str, row: Wrapper) -> str:
         fate = RECORDED
     elif kind == ops.IO:
         fate = TIMED
-    elif kind == ops.COLLECTIVE:
-        twin = ops.blocking_of(op)
-        fate = REPLAYED + ("" if twin == op else f" as {twin}")
-    elif op_of(op) is not None:
+    elif kind == ops.COLLECTIVE or op_of(op) is not None:
         fate = REPLAYED
     else:
         fate = MODELLED
@@ -230,13 +220,21 @@ def _section(name: str, kind: str) -> str:
 
 
 def _table(rows: Iterable[tuple[str, ...]]) -> list[str]:
-    lines = ["| call | recorded as | bytes | fate |", "| --- | --- | --- | --- |"]
-    return lines + ["| " + " | ".join(row) + " |" for row in rows]
+    """Return a Markdown table; calls recorded alike share a row, and a fate of all stands above."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for call, *rest in rows:
+        alike.setdefault(tuple(rest), []).append(call)
+    fates = {rest[-1] for rest in alike}
+    above = [f"All: {fates.pop()}.", ""] if len(fates) == 1 else []
+    width = 3 if above else 4
+    heads = ("calls", "recorded as", "bytes", "fate")
+    table = [heads, ("---",) * 4, *((", ".join(calls), *rest) for rest, calls in alike.items())]
+    return above + ["| " + " | ".join(row[:width]) + " |" for row in table]
 
 
 def _posix_bytes(name: str) -> str:
     """Return how many bytes an event of a call of the C library says."""
-    return "what they return" if "read" in name or "write" in name or "print" in name else "0"
+    return "returned by the calls" if "read" in name or "write" in name or "print" in name else "0"
 
 
 def page() -> str:
@@ -250,11 +248,11 @@ def page() -> str:
         recorded = _recorded(name, kind, row)
         size = "" if recorded == "no event" else _bytes(name, kind, row)
         if name in ("Start", "Startall"):
-            size = "as said when it was made"
+            size = "as when it was made"
         found[_section(name, kind)].append(("MPI_" + name, recorded, size, _fate(name, kind, row)))
     found["Probes and completion"] += [("MPI_" + name, "no event", "", LOOKED_AT) for name in _LAST]
     found["Files of the C library"] = [
-        ("POSIX_" + name, "an event of a run of adjacent calls", _posix_bytes(name), TIMED)
+        ("POSIX_" + name, "one event for adjacent calls", _posix_bytes(name), TIMED)
         for name in POSIX
     ]
     lines = [_HEAD]

@@ -88,14 +88,12 @@ def test_a_picture_tells_the_power_of_the_last_step():
 
 def test_figures_are_put_into_a_page(tmp_path):
     page = tmp_path / "page.md"
-    page.write_text(
-        "# Page\n<!-- figures: laws -->\nold\n<!-- end of figures -->\nText\n"
-        "<!-- figures: scale -->\nkept\n<!-- end of figures -->\n"
-    )
-    everything.put_in(page, {"laws": [Figure("time", 1.0, "s")]})
+    kept = "<!-- end of figures -->\nText\n<!-- figures: scale -->\nkept\n<!-- end of figures -->\n"
+    page.write_text("# Page\n<!-- figures: laws -->\nold\n" + kept)
+    everything.put_in(page, {"laws": [Figure("2: time", 1, "s", 4), Figure("2: size", 3, "B")]})
     assert page.read_text() == (
-        "# Page\n<!-- figures: laws -->\n| figure | value |\n| --- | --- |\n| time | 1 s |\n"
-        "<!-- end of figures -->\nText\n<!-- figures: scale -->\nkept\n<!-- end of figures -->\n"
+        "# Page\n<!-- figures: laws -->\n| case | time (at most 4) | size |\n"
+        "| --- | --- | --- |\n| 2 | 1 s | 3 B |\n" + kept
     )
 
 
