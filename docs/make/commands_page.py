@@ -15,7 +15,8 @@ from command_help import Command, commands
 _HEAD = """# Every command and option
 
 Made from what `p3s COMMAND --help` says, by `python docs/make/commands_page.py
-docs/reference/commands.md`. [Commands](../commands.md) explains how they work together.
+docs/reference/commands.md`. The help has further examples, and the command that follows.
+[Commands](../commands.md) explains how they work together.
 
 ## Options of several commands
 
@@ -92,9 +93,14 @@ def _also(options: list[tuple[str, str]]) -> str:
 
 
 def _epilog(lines: list[str]) -> str:
-    """Return words and examples as they stand in the help, without the next command."""
+    """Return words and the first example as they stand in the help, without the next command."""
     end = lines.index("Next:") if "Next:" in lines else len(lines)
-    return "\n".join(f"    {line}" if line else "" for line in lines[:end]) + "\n" if end else ""
+    rest = lines[:end]
+    if "Example:" in rest:
+        first = rest.index("Example:") + 2
+        after = next((i for i in range(first, end) if rest[i] and rest[i][0] != " "), end)
+        rest = rest[:first] + rest[after:]
+    return "\n".join(f"    {line}" if line else "" for line in rest) + "\n" if rest else ""
 
 
 def main(target: str) -> None:
