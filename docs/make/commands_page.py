@@ -15,15 +15,15 @@ from command_help import Command, commands
 _HEAD = """# Every command and option
 
 Made from what `p3s COMMAND --help` says, by `python docs/make/commands_page.py
-docs/reference/commands.md`. The help has further examples, and the command that follows.
-[Commands](../commands.md) explains how they work together.
+docs/reference/commands.md`. The help also has further examples, the command that follows, and which
+options exclude each other. [Commands](../commands.md) explains how they work together.
 
 ## Options of several commands
 
 Each command names those that it takes behind "Also".
 """
-#: What forbids an option beside others, at the end of its words: it depends on the command.
-_BESIDE = re.compile(r" ?(\((?:not|only) with [^)]*\))$")
+#: What forbids an option beside others, at the end of its words.
+_EXCLUDED = re.compile(r" ?\(not with [^)]*\)$")
 _METAVAR = re.compile(" [A-Z|=]+$")
 _SHARED = "[Also](#options-of-several-commands)"
 
@@ -37,10 +37,13 @@ def page() -> str:
     return re.sub(r"\n{3,}", "\n\n", "\n".join([head, *parts]))
 
 
+def _rows(command: Command) -> list[tuple[str, str]]:
+    return [(name, _EXCLUDED.sub("", words)) for name, words in command.options]
+
+
 def _shared(every: list[Command]) -> list[tuple[str, str]]:
     """Return the options that at least two commands have with the same words, by their name."""
-    options = (row for each in every if not each.same_as for row in each.options)
-    counts = Counter((name, _BESIDE.sub("", words)) for name, words in options)
+    counts = Counter(row for each in every if not each.same_as for row in _rows(each))
     return sorted((row for row, number in counts.items() if number > 1), key=_by_name)
 
 
@@ -54,13 +57,13 @@ def _other_name(command: Command) -> str:
 
 
 def _section(command: Command, shared: list[tuple[str, str]]) -> str:
-    own = [row for row in command.options if (row[0], _BESIDE.sub("", row[1])) not in shared]
+    own = [row for row in _rows(command) if row not in shared]
     parts = [
         f"{'#' * (command.depth + 1)} {command.path}\n",
         "".join(f"{_paragraph(*each)}\n" for each in command.paragraphs),
         f"    {command.usage.replace(' [OPTIONS]', '')}\n",
         "".join(_item(name, words) for name, words in own),
-        _also([row for row in command.options if row not in own]),
+        _also([name for name, words in _rows(command) if (name, words) in shared]),
         _epilog(command.epilog),
     ]
     return "\n".join(part for part in parts if part)
@@ -82,14 +85,10 @@ def _item(name: str, words: str) -> str:
     return f"- `{name}`: {_escaped(words)}\n"
 
 
-def _also(options: list[tuple[str, str]]) -> str:
-    """Return the names of a command's shared options; its arguments are in the line above."""
-    names = [
-        " ".join([f"`{_METAVAR.sub('', name)}`", *_BESIDE.findall(words)])
-        for name, words in options
-        if name.startswith("-")
-    ]
-    return f"{_SHARED}: {', '.join(names)}.\n" if names else ""
+def _also(names: list[str]) -> str:
+    """Return a line of a command's shared options; its arguments are in the line above."""
+    options = [f"`{_METAVAR.sub('', name)}`" for name in names if name.startswith("-")]
+    return f"{_SHARED}: {', '.join(options)}.\n" if options else ""
 
 
 def _epilog(lines: list[str]) -> str:
