@@ -26,7 +26,6 @@ from p3s.predict.saved import PredictionFile
 from p3s.predict.types import PREDICTION, Prediction, WhatIf
 from p3s.predict.what_if.answers import with_answers
 from p3s.predict.what_if.changes import read_changes
-from p3s.predict.what_if.engines import AllRanks
 from p3s.predict.what_if.simulated import Simulation, costs_of
 
 #: An empty message takes so many ns, a byte so many more; calls take nothing for themselves.
@@ -289,8 +288,8 @@ def test_what_the_prediction_has_simulated_is_not_simulated_again(
     predict(study, [16], Estimation("machine", setting=Setting(), keep=kept))
     own = Simulation(study, 16, costs)
     again = Simulation(study, 16, replace(costs, found=kept))
-    plain = own.engine.simulated(own.as_is, None, ends=False)
-    monkeypatch.setattr(AllRanks, "simulated", lambda *_, **__: pytest.fail("simulated again"))
+    plain = own.simulated(own.as_is, None, ends=False)
+    monkeypatch.setattr(Simulation, "simulated", lambda *_, **__: pytest.fail("simulated again"))
     for there in (again.base, again._plain):
         assert np.array_equal(there.times.comm, plain.times.comm)
         assert there.draws[0].plan == plain.draws[0].plan and there.draws[0].plan

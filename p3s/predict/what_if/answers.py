@@ -15,8 +15,7 @@ from p3s.predict.rows import slowest_rank
 from p3s.predict.structures import structure_of
 from p3s.predict.types import Count, Prediction, WhatIf, WhatIfAt
 from p3s.predict.what_if.changes import Changes, Placed, Scaled, check_phases, read_changes
-from p3s.predict.what_if.engines import Made
-from p3s.predict.what_if.simulated import Costs, Simulation, moves, other_costs, run_time
+from p3s.predict.what_if.simulated import Costs, Made, Simulation, moves, other_costs, run_time
 from p3s.predict.what_if.threads import NOT_ASKED, MoreThreads, NotKnown, on_all_ranks, why_no_row
 from p3s.predict.what_if.usual import usual
 from p3s.program.scaled import scaled_head
@@ -141,7 +140,7 @@ def _answered(
 def _notes(there: Simulation, changes: Changes) -> tuple[str, ...]:
     """Return what explains what changes do at a count."""
     between = {"latency", "bandwidth"} & {part.what for part in changes.of(Scaled)}
-    if there.n > 1 and (between or changes.of(Placed)) and not there.engine.ready.node_of.any():
+    if there.n > 1 and (between or changes.of(Placed)) and not there.ready[0].node_of.any():
         return (f"all ranks are on one node at {there.n} processes: no message is between nodes",)
     return ()
 

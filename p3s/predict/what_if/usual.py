@@ -43,7 +43,7 @@ def usual(there: Simulation, row: Count) -> list[Changes]:
     texts = ("balanced", "latency / 2", "bandwidth * 2", "network=ideal")
     found += [read_changes(text) for text in texts]
     found += [_as_changes(Algorithm(rule)) for rule in _algorithms(there)]
-    if there.costs.setting.topology and int(there.engine.ready.node_of.max()) > 0:
+    if there.costs.setting.topology and int(there.ready[0].node_of.max()) > 0:
         kind = there.costs.setting.mapping
         found.append(read_changes(f"placement={CYCLIC if kind == BLOCK else BLOCK}"))
     return found
@@ -75,7 +75,7 @@ def _algorithms(there: Simulation) -> Iterator[Rule]:
 
     They are sorted by simulations in which nothing varies.
     """
-    trace = there.engine.ready.trace
+    trace = there.ready[0].trace
     names = {blocking_of(trace.ops[op]) for op in np.unique(trace.op).tolist()}
     calls = sorted(name.removeprefix("MPI_").lower() for name in names)
     usual_time: float | None = None
