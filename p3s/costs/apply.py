@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from p3s.costs.gather import TIME_UNITS, in_the_run
+from p3s.costs.gather import in_the_run
 from p3s.costs.shared import factors_at
 from p3s.costs.types import ComputeModel, LawEntry, PhaseTime, WorkSpan
 from p3s.model.evaluate import phase_weight
 from p3s.model.types import Model
 from p3s.model.work.workload import RankWork, summed
+from p3s.signature.clock import TIMES
 
 #: Ranks that compute less than this share of the mean do not decide how far a phase is outside.
 IDLE_SHARE = 0.1
@@ -136,7 +137,7 @@ class Costs:
         total = summed(work, found.phases, phases)
         time = summed(ns, found.phases, phases)
         half = np.divide(found.half_width * time, total, out=np.zeros_like(time), where=total > 0)
-        if self.model.work_unit in TIME_UNITS:  # at measured counts the cost corrects the work
+        if self.model.work_unit in TIMES:  # at measured counts the cost corrects the work
             far = np.ones(phases)
             np.maximum.at(far, found.phases, outside.max(axis=1, initial=1.0))
             half *= np.minimum(np.log2(far), 1.0)[:, None]

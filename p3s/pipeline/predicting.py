@@ -30,8 +30,8 @@ from p3s.pipeline.stages import (
 from p3s.pipeline.teams import filled, over_threads
 from p3s.predict.estimates import Estimation
 from p3s.predict.estimators import Setting
-from p3s.predict.knee import KNEE_EFFICIENCY
 from p3s.predict.prediction import predict
+from p3s.predict.scaling import KNEE_EFFICIENCY
 from p3s.predict.types import PREDICTION, Prediction
 from p3s.predict.what_if.answers import cheap, with_answers
 from p3s.predict.what_if.changes import Changes, read_changes

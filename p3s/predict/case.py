@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from p3s.predict.commands import NO_STUDY, Commands
-from p3s.predict.knee import KNEE_EFFICIENCY
 from p3s.predict.reasons import OTHER_CALLS
+from p3s.predict.scaling import KNEE_EFFICIENCY
 from p3s.predict.types import Count, Network, Residual
 
 if TYPE_CHECKING:

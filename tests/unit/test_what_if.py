@@ -20,7 +20,7 @@ from p3s.costs.spread import Distribution, Spread
 from p3s.costs.stage import COMPUTE
 from p3s.machine.network import ranges
 from p3s.predict.estimators import Setting, estimate
-from p3s.predict.estimators.drawn import STUDENTS_T, Draws, off_by_draws
+from p3s.predict.estimators.drawn import Draws, off_by_draws
 from p3s.predict.prediction import Estimation, predict
 from p3s.predict.saved import PredictionFile
 from p3s.predict.types import PREDICTION, Prediction, WhatIf
@@ -243,11 +243,6 @@ def put_spread(study: Study) -> None:
     )
 
 
-def test_ends_of_students_t_are_those_of_scipy() -> None:
-    known = [stats.t.ppf(0.95, freedom) for freedom in range(1, len(STUDENTS_T) + 1)]
-    assert known == pytest.approx(STUDENTS_T, rel=1e-12)
-
-
 def test_both_are_drawn_alike(tmp_path: Path) -> None:
     """What is saved is known better than either time, and to what is off in both alike."""
     study = study_of(tmp_path, all_reduce(16, 8, [1 * MS] * 16))
@@ -369,5 +364,5 @@ def test_draws_that_differ_make_the_difference_less_sure() -> None:
     assert off_by_draws(one, other) == 0.0
     other.seconds[0] = np.array([4.0, 5, 6, 5])
     half = off_by_draws(one, other)
-    assert half == pytest.approx(STUDENTS_T[2] * np.std([1, 1, 1, 3], ddof=1) / 2)
+    assert half == pytest.approx(stats.t.ppf(0.95, 3) * np.std([1, 1, 1, 3], ddof=1) / 2)
     assert off_by_draws(one, Draws({0: (4, 4)})) > 0

@@ -25,6 +25,15 @@ from p3s.predict.estimators.prepared import on_nodes_of, read_program
 from p3s.predict.estimators.settings import silent
 from p3s.predict.intervals import total
 from p3s.predict.times import PhaseTimes, computation, computed_in, with_communication
+from p3s.predict.what_if.altered import (
+    Where,
+    Work,
+    altered_network,
+    altered_variation,
+    altered_work,
+    nowhere,
+    where_of,
+)
 from p3s.predict.what_if.changes import (
     COSTS,
     IDEAL,
@@ -36,9 +45,7 @@ from p3s.predict.what_if.changes import (
     Scaled,
     Threads,
 )
-from p3s.predict.what_if.costs import altered_network
 from p3s.predict.what_if.threads import HIGH, LOW, NOT_ASKED, VALUE, MoreThreads, NotKnown
-from p3s.predict.what_if.work import Where, Work, altered_variation, altered_work, nowhere, where_of
 from p3s.program.mapping import BLOCK, CYCLIC
 from p3s.program.types import MOST_RANKS
 
