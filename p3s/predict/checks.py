@@ -9,10 +9,9 @@ from p3s.capture.other_calls import OtherCall
 from p3s.predict import doubts
 from p3s.predict.advice import again, another, narrower, narrower_by, smaller
 from p3s.predict.case import Case
-from p3s.predict.contradictions import BELOW_LIMIT
 from p3s.predict.doubts import few
 from p3s.predict.reasons import OTHER_CALLS, Reason
-from p3s.predict.residual import RESIDUAL_LIMIT, is_off, off_by
+from p3s.predict.residual import BELOW_LIMIT, RESIDUAL_LIMIT, is_off, off_by
 from p3s.predict.types import Count, PhaseAt
 
 #: By which share smaller grids may miss communication that they stand for.

@@ -23,7 +23,6 @@ from p3s.predict import doubts, notes, start
 from p3s.predict.case import Case, Facts
 from p3s.predict.checks import reasons_of
 from p3s.predict.commands import Commands, of_traces
-from p3s.predict.contradictions import below_traced, contradictions
 from p3s.predict.ends import END, REST, START
 from p3s.predict.estimated import FROM_REPLAY, TYPICAL
 from p3s.predict.estimates import AS_FOUND, Estimation, choose, estimates
@@ -34,7 +33,9 @@ from p3s.predict.other_ways import other_ways
 from p3s.predict.phase_laws import phase_laws
 from p3s.predict.reasons import with_allowed
 from p3s.predict.residual import (
+    below_traced,
     beyond,
+    contradictions,
     residual_part,
     residuals,
     trend_part,
