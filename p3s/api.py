@@ -34,7 +34,7 @@ from p3s.pipeline.stages import (
     ensure_scaled,
     ensure_signatures,
 )
-from p3s.predict.knee import KNEE_EFFICIENCY
+from p3s.predict.scaling import KNEE_EFFICIENCY
 from p3s.predict.types import PREDICTION, WhatIfAt
 from p3s.replay.settings import ReplaySettings
 from p3s.report.notebook import Prediction, Table, brought, progress_here

@@ -23,7 +23,7 @@ from p3s.base.serialise import Range, is_array, number_of
 from p3s.base.study import REPLAY_SCHEMA, REPLAY_VERSION, STUDY_SCHEMA
 from p3s.costs import stage as costs
 from p3s.costs.parameters import stage as parameters
-from p3s.costs.small_runs import builds, summary
+from p3s.costs.small_runs import record, summary
 from p3s.machine import filesystem, machinefile
 from p3s.machine.machinefile import MachineRead
 from p3s.methods.threads import stage as threads_stage
@@ -165,7 +165,7 @@ FORMATS: tuple[Published[Any], ...] = (
     Published(machinefile.MACHINE_SCHEMA, machinefile.MACHINE_VERSION, MachineRead, more=True),
     WEAK,
     summary.FAR,
-    builds.SITES,
+    record.SITES,
     Published(sampled.SCHEMA, sampled.VERSION, sampled.SampledFile, more=True),
     *provided("schemas"),
 )

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log2, sqrt
 from typing import Any
 
 import numpy as np
 
-from p3s.costs.gather import TIME_UNITS, in_the_run
+from p3s.costs.gather import in_the_run
 from p3s.costs.shared import factors_at
-from p3s.costs.types import ComputeModel, PhaseTime, WorkSpan
+from p3s.costs.types import ComputeModel, LawEntry, PhaseTime, WorkSpan
 from p3s.model.evaluate import phase_weight
 from p3s.model.types import Model
 from p3s.model.work.workload import RankWork, summed
+from p3s.signature.clock import TIMES
 
 #: Ranks that compute less than this share of the mean do not decide how far a phase is outside.
 IDLE_SHARE = 0.1
+#: Share of the computation of a law that has none, among those whose factors err together.
+_LEAST_SHARE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ class Costs:
 
     def __init__(self, compute: ComputeModel, model: Model) -> None:
         self.model = model
+        self.entries = compute.laws
         self.laws = [*(entry.law for entry in compute.laws), compute.rest]
         self.of_place: dict[tuple[int, tuple[str, ...]], int] = {}
         self.of_phase: dict[int, int] = {}
@@ -132,7 +137,7 @@ class Costs:
         total = summed(work, found.phases, phases)
         time = summed(ns, found.phases, phases)
         half = np.divide(found.half_width * time, total, out=np.zeros_like(time), where=total > 0)
-        if self.model.work_unit in TIME_UNITS:  # at measured counts the cost corrects the work
+        if self.model.work_unit in TIMES:  # at measured counts the cost corrects the work
             far = np.ones(phases)
             np.maximum.at(far, found.phases, outside.max(axis=1, initial=1.0))
             half *= np.minimum(np.log2(far), 1.0)[:, None]
@@ -198,7 +203,8 @@ class PhaseSums:
     def of_phase(self, k: int, grid: Any) -> PhaseTime:
         """Return what scaled.json says of the computation of a phase.
 
-        The errors of different laws are independent, of cost and of work.
+        The errors of different laws are independent, of cost and of work; the factors that moved
+        laws to another machine rest on the same two files and err together.
         """
         total = float(self.ns[k])
         squares = np.zeros(2)
@@ -209,6 +215,8 @@ class PhaseSums:
         if self.costs.teams is not None and total > 0:
             value, low, high = self.costs.teams.of(k, grid.n)
             below, above = np.hypot(below, 1 - low / value), np.hypot(above, high / value - 1)
+        span = self._span(k) if np.isfinite(self.least[k]) else None
+        ends = common_error(self.costs.entries, k, span.x if span else None) or (1.0, 1.0)
         weight = float(self.costs.weights(grid)[k])
         costs = self.costs.phases.get(k)
         crm_i, crm_c = (
@@ -217,10 +225,10 @@ class PhaseSums:
         )
         return PhaseTime(
             total,
-            max(1.0 - below, 0.0),
-            1.0 + above,
+            min(max(1.0 - below, 0.0), ends[0]),
+            max(1.0 + above, ends[1]),
             float(np.sqrt(work)) / total if total > 0 else 0.0,
-            self._span(k) if np.isfinite(self.least[k]) else None,
+            span,
             crm_i,
             crm_c,
         )
@@ -232,3 +240,25 @@ class PhaseSums:
             return WorkSpan((low, high), covered)
         below, above = covered[0] / low, high / covered[1]
         return WorkSpan((low, high), covered, max(1.0, below, above), below >= above)
+
+
+def common_error(
+    laws: Sequence[LawEntry], k: int, x: Sequence[float] | None
+) -> tuple[float, float] | None:
+    """Return what a phase's computation may be a multiple of by its factors; None: unknown.
+
+    The errors of its laws' factors at its work per iteration, x, by their shares of the time.
+    """
+    mine = [e for e in laws if e.phase == k and e.kind != "phase" and e.factor is not None]
+    if not x or not mine:
+        return None
+    at = log2(sqrt(max(float(x[0]), 1e-300) * max(float(x[1]), 1e-300)))
+    share = np.array([max(entry.share, _LEAST_SHARE) for entry in mine])
+    value, low, high = np.array(
+        [
+            [np.interp(at, factor.at, part) for part in (factor.value, factor.low, factor.high)]
+            for entry in mine
+            if (factor := entry.factor) is not None
+        ]
+    ).T
+    return float(share @ (low / value) / share.sum()), float(share @ (high / value) / share.sum())

@@ -16,10 +16,9 @@ from p3s.model.types import Model
 from p3s.model.work.balance import undrawn
 from p3s.model.work.scic import instruction_groups
 from p3s.model.work.workload import RankWork, rank_work, summed
+from p3s.signature.clock import TIMES
 from p3s.signature.times import Times
 
-#: Units of work that are times already: the law of work is corrected by a factor around 1.
-TIME_UNITS = ("cpu_ns", "wall_ns")
 #: Places below this share of the time at every count, or of this time per occurrence, are pooled.
 SMALL_SHARE, SMALL_NS = 0.01, 2000.0
 #: Groups of ranks that a run has at most in a phase: with more, those nearest in x are one.
@@ -146,9 +145,7 @@ def measured_at(model: Model, times: Times, own_cores: bool = False) -> Measured
     runs = np.flatnonzero(known)
     runs = runs[in_the_run(places)[place[runs], 0]]
     work = (
-        np.where(in_the_run(places), said, 0.0)
-        if times.work_unit in TIME_UNITS
-        else table(times.work)
+        np.where(in_the_run(places), said, 0.0) if times.work_unit in TIMES else table(times.work)
     )
     weight = weights_at(model, times.np, grid)
     return Measured(

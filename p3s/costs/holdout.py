@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.costs.gather import TIME_UNITS, Measured
+from p3s.costs.gather import Measured
 from p3s.costs.model import Laws, fit_laws, gathered, measured_turn, predicted_turn
 from p3s.costs.phases import NO_WORK, NOT_LEFT, share_of
 from p3s.costs.points import Point
@@ -16,6 +16,7 @@ from p3s.costs.types import CostHoldOut, PhaseError
 from p3s.model.comparison import HoldOut, WorkErrors
 from p3s.model.judge import phase_key
 from p3s.model.types import Model
+from p3s.signature.clock import TIMES
 
 #: Phases below this share of the time are left out of the errors.
 SHARE = 0.01
@@ -46,12 +47,12 @@ def hold_out(
     phases = len(last.weight)
     laws = fit_laws(points, small, phases, unit)
     ratio = _ratios(held, held.comparison.work, model)
-    if unit in TIME_UNITS:  # the work of the model was fitted: back to what was measured
+    if unit in TIMES:  # the work of the model was fitted: back to what was measured
         said = last.per_phase(last.work).sum(axis=1)
         least = last.per_phase(last.least).sum(axis=1)
         ratio = ratio * np.divide(least, said, out=np.ones(phases), where=said > 0)
     x = last.x
-    if unit not in TIME_UNITS:  # where work is time, x goes with the count
+    if unit not in TIMES:  # where work is time, x goes with the count
         x = x * ratio[:, None]
     of_place = np.array(
         [
@@ -80,7 +81,7 @@ def hold_out(
 def _of_phase(k: int, share: float, laws: Laws, last: Measured, held_out: Measured) -> PhaseError:
     """Return a phase's time in one iteration as it was measured and as the laws say."""
     measured = measured_turn(last, k, last.typical)
-    if not measured > 0 or laws.whole(k) is None:
+    if not measured > 0 or k not in laws.whole:
         why = NOT_LEFT if measured > 0 else NO_WORK
         return PhaseError(k, share, measured, None, None, why)
     predicted = predicted_turn(laws, held_out, k)

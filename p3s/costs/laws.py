@@ -158,7 +158,7 @@ def fit_cost(points: Sequence[Point], *, unit: str) -> CostLaw:
 @lru_cache(maxsize=1024)  # with and without what is held out, most places have the same points
 def _fitted(points: tuple[Point, ...], unit: str) -> CostLaw:
     from p3s.costs.posterior import posterior
-    from p3s.costs.prepare import measured_points, usable_points
+    from p3s.costs.scoring import measured_points, usable_points
 
     usable = usable_points(points)
     if not usable:

@@ -21,27 +21,18 @@ from p3s.costs.laws import CostLaw, fit_cost
 from p3s.costs.points import POOL, WHOLE, Place, Point, once, per_rank
 from p3s.costs.types import KeptPoint, LawEntry
 
-Kind = Literal["place", "small", "phase"]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A law and the places it is for: kind "place", "small" (a phase's small ones) or "phase"
-    (all of a phase, for places that were not measured), the points it was fitted to."""
-
-    kind: Kind
-    phase: int
-    places: tuple[Place, ...]
-    points: tuple[Point, ...]
-    law: CostLaw
-
 
 @dataclass(frozen=True)
 class Laws:
-    """All cost laws of a program: of its phases and places, and one for what was never measured."""
+    """All cost laws of a program: of its phases and places, and one for what was never measured.
 
-    entries: tuple[Entry, ...]
+    whole: the points of each phase as a whole, which the law for places that were not measured was
+    fitted to; phases without any are left out.
+    """
+
+    entries: tuple[LawEntry, ...]
     rest: CostLaw
+    whole: Mapping[int, Sequence[Point]]
 
     def law_of(self, phase: int, place: Place) -> CostLaw:
         """Return the law of a place: its own or its pool's, else its phase's, else the rest's."""
@@ -53,10 +44,6 @@ class Laws:
                 best = entry.law
         return best
 
-    def whole(self, phase: int) -> Entry | None:
-        """Return the entry of a phase as a whole, None where nothing of it was measured."""
-        return next((e for e in self.entries if e.phase == phase and e.kind == "phase"), None)
-
 
 def fit_laws(points: Sequence[Point], small: set[Place], phases: int, unit: str) -> Laws:
     """Fit a law of cost to every place that matters, the small ones of a phase together.
@@ -65,34 +52,35 @@ def fit_laws(points: Sequence[Point], small: set[Place], phases: int, unit: str)
     the work.
     """
     usable = [p for p in points if p.work > 0 and p.least_ns > 0 and p.x > 0]
-    entries: list[Entry] = []
+    entries: list[LawEntry] = []
+    phase_points: dict[int, Sequence[Point]] = {}
     for k in range(phases):
         mine = [p for p in usable if p.phase == k]
         if not mine:
             continue
         places = list(dict.fromkeys(p.place for p in mine))
-        whole = tuple(pooled(mine, dict.fromkeys(places, WHOLE)))
+        whole = phase_points[k] = pooled(mine, dict.fromkeys(places, WHOLE))
         law = fit_cost(whole, unit=unit)
-        entries.append(Entry("phase", k, tuple(places), whole, law))
+        entries.append(_entry("phase", k, places, whole, law))
         parts = _parts(mine, [p for p in places if p in small])
         for kind, some, part in parts:
             # all of a phase in one part: the phase's law is its law
             own = law if len(parts) == 1 else fit_cost(part, unit=unit)
-            entries.append(Entry(kind, k, some, part, own))
-    return Laws(tuple(entries), fit_cost(_program(usable), unit=unit))
+            entries.append(_entry(kind, k, some, part, own))
+    return Laws(tuple(entries), fit_cost(_program(usable), unit=unit), phase_points)
 
 
 def _parts(
     points: Sequence[Point], small: Sequence[Place]
-) -> list[tuple[Kind, tuple[Place, ...], tuple[Point, ...]]]:
+) -> list[tuple[Literal["place", "small"], Sequence[Place], Sequence[Point]]]:
     """Return (kind, places, points) of the parts of a phase that have a law each."""
-    out: list[tuple[Kind, tuple[Place, ...], tuple[Point, ...]]] = []
+    out: list[tuple[Literal["place", "small"], Sequence[Place], Sequence[Point]]] = []
     for place in dict.fromkeys(p.place for p in points):
         if place not in small:
-            out.append(("place", (place,), tuple(p for p in points if p.place == place)))
+            out.append(("place", (place,), [p for p in points if p.place == place]))
     if small:
         rest = pooled([p for p in points if p.place in small], dict.fromkeys(small, POOL))
-        out.append(("small", tuple(small), tuple(rest)))
+        out.append(("small", small, rest))
     return out
 
 
@@ -178,17 +166,15 @@ def gathered(found: Sequence[Measured], far: Sequence[Point]) -> tuple[list[Poin
     return thinned(points), small
 
 
-def kept(entry: Entry, share: float) -> LawEntry:
-    """Return an entry of ``laws`` in compute.json; share: of the program's computation."""
-    return LawEntry(
-        entry.kind,
-        entry.phase,
-        entry.places,
-        share,
-        KeptPoint._fields,
-        tuple(
-            KeptPoint(p.count, *(getattr(p, name) for name in KeptPoint._fields[1:]))
-            for p in entry.points
-        ),
-        entry.law,
+def _entry(
+    kind: Literal["place", "small", "phase"],
+    phase: int,
+    places: Sequence[Place],
+    points: Sequence[Point],
+    law: CostLaw,
+) -> LawEntry:
+    """Return an entry of ``laws`` in compute.json, its share of the computation not yet known."""
+    rows = (
+        KeptPoint(p.count, *(getattr(p, name) for name in KeptPoint._fields[1:])) for p in points
     )
+    return LawEntry(kind, phase, tuple(places), 0.0, KeptPoint._fields, tuple(rows), law)

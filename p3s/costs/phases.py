@@ -1,5 +1,6 @@
-"""What compute.json says of a phase: time of one iteration, the thesis's power laws, ranges,
-spread."""
+"""What compute.json says of a phase: time of one iteration, the power laws of the thesis, of its
+instruction groups too (sections 5.3 and 6.2), ranges, spread.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +9,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from p3s.costs.gather import TIME_UNITS, Measured
-from p3s.costs.model import Laws, expected_ns, measured_turn, predicted_turn, turns
-from p3s.costs.points import OWN, Point
+from p3s.costs.gather import Measured, pooled
+from p3s.costs.model import Laws, by_run, expected_ns, measured_turn, predicted_turn, turns
+from p3s.costs.points import OWN, WHOLE, Point, once
 from p3s.costs.spread import EVEN, LEAST_OCCURRENCES, Spread, apart, between_ranks, between_turns
 from p3s.costs.thesis import crm
-from p3s.costs.types import GroupCosts, Iteration, PhaseCosts, Unknown
+from p3s.costs.types import GroupCosts, GroupPoint, Iteration, PhaseCosts, Unknown
 from p3s.model.types import Phase
 from p3s.model.work.balance import drawn
+from p3s.model.work.scic import ranges_text
+from p3s.signature.clock import TIMES
 
 Weight = Mapping[tuple[int, str, int], float]
 #: Why nothing is known of the cost of a phase's computation: the model says no work there, no time
@@ -36,13 +39,13 @@ def phase_costs(
     laws: of all places; found: the study's own runs; weight: of ``turned``.
     """
     k = phase.phase
-    whole = laws.whole(k)
-    points = turns(whole.points, weight) if whole is not None else []
+    whole = laws.whole.get(k, ())
+    points = turns(whole, weight)
     thesis = crm(points)
     return PhaseCosts(
         k,
         phase.name,
-        _range([p.x for p in whole.points] if whole is not None else []),
+        _range([p.x for p in whole]),
         _range([p.n for p in points if np.isfinite(p.n)]),
         tuple(_turn(p, laws, found, weight) for p in points),
         thesis.initial,
@@ -58,8 +61,7 @@ def phase_costs(
 
 def _left(found: Spread, phase: Phase, laws: Laws) -> Spread:
     """Return what is still to be drawn: not how ranks differ where the model's work says it."""
-    whole = laws.whole(phase.phase)
-    timed = whole is not None and whole.law.unit in TIME_UNITS
+    timed = phase.phase in laws.whole and laws.rest.unit in TIMES
     return replace(found, ranks=EVEN) if timed and drawn(phase) else found
 
 
@@ -72,7 +74,7 @@ def unknown(laws: Laws, found: Sequence[Measured], k: int) -> Unknown | None:
 
     code: NO_WORK or NO_TIME.
     """
-    if laws.whole(k) is not None:
+    if k in laws.whole:
         return None
     share = max((share_of(m.per_phase(m.typical), k) for m in found), default=0.0)
     if share > 0:
@@ -141,3 +143,78 @@ def spread(laws: Laws, found: Sequence[Measured], k: int) -> Spread:
     many = (count >= LEAST_OCCURRENCES) & (least > 0)
     number = float(np.average(count[many], weights=least[many])) if many.any() else 1.0
     return Spread(ranks, apart(turns_, ranks, number), sum(map(len, ns)), seen)
+
+
+def group_costs(
+    phase: Phase, found: Sequence[Measured], far: Sequence[Point], weight: Weight
+) -> tuple[GroupCosts, ...]:
+    """Return the power laws of the groups of a phase, most work first.
+
+    Groups are those of the instruction table, known by the order of their work: there are none
+    where their number is not the same at all traced counts. found, far: with x as it was measured;
+    a run of another workload counts where it has as many groups. weight: iterations of the phase in
+    each run.
+    """
+    k = int(phase.phase)
+    measured = phase.work.measured
+    runs = [m for m in found if str(m.n) in measured and bool((m.x[k] > 0).any())]
+    numbers = {len(measured[str(m.n)]) for m in runs}
+    if len(numbers) != 1:
+        return ()
+    (size,) = numbers
+    others = _of_others([p for p in far if p.phase == k], size, weight)
+    last = max(runs, key=lambda m: m.n)
+    where = measured[str(last.n)]
+    return tuple(
+        _group(
+            g,
+            ranges_text(where[g].ranks),
+            [_own(m, k, measured[str(m.n)][g].ranks) for m in runs] + others[g],
+        )
+        for g in range(size)
+    )
+
+
+def _group(g: int, where: str, points: Sequence[Point]) -> GroupCosts:
+    thesis = crm(points)
+    kept = tuple(
+        GroupPoint(p.count, p.traced, p.source, p.ranks, p.work, p.least_ns, p.typical_ns)
+        for p in points
+    )
+    return GroupCosts(g, where, kept, thesis.initial, thesis.calibrated, thesis.far, thesis.why)
+
+
+def _own(m: Measured, k: int, parts: Sequence[Sequence[int]]) -> Point:
+    """Return work and time of one process of a group in one iteration of an own run."""
+    ranks = np.concatenate([np.arange(a, b + 1) for a, b in parts])
+    once = 1.0 / float(m.weight[k])
+
+    def mean(values: np.ndarray) -> float:
+        return float(values[m.phase == k][:, ranks].sum(axis=0).mean()) * once
+
+    work, least, most = mean(m.work), mean(m.least), mean(m.most)
+    return Point(
+        WHOLE,
+        k,
+        float(m.n),
+        work,
+        work,
+        least,
+        mean(m.typical),
+        max(most / least - 1.0, 0.0) if least > 0 else 0.0,
+        len(ranks),
+        m.repeats,
+        OWN,
+        m.n,
+    )
+
+
+def _of_others(points: Sequence[Point], size: int, weight: Weight) -> list[list[Point]]:
+    """Return per group the points of the runs of other workloads that have ``size`` groups."""
+    out: list[list[Point]] = [[] for _ in range(size)]
+    for run in by_run(points):
+        whole = sorted(pooled(run, {p.place: WHOLE for p in run}), key=lambda p: -p.x)
+        if len(whole) == size:
+            for group, p in zip(out, whole, strict=True):
+                group.append(once(p, weight[p.phase, p.source, p.traced]))
+    return out

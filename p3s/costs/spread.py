@@ -79,6 +79,11 @@ class Distribution:
         return result
 
     @cached_property
+    def deviation(self) -> float:
+        """The standard deviation."""
+        return float(np.std(self.quantile((np.arange(GRID) + 0.5) / GRID)))
+
+    @cached_property
     def _knots(self) -> tuple[np.ndarray, np.ndarray]:
         p, q = np.array([0.0, *self.levels]), np.array([0.0, *self.values])
         slope = (q[2] - q[1]) / (p[2] - p[1]) if len(p) > 2 else 0.0
@@ -211,15 +216,9 @@ def apart(turns: Distribution, ranks: Distribution, occurrences: float) -> Distr
     sums differ by less, occurrences differ in the same way on all ranks (the first step of a loop,
     a larger block that comes round): nobody waits for that. So the deviation of ``turns`` is
     taken to be at most MARGIN times what ``ranks``, the ratios of sums, allow."""
-    own, sums = _deviation(turns), _deviation(ranks)
+    own, sums = turns.deviation, ranks.deviation
     most = MARGIN * sums * np.sqrt(max(occurrences, 1.0))
     if ranks == EVEN or own <= most:
         return turns
     values = tuple(1.0 + (value - 1.0) * most / own for value in turns.values)
     return Distribution(turns.levels, values, turns.tail * most / own)
-
-
-def _deviation(of: Distribution) -> float:
-    """Return the standard deviation of a distribution."""
-    drawn = of.quantile((np.arange(GRID) + 0.5) / GRID)
-    return float(np.std(drawn))

@@ -94,20 +94,20 @@ def fit(model: Model, found: Sequence[Measured], far: Sequence[Point]) -> Comput
     found: the study's own runs by count, may be none; far: points of other workloads. Nothing is
     said of the runs themselves.
     """
-    from p3s.costs.gather import TIME_UNITS, by_count, shares, turned, x_scale
-    from p3s.costs.groups import group_costs
+    from p3s.costs.gather import by_count, shares, turned, x_scale
     from p3s.costs.holdout import hold_out
-    from p3s.costs.model import fit_laws, gathered, kept
-    from p3s.costs.phases import phase_costs
+    from p3s.costs.model import fit_laws, gathered
+    from p3s.costs.phases import group_costs, phase_costs
     from p3s.costs.points import OWN, POOL, WHOLE
     from p3s.costs.shared import share_points, shared_work, steady
+    from p3s.signature.clock import TIMES
 
     unit = model.work_unit
     outside = {str(m.n): float(m.outside) for m in found}
     weight = turned(gathered(found, far)[0])
     groups = [group_costs(p, found, far, weight) for p in model.phases]
     scale, shared = None, {}
-    if unit in TIME_UNITS:
+    if unit in TIMES:
         scale = x_scale(model, [m.n for m in found] or model.counts)
         found, far = by_count(found, far, scale)
         asked = steady(shared_work(model), found)
@@ -127,7 +127,9 @@ def fit(model: Model, found: Sequence[Measured], far: Sequence[Point]) -> Comput
     return ComputeModel(
         work_unit=unit,
         counts=tuple(m.n for m in found),
-        laws=tuple(kept(e, sum(part.get(place, 0.0) for place in e.places)) for e in laws.entries),
+        laws=tuple(
+            replace(e, share=sum(part.get(place, 0.0) for place in e.places)) for e in laws.entries
+        ),
         rest=laws.rest,
         phases=tuple(
             phase_costs(

@@ -14,8 +14,9 @@ from p3s.costs.points import OWN
 from p3s.costs.types import About, ComputeModel, LawEntry, Moved, MovedPlace
 from p3s.machine.compare import differences
 from p3s.machine.explain import FloatArray, Sizes, resident_sizes
-from p3s.machine.factor import TIME_UNITS, Factor, factor_of
+from p3s.machine.factor import Factor, factor_of
 from p3s.machine.machinefile import Machine
+from p3s.signature.clock import TIMES
 
 #: Places below this share of the time are not told of one by one.
 SHOWN = 0.01
@@ -26,7 +27,7 @@ _LEAST = 1e-6
 def refuse(base: Machine, target: Machine, unit: str) -> None:
     """Raise P3SError where nothing carries over: counts of instructions of another architecture."""
     one, other = (str(machine.facts.get("architecture")) for machine in (base, target))
-    if one != other and unit not in TIME_UNITS:
+    if one != other and unit not in TIMES:
         raise P3SError(
             f"{target.name} is {other}, the runs were made on {base.name}, {one}: a program has "
             "other instructions there, so counts of instructions do not carry over; trace with "
@@ -148,7 +149,7 @@ def _place(entry: LawEntry, factor: Factor) -> MovedPlace:
 
 
 def _doubts(unit: str, nbytes: Mapping[int, float]) -> list[str]:
-    if unit in TIME_UNITS:
+    if unit in TIMES:
         return [
             "work is CPU or wall time, which does not tell computing from waiting for memory: "
             "the factors span all kernels; with --work instructions they are narrower"

@@ -30,8 +30,8 @@ from p3s.pipeline.stages import (
 from p3s.pipeline.teams import filled, over_threads
 from p3s.predict.estimates import Estimation
 from p3s.predict.estimators import Setting
-from p3s.predict.knee import KNEE_EFFICIENCY
 from p3s.predict.prediction import predict
+from p3s.predict.scaling import KNEE_EFFICIENCY
 from p3s.predict.types import PREDICTION, Prediction
 from p3s.predict.what_if.answers import cheap, with_answers
 from p3s.predict.what_if.changes import Changes, read_changes
@@ -149,7 +149,6 @@ def predicted(
             return study, _written(study, _with_answers(study, result, how, what_if, progress))
         for n in every:
             ensure_scaled(made, n, progress, spread=True)
-            other_machine.widen(made, n)
         files = [path for path in (machine, other_machine.base_path(study, base)) if path]
         result = other_machine.compose(study, made, every, how, files)
         return made, _written(made, _with_answers(made, result, how, what_if, progress))

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from p3s.predict.commands import NO_STUDY, Commands
-from p3s.predict.knee import KNEE_EFFICIENCY
 from p3s.predict.reasons import OTHER_CALLS
+from p3s.predict.scaling import KNEE_EFFICIENCY
 from p3s.predict.types import Count, Network, Residual
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from p3s.predict.estimates import Estimates
     from p3s.predict.measured import Measured
     from p3s.predict.times import PhaseTimes
+    from p3s.simulate.followed import Followed
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -89,6 +90,11 @@ class Case:
     def commands(self) -> Commands:
         """The commands that are proposed."""
         return self.facts.commands
+
+    @property
+    def followed(self) -> dict[int, Followed]:
+        """How far a simulation got with the messages of each count."""
+        return {n: made.followed for n, made in sorted(self.times.items())}
 
     @property
     def last(self) -> Count:

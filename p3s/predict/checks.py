@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from p3s.base.text import processes, seconds
 from p3s.capture.other_calls import OtherCall
-from p3s.predict import doubts, outside
+from p3s.predict import doubts
 from p3s.predict.advice import again, another, narrower, narrower_by, smaller
 from p3s.predict.case import Case
-from p3s.predict.contradictions import BELOW_LIMIT
 from p3s.predict.doubts import few
 from p3s.predict.reasons import OTHER_CALLS, Reason
-from p3s.predict.residual import RESIDUAL_LIMIT, is_off, off_by
-from p3s.predict.types import Count
+from p3s.predict.residual import BELOW_LIMIT, RESIDUAL_LIMIT, is_off, off_by
+from p3s.predict.types import Count, PhaseAt
 
 #: By which share smaller grids may miss communication that they stand for.
 STAND_INS_LIMIT = 0.10
@@ -30,15 +29,13 @@ WIDE = 4.0
 UNSURE, ROUNDING = 0.10, 1e-9
 #: How many times the largest traced count may be exceeded.
 EXTRAPOLATION_LIMIT = 32.0
-
-
-def _communication(case: Case) -> Iterable[Reason]:
-    return doubts.of_communication(case.why_not, case.rows, case.commands)
-
-
-def _simulation(case: Case) -> Iterable[Reason]:
-    followed = {n: made.followed for n, made in sorted(case.times.items())}
-    return doubts.of_simulation(followed, case.rows, case.commands)
+#: Phases below this share of the computation at a count are not looked at.
+SHARE = 0.05
+#: Ratio of work per turn to the nearest measured one from which it is noted.
+NOTED = 1.5
+#: The same, above which a prediction is not to be trusted: the working set may be in another
+#: level of memory by then, which are 8 to 32 times smaller or larger than their neighbours.
+OUTSIDE_LIMIT = 16.0
 
 
 def stand_ins(case: Case) -> Iterator[Reason]:
@@ -220,17 +217,6 @@ def model(case: Case) -> list[Reason]:
     return found + [reason for reason in more if reason.code not in codes]
 
 
-def _order(case: Case) -> Iterable[Reason]:
-    counts = [row.n for row in case.rows]
-    return doubts.of_order(
-        case.facts.order,
-        case.facts.holdout,
-        commands=case.commands,
-        kinds=case.facts.kinds,
-        counts=counts,
-    )
-
-
 def other_calls(case: Case) -> Iterator[Reason]:
     """Say which calls may take over at counts above the traced ones.
 
@@ -319,15 +305,47 @@ def below_traced(case: Case) -> Iterator[Reason]:
 def far_outside(case: Case) -> Iterator[Reason]:
     """Say where computation is so far outside of what was measured that the time means little."""
     for row in case.untraced:
-        if not (found := outside.outside(row, outside.LIMIT)):
+        if not (found := outside(row, OUTSIDE_LIMIT)):
             continue
         less = any(phase.below in (None, True) for phase in found)  # no smaller workload has more
         yield Reason(
             "outside",
-            f"at {processes(row.n)} each process has {outside.ratios(found)} "
-            f"(limit {outside.LIMIT:.0f})",
+            f"at {processes(row.n)} each process has {ratios(found)} (limit {OUTSIDE_LIMIT:.0f})",
             smaller(row.n, case.commands) if less else another(case.commands),
         )
+
+
+def outside(row: Count, limit: float) -> list[PhaseAt]:
+    """Return the phases of a row of prediction.json that are outside by more than a ratio."""
+    total = sum(phase.compute_s for phase in row.phases)
+    return [
+        phase
+        for phase in row.phases
+        if phase.compute_s > SHARE * total and (phase.outside or 1.0) > limit
+    ]
+
+
+def ratio_text(phase: PhaseAt) -> str:
+    """Return how far a phase is outside, for example "1/6 of the least work per iteration"."""
+    ratio = phase.outside or 1.0
+    number = f"{ratio:.0f}" if ratio >= 9.5 else f"{ratio:.2g}"
+    if phase.below in (None, True):
+        return f"1/{number} of the least work per iteration"
+    return f"{number} times the most work per iteration"
+
+
+def ratios(phases: Sequence[PhaseAt], most: int = 3) -> str:
+    """Return the ratios of some phases, the same ratio once."""
+    found: dict[str, list[str]] = {}
+    for phase in sorted(phases, key=lambda p: -p.compute_s):
+        name = str(phase.phase if phase.phase >= 0 else phase.name)
+        found.setdefault(ratio_text(phase), []).append(name)
+    parts = [
+        f"{text} that was measured (phase {', '.join(names[:most])}"
+        f"{', ...' if len(names) > most else ''})"
+        for text, names in list(found.items())[:most]
+    ]
+    return ", ".join(parts) + (", ..." if len(found) > most else "")
 
 
 def contradicts(case: Case) -> Iterator[Reason]:
@@ -349,7 +367,7 @@ def no_trend(case: Case) -> Iterator[Reason]:
     """Say which phases' computation shows no clear trend at the largest count."""
     found: dict[str, list[str]] = {}
     row = case.last
-    large = {p.phase for p in row.phases if p.compute_s > outside.SHARE * row.compute_s}
+    large = {p.phase for p in row.phases if p.compute_s > SHARE * row.compute_s}
     for phase in case.times[row.n].phases:
         about = phase.get("no_trend")
         if about and phase["phase"] in large:
@@ -392,15 +410,21 @@ def off_core(case: Case) -> Iterator[Reason]:
 
 #: In the order in which reasons of the same weight are told.
 CHECKS: tuple[Callable[[Case], Iterable[Reason]], ...] = (
-    _communication,
-    _simulation,
+    lambda case: doubts.of_communication(case.why_not, case.rows, case.commands),
+    lambda case: doubts.of_simulation(case.followed, case.rows, case.commands),
     stand_ins,
     model_off,
     superlinear,
     same_work,
     wide,
     model,
-    _order,
+    lambda case: doubts.of_order(
+        case.facts.order,
+        case.facts.holdout,
+        commands=case.commands,
+        kinds=case.facts.kinds,
+        counts=[row.n for row in case.rows],
+    ),
     other_calls,
     emptied,
     extrapolated,

@@ -180,9 +180,6 @@ def of_validation(result: Comparison, commands: Commands = NO_STUDY) -> list[Rea
     return found
 
 
-# ---- the runs ------------------------------------------------------------------------------
-
-
 # ---- the prediction ------------------------------------------------------------------------
 def of_communication(
     why_not: Mapping[int, str], rows: Sequence[Count], commands: Commands = NO_STUDY

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from p3s.base.errors import P3SError
 from p3s.base.study import Study
 from p3s.predict.estimated import ESTIMATORS, FROM_REPLAY, TYPICAL
-from p3s.predict.knee import KNEE_EFFICIENCY
+from p3s.predict.scaling import KNEE_EFFICIENCY
 from p3s.predict.times import PhaseTimes, computation, with_communication
 
 if TYPE_CHECKING:

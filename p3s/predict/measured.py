@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 from p3s.base.artefacts import LastRead, files_in
 from p3s.base.ops import INIT_OPS
 from p3s.base.study import Study
+from p3s.signature.clock import TIMES
 
 if TYPE_CHECKING:
     from p3s.base.study import RunRecord
     from p3s.capture import RunTrace
 
 
-#: Units of work that are times.
-_NS_UNITS = frozenset({"cpu_ns", "wall_ns"})
 #: Share of a run that ranks may spend off their cores while they compute.
 OFF_CORE_LIMIT = 0.10
 #: How runs say that their work was counted in an emulator.
@@ -120,7 +119,7 @@ def run_times(run: RunTrace) -> RunTimes:
     from p3s.signature.blocks import blocks_of
     from p3s.signature.clock import Load
 
-    timed = run.work_unit in _NS_UNITS
+    timed = run.work_unit in TIMES
     late = numpy.array([call.op not in INIT_OPS for call in run.calls], dtype=bool)
     wall_ns = work_ns = total_ns = lost_ns = 0
     for rank in run.ranks:

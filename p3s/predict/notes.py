@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from p3s.base.text import mixed_clocks, processes
-from p3s.predict import outside
+from p3s.predict.checks import NOTED, outside, ratios
 from p3s.predict.types import Count
 from p3s.signature import buffers, tracing
 from p3s.signature.unmodelled import sentences
@@ -39,7 +39,7 @@ def notes(
     return [
         *_of_replays(rows, replays, ratio),
         *_approximated(times),
-        *outside.notes(asked),
+        *_outside(asked),
         *_soft_rules(share),
         *sentences(head.get("not_modelled")),
         *buffers.sentences(head.get("buffers") or {}, packed=bool(head.get("packed"))),
@@ -95,6 +95,19 @@ def _approximated(times: Mapping[int, PhaseTimes]) -> list[str]:
     return [
         line if counts == whole or counts == sorted(times) else f"at {processes(counts)}: {line}"
         for line, counts in found.items()
+    ]
+
+
+def _outside(rows: Sequence[Count]) -> list[str]:
+    """Say where each process computes less, or more, per iteration than was measured anywhere."""
+    found = {row.n: phases for row in rows if (phases := outside(row, NOTED))}
+    if not found:
+        return []
+    last = max(found)
+    at = "" if len(found) == 1 else f" at {processes(last)}"
+    return [
+        f"at {processes(list(found))} the computation is extrapolated: each process has"
+        f"{at} {ratios(found[last])}"
     ]
 
 

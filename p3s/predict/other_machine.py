@@ -5,26 +5,21 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from p3s.base.artefacts import as_json, reason, write_bytes, write_json
+from p3s.base.artefacts import as_json, reason, write_bytes
 from p3s.base.errors import P3SError
 from p3s.base.study import Study
 from p3s.base.text import joined, quoted
 from p3s.machine.machinefile import NAME, Machine
 from p3s.predict.reasons import Reason
 from p3s.predict.types import Prediction
-from p3s.program.scaled import scaled_head
 
 if TYPE_CHECKING:
-    from p3s.costs.types import LawEntry, Moved
+    from p3s.costs.types import Moved
     from p3s.predict.estimates import Estimation
-
-#: Laws that make up less than this share of the computation do not widen a phase's interval.
-_SMALL = 1e-3
 
 
 def base_path(study: Study, given: Path | None) -> Path:
@@ -112,57 +107,6 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise P3SError(f"{path}: cannot be read: {reason(error)}") from error
-
-
-def widen(made: Study, n: int) -> None:
-    """Widen the intervals of the phases in scaled.json by the factors' errors, which are common.
-
-    Laws of different places err independently, but the factors of all of them rest on the same
-    two machine files: they may all be too small together.
-    """
-    from p3s.costs.stage import read
-
-    path = made.scaled_path(n)
-    head = deepcopy(scaled_head(path.parent))
-    compute = read(made.compute_path)
-    changed = False
-    for phase in head["phases"]:
-        ends = common_error(compute.laws, phase["phase"], phase.get("x"))
-        if ends is None or "compute_low" not in phase:
-            continue
-        low, high = min(phase["compute_low"], ends[0]), max(phase["compute_high"], ends[1])
-        changed |= (low, high) != (phase["compute_low"], phase["compute_high"])
-        phase["compute_low"], phase["compute_high"] = low, high
-    if changed:
-        write_json(path, head)
-
-
-def common_error(
-    laws: Sequence[LawEntry], k: int, x: Sequence[float] | None
-) -> tuple[float, float] | None:
-    """Return what a phase's computation may be a multiple of by its factors; None: unknown.
-
-    The errors of its laws' factors at its work per iteration, x, by their shares of the time.
-    """
-    import numpy as np
-
-    if not x:
-        return None
-    at = math.log2(math.sqrt(max(float(x[0]), 1e-300) * max(float(x[1]), 1e-300)))
-    total = below = above = 0.0
-    for entry in laws:
-        factor = entry.factor
-        if entry.phase != k or entry.kind == "phase" or factor is None:
-            continue
-        share = max(entry.share, _SMALL * 1e-3)
-        value, low, high = (
-            float(np.interp(at, factor.at, part))
-            for part in (factor.value, factor.low, factor.high)
-        )
-        total += share
-        below += share * low / value
-        above += share * high / value
-    return (below / total, above / total) if total else None
 
 
 def compose(

@@ -23,27 +23,26 @@ from p3s.predict import doubts, notes, start
 from p3s.predict.case import Case, Facts
 from p3s.predict.checks import reasons_of
 from p3s.predict.commands import Commands, of_traces
-from p3s.predict.contradictions import below_traced, contradictions
-from p3s.predict.efficiencies import with_efficiencies
 from p3s.predict.ends import END, REST, START
 from p3s.predict.estimated import FROM_REPLAY, TYPICAL
 from p3s.predict.estimates import AS_FOUND, Estimation, choose, estimates
 from p3s.predict.estimators.messages import network_of
 from p3s.predict.intervals import HOW, total
-from p3s.predict.knee import knee, recommended
-from p3s.predict.limits import limits
 from p3s.predict.measured import Measured, measured
 from p3s.predict.other_ways import other_ways
 from p3s.predict.phase_laws import phase_laws
 from p3s.predict.reasons import with_allowed
 from p3s.predict.residual import (
+    below_traced,
     beyond,
+    contradictions,
     residual_part,
     residuals,
     trend_part,
     with_measured_computation,
 )
 from p3s.predict.rows import baseline, related, row_of, why_not_of, with_interval, with_parts
+from p3s.predict.scaling import knee, limits, recommended, with_efficiencies
 from p3s.predict.structures import structure_of
 from p3s.predict.times import PhaseTimes, wider
 from p3s.predict.types import Count, Prediction, Residual

@@ -156,7 +156,7 @@ class PredictionFile:
     def efficiency_columns(self) -> dict[str, list[Any]]:
         """Return one list per efficiency of the POP project, an entry per count; None: not known.
 
-        Those of the model (p3s.predict.efficiencies); of runs: ``content.at(n).pop_measured``.
+        Those of the model (p3s.predict.scaling); of runs: ``content.at(n).pop_measured``.
         """
         rows = self.content.counts
         return {

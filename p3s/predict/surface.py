@@ -12,6 +12,7 @@ from pathlib import Path
 from p3s.base.artefacts import write_json
 from p3s.base.schemas.published import Published
 from p3s.base.study import Study
+from p3s.predict.intervals import combine
 from p3s.predict.reasons import Reason
 from p3s.predict.types import Count, Prediction, TimeFrom
 
@@ -170,10 +171,8 @@ def _end(row: Count, names: Sequence[str], part_s: float, end: int) -> float:
 
     The parts of the time's interval that come from it, joined as there: roots of summed squares.
     """
-    factors = [row.interval_parts.known().get(name) for name in names]
-    off = math.sqrt(sum(math.log(max(f[end], 1e-9)) ** 2 for f in factors if f is not None))
-    moved = row.model_s * (math.exp(off if end else -off) - 1.0)
-    return max(part_s + moved, 0.01 * part_s)
+    joined = combine(row.interval_parts.known().get(name) for name in names)
+    return max(part_s + row.model_s * (joined[end] - 1.0), 0.01 * part_s)
 
 
 def _related(cell: Cell, base: Cell) -> Cell:

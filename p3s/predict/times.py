@@ -14,6 +14,7 @@ from p3s.base.study import Study
 from p3s.base.tables import checked_columns, codes, known_tables, numbers, open_table
 from p3s.predict.ends import END, REST, START, Ends, ends_of
 from p3s.program.scaled import parts_of, scaled_head
+from p3s.signature.clock import TIMES
 from p3s.simulate.followed import Followed, StandIns
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
     FloatArray = NDArray[np.float64]
 
-#: Units of work that are times already; others need a cost per unit (column compute_ns).
-_NS_UNITS = frozenset({"cpu_ns", "wall_ns"})
 _NS_PER_S = 1e9
 _BATCH_ROWS = 1 << 18
 #: What columns of a scaled trace hold; the others are numbers.
@@ -145,7 +144,8 @@ def read_head(scaled_dir: Path, n: int) -> dict[str, Any]:
     if head["n"] != n:
         raise P3SError(f"{path}: damaged: it is of n={head['n']}; run p3s scale again")
     unit = head.get("work_unit")
-    if unit not in _NS_UNITS and not all("compute_ns" in phase for phase in head["phases"]):
+    # of work that is no time nothing but the column compute_ns says how long it takes
+    if unit not in TIMES and not all("compute_ns" in phase for phase in head["phases"]):
         raise P3SError(
             f"{path}: work is in {str(unit)[:40]}, and nothing says how long it takes; times need "
             "a study in CPU or wall time, or native runs added to this one: " + _native(scaled_dir)

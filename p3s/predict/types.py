@@ -91,7 +91,7 @@ class Efficiencies:
 
     load_balance, communication: their product is parallel; serialisation, transfer: theirs is
     communication; computation_scalability is relative to the baseline, and global_efficiency the
-    product of it and of parallel. None: not known (p3s.predict.efficiencies).
+    product of it and of parallel. None: not known (p3s.predict.scaling).
     """
 
     load_balance: float | None

@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from p3s.base.text import aligned, percent, processes, seconds, visible
-from p3s.costs.gather import TIME_UNITS
 from p3s.costs.laws import CostLaw
 from p3s.costs.lawtext import text as text_of
 from p3s.costs.phases import NOT_LEFT
 from p3s.costs.table import SHOWN, Row, laws_of, shares, unknown_costs
 from p3s.costs.types import ComputeModel, CostHoldOut, GroupCosts, LawEntry, PhaseCosts, TimedRun
 from p3s.report.spreadsheet import lines_csv
+from p3s.signature.clock import TIMES
 
 _UNITS = {
     "instructions": "instructions",
@@ -92,7 +92,7 @@ def law_lines(law: CostLaw) -> list[str]:
 def words(law: CostLaw) -> str:
     """Return a law of cost in words."""
     text = text_of(law)
-    if law.unit in TIME_UNITS:
+    if law.unit in TIMES:
         if text == f"1 ns per {law.unit}":
             return "takes its modelled work"
         return "takes " + text.replace(f" ns per {law.unit}", " times its modelled work")

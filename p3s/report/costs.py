@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from p3s.base.text import percent, seconds, span, visible
-from p3s.predict.outside import NOTED, ratio_text
+from p3s.predict.checks import NOTED, ratio_text
 from p3s.predict.types import Count, PhaseAt, Prediction, part_s
 from p3s.report.counts import thinned
 

@@ -16,13 +16,14 @@ from machines import CYCLES, synthetic, true_cost
 
 from p3s.base.study import Study, read_json, write_json
 from p3s.cli.main import run
+from p3s.costs.apply import common_error
 from p3s.costs.laws import fit_cost
 from p3s.costs.stage import COMPUTE, fit
 from p3s.costs.types import LawEntry
 from p3s.machine.factor import Factor
 from p3s.machine.machinefile import Machine
 from p3s.model.stage import load as load_model
-from p3s.predict.other_machine import base_path, common_error, place_of
+from p3s.predict.other_machine import base_path, place_of
 from p3s.predict.saved import read_prediction
 
 CELLS, ITERS, COUNTS = 1 << 24, 10, (4, 8, 16, 32)

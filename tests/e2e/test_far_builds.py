@@ -13,7 +13,7 @@ from tracer_helpers import compile_c, the_mpi
 
 from p3s.base.study import Study
 from p3s.cli.main import run
-from p3s.costs.small_runs.builds import same_places
+from p3s.costs.small_runs.record import same_places
 from p3s.costs.stage import other_points
 from p3s.model.stage import load
 from p3s.signature.store import load_table

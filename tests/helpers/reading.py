@@ -166,7 +166,7 @@ def _far(path: Path) -> Any:
 
 
 def _sites(path: Path) -> Any:
-    from p3s.costs.small_runs.builds import SITES
+    from p3s.costs.small_runs.record import SITES
 
     return SITES.read(path)
 

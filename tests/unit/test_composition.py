@@ -25,14 +25,13 @@ from p3s.predict.case import Facts
 from p3s.predict.estimated import ESTIMATORS, Communication
 from p3s.predict.estimates import AUTO, choose
 from p3s.predict.intervals import combine, model_part, own_parts, total
-from p3s.predict.knee import crossing, recommended
-from p3s.predict.limits import limits
 from p3s.predict.measured import Measured
 from p3s.predict.phase_laws import phase_laws
 from p3s.predict.prediction import compose
 from p3s.predict.reasons import untrusted
 from p3s.predict.residual import residual_part, residuals
 from p3s.predict.rows import slowest_rank
+from p3s.predict.scaling import crossing, limits, recommended
 from p3s.predict.times import PhaseTimes, computation, with_communication
 from p3s.predict.types import PREDICTION, Count, StartAndEnd
 from p3s.report.terminal import render

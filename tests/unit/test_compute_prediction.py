@@ -12,8 +12,8 @@ from handmade import phase, put_model, put_replay, put_scaled
 from test_predict import REPLAYED, run_of, times_at
 
 from p3s.base.study import Study
+from p3s.predict.checks import OUTSIDE_LIMIT
 from p3s.predict.measured import Measured, run_times
-from p3s.predict.outside import LIMIT
 from p3s.predict.prediction import compose, predict
 from p3s.predict.times import PhaseTimes
 
@@ -56,7 +56,7 @@ def test_the_interval_is_that_of_the_time_not_of_the_work() -> None:
             False,
         ),
         ({"outside": 1.4}, None, False),
-        ({"outside": LIMIT * 1.01}, "1/16 of the least", True),
+        ({"outside": OUTSIDE_LIMIT * 1.01}, "1/16 of the least", True),
         ({"outside": 40.0, "below": False}, "40 times the most work per iteration", True),
         ({"outside": 2.25}, "1/2.2 of the least", False),
     ],

@@ -15,7 +15,7 @@ from p3s.base.serialise import from_data
 from p3s.costs import lawtext
 from p3s.costs.laws import CostLaw, fit_cost
 from p3s.costs.points import Point
-from p3s.costs.prepare import usable_points
+from p3s.costs.scoring import usable_points
 
 QUIET = Noise(run=0.0, row=0.002, outlier=0.0)
 

@@ -16,9 +16,9 @@ import pytest
 from corpus import Recorder, block
 
 from p3s.base.errors import P3SError
+from p3s.costs.small_runs.cells import Spent
 from p3s.costs.small_runs.lookup import Role, ladder, ranks_like
 from p3s.costs.small_runs.match import Found, match_tables, matched_all
-from p3s.costs.small_runs.times import Spent
 from p3s.model.holdout import build_model
 from p3s.model.types import Admissible, Model
 from p3s.signature.tables import PointTable

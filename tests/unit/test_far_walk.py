@@ -9,7 +9,6 @@ import pytest
 from corpus import Recorder
 
 from p3s.base.errors import P3SError
-from p3s.costs.small_runs.check import refuse
 from p3s.costs.small_runs.walk import (
     FALLING,
     REACHED,
@@ -18,6 +17,7 @@ from p3s.costs.small_runs.walk import (
     costs,
     counts_upward,
     minimum,
+    refuse,
     stop,
 )
 from p3s.model.grid import admissible

@@ -9,8 +9,7 @@ import pytest
 
 from p3s.base.errors import P3SError
 from p3s.base.ops import file_work, is_file_collective, is_modelled, kind_of, leaves_file_request
-from p3s.costs.files.places import FilePlace, Seen
-from p3s.costs.files.times import as_traced, span_of
+from p3s.costs.files.places import FilePlace, Seen, as_traced, span_of
 from p3s.machine.filesystem import DENSE, OWN, SHARED, FileSystem, Rate, names, parsed, typical
 
 

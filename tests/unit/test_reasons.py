@@ -23,12 +23,12 @@ from p3s.model.comparison import Overlap, Unmodelled, WorkErrors
 from p3s.predict.advice import narrower_by
 from p3s.predict.case import Facts
 from p3s.predict.commands import NO_STUDY
-from p3s.predict.contradictions import contradictions
 from p3s.predict.doubts import missed, of_validation
 from p3s.predict.estimated import Communication
 from p3s.predict.measured import Measured
 from p3s.predict.prediction import compose, predict
 from p3s.predict.reasons import CODES, Reason, in_short, named, untrusted
+from p3s.predict.residual import contradictions
 from p3s.predict.rows import comm_ends
 from p3s.predict.saved import PredictionFile
 from p3s.predict.times import PhaseTimes

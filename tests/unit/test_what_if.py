@@ -20,13 +20,12 @@ from p3s.costs.spread import Distribution, Spread
 from p3s.costs.stage import COMPUTE
 from p3s.machine.network import ranges
 from p3s.predict.estimators import Setting, estimate
-from p3s.predict.estimators.drawn import STUDENTS_T, Draws, off_by_draws
+from p3s.predict.estimators.drawn import Draws, off_by_draws
 from p3s.predict.prediction import Estimation, predict
 from p3s.predict.saved import PredictionFile
 from p3s.predict.types import PREDICTION, Prediction, WhatIf
 from p3s.predict.what_if.answers import with_answers
 from p3s.predict.what_if.changes import read_changes
-from p3s.predict.what_if.engines import AllRanks
 from p3s.predict.what_if.simulated import Simulation, costs_of
 
 #: An empty message takes so many ns, a byte so many more; calls take nothing for themselves.
@@ -244,11 +243,6 @@ def put_spread(study: Study) -> None:
     )
 
 
-def test_ends_of_students_t_are_those_of_scipy() -> None:
-    known = [stats.t.ppf(0.95, freedom) for freedom in range(1, len(STUDENTS_T) + 1)]
-    assert known == pytest.approx(STUDENTS_T, rel=1e-12)
-
-
 def test_both_are_drawn_alike(tmp_path: Path) -> None:
     """What is saved is known better than either time, and to what is off in both alike."""
     study = study_of(tmp_path, all_reduce(16, 8, [1 * MS] * 16))
@@ -289,8 +283,8 @@ def test_what_the_prediction_has_simulated_is_not_simulated_again(
     predict(study, [16], Estimation("machine", setting=Setting(), keep=kept))
     own = Simulation(study, 16, costs)
     again = Simulation(study, 16, replace(costs, found=kept))
-    plain = own.engine.simulated(own.as_is, None, ends=False)
-    monkeypatch.setattr(AllRanks, "simulated", lambda *_, **__: pytest.fail("simulated again"))
+    plain = own.simulated(own.as_is, None, ends=False)
+    monkeypatch.setattr(Simulation, "simulated", lambda *_, **__: pytest.fail("simulated again"))
     for there in (again.base, again._plain):
         assert np.array_equal(there.times.comm, plain.times.comm)
         assert there.draws[0].plan == plain.draws[0].plan and there.draws[0].plan
@@ -370,5 +364,5 @@ def test_draws_that_differ_make_the_difference_less_sure() -> None:
     assert off_by_draws(one, other) == 0.0
     other.seconds[0] = np.array([4.0, 5, 6, 5])
     half = off_by_draws(one, other)
-    assert half == pytest.approx(STUDENTS_T[2] * np.std([1, 1, 1, 3], ddof=1) / 2)
+    assert half == pytest.approx(stats.t.ppf(0.95, 3) * np.std([1, 1, 1, 3], ddof=1) / 2)
     assert off_by_draws(one, Draws({0: (4, 4)})) > 0

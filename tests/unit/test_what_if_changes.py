@@ -8,6 +8,7 @@ import pytest
 
 from p3s.base.errors import UsageError
 from p3s.pipeline.predicting import what_ifs_of
+from p3s.predict.what_if.altered import altered_network, with_bandwidth, with_latency
 from p3s.predict.what_if.changes import (
     Algorithm,
     Balanced,
@@ -18,7 +19,6 @@ from p3s.predict.what_if.changes import (
     check_phases,
     read_changes,
 )
-from p3s.predict.what_if.costs import altered_network, with_bandwidth, with_latency
 from p3s.program.collectives.rules import Rule
 from p3s.simulate.network import Network, rough_network
 from p3s.simulate.switch_links import Trunks

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.costs.files.places import FilePlace, places_of
-from p3s.costs.files.times import FileTimes, file_times
+from p3s.costs.files.places import FilePlace, FileTimes, file_times, places_of
 from p3s.costs.files.types import FileUseAt
 from p3s.machine import filesystem, machinefile
 from p3s.machine.filesystem import FileSystem

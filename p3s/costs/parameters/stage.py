@@ -1,4 +1,8 @@
-"""The family stage: models of several settings in, family.json out; models of others from it."""
+"""The family stage: models of several settings in, family.json out; models of others from it.
+
+The code is the same at all settings, so is its cost at the same work per turn: what computation
+costs at a setting that was not traced is a law of the points of all others.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.base.schemas.published import Published
@@ -22,15 +28,25 @@ from p3s.base.settings import (
 )
 from p3s.base.study import Study, write_json
 from p3s.base.text import quoted
+from p3s.costs.gather import (
+    in_the_run,
+    measured_at,
+    modelled_work,
+    own_points,
+    places_of,
+    weights_at,
+)
 from p3s.costs.parameters.align import Alike, Member, alike, laws_of
-from p3s.costs.parameters.costs import points_for
 from p3s.costs.parameters.derive import Fitted, leave_out, model_at, summary
 from p3s.costs.parameters.tree import Leaves, nearest, numbering, rules_of
 from p3s.costs.parameters.types import Check, Family, MissedRules, Part, SettingInfo
 from p3s.costs.parameters.work import fit_family_work
+from p3s.costs.points import Point
+from p3s.costs.shared import mean_of
 from p3s.model.comparison import HoldOut
 from p3s.model.stage import as_file as model_file
 from p3s.model.types import Model
+from p3s.signature.clock import TIMES
 from p3s.signature.tables import PointTable
 
 FAMILY = Published("p3s.family", 1, Family, again="run p3s model again")
@@ -221,3 +237,53 @@ def _check(study: Study, family: Family, setting: Setting, at: Study) -> list[Ch
         return out
     except P3SError as err:
         return [Check(name, str(err))]
+
+
+def points_for(study: Study, fitted: Fitted, model: Model) -> list[Point]:
+    """Return the points of all traced settings for a derived model.
+
+    study: that with the parameters; model: that at the setting. Work at traced settings is what
+    was counted, or where work is time what the family's laws say: cost is then a factor on them,
+    and the points' counts are those at which a rank of the derived workload holds as much. Where
+    work is counted no count is given: x is all that is needed.
+    """
+    from p3s.signature.times import load_times
+
+    out: list[Point] = []
+    held = _held(model) if model.work_unit in TIMES else None
+    for m in fitted.use:
+        setting = fitted.part.members[m].setting
+        at = value_study(study, setting)
+        times = [t for n in at.signature_counts() if (t := load_times(at.root, n)) is not None]
+        if not times:
+            continue
+        there = model_at(fitted, setting)
+        ratio = None if held is None else _ratio(held, _held(there))
+        for t in times:
+            for p in own_points(measured_at(there, t)):
+                n = math.nan if ratio is None else p.n * float(ratio[p.phase])
+                out.append(replace(p, source=f"at/{setting_name(setting)}", n=n))
+    return out
+
+
+def _held(model: Model) -> list[np.ndarray]:
+    """Return n times the mean work of a rank per iteration of each place, by phase, at the smallest
+    count."""
+    n = min(model.counts)
+    work, grid = modelled_work(model, n)
+    places, phase = places_of(model)
+    work = np.where(in_the_run(places), work, 0.0)
+    mean = mean_of(work)
+    weight = weights_at(model, n, grid)
+    return [n * mean[phase == k] / weight[k] for k in range(len(weight))]
+
+
+def _ratio(derived: list[np.ndarray], traced: list[np.ndarray]) -> np.ndarray:
+    """Return per phase how many times as much there is to share out, by its largest place."""
+    out = np.ones(len(derived))
+    for k, (mine, theirs) in enumerate(zip(derived, traced, strict=True)):
+        if len(mine) and mine.max() > 0:
+            largest = int(np.argmax(mine))
+            if theirs[largest] > 0:
+                out[k] = mine[largest] / theirs[largest]
+    return out

@@ -1,6 +1,6 @@
-"""Work, calls and bytes per place of the model and rank: of runs, and as the model predicts them.
+"""Work, time, calls and bytes per place and rank: of runs, and as the model predicts them.
 
-Both have the same shape, so that ranks of a run with another workload can be compared with ranks
+All have the same shape, so that ranks of a run with another workload can be compared with ranks
 of the model's own workload at any count.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,8 +16,13 @@ from p3s.base.errors import P3SError
 from p3s.base.ops import COMPLETION, kind_of
 from p3s.costs.gather import by_place_and_rank, in_the_run, numbers_of, places_of, work_of
 from p3s.costs.points import Place
+from p3s.costs.small_runs.places import Same
 from p3s.model.types import Model
-from p3s.signature.tables import PointTable
+from p3s.signature.tables import INSTRUCTIONS, PointTable
+
+if TYPE_CHECKING:
+    from p3s.base.study import Study
+
 
 #: Up to so many ranks are evaluated one by one; above, some of them stand for all.
 _ALL_RANKS, _SOME_RANKS = 256, 96
@@ -105,3 +111,48 @@ def some_ranks(dims: Sequence[int], n: int) -> np.ndarray:
             [np.array([0, 1, n - 2, n - 1]), at[at < n], np.linspace(0, n - 1, _SOME_RANKS)]
         ).astype(np.int64)
     )
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Time before the calls of each place, (places, ranks), ns: least, median and most of repeats.
+
+    work: what the signature counted in the segments whose time is known.
+    """
+
+    least: np.ndarray
+    typical: np.ndarray
+    most: np.ndarray
+    work: np.ndarray
+    repeats: int
+
+    def of_place(self, places: Sequence[Place]) -> dict[Place, float]:
+        """Return the least time before each place, summed over the ranks."""
+        return dict(zip(places, self.least.sum(axis=1).tolist(), strict=True))
+
+
+def spent(
+    study: Study, t: PointTable, places: Sequence[Place], same: Same | None = None
+) -> Spent | None:
+    """Return the time that the runs of one count took, None where none was measured.
+
+    same: how the sites of these runs are called in ``t`` and ``places``.
+    """
+    from p3s.signature.times import load_times
+
+    times = load_times(study.root, t.np)
+    if times is not None:
+        same, own = same or Same(), {site for site, _ in places}
+        nodes = [(same.site(site, own), op) for site, op in times.nodes]
+        columns = (times.least_ns, times.median_ns, times.most_ns, times.work)
+        rank, to, repeats = times.rank, times.to_node, max(len(times.runs), 1)
+    elif t.work_unit != INSTRUCTIONS:  # work is the time itself, the least of the repeats
+        nodes = [(g.site, g.op) for g in t.groups]
+        rank, to, repeats = t.rank, t.group, t.repeats
+        columns = (t.work, t.work, t.work, t.work)
+    else:
+        return None
+    place = numbers_of(places, nodes)[to]
+    shape = (len(places), t.np)
+    least, typical, most, work = (by_place_and_rank(place, rank, c, shape) for c in columns)
+    return Spent(least, typical, most, work, repeats)

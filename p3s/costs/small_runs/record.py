@@ -1,15 +1,131 @@
-"""Put the runs of a smaller workload into a study, as a study of its own inside it."""
+"""Runs of a smaller workload, as a study of its own inside a study; programs that were built again.
+
+Places of another build are matched to those of the study, and remembered: builds go.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
-from p3s.base.artefacts import reason, sync_directory, writing
+from p3s.base.artefacts import reason, sync_directory, write_json, writing
 from p3s.base.errors import P3SError, UsageError
+from p3s.base.host.placeholders import names_count
+from p3s.base.schemas.published import Published
 from p3s.base.staging import discard, new_directory, release
 from p3s.base.study import Study
+from p3s.costs.small_runs.places import Same, correspond, known
+from p3s.signature.tables import PointTable
+
+SITES = Published("p3s.far-sites", 1, Same, True, "remove it, and it is found again")
+
+
+def sites_path(other: Study) -> Path:
+    """Return the file that says which places of another build are which of the study."""
+    return other.root / "sites.json"
+
+
+def same_places(study: Study, other: Study, own: Sequence[PointTable], table: PointTable) -> Same:
+    """Return which places of a run are which of the study; by call site where that is so, or
+    where nothing better is known."""
+    if known(own, table):
+        return Same()
+    kept = _load(other, own)
+    if kept is not None and known(own, kept.renamed(table, own)):
+        return kept
+    if not _another_build(study, other):
+        return Same()
+    return _correspond(study, other, own, table) or Same()
+
+
+def save(other: Study, found: Sequence[Same]) -> None:
+    """Remember how places were matched: programs are built again, and old builds are gone."""
+    made = [same for same in found if same.sites]
+    if not made:
+        return
+    before = _load(other)
+    sites = dict(before.sites) if before is not None else {}
+    for same in made:
+        sites.update(same.sites)
+    write_json(sites_path(other), SITES.data(Same(made[-1].how, dict(sorted(sites.items())))))
+
+
+def _load(other: Study, own: Sequence[PointTable] | None = None) -> Same | None:
+    """Return what is remembered; None where that is nothing, or not of the study's places."""
+    path = sites_path(other)
+    if not path.exists():
+        return None
+    try:
+        found = SITES.read(path)
+    except P3SError:  # it is found again
+        return None
+    if own is not None and not set(found.sites.values()) <= {
+        name for t in own for site, _ in t.nodes for name in (site, site.partition("#")[0])
+    }:
+        return None
+    return found
+
+
+def _correspond(
+    study: Study, other: Study, own: Sequence[PointTable], table: PointTable
+) -> Same | None:
+    from p3s.capture.sites import resolve_sites
+
+    frames = {site: frames for t in own for site, frames in t.sites.items()}
+    mine, _ = resolve_sites(study, frames)
+    theirs, _ = resolve_sites(other, table.sites)
+    return correspond(own, table, mine, theirs)
+
+
+# ---- whether it is another build
+def rebuilt(command: Sequence[str], since_ns: int | None) -> bool:
+    """Tell whether a program that a command names was written after a time (of st_mtime_ns)."""
+    if since_ns is None:
+        return False
+    return any(path.stat().st_mtime_ns > since_ns for path in programs(command))
+
+
+def first_run_ns(study: Study) -> int | None:
+    """Return when the first run of a study was made, None where there is none."""
+    found = []
+    for run in study.runs():
+        try:
+            found.append((run.path / "run.json").stat().st_mtime_ns)
+        except OSError:
+            continue
+    return min(found, default=None)
+
+
+def programs(command: Sequence[str]) -> set[Path]:
+    """Return the programs and scripts that the words of a command name."""
+    return {path for word in command for path in _program(word)}
+
+
+def _program(word: str) -> Iterator[Path]:
+    if not word or word.startswith("-") or "\0" in word or names_count([word]):
+        return
+    found = shutil.which(word) or (word if word.endswith(".py") and os.path.isfile(word) else None)
+    if found:
+        yield Path(found).resolve()
+
+
+def _another_build(study: Study, other: Study) -> bool:
+    """Tell whether the other runs are of a program that is another file, or was written anew."""
+    mine: set[Path] = set()
+    for words in _commands(study.manifest()):
+        mine |= programs(words)
+    return any(
+        programs(words) - mine or rebuilt(words, first_run_ns(study))
+        for words in _commands(other.manifest())
+    )
+
+
+def _commands(manifest: Mapping[str, object]) -> list[list[str]]:
+    found = manifest["commands"]
+    return found if isinstance(found, list) else []
 
 
 def check_command(study: Study, command: Sequence[str]) -> None:
@@ -18,7 +134,6 @@ def check_command(study: Study, command: Sequence[str]) -> None:
     A program that was built again since may have another input compiled in.
     """
     from p3s.base.host.command import parse
-    from p3s.costs.small_runs.builds import first_run_ns, rebuilt
 
     def program(words: Sequence[str]) -> tuple[str, ...] | None:
         try:
@@ -43,7 +158,6 @@ def name_for(study: Study, command: Sequence[str]) -> str:
 
     A program that was built again since these runs may have another input: it gets its own.
     """
-    from p3s.costs.small_runs.builds import first_run_ns, rebuilt
 
     words = list(command)
     taken = {path.name for path in study.far_dir("x").parent.glob("*")}

@@ -12,9 +12,9 @@ from p3s.base.errors import P3SError
 from p3s.base.schemas.published import Published
 from p3s.base.serialise import Natural, NotNegative, ProcessCount
 from p3s.costs.gather import in_the_run, places_of
+from p3s.costs.small_runs.cells import spent
 from p3s.costs.small_runs.match import Found, matched_all
 from p3s.costs.small_runs.places import HOW, SITE
-from p3s.costs.small_runs.times import spent
 from p3s.costs.small_runs.walk import PhaseCost, minimum
 from p3s.model.types import Model
 from p3s.model.work.scic import ranges, ranges_text

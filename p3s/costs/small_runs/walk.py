@@ -1,4 +1,8 @@
-"""Which counts a smaller workload is run at, and when its cost per unit of work is least.
+"""What a run must be to give a far point, which counts it is run at, and when its cost is least.
+
+It is the same program and phases with less to do. Nothing here needs a model: the runs are folded
+together with those of the study, and compared phase by phase, per iteration, so that another number
+of time steps is no larger or smaller workload.
 
 Source: thesis section 6.2, step 3: from the smallest count upwards, along the counts the program
 admits, until cycles per instruction stop falling, or resources end.
@@ -6,19 +10,238 @@ admits, until cycles per instruction stop falling, or resources end.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from p3s.base.errors import P3SError
+from p3s.base.ops import COMPLETION, INIT_OPS
 from p3s.base.serialise import Natural, ProcessCount
-from p3s.costs.small_runs.check import phase_name, phases_in, relevant, sums
 from p3s.costs.small_runs.iterations import together
+from p3s.costs.small_runs.places import FOREIGN, share, used
 from p3s.model.grid import admissible
 from p3s.model.types import Admissible
+from p3s.signature.phases import RELEVANT_SHARE
+from p3s.signature.structure import Node, Structure
 from p3s.signature.tables import INSTRUCTIONS, PointTable
 
+#: By how much a workload may exceed the study's, or stay below it, and still be as large.
+_MORE, _LESS = 1.02, 0.98
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Totals over all ranks of one phase in a run; turns: the mean of the ranks that make any.
+
+    Where ranks take their work as they get to it the most of a rank changes from run to run.
+    """
+
+    turns: float
+    work: float
+    nbytes: float
+    time: float
+    calls: int
+
+
+def refuse(own: Sequence[PointTable], far: PointTable) -> None:
+    """Raise P3SError where a run is no far point of the study's runs, in one line that says why.
+
+    own: the study's counts; far: one count of the other workload.
+    """
+    where = f"np={far.np}"
+    if far.np < 2:
+        raise P3SError(
+            f"{where}: one process has nobody to communicate with, so there are no "
+            "phases to compare; run it at two or more"
+        )
+    _unit(own, far, where)
+    _places(own, far, where)
+    s = together(own, [far])
+    _phases(s, own, far, where)
+    _size(s, own, far, where)
+
+
+def _unit(own: Sequence[PointTable], far: PointTable, where: str) -> None:
+    units = {t.work_unit for t in own}
+    if (far.work_unit == INSTRUCTIONS) != (INSTRUCTIONS in units):
+        raise P3SError(
+            f"{where}: work was measured in {far.work_unit} and in "
+            f"{' and '.join(sorted(units))} in the study; leave out --work"
+        )
+
+
+def _places(own: Sequence[PointTable], far: PointTable, where: str) -> None:
+    """Refuse another program: one whose places the study mostly does not know."""
+    known = {node for t in own for node in used(t)}
+    here = used(far)
+    unknown = [node for node in here if node not in known]
+    plain = {(site.partition("#")[0], op) for site, op in known}
+    apart = [node for node in unknown if (node[0].partition("#")[0], node[1]) in plain]
+    if apart and share(far, apart) > RELEVANT_SHARE:
+        raise P3SError(
+            f"{where}: calls that are made through one line of the program cannot be "
+            f"told apart as they are in the study ({_named(apart, far)}); choose an "
+            "input with more iterations"
+        )
+    if len(unknown) > FOREIGN * len(here):
+        raise P3SError(
+            f"{where}: a different program: {len(unknown)} of its {len(here)} places "
+            f"are not in the study ({_named(unknown, far)}); run the study's own "
+            f"program ({_module(own)}) with a smaller input"
+        )
+    part = share(far, unknown)
+    if part > RELEVANT_SHARE:
+        raise P3SError(
+            f"{where}: other phases: {100 * part:.0f} % of the computation is at "
+            f"places that the study does not reach ({_named(unknown, far)}); choose an "
+            "input that takes the same way through the program"
+        )
+
+
+def _named(nodes: Sequence[Node], t: PointTable) -> str:
+    shown = [
+        f"{op} in {t.sites[site][0] if t.sites.get(site) else site or '?'}"
+        for site, op in nodes[:_SHOWN]
+    ]
+    return ", ".join(shown) + (", ..." if len(nodes) > _SHOWN else "")
+
+
+def _module(own: Sequence[PointTable]) -> str:
+    """Return the name of the file that most of the study's calls are made from."""
+    names = [frames[0].partition("+")[0] for t in own for frames in t.sites.values() if frames]
+    return max(sorted(set(names)), key=names.count) if names else "the same file"
+
+
+def phases_in(s: Structure) -> dict[int, list[int]]:
+    """Return the phases of a tree: number of the loop -> its calls, as numbers of nodes."""
+    out: dict[int, list[int]] = {}
+    for v in range(len(s.nodes)):
+        out.setdefault(s.phase_loop(int(s.nest.around[v, s.nest.depth[v]])), []).append(v)
+    return out
+
+
+def sums(s: Structure, t: PointTable, key: int) -> dict[int, Sums]:
+    """Return the totals of every phase in a run; key: its count in the tree."""
+    number = {node: k for k, node in enumerate(s.nodes)}
+    node = np.array([number[(g.site, g.op)] for g in t.groups] or [0])[t.group]
+    count = np.array([g.op not in INIT_OPS for g in t.groups] or [True])[t.group]
+    moves = np.array([g.kind != COMPLETION for g in t.groups] or [False])[t.group]
+    out = {}
+    for loop, calls in phases_in(s).items():
+        mine = np.isin(node, calls)
+        turns = [v for (n, _), v in s.nest.loops[loop].turns.items() if n == key and v]
+        out[loop] = Sums(
+            float(np.mean(turns)) if loop and turns else float(not loop),
+            float((t.work * count)[mine].sum()),
+            float((t.nbytes * t.count * moves)[mine].sum()),
+            float(((t.work + t.elapsed_ns) * count)[mine].sum()),
+            int(t.count[mine].sum()),
+        )
+    return out
+
+
+def phase_name(s: Structure, loop: int) -> str:
+    """Return a phase as its operations."""
+    ops = dict.fromkeys(s.nodes[v][1].removeprefix("MPI_") for v in phases_in(s)[loop])
+    names = [op for op in ops if not op.endswith("_recv")]
+    return "+".join(names[:3]) + ("+..." if len(names) > 3 else "")
+
+
+def relevant(of: dict[int, Sums]) -> list[int]:
+    """Return the phases with more than 1 % of the time of a run (thesis ch. 4.2)."""
+    total = sum(each.time for each in of.values())
+    return [k for k, each in of.items() if each.time > RELEVANT_SHARE * total]
+
+
+def _phases(s: Structure, own: Sequence[PointTable], far: PointTable, where: str) -> None:
+    nearest = min(own, key=lambda t: (abs(math.log(t.np / far.np)), t.np))
+    there, here = sums(s, nearest, nearest.np), sums(s, far, -far.np)
+    missing = [k for k in relevant(there) if k and not here[k].calls]
+    if missing:
+        names = ", ".join(phase_name(s, k) for k in missing[:_SHOWN])
+        raise P3SError(
+            f"{where}: other phases: what takes "
+            f"{_percent(there, missing)} of the study's time ({names}) does not occur; "
+            "choose an input that takes the same way through the program"
+        )
+
+
+def _percent(of: dict[int, Sums], phases: Sequence[int]) -> str:
+    total = sum(each.time for each in of.values())
+    return f"{100 * sum(of[k].time for k in phases) / max(total, 1e-300):.0f} %"
+
+
+def _size(s: Structure, own: Sequence[PointTable], far: PointTable, where: str) -> None:
+    """Refuse a workload that is not smaller, per process and iteration of the phases.
+
+    Where work is time, which wanders from run to run, bytes alone tell a larger one. What carries
+    as many is no larger for having taken longer: it is compared with nothing (match.py says so)."""
+    work, nbytes = ratios(s, own, far)
+    exact = far.work_unit == INSTRUCTIONS
+    larger = nbytes > _MORE or (exact and work > _MORE)
+    equal = exact and work > _LESS
+    told = f"{work:.3g} times its {'work' if exact else 'time'}"
+    if not math.isnan(nbytes):
+        told += f" and {nbytes:.3g} times its bytes"
+    if larger:
+        raise P3SError(
+            f"{where}: a larger workload: {told} per process and iteration of the phases, "
+            "compared with the study's own; give a smaller input"
+        )
+    if equal:
+        raise P3SError(
+            f"{where}: no smaller workload than the study's own ({told} per process "
+            "and iteration of the phases); give a smaller input"
+        )
+
+
+def ratios(s: Structure, own: Sequence[PointTable], far: PointTable) -> tuple[float, float]:
+    """Return work and bytes of a run as parts of the study's at as many processes.
+
+    Compared are the relevant phases, each with as many iterations as the study makes; what the
+    study has at a count between its own is interpolated, totals being nearly constant in strong
+    scaling. Bytes are NaN where the study moves none."""
+    tables = {t.np: sums(s, t, t.np) for t in own}
+    here = sums(s, far, -far.np)
+    nearest = min(tables, key=lambda n: (abs(math.log(n / far.np)), n))
+    phases = relevant(tables[nearest])
+    phases = [k for k in phases if k] or phases
+    out = []
+    for what in ("work", "nbytes"):
+        mine = theirs = 0.0
+        for k in phases:
+            points = {
+                n: (getattr(of[k], what), of[k].turns) for n, of in tables.items() if of[k].turns
+            }
+            turns = interpolated({n: t for n, (_, t) in points.items()}, far.np)
+            theirs += interpolated({n: v for n, (v, _) in points.items()}, far.np)
+            if here[k].turns:
+                mine += getattr(here[k], what) * turns / here[k].turns
+        out.append(mine / theirs if theirs > 0 else math.nan)
+    return out[0], out[1]
+
+
+def interpolated(points: dict[int, float], n: int) -> float:
+    """Return a value at ``n`` from those at the two counts next to it, by a power law."""
+    if n in points:
+        return points[n]
+    counts = sorted(points)
+    if not counts:
+        return 0.0
+    above = next((k for k, m in enumerate(counts) if m > n), len(counts))
+    pair = counts[max(above - 2 if above == len(counts) else above - 1, 0) :][:2]
+    low, high = pair[0], pair[-1]
+    a, b = points[low], points[high]
+    if low == high or a <= 0 or b <= 0:
+        return a if abs(low - n) <= abs(high - n) else b
+    return float(a * (n / low) ** (math.log(b / a) / math.log(high / low)))
+
+
 Times = Mapping[tuple[str, str], float] | None
+# ---- the walk upwards ---------------------------------------------------------------------------
 #: The next count is at least so many times the one before.
 _STEP = 1.3
 #: Cost that falls by no more than this, relative, has stopped falling.

@@ -10,13 +10,11 @@ from p3s.base.host.cores import cores
 from p3s.base.progress import Progress
 from p3s.base.records import work_of
 from p3s.base.study import Study
-from p3s.costs.small_runs.builds import same_places, save
-from p3s.costs.small_runs.check import refuse
+from p3s.costs.small_runs.cells import spent
 from p3s.costs.small_runs.places import Same, as_words
-from p3s.costs.small_runs.record import check_command, commit, name_for, staged
+from p3s.costs.small_runs.record import check_command, commit, name_for, same_places, save, staged
 from p3s.costs.small_runs.summary import FarFile, write
-from p3s.costs.small_runs.times import spent
-from p3s.costs.small_runs.walk import PhaseCost, costs, counts_upward, stop
+from p3s.costs.small_runs.walk import PhaseCost, costs, counts_upward, refuse, stop
 from p3s.model.grid import admissible
 from p3s.model.stage import load, read
 from p3s.pipeline.stages import is_stale

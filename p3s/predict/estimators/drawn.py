@@ -34,21 +34,6 @@ _FEWEST_WINDOWS, _LONGER = 4, 2
 #: the time, and threads wait for each other's. Steps above which the memory of another one is not.
 _WORTH_A_THREAD, _TOO_LARGE = 100_000, 1_000_000
 _NS_PER_S = 1e9
-#: Upper ends of a 90 % interval of Student's t, by degrees of freedom from 1: of as many draws as
-#: there are. scipy, which knows the others, takes 0.1 s to import.
-STUDENTS_T = (
-    6.313751514675037,
-    2.9199855803537242,
-    2.3533634348018233,
-    2.1318467863266495,
-    2.0150483733330233,
-    1.9431802805153042,
-    1.8945786050900062,
-    1.8595480375308973,
-    1.833112932656237,
-    1.8124611228116756,
-    1.7958848187040433,
-)
 
 
 @dataclass
@@ -86,7 +71,11 @@ def off_by_draws(one: Draws, other: Draws) -> float:
         if repeats > 1 and apart.any():
             square += float(np.var(apart, ddof=1)) / repeats
             fewest = min(fewest or repeats, repeats)
-    return STUDENTS_T[fewest - 2] * square**0.5 if square > 0 else 0.0
+    if not square > 0:
+        return 0.0
+    from scipy.special import stdtrit  # takes 0.1 s to import
+
+    return float(stdtrit(fewest - 1, 0.95) * square**0.5)
 
 
 def _of(found: Mapping[int, Floats], loop: int, repeats: int) -> Floats:

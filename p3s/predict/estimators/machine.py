@@ -82,7 +82,7 @@ def estimated(
     """Return the communication of ``n`` processes, messages and ranks on nodes as they are told."""
     few = smaller(study, n, messages.cores, setting)
     if few is not None:
-        from p3s.predict.estimators.unseen import with_unseen
+        from p3s.predict.estimators.check import with_unseen
 
         grids = grids_of(messages, study, few, setting, say)
         cores = setting.ranks_per_node or messages.cores

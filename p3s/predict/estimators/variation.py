@@ -16,6 +16,7 @@ import numpy as np
 
 from p3s.base.artefacts import LastRead, files_in
 from p3s.costs.spread import EVEN, Distribution, Spread
+from p3s.signature.clock import TIMES
 from p3s.simulate.steps import Floats, Ints
 
 if TYPE_CHECKING:
@@ -25,12 +26,8 @@ if TYPE_CHECKING:
 _MOST_BYTES = 64 << 20
 #: Stretches between two calls that occur less often on a rank tell nothing about single turns.
 _LEAST_OCCURRENCES = 10
-#: Points at which a distribution is looked at for its deviation.
-_GRID = 4000
 #: Steps whose computation is drawn at once: what that takes stays in the cache of a core.
 _AT_ONCE = 1 << 14
-#: Units of work that are times.
-_NS_UNITS = frozenset({"cpu_ns", "wall_ns"})
 
 
 @dataclass(frozen=True)
@@ -46,12 +43,8 @@ class Variation:
     @cached_property
     def shares(self) -> tuple[float, ...]:
         """What is drawn of the deviations of the iterations of each phase, 0 to 1."""
-        grid = (np.arange(_GRID) + 0.5) / _GRID
-        found = []
-        for one in self.spreads:
-            deviation = float(np.std(one.turns.quantile(grid)))
-            found.append(min(self.own / deviation, 1.0) if deviation > 0 else 0.0)
-        return tuple(found)
+        deviations = (one.turns.deviation for one in self.spreads)
+        return tuple(min(self.own / each, 1.0) if each > 0 else 0.0 for each in deviations)
 
     @property
     def varies(self) -> bool:
@@ -154,7 +147,7 @@ def own_deviation(run: Any) -> float:
     many of them have in common is the mean of their k-th deviations. The result is the root of the
     mean square about that, weighted by time; inf where no two ranks can be compared or work is no
     time."""
-    if run.work_unit not in _NS_UNITS:
+    if run.work_unit not in TIMES:
         return math.inf
     # Calls of one place in the program, to whatever partner.
     number_of: dict[tuple[str, int], int] = {}

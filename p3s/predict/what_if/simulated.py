@@ -1,4 +1,7 @@
-"""One process count simulated as it is and with changes, with the same draws."""
+"""One process count simulated as it is and with changes: every rank, or smaller grids instead.
+
+Both draw the same computation, so that what is left between two simulations is what changes do.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,29 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import processes
 from p3s.predict.estimated import TYPICAL
-from p3s.predict.estimators import Setting
-from p3s.predict.estimators.fewer import EVERY_RANK, smaller
-from p3s.predict.estimators.machine import grids_of
+from p3s.predict.estimators import Setting, estimate
+from p3s.predict.estimators.drawn import Altered, Draws
+from p3s.predict.estimators.fewer import EVERY_RANK, Ways, smaller, taken_to
+from p3s.predict.estimators.machine import grids_of, placed
 from p3s.predict.estimators.messages import Messages, messages_of, published_messages
+from p3s.predict.estimators.prepared import on_nodes_of, read_program
 from p3s.predict.estimators.settings import silent
 from p3s.predict.intervals import total
-from p3s.predict.times import PhaseTimes, computation, with_communication
+from p3s.predict.times import PhaseTimes, computation, computed_in, with_communication
+from p3s.predict.what_if.altered import (
+    Where,
+    Work,
+    altered_network,
+    altered_variation,
+    altered_work,
+    nowhere,
+    where_of,
+)
 from p3s.predict.what_if.changes import (
     COSTS,
     IDEAL,
@@ -29,15 +45,16 @@ from p3s.predict.what_if.changes import (
     Scaled,
     Threads,
 )
-from p3s.predict.what_if.engines import AllRanks, Changed, Made, OnGrids
 from p3s.predict.what_if.threads import HIGH, LOW, NOT_ASKED, VALUE, MoreThreads, NotKnown
 from p3s.program.mapping import BLOCK, CYCLIC
 from p3s.program.types import MOST_RANKS
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
+    from p3s.predict.estimated import Communication
     from p3s.predict.estimates import Kept
-    from p3s.predict.estimators.messages import Messages, messages_of, published_messages
+    from p3s.predict.estimators.grids import Grid, Grids
+    from p3s.predict.estimators.prepared import Prepared, Program
     from p3s.predict.what_if.changes import Change
 
 #: Draws of computation where only a ratio is asked for, whose two times draw the same.
@@ -109,6 +126,44 @@ def moves(asked: Sequence[Changes]) -> Changes | None:
 
 
 @dataclass(frozen=True, eq=False)
+class Changed:
+    """What is simulated: costs of messages, where ranks are, and changes to what they compute."""
+
+    messages: Messages
+    setting: Setting
+    parts: Sequence[Change] = ()
+
+    def sends_as(self, other: Changed) -> bool:
+        """Tell whether the same messages are sent, between the same nodes."""
+        mine = replace(self.setting, vary=True, network="")
+        return (
+            self.messages.library == other.messages.library
+            and self.messages.cores == other.messages.cores
+            and mine == replace(other.setting, vary=True, network="")
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """A simulation: times of all ranks, and the draws of each grid, one where all are simulated.
+
+    ways: how times change with the grid, None where all ranks are simulated. ends: the times where
+    what changes do is not known exactly, at the ends of the 90 % interval of that alone; None where
+    it is.
+    """
+
+    times: PhaseTimes
+    draws: tuple[Draws, ...]
+    ways: Ways | None = None
+    ends: tuple[PhaseTimes, PhaseTimes] | None = None
+
+    @property
+    def drawn(self) -> int:
+        """The number of the largest grid on which computation was drawn."""
+        return max((number for number, each in enumerate(self.draws) if each.plan), default=0)
+
+
+@dataclass(frozen=True, eq=False)
 class Simulation:
     """The program at one count, simulated as it is and with changes.
 
@@ -124,7 +179,7 @@ class Simulation:
 
     @cached_property
     def times(self) -> PhaseTimes:
-        """Computation, without any communication."""
+        """Computation of all ranks, without any communication."""
         return computation(self.study, self.n)
 
     @cached_property
@@ -133,29 +188,144 @@ class Simulation:
         return Changed(self.costs.messages, self.costs.setting)
 
     @cached_property
-    def engine(self) -> AllRanks | OnGrids:
-        """What simulates it: all ranks, or the smaller grids that stand for so many."""
+    def grids(self) -> Grids | None:
+        """The smaller grids that stand for so many ranks; None: all ranks are simulated."""
         messages, setting = self.costs.messages, self.costs.setting
         few = smaller(self.study, self.n, messages.cores, setting, changed=not self.moved)
         if few is None:
-            return AllRanks(self.study, self.as_is, self.times)
-        grids = replace(grids_of(messages, self.study, few, setting, silent), keep=True)
-        return OnGrids(self.study, self.as_is, self.times, grids)
+            return None
+        return replace(grids_of(messages, self.study, few, setting, silent), keep=True)
 
     @property
     def all_ranks(self) -> bool:
         """Whether all ranks are simulated, not smaller grids."""
-        return isinstance(self.engine, AllRanks)
+        return self.grids is None
+
+    @cached_property
+    def _program(self) -> Program:
+        """What of the scaled trace is simulated, wherever its ranks are."""
+        return read_program(self.study.scaled_dir(self.n), queues=self.as_is.messages.queues)
+
+    @cached_property
+    def ready(self) -> tuple[Prepared, ...]:
+        """Each grid, or all ranks alone, on nodes as the prediction has them; smallest first."""
+        if self.grids is not None:
+            return tuple(grid.ready for grid in self.grids.prepared)
+        return (self._all_on_nodes(self.as_is),)
+
+    def _all_on_nodes(self, changed: Changed) -> Prepared:
+        messages = changed.messages
+        return on_nodes_of(self._program, messages.library, changed.setting, messages.cores)
+
+    def _on_nodes(self, changed: Changed) -> tuple[Prepared, ...]:
+        """Return each grid, or all ranks alone, on nodes as changes have them."""
+        if changed.sends_as(self.as_is):
+            return self.ready
+        if self.grids is None:
+            return (self._all_on_nodes(changed),)
+        some = (grid.on(changed.messages, changed.setting) for grid in self.grids.prepared)
+        return tuple(grid.ready for grid in some)
+
+    def steps(self, changed: Changed) -> int:
+        """Return how many steps there are in the iterations that are simulated first."""
+        if self.n == 1:
+            return 0
+        return sum(len(loop.full) for ready in self._on_nodes(changed) for loop in ready.loops)
 
     @property
     def size(self) -> int:
-        """How many steps there are in the iterations that are simulated first."""
-        return self.engine.size(self.as_is)
+        """The same without changes."""
+        return self.steps(self.as_is)
+
+    def simulated(
+        self, changed: Changed, base: Made | None, *, ends: bool = True, draws: int = 0
+    ) -> Made:
+        """Return the times with changes; ``base``: without them, None where this is that.
+
+        Both draw the same, ``draws`` times at most (0: as often as a prediction does). Times change
+        with the grid as without changes, unless other messages are sent. One process communicates
+        with nobody.
+        """
+        if self.n == 1:
+            alone = altered_work(changed.parts, self.times, nowhere(self.times))
+            times = self.times if alone is None else alone.of_times(self.times)
+            made = estimate(changed.messages.name, self.study, 1)
+            return Made(with_communication(times, made), (Draws(),))
+        on_nodes = self._on_nodes(changed)
+        each = [Draws(most=draws) for _ in on_nodes]
+        if base is not None:
+            each = [one.again() for one in base.draws]
+        works = [self._work(k, ready, changed) for k, ready in enumerate(on_nodes)]
+        ready = [
+            one if work is None else self._computing(k, one, work)
+            for k, (one, work) in enumerate(zip(on_nodes, works, strict=True))
+        ]
+        network = altered_network(changed.parts)
+        variation = altered_variation(changed.parts, on_nodes[0].phases)
+
+        def on(k: int, how: Setting, with_ends: bool) -> Communication:
+            altered = Altered(network, variation, each[k])
+            messages, more = changed.messages, ends and with_ends
+            return placed(messages, self.study, ready[k], how, silent, ends=more, altered=altered)
+
+        times, work = self.times, works[0]
+        if work is not None:
+            times = work.of_times(times)
+        if self.grids is None:
+            return Made(with_communication(times, on(0, changed.setting, True)), tuple(each))
+
+        def place(grid: Grid, how: Setting, with_ends: bool) -> Communication:
+            return on(grid.number, how, with_ends)
+
+        like = base.ways if base is not None and changed.sends_as(self.as_is) else None
+        some = self.grids.simulated(place, changed.setting)
+        found, ways = taken_to(self.grids.few, self.grids.ranks, some, like)
+        if work is not None:
+            few = self.grids.few
+            beside = [computed_in(times, number)[few.stands_for] for number in found.phases]
+            found = replace(found, beside=np.stack(beside, axis=1)[few.stood_for_by])
+        return Made(with_communication(times, found), tuple(each), ways)
+
+    def _work(self, k: int, ready: Prepared, changed: Changed) -> Work | None:
+        """Return what changes make of the computation of all ranks; None: nothing.
+
+        ``k``: number of the grid that tells where they compute.
+        """
+        if not changed.parts or (self.grids is not None and self.grids.ranks is not None):
+            return None
+        where = self._where(k, ready)
+        if self.grids is not None:
+            stood = self.grids.all[k].standing_for(self.grids.ranks)
+            where = replace(where, weight=where.weight[stood])
+        return altered_work(changed.parts, self.times, where)
+
+    def _computing(self, k: int, ready: Prepared, work: Work) -> Prepared:
+        """Return what is simulated with what its ranks compute."""
+        if self.grids is not None:
+            ranks = self.grids.all[k].stands_for
+            work = Work(work.factor[ranks], work.more[ranks])
+        return work.of_steps(ready, self._where(k, ready))
+
+    def _where(self, k: int, ready: Prepared) -> Where:
+        if ready is self.ready[k] and k in self._places:
+            return self._places[k]
+        times = self.times
+        if self.grids is not None:
+            few = self.grids.all[k]
+            times = replace(times, n=few.n, compute=times.compute[few.stands_for])
+        found = where_of(ready, times, self.study.scaled_dir(self.n))
+        if ready is self.ready[k]:
+            self._places[k] = found
+        return found
+
+    @cached_property
+    def _places(self) -> dict[int, Where]:
+        return {}
 
     @cached_property
     def base(self) -> Made:
         """The program as it is."""
-        return self._predicted or self.engine.simulated(self.as_is, None)
+        return self._predicted or self.simulated(self.as_is, None)
 
     @cached_property
     def _predicted(self) -> Made | None:
@@ -170,7 +340,7 @@ class Simulation:
         """The program as it is, without the ends of its interval: on smaller grids of few draws."""
         draws = 0 if self.all_ranks else _FEW_DRAWS
         as_is = self._predicted  # only its ends are more
-        return as_is or self.engine.simulated(self.as_is, None, ends=False, draws=draws)
+        return as_is or self.simulated(self.as_is, None, ends=False, draws=draws)
 
     def share(self, changes: Changes) -> float:
         """Return the run time with changes over that without, of usual costs of messages."""
@@ -215,7 +385,7 @@ class Simulation:
     def _with(self, changes: Changes, parts: tuple[Change, ...], ends: bool) -> Made:
         """Return the program with changes; ``parts``: they, or what they do to computation."""
         base = self.base if ends else self._plain
-        return self.engine.simulated(Changed(*self._costs(changes), parts), base, ends=ends)
+        return self.simulated(Changed(*self._costs(changes), parts), base, ends=ends)
 
     def even(self, changes: Changes, most: int) -> PhaseTimes | None:
         """Return the times with changes where nothing varies and messages cost what is usual.
@@ -225,9 +395,9 @@ class Simulation:
         """
         messages, setting = self._costs(changes)
         changed = Changed(messages, replace(setting, vary=False), changes.parts)
-        if self.engine.size(changed) > most:
+        if self.steps(changed) > most:
             return None
-        return self.engine.simulated(changed, None, ends=False).times
+        return self.simulated(changed, None, ends=False).times
 
     def _costs(self, changes: Changes) -> tuple[Messages, Setting]:
         """Return the costs of messages and where ranks are, as changes have them."""
