@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
-
 from p3s.base.errors import P3SError, UsageError
+from p3s.cli.helptext import option
 
 
 def _shares(text: str) -> tuple[float, float, float, float]:
@@ -28,14 +27,13 @@ def phases(
     counts: str | None,
     everything: bool,
     json_: bool,
-    thesis: bool = typer.Option(
-        False, "--thesis", help="The thesis's phases instead: segments that repeat (one count)."
+    thesis: bool = option(
+        False, "--thesis", "The thesis's phases instead: segments that repeat (one count)."
     ),
-    similar: str = typer.Option(
+    similar: str = option(
         "5%,90%,80%,1%",
-        "--similar",
-        metavar="V,C,E,R",
-        help="With --thesis: volume, computation and events alike, share of a relevant phase.",
+        "--similar V,C,E,R",
+        "With --thesis: volume, computation and events alike, share of a relevant phase.",
     ),
 ) -> int | None:
     """Show the phases as the thesis finds them; None where they are not asked for."""

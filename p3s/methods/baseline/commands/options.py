@@ -2,88 +2,41 @@
 
 from __future__ import annotations
 
-import typer
+from p3s.cli.helptext import option
 
-EXPRESSION = typer.Option(
+EXPRESSION = option(
     "",
-    "--expression",
-    metavar="TEXT",
-    show_default=False,
-    help="What a tree's regressions are of, linear in b0, b1, ... "
+    "--expression TEXT",
+    "What a tree's regressions are of, linear in b0, b1, ... "
     "[default: b3*W**2/(K*T) + b2*W/(K*T) + b1*K + b0].",
 )
-SPLIT = typer.Option(
+SPLIT = option(
     "",
-    "--split",
-    metavar="LIST",
-    show_default=False,
-    help="What a tree may split on [default: w2,w1,workers,workload,local_workld,threads and "
+    "--split LIST",
+    "What a tree may split on [default: w2,w1,workers,workload,local_workld,threads and "
     "those of --node].",
 )
-THESIS = typer.Option(
-    False, "--thesis", help="Grow the tree as the thesis did: weights, no guards."
+THESIS = option(False, "--thesis", "Grow the tree as the thesis did: weights, no guards.")
+MINSPLIT = option(
+    None, "--minsplit N", "Least runs in a node [default: 20; weights of 25 with --thesis].", min=1
 )
-MINSPLIT = typer.Option(
-    None,
-    "--minsplit",
-    min=1,
-    metavar="N",
-    show_default=False,
-    help="Least runs in a node [default: 20; weights of 25 with --thesis].",
+WORKERS = option("n", "--workers RULE", "Workers of n processes; n-1 if one is the master.")
+WORKLOAD = option(
+    "", "--workload NAME", "Column of the workload [default: workload or W, or the only one]."
 )
-WORKERS = typer.Option(
-    "n", "--workers", metavar="RULE", help="Workers of n processes; n-1 if one is the master."
+TARGET = option("time", "--target WHAT", "What a tree tells: time, index or core-index.")
+NODE = option(
+    None, "--node FILE", "A node, from lstopo --of xml: a tree may split on what shares its caches."
 )
-WORKLOAD = typer.Option(
-    "",
-    "--workload",
-    metavar="NAME",
-    show_default=False,
-    help="Column of the workload [default: workload or W, or the only one].",
+PER_NODE = option(
+    0, "--per-node N", "Processes of a node, for --node [default: all on one].", min=0
 )
-TARGET = typer.Option(
-    "time", "--target", metavar="WHAT", help="What a tree tells: time, index or core-index."
+VALIDATE = option(
+    0, "--validate N", "Keep every Nth workload out of the tree, for p3s baseline check.", min=0
 )
-NODE = typer.Option(
-    None,
-    "--node",
-    metavar="FILE",
-    show_default=False,
-    help="A node, from lstopo --of xml: a tree may split on what shares its caches.",
+PRUNE = option(False, "--prune", "Take back splits that the workloads kept out do not want.")
+PROCESSES = option(
+    "", "--processes COLUMN", "Column of the process count [default: n, np, p, ranks or the like]."
 )
-PER_NODE = typer.Option(
-    0,
-    "--per-node",
-    min=0,
-    metavar="N",
-    show_default=False,
-    help="Processes of a node, for --node [default: all on one].",
-)
-VALIDATE = typer.Option(
-    0,
-    "--validate",
-    min=0,
-    metavar="N",
-    show_default=False,
-    help="Keep every Nth workload out of the tree, for p3s baseline check.",
-)
-PRUNE = typer.Option(
-    False, "--prune", help="Take back splits that the workloads kept out do not want."
-)
-PROCESSES = typer.Option(
-    "",
-    "--processes",
-    metavar="COLUMN",
-    show_default=False,
-    help="Column of the process count [default: n, np, p, ranks or the like].",
-)
-REDUCE = typer.Option(
-    "min", "--reduce", metavar="HOW", help="What counts of repeats: min, median or mean."
-)
-WHERE = typer.Option(
-    None,
-    "--where",
-    metavar="NAME=VALUE",
-    show_default=False,
-    help="Only runs with this input or label; may be repeated.",
-)
+REDUCE = option("min", "--reduce HOW", "What counts of repeats: min, median or mean.")
+WHERE = option(None, "--where NAME=VALUE", "Only runs with this input or label; may be repeated.")
