@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cluster.network import Cluster, missing, openmpi_words
+from traffic_patterns import around, fixed_halo
 
 from p3s.base.errors import P3SError
 from p3s.base.host.compiling import compiled
@@ -21,7 +22,6 @@ from p3s.machine.topology.trees import one_switch
 from p3s.methods.placement.baselines import seconds_of
 from p3s.methods.placement.communication import network_id, predict
 from p3s.methods.placement.learned import Settings as Fit
-from p3s.methods.placement.published.traffic_patterns import around, fixed_halo
 from p3s.methods.placement.traffic import together, traffic
 from p3s.methods.placement.training import jobs
 from p3s.methods.placement.training.campaign import Settings

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from p3s.base.errors import P3SError
-from p3s.methods.placement.published.traffic_patterns import (
+from traffic_patterns import (
     all_to_all_in_rows,
     around,
     at_faces,
@@ -21,6 +19,8 @@ from p3s.methods.placement.published.traffic_patterns import (
     lulesh,
     qcd,
 )
+
+from p3s.base.errors import P3SError
 from p3s.methods.placement.traffic import Traffic, together, traffic
 from p3s.methods.placement.training.pairs import random_pairs
 

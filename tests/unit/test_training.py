@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from traffic_patterns import at_faces, fixed_halo
 
 from p3s.base.errors import Damaged, P3SError, UsageError
 from p3s.cli.main import run
@@ -21,7 +22,6 @@ from p3s.methods.placement.communication import SIMULATED, network_id, predict, 
 from p3s.methods.placement.intervals import Widening, doublings, missed, widening
 from p3s.methods.placement.learned import Settings as Fit
 from p3s.methods.placement.learned import load, save
-from p3s.methods.placement.published.traffic_patterns import at_faces, fixed_halo
 from p3s.methods.placement.simulated import simulated_seconds, steps_of
 from p3s.methods.placement.traffic import Traffic, traffic
 from p3s.methods.placement.training import campaign, platform
