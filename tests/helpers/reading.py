@@ -324,7 +324,6 @@ READERS: tuple[Reader, ...] = (
     Reader("far sites", "far/sites.json", _sites),
     Reader("sampled", "sampled.json", _sampled),
     Reader("threads", "threads/threads.json", _threads),
-    Reader("thread checks", "threads/threads-checks.json", _threads),
     Reader("surface", "threads/surface.json", _surface),
     Reader("advice", "threads/advice.json", _advice),
     Reader("family", "family/family.json", _family),
