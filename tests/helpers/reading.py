@@ -223,7 +223,7 @@ def _learned(path: Path) -> Any:
 
 
 def _placement(path: Path) -> Any:
-    from p3s.methods.placement.ranked.file import PLACEMENTS
+    from p3s.methods.placement.ranked.types import PLACEMENTS
 
     return PLACEMENTS.read(path)
 

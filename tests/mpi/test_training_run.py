@@ -24,7 +24,7 @@ from p3s.methods.placement.communication import network_id, predict
 from p3s.methods.placement.learned import Settings as Fit
 from p3s.methods.placement.traffic import together, traffic
 from p3s.methods.placement.training import jobs
-from p3s.methods.placement.training.campaign import Settings
+from p3s.methods.placement.training.campaign import Settings, random_pairs
 from p3s.methods.placement.training.costs import hockney_of, network_of
 from p3s.methods.placement.training.dataset import Told, measured
 from p3s.methods.placement.training.jobs import (
@@ -35,7 +35,6 @@ from p3s.methods.placement.training.jobs import (
     measure,
     real_machine,
 )
-from p3s.methods.placement.training.pairs import random_pairs
 from p3s.methods.placement.training.train import B, train
 from p3s.program.mapping import block
 

@@ -22,7 +22,7 @@ from p3s.methods.placement.features import CLASS_A, Hierarchy, features
 from p3s.methods.placement.learned import Settings, learn
 from p3s.methods.placement.ranking import agreement
 from p3s.methods.placement.traffic import Traffic, traffic
-from p3s.methods.placement.training.pairs import random_pairs
+from p3s.methods.placement.training.campaign import random_pairs
 from p3s.program.mapping import RankMap, block
 
 PLAIN = Hockney(2.0, 0.5, 10.0)

@@ -11,14 +11,16 @@ from traffic_patterns import at_faces, fixed_halo
 from p3s.base.errors import P3SError
 from p3s.machine.topology.read import read_fabric
 from p3s.methods.placement.links import (
+    above_average,
     link_bytes,
     link_features,
     longest_queue,
+    mean_of,
+    near_largest,
     network_links,
     paths,
     prior_metrics,
 )
-from p3s.methods.placement.outliers import above_average, mean_of, near_largest
 from p3s.methods.placement.published.hybrids import (
     COUNTED,
     HYBRIDS,

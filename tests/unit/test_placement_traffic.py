@@ -22,7 +22,7 @@ from traffic_patterns import (
 
 from p3s.base.errors import P3SError
 from p3s.methods.placement.traffic import Traffic, together, traffic
-from p3s.methods.placement.training.pairs import random_pairs
+from p3s.methods.placement.training.campaign import random_pairs
 
 
 def messages_of(found: Traffic) -> list[tuple[int, int, int]]:

@@ -20,7 +20,7 @@ EXTENSION = Extension(
     ),
     sections=("p3s.methods.placement.section:section",),
     schemas=(
-        "p3s.methods.placement.ranked.file:PLACEMENTS",
+        "p3s.methods.placement.ranked.types:PLACEMENTS",
         "p3s.methods.placement.learned:MODEL",
         "p3s.methods.placement.training.dataset:PHASES",
     ),

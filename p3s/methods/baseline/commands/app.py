@@ -24,7 +24,7 @@ from p3s.cli.common import (
 from p3s.cli.grid import DIMS, parse_dims
 from p3s.cli.helptext import Command, argument, option
 from p3s.methods.baseline.commands import iterations, options, text, trees
-from p3s.methods.baseline.commands.values import numbers, pairs
+from p3s.methods.baseline.commands.options import numbers, pairs
 
 if TYPE_CHECKING:
     from p3s.methods.baseline.model import Baseline

@@ -13,7 +13,7 @@ from p3s.base.text import figures, joined, percent, plural, seconds, table
 from p3s.cli.common import JSON_OPTION, check_output, emit_json, header, out, quoted, say
 from p3s.cli.helptext import Command, argument, option
 from p3s.methods.baseline.commands import options
-from p3s.methods.baseline.commands.values import numbers, pairs, whole_numbers
+from p3s.methods.baseline.commands.options import numbers, pairs, whole_numbers
 
 if TYPE_CHECKING:
     from p3s.methods.baseline.growing import Plan

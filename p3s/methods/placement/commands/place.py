@@ -166,8 +166,8 @@ def _rank(
     study: Study, n: int, nodes: Nodes, request: Request, search: Search, told: _Output
 ) -> int:
     from p3s.methods.placement.candidates import block_on
-    from p3s.methods.placement.ranked.file import PLACEMENTS
     from p3s.methods.placement.ranked.stage import job_at, placed
+    from p3s.methods.placement.ranked.types import PLACEMENTS
     from p3s.methods.placement.text import as_csv, render
 
     with progress(1) as bar:

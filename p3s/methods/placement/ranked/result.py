@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from p3s.base.text import percent
-from p3s.methods.placement.advice import matters
 from p3s.methods.placement.costs import CostModel, Seconds
 from p3s.methods.placement.phases import all_traffic
+from p3s.methods.placement.ranked.advice import matters
 from p3s.methods.placement.ranked.job import Job
 from p3s.methods.placement.ranked.picture import picture
 from p3s.methods.placement.ranked.sure import Draws, drawn, widened

@@ -19,10 +19,9 @@ from p3s.machine.topology.units import Ints
 from p3s.methods.placement.allocation import Allocation, allocation
 from p3s.methods.placement.costs import LearnedCost
 from p3s.methods.placement.ranked.advice import advice_of
-from p3s.methods.placement.ranked.file import save
 from p3s.methods.placement.ranked.job import Job, job_of
 from p3s.methods.placement.ranked.ranking import Search, placements
-from p3s.methods.placement.ranked.types import Advice, Placements
+from p3s.methods.placement.ranked.types import Advice, Placements, save
 from p3s.pipeline.basis import Request, basis_of, setting_of, told_of
 from p3s.pipeline.room import check_scaled_room
 from p3s.pipeline.stages import (
