@@ -46,7 +46,7 @@ from p3s.machine.topology.read import read_fabric  # noqa: E402
 from p3s.methods.placement.allocation import allocation  # noqa: E402
 from p3s.methods.placement.baselines import best_variant, seconds_of  # noqa: E402
 from p3s.methods.placement.candidates import candidates  # noqa: E402
-from p3s.methods.placement.communication import SIMULATED, Phase, network_id, row_of  # noqa: E402
+from p3s.methods.placement.costs import SIMULATED, Phase, network_id, row_of  # noqa: E402
 from p3s.methods.placement.learned import Learned, columns, learn  # noqa: E402
 from p3s.methods.placement.published.hybrids import HYBRIDS, counted_features  # noqa: E402
 from p3s.methods.placement.ranking import (  # noqa: E402

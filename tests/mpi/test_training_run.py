@@ -20,7 +20,7 @@ from p3s.base.errors import P3SError
 from p3s.base.host.compiling import compiled
 from p3s.machine.topology.trees import one_switch
 from p3s.methods.placement.baselines import seconds_of
-from p3s.methods.placement.communication import network_id, predict
+from p3s.methods.placement.costs import network_id, predict
 from p3s.methods.placement.learned import Settings as Fit
 from p3s.methods.placement.traffic import together, traffic
 from p3s.methods.placement.training import jobs

@@ -14,7 +14,7 @@ import pytest
 from p3s.base.errors import P3SError, UsageError
 from p3s.methods.baseline import iteration_table
 from p3s.methods.baseline.iterations import Limits, check
-from p3s.methods.tasks import perf
+from p3s.methods.tasks import counters
 from p3s.methods.tasks.counters import sample
 
 # ---- counters (C7) ---------------------------------------------------------------------------
@@ -84,16 +84,16 @@ def test_counters_that_are_not_there_are_said() -> None:
 
 
 def test_counters_of_the_system() -> None:
-    assert perf.Perf().why_not(["no_such_event"]).endswith("is known")
-    assert isinstance(perf.why_unavailable(), str)
-    if perf.Perf().why_not(["page_faults"]):
+    assert counters.Perf().why_not(["no_such_event"]).endswith("is known")
+    assert isinstance(counters.why_unavailable(), str)
+    if counters.Perf().why_not(["page_faults"]):
         pytest.skip("the kernel counts nothing for this user")
 
     def touch(first: int, last: int) -> None:
         for _ in range(first, last):
             np.ones(1 << 21)[0] = 2.0  # 16 MiB of new pages
 
-    (found,) = sample(perf.Perf(), [("page_faults",)], 4, touch)
+    (found,) = sample(counters.Perf(), [("page_faults",)], 4, touch)
     assert found.count >= 4 and found.read == 4
 
 

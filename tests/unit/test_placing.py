@@ -20,6 +20,7 @@ from p3s.methods.placement.candidates import block_on, cyclic_on
 from p3s.methods.placement.ranked.job import Job, job_of
 from p3s.methods.placement.ranked.picture import picture
 from p3s.methods.placement.ranked.ranking import Search, placements
+from p3s.methods.placement.ranked.result import overlap, validity
 from p3s.methods.placement.ranked.types import (
     PLACEMENTS,
     Gain,
@@ -30,7 +31,6 @@ from p3s.methods.placement.ranked.types import (
     path_of,
     save,
 )
-from p3s.methods.placement.ranked.validity import overlap, validity
 from p3s.methods.placement.text import as_csv, notes, phase_rows, render, verdict
 from p3s.predict.estimators.messages import measured_messages, networks
 from p3s.predict.estimators.settings import Setting

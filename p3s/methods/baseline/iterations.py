@@ -1,4 +1,8 @@
-"""Run times from tables of iterations of a master and workers, and what speaks against them."""
+"""Run times from tables of iterations of a master and workers, and what speaks against them.
+
+Source: A. Castellanos Carrazana, UAB 2014, section 1.4: workers finish in the order in which they
+were served, and times of messages do not vary. Balance is not modelled, it is checked.
+"""
 
 from __future__ import annotations
 

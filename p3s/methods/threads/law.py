@@ -22,11 +22,50 @@ from p3s.machine.topology.units import Floats, Ints
 from p3s.methods.threads import columns
 from p3s.methods.threads.columns import Curve, Rows, Shapes
 from p3s.methods.threads.misfit import Misfit, covariance, features, misfit
-from p3s.methods.threads.parts import parts_of
 from p3s.methods.threads.places import places
 from p3s.methods.threads.priors import prior_of, unit_of
-from p3s.methods.threads.sampler import Problem, sample
+from p3s.methods.threads.sampler import Problem, State, sample
 from p3s.methods.threads.types import Envelope, Machine, Part, Samples, Seen, Uses, Value, rounded
+
+SHARE, THREADS, RATIO = "share", "threads", "ratio"
+#: Shapes that people understand, with their units.
+_SHAPES = {
+    "memory": RATIO,
+    "fill": THREADS,
+    "smt": RATIO,
+    "clock": RATIO,
+    "remote": RATIO,
+    "sockets": RATIO,
+}
+#: The runs tell a number where it is known to this part of what is usual, a share where it is
+#: known to this part of itself or is at most so large.
+_NARROWER, _KNOWN, _SMALL = 0.5, 0.5, 0.02
+
+
+def parts_of(state: State, design: Floats) -> tuple[Part, ...]:
+    """Return the parts of a law; design: (draws, columns) at the use that shares are of."""
+    return tuple(_parts(state, design))
+
+
+def _parts(state: State, design: Floats) -> Iterator[Part]:
+    share = state.coefficient * design
+    share /= share.sum(axis=1, keepdims=True)
+    for k, name in enumerate(columns.NAMES):
+        low, value, high = _ends(share[:, k])
+        seen = high - low < _KNOWN * value or high < _SMALL
+        yield Part(name, SHARE, value, low, high, seen)
+    for k, each in enumerate(fields(columns.Shapes)):
+        if each.name in _SHAPES:
+            least, _, most = _ends(state.cube[:, k])
+            low, value, high = _ends(getattr(state.shapes, each.name))
+            seen = most - least < _NARROWER
+            yield Part(each.name, _SHAPES[each.name], value, low, high, seen)
+
+
+def _ends(draws: Floats) -> tuple[float, float, float]:
+    low, middle, high = np.quantile(draws, [0.05, 0.5, 0.95])
+    return float(low), float(middle), float(high)
+
 
 #: Which rank's times a law is of: the largest one's, the mean of all.
 LARGEST, MEAN = "largest", "seconds"

@@ -180,7 +180,7 @@ def predict(
 
     Exit code 3 beyond eight times the largest fitted count: no such regression was tried further.
     """
-    from p3s.methods.baseline.counts import by_rule
+    from p3s.methods.baseline.commands.options import by_rule
     from p3s.methods.baseline.model import BASELINE, TESTED_RATIO
     from p3s.methods.baseline.read import read
     from p3s.methods.baseline.trees.store import TREE
@@ -249,7 +249,7 @@ def run(
     Exit code 3 when some runs failed.
     """
     from p3s.methods.baseline.collect import collect
-    from p3s.methods.baseline.counts import by_rule
+    from p3s.methods.baseline.commands.options import by_rule
     from p3s.signature_runner.traced_run import check_template
 
     words = launcher_words(ctx)

@@ -1,7 +1,8 @@
-"""Options of several commands of ``p3s baseline``, and those that only trees have."""
+"""Options of several commands of ``p3s baseline``, those of trees alone, and their texts read."""
 
 from __future__ import annotations
 
+import re
 from math import isfinite
 
 from p3s.base.errors import UsageError
@@ -88,3 +89,39 @@ PROCESSES = option(
 )
 REDUCE = option("min", "--reduce HOW", "What counts of repeats: min, median or mean.")
 WHERE = option(None, "--where NAME=VALUE", "Only runs with this input or label; may be repeated.")
+
+
+_LARGEST = 1 << 24
+_RULE = re.compile(r"(\d*)n(?:\^([23]))?:(\d+)-(\d+)|(\d+)\^n:(\d+)-(\d+)")
+
+
+def by_rule(text: str, option: str = "-n") -> list[int]:
+    """Return the counts of ``4n:1-32``, ``n^2:2-11``, ``2^n:2-7`` or ``4,8,16``, ascending.
+
+    Several rules may be joined by commas. Errors: UsageError for anything else.
+    """
+    found: set[int] = set()
+    for word in text.split(","):
+        found.update(_one(word.strip(), f"{option} {text}", option))
+    if max(found) > _LARGEST:
+        raise UsageError(f"{option} {text}: {max(found)} is more than {_LARGEST:,}, the maximum")
+    return sorted(found)
+
+
+def _one(word: str, whole: str, option: str) -> list[int]:
+    if word.isascii() and word.isdigit() and int(word[:12]) >= 1:
+        return [int(word[:12])]
+    match = _RULE.fullmatch(word)
+    if match is None:
+        raise UsageError(
+            f"{whole}: {word!r} is not a process count; give whole numbers separated by commas, "
+            f"for example {option} 4,8,16, or a rule: 4n:1-32, n^2:2-11, 2^n:2-7"
+        )
+    factor, power, first, last, base, low, high = match.groups()
+    begin, end = int((first or low)[:9]), int((last or high)[:9])
+    if end < begin or end - begin > 100_000 or (base and (end > 24 or int(base[:9]) < 2)):
+        raise UsageError(f"{whole}: {word!r} is no range of counts")
+    if base:
+        return [int(base[:9]) ** i for i in range(begin, end + 1)]
+    times = int((factor or "1")[:9])
+    return [count for i in range(begin, end + 1) if (count := times * i ** int(power or 1)) >= 1]

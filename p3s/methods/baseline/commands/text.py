@@ -62,7 +62,7 @@ def _about(made: Baseline) -> list[str]:
 
 
 def predicted(made: Baseline, said: list[Said], compared: dict[str, Any] | None) -> str:
-    from p3s.methods.baseline.bands import join
+    from p3s.methods.baseline.agreement import join
 
     errors = {row["n"]: row for row in (compared or {}).get("targets", ())}
     rows = []

@@ -16,12 +16,9 @@ from p3s.methods.baseline.commands import options
 from p3s.methods.baseline.commands.options import numbers, pairs, whole_numbers
 
 if TYPE_CHECKING:
-    from p3s.methods.baseline.growing import Plan
-    from p3s.methods.baseline.treeruns import Reading
+    from p3s.methods.baseline.treeruns import Plan, Reading
     from p3s.methods.baseline.trees.choose import Choice, Limits
-    from p3s.methods.baseline.trees.diagnostics import Best, Group, Verdict
-    from p3s.methods.baseline.trees.improve import Region
-    from p3s.methods.baseline.trees.report import Report
+    from p3s.methods.baseline.trees.diagnostics import Best, Group, Region, Report, Verdict
     from p3s.methods.baseline.trees.store import Stored
     from p3s.methods.baseline.trees.types import Tree
 
@@ -51,8 +48,8 @@ def add_to(app: typer.Typer) -> None:
 
 def fit_tree(times: Path, processes: str, output: Path, plan: Plan, json_: bool) -> int:
     """Grow a tree from run times, write and show it; ``processes``: their column of counts."""
-    from p3s.methods.baseline.growing import grown
     from p3s.methods.baseline.read import read
+    from p3s.methods.baseline.treeruns import grown
     from p3s.methods.baseline.trees.store import TREE, save
 
     check_output(output, "tree.json", "tree", TREE.read)
@@ -80,8 +77,8 @@ def plan_of(
     """Return what options say of a tree."""
     from dataclasses import replace
 
-    from p3s.methods.baseline.growing import EXPRESSION, Plan
-    from p3s.methods.baseline.trees.caches import read_caches
+    from p3s.methods.baseline.treeruns import EXPRESSION, Plan
+    from p3s.methods.baseline.trees.features import read_caches
     from p3s.methods.baseline.trees.store import rows_of_cores
     from p3s.methods.baseline.trees.types import Growing
 
@@ -211,9 +208,8 @@ def check(
     Exit code 3 unless the median error is at most 5 %, the dispersion at most 20 % and fewer than
     5 % are outliers, at workloads that the tree was not grown from.
     """
-    from p3s.methods.baseline.growing import checked
     from p3s.methods.baseline.read import read
-    from p3s.methods.baseline.treeruns import Reading
+    from p3s.methods.baseline.treeruns import Reading, checked
     from p3s.methods.baseline.trees.store import TREE
 
     reading = Reading(workload=workload, where=pairs(where or []), reduction=reduce)

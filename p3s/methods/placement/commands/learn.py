@@ -64,7 +64,7 @@ def learn(
     from p3s.methods.placement.learned import save
     from p3s.methods.placement.training.campaign import Settings
     from p3s.methods.placement.training.card import printed
-    from p3s.methods.placement.training.learn import Wanted, learned, prepared
+    from p3s.methods.placement.training.train import Wanted, learned, prepared
 
     _check(simgrid, hosts, launcher, output)
     limit = None if simgrid is not None else seconds_of(budget, "--budget")

@@ -1,4 +1,9 @@
-"""Which counts and ranks per node are worth their cores and nodes."""
+"""Which counts and ranks per node are worth their cores and nodes: fronts of cost and time.
+
+One configuration dominates another if it neither costs more nor takes longer, and is better in one
+of the two. Source: Papadopoulou 2017, section 4.4.4 (which prints a rule that equal costs never
+dominate; its fronts follow this one).
+"""
 
 from __future__ import annotations
 

@@ -219,7 +219,7 @@ def check_model(model: Learned, there: There) -> None:
     That of a machine that nobody has named is recognised by what messages cost, where both were
     measured.
     """
-    from p3s.methods.placement.communication import network_id
+    from p3s.methods.placement.costs import network_id
 
     messages = there.messages
     model.check(messages.machine, network_id(there.fabric))
