@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from p3s.base.ops import like
+from p3s.base.scores import Z90
 from p3s.base.text import percent
 from p3s.machine.topology.units import Bools, Floats
 from p3s.methods.placement.costs import CostModel, Seconds
@@ -92,8 +93,6 @@ def _opens(trace: ScaledTrace) -> Bools:
 
 #: Times that are drawn of each placement.
 _DRAWS = 4000
-#: Ends of a 90 % interval are so many standard deviations from its middle.
-_NINETY = 1.6449
 _ENDS = (0.05, 0.95)
 #: By how much placements of one program are off by themselves, a standard deviation of their time:
 #: 1.6 % in 179 simulated runs of seven programs (docs/accuracy.md, "Placements").
@@ -131,7 +130,7 @@ class Draws:
 
 def widened(middle: float, low: float, high: float, own: float = OWN) -> tuple[float, float]:
     """Return the interval of a time from that of its messages and what placements are off by."""
-    more = _NINETY * own * middle
+    more = Z90 * own * middle
     return middle - math.hypot(middle - low, more), middle + math.hypot(high - middle, more)
 
 
@@ -146,10 +145,10 @@ def drawn(
     t, a, b = (np.asarray(x, dtype=np.float64) for x in (middle, low, high))
     rng = np.random.default_rng(0)
     common, each = rng.standard_normal((_DRAWS, 1)), rng.standard_normal((_DRAWS, len(t)))
-    width = np.maximum((b - a) / (2 * _NINETY), 1e-300)
+    width = np.maximum((b - a) / (2 * Z90), 1e-300)
     share = np.minimum(own * t / width, 1.0)
     noise = np.sqrt(1.0 - share**2) * common + share * each
-    ends = np.where(noise < 0, t - a, b - t) / _NINETY
+    ends = np.where(noise < 0, t - a, b - t) / Z90
     return Draws(np.maximum(t + noise * ends, t * 1e-3))
 
 
