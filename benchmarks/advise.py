@@ -37,9 +37,8 @@ from synthetic_node import (
 )
 
 from p3s.machine.topology.node import read_node
-from p3s.methods.threads.advise.advisor import Advisor, Workload
+from p3s.methods.threads.advise.advisor import Advisor, Workload, next_runs
 from p3s.methods.threads.advise.configurations import Configuration, Limits, admissible
-from p3s.methods.threads.advise.nextrun import next_runs
 from p3s.methods.threads.advise.types import Objective
 from p3s.methods.threads.law import ThreadLaw, fit_law, value_of
 from p3s.methods.threads.types import Value, samples

@@ -34,11 +34,10 @@ from benchmarks.regression.parts import fit_parts  # noqa: E402
 from p3s.base.errors import P3SError  # noqa: E402
 from p3s.base.scores import relative_error, scores  # noqa: E402
 from p3s.base.study import Study  # noqa: E402
-from p3s.methods.baseline.families import FAMILIES, Data, fit  # noqa: E402
+from p3s.methods.baseline.families import FAMILIES, Data, fit, weights_of  # noqa: E402
 from p3s.methods.baseline.fromstudy import times_of_study  # noqa: E402
 from p3s.methods.baseline.model import fit_series  # noqa: E402
 from p3s.methods.baseline.times import from_mapping, series_of  # noqa: E402
-from p3s.methods.baseline.weights import weights_of  # noqa: E402
 
 AUTOMATIC = [name for name, family in FAMILIES.items() if family.automatic]
 SMALL = np.arange(16.0, 129.0, 4.0)

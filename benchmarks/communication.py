@@ -29,16 +29,7 @@ sys.path = [path for path in sys.path if Path(path).resolve() != HERE]
 sys.path += [str(HERE.parent), str(HERE / "sources")]
 
 from packets import PACKET, simulate_packets  # noqa: E402
-
-from p3s.machine.topology.fabric import Fabric  # noqa: E402
-from p3s.machine.topology.read import read_fabric  # noqa: E402
-from p3s.methods.placement.allocation import allocation  # noqa: E402
-from p3s.methods.placement.baselines import best_variant, seconds_of  # noqa: E402
-from p3s.methods.placement.candidates import candidates  # noqa: E402
-from p3s.methods.placement.communication import SIMULATED, Phase, network_id, row_of  # noqa: E402
-from p3s.methods.placement.learned import Learned, columns, learn  # noqa: E402
-from p3s.methods.placement.published.hybrids import HYBRIDS, counted_features  # noqa: E402
-from p3s.methods.placement.published.traffic_patterns import (  # noqa: E402
+from traffic_patterns import (  # noqa: E402
     all_to_all_in_rows,
     around,
     at_faces,
@@ -49,6 +40,15 @@ from p3s.methods.placement.published.traffic_patterns import (  # noqa: E402
     lulesh,
     qcd,
 )
+
+from p3s.machine.topology.fabric import Fabric  # noqa: E402
+from p3s.machine.topology.read import read_fabric  # noqa: E402
+from p3s.methods.placement.allocation import allocation  # noqa: E402
+from p3s.methods.placement.baselines import best_variant, seconds_of  # noqa: E402
+from p3s.methods.placement.candidates import candidates  # noqa: E402
+from p3s.methods.placement.costs import SIMULATED, Phase, network_id, row_of  # noqa: E402
+from p3s.methods.placement.learned import Learned, columns, learn  # noqa: E402
+from p3s.methods.placement.published.hybrids import HYBRIDS, counted_features  # noqa: E402
 from p3s.methods.placement.ranking import (  # noqa: E402
     agreement,
     concordance,

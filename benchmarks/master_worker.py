@@ -234,7 +234,7 @@ def main() -> int:
     made.add_argument("-o", "--out", type=Path, default=Path("master-worker"))
     compared = parts.add_parser("compare")
     compared.add_argument("file", type=Path, nargs="+")
-    compared.add_argument("--statistic", choices=table.STATISTICS, default="median")
+    compared.add_argument("--statistic", choices=table.REDUCTIONS, default="median")
     compared.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args()
     if options.what == "run":

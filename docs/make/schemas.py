@@ -27,7 +27,6 @@ from p3s.costs.small_runs import record, summary
 from p3s.machine import filesystem, machinefile
 from p3s.machine.machinefile import MachineRead
 from p3s.methods.threads import stage as threads_stage
-from p3s.methods.threads import store as threads
 from p3s.methods.threads.advise import text as advice
 from p3s.model import stage as model
 from p3s.model.comparison import VALIDATION, Comparison
@@ -158,9 +157,8 @@ FORMATS: tuple[Published[Any], ...] = (
     parameters.FAMILY,
     surface.SURFACE,
     advice.ADVICE,
-    Published(threads.SCHEMA, SCHEMA_VERSION, threads.File),
+    threads_stage.THREADS_FILE,
     Published(filesystem.SCHEMA, filesystem.VERSION, filesystem.FileSystem),
-    Published(threads_stage.SCHEMA, SCHEMA_VERSION, threads_stage.ChecksHead),
     Published(phase_file.SCHEMA, phase_file.VERSION, phase_file.Phases, more=True),
     Published(machinefile.MACHINE_SCHEMA, machinefile.MACHINE_VERSION, MachineRead, more=True),
     WEAK,

@@ -20,9 +20,9 @@ from p3s.base.errors import P3SError
 GROUP = "p3s.extensions"
 #: Extensions that come with P3S, in the order in which reports and help show them.
 BUILT_IN: tuple[str, ...] = (
-    "p3s.methods.baseline.extension",
-    "p3s.methods.threads.extension",
-    "p3s.methods.placement.extension",
+    "p3s.methods.baseline",
+    "p3s.methods.threads",
+    "p3s.methods.placement",
     "p3s.methods.pas2p",
     "p3s.methods.tasks",
     "p3s.formats",

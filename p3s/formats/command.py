@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
-
 from p3s.base.errors import UsageError
 from p3s.base.extensions import Writer, extensions, load
 from p3s.base.text import joined
 from p3s.cli.common import JSON_OPTION, emit_json, out, parse_counts, parse_ranks, progress, say
+from p3s.cli.helptext import argument, option
 
 WRITERS = {each.name: each for extension in extensions() for each in extension.writers}
 _RUNS = [name for name, each in WRITERS.items() if each.content == "run"]
@@ -28,70 +27,43 @@ Formats (docs/export.md):
 
 
 def export(
-    study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
-    to: str = typer.Option(..., "--to", metavar="FORMAT", help=f"{joined(WRITERS, 'or')}."),
-    count: str = typer.Option(
-        "",
-        "-n",
-        "--counts",
-        show_default=False,
-        metavar="N",
-        help="Process count; extra-p has all.",
-    ),
-    target: Path | None = typer.Option(
+    study_dir: Path = argument("STUDY", "Study directory."),
+    to: str = option(..., "--to FORMAT", f"{joined(WRITERS, 'or')}."),
+    count: str = option("", "-n --counts N", "Process count; extra-p has all."),
+    target: Path | None = option(
         None,
-        "-o",
-        "--output",
-        show_default=False,
-        metavar="PATH",
-        help="New file or directory [default: STUDY/export/npN with the format's ending].",
+        "-o --output PATH",
+        "New file or directory [default: STUDY/export/npN with the format's ending].",
     ),
-    turns: str = typer.Option(
+    turns: str = option(
         "",
-        "--turns",
-        show_default=False,
-        metavar="K",
-        help="Iterations of each loop, section by section [default: the whole run; of simulated "
+        "--turns K",
+        "Iterations of each loop, section by section [default: the whole run; of simulated "
         "runs 3].",
     ),
-    messages: bool = typer.Option(
-        False, "--messages", help="Write all collectives as messages, also where calls exist."
+    messages: bool = option(
+        False, "--messages", "Write all collectives as messages, also where calls exist."
     ),
-    collectives: str = typer.Option(
+    collectives: str = option(
         "",
-        "--collectives",
-        show_default=False,
-        metavar="WHAT",
-        help="Algorithms instead of the library's: allreduce=ring,..., or a file.",
+        "--collectives WHAT",
+        "Algorithms instead of the library's: allreduce=ring,..., or a file.",
     ),
-    cores: int = typer.Option(
-        0,
-        "--cores-per-node",
-        show_default=False,
-        min=0,
-        metavar="K",
-        help="Ranks on one node [default: 1].",
-    ),
-    machine: Path | None = typer.Option(
+    cores: int = option(0, "--cores-per-node K", "Ranks on one node [default: 1].", min=0),
+    machine: Path | None = option(
         None,
-        "--machine",
-        show_default=False,
-        metavar="FILE",
-        help="Machine file with the costs of messages [default: STUDY/machine.json].",
+        "--machine FILE",
+        "Machine file with the costs of messages [default: STUDY/machine.json].",
     ),
-    ranks: str | None = typer.Option(
-        None,
-        "--ranks",
-        show_default=False,
-        metavar="RANKS",
-        help=f"{', '.join(_OF_RANKS)}: only these ranks, for example 0-63.",
+    ranks: str | None = option(
+        None, "--ranks RANKS", f"{', '.join(_OF_RANKS)}: only these ranks, for example 0-63."
     ),
-    simulated: bool = typer.Option(
+    simulated: bool = option(
         False,
         "--simulated",
-        help=f"{', '.join(_RUNS)}: the simulated run, though a traced one is there.",
+        f"{', '.join(_RUNS)}: the simulated run, though a traced one is there.",
     ),
-    force: bool = typer.Option(False, "--force", help="Replace an earlier export."),
+    force: bool = option(False, "--force", "Replace an earlier export."),
     json_: bool = JSON_OPTION,
 ) -> int:
     """Write a trace, schedule, timeline or points for another tool; says what it leaves out."""

@@ -20,8 +20,7 @@ from p3s.base.text import quoted
 from p3s.capture.frames import stack
 from p3s.formats.exported import Exported, Options, Say, new_export
 from p3s.formats.place import new_file
-from p3s.formats.run import Run, plain, shown, threads_of
-from p3s.formats.runs import timeline_at
+from p3s.formats.run import Run, plain, shown, threads_of, timeline_at
 
 if TYPE_CHECKING:
     from p3s.capture import Call, RankTrace

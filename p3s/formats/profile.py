@@ -12,8 +12,7 @@ from p3s.base.ops import kind_of
 from p3s.base.study import Study
 from p3s.capture.frames import stack
 from p3s.formats.exported import Exported, Options, Say
-from p3s.formats.run import Run, shown
-from p3s.formats.runs import run_at
+from p3s.formats.run import Run, run_at, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -56,7 +55,7 @@ class Profile:
 def profile_at(
     study: Study, n: int, options: Options, done: Exported, say: Say
 ) -> tuple[Run, Profile]:
-    """Return the run at ``n`` processes (p3s.formats.runs.run_at) and its profile.
+    """Return the run at ``n`` processes (p3s.formats.run.run_at) and its profile.
 
     Takes down what the profile does not say.
     """

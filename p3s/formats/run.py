@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from p3s.base import ops
 from p3s.base.ops import COLLECTIVE, RECV, SEND, kind_of, place_of
+from p3s.base.study import Study
+from p3s.base.text import plural, processes
+from p3s.capture import read_run
+from p3s.capture.capture import read_header
 from p3s.capture.frames import Where
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from p3s.capture import RankTrace, RunTrace
-
-    Floats = NDArray[np.float64]
+from p3s.capture.layout import NAME
+from p3s.capture.sites import resolve_sites
+from p3s.capture.types import NO_RANK, PROC_NULL, Call, Comm, RankTrace, RunTrace, Site
+from p3s.formats.exported import Exported, Options, Say
+from p3s.formats.scaled import Pieces, Simulated, Simulation
+from p3s.model.stage import load
+from p3s.simulate.steps import RECEIVES, SENDS, WAITS, Floats, Ints, Op, Section, Steps
 
 
 @dataclass(frozen=True)
@@ -80,3 +86,195 @@ def shown(op: str) -> str:
 def plain(text: object) -> str:
     """Return text that is one line, and that XML can hold."""
     return "".join(c if c.isprintable() else "?" for c in str(text))
+
+
+_COLLECTIVES = (int(Op.COLLECTIVE), int(Op.ICOLLECTIVE))
+
+
+def is_traced(study: Study, n: int) -> bool:
+    """Tell whether a study has a complete run at a process count."""
+    return any(run.status == "complete" for run in study.runs(n))
+
+
+def run_at(study: Study, n: int, options: Options, done: Exported, say: Say) -> Run:
+    """Return the first complete run at ``n`` processes, else the simulated one.
+
+    Takes down what the latter lacks. Errors: P3SError where there is neither.
+    """
+    if is_traced(study, n) and not options.simulated:
+        return _traced(study, n, say)
+    return _simulated(study, n, options, done, say)
+
+
+def timeline_at(study: Study, n: int, options: Options, done: Exported, say: Say) -> Run:
+    """Return run_at for what shows the ranks beside each other; says what their clocks mean."""
+    run = run_at(study, n, options, done, say)
+    if not run.simulated:
+        done.notes.append(
+            "clocks of ranks begin when MPI_Init returns and are not synchronised: a "
+            "message may arrive before it is sent"
+        )
+    return run
+
+
+def _traced(study: Study, n: int, say: Say) -> Run:
+    record = next(run for run in study.runs(n) if run.status == "complete")
+    say(f"{processes(n)}: {record.path}")
+    run = read_run(record.path)
+    places, _ = resolve_sites(study, {site.key: site.frames for site in run.sites})
+    hosts = [read_header(record.path / NAME.format(rank)).host for rank in range(run.np)]
+    return Run(run, places, hosts, _program(record.info))
+
+
+def _program(info: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the program of a run and its arguments, empty where they are not known."""
+    program = info.get("program")
+    if not isinstance(program, str) or not program:
+        return ()
+    for key in ("command", "argv"):
+        words = [str(word) for word in info.get(key) or ()]
+        for at, word in enumerate(words):
+            if Path(word).name == Path(program).name:
+                return (program, *words[at + 1 :])
+    return (program,)
+
+
+def _simulated(study: Study, n: int, options: Options, done: Exported, say: Say) -> Run:
+    simulation = Simulation.of(study, n, options)
+    model = load(study.root)
+    items = np.repeat(np.arange(len(model.items)), [len(item.slots) for item in model.items])
+    book = _Book(n, [item.site for item in model.items])
+    for one in simulation.run(done, say):
+        steps = one.section.steps
+        item_of = items[simulation.trace.slot[np.maximum(steps.row, 0)]]
+        book.take(one.section, item_of, *call_times(one))
+    done.notes += [
+        *simulation.notes,
+        f"simulated: {plural(simulation.turns, 'iteration')} of each loop, one section after the "
+        "other, not the whole run",
+    ]
+    sites = {item.site: model.sites.get(item.site) or () for item in model.items}
+    places, _ = resolve_sites(study, sites)
+    hosts = [f"node-{node}" for node in simulation.node_of.tolist()]
+    weights = [np.array(columns.weight) for columns in book.columns]
+    return Run(book.run(study, sites), places, hosts, (), weights)
+
+
+def call_times(one: Simulated) -> tuple[Floats, Floats]:
+    """Return begin and end of each step, given those of the messages that it was expanded into.
+
+    What a nonblocking collective does after its call is part of the call that follows.
+    """
+    pieces = Pieces.of_steps(one.made)
+    starts = one.begin[pieces.first]
+    for piece in np.flatnonzero(pieces.again[:-1]).tolist():
+        if pieces.rank[piece] == pieces.rank[piece + 1]:
+            starts[piece + 1] = starts[piece]
+    begins, ends = np.zeros((2, len(one.section.steps)))
+    own = np.flatnonzero(~pieces.again)
+    begins[pieces.origin[own]], ends[pieces.origin[own]] = starts[own], one.end[pieces.last[own]]
+    return begins, ends
+
+
+@dataclass
+class _Columns:
+    """The events of one rank, a row each."""
+
+    call: list[int] = field(default_factory=list)
+    start: list[int] = field(default_factory=list)
+    long: list[int] = field(default_factory=list)
+    work: list[int] = field(default_factory=list)
+    weight: list[float] = field(default_factory=list)
+    done: list[tuple[int, int]] = field(default_factory=list)
+
+
+@dataclass
+class _Book:
+    """A run that is put together section by section; ``sites``: of each item of the model."""
+
+    n: int
+    sites: list[str]
+    calls: dict[Call, int] = field(default_factory=dict)
+    comms: dict[tuple[int, ...], int] = field(default_factory=dict)
+    columns: list[_Columns] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.comms[tuple(range(self.n))] = 0
+        self.columns = [_Columns() for _ in range(self.n)]
+        self.number = {site: k for k, site in enumerate(dict.fromkeys(self.sites))}
+
+    def take(self, section: Section, item_of: Ints, begin: Floats, end: Floats) -> None:
+        """Add the steps of a section that are calls."""
+        steps = section.steps
+        comm_of = {
+            c: self.comms.setdefault(tuple(them.tolist()), len(self.comms))
+            for c, them in steps.members.items()
+        }
+        starts, ends = np.rint(begin).astype(np.int64), np.rint(end).astype(np.int64)
+        for rank in steps.ranks.tolist():
+            row_of: dict[int, int] = {}
+            columns = self.columns[rank]
+            for i in range(*steps.of(rank).indices(len(steps))):
+                if steps.op[i] == Op.REST:
+                    continue
+                row_of[i] = len(columns.call)
+                site = self.number[self.sites[int(item_of[i])]]
+                for call in _calls(steps, i, site, comm_of):
+                    again = len(columns.call) > row_of[i]
+                    columns.call.append(self.calls.setdefault(call, len(self.calls)))
+                    columns.start.append(int(ends[i] if again else starts[i]))
+                    columns.long.append(0 if again else int(ends[i] - starts[i]))
+                    columns.work.append(0 if again else round(float(steps.work_ns[i])))
+                    columns.weight.append(float(steps.weight[i]))
+                columns.done.extend(_completed(steps, i, row_of))
+
+    def run(self, study: Study, sites: Mapping[str, Any]) -> RunTrace:
+        """Return the run."""
+        ranks = [
+            RankTrace(
+                rank,
+                True,
+                np.array(of.call, dtype=np.int32),
+                np.array(of.start, dtype=np.int64),
+                np.array(of.long, dtype=np.int64),
+                np.array(of.work, dtype=np.int64),
+                done=np.array(of.done, dtype=np.int64).reshape(-1, 2),
+                cancelled=np.zeros(len(of.done), dtype=bool),
+            )
+            for rank, of in enumerate(self.columns)
+        ]
+        comms = tuple(
+            Comm(
+                members, "MPI_Comm_create" if k else "MPI_COMM_WORLD", min(k, 1) - 1, None, None, 0
+            )
+            for members, k in self.comms.items()
+        )
+        places = tuple(Site(site, tuple(sites[site])) for site in self.number)
+        return RunTrace(self.n, study.root, tuple(self.calls), comms, places, ranks)
+
+
+def _calls(steps: Steps, i: int, site: int, comm_of: Mapping[int, int]) -> list[Call]:
+    """Return the events of a step: one, of MPI_Sendrecv two."""
+    op, name = int(steps.op[i]), steps.calls[int(steps.call[i])]
+    peer, nbytes, tag = int(steps.peer[i]), int(steps.bytes[i]), int(steps.tag[i])
+    comm = comm_of.get(int(steps.comm[i]), 0)
+    if op in _COLLECTIVES:
+        return [Call(name, site, comm, NO_RANK, nbytes, 1, -1, peer)]
+    if op in {int(o) for o in WAITS}:
+        return [Call(name, site, NO_RANK, NO_RANK, int(steps.number[i]), 1, -1, NO_RANK)]
+    if op in {int(o) for o in SENDS | RECEIVES} and peer < 0:
+        peer = PROC_NULL
+    found = [Call(name, site, comm, peer, nbytes, 1, tag, NO_RANK)]
+    if op == Op.SENDRECV:
+        other = int(steps.peer2[i])
+        half = (comm, other if other >= 0 else PROC_NULL, int(steps.bytes2[i]), 1)
+        found.append(Call(ops.SENDRECV_RECV, site, *half, int(steps.tag2[i]), NO_RANK))
+    return found
+
+
+def _completed(steps: Steps, i: int, row_of: dict[int, int]) -> list[tuple[int, int]]:
+    """Return the requests that a step completes: (its row, the row that posted)."""
+    listed = steps.done[steps.done_start[i] : steps.done_start[i + 1]].tolist()
+    if steps.op[i] in (Op.WAITANY, Op.WAITSOME):
+        listed = listed[: int(steps.number[i])]
+    return [(row_of[i], row_of[post]) for post in listed if post in row_of]

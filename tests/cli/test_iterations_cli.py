@@ -56,7 +56,7 @@ def test_statistics_and_computation(tmp_path: Path, capsys: pytest.CaptureFixtur
     (row,) = json.loads(capsys.readouterr().out)["runs"]
     assert row["seconds"] == pytest.approx(5.021) and row["t_c"] == pytest.approx(10.0)
     assert run([*args, "--statistic", "mode"]) == 2
-    assert "one of median, mean, min" in capsys.readouterr().err
+    assert "one of min, median, mean" in capsys.readouterr().err
     assert iterated([path], skip=0).times.runs[0].seconds == pytest.approx(6.0235)
 
 

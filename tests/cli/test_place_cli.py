@@ -20,9 +20,9 @@ from p3s.base.study import Study, read_json, write_json
 from p3s.cli.main import app, run
 from p3s.costs.stage import COMPUTE, fit
 from p3s.machine.topology.read import read_fabric
-from p3s.methods.placement.communication import network_id
+from p3s.methods.placement.costs import network_id
 from p3s.methods.placement.learned import Settings, learn, load, save
-from p3s.methods.placement.ranked.file import path_of
+from p3s.methods.placement.ranked.types import path_of
 from p3s.model.stage import load as load_model
 from p3s.simulate.network import network_from_machine
 

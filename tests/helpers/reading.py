@@ -223,7 +223,7 @@ def _learned(path: Path) -> Any:
 
 
 def _placement(path: Path) -> Any:
-    from p3s.methods.placement.ranked.file import PLACEMENTS
+    from p3s.methods.placement.ranked.types import PLACEMENTS
 
     return PLACEMENTS.read(path)
 
@@ -324,7 +324,6 @@ READERS: tuple[Reader, ...] = (
     Reader("far sites", "far/sites.json", _sites),
     Reader("sampled", "sampled.json", _sampled),
     Reader("threads", "threads/threads.json", _threads),
-    Reader("thread checks", "threads/threads-checks.json", _threads),
     Reader("surface", "threads/surface.json", _surface),
     Reader("advice", "threads/advice.json", _advice),
     Reader("family", "family/family.json", _family),

@@ -317,9 +317,9 @@ def _placement(root: Path) -> None:
     from p3s.base.progress import Progress
     from p3s.machine.topology.read import read_fabric
     from p3s.methods.placement.allocation import allocation
-    from p3s.methods.placement.ranked.file import save
     from p3s.methods.placement.ranked.job import job_of
     from p3s.methods.placement.ranked.ranking import Search, placements
+    from p3s.methods.placement.ranked.types import save
     from p3s.predict.estimators.messages import measured_messages
     from p3s.predict.estimators.settings import Setting
 

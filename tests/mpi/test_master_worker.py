@@ -17,8 +17,9 @@ from tracer_helpers import trace
 
 from p3s.capture import read_run
 from p3s.cli.main import run as p3s
-from p3s.methods.baseline import iteration_check, iteration_table
+from p3s.methods.baseline import iteration_table
 from p3s.methods.baseline.iteration_table import Row
+from p3s.methods.baseline.iterations import check
 
 APPS = ("kmeans", "nbody", "heat", "matmul", "jacobi")
 #: No multiple of 2 or 3: blocks of workers and threads differ.
@@ -171,7 +172,7 @@ def test_times_are_one_row_per_iteration(app: str, programs: Path, tmp_path: Pat
     pq.write_table(pa.table(columns), tmp_path / "t.parquet")
     assert iteration_table.read([tmp_path / "t.parquet"]) == rows
     one = iteration_table.runs(rows)[0]
-    checked = iteration_check.check([r.T_iter for r in one.rows], [r.mu for r in one.rows])
+    checked = check([r.T_iter for r in one.rows], [r.mu for r in one.rows])
     assert checked.iterations == 3 and checked.imbalance >= 0
     code, out, _ = started(programs / app, 1, 1, "--times", "-", "--iterations", "2")
     assert code == 0 and out.count("\n") == 3

@@ -14,17 +14,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cluster.network import Cluster, missing, openmpi_words
+from traffic_patterns import around, fixed_halo
 
 from p3s.base.errors import P3SError
 from p3s.base.host.compiling import compiled
 from p3s.machine.topology.trees import one_switch
 from p3s.methods.placement.baselines import seconds_of
-from p3s.methods.placement.communication import network_id, predict
+from p3s.methods.placement.costs import network_id, predict
 from p3s.methods.placement.learned import Settings as Fit
-from p3s.methods.placement.published.traffic_patterns import around, fixed_halo
 from p3s.methods.placement.traffic import together, traffic
 from p3s.methods.placement.training import jobs
-from p3s.methods.placement.training.campaign import Settings
+from p3s.methods.placement.training.campaign import Settings, random_pairs
 from p3s.methods.placement.training.costs import hockney_of, network_of
 from p3s.methods.placement.training.dataset import Told, measured
 from p3s.methods.placement.training.jobs import (
@@ -35,7 +35,6 @@ from p3s.methods.placement.training.jobs import (
     measure,
     real_machine,
 )
-from p3s.methods.placement.training.pairs import random_pairs
 from p3s.methods.placement.training.train import B, train
 from p3s.program.mapping import block
 

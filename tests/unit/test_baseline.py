@@ -10,11 +10,10 @@ from benchmarks.regression import explicit
 from benchmarks.regression.screening import best, screen
 from p3s.base.errors import P3SError, UsageError
 from p3s.methods.baseline import threeterm
-from p3s.methods.baseline.counts import by_rule
-from p3s.methods.baseline.families import FAMILIES, Data, fit, text_of
+from p3s.methods.baseline.commands.options import by_rule
+from p3s.methods.baseline.families import FAMILIES, Data, fit, text_of, weights_of
 from p3s.methods.baseline.model import fit_series
 from p3s.methods.baseline.times import RunTime, from_mapping, series_of
-from p3s.methods.baseline.weights import weights_of
 
 Q = np.arange(16.0, 129.0, 4.0)
 TARGETS = np.array([144.0, 256.0, 400.0, 576.0, 784.0, 1024.0])

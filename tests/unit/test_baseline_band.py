@@ -9,8 +9,7 @@ import pytest
 from made_predictions import count_at, made_prediction, phase_at, record
 
 from p3s.base.errors import P3SError
-from p3s.methods.baseline.agreement import beside, disagreements
-from p3s.methods.baseline.bands import Band, band
+from p3s.methods.baseline.agreement import Band, band, beside, disagreements
 from p3s.predict.types import Prediction
 
 COUNTS = (4, 8, 16, 32, 64, 128, 256, 512)

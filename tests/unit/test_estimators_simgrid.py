@@ -11,7 +11,6 @@ from replay_patterns import halo, ring, wave
 from test_estimators import study_of
 
 from p3s.base.errors import P3SError
-from p3s.formats import simgrid
 from p3s.predict.estimators import Setting, available, estimate
 
 needs_simgrid = pytest.mark.skipif(
@@ -21,7 +20,7 @@ needs_simgrid = pytest.mark.skipif(
 
 def test_where_simgrid_is_not_installed(tmp_path: Path, monkeypatch) -> None:
     study = study_of(tmp_path / "s", ring(2))
-    monkeypatch.setattr(simgrid, "find_smpirun", lambda: "")
+    monkeypatch.setenv("PATH", "")
     assert "SimGrid is not installed" in available(study, 2)["simgrid"]
     with pytest.raises(P3SError, match="not installed"):
         estimate("simgrid", study, 2)

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from p3s.base.errors import P3SError, UsageError
-from p3s.methods.baseline import iteration_check, iteration_table
-from p3s.methods.baseline.iteration_check import Limits
-from p3s.methods.tasks import perf
+from p3s.methods.baseline import iteration_table
+from p3s.methods.baseline.iterations import Limits, check
+from p3s.methods.tasks import counters
 from p3s.methods.tasks.counters import sample
 
 # ---- counters (C7) ---------------------------------------------------------------------------
@@ -84,16 +84,16 @@ def test_counters_that_are_not_there_are_said() -> None:
 
 
 def test_counters_of_the_system() -> None:
-    assert perf.Perf().why_not(["no_such_event"]).endswith("is known")
-    assert isinstance(perf.why_unavailable(), str)
-    if perf.Perf().why_not(["page_faults"]):
+    assert counters.Perf().why_not(["no_such_event"]).endswith("is known")
+    assert isinstance(counters.why_unavailable(), str)
+    if counters.Perf().why_not(["page_faults"]):
         pytest.skip("the kernel counts nothing for this user")
 
     def touch(first: int, last: int) -> None:
         for _ in range(first, last):
             np.ones(1 << 21)[0] = 2.0  # 16 MiB of new pages
 
-    (found,) = sample(perf.Perf(), [("page_faults",)], 4, touch)
+    (found,) = sample(counters.Perf(), [("page_faults",)], 4, touch)
     assert found.count >= 4 and found.read == 4
 
 
@@ -111,43 +111,43 @@ def made(slow: float = 1.0, noise: float = 0.0, messages: float = 0.0) -> tuple[
 
 def test_balanced_and_stable_passes() -> None:
     seconds, compute = made(noise=0.01, messages=0.05)
-    found = iteration_check.check(seconds, compute, 0.001)
+    found = check(seconds, compute, 0.001)
     assert found.passes and found.codes == ()
     assert found.imbalance < 0.05 and found.iterations == 11
     assert found.share == pytest.approx(0.004 / 0.015, rel=0.1)
 
 
 def test_a_slow_worker_is_unbalanced() -> None:
-    found = iteration_check.check(*made(slow=1.3, noise=0.01), 0.001)
+    found = check(*made(slow=1.3, noise=0.01), 0.001)
     assert found.codes == ("unbalanced",) and found.slowest == 3
     # 30 % longer than the others is 1.3 over the mean of 1.075.
     assert found.imbalance == pytest.approx(1.3 / 1.075 - 1, rel=0.1)
 
 
 def test_messages_and_iterations_that_vary() -> None:
-    found = iteration_check.check(*made(messages=0.5), 0.001)
+    found = check(*made(messages=0.5), 0.001)
     assert "unstable-communication" in found.codes and "unbalanced" not in found.codes
     seconds, compute = made(messages=0.5)
-    assert iteration_check.check(seconds, compute, limits=Limits(share=0.9)).codes == ()
+    assert check(seconds, compute, limits=Limits(share=0.9)).codes == ()
     seconds, compute = made()
     factor = np.linspace(1, 3, 12)
-    found = iteration_check.check(seconds * factor, compute * factor[:, None])
+    found = check(seconds * factor, compute * factor[:, None])
     assert "unstable-iterations" in found.codes
 
 
 def test_a_slow_first_iteration_does_not_count_and_few_tell_nothing() -> None:
     seconds, compute = made()
     seconds[0], compute[0, 1] = 1.0, 0.9
-    assert iteration_check.check(seconds, compute).passes
-    assert iteration_check.check(seconds[1:3], compute[1:3]).codes == ("too-few-iterations",)
-    assert iteration_check.check([1.0] * 4, [[0.5]] * 4).imbalance == 0.0
+    assert check(seconds, compute).passes
+    assert check(seconds[1:3], compute[1:3]).codes == ("too-few-iterations",)
+    assert check([1.0] * 4, [[0.5]] * 4).imbalance == 0.0
 
 
 def test_times_that_cannot_be() -> None:
     with pytest.raises(P3SError, match="mixed units"):
-        iteration_check.check([1.0, 1.0], [[2.0], [0.5]])
+        check([1.0, 1.0], [[2.0], [0.5]])
     with pytest.raises(P3SError, match="one of every worker"):
-        iteration_check.check([1.0], [0.5])
+        check([1.0], [0.5])
 
 
 # ---- tables (C2, C3) -------------------------------------------------------------------------
@@ -185,7 +185,7 @@ def test_tables_are_read_written_and_reduced(tmp_path: Path) -> None:
         assert run.compute == pytest.approx((0.1, 0.2))
     assert iteration_table.runs(rows, skip=0)[0].iterations == 4
     assert iteration_table.runs(rows[:1])[0].seconds == 9.0, "the only one counts"
-    with pytest.raises(UsageError, match="one of median, mean, min"):
+    with pytest.raises(UsageError, match="one of min, median, mean"):
         iteration_table.runs(rows, "mode")
 
 

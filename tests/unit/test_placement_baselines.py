@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from packets import packet_size, simulate_packets
+from traffic_patterns import around, halo
 
 from p3s.base.errors import P3SError
 from p3s.machine.topology.read import read_fabric
@@ -19,10 +20,9 @@ from p3s.methods.placement.baselines import (
 from p3s.methods.placement.candidates import block_on, random_on
 from p3s.methods.placement.features import CLASS_A, Hierarchy, features
 from p3s.methods.placement.learned import Settings, learn
-from p3s.methods.placement.published.traffic_patterns import around, halo
 from p3s.methods.placement.ranking import agreement
 from p3s.methods.placement.traffic import Traffic, traffic
-from p3s.methods.placement.training.pairs import random_pairs
+from p3s.methods.placement.training.campaign import random_pairs
 from p3s.program.mapping import RankMap, block
 
 PLAIN = Hockney(2.0, 0.5, 10.0)

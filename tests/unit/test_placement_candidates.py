@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from traffic_patterns import at_faces, fixed_halo
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.machine.topology.read import read_fabric
@@ -25,7 +26,6 @@ from p3s.methods.placement.orders import (
     tilted,
     turned,
 )
-from p3s.methods.placement.published.traffic_patterns import at_faces, fixed_halo
 from p3s.program.mapping import block, cyclic, rank_map, read_rank_file
 
 

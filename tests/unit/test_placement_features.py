@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from traffic_patterns import around, halo
 
 from p3s.base.errors import P3SError
 from p3s.machine.topology.levels import Level
@@ -21,7 +22,6 @@ from p3s.methods.placement.features import (
     features,
     table,
 )
-from p3s.methods.placement.published.traffic_patterns import around, halo
 from p3s.methods.placement.traffic import Traffic, traffic
 from p3s.program.mapping import RankMap, block, rank_map
 

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 from packets import simulate_packets
+from traffic_patterns import all_to_all_in_rows
 
 from p3s.base.artefacts import write_json
 from p3s.base.errors import OtherVersion, P3SError
@@ -26,7 +27,6 @@ from p3s.methods.placement.learned import (
     save,
 )
 from p3s.methods.placement.published.hybrids import HYBRIDS, counted_features
-from p3s.methods.placement.published.traffic_patterns import all_to_all_in_rows
 from p3s.methods.placement.ranking import agreement, concordance
 from p3s.methods.placement.trees import of_boosting, of_forest
 

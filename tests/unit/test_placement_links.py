@@ -6,18 +6,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from traffic_patterns import at_faces, fixed_halo
 
 from p3s.base.errors import P3SError
 from p3s.machine.topology.read import read_fabric
 from p3s.methods.placement.links import (
+    above_average,
     link_bytes,
     link_features,
     longest_queue,
+    mean_of,
+    near_largest,
     network_links,
     paths,
     prior_metrics,
 )
-from p3s.methods.placement.outliers import above_average, mean_of, near_largest
 from p3s.methods.placement.published.hybrids import (
     COUNTED,
     HYBRIDS,
@@ -25,7 +28,6 @@ from p3s.methods.placement.published.hybrids import (
     chosen,
     counted_features,
 )
-from p3s.methods.placement.published.traffic_patterns import at_faces, fixed_halo
 from p3s.methods.placement.traffic import traffic
 from p3s.program.mapping import block, rank_map
 

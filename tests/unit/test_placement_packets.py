@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packets import packet_size, simulate_packets
+from traffic_patterns import all_to_all_in_rows, around, fixed_halo
 
 from p3s.base.errors import P3SError
 from p3s.machine.topology.fabric import Fabric
@@ -15,7 +16,6 @@ from p3s.methods.placement.allocation import allocation
 from p3s.methods.placement.candidates import random_on
 from p3s.methods.placement.links import link_features, network_links, paths
 from p3s.methods.placement.published.hybrids import HYBRIDS, chosen, counted_features
-from p3s.methods.placement.published.traffic_patterns import all_to_all_in_rows, around, fixed_halo
 from p3s.methods.placement.traffic import traffic
 from p3s.program.mapping import block
 

@@ -9,14 +9,9 @@ import math
 
 import numpy as np
 import pytest
+from traffic_patterns import all_to_all_in_rows, at_faces, at_faces_and_corners, fixed_halo
 
 from p3s.machine.topology.read import read_fabric
-from p3s.methods.placement.published.traffic_patterns import (
-    all_to_all_in_rows,
-    at_faces,
-    at_faces_and_corners,
-    fixed_halo,
-)
 from p3s.methods.placement.ranking import pairs
 
 #: Points of each pattern, by machine.

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from p3s.base.errors import P3SError
-from p3s.methods.placement.published.traffic_patterns import (
+from traffic_patterns import (
     all_to_all_in_rows,
     around,
     at_faces,
@@ -21,8 +19,10 @@ from p3s.methods.placement.published.traffic_patterns import (
     lulesh,
     qcd,
 )
+
+from p3s.base.errors import P3SError
 from p3s.methods.placement.traffic import Traffic, together, traffic
-from p3s.methods.placement.training.pairs import random_pairs
+from p3s.methods.placement.training.campaign import random_pairs
 
 
 def messages_of(found: Traffic) -> list[tuple[int, int, int]]:

@@ -17,12 +17,20 @@ from p3s.machine.topology.read import named, read_fabric
 from p3s.machine.topology.trees import one_switch
 from p3s.methods.placement.allocation import allocation
 from p3s.methods.placement.candidates import block_on, cyclic_on
-from p3s.methods.placement.ranked.file import PLACEMENTS, path_of, save
 from p3s.methods.placement.ranked.job import Job, job_of
 from p3s.methods.placement.ranked.picture import picture
 from p3s.methods.placement.ranked.ranking import Search, placements
-from p3s.methods.placement.ranked.types import Gain, PhaseUnder, Placements, Ranked, Validity
-from p3s.methods.placement.ranked.validity import overlap, validity
+from p3s.methods.placement.ranked.result import overlap, validity
+from p3s.methods.placement.ranked.types import (
+    PLACEMENTS,
+    Gain,
+    PhaseUnder,
+    Placements,
+    Ranked,
+    Validity,
+    path_of,
+    save,
+)
 from p3s.methods.placement.text import as_csv, notes, phase_rows, render, verdict
 from p3s.predict.estimators.messages import measured_messages, networks
 from p3s.predict.estimators.settings import Setting

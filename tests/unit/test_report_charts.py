@@ -14,7 +14,7 @@ from made_predictions import made_prediction, phase_at, record
 from report_studies import hostile_prediction
 
 from p3s import report
-from p3s.methods.baseline.section import curve_of
+from p3s.methods.baseline.agreement import curve_of
 from p3s.predict.types import Prediction
 from p3s.report.charts.cells import matrix_chart
 from p3s.report.charts.curves import LEFT, efficiency_chart, speedup_chart

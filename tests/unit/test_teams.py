@@ -9,7 +9,7 @@ import pytest
 from p3s.base.errors import UsageError
 from p3s.base.host import mpi, teams
 from p3s.base.host.command import Command
-from p3s.methods.threads.heat import LEVELS, heat_chart, level_of
+from p3s.methods.threads.page import LEVELS, heat_chart, level_of
 
 
 def _machine(tmp_path: Path, places: list[tuple[int, int]]) -> Path:

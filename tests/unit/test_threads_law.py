@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from p3s.base.artefacts import write_json
 from p3s.base.errors import Damaged, P3SError
 from p3s.machine.topology.node import read_node
-from p3s.methods.threads.law import MEAN, fit_law, fit_laws, measured_of, rows_of
-from p3s.methods.threads.store import load_laws, save_laws
+from p3s.methods.threads.law import MEAN, ThreadLaw, fit_law, fit_laws, measured_of, rows_of
+from p3s.methods.threads.stage import THREADS_FILE, ThreadFile
 from p3s.methods.threads.types import Samples, Uses, samples, uses
 
 NODE = read_node("2x4x8+smt2")
@@ -160,18 +161,22 @@ def test_loops_with_fewer_iterations_than_threads_leave_some_idle() -> None:
     assert law.envelope.rows and law.envelope.in_all == 256
 
 
+def saved(folder: Path, *laws: ThreadLaw) -> Path:
+    write_json(folder / "threads.json", THREADS_FILE.data(ThreadFile(1, (1,), NODE, (), 0.0, laws)))
+    return folder / "threads.json"
+
+
 def test_laws_are_read_as_they_were_written(tmp_path: Path) -> None:
     some = taken(FULL, 0.02)
     twice = Samples(*(np.concatenate([getattr(some, k)] * 2) for k in Samples.__dataclass_fields__))
     twice.phase[len(some) :] = 4
     laws = fit_laws(twice, NODE, of=MEAN)
     assert [law.phase for law in laws] == [0, 4]
-    save_laws(tmp_path / "threads.json", laws)
-    back = load_laws(tmp_path / "threads.json")
+    back = THREADS_FILE.read(saved(tmp_path, *laws)).laws
     asked = columns([(512, 4, 16), (128, 1, 64)])
     for law, read in zip(laws, back, strict=True):
         work = WORK / asked.n
-        np.testing.assert_allclose(law.draws(asked, work), read.draws(asked, work), rtol=1e-5)
+        np.testing.assert_array_equal(law.draws(asked, work), read.draws(asked, work))
         assert (read.parts, read.envelope, read.node) == (law.parts, law.envelope, law.node)
 
 
@@ -180,11 +185,10 @@ def test_laws_are_read_as_they_were_written(tmp_path: Path) -> None:
     [('"error": [', '"error": [1.0, '), ('"phase": 0', '"phase": "x"'), ('"parallel"', '"other"')],
 )
 def test_damaged_laws_are_refused_in_a_line(tmp_path: Path, old: str, new: str) -> None:
-    path = tmp_path / "threads.json"
-    save_laws(path, (fit_law(taken(FULL), NODE),))
+    path = saved(tmp_path, fit_law(taken(FULL), NODE))
     path.write_text(path.read_text().replace(old, new, 1))
     with pytest.raises(Damaged) as caught:
-        load_laws(path)
+        THREADS_FILE.read(path)
     assert "\n" not in str(caught.value)
 
 

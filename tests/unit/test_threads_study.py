@@ -255,9 +255,9 @@ def test_surface_as_text(surface: surfaces.Surface) -> None:
 
 
 def test_a_second_fit_is_not_made(made: Study, found: stage.ThreadFile) -> None:
-    before = stage.checks_path(made).stat().st_mtime_ns
+    before = stage.threads_path(made).stat().st_mtime_ns
     again = thread_laws.ensure_threads(made, NODE, Progress())
-    assert stage.checks_path(made).stat().st_mtime_ns == before
+    assert stage.threads_path(made).stat().st_mtime_ns == before
     assert len(again.laws) == len(found.laws) > 0
 
 

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from traffic_patterns import at_faces, fixed_halo
 
 from p3s.base.errors import Damaged, P3SError, UsageError
 from p3s.cli.main import run
 from p3s.machine.topology.read import read_fabric
 from p3s.machine.topology.trees import one_switch
 from p3s.methods.placement.baselines import Hockney
-from p3s.methods.placement.communication import SIMULATED, network_id, predict, row_of
+from p3s.methods.placement.costs import SIMULATED, network_id, predict, row_of
 from p3s.methods.placement.intervals import Widening, doublings, missed, widening
 from p3s.methods.placement.learned import Settings as Fit
 from p3s.methods.placement.learned import load, save
-from p3s.methods.placement.published.traffic_patterns import at_faces, fixed_halo
 from p3s.methods.placement.simulated import simulated_seconds, steps_of
 from p3s.methods.placement.traffic import Traffic, traffic
 from p3s.methods.placement.training import campaign, platform
@@ -401,10 +401,10 @@ def test_a_model_is_learned_and_shown(tmp_path, monkeypatch, capsys) -> None:
     (tmp_path / "p.xml").write_text(CLUSTER.format("0-3", ""))
     machine = Made(lambda sent, _: 1e-6 * sent.number + 1e-9 * float(sent.volume.max()))
     monkeypatch.setattr(
-        "p3s.methods.placement.training.learn.SimulatedMachine", lambda path: machine
+        "p3s.methods.placement.training.train.SimulatedMachine", lambda path: machine
     )
     quick = functools.partial(train, settings=Fit(trees=10, rate=0.3, depth=2))
-    monkeypatch.setattr("p3s.methods.placement.training.learn.train", quick)
+    monkeypatch.setattr("p3s.methods.placement.training.train.train", quick)
     words = "machine learn --simgrid p.xml --ppn 2 --phases 60 --way B --json -o m.json"
     assert run(words.split()) == 0
     printed = capsys.readouterr()

@@ -8,8 +8,15 @@ import numpy as np
 import pytest
 
 from p3s.base.errors import P3SError, UsageError
-from p3s.methods.baseline.trees.caches import Caches, read_caches, regular
-from p3s.methods.baseline.trees.features import cores_of, counter_columns, counters, derived
+from p3s.methods.baseline.trees.features import (
+    Caches,
+    cores_of,
+    counter_columns,
+    counters,
+    derived,
+    read_caches,
+    regular,
+)
 
 CLUSTER, NUMA = regular(1, 1, 2, 2), regular(4, 2, 4, 2)
 

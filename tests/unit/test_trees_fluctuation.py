@@ -10,13 +10,15 @@ from andrews import critical_values
 from scipy.linalg import eigh_tridiagonal
 from scipy.stats import chi2
 
-from p3s.methods.baseline.trees.bessel import log_p, p_value, tail
 from p3s.methods.baseline.trees.fluctuation import (
     between_levels,
     corrected,
     increments,
     log_chi2,
+    log_p,
+    p_value,
     supremum,
+    tail,
 )
 from p3s.methods.baseline.trees.grow import grow
 from p3s.methods.baseline.trees.regress import Rows, fit

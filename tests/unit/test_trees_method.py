@@ -17,15 +17,16 @@ from p3s.methods.baseline.trees.diagnostics import (
     gate,
     groups,
     kinds,
+    prune,
+    report,
     shares,
     unseen,
     used,
+    worst_regions,
 )
 from p3s.methods.baseline.trees.efficiency import core_efficiency, core_index, efficiency, index
 from p3s.methods.baseline.trees.evaluate import Evaluator
 from p3s.methods.baseline.trees.grow import grow
-from p3s.methods.baseline.trees.improve import prune, worst_regions
-from p3s.methods.baseline.trees.report import report
 from p3s.methods.baseline.trees.store import Stored
 from p3s.methods.baseline.trees.types import Growing, Table, Tree
 

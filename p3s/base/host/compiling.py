@@ -7,7 +7,6 @@ import fcntl
 import hashlib
 import os
 import shutil
-import signal
 import stat
 import subprocess
 import tempfile
@@ -17,6 +16,7 @@ from pathlib import Path
 from p3s.base.artefacts import write_bytes
 from p3s.base.errors import P3SError
 from p3s.base.host.mpi import ask
+from p3s.base.host.processes import run_session
 
 _TIMEOUT_S = 300.0
 
@@ -109,32 +109,17 @@ def run_tool(argv: list[str], what: str) -> str:
     Nothing that it starts is left, also where it is stopped or this process is ended meanwhile.
     """
     try:
-        process = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
+        done = run_session(argv, _TIMEOUT_S)
     except OSError as error:
         raise P3SError(f"cannot {what} with {argv[0]}: {error}") from error
-    try:
-        said, errors = process.communicate(timeout=_TIMEOUT_S)
     except subprocess.TimeoutExpired as error:
         why = f"it did not end within {_TIMEOUT_S:g} s; is it stopped, or the machine overloaded?"
         raise P3SError(f"cannot {what} with {argv[0]}: {why}") from error
-    finally:
-        if process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # what it has started, too
-            process.communicate()
-    if process.returncode != 0:
-        lines = [line for line in errors.splitlines() if "error" in line.lower()]
-        reason = (lines or errors.strip().splitlines() or ["no message"])[0]
+    if done.returncode != 0:
+        lines = [line for line in done.stderr.splitlines() if "error" in line.lower()]
+        reason = (lines or done.stderr.strip().splitlines() or ["no message"])[0]
         raise P3SError(f"cannot {what} with {argv[0]}: {reason.strip()}; run `p3s doctor`")
-    return said
+    return done.stdout
 
 
 def c_compiler(what: str) -> str:

@@ -8,7 +8,8 @@ import secrets
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 #: Variable of the mark.
@@ -57,6 +58,39 @@ def stop(process: subprocess.Popen[Any], mark: str, grace_s: float) -> None:
         while marked(mark) and time.monotonic() < deadline:
             time.sleep(0.05)
         _signal(marked(mark), signal.SIGKILL)
+
+
+def run_session(
+    argv: Sequence[str],
+    timeout_s: float,
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in a session of its own until it ends; nothing that it starts is left.
+
+    Also where it is stopped, or this process is ended meanwhile. Raises OSError where it cannot be
+    started, subprocess.TimeoutExpired.
+    """
+    process = subprocess.Popen(
+        list(argv),
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        output, errors = process.communicate(timeout=timeout_s)
+    finally:
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+    return subprocess.CompletedProcess(argv, process.returncode, output, errors)
 
 
 def _signal(pids: Sequence[int], number: int) -> None:

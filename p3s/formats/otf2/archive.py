@@ -18,8 +18,7 @@ from p3s.formats.exported import Exported, Options, Say, new_export
 from p3s.formats.otf2.library import errors, library
 from p3s.formats.otf2.sizes import to_sizes
 from p3s.formats.otf2.written import Definitions
-from p3s.formats.run import Run, threads_of
-from p3s.formats.runs import timeline_at
+from p3s.formats.run import Run, threads_of, timeline_at
 
 if TYPE_CHECKING:
     from p3s.capture import RankTrace

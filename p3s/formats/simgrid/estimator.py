@@ -6,6 +6,7 @@ collectives are those of the estimator ``machine``; only the simulator is anothe
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ import numpy as np
 
 from p3s.base.study import Study
 from p3s.base.text import processes
-from p3s.formats import simgrid
 from p3s.formats.simgrid.platform import lacks
 from p3s.formats.simgrid.smpirun import replay
 from p3s.predict.estimated import Communication
@@ -33,7 +33,7 @@ from p3s.simulate.steps import Floats, Ints, Steps
 
 def why_not(study: Study, machine: Path | None) -> str:
     """Return "" or why SimGrid cannot be used: it is not installed, or there are no costs."""
-    if not simgrid.find_smpirun():
+    if not shutil.which("smpirun"):
         return "SimGrid is not installed (smpirun; Debian: libsimgrid-dev)"
     return no_costs(study, machine)
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.formats import simgrid
+from p3s.base.host.simgrid import run_simgrid, simgrid_program
 from p3s.formats.calls import RankProgram, programs_of_steps
 from p3s.formats.exported import Exported
 from p3s.formats.simgrid.format import INDEX, acts, write_trace
@@ -68,9 +64,7 @@ def replay(
     each rank starts. Raises P3SError when SimGrid is not there, ends with an error, or takes longer
     than ``patience_s``.
     """
-    smpirun = simgrid.find_smpirun()
-    if not smpirun:
-        raise P3SError("smpirun is not installed; install SimGrid (Debian: libsimgrid-dev)")
+    smpirun = simgrid_program("smpirun")
     programs = list(programs_of_steps(steps))
     with tempfile.TemporaryDirectory(prefix="p3s-simgrid-") as work:
         directory = Path(work)
@@ -78,7 +72,8 @@ def replay(
         written = Exported("simgrid", steps.n, directory)
         write_trace(programs, written, directory, start, network.post)
         write_platform(directory, network, node_of, written.sizes)
-        _run([smpirun, *_TRACED.split(), *arguments(steps.n).split()], directory, patience_s)
+        words = [smpirun, *_TRACED.split(), *arguments(steps.n).split()]
+        run_simgrid(words, directory, patience_s, "SimGrid's replay")
         states = _states(directory / _TIMELINE, steps.n)
     begin, end = (np.zeros(len(steps)) for _ in range(2))
     for i, program in enumerate(programs):
@@ -87,36 +82,6 @@ def replay(
     begin[np.isin(steps.op, (int(Op.IRECV), int(Op.START_RECV)))] -= network.post
     nothing = np.zeros(len(steps))
     return Replayed(begin, end, nothing, nothing, nothing, written)
-
-
-def _run(words: list[str], directory: Path, patience_s: float) -> None:
-    """Run SimGrid; it ends with all its processes."""
-    environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
-    process = subprocess.Popen(
-        words,
-        cwd=directory,
-        env=environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        said, _ = process.communicate(timeout=patience_s)
-    except subprocess.TimeoutExpired as err:
-        raise P3SError(
-            f"SimGrid's replay did not end in {patience_s:.0f} s; it was given up"
-        ) from err
-    finally:
-        if process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    if process.returncode or "Stalling SMPI" in said or "Deadlock" in said:
-        lines = [line for line in said.splitlines() if line.strip()]
-        why = next((line for line in lines if "eadlock" in line), lines[-1] if lines else "")
-        raise P3SError(f"SimGrid's replay failed with code {process.returncode}: {why[:160]}")
 
 
 def _states(path: Path, n: int) -> list[Floats]:

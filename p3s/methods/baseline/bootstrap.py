@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.scores import Z90
-from p3s.methods.baseline.families import Data, Fitted, fit
+from p3s.methods.baseline.families import Data, Fitted, fit, weights_of
 from p3s.methods.baseline.times import REDUCTIONS, Point
-from p3s.methods.baseline.weights import weights_of
 
 Array = NDArray[np.float64]
 METHODS = ("auto", "configurations", "residuals", "jackknife")

@@ -15,8 +15,7 @@ import numpy as np
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.scores import relative_error
 from p3s.base.serialise import Natural, NotNegative
-from p3s.methods.baseline.families import FAMILIES, Data, Fitted, fit
-from p3s.methods.baseline.weights import weights_of
+from p3s.methods.baseline.families import FAMILIES, Data, Fitted, fit, weights_of
 
 #: Held-out counts, at most, and the share of all counts that they are, at most.
 _MOST, _SHARE = 3, 0.25

@@ -10,8 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p3s.base.errors import P3SError, UsageError
-from p3s.methods.baseline import learned, regression, splines, threeterm
+from p3s.methods.baseline import learned, regression, threeterm
 from p3s.methods.baseline.times import Point, Series
+
+WEIGHTS = ("relative", "absolute")
+
+
+def weights_of(kind: str, seconds: Array) -> Array:
+    """Return the factor of every residual (unit: 1/s, or none for absolute ones).
+
+    "relative" makes relative errors small (1/T: the largest counts weigh as much as the smallest),
+    "absolute" those in seconds, as plain least squares.
+    """
+    if kind == "relative":
+        return np.asarray(1.0 / seconds)
+    if kind == "absolute":
+        return np.ones_like(seconds)
+    raise UsageError(f"{kind}: no weights of this name; one of {', '.join(WEIGHTS)}")
+
 
 Array = NDArray[np.float64]
 #: What a fit is made of: plain numbers and lists, so that it can be saved as they are.
@@ -171,8 +187,8 @@ FAMILIES = {
             "spline",
             "log T a restricted cubic spline of log n, with interactions",
             4,
-            splines.fit,
-            splines.value,
+            regression.fit_spline,
+            regression.spline,
             takes_inputs=True,
             automatic=False,
         ),

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import csv
 import math
-import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,8 @@ from typing import Any
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.foreign_formats import ReadBy, refuse_foreign
 from p3s.base.tables import read_rows
+from p3s.methods.baseline.times import REDUCTIONS
 
-#: What is taken of a run's iterations.
-STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {
-    "median": statistics.median,
-    "mean": statistics.fmean,
-    "min": min,
-}
 #: A worker's time may be this much above that of the iteration: clocks of two nodes differ.
 _CLOCKS = 1e-6
 
@@ -169,9 +163,9 @@ def runs(rows: Iterable[Row], statistic: str = "median", *, skip: int = 1) -> li
     skip: iterations at its beginning that do not count where others are left. UsageError for
     another statistic.
     """
-    if statistic not in STATISTICS:
-        raise UsageError(f"{statistic}: no statistic of iterations; one of {', '.join(STATISTICS)}")
-    of, found = STATISTICS[statistic], []
+    if statistic not in REDUCTIONS:
+        raise UsageError(f"{statistic}: no statistic of iterations; one of {', '.join(REDUCTIONS)}")
+    of, found = REDUCTIONS[statistic], []
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         key = (row.app, row.machine, row.run, row.W, row.K, row.T, row.affinity)

@@ -1,4 +1,8 @@
-"""Run times from tables of iterations of a master and workers, and what speaks against them."""
+"""Run times from tables of iterations of a master and workers, and what speaks against them.
+
+Source: A. Castellanos Carrazana, UAB 2014, section 1.4: workers finish in the order in which they
+were served, and times of messages do not vary. Balance is not modelled, it is checked.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,113 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from p3s.base.errors import P3SError
-from p3s.methods.baseline import iteration_check, iteration_table
-from p3s.methods.baseline.iteration_check import Checked
+from p3s.machine.topology.units import Floats
+from p3s.methods.baseline import iteration_table
 from p3s.methods.baseline.iteration_table import Run
 from p3s.methods.baseline.times import RunTime, Times
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is still accepted.
+
+    imbalance: time of the slowest worker over the mean, less 1. communication, iteration:
+    coefficients of variation between iterations. share: communication that is less of an iteration
+    than this does not count. iterations: the fewest that tell.
+    """
+
+    imbalance: float = 0.10
+    communication: float = 0.20
+    iteration: float = 0.20
+    share: float = 0.05
+    iterations: int = 3
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a run's iterations say.
+
+    codes: none (it passes), unbalanced, unstable-communication, unstable-iterations,
+    too-few-iterations. imbalance: median over the iterations; slowest: the worker with the largest
+    median, from 1 on. share: of communication in an iteration.
+    """
+
+    codes: tuple[str, ...]
+    imbalance: float
+    slowest: int
+    communication_variation: float
+    iteration_variation: float
+    share: float
+    iterations: int
+
+    @property
+    def passes(self) -> bool:
+        """Return whether the models apply."""
+        return not self.codes
+
+
+def check(
+    seconds: npt.ArrayLike,
+    compute: npt.ArrayLike,
+    master: npt.ArrayLike = 0.0,
+    *,
+    skip: int = 1,
+    limits: Limits | None = None,
+) -> Checked:
+    """Return what the iterations of one run say of it.
+
+    seconds: of each iteration. compute: (iterations, workers), s of each worker. master: s of its
+    own work in each iteration. skip: iterations at the beginning that do not count where more than
+    ``limits.iterations`` are left. What is neither of the master nor of the slowest worker is
+    communication (eq. 3.1). P3SError where shapes differ or a worker takes longer than its
+    iteration.
+    """
+    limits = limits or Limits()
+    t, mu = np.asarray(seconds, dtype=np.float64), np.asarray(compute, dtype=np.float64)
+    own = np.broadcast_to(np.asarray(master, dtype=np.float64), t.shape)
+    if mu.ndim != 2 or t.ndim != 1 or len(t) != len(mu) or mu.shape[1] < 1 or not len(t):
+        raise P3SError("iterations: one time each, and one of every worker, are needed")
+    if (mu.max(axis=1) > t * (1 + 1e-6)).any() or not (t > 0).all():
+        raise P3SError("iterations: a worker computes longer than its iteration; mixed units?")
+    if len(t) - skip >= limits.iterations:
+        t, mu, own = t[skip:], mu[skip:], own[skip:]
+    slowest, mean = mu.max(axis=1), mu.mean(axis=1)
+    imbalance = float(np.median(np.where(mean > 0, slowest / np.where(mean > 0, mean, 1), 1))) - 1
+    rest = np.maximum(t - slowest - own, 0.0)
+    return _verdict(
+        Checked(
+            (),
+            imbalance,
+            1 + int(np.argmax(np.median(mu, axis=0))),
+            variation(rest),
+            variation(t),
+            float(np.median(rest / t)),
+            len(t),
+        ),
+        limits,
+    )
+
+
+def variation(values: Floats) -> float:
+    """Return the coefficient of variation: standard deviation over mean, 0 where these are 0."""
+    mean = float(np.mean(values))
+    return float(np.std(values, ddof=1)) / mean if mean > 0 and len(values) > 1 else 0.0
+
+
+def _verdict(found: Checked, limits: Limits) -> Checked:
+    heavy = found.share >= limits.share
+    wrong = {
+        "too-few-iterations": found.iterations < limits.iterations,
+        "unbalanced": found.imbalance > limits.imbalance,
+        "unstable-communication": heavy and found.communication_variation > limits.communication,
+        "unstable-iterations": found.iteration_variation > limits.iteration,
+    }
+    values = {**vars(found), "codes": tuple(code for code, is_so in wrong.items() if is_so)}
+    return Checked(**values)
 
 
 @dataclass(frozen=True)
@@ -54,9 +160,7 @@ def iterated(
 
 def _checked(run: Run, skip: int) -> Checked:
     rows = run.rows
-    return iteration_check.check(
-        [r.T_iter for r in rows], [r.mu for r in rows], [r.mu_m for r in rows], skip=skip
-    )
+    return check([r.T_iter for r in rows], [r.mu for r in rows], [r.mu_m for r in rows], skip=skip)
 
 
 def _configuration(run: Run) -> tuple[object, ...]:

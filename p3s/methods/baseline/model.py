@@ -19,9 +19,17 @@ from p3s.base.text import plural, processes
 from p3s.methods.baseline import threeterm
 from p3s.methods.baseline.bootstrap import interval
 from p3s.methods.baseline.choose import Choice, Trial, choose
-from p3s.methods.baseline.families import FAMILIES, Array, Data, Fitted, fit, text_of
+from p3s.methods.baseline.families import (
+    FAMILIES,
+    WEIGHTS,
+    Array,
+    Data,
+    Fitted,
+    fit,
+    text_of,
+    weights_of,
+)
 from p3s.methods.baseline.times import REDUCTIONS, Point, Series
-from p3s.methods.baseline.weights import WEIGHTS, weights_of
 
 #: How many times the largest count the method was tried at: from 128 to 1,024 processes.
 TESTED_RATIO = 8.0

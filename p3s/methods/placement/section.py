@@ -9,8 +9,7 @@ from p3s.base.errors import P3SError
 from p3s.base.study import Study
 from p3s.base.text import processes
 from p3s.methods.placement.link_chart import link_chart
-from p3s.methods.placement.ranked.file import PLACEMENTS, path_of
-from p3s.methods.placement.ranked.types import Placements
+from p3s.methods.placement.ranked.types import PLACEMENTS, Placements, path_of
 from p3s.methods.placement.text import (
     HEAD,
     PHASE_HEAD,

@@ -1,1 +1,24 @@
 """Computing time over processes, threads and the place of both in a node."""
+
+from p3s.base.extensions import Command, Extension
+
+_COMMANDS = "p3s.methods.threads.commands"
+
+EXTENSION = Extension(
+    "threads",
+    commands=(
+        Command(
+            "advise",
+            f"{_COMMANDS}:advise",
+            "Choose processes, threads and nodes.",
+            "Machines and placement",
+        ),
+    ),
+    alternatives=(
+        ("report", f"{_COMMANDS}:report"),
+        ("view", f"{_COMMANDS}:view"),
+        ("next", f"{_COMMANDS}:next_"),
+    ),
+    studies=("p3s.methods.threads.study:over_threads", "p3s.methods.threads.study:advise"),
+    teams=("p3s.methods.threads.over:OVER",),
+)

@@ -87,6 +87,11 @@ class Curve:
     threads: Floats
     value: Floats
 
+    def valid(self) -> None:
+        """Raise ValueError where numbers of threads do not ascend, or have no value each."""
+        if len(self.threads) != len(self.value) or (np.diff(self.threads) <= 0).any():
+            raise ValueError("a curve over the threads has no ascending points")
+
     def __bool__(self) -> bool:
         return len(self.threads) > 0
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from p3s.base.errors import P3SError, UsageError
 from p3s.cli.common import (
     JSON_OPTION,
@@ -20,6 +18,7 @@ from p3s.cli.common import (
     say_reasons,
 )
 from p3s.cli.costs import ESTIMATOR, NETWORK
+from p3s.cli.helptext import argument, option
 from p3s.cli.params import VALUE
 from p3s.cli.recording import THREADS
 from p3s.cli.replay import COLLECTIVES
@@ -38,38 +37,26 @@ _OBJECTIVES = ("time", "efficiency-index", "core-index", "core-hours")
 
 
 def advise(
-    study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
-    cores: int = typer.Option(
-        0, "--cores", min=0, show_default=False, metavar="C", help="Cores to use at most."
-    ),
-    nodes: int = typer.Option(
-        0, "--nodes", min=0, show_default=False, metavar="M", help="Nodes to use at most."
-    ),
-    node: str = typer.Option(
+    study_dir: Path = argument("STUDY", "Study directory."),
+    cores: int = option(0, "--cores C", "Cores to use at most.", min=0),
+    nodes: int = option(0, "--nodes M", "Nodes to use at most.", min=0),
+    node: str = option(
         "",
-        "--node",
-        metavar="NODE",
-        help="A node: 2x32 (sockets x cores), 2x4x8+smt2+256GB, or a file of lstopo --of xml "
+        "--node NODE",
+        "A node: 2x32 (sockets x cores), 2x4x8+smt2+256GB, or a file of lstopo --of xml "
         "[default: cores of the network's nodes].",
     ),
     threads: str = THREADS,
-    counts: str = typer.Option(
+    counts: str = option(
         "",
-        "-n",
-        "--counts",
-        metavar="COUNTS",
-        help="Process counts to choose from [default: those that the program takes].",
+        "-n --counts COUNTS",
+        "Process counts to choose from [default: those that the program takes].",
     ),
-    objective: str = typer.Option(
-        "time",
-        "--objective",
-        metavar="WHAT",
-        help=f"What is to be least: {', '.join(_OBJECTIVES)}.",
+    objective: str = option(
+        "time", "--objective WHAT", f"What is to be least: {', '.join(_OBJECTIVES)}."
     ),
-    top: int = typer.Option(
-        3, "--top", min=1, max=1000, metavar="N", help="Configurations to name."
-    ),
-    smt: bool = typer.Option(False, "--smt", help="Hardware threads of a core may be used."),
+    top: int = option(3, "--top N", "Configurations to name.", min=1, max=1000),
+    smt: bool = option(False, "--smt", "Hardware threads of a core may be used."),
     param: list[str] = VALUE,
     estimator: str = ESTIMATOR,
     network: str = NETWORK,

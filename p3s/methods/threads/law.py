@@ -10,8 +10,9 @@ be told jointly: errors that uses share do not decide between them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 
@@ -21,11 +22,50 @@ from p3s.machine.topology.units import Floats, Ints
 from p3s.methods.threads import columns
 from p3s.methods.threads.columns import Curve, Rows, Shapes
 from p3s.methods.threads.misfit import Misfit, covariance, features, misfit
-from p3s.methods.threads.parts import parts_of
 from p3s.methods.threads.places import places
 from p3s.methods.threads.priors import prior_of, unit_of
-from p3s.methods.threads.sampler import Problem, sample
-from p3s.methods.threads.types import Envelope, Machine, Part, Samples, Seen, Uses, Value
+from p3s.methods.threads.sampler import Problem, State, sample
+from p3s.methods.threads.types import Envelope, Machine, Part, Samples, Seen, Uses, Value, rounded
+
+SHARE, THREADS, RATIO = "share", "threads", "ratio"
+#: Shapes that people understand, with their units.
+_SHAPES = {
+    "memory": RATIO,
+    "fill": THREADS,
+    "smt": RATIO,
+    "clock": RATIO,
+    "remote": RATIO,
+    "sockets": RATIO,
+}
+#: The runs tell a number where it is known to this part of what is usual, a share where it is
+#: known to this part of itself or is at most so large.
+_NARROWER, _KNOWN, _SMALL = 0.5, 0.5, 0.02
+
+
+def parts_of(state: State, design: Floats) -> tuple[Part, ...]:
+    """Return the parts of a law; design: (draws, columns) at the use that shares are of."""
+    return tuple(_parts(state, design))
+
+
+def _parts(state: State, design: Floats) -> Iterator[Part]:
+    share = state.coefficient * design
+    share /= share.sum(axis=1, keepdims=True)
+    for k, name in enumerate(columns.NAMES):
+        low, value, high = _ends(share[:, k])
+        seen = high - low < _KNOWN * value or high < _SMALL
+        yield Part(name, SHARE, value, low, high, seen)
+    for k, each in enumerate(fields(columns.Shapes)):
+        if each.name in _SHAPES:
+            least, _, most = _ends(state.cube[:, k])
+            low, value, high = _ends(getattr(state.shapes, each.name))
+            seen = most - least < _NARROWER
+            yield Part(each.name, _SHAPES[each.name], value, low, high, seen)
+
+
+def _ends(draws: Floats) -> tuple[float, float, float]:
+    low, middle, high = np.quantile(draws, [0.05, 0.5, 0.95])
+    return float(low), float(middle), float(high)
+
 
 #: Which rank's times a law is of: the largest one's, the mean of all.
 LARGEST, MEAN = "largest", "seconds"
@@ -54,9 +94,9 @@ class ThreadLaw:
     """Seconds of one iteration of a phase over work, processes, threads and places, as draws.
 
     of: "seconds" (mean of ranks) or "largest" (of the largest rank). unit: least seconds of a
-    thread for a unit of work. regions: in an iteration. shapes, coefficient (draws, columns),
-    error (draws,), misfit: the draws. fit: how far the middle is off at the samples, relative (root
-    mean square). parts: what it is made of at the largest traced use.
+    thread for a unit of work. regions: in an iteration. shapes, coefficient (by column, a value
+    per draw), error (draws,), misfit: the draws. fit: how far the middle is off at the samples,
+    relative (root mean square). parts: what it is made of at the largest traced use.
     """
 
     phase: int
@@ -67,11 +107,24 @@ class ThreadLaw:
     envelope: Envelope
     measured: Measured
     shapes: Shapes
-    coefficient: Floats
+    coefficient: Mapping[str, Floats]
     error: Floats
     misfit: Misfit
     fit: float
     parts: tuple[Part, ...]
+
+    def valid(self) -> None:
+        """Raise ValueError where its draws do not hold together."""
+        shapes = [getattr(self.shapes, each.name) for each in fields(Shapes)]
+        each = [*shapes, *self.coefficient.values(), self.misfit.pull]
+        same = {len(self.error)} == {len(one) for one in each}
+        if not same or not len(self.error) or set(self.coefficient) != set(columns.NAMES):
+            raise ValueError("the draws do not hold together")
+
+    @cached_property
+    def matrix(self) -> Floats:
+        """Coefficients as an array, shape (draws, columns)."""
+        return np.stack([self.coefficient[name] for name in columns.NAMES], axis=1)
 
     def at(self, uses: Uses) -> PreparedLaw:
         """Return what the law says of uses, ready for any work."""
@@ -88,8 +141,8 @@ class ThreadLaw:
         rows = rows_of(uses, self.node, self.measured)
         table = columns.table(self.shapes, rows, work, 0.0)
         table[..., columns.BY_TEAM] /= columns.idle(self.shapes, rows, work)[..., None]
-        once = table[..., columns.ONCE] @ self.coefficient[:, columns.ONCE, None]
-        team = table[..., columns.BY_TEAM] @ self.coefficient[:, columns.BY_TEAM, None]
+        once = table[..., columns.ONCE] @ self.matrix[:, columns.ONCE, None]
+        team = table[..., columns.BY_TEAM] @ self.matrix[:, columns.BY_TEAM, None]
         return np.asarray(once[..., 0] + uses.threads * team[..., 0])
 
     def value(self, uses: Uses, work: Floats, work_error: float = 0.0) -> Value:
@@ -130,7 +183,7 @@ class PreparedLaw:
     def draws(self, work: Floats, work_error: float = 0.0) -> Floats:
         """Return seconds of an iteration: (draws, uses); work: of one process, for each use."""
         table = columns.table(self.law.shapes, self.rows, work, self.law.regions)
-        out = (table @ self.law.coefficient[..., None])[..., 0] * self.factor
+        out = (table @ self.law.matrix[..., None])[..., 0] * self.factor
         if work_error > 0:
             normal = np.random.default_rng(3).standard_normal(len(out))
             out *= np.exp(work_error * normal)[:, None]
@@ -211,9 +264,9 @@ def fit_law(
         regions,
         envelope(samples),
         measured,
-        state.shapes,
-        state.coefficient,
-        state.error,
+        Shapes(*(rounded(getattr(state.shapes, each.name)) for each in fields(Shapes))),
+        dict(zip(columns.NAMES, map(rounded, state.coefficient.T), strict=True)),
+        rounded(state.error),
         off,
         float(np.sqrt(np.mean((np.median(told, axis=0) / y - 1.0) ** 2))),
         parts_of(state, design[:, most]),

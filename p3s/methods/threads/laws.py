@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from p3s.base.errors import P3SError, UsageError
+from p3s.base.errors import OtherVersion, P3SError, UsageError
 from p3s.base.host.cores import cores
 from p3s.base.progress import Once, Progress
 from p3s.base.settings import (
@@ -69,8 +70,10 @@ def ensure_threads(
         inputs += [at.signature_path(n) for n in counts]
     if (file := machine_file(root)) is not None:
         inputs.append(file)
-    stale = again or is_stale(stage.checks_path(root), inputs)
-    found = None if stale else stage.load(root)
+    stale = again or is_stale(stage.threads_path(root), inputs)
+    found = None
+    with suppress(OtherVersion):  # of an earlier p3s: fitted again
+        found = None if stale else stage.load(root)
     if found is not None and (node is None or found.node == node):
         return found
     if node is None:

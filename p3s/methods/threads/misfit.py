@@ -16,7 +16,7 @@ import numpy as np
 
 from p3s.machine.topology.units import Floats
 from p3s.methods.threads.places import Places
-from p3s.methods.threads.types import Uses
+from p3s.methods.threads.types import Uses, rounded
 
 #: Variance of the misfit in units of that of one run, and the part that is so at all counts.
 SIZE, LASTING = 2.0, 0.5
@@ -57,16 +57,23 @@ class Misfit:
     """Draws of a misfit: at (samples, 5), and what they pull by: (draws, samples), in units of the
     error of each draw's runs; seed: of the draws."""
 
-    at: Floats
-    pull: Floats
+    at: tuple[Floats, ...]
+    pull: tuple[Floats, ...]
     seed: int
+
+    def valid(self) -> None:
+        """Raise ValueError where rows are not of five numbers, or of one for each sample."""
+        rows = {len(row) for row in self.at} | {len(row) + 5 - len(self.at) for row in self.pull}
+        if rows != {5}:
+            raise ValueError("the misfit of its draws does not hold together")
 
     def draws(self, where: Floats, number: int) -> Floats:
         """Return the misfit in units of the error: (draws, uses)."""
-        away, middle = sloped(where, self.at), sloped(self.at, self.at)
+        at = np.array(self.at)
+        away, middle = sloped(where, at), sloped(at, at)
         free = _free(where, away, number, self.seed)
-        pulled = alike(self.at, where) + SLOPE * middle @ away.T
-        return np.asarray(free + self.pull @ pulled)
+        pulled = alike(at, where) + SLOPE * middle @ away.T
+        return np.asarray(free + np.array(self.pull) @ pulled)
 
 
 def sloped(where: Floats, at: Floats) -> Floats:
@@ -89,7 +96,7 @@ def misfit(at: Floats, left: Floats, seed: int) -> Misfit:
     noise = random.standard_normal(left.shape)
     unexplained = left - _free(at, sloped(at, at), len(left), seed) - noise
     pull = np.asarray(np.linalg.solve(covariance(at), unexplained.T).T, dtype=float)
-    return Misfit(at, pull, seed)
+    return Misfit(tuple(map(rounded, at)), tuple(map(rounded, pull)), seed)
 
 
 def _free(where: Floats, away: Floats, number: int, seed: int) -> Floats:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from p3s.base.artefacts import SCHEMA_VERSION, read_json, unusable, write_bytes, write_json
+from p3s.base.artefacts import write_bytes, write_json
 from p3s.base.errors import P3SError
-from p3s.base.serialise import Positive, Share, from_data, to_data
+from p3s.base.schemas.published import Published
+from p3s.base.serialise import Positive, Share
 from p3s.base.settings import (
     MIN_COUNTS,
     THREADS,
@@ -23,7 +24,6 @@ from p3s.base.settings import (
     value_text,
 )
 from p3s.base.study import Study
-from p3s.base.text import quoted
 from p3s.costs.stage import COMPUTE
 from p3s.costs.stage import read as read_compute
 from p3s.costs.types import TeamFactor, Teams
@@ -32,14 +32,11 @@ from p3s.methods.threads.checks import ThreadCheck, check_messages
 from p3s.methods.threads.law import NOT_MEASURED, Measured, ThreadLaw, fit_laws
 from p3s.methods.threads.runs import calls_inside, samples_of, work_and_iterations, work_at
 from p3s.methods.threads.settings import at_threads, base_of, with_threads
-from p3s.methods.threads.store import load_laws, save_laws
 from p3s.methods.threads.types import Uses, uses
 from p3s.model.judge import phase_key
 from p3s.model.stage import load as load_model
 from p3s.model.types import Model
 
-SCHEMA = "p3s.thread-checks"
-_HEAD = ("schema", "schema_version")
 #: A factor nearer to 1 than this at all counts moves nothing.
 _SAME = 1e-3
 #: Factors are kept up to this count.
@@ -55,33 +52,21 @@ class ThreadFile:
     inside: largest share of a run's MPI calls that threads made in parallel regions.
     """
 
-    base: int
-    threads: tuple[int, ...]
-    node: Node
-    checks: tuple[ThreadCheck, ...]
-    inside: float
-    laws: tuple[ThreadLaw, ...]
-
-
-@dataclass(frozen=True)
-class ChecksHead:
-    """What threads-checks.json holds."""
-
     base: Positive
     threads: tuple[Positive, ...]
     node: Node
     checks: tuple[ThreadCheck, ...]
     inside: Share
+    laws: tuple[ThreadLaw, ...]
+
+
+#: The format of threads.json.
+THREADS_FILE = Published("p3s.threads", 2, ThreadFile, again="run p3s model again")
 
 
 def threads_path(root: Study) -> Path:
-    """Return where the laws of threads are: threads.json."""
+    """Return where it is kept what threads change: threads.json."""
     return root.root / "threads.json"
-
-
-def checks_path(root: Study) -> Path:
-    """Return where the comparison of messages is: threads-checks.json (written last)."""
-    return root.root / "threads-checks.json"
 
 
 def build(
@@ -91,7 +76,7 @@ def build(
     measured: Measured = NOT_MEASURED,
     say: Callable[[str], None] = lambda text: None,
 ) -> ThreadFile:
-    """Compare messages over threads and fit the laws of computation; write both files.
+    """Compare messages over threads and fit the laws of computation; write the file.
 
     node: of the runs; usable: its cores that they could use. The models of the base's threads
     must be there. Raises P3SError where no number of threads has a model.
@@ -107,27 +92,15 @@ def build(
     say("fitting the laws of threads")
     samples = samples_of(root, usable, node.slots)
     laws = () if samples is None else fit_laws(samples, node, of="seconds", measured=measured)
-    if laws:
-        save_laws(threads_path(root), laws)
-    else:
-        threads_path(root).unlink(missing_ok=True)
-    head = ChecksHead(base, tuple(threads_in(root)), node, tuple(checks), calls_inside(root))
-    write_json(
-        checks_path(root), {"schema": SCHEMA, "schema_version": SCHEMA_VERSION, **to_data(head)}
-    )
-    return ThreadFile(head.base, head.threads, head.node, head.checks, head.inside, laws)
+    inside = calls_inside(root)
+    made = ThreadFile(base, tuple(threads_in(root)), node, tuple(checks), inside, laws)
+    write_json(threads_path(root), THREADS_FILE.data(made))
+    return made
 
 
 def load(root: Study) -> ThreadFile:
     """Return what threads change; P3SError in one line where it is missing or damaged."""
-    path = checks_path(root)
-    data = read_json(path, SCHEMA)
-    try:
-        head = from_data(ChecksHead, {k: v for k, v in data.items() if k not in _HEAD})
-    except P3SError as err:
-        raise unusable(path, err, f"run p3s model {quoted(root.root)} again") from err
-    laws = load_laws(threads_path(root)) if threads_path(root).exists() else ()
-    return ThreadFile(head.base, head.threads, head.node, head.checks, head.inside, laws)
+    return THREADS_FILE.read(threads_path(root))
 
 
 # ---- studies at other numbers of threads ---------------------------------------------------------

@@ -143,6 +143,11 @@ def checked(made: Samples) -> Samples:
     return made
 
 
+def rounded(values: Floats) -> Floats:
+    """Return numbers with the seven digits that files keep."""
+    return np.array([float(f"{value:.7g}") for value in values.tolist()])
+
+
 class Value(NamedTuple):
     """Seconds of an iteration at each use, and the ends of their 90 % interval."""
 

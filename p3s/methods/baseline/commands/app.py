@@ -22,9 +22,9 @@ from p3s.cli.common import (
     say,
 )
 from p3s.cli.grid import DIMS, parse_dims
-from p3s.cli.helptext import Command
+from p3s.cli.helptext import Command, argument, option
 from p3s.methods.baseline.commands import iterations, options, text, trees
-from p3s.methods.baseline.commands.values import numbers, pairs
+from p3s.methods.baseline.commands.options import numbers, pairs
 
 if TYPE_CHECKING:
     from p3s.methods.baseline.model import Baseline
@@ -73,33 +73,19 @@ _FAMILY = typer.Option(
     "forest, svm, rbf, tree [default: best at the largest counts, fitted without them].",
     show_default=False,
 )
-_WEIGHTS = typer.Option(
-    "relative", "--weights", metavar="KIND", help="Make relative errors small, or absolute ones."
-)
-_LEAST = typer.Option(1, "--from", min=1, metavar="N", help="Leave out counts below N.")
-_MOST = typer.Option(
-    None, "--to", min=1, metavar="N", show_default=False, help="Leave out counts above N."
-)
-_HOLD = typer.Option(
-    None,
-    "--hold",
-    min=1,
-    metavar="K",
-    show_default=False,
-    help="Hold out the K largest counts [default: a quarter, 1 to 3].",
+_WEIGHTS = option("relative", "--weights KIND", "Make relative errors small, or absolute ones.")
+_LEAST = option(1, "--from N", "Leave out counts below N.", min=1)
+_MOST = option(None, "--to N", "Leave out counts above N.", min=1)
+_HOLD = option(
+    None, "--hold K", "Hold out the K largest counts [default: a quarter, 1 to 3].", min=1
 )
 
 
 @app.command(cls=Command, epilog=_FIT, short_help="Fit run times over the count.")
 def fit(
-    times: Path = typer.Argument(..., metavar="TIMES", help="Run times, or a study."),
-    output: Path = typer.Option(
-        None,
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="File to write [default: baseline.json, tree.json of a tree].",
-        show_default=False,
+    times: Path = argument("TIMES", "Run times, or a study."),
+    output: Path = option(
+        None, "-o --output FILE", "File to write [default: baseline.json, tree.json of a tree]."
     ),
     family: str = _FAMILY,
     weights: str = _WEIGHTS,
@@ -166,34 +152,19 @@ iterations.add_to(app)
 
 @app.command(cls=Command, epilog=_PREDICT, short_help="Run times at other counts.")
 def predict(
-    file: Path = typer.Argument(..., metavar="FILE", help="A fitted file, run times, or a study."),
-    counts: str = typer.Option(..., "-n", "--counts", metavar="LIST", help="Process counts."),
-    given: list[str] = typer.Option(
-        None,
-        "--input",
-        metavar="NAME=VALUE",
-        show_default=False,
-        help="Value of an input the fit depends on; may be repeated.",
+    file: Path = argument("FILE", "A fitted file, run times, or a study."),
+    counts: str = option(..., "-n --counts LIST", "Process counts."),
+    given: list[str] = option(
+        None, "--input NAME=VALUE", "Value of an input the fit depends on; may be repeated."
     ),
-    against: Path = typer.Option(
-        None,
-        "--against",
-        metavar="TIMES",
-        show_default=False,
-        help="Compare with these run times (least of each count).",
+    against: Path = option(
+        None, "--against TIMES", "Compare with these run times (least of each count)."
     ),
-    method: str = typer.Option(
-        "auto",
-        "--interval",
-        metavar="HOW",
-        help="How: auto, configurations, residuals or jackknife.",
+    method: str = option(
+        "auto", "--interval HOW", "How: auto, configurations, residuals or jackknife."
     ),
-    affinity: str = typer.Option(
-        "",
-        "--affinity",
-        metavar="WORD",
-        show_default=False,
-        help="Placement of threads, close or far, where a tree depends on it.",
+    affinity: str = option(
+        "", "--affinity WORD", "Placement of threads, close or far, where a tree depends on it."
     ),
     family: str = _FAMILY,
     weights: str = _WEIGHTS,
@@ -209,7 +180,7 @@ def predict(
 
     Exit code 3 beyond eight times the largest fitted count: no such regression was tried further.
     """
-    from p3s.methods.baseline.counts import by_rule
+    from p3s.methods.baseline.commands.options import by_rule
     from p3s.methods.baseline.model import BASELINE, TESTED_RATIO
     from p3s.methods.baseline.read import read
     from p3s.methods.baseline.trees.store import TREE
@@ -251,40 +222,24 @@ def predict(
 @app.command(epilog=_RUN, short_help="Run a program for its times.", cls=WithLauncher)
 def run(
     ctx: typer.Context,
-    counts: str = typer.Option(
-        ...,
-        "-n",
-        "--counts",
-        metavar="LIST",
-        help="Process counts, as 4,8,16, 4n:1-32, n^2:2-11 or 2^n:2-7.",
+    counts: str = option(
+        ..., "-n --counts LIST", "Process counts, as 4,8,16, 4n:1-32, n^2:2-11 or 2^n:2-7."
     ),
-    repeats: int = typer.Option(
-        3, "-r", "--repeats", min=1, max=10_000, metavar="R", help="Runs of every count."
-    ),
-    output: Path = typer.Option(
-        Path("times.json"),
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="File to write, or to add to; .csv or JSON.",
+    repeats: int = option(3, "-r --repeats R", "Runs of every count.", min=1, max=10_000),
+    output: Path = option(
+        Path("times.json"), "-o --output FILE", "File to write, or to add to; .csv or JSON."
     ),
     least: int = _LEAST,
-    timeout: float = typer.Option(
-        3600.0, "--timeout", min=1.0, metavar="SECONDS", help="Limit of every run."
-    ),
-    time_from: str = typer.Option(
+    timeout: float = option(3600.0, "--timeout SECONDS", "Limit of every run.", min=1.0),
+    time_from: str = option(
         "",
-        "--time-from",
-        metavar="REGEX",
-        show_default=False,
-        help="The run prints its seconds: expression with one group [default: launcher's time].",
+        "--time-from REGEX",
+        "The run prints its seconds: expression with one group [default: launcher's time].",
     ),
-    given: list[str] = typer.Option(
+    given: list[str] = option(
         None,
-        "--input",
-        metavar="NAME=VALUE",
-        show_default=False,
-        help="Value of an input of these runs, to write down; may be repeated.",
+        "--input NAME=VALUE",
+        "Value of an input of these runs, to write down; may be repeated.",
     ),
     dims: str = DIMS,
     json_: bool = JSON_OPTION,
@@ -294,7 +249,7 @@ def run(
     Exit code 3 when some runs failed.
     """
     from p3s.methods.baseline.collect import collect
-    from p3s.methods.baseline.counts import by_rule
+    from p3s.methods.baseline.commands.options import by_rule
     from p3s.signature_runner.traced_run import check_template
 
     words = launcher_words(ctx)

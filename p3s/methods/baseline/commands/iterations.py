@@ -10,7 +10,7 @@ import typer
 
 from p3s.base.text import percent, plural, seconds, table
 from p3s.cli.common import JSON_OPTION, check_output, emit_json, out, quoted, say
-from p3s.cli.helptext import Command
+from p3s.cli.helptext import Command, argument, option
 
 if TYPE_CHECKING:
     from p3s.methods.baseline.iterations import Iterated
@@ -33,18 +33,14 @@ def add_to(app: typer.Typer) -> None:
 
 
 def iterations(
-    tables: list[Path] = typer.Argument(..., metavar="TABLE...", help="Tables of iterations."),
-    output: Path = typer.Option(
-        Path("times.csv"), "-o", "--output", metavar="FILE", help="File to write; .csv or JSON."
+    tables: list[Path] = argument("TABLE...", "Tables of iterations."),
+    output: Path = option(Path("times.csv"), "-o --output FILE", "File to write; .csv or JSON."),
+    statistic: str = option(
+        "median", "--statistic HOW", "Of a run's iterations: median, mean or min."
     ),
-    statistic: str = typer.Option(
-        "median", "--statistic", metavar="HOW", help="Of a run's iterations: median, mean or min."
-    ),
-    skip: int = typer.Option(
-        1, "--skip", min=0, metavar="K", help="Iterations at the beginning that do not count."
-    ),
-    computed: bool = typer.Option(
-        False, "--computed", help="The shortest run of each only, with t_c: for --target index."
+    skip: int = option(1, "--skip K", "Iterations at the beginning that do not count.", min=0),
+    computed: bool = option(
+        False, "--computed", "The shortest run of each only, with t_c: for --target index."
     ),
     json_: bool = JSON_OPTION,
 ) -> int:

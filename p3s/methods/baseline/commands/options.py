@@ -1,89 +1,127 @@
-"""Options of several commands of ``p3s baseline``, and those that only trees have."""
+"""Options of several commands of ``p3s baseline``, those of trees alone, and their texts read."""
 
 from __future__ import annotations
 
-import typer
+import re
+from math import isfinite
 
-EXPRESSION = typer.Option(
+from p3s.base.errors import UsageError
+from p3s.cli.helptext import option
+
+#: Numbers of a list, at most.
+_MOST = 100_000
+
+
+def pairs(words: list[str]) -> dict[str, str]:
+    """Return names with their values; UsageError for a word that is no pair."""
+    found = {}
+    for word in words:
+        name, equal, value = word.partition("=")
+        if not equal or not name:
+            raise UsageError(f"{word}: write NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def numbers(words: list[str]) -> dict[str, float]:
+    """Return names with numbers; UsageError for a value that is none."""
+    found = {}
+    for name, text in pairs(words).items():
+        try:
+            found[name] = float(text)
+        except ValueError as error:
+            raise UsageError(f"--input {name}={text}: is no number") from error
+        if not isfinite(found[name]):
+            raise UsageError(f"--input {name}={text}: is no number")
+    return found
+
+
+def whole_numbers(text: str, option: str) -> list[int]:
+    """Return the numbers of ``1,2,4-8``, ascending; UsageError for anything else."""
+    found: set[int] = set()
+    for word in text.split(","):
+        ends = [end.strip() for end in word.split("-")]
+        good = len(ends) <= 2 and all(e.isascii() and e.isdigit() and len(e) < 9 for e in ends)
+        if not good or not 1 <= int(ends[0]) <= int(ends[-1]):
+            raise UsageError(
+                f"{option} {text}: {word.strip()!r} is no whole number above zero and no range of "
+                f"them; write for example {option} 1,2,4-8"
+            )
+        if int(ends[-1]) - int(ends[0]) >= _MOST:
+            raise UsageError(f"{option} {text}: more than {_MOST:,} numbers")
+        found.update(range(int(ends[0]), int(ends[-1]) + 1))
+    return sorted(found)
+
+
+EXPRESSION = option(
     "",
-    "--expression",
-    metavar="TEXT",
-    show_default=False,
-    help="What a tree's regressions are of, linear in b0, b1, ... "
+    "--expression TEXT",
+    "What a tree's regressions are of, linear in b0, b1, ... "
     "[default: b3*W**2/(K*T) + b2*W/(K*T) + b1*K + b0].",
 )
-SPLIT = typer.Option(
+SPLIT = option(
     "",
-    "--split",
-    metavar="LIST",
-    show_default=False,
-    help="What a tree may split on [default: w2,w1,workers,workload,local_workld,threads and "
+    "--split LIST",
+    "What a tree may split on [default: w2,w1,workers,workload,local_workld,threads and "
     "those of --node].",
 )
-THESIS = typer.Option(
-    False, "--thesis", help="Grow the tree as the thesis did: weights, no guards."
+THESIS = option(False, "--thesis", "Grow the tree as the thesis did: weights, no guards.")
+MINSPLIT = option(
+    None, "--minsplit N", "Least runs in a node [default: 20; weights of 25 with --thesis].", min=1
 )
-MINSPLIT = typer.Option(
-    None,
-    "--minsplit",
-    min=1,
-    metavar="N",
-    show_default=False,
-    help="Least runs in a node [default: 20; weights of 25 with --thesis].",
+WORKERS = option("n", "--workers RULE", "Workers of n processes; n-1 if one is the master.")
+WORKLOAD = option(
+    "", "--workload NAME", "Column of the workload [default: workload or W, or the only one]."
 )
-WORKERS = typer.Option(
-    "n", "--workers", metavar="RULE", help="Workers of n processes; n-1 if one is the master."
+TARGET = option("time", "--target WHAT", "What a tree tells: time, index or core-index.")
+NODE = option(
+    None, "--node FILE", "A node, from lstopo --of xml: a tree may split on what shares its caches."
 )
-WORKLOAD = typer.Option(
-    "",
-    "--workload",
-    metavar="NAME",
-    show_default=False,
-    help="Column of the workload [default: workload or W, or the only one].",
+PER_NODE = option(
+    0, "--per-node N", "Processes of a node, for --node [default: all on one].", min=0
 )
-TARGET = typer.Option(
-    "time", "--target", metavar="WHAT", help="What a tree tells: time, index or core-index."
+VALIDATE = option(
+    0, "--validate N", "Keep every Nth workload out of the tree, for p3s baseline check.", min=0
 )
-NODE = typer.Option(
-    None,
-    "--node",
-    metavar="FILE",
-    show_default=False,
-    help="A node, from lstopo --of xml: a tree may split on what shares its caches.",
+PRUNE = option(False, "--prune", "Take back splits that the workloads kept out do not want.")
+PROCESSES = option(
+    "", "--processes COLUMN", "Column of the process count [default: n, np, p, ranks or the like]."
 )
-PER_NODE = typer.Option(
-    0,
-    "--per-node",
-    min=0,
-    metavar="N",
-    show_default=False,
-    help="Processes of a node, for --node [default: all on one].",
-)
-VALIDATE = typer.Option(
-    0,
-    "--validate",
-    min=0,
-    metavar="N",
-    show_default=False,
-    help="Keep every Nth workload out of the tree, for p3s baseline check.",
-)
-PRUNE = typer.Option(
-    False, "--prune", help="Take back splits that the workloads kept out do not want."
-)
-PROCESSES = typer.Option(
-    "",
-    "--processes",
-    metavar="COLUMN",
-    show_default=False,
-    help="Column of the process count [default: n, np, p, ranks or the like].",
-)
-REDUCE = typer.Option(
-    "min", "--reduce", metavar="HOW", help="What counts of repeats: min, median or mean."
-)
-WHERE = typer.Option(
-    None,
-    "--where",
-    metavar="NAME=VALUE",
-    show_default=False,
-    help="Only runs with this input or label; may be repeated.",
-)
+REDUCE = option("min", "--reduce HOW", "What counts of repeats: min, median or mean.")
+WHERE = option(None, "--where NAME=VALUE", "Only runs with this input or label; may be repeated.")
+
+
+_LARGEST = 1 << 24
+_RULE = re.compile(r"(\d*)n(?:\^([23]))?:(\d+)-(\d+)|(\d+)\^n:(\d+)-(\d+)")
+
+
+def by_rule(text: str, option: str = "-n") -> list[int]:
+    """Return the counts of ``4n:1-32``, ``n^2:2-11``, ``2^n:2-7`` or ``4,8,16``, ascending.
+
+    Several rules may be joined by commas. Errors: UsageError for anything else.
+    """
+    found: set[int] = set()
+    for word in text.split(","):
+        found.update(_one(word.strip(), f"{option} {text}", option))
+    if max(found) > _LARGEST:
+        raise UsageError(f"{option} {text}: {max(found)} is more than {_LARGEST:,}, the maximum")
+    return sorted(found)
+
+
+def _one(word: str, whole: str, option: str) -> list[int]:
+    if word.isascii() and word.isdigit() and int(word[:12]) >= 1:
+        return [int(word[:12])]
+    match = _RULE.fullmatch(word)
+    if match is None:
+        raise UsageError(
+            f"{whole}: {word!r} is not a process count; give whole numbers separated by commas, "
+            f"for example {option} 4,8,16, or a rule: 4n:1-32, n^2:2-11, 2^n:2-7"
+        )
+    factor, power, first, last, base, low, high = match.groups()
+    begin, end = int((first or low)[:9]), int((last or high)[:9])
+    if end < begin or end - begin > 100_000 or (base and (end > 24 or int(base[:9]) < 2)):
+        raise UsageError(f"{whole}: {word!r} is no range of counts")
+    if base:
+        return [int(base[:9]) ** i for i in range(begin, end + 1)]
+    times = int((factor or "1")[:9])
+    return [count for i in range(begin, end + 1) if (count := times * i ** int(power or 1)) >= 1]

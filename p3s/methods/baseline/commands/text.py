@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def show(made: Baseline) -> str:
     from p3s.base.scores import relative_error
     from p3s.methods.baseline.families import Data, text_of
-    from p3s.methods.baseline.scores import spread
+    from p3s.methods.baseline.times import spread
 
     lines = [f"{made.fitted.family}: {text_of(made.fitted)} s ({made.choice.why})"]
     lines += _about(made)
@@ -62,7 +62,7 @@ def _about(made: Baseline) -> list[str]:
 
 
 def predicted(made: Baseline, said: list[Said], compared: dict[str, Any] | None) -> str:
-    from p3s.methods.baseline.bands import join
+    from p3s.methods.baseline.agreement import join
 
     errors = {row["n"]: row for row in (compared or {}).get("targets", ())}
     rows = []
@@ -97,7 +97,7 @@ def predicted(made: Baseline, said: list[Said], compared: dict[str, Any] | None)
 def compared(said: list[Said], times: Times, where: dict[str, str]) -> dict[str, Any]:
     """Return the errors at all asked counts; counts without a run say why."""
     from p3s.base.scores import scores
-    from p3s.methods.baseline.scores import by_target
+    from p3s.methods.baseline.times import by_target
 
     named = {name for run in times.runs for name, _ in (*run.inputs, *run.labels)}
     mine = [
@@ -173,7 +173,7 @@ def as_json(made: Baseline, said: list[Said], compared: dict[str, Any] | None) -
 
 
 def runs_table(times: Times) -> str:
-    from p3s.methods.baseline.scores import spread
+    from p3s.methods.baseline.times import spread
 
     rows = []
     for key in sorted({(run.n, run.inputs) for run in times.runs}):

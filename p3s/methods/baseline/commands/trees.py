@@ -11,17 +11,14 @@ import typer
 from p3s.base.errors import UsageError
 from p3s.base.text import figures, joined, percent, plural, seconds, table
 from p3s.cli.common import JSON_OPTION, check_output, emit_json, header, out, quoted, say
-from p3s.cli.helptext import Command
+from p3s.cli.helptext import Command, argument, option
 from p3s.methods.baseline.commands import options
-from p3s.methods.baseline.commands.values import numbers, pairs, whole_numbers
+from p3s.methods.baseline.commands.options import numbers, pairs, whole_numbers
 
 if TYPE_CHECKING:
-    from p3s.methods.baseline.growing import Plan
-    from p3s.methods.baseline.treeruns import Reading
+    from p3s.methods.baseline.treeruns import Plan, Reading
     from p3s.methods.baseline.trees.choose import Choice, Limits
-    from p3s.methods.baseline.trees.diagnostics import Best, Group, Verdict
-    from p3s.methods.baseline.trees.improve import Region
-    from p3s.methods.baseline.trees.report import Report
+    from p3s.methods.baseline.trees.diagnostics import Best, Group, Region, Report, Verdict
     from p3s.methods.baseline.trees.store import Stored
     from p3s.methods.baseline.trees.types import Tree
 
@@ -51,8 +48,8 @@ def add_to(app: typer.Typer) -> None:
 
 def fit_tree(times: Path, processes: str, output: Path, plan: Plan, json_: bool) -> int:
     """Grow a tree from run times, write and show it; ``processes``: their column of counts."""
-    from p3s.methods.baseline.growing import grown
     from p3s.methods.baseline.read import read
+    from p3s.methods.baseline.treeruns import grown
     from p3s.methods.baseline.trees.store import TREE, save
 
     check_output(output, "tree.json", "tree", TREE.read)
@@ -80,8 +77,8 @@ def plan_of(
     """Return what options say of a tree."""
     from dataclasses import replace
 
-    from p3s.methods.baseline.growing import EXPRESSION, Plan
-    from p3s.methods.baseline.trees.caches import read_caches
+    from p3s.methods.baseline.treeruns import EXPRESSION, Plan
+    from p3s.methods.baseline.trees.features import read_caches
     from p3s.methods.baseline.trees.store import rows_of_cores
     from p3s.methods.baseline.trees.types import Growing
 
@@ -198,15 +195,11 @@ def _flags(row: Any) -> str:
 
 
 def check(
-    file: Path = typer.Argument(..., metavar="TREE", help="A tree that fit has written."),
-    times: Path = typer.Argument(
-        ..., metavar="TIMES", help="Run times; workloads that the tree has not seen validate it."
-    ),
+    file: Path = argument("TREE", "A tree that fit has written."),
+    times: Path = argument("TIMES", "Run times; workloads that the tree has not seen validate it."),
     reduce: str = options.REDUCE,
     where: list[str] = options.WHERE,
-    workload: str = typer.Option(
-        "", "--workload", metavar="NAME", help="Column of the workload.", show_default=False
-    ),
+    workload: str = option("", "--workload NAME", "Column of the workload."),
     processes: str = options.PROCESSES,
     json_: bool = JSON_OPTION,
 ) -> int:
@@ -215,9 +208,8 @@ def check(
     Exit code 3 unless the median error is at most 5 %, the dispersion at most 20 % and fewer than
     5 % are outliers, at workloads that the tree was not grown from.
     """
-    from p3s.methods.baseline.growing import checked
     from p3s.methods.baseline.read import read
-    from p3s.methods.baseline.treeruns import Reading
+    from p3s.methods.baseline.treeruns import Reading, checked
     from p3s.methods.baseline.trees.store import TREE
 
     reading = Reading(workload=workload, where=pairs(where or []), reduction=reduce)
@@ -320,50 +312,24 @@ def _best(found: Sequence[Best]) -> str:
 
 
 def advise(
-    file: Path = typer.Argument(..., metavar="TREE", help="A tree that fit has written."),
-    given: list[str] = typer.Option(
-        None,
-        "--input",
-        metavar="NAME=VALUE",
-        show_default=False,
-        help="Value of an input, the workload among them; may be repeated.",
+    file: Path = argument("TREE", "A tree that fit has written."),
+    given: list[str] = option(
+        None, "--input NAME=VALUE", "Value of an input, the workload among them; may be repeated."
     ),
-    objective: str = typer.Option(
-        "time", "--objective", metavar="WHAT", help="Least of: time, index or core-hours."
+    objective: str = option("time", "--objective WHAT", "Least of: time, index or core-hours."),
+    top: int = option(3, "--top N", "How many to show.", min=1, max=1000),
+    counts: str = option(
+        "", "-n --counts LIST", "Process counts, as 3,5,9-29 [default: those of the runs]."
     ),
-    top: int = typer.Option(3, "--top", min=1, max=1000, metavar="N", help="How many to show."),
-    counts: str = typer.Option(
-        "",
-        "-n",
-        "--counts",
-        metavar="LIST",
-        show_default=False,
-        help="Process counts, as 3,5,9-29 [default: those of the runs].",
+    threads: str = option(
+        "", "--threads LIST", "Threads of a process, as 1,2,4-8 [default: those of the runs]."
     ),
-    threads: str = typer.Option(
-        "",
-        "--threads",
-        metavar="LIST",
-        show_default=False,
-        help="Threads of a process, as 1,2,4-8 [default: those of the runs].",
+    max_cores: int = option(None, "--max-cores N", "Cores of all workers.", min=1),
+    max_processes: int = option(None, "--max-processes N", "Processes.", min=1),
+    node_cores: int = option(
+        None, "--node-cores N", "Cores of a node, which its processes' threads must find.", min=1
     ),
-    max_cores: int = typer.Option(
-        None, "--max-cores", min=1, metavar="N", show_default=False, help="Cores of all workers."
-    ),
-    max_processes: int = typer.Option(
-        None, "--max-processes", min=1, metavar="N", show_default=False, help="Processes."
-    ),
-    node_cores: int = typer.Option(
-        None,
-        "--node-cores",
-        min=1,
-        metavar="N",
-        show_default=False,
-        help="Cores of a node, which its processes' threads must find.",
-    ),
-    per_node: int = typer.Option(
-        1, "--per-node", min=1, metavar="N", help="Processes of a node, for --node-cores."
-    ),
+    per_node: int = option(1, "--per-node N", "Processes of a node, for --node-cores.", min=1),
     json_: bool = JSON_OPTION,
 ) -> int:
     """Say which processes and threads are best for a workload.

@@ -11,9 +11,8 @@ import numpy as np
 from p3s.base.artefacts import write_json
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.schemas.published import Published
-from p3s.methods.baseline.trees.caches import Caches
 from p3s.methods.baseline.trees.evaluate import Evaluator
-from p3s.methods.baseline.trees.features import counter_columns, derived
+from p3s.methods.baseline.trees.features import Caches, counter_columns, derived
 from p3s.methods.baseline.trees.types import Array, Tree
 
 #: The variable that says how threads and processes are placed, and its words.

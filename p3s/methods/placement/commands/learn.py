@@ -5,10 +5,9 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-import typer
-
 from p3s.base.errors import UsageError
 from p3s.cli.common import JSON_OPTION, check_output, emit_json, out, progress, quoted, say
+from p3s.cli.helptext import option
 
 EPILOG = """\b
 Example:
@@ -22,67 +21,39 @@ _BUDGET = "4m"
 
 
 def learn(
-    simgrid: Path | None = typer.Option(
+    simgrid: Path | None = option(None, "--simgrid FILE", "Platform that SimGrid simulates."),
+    hosts: str = option(
+        "", "--hosts LIST", "Hosts to measure on, like n[0-15] [of a platform: all]."
+    ),
+    topology: str = option(
+        "",
+        "--topology FILE",
+        "How its nodes and switches are joined [default: as the platform says, or one switch]",
+    ),
+    ppn: int = option(4, "--ppn K", "Ranks that a host has room for.", min=1),
+    ranks: int = option(128, "--ranks N", "Ranks of the largest allocation.", min=2),
+    phases: int = option(1500, "--phases N", "Phases to measure.", min=40),
+    budget: str = option(_BUDGET, "--budget TIME", "Time to measure on hosts: 30s, 10m, 1h."),
+    seed: int = option(0, "--seed N", "Of the random pairs. [default: 0]"),
+    way: str = option(
+        "", "--way NAME", "A, B, C or corrected [default: the one with the smallest errors]."
+    ),
+    name: str = option(
+        "",
+        "--name NAME",
+        "Name of its machine file; the model then is refused for others [default: none].",
+    ),
+    launcher: str = option(
+        "",
+        "--launcher COMMAND",
+        "Launcher of the ranks, up to the program [default: mpiexec as found].",
+    ),
+    data: Path | None = option(
         None,
-        "--simgrid",
-        show_default=False,
-        metavar="FILE",
-        help="Platform that SimGrid simulates.",
+        "--data DIR",
+        "Where measured phases are kept [default: FILE without its ending, with .phases].",
     ),
-    hosts: str = typer.Option(
-        "",
-        "--hosts",
-        show_default=False,
-        metavar="LIST",
-        help="Hosts to measure on, like n[0-15] [of a platform: all].",
-    ),
-    topology: str = typer.Option(
-        "",
-        "--topology",
-        show_default=False,
-        metavar="FILE",
-        help="How its nodes and switches are joined [default: as the platform says, or one switch]",
-    ),
-    ppn: int = typer.Option(4, "--ppn", min=1, metavar="K", help="Ranks that a host has room for."),
-    ranks: int = typer.Option(
-        128, "--ranks", min=2, metavar="N", help="Ranks of the largest allocation."
-    ),
-    phases: int = typer.Option(1500, "--phases", min=40, metavar="N", help="Phases to measure."),
-    budget: str = typer.Option(
-        _BUDGET, "--budget", metavar="TIME", help="Time to measure on hosts: 30s, 10m, 1h."
-    ),
-    seed: int = typer.Option(0, "--seed", metavar="N", help="Of the random pairs."),
-    way: str = typer.Option(
-        "",
-        "--way",
-        show_default=False,
-        metavar="NAME",
-        help="A, B, C or corrected [default: the one with the smallest errors].",
-    ),
-    name: str = typer.Option(
-        "",
-        "--name",
-        show_default=False,
-        metavar="NAME",
-        help="Name of its machine file; the model then is refused for others [default: none].",
-    ),
-    launcher: str = typer.Option(
-        "",
-        "--launcher",
-        show_default=False,
-        metavar="COMMAND",
-        help="Launcher of the ranks, up to the program [default: mpiexec as found].",
-    ),
-    data: Path | None = typer.Option(
-        None,
-        "--data",
-        show_default=False,
-        metavar="DIR",
-        help="Where measured phases are kept [default: FILE without its ending, with .phases].",
-    ),
-    output: Path = typer.Option(
-        Path("communication.json"), "-o", "--output", metavar="FILE", help="Model to write."
-    ),
+    output: Path = option(Path("communication.json"), "-o --output FILE", "Model to write."),
     json_: bool = JSON_OPTION,
 ) -> int:
     """Measure random pairs of ranks on a machine, and learn how long phases take on it.
@@ -93,7 +64,7 @@ def learn(
     from p3s.methods.placement.learned import save
     from p3s.methods.placement.training.campaign import Settings
     from p3s.methods.placement.training.card import printed
-    from p3s.methods.placement.training.learn import Wanted, learned, prepared
+    from p3s.methods.placement.training.train import Wanted, learned, prepared
 
     _check(simgrid, hosts, launcher, output)
     limit = None if simgrid is not None else seconds_of(budget, "--budget")

@@ -25,6 +25,7 @@ from p3s.cli.common import (
     write_out,
 )
 from p3s.cli.costs import NETWORK, TOPOLOGY
+from p3s.cli.helptext import argument, option
 from p3s.cli.params import VALUE, at_value
 from p3s.cli.replay import COLLECTIVES, hosts_of
 
@@ -52,57 +53,35 @@ _AUTO = "auto"
 
 
 def place(
-    study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
-    counts: str = typer.Option(
-        ..., "-n", "--counts", metavar="COUNTS", help="Process counts; several: which is worth it."
-    ),
-    nodes: int = typer.Option(
-        0, "--nodes", min=0, show_default=False, metavar="M", help="Nodes [default: as needed]."
-    ),
-    ppn: str = typer.Option(
+    study_dir: Path = argument("STUDY", "Study directory."),
+    counts: str = option(..., "-n --counts COUNTS", "Process counts; several: which is worth it."),
+    nodes: int = option(0, "--nodes M", "Nodes [default: as needed].", min=0),
+    ppn: str = option(
         "",
-        "--ppn",
-        show_default=False,
-        metavar="COUNTS",
-        help="Ranks that a node has room for; several: which is worth it [default: its cores].",
+        "--ppn COUNTS",
+        "Ranks that a node has room for; several: which is worth it [default: its cores].",
     ),
-    hosts: str = typer.Option(
-        "",
-        "--hosts",
-        show_default=False,
-        metavar="LIST",
-        help="Names of the nodes, like n[0-63] [default: the first of the network].",
+    hosts: str = option(
+        "", "--hosts LIST", "Names of the nodes, like n[0-63] [default: the first of the network]."
     ),
     topology: str = TOPOLOGY,
     network: str = NETWORK,
     collectives: str = COLLECTIVES,
     param: list[str] = VALUE,
-    model: Path | None = typer.Option(
+    model: Path | None = option(
         None,
-        "--model",
-        show_default=False,
-        metavar="FILE",
-        help="Learned times of phases that sort the candidates [default: loads of links].",
+        "--model FILE",
+        "Learned times of phases that sort the candidates [default: loads of links].",
     ),
-    number: int = typer.Option(
-        84, "--candidates", min=2, max=1000, metavar="N", help="Candidates."
-    ),
-    simulated: int | None = typer.Option(
+    number: int = option(84, "--candidates N", "Candidates.", min=2, max=1000),
+    simulated: int | None = option(
         None,
-        "--simulate",
-        show_default=False,
+        "--simulate N",
+        "Of them, how many are simulated; 0: none [default: as many as take a minute].",
         min=0,
         max=1000,
-        metavar="N",
-        help="Of them, how many are simulated; 0: none [default: as many as take a minute].",
     ),
-    write: Path | None = typer.Option(
-        None,
-        "--write",
-        show_default=False,
-        metavar="FILE",
-        help="Write the best placement for a launcher.",
-    ),
+    write: Path | None = option(None, "--write FILE", "Write the best placement for a launcher."),
     format_: str = typer.Option(
         _AUTO,
         "--format",
@@ -110,15 +89,13 @@ def place(
         show_default=False,
         help="Of that file: openmpi, mpich, slurm [default: by job and MPI library].",
     ),
-    inside: Path | None = typer.Option(
+    inside: Path | None = option(
         None,
-        "--inside",
-        show_default=False,
-        metavar="FILE",
-        help="Cores of a node, from lstopo --of xml: ranks that talk much share sockets and "
+        "--inside FILE",
+        "Cores of a node, from lstopo --of xml: ranks that talk much share sockets and "
         "caches in the rankfile.",
     ),
-    csv: bool = typer.Option(False, "--csv", help="Print all placements as CSV."),
+    csv: bool = option(False, "--csv", "Print all placements as CSV."),
     json_: bool = JSON_OPTION,
 ) -> int:
     """Rank placements of a count's ranks on nodes by the predicted run time.
@@ -189,8 +166,8 @@ def _rank(
     study: Study, n: int, nodes: Nodes, request: Request, search: Search, told: _Output
 ) -> int:
     from p3s.methods.placement.candidates import block_on
-    from p3s.methods.placement.ranked.file import PLACEMENTS
     from p3s.methods.placement.ranked.stage import job_at, placed
+    from p3s.methods.placement.ranked.types import PLACEMENTS
     from p3s.methods.placement.text import as_csv, render
 
     with progress(1) as bar:

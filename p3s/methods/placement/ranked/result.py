@@ -1,17 +1,22 @@
-"""What is said of placements: times with their intervals, regret, gains, reasons."""
+"""What is said of placements: times with their intervals, how sure a ranking is, gains, reasons."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from p3s.base.ops import like
+from p3s.base.scores import Z90
 from p3s.base.text import percent
-from p3s.methods.placement.advice import matters
+from p3s.machine.topology.units import Bools, Floats
 from p3s.methods.placement.costs import CostModel, Seconds
-from p3s.methods.placement.phases import all_traffic
+from p3s.methods.placement.phases import PhaseTraffic, all_traffic
+from p3s.methods.placement.ranked.advice import matters
 from p3s.methods.placement.ranked.job import Job
 from p3s.methods.placement.ranked.picture import picture
-from p3s.methods.placement.ranked.sure import Draws, drawn, widened
 from p3s.methods.placement.ranked.types import (
     Gain,
     LinkPicture,
@@ -20,13 +25,131 @@ from p3s.methods.placement.ranked.types import (
     Ranked,
     Validity,
 )
-from p3s.methods.placement.ranked.validity import validity
 from p3s.predict import doubts
 from p3s.predict.intervals import total
 from p3s.predict.reasons import Reason
 from p3s.predict.rows import phases_of, row_of
 from p3s.predict.times import PhaseTimes
 from p3s.program.mapping import BLOCK, CYCLIC, RankMap
+from p3s.program.scaled import COLLECTIVE, COMPLETION, SEND, ScaledTrace
+
+#: Calls that leave a request open.
+_OPENS = ("MPI_I", "MPI_Start")
+
+
+def validity(trace: ScaledTrace, phases: list[PhaseTraffic], alone: PhaseTimes) -> Validity:
+    """Return what speaks for or against phases that are balanced and do not overlap."""
+    busy = alone.compute.sum(axis=1)
+    mean = float(busy.mean()) if busy.size else 0.0
+    return Validity(
+        left_out=left_out(trace, phases),
+        imbalance=float(busy.max()) / mean - 1.0 if mean > 0 else 0.0,
+        overlap=overlap(trace),
+    )
+
+
+def left_out(trace: ScaledTrace, phases: list[PhaseTraffic]) -> float:
+    """Return the share of the calls that communicate whose messages are not known.
+
+    Of a collective of which some calls in a phase are left out, all there count.
+    """
+    talks = trace.is_kind(SEND) | trace.is_kind(COLLECTIVE)
+    lost = talks & ~trace.known
+    for phase in phases:
+        gone = [k for k, op in enumerate(trace.ops) if op in phase.left_out]
+        lost |= trace.is_kind(COLLECTIVE) & (trace.phase == phase.phase) & np.isin(trace.op, gone)
+    calls = float(trace.repeat[talks].sum())
+    return float(trace.repeat[lost].sum()) / calls if calls else 0.0
+
+
+def overlap(trace: ScaledTrace) -> float:
+    """Return the share of the computation that comes between a request and its completion."""
+    work = trace.work * trace.repeat
+    whole = float(work.sum())
+    if not whole:
+        return 0.0
+    row = np.arange(trace.rows)
+    group = np.ones(trace.rows, dtype=bool)  # rows begin a rank's phase
+    group[1:] = (np.diff(trace.rank) != 0) | (np.diff(trace.phase) != 0)
+    first = np.maximum.accumulate(np.where(group, row, 0))
+    opened = _last_before(_opens(trace), first)
+    closed = _last_before(trace.is_kind(COMPLETION), first)
+    return float(work[opened > closed].sum()) / whole
+
+
+def _last_before(what: Bools, first: np.ndarray) -> np.ndarray:
+    """Return for each row the last one of the same rank and phase before it; -1: there is none."""
+    row = np.arange(len(what))
+    last = np.maximum.accumulate(np.where(what, row, -1))
+    before = np.concatenate([[-1], last[:-1]]) if len(last) else last
+    return np.where(before >= first, before, -1)
+
+
+def _opens(trace: ScaledTrace) -> Bools:
+    opens = [like(op).startswith(_OPENS) and op != "MPI_Init" for op in trace.ops]
+    names = np.array(opens or [False], dtype=bool)
+    return np.asarray(names[trace.op] if trace.rows else np.zeros(0), dtype=bool)
+
+
+#: Times that are drawn of each placement.
+_DRAWS = 4000
+_ENDS = (0.05, 0.95)
+#: By how much placements of one program are off by themselves, a standard deviation of their time:
+#: 1.6 % in 179 simulated runs of seven programs (docs/accuracy.md, "Placements").
+OWN = 0.016
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Times of placements, drawn from their intervals, shape (draws, placements)."""
+
+    seconds: Floats
+
+    @property
+    def regret(self) -> Floats:
+        """Return the mean of by what share each misses the least time."""
+        return np.asarray((self.seconds / self._least - 1.0).mean(axis=0))
+
+    @property
+    def chance(self) -> Floats:
+        """Return how often each is the fastest."""
+        best = np.argmin(self.seconds, axis=1)
+        found = np.bincount(best, minlength=self.seconds.shape[1])
+        return np.asarray(found / len(self.seconds), dtype=np.float64)
+
+    @property
+    def _least(self) -> Floats:
+        return np.asarray(self.seconds.min(axis=1, keepdims=True), dtype=np.float64)
+
+    def gain(self, one: int, over: int) -> tuple[float, float]:
+        """Return the ends of the share of another's time by which one is faster."""
+        share = 1.0 - self.seconds[:, one] / self.seconds[:, over]
+        low, high = np.quantile(share, _ENDS)
+        return float(low), float(high)
+
+
+def widened(middle: float, low: float, high: float, own: float = OWN) -> tuple[float, float]:
+    """Return the interval of a time from that of its messages and what placements are off by."""
+    more = Z90 * own * middle
+    return middle - math.hypot(middle - low, more), middle + math.hypot(high - middle, more)
+
+
+def drawn(
+    middle: Sequence[float], low: Sequence[float], high: Sequence[float], own: float = OWN
+) -> Draws:
+    """Return draws of times from their 90 % intervals; the same for the same times.
+
+    Most of an error is that of all placements of a program: what a message costs, which of them
+    wait. ``own``: deviation of the rest as a share of each time, at most that of its interval.
+    """
+    t, a, b = (np.asarray(x, dtype=np.float64) for x in (middle, low, high))
+    rng = np.random.default_rng(0)
+    common, each = rng.standard_normal((_DRAWS, 1)), rng.standard_normal((_DRAWS, len(t)))
+    width = np.maximum((b - a) / (2 * Z90), 1e-300)
+    share = np.minimum(own * t / width, 1.0)
+    noise = np.sqrt(1.0 - share**2) * common + share * each
+    ends = np.where(noise < 0, t - a, b - t) / Z90
+    return Draws(np.maximum(t + noise * ends, t * 1e-3))
 
 
 @dataclass(frozen=True, eq=False)

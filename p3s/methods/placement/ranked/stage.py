@@ -19,10 +19,9 @@ from p3s.machine.topology.units import Ints
 from p3s.methods.placement.allocation import Allocation, allocation
 from p3s.methods.placement.costs import LearnedCost
 from p3s.methods.placement.ranked.advice import advice_of
-from p3s.methods.placement.ranked.file import save
 from p3s.methods.placement.ranked.job import Job, job_of
 from p3s.methods.placement.ranked.ranking import Search, placements
-from p3s.methods.placement.ranked.types import Advice, Placements
+from p3s.methods.placement.ranked.types import Advice, Placements, save
 from p3s.pipeline.basis import Request, basis_of, setting_of, told_of
 from p3s.pipeline.room import check_scaled_room
 from p3s.pipeline.stages import (
@@ -220,7 +219,7 @@ def check_model(model: Learned, there: There) -> None:
     That of a machine that nobody has named is recognised by what messages cost, where both were
     measured.
     """
-    from p3s.methods.placement.communication import network_id
+    from p3s.methods.placement.costs import network_id
 
     messages = there.messages
     model.check(messages.machine, network_id(there.fabric))

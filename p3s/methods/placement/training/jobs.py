@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import signal
 import socket
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +16,7 @@ import numpy as np
 from p3s.base.errors import P3SError
 from p3s.base.host.compiling import compiled
 from p3s.base.host.cores import cores
+from p3s.base.host.simgrid import run_simgrid, simgrid_program
 from p3s.machine.topology.units import Ints
 from p3s.methods.placement.traffic import Traffic
 from p3s.program.mapping import RankMap
@@ -198,51 +196,15 @@ class SimulatedMachine:
             "exchange-simulated",
             [_SOURCE],
             ("-O2", "-w", "-DP3S_SIMULATED"),
-            compiler=_tool("smpicc"),
+            compiler=simgrid_program("smpicc"),
             what="the runner",
         )
         hosts = directory / "hosts"
         hosts.write_text("".join(f"{host}\n" for host in job.hosts))
-        words = [_tool("smpirun"), "-np", str(len(job.hosts)), "-hostfile", str(hosts)]
+        words = [simgrid_program("smpirun"), "-np", str(len(job.hosts)), "-hostfile", str(hosts)]
         words += ["-platform", str(self.platform.absolute()), "--cfg=smpi/privatization:no"]
         words += ["--cfg=smpi/simulate-computation:no", "--cfg=smpi/host-speed:1Gf"]
         words += ["--cfg=smpi/wtime:0", "--log=root.thresh:warning", *self.options, str(program)]
-        _simulate([*words, str(directory / _JOB), str(directory / _RESULTS)], self.timeout_s)
-
-
-def _tool(name: str) -> str:
-    found = shutil.which(name)
-    if not found:
-        raise P3SError(f"{name} is not installed; install SimGrid (Debian: libsimgrid-dev)")
-    return found
-
-
-def _simulate(words: Sequence[str], timeout_s: float) -> None:
-    environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
-    with tempfile.TemporaryDirectory(prefix="p3s-simgrid-") as work:
-        process = subprocess.Popen(
-            words,
-            cwd=work,
-            env={**environment, "TMPDIR": work},
-            text=True,
-            errors="replace",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            said, _ = process.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired as err:
-            raise P3SError(f"SimGrid did not end in {timeout_s:.0f} s; it was given up") from err
-        finally:
-            if process.poll() is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-    if process.returncode:
-        lines = [line.strip() for line in said.splitlines() if line.strip()]
-        told = [line for line in lines if "rror" in line or "exchange:" in line] or lines
-        raise P3SError(
-            f"SimGrid failed with code {process.returncode}: {(told or ['no message'])[0][:200]}"
-        )
+        words += [str(directory / _JOB), str(directory / _RESULTS)]
+        with tempfile.TemporaryDirectory(prefix="p3s-simgrid-") as work:
+            run_simgrid(words, Path(work), self.timeout_s, "SimGrid")

@@ -1,24 +1,33 @@
-"""The communication model of a machine: ways to tell the times of its phases, and the best one."""
+"""From a machine to its communication model: checks, measurements, ways to tell times, the best."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from p3s.base.errors import P3SError, UsageError
 from p3s.machine.topology.fabric import Fabric
+from p3s.machine.topology.read import node_numbers, read_fabric
+from p3s.machine.topology.trees import one_switch
 from p3s.machine.topology.units import Floats, Ints
 from p3s.methods.placement.baselines import best_variant, seconds_of
-from p3s.methods.placement.communication import SIMULATED
+from p3s.methods.placement.costs import SIMULATED, network_id
 from p3s.methods.placement.features import CLASS_A
 from p3s.methods.placement.learned import Learned, Settings, cross_validated, learn
 from p3s.methods.placement.lines import Product, fit_nonnegative
 from p3s.methods.placement.ranking import Agreement, agreement
 from p3s.methods.placement.simulated import simulated_seconds
+from p3s.methods.placement.training import platform
+from p3s.methods.placement.training.campaign import Settings as CampaignSettings
+from p3s.methods.placement.training.campaign import shapes
 from p3s.methods.placement.training.costs import hockney_of, network_of
-from p3s.methods.placement.training.dataset import Dataset
+from p3s.methods.placement.training.dataset import Dataset, Say, Told, measured
+from p3s.methods.placement.training.jobs import Machine, SimulatedMachine, real_machine
+from p3s.methods.placement.trees import needed
 from p3s.simulate.network import Network
 
 #: Codes of the ways, in the order of the card.
@@ -157,3 +166,109 @@ def _plain(
 def _of_max_bytes(rows: Sequence[Mapping[str, float]], t: Floats) -> Floats:
     columns = {"max bytes": np.array([row["max bytes"] for row in rows])}
     return fit_nonnegative(_line(("max bytes",)), columns, t).seconds(columns)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be learned.
+
+    ``platform``: of SimGrid, else ``hosts`` are started with ``launcher`` ("" and none: this
+    machine's). ``topology``: the same network for P3S, "" as far as the platform says. ``way``:
+    code of the features to use, "" for the best.
+    """
+
+    platform: Path | None
+    hosts: tuple[str, ...]
+    launcher: tuple[str, ...]
+    topology: str
+    name: str
+    way: str
+    settings: CampaignSettings
+
+
+@dataclass(frozen=True, eq=False)
+class Ready:
+    """A machine that can be measured, and its network.
+
+    ``named``: whether somebody said what it is called. ``topology``: its network as described.
+    """
+
+    told: Told
+    fabric: Fabric
+    machine: Machine
+    facts: Mapping[str, str]
+    named: bool = True
+    topology: str = ""
+
+
+def prepared(wanted: Wanted) -> Ready:
+    """Return the machine, after everything about it has been checked; nothing is measured yet.
+
+    Errors: UsageError, P3SError: one line.
+    """
+    needed("learning a machine")
+    if wanted.way and wanted.way not in LEARNED:
+        raise UsageError(f"--way {wanted.way}: there are {', '.join(LEARNED)}")
+    machine, hosts, name, facts = _machine(wanted)
+    _check_hosts(hosts)
+    topology = wanted.topology or _topology(wanted.platform)
+    fabric = read_fabric(topology, len(hosts)) if topology else one_switch(len(hosts))
+    nodes = _nodes(fabric, hosts)
+    order = np.argsort(nodes)
+    shapes(len(hosts), wanted.settings)
+    told = Told(
+        wanted.name or name,
+        network_id(fabric),
+        tuple(nodes[order].tolist()),
+        tuple(hosts[k] for k in order.tolist()),
+        wanted.settings,
+    )
+    return Ready(told, fabric, machine, facts, bool(wanted.name), topology)
+
+
+def _machine(wanted: Wanted) -> tuple[Machine, tuple[str, ...], str, dict[str, str]]:
+    """Return a machine, its hosts, what it is called and what is known of it."""
+    if wanted.platform is None:
+        real = real_machine(wanted.launcher)
+        name = f"{real.mpi.family} {real.mpi.version}"
+        return real, wanted.hosts, name, {"measured with": name}
+    known = platform.hosts_of(wanted.platform)
+    missing = [host for host in wanted.hosts if host not in known]
+    if missing:
+        raise P3SError(f"{wanted.platform}: has no host {missing[0]}; correct --hosts")
+    facts = {"measured with": f"SimGrid, {wanted.platform.name}"}
+    hosts = wanted.hosts or known
+    return SimulatedMachine(wanted.platform), hosts, wanted.platform.stem, facts
+
+
+def _check_hosts(hosts: Sequence[str]) -> None:
+    twice = next((host for k, host in enumerate(hosts) if host in hosts[:k]), None)
+    if twice is not None:
+        raise UsageError(f"--hosts: {twice} is named twice; --ppn says how many ranks it has")
+
+
+def _topology(path: Path | None) -> str:
+    """Return the network of a platform, "" where there is none, or it is not known."""
+    return "" if path is None else platform.network_of(path)
+
+
+def _nodes(fabric: Fabric, hosts: Sequence[str]) -> np.ndarray:
+    """Return which node of the network each host is; in order where it names none."""
+    names = hosts if fabric.about.hosts else [""] * len(hosts)
+    nodes = node_numbers(fabric, names)
+    if len(set(nodes.tolist())) < len(nodes):
+        raise P3SError(f"{fabric.about.source}: two of the hosts are one of its nodes")
+    return nodes
+
+
+def learned(ready: Ready, directory: Path, way: str = "", say: Say = lambda _: None) -> Learned:
+    """Return the model of a machine; its phases are measured into a directory, as far as they are
+    not there yet.
+
+    Errors: P3SError, in one line.
+    """
+    data = measured(directory, ready.told, ready.fabric, ready.machine, say)
+    say("training")
+    told = ready.told
+    model = train(data, ready.fabric, told.machine, told.network, way=way, facts=ready.facts)
+    return replace(model, card=replace(model.card, named=ready.named, topology=ready.topology))

@@ -13,9 +13,8 @@ from p3s.base.scores import Z90
 from p3s.base.settings import inputs_in
 from p3s.base.study import Study
 from p3s.machine.topology.node import Node
-from p3s.methods.threads.advise.advisor import Advisor, Workload
+from p3s.methods.threads.advise.advisor import Advisor, Workload, next_runs
 from p3s.methods.threads.advise.configurations import Configuration, Limits, admissible
-from p3s.methods.threads.advise.nextrun import next_runs
 from p3s.methods.threads.advise.text import AdviceFile
 from p3s.methods.threads.advise.types import NextRun, Objective
 from p3s.methods.threads.laws import check_fits, ensure_base, ensure_threads
