@@ -244,14 +244,12 @@ class Study:
     @property
     def model(self) -> Model:
         """The laws, fitted where they are missing or older than the runs."""
-        from p3s.capture.sites import resolve_sites
-        from p3s.model.stage import load
+        from p3s.pipeline.places import model_with_places
         from p3s.report.equations import render
         from p3s.report.rules import phase_rules
 
         ensure_model(self._directory, self._progress)
-        model = load(self.path)
-        places, _ = resolve_sites(self._directory, model.sites)
+        model, places = model_with_places(self._directory)
         rules = [rule for phase in phase_rules(model, places) for rule in phase.rules]
         table = Table(
             {
