@@ -67,24 +67,33 @@ class CallClass:
 
 
 @dataclass(frozen=True)
-class Classified:
-    """The classes of some sections, and which one each step belongs to.
+class Whole:
+    """A section (by number) with all its ranks, and the classes of its steps (-1: none).
 
-    One array per section, one entry per step of it with all collectives expanded, -1 where there
-    is none: ``message_of``, the class of the message that a step sends or receives (of a SENDRECV:
-    sends); ``message2_of``, of the one that a SENDRECV receives; ``call_of``. ``direct_of`` has
-    one entry per step of the section as given: the call class of a collective whose members are
-    all on two nodes, so that it can be executed as such. ``transits``: what is on its way between
-    nodes in each section. ``notes``: what was merged.
+    ``given``: steps of the section; ``full``: those with all collectives expanded; ``origin``:
+    given step of each of these. ``message_of``, per full step: class of the message that it sends
+    or receives (of a SENDRECV: sends); ``call_of``: of the call. ``direct_of``, per given step:
+    call class of a collective whose members are all on two nodes, so that it can be executed as
+    such. ``transit``: what is on its way between nodes.
     """
+
+    section: int
+    given: Steps
+    full: Steps
+    origin: Ints
+    message_of: Ints
+    call_of: Ints
+    direct_of: Ints
+    transit: Transit
+
+
+@dataclass(frozen=True)
+class Classified:
+    """The classes of some sections, and the sections; ``notes``: what was merged."""
 
     messages: tuple[MessageClass, ...]
     calls: tuple[CallClass, ...]
-    message_of: tuple[Ints, ...]
-    message2_of: tuple[Ints, ...]
-    call_of: tuple[Ints, ...]
-    direct_of: tuple[Ints, ...]
-    transits: tuple[Transit, ...]
+    wholes: tuple[Whole, ...]
     notes: tuple[str, ...]
 
 
@@ -165,15 +174,19 @@ class _Sizes:
 
 
 def classify(
-    sections: Sequence[Steps], full: Sequence[Steps], mapping: RankMap, distance: Ints
+    sections: Sequence[Steps],
+    full: Sequence[Steps],
+    origins: Sequence[Ints],
+    mapping: RankMap,
+    distance: Ints,
 ) -> Classified:
     """Give the messages and calls of every section their classes.
 
-    ``sections``: steps as given; ``full``: the same with collectives expanded (``full[i]``'s
-    steps may be those of ``sections[i]``). ``distance``: hops, nodes x nodes.
+    ``sections``: steps as given; ``full``, ``origins``: as of Whole (``full[i]``'s steps may be
+    those of ``sections[i]``). ``distance``: hops, nodes x nodes.
     """
     if not full:
-        return Classified((), (), (), (), (), (), (), ())
+        return Classified((), (), (), ())
     drafts = [_Draft(steps, mapping, distance) for steps in full]
     direct = [_direct(steps, mapping, distance) for steps in sections]
     sizes = _Sizes([draft.bytes for draft in drafts], "messages")
@@ -185,16 +198,12 @@ def classify(
         MessageClass(int(b), int(d), int(load), float(e))
         for (b, d, load), e in zip(unique.T.tolist(), events.tolist(), strict=True)
     )
-    message_of, message2_of = [], []
-    for draft, code in zip(drafts, codes, strict=True):
-        one, two = draft.spread(code)
-        message_of.append(one)
-        message2_of.append(two)
-
     names: dict[str, int] = {}
-    call_keys, call_rows, call_weights = [], [], []
-    for draft, steps, one, two in zip(drafts, full, message_of, message2_of, strict=True):
+    message_of, call_keys, call_rows, call_weights = [], [], [], []
+    for draft, steps, code in zip(drafts, full, codes, strict=True):
+        one, two = draft.spread(code)
         rows, keys = draft.calls(steps, unique, one, two, names)
+        message_of.append(one)
         call_rows.append(rows)
         call_keys.append(keys)
         call_weights.append(steps.weight[rows])
@@ -226,22 +235,26 @@ def classify(
             unique_calls.T.tolist(), call_events.tolist(), strict=True
         )
     )
-    call_of = [
+    rows_of = [*call_rows, *direct_rows]
+    class_of = [
         _placed(len(steps), rows, code)
-        for steps, rows, code in zip(full, call_rows, call_codes, strict=False)
+        for steps, rows, code in zip((*full, *sections), rows_of, call_codes, strict=True)
     ]
-    direct_of = [
-        _placed(len(steps), rows, code)
-        for steps, rows, code in zip(sections, direct_rows, call_codes[len(full) :], strict=True)
-    ]
+    columns = zip(
+        range(len(sections)),
+        sections,
+        full,
+        origins,
+        message_of,
+        class_of[: len(full)],
+        class_of[len(full) :],
+        [draft.transit() for draft in drafts],
+        strict=True,
+    )
     return Classified(
         found,
         calls,
-        tuple(message_of),
-        tuple(message2_of),
-        tuple(call_of),
-        tuple(direct_of),
-        tuple(draft.transit() for draft in drafts),
+        tuple(Whole(*each) for each in columns),
         tuple(dict.fromkeys(note for draft in drafts for note in draft.notes))
         + sizes.notes
         + call_sizes.notes,

@@ -8,6 +8,7 @@ from typing import Any
 from p3s.base.serialise import to_data
 from p3s.base.study import SCHEMA_VERSION
 from p3s.replay.plan.classes import CallClass, MessageClass
+from p3s.replay.plan.noise import NOISE_LIMIT
 from p3s.replay.plan.types import ReplayPlan
 from p3s.replay.plan.world import BLACK_HOLE, MEASURED, NODES, NOISE
 
@@ -134,10 +135,9 @@ def _measured(plan: ReplayPlan) -> list[str]:
         lines.append(f"  {_played(plan, pairs[0])}")
     wanted = max((it.noise_wanted for it in (*plan.iterations, *plan.timed)), default=0.0)
     if wanted:
-        limit = plan.settings.noise_limit
         lines.append(
             f"noise: {wanted:.3g} messages of others on the way on average (at most "
-            f"{limit} at once are sent)"
+            f"{NOISE_LIMIT} at once are sent)"
         )
     flows = max((placement.flows for placement in plan.placements), key=len, default=())
     if flows:
