@@ -72,7 +72,6 @@ class Part:
     events: npt.NDArray[np.void]
     lists: Ints
     record: Ints
-    persistent: npt.NDArray[np.void]
     slots: int
     in_bytes: int
     out_bytes: int
@@ -106,12 +105,11 @@ class _Program(ctypes.Structure):
     """struct program of inner.c."""
 
     _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("events", "persistent", "lists", "record", "comms")),
+        *((name, ctypes.c_void_p) for name in ("events", "lists", "record", "comms")),
         *(
             (name, ctypes.c_int64)
             for name in (
                 "count",
-                "n_persistent",
                 "n_lists",
                 "n_slots",
                 "n_comms",
@@ -197,25 +195,22 @@ class InnerLoop:
     def open(
         self, part: Part, world: Sequence[int], comms: Sequence[int], pages: str, shared_cores: bool
     ) -> None:
-        """Make a program ready: buffers, persistent requests.
+        """Make a program ready: buffers.
 
         ``world``: Fortran handles of the communicators of messages, of control messages, and of
         nothing but the loop's own collectives; ``comms``: those that events name.
         Errors: P3SError naming the event that is wrong.
         """
         self.close()
-        for events in (part.events, part.persistent):
-            if events.dtype != EVENT or not events.flags.c_contiguous:
-                raise ValueError("events must be a contiguous array of EVENT records")
+        if part.events.dtype != EVENT or not part.events.flags.c_contiguous:
+            raise ValueError("events must be a contiguous array of EVENT records")
         handles = np.asarray(comms, dtype=np.int32)
         program = _Program(
             part.events.ctypes.data,
-            part.persistent.ctypes.data,
             part.lists.ctypes.data,
             part.record.ctypes.data,
             handles.ctypes.data,
             len(part.events),
-            len(part.persistent),
             len(part.lists),
             part.slots,
             len(handles),

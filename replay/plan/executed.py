@@ -121,13 +121,7 @@ def _process(
     ):
         work = work_ns * scale
         here = len(columns.rows)
-        if code == Code.START:
-            kept = program.persistent[process][arg]
-            op = _OPS[int(kept["code"])]
-            slots[slot] = columns.add(
-                op, int(kept["peer"]), int(kept["tag"]), int(kept["bytes"]), work=work
-            )
-        elif code in _WAITS:
+        if code in _WAITS:
             wanted = lists[at : at + number]
             done = [slots[one] for one in wanted if one in slots]
             most = len(done) if code == Code.WAIT else 1 if code == Code.WAITANY else arg

@@ -129,7 +129,6 @@ class Sheet:
             aligned(largest),
             largest,
             tuple(self.comms),
-            tuple(np.zeros(0, dtype=EVENT) for _ in range(self.processes)),
             Pairing(*np.array(self.messages, dtype=np.int64).T) if self.messages else None,
             False,
             False,

@@ -76,7 +76,6 @@ def program_of(
         in_bytes=nothing,
         out_bytes=nothing,
         comms=(),
-        persistent=tuple(np.zeros(0, dtype=EVENT) for _ in world.processes),
         pairing=Pairing(
             columns[0],
             columns[1],
