@@ -281,12 +281,12 @@ def measure_files(
         raise P3SError(f"--io {directory}: no directory that can be written; name one")
     if nbytes < 1:
         raise P3SError(f"--io {directory}: {nbytes} bytes of each process; 1 and more can be timed")
-    words, install, libmpi = launcher_of(launcher)
-    program = for_ranks(FILES, install.mpicc, libmpi)
+    found = launcher_of(launcher)
+    install = found.install
+    program = for_ranks(FILES, install.mpicc, found.libmpi)
     rates: list[Rate] = []
     for n in processes:
-        argv = [word.replace("{np}", str(n)) for word in words]
-        argv += [*program.words, str(place), str(nbytes), str(repeats)]
+        argv = [*found.argv(n), *program.words, str(place), str(nbytes), str(repeats)]
         rates += parsed(run_ranks(argv, 600.0, f"{n} ranks that measure files", n), n)
     return FileSystem(
         kind_of(place),

@@ -30,7 +30,7 @@ from p3s.replay.costs.result import (
 )
 from p3s.replay.costs.thesis import charged, composed, thesis_sum
 from p3s.replay.costs.trunks import fabric_of, nothing_known
-from p3s.replay.costs.whole import Whole, whole_times
+from p3s.replay.costs.whole import whole_times
 from p3s.replay.engine.results import ProgramResult
 from p3s.replay.plan.program import Program
 from p3s.simulate.network import Network
@@ -118,7 +118,7 @@ def evaluate(
     calls = calls_of(plan, results, costs)
     of_step = [charged(one.call_of, one.origin, one.direct_of, calls) for one in plan.wholes]
     thesis = thesis_sum(simulation.where, of_step, calls)
-    whole: Whole | None = None
+    whole: Floats | None = None
     if timed and timed_results:
         whole = whole_times(timed, timed_results, plan.world, plan.full, simulation.where)
     why_not = (

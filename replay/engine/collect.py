@@ -207,16 +207,11 @@ class Collector:
         if self.passes == 0:
             return ProgramResult.empty(self.processes)
         took, begin = np.concatenate(self._took), np.concatenate(self._begin)
-        comm = np.zeros((self.passes, self.processes))
-        owner = self._owner[self._sampled]
-        for process in range(self.processes):
-            comm[:, process] = took[:, owner == process].sum(axis=1)
         errors = np.concatenate(self._errors) if self._errors else np.zeros(0)
         errors = errors[:: len(errors) // MOST_ERRORS + 1]
         return ProgramResult(
             self.passes,
             np.concatenate(self._pass),
-            comm,
             self._sampled,
             took,
             np.median(begin, axis=0),

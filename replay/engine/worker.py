@@ -20,8 +20,6 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from p3s.base.errors import P3SError
 from p3s.replay.engine import clocks, watchdog, witness
 from p3s.replay.engine.collect import Collector, part_of, recorded
@@ -96,7 +94,6 @@ class Worker:
             self._next_of(siblings),
             [self.places[rank]["pid"] for rank in siblings if rank != self.rank],
         )
-        self.errors_ns: list[Any] = []
 
     def _head(self) -> dict[str, Any]:
         assert self.job is not None
@@ -209,8 +206,6 @@ class Worker:
             "skipped": skipped,
             "shared_cores": self.shared_cores,
             "kernels": len(set(self.kernels)),
-            "work_error_ns": self._work_error(),
-            "sleep_overshoot_ns": self.loop.overshoot_ns.tolist(),
         }
 
     def _to_do(self) -> list[tuple[int, float, str]]:
@@ -221,17 +216,6 @@ class Worker:
             for number, head in enumerate(self.job.heads)
             if not result_path(self.directory, number).exists()
         ]
-
-    def _work_error(self) -> dict[str, float]:
-        """Return how far emulated pieces of computation were off, as sizes."""
-        errors = np.abs(np.concatenate(self.errors_ns)) if self.errors_ns else np.zeros(0)
-        if not len(errors):
-            return {}
-        return {
-            "pieces": len(errors),
-            "p50": float(np.median(errors)),
-            "p95": float(np.percentile(errors, 95)),
-        }
 
     def program(self, number: int, share_s: float, left: int) -> int:
         """Run one program until enough is known; return the number of passes."""
@@ -253,9 +237,7 @@ class Worker:
         passes = self._measure(collector, part, head["timed"], share_s)
         self.loop.close()
         if collector and self.job:
-            result = collector.result()
-            self.errors_ns.append(result.work_error_ns)
-            save_result(result_path(self.directory, number), result)
+            save_result(result_path(self.directory, number), collector.result())
             print(f"measured {head['name']}: {passes} passes, {left} programs left", flush=True)
         return passes
 

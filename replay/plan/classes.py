@@ -9,6 +9,7 @@ import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.program.mapping import RankMap
+from p3s.program.order.pairs import codes_of
 from p3s.replay.plan.direct import fits
 from p3s.replay.plan.logical import Messages, Transit, logical_time, messages, order_on_ranks
 from p3s.simulate.steps import RECEIVES, SENDS, WAITS, Floats, Ints, Op, Steps
@@ -25,8 +26,6 @@ MOST_SIZES = 48
 SIZE_TOLERANCE = 0.05
 #: What a message costs beside its bytes, in bytes.
 _MESSAGE_BYTES = 4096
-#: Keys are packed into 64 bits.
-_PACKED = 1 << 62
 #: Nodes that are loaded at a time.
 _LOADED = 2
 
@@ -296,17 +295,7 @@ def _names(steps: Steps, names: dict[str, int]) -> Ints:
 def _coded(keys: Sequence[Ints], weights: Sequence[Floats]) -> tuple[Ints, list[Ints], Floats]:
     """Return the different columns of all keys, the number of each column, and summed weights."""
     together = np.concatenate(keys, axis=1)
-    total = together.shape[1]
-    packed = np.zeros(total, dtype=np.int64)
-    room = 1
-    for row in together if total else ():
-        low, high = int(row.min()), int(row.max())
-        room *= high - low + 1
-        if room >= _PACKED:  # cannot happen with less than a million sizes
-            values, packed = np.unique(packed, return_inverse=True)
-            room = len(values) * (high - low + 1)
-        packed = packed * (high - low + 1) + (row - low)
-    _, first, code = np.unique(packed, return_index=True, return_inverse=True)
+    _, first, code = np.unique(codes_of(list(together)), return_index=True, return_inverse=True)
     code = code.reshape(-1)
     all_weights = np.concatenate(list(weights))
     events = np.bincount(code, weights=all_weights, minlength=len(first))

@@ -163,8 +163,8 @@ def test_programs_of_every_kind(tmp_path: Path, mpi: Mpi) -> None:
         assert result.passes >= 8
         assert np.array_equal(result.event, sampled)
         assert result.event_ns.shape == (result.passes, len(sampled))
-        assert result.pass_ns.shape == result.comm_ns.shape == (result.passes, 4)
-        assert (result.event_ns >= 0).all() and (result.pass_ns >= result.comm_ns).all()
+        assert result.pass_ns.shape == (result.passes, 4)
+        assert (result.event_ns >= 0).all()
         assert (result.begin_ns >= 0).all()
         assert result.clock_error_ns == 0.0
         # What a process did one after the other began one after the other.
@@ -187,7 +187,6 @@ def test_programs_of_every_kind(tmp_path: Path, mpi: Mpi) -> None:
     assert set(places[0]) == {"name", "node", "kernel", "cores", "pid"}
     done = json.loads((tmp_path / DONE).read_text())
     assert done["programs"] == len(programs) and done["skipped"] == 0
-    assert done["work_error_ns"]["pieces"] > 0
 
 
 def test_what_is_measured_is_not_measured_again(tmp_path: Path) -> None:
@@ -390,7 +389,6 @@ def test_results_come_back_as_written(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     result = ProgramResult(
         3,
-        rng.random((3, 4)),
         rng.random((3, 4)),
         np.arange(6),
         rng.random((3, 6)),
