@@ -25,7 +25,6 @@ from p3s.costs import stage as costs
 from p3s.costs.parameters import stage as parameters
 from p3s.costs.small_runs import builds, summary
 from p3s.machine import filesystem, machinefile
-from p3s.machine.machinefile import MachineRead
 from p3s.methods.threads import stage as threads_stage
 from p3s.methods.threads import store as threads
 from p3s.methods.threads.advise import text as advice
@@ -159,10 +158,10 @@ FORMATS: tuple[Published[Any], ...] = (
     surface.SURFACE,
     advice.ADVICE,
     Published(threads.SCHEMA, SCHEMA_VERSION, threads.File),
-    Published(filesystem.SCHEMA, filesystem.VERSION, filesystem.FileSystem),
+    filesystem.FILE_SYSTEM,
     Published(threads_stage.SCHEMA, SCHEMA_VERSION, threads_stage.ChecksHead),
     Published(phase_file.SCHEMA, phase_file.VERSION, phase_file.Phases, more=True),
-    Published(machinefile.MACHINE_SCHEMA, machinefile.MACHINE_VERSION, MachineRead, more=True),
+    machinefile.MACHINE,
     WEAK,
     summary.FAR,
     builds.SITES,
