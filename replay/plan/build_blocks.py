@@ -32,7 +32,8 @@ _SENDING = (
 )
 _RECEIVING = (Code.RECV, Code.IRECV, Code.SECOND, Code.LINK_RECV)
 _DIRECT = (Code.COLLECTIVE, Code.COLLECTIVE_START)
-_DEFAULTS = {"peer": -1, "slot": -1, "comm": -1, "at_ns": -1, "sample": -1}
+#: What an event has in each field where nothing else is said.
+DEFAULTS = dict.fromkeys(FIELDS, 0) | dict.fromkeys(("peer", "slot", "comm", "at_ns", "sample"), -1)
 _LAST = np.iinfo(np.int64).max
 
 
@@ -84,7 +85,7 @@ class Blocks:
         """Add events of these processes; ``key``: order in a process, ``local``: their step."""
         part = np.zeros(len(process), dtype=EVENT)
         for name in FIELDS:
-            part[name] = columns.get(name, _DEFAULTS.get(name, 0))
+            part[name] = columns.get(name, DEFAULTS[name])
         self.parts.append(part)
         self.process.append(process)
         self.key.append(key)

@@ -249,9 +249,7 @@ class _Planner:
     def _choice(self) -> Choice:
         """Return the pairs to load."""
         nodes = self.mapping.nodes
-        pairs = None
-        if self.settings.exhaustive:
-            pairs = [(a, b) for a in range(nodes) for b in range(a + 1, nodes)] or [(0, 0)]
+        pairs = _all_pairs(nodes) if self.settings.exhaustive else None
         events = np.array([cls.events for cls in self.classified.calls], dtype=np.float64)
         choice = choose([*self.needs, *self.direct], events, nodes, MOST_PAIRS, pairs)
         if not choice.pairs and self.classified.messages:
@@ -273,10 +271,7 @@ class _Planner:
         most = max(MOST_TIMED // max(len(busy), 1), 1)
         for s in busy:
             if self.settings.exhaustive:
-                nodes = self.mapping.nodes
-                pairs = tuple((a, b) for a in range(nodes) for b in range(a + 1, nodes)) or (
-                    (0, 0),
-                )
+                pairs = _all_pairs(self.mapping.nodes)
             else:
                 first, second, amount = traffic([self.full[s]], self.mapping)
                 pairs, missed = cover_all(first, second, amount, alike, most)
@@ -356,6 +351,10 @@ class _Planner:
                 )
 
 
+def _all_pairs(nodes: int) -> tuple[Pair, ...]:
+    return tuple((a, b) for a in range(nodes) for b in range(a + 1, nodes)) or ((0, 0),)
+
+
 def holes_of(needs: Needs, full: Steps, mapping: RankMap, pair: Pair) -> set[tuple[int, int]]:
     """Return (side, slot) of the ranks of a pair that have partners elsewhere."""
     node = needs.own[needs.step]
@@ -400,7 +399,7 @@ def _noise_beside(
     if settings.noise == OFF or (settings.noise == AUTO and topology.flat):
         return None
     if not topology.flat:
-        switch = topology.switches_of(topology.hosts_of(mapping.names))
+        switch = topology.switches_of(mapping.names)
         shares = topology.trunk(int(switch[pair[0]]), int(switch[pair[1]]), switch)
     return noise_of(transit, pair, shares, length_ns)
 
