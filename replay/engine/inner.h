@@ -21,7 +21,7 @@ enum collective {
     REDUCE_SCATTER_BLOCK, SCAN, EXSCAN
 };
 
-enum pages { PAGES_SMALL, PAGES_HUGE, PAGES_MALLOC };
+enum pages { PAGES_SMALL, PAGES_HUGE };
 
 enum {
     ANY = -1,        /* as a peer or tag of a receive: any */

@@ -15,7 +15,8 @@ import numpy.typing as npt
 from p3s.base.errors import P3SError
 from p3s.base.host import mpi, prebuilt
 from p3s.base.host.compiling import compiled
-from p3s.replay.plan.program import EVENT
+from p3s.replay.plan.program import EVENT, Code
+from p3s.replay.settings import PAGES
 from p3s.simulate.steps import Ints
 
 SOURCES = [
@@ -24,7 +25,6 @@ SOURCES = [
 ]
 FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared")
 _BUCKETS = 24
-_PAGES = {"small": 0, "huge": 1, "malloc": 2}
 _FAILURES = {
     -1: "memory is short",
     -2: "the control message is not the one that the program says comes next",
@@ -84,8 +84,6 @@ class Part:
     @property
     def links(self) -> int:
         """Number of messages whose arrivals are kept."""
-        from p3s.replay.plan.program import Code
-
         return int(self.events["number"][self.events["code"] == Code.LINK_RECV].sum())
 
     @property
@@ -96,8 +94,6 @@ class Part:
     @property
     def idle(self) -> bool:
         """Whether there is nothing to do."""
-        from p3s.replay.plan.program import Code
-
         return bool(np.isin(self.events["code"], (Code.END, Code.NOTHING)).all())
 
 
@@ -225,7 +221,7 @@ class InnerLoop:
         handle = self._library.p3s_open(
             first.ctypes.data,
             ctypes.byref(program),
-            _PAGES[pages],
+            PAGES.index(pages),
             int(shared_cores),
             self.overshoot_ns.ctypes.data,
             self.progress.ctypes.data,

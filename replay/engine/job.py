@@ -25,15 +25,13 @@ from p3s.replay.engine.clocks import kernel
 from p3s.replay.engine.watchdog import pages_dir
 from p3s.replay.plan.program import EVENT, PAIRING, Pairing, Program
 from p3s.replay.plan.world import Process, World
+from p3s.replay.settings import PAGES, STALL_S
 
 PLAN = "plan.json"
 PROGRAMS = "programs"
 RESULTS = "results"
 PLACES = "places.json"
 DONE = "done.json"
-#: Kinds of pages that buffers can have: 4 KiB, huge, or what malloc gives.
-PAGES = ("small", "huge", "malloc")
-STALL_S = 60.0
 MOST_PASSES = 256
 VERSION = 3
 #: What a pass and an event take beside computation, to share the budget by: a guess is enough.

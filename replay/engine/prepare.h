@@ -13,7 +13,7 @@ static char *buffer_of(size_t *room, enum pages pages)
         found = malloc(*room);
         uintptr_t first = ((uintptr_t)found + PAGE - 1) / PAGE * PAGE;
         uintptr_t end = ((uintptr_t)found + *room) / PAGE * PAGE;
-        if (found && pages == PAGES_SMALL && end > first)
+        if (found && end > first)
             madvise((void *)first, end - first, MADV_NOHUGEPAGE);
     }
     if (found)

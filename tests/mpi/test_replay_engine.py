@@ -154,7 +154,7 @@ PROGRAMS = [ping_pong, halo, some_and_any, collectives, black_hole, timed_black_
 @both
 def test_programs_of_every_kind(tmp_path: Path, mpi: Mpi) -> None:
     programs = [make() for make in PROGRAMS]
-    pages = "huge" if mpi.family == "openmpi" else "malloc"
+    pages = "huge" if mpi.family == "openmpi" else "small"
     results = measure(tmp_path, mpi, programs, 4, budget_s=600.0, most_passes=16, pages=pages)
     found = dict(zip([program.name for program in programs], results, strict=True))
     for program in programs:
