@@ -11,7 +11,7 @@ from p3s.base.errors import P3SError
 from p3s.program.mapping import RankMap
 from p3s.program.order.pairs import codes_of
 from p3s.replay.plan.direct import fits
-from p3s.replay.plan.logical import Messages, Transit, logical_time, messages, order_on_ranks
+from p3s.replay.plan.logical import Transit, completers, logical_time, order_on_ranks
 from p3s.simulate.steps import RECEIVES, SENDS, WAITS, Floats, Ints, Op, Steps
 
 SEND = "send"
@@ -307,14 +307,13 @@ class _Draft:
     """Messages of one section: bytes, distance, load and weight of each."""
 
     def __init__(self, steps: Steps, mapping: RankMap, distance: Ints) -> None:
-        found: Messages = messages(steps)
-        rank = steps.rank
-        self.steps, self.found = steps, found
-        self.bytes = steps.bytes[found.sent]
-        source = mapping.node_of[rank[found.sent]]
-        target = mapping.node_of[rank[found.received]]
+        self.steps, rank = steps, steps.rank
+        sends = self.sends = np.flatnonzero(steps.is_op(*SENDS) & (steps.to >= 0))
+        receives = self.receives = steps.to[sends]
+        self.bytes = steps.bytes[sends]
+        source, target = mapping.node_of[rank[sends]], mapping.node_of[rank[receives]]
         self.distance = distance[source, target]
-        self.weight = steps.weight[found.sent]
+        self.weight = steps.weight[sends]
         self.notes: tuple[str, ...] = ()
         try:
             begin, end = logical_time(steps)
@@ -322,8 +321,11 @@ class _Draft:
             begin, end = order_on_ranks(steps)
             self.notes = (f"how many messages share a link is counted rank by rank: {err}",)
         self.end = int(end.max()) if len(steps) else 1
-        self.sent = begin[found.sent]
-        taken = np.where(found.taken >= 0, end[np.maximum(found.taken, 0)], self.end)
+        self.sent = begin[sends]
+        # A message is taken by its receive, or by what completes that; -1: nothing does.
+        blocking = steps.is_op(Op.RECV, Op.SENDRECV)[receives]
+        taker = np.where(blocking, receives, completers(steps)[receives])
+        taken = np.where(taker >= 0, end[np.maximum(taker, 0)], self.end)
         self.taken = np.maximum(taken, self.sent + 1)
         self.source, self.target = source, target
         self.load = np.ones(len(source), dtype=np.int64)
@@ -346,10 +348,10 @@ class _Draft:
         """Return the class of the message of each step, and of the second half of SENDRECVs."""
         one = np.full(len(self.steps), -1, dtype=np.int64)
         two = np.full(len(self.steps), -1, dtype=np.int64)
-        both = self.steps.op[self.found.received] == Op.SENDRECV
-        one[self.found.received[~both]] = code[~both]
-        two[self.found.received[both]] = code[both]
-        one[self.found.sent] = code
+        both = self.steps.op[self.receives] == Op.SENDRECV
+        one[self.receives[~both]] = code[~both]
+        two[self.receives[both]] = code[both]
+        one[self.sends] = code
         return one, two
 
     def calls(

@@ -45,8 +45,8 @@ class Estimate:
     both, never more than the budget allows; ``needed_s``: what it would take without a budget;
     ``least_s``: with FEWEST_PASSES of each.
     ``run_s``: the run that is predicted, one simulation with a rough network.
-    ``processes``: of the replay; ``ranks``: of the run. ``pairs``, ``all_pairs``: loaded pairs of
-    ranges, and how many there are; ``all_pairs_s``: with all of them loaded in every section.
+    ``processes``: of the replay; ``ranks``: of the run. ``all_pairs``: how many pairs of ranges
+    there are; ``all_pairs_s``: with all of them loaded in every section.
     ``work_scale``: factor on emulated computation that lets all programs fit the budget.
     ``section_ns``: length of each section's pass. ``timed_s``: whole iterations with timed black
     holes, if they are asked for, in ``total_s`` too.
@@ -61,7 +61,6 @@ class Estimate:
     run_s: float
     processes: int
     ranks: int
-    pairs: int
     all_pairs: int
     all_pairs_s: float
     work_scale: float
@@ -114,7 +113,6 @@ def estimate(
     timed: Sequence[int],
     processes: int,
     ranks: int,
-    pairs: int,
     all_pairs: int,
     placements: int,
     budget_s: float,
@@ -149,7 +147,6 @@ def estimate(
         run_s=run_seconds(sections, section_ns),
         processes=processes,
         ranks=ranks,
-        pairs=pairs,
         all_pairs=all_pairs,
         all_pairs_s=launch_s
         + sum(s for s, program in zip(program_s, programs, strict=True) if program.what != "trace")

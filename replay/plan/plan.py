@@ -198,7 +198,6 @@ class _Planner:
             timed=[s for _, s in timed],
             processes=world.size,
             ranks=self.mapping.n,
-            pairs=len(choice.pairs),
             all_pairs=max(nodes * (nodes - 1) // 2, 1),
             placements=len(placements),
             budget_s=self.settings.budget_s,
