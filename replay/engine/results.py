@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +18,6 @@ from p3s.simulate.steps import Floats, Ints
 #: Written into every file; other versions are refused.
 VERSION = 2
 _SCALARS = ("passes", "clock_error_ns")
-_ARRAYS = (
-    "pass_ns",
-    "event",
-    "event_ns",
-    "begin_ns",
-    "transfer_ns",
-    "link_ns",
-    "work_error_ns",
-    "post_late_ns",
-)
 
 
 def _none() -> Floats:
@@ -77,6 +67,9 @@ class ProgramResult:
             0.0,
             np.zeros(0),
         )
+
+
+_ARRAYS = tuple(each.name for each in fields(ProgramResult) if each.name not in _SCALARS)
 
 
 def save_result(path: Path, result: ProgramResult) -> None:
