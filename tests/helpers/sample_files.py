@@ -117,7 +117,6 @@ def _replayed(root: Path) -> None:
     result = ProgramResult(
         passes,
         rng.random((passes, 4)),
-        rng.random((passes, 4)),
         np.arange(events),
         rng.random((passes, events)),
         rng.random(events),
