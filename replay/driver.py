@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,15 +67,12 @@ def prepare(
     """Plan the replay of a scaled trace; launches nothing. ``machine``: file for the estimates."""
     from p3s.base.host.hosts import allocated_hosts
     from p3s.machine.topology.switches import read_topology
-    from p3s.program.collectives.expand import expand
     from p3s.program.collectives.library import USUAL_LIBRARY, library_of
     from p3s.program.mapping import mapping_of
     from p3s.program.order.sections import read_sections
     from p3s.program.scaled import read_scaled
     from p3s.replay.launch.launcher import find_mpi
     from p3s.replay.plan.plan import make_plan
-    from p3s.replay.plan.types import PlanSettings
-    from p3s.simulate.simulate import simulate_anyway
 
     if say is not None:
         say("planning")
@@ -96,22 +93,8 @@ def prepare(
     )
     topology = read_topology(settings.topology)
     network = rough(machine)
-    node_of, distance = mapping.node_of, topology.distances(mapping.names)
-    plan = make_plan(
-        sections,
-        mapping,
-        topology,
-        PlanSettings(
-            hosts=hosts,
-            budget_s=settings.budget_s,
-            exhaustive=settings.exhaustive,
-            timed=settings.timed,
-            noise=settings.noise,
-        ),
-        network,
-        expand=lambda steps, which: expand(steps, library, which, node_of=node_of),
-        simulate=lambda steps: simulate_anyway(steps, node_of, network, distance=distance)[0],
-    )
+    planned = replace(settings, hosts=hosts)
+    plan = make_plan(sections, mapping, topology, planned, network, library)
     return Prepared(trace, plan, mpi, library, network)
 
 

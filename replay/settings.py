@@ -28,10 +28,12 @@ class ReplaySettings:
     its nodes; ``rank_file`` says it rank by rank. ``topology``: file that tells how far nodes are
     apart. ``exhaustive``: load all pairs of ranges. ``timed``: measure whole iterations with
     black holes that act when the absent ranks would, too. ``collectives``: algorithms to take
-    instead of the library's. ``pages``: of the buffers. ``noise``: traffic of absent ranks (on
-    the links of switches that it shares, always, never). ``stall_s``: see STALL_S. ``timeout_s``:
-    after which it has ended in any case, None: by the budget. ``again``: do not take up stored
-    results. ``turns``: iterations of a loop that are executed as one.
+    instead of the library's. ``pages``: of the buffers. ``noise``: traffic of absent ranks:
+    "auto" where the topology has a link between switches that remote traffic shares with the
+    loaded ranges (links of nodes are not shared: noise there would only be in the way of the black
+    holes); "on" without a topology too, as in the thesis; "off". ``stall_s``: see STALL_S.
+    ``timeout_s``: after which it has ended in any case, None: by the budget. ``again``: do not
+    take up stored results. ``turns``: iterations of a loop that are executed as one.
     """
 
     hosts: tuple[str, ...] = ()

@@ -38,6 +38,7 @@ def save(path: Path, found: Mapping[str, Any], inside: Mapping[str, Any] | None 
     """Write the machine file of a measurement between two nodes, and of one inside a node."""
     from p3s import __version__
     from p3s.machine import network
+    from p3s.machine.facts import Facts
     from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, Cost, Curve, Machine
 
     mpi = f"{' '.join(cluster.COLLECTIVES[1:])} as SMPI has it"
@@ -48,8 +49,8 @@ def save(path: Path, found: Mapping[str, Any], inside: Mapping[str, Any] | None 
         name="simulated cluster",
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         p3s_version=__version__,
-        facts={"host": "simulated cluster", "cores": 1, "simulator": cluster.version()},
-        settings={"clock": "simulated time"},
+        facts=Facts(host="simulated cluster", cores=1),
+        settings={"clock": "simulated time", "simulator": cluster.version()},
         core={name: Cost(BLOCK_PS * 1e-3, 0.0, 1) for name in CORE_KERNELS},
         curves={
             name: Curve((8192, 1 << 30), (access, access), (0.0, 0.0), (1, 1))

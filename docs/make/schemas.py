@@ -25,7 +25,6 @@ from p3s.costs import stage as costs
 from p3s.costs.parameters import stage as parameters
 from p3s.costs.small_runs import record, summary
 from p3s.machine import filesystem, machinefile
-from p3s.machine.machinefile import MachineRead
 from p3s.methods.threads import stage as threads_stage
 from p3s.methods.threads.advise import text as advice
 from p3s.model import stage as model
@@ -158,9 +157,9 @@ FORMATS: tuple[Published[Any], ...] = (
     surface.SURFACE,
     advice.ADVICE,
     threads_stage.THREADS_FILE,
-    Published(filesystem.SCHEMA, filesystem.VERSION, filesystem.FileSystem),
+    filesystem.FILE_SYSTEM,
     Published(phase_file.SCHEMA, phase_file.VERSION, phase_file.Phases, more=True),
-    Published(machinefile.MACHINE_SCHEMA, machinefile.MACHINE_VERSION, MachineRead, more=True),
+    machinefile.MACHINE,
     WEAK,
     summary.FAR,
     record.SITES,

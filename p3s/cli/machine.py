@@ -118,7 +118,7 @@ def measure(
 
     Exit code 3 when the network was asked for and could not be measured.
     """
-    from p3s.machine.machinefile import Machine
+    from p3s.machine.machinefile import MACHINE, Machine
     from p3s.machine.measure import PARTS
     from p3s.machine.measure import measure as run
     from p3s.machine.show import render
@@ -142,7 +142,7 @@ def measure(
         machine = replace(machine, files=_files(io, words, writers, io_mib << 20, quick))
     machine.save(output)
     if json_:
-        emit_json(machine.to_json())
+        emit_json(MACHINE.data(machine))
         for text in machine.disturbed:
             say(f"disturbed: {text}")
     else:
@@ -218,11 +218,11 @@ def list_(json_: bool = JSON_OPTION) -> int:
 
 
 def _show_files(found: FileSystem, json_: bool) -> int:
-    from p3s.machine.filesystem import as_file
+    from p3s.machine.filesystem import FILE_SYSTEM
     from p3s.machine.show import render_files
 
     if json_:
-        emit_json(as_file(found))
+        emit_json(FILE_SYSTEM.data(found))
     else:
         out("\n".join(render_files(found)))
     return 0
@@ -241,7 +241,7 @@ def show(
     from p3s.machine.filesystem import FileSystem
     from p3s.machine.filesystem import names as file_systems
     from p3s.machine.filesystem import typical as typical_files
-    from p3s.machine.machinefile import MACHINE_SCHEMA, Machine
+    from p3s.machine.machinefile import MACHINE, MACHINE_SCHEMA, Machine
     from p3s.machine.show import render, render_cluster
 
     if file in file_systems() and not Path(file).exists():
@@ -256,7 +256,7 @@ def show(
         content, text = shown
     else:
         machine = Machine.load(Path(file))
-        content, text = machine.to_json(), render(machine)
+        content, text = MACHINE.data(machine), render(machine)
     if json_:
         emit_json(content)
     else:

@@ -26,7 +26,7 @@ _LEAST = 1e-6
 
 def refuse(base: Machine, target: Machine, unit: str) -> None:
     """Raise P3SError where nothing carries over: counts of instructions of another architecture."""
-    one, other = (str(machine.facts.get("architecture")) for machine in (base, target))
+    one, other = (str(machine.facts.architecture) for machine in (base, target))
     if one != other and unit not in TIMES:
         raise P3SError(
             f"{target.name} is {other}, the runs were made on {base.name}, {one}: a program has "
@@ -125,10 +125,10 @@ def move(
 def _about(machine: Machine) -> About:
     return About(
         machine.name,
-        str(machine.facts.get("processor")),
-        str(machine.facts.get("architecture")),
+        str(machine.facts.processor),
+        str(machine.facts.architecture),
         machine.created,
-        machine.facts.get("cores"),
+        machine.facts.cores,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 from p3s.base.artefacts import read_json
 from p3s.base.errors import Damaged, UsageError
 from p3s.base.schemas import first_problem, load_schema
+from p3s.base.serialise import from_data
 
 CLUSTER_SCHEMA = "p3s.cluster"
 CLUSTER_VERSION = 1
@@ -25,17 +26,18 @@ ENDS = ("typical", "low", "high")
 class Messages:
     """What messages cost by bytes, in ns; by end (``ENDS``).
 
-    ``one_way``: a value for each of ``nbytes``; ``call``: for each of ``call_bytes``, what a send
-    takes for itself, or a receive of what is there; ``gap``: how long a message keeps a node's
-    link at least.
+    ``one_way``: a value for each of ``nbytes``; ``call``: for each of its own ``bytes``, what a
+    send takes for itself, or a receive of what is there; ``gap``: how long a message keeps a
+    node's link at least.
     """
 
     eager_bytes: float
-    nbytes: tuple[float, ...]
-    one_way: Mapping[str, tuple[float, ...]]
-    call_bytes: tuple[float, ...]
-    call: Mapping[str, tuple[float, ...]]
-    gap: Mapping[str, float]
+    nbytes: tuple[float, ...] = field(metadata={"key": "bytes"})
+    one_way: Mapping[str, tuple[float, ...]] = field(metadata={"key": "one_way_ns"})
+    call: Mapping[str, tuple[float, ...]] = field(metadata={"key": "call_ns"})
+    gap: Mapping[str, float] = field(
+        default_factory=lambda: dict.fromkeys(ENDS, 0.0), metadata={"key": "message_gap_ns"}
+    )
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,8 @@ class Level:
 
     nodes: int | None
     switches: int
-    extra: Mapping[str, float]
-    uplink: Mapping[str, float]
+    extra: Mapping[str, float] = field(metadata={"key": "extra_ns"})
+    uplink: Mapping[str, float] = field(metadata={"key": "uplink_share"})
 
 
 @dataclass(frozen=True)
@@ -66,19 +68,19 @@ class Cluster:
     levels: tuple[Level, ...]
     between: Messages
     inside: Messages
-    link: Mapping[str, float]
-    post: Mapping[str, float]
+    link: Mapping[str, float] = field(metadata={"key": "link_ns_per_byte"})
+    post: Mapping[str, float] = field(metadata={"key": "post_ns"})
     background: Mapping[str, bool]
-    data: Mapping[str, Any]
+    data: Mapping[str, Any] = field(default_factory=dict)
     typical: bool = False
 
     @classmethod
     def load(cls, path: Path) -> Cluster:
         """Read a file; P3SError, one line, when it is absent, damaged or another thing."""
-        return cls.from_json(read_json(path, CLUSTER_SCHEMA, CLUSTER_VERSION), str(path))
+        return cls.of(read_json(path, CLUSTER_SCHEMA, CLUSTER_VERSION), str(path))
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], where: str, typical: bool = False) -> Cluster:
+    def of(cls, data: Mapping[str, Any], where: str, typical: bool = False) -> Cluster:
         """Return the cluster of a file's content; Damaged names what is wrong with it.
 
         ``typical``: it is a file of this package, whose form is not looked at again each time.
@@ -87,24 +89,7 @@ class Cluster:
         wrong = wrong or _disorder(data)
         if wrong:
             raise Damaged(f"{where}: {wrong}; docs/formats.md describes the file")
-        levels = tuple(
-            Level(level["nodes"], level["switches"], level["extra_ns"], level["uplink_share"])
-            for level in data["levels"]
-        )
-        return cls(
-            data["name"],
-            data["label"],
-            data["text"],
-            data["cores_per_node"],
-            levels,
-            _messages(data["between"]),
-            _messages(data["inside"]),
-            data["link_ns_per_byte"],
-            data["post_ns"],
-            data["background"],
-            data,
-            typical,
-        )
+        return replace(from_data(cls, data, more=True), data=data, typical=typical)
 
     def about(self) -> dict[str, str]:
         """Return what a prediction says of the network it is for."""
@@ -130,7 +115,7 @@ def typical(name: str) -> Cluster:
     import json
 
     text = (resources.files("p3s.machine.networks") / f"{name}.json").read_text(encoding="utf-8")
-    return Cluster.from_json(json.loads(text), name, typical=True)
+    return Cluster.of(json.loads(text), name, typical=True)
 
 
 def cluster_of(name: str) -> Cluster:
@@ -143,22 +128,6 @@ def cluster_of(name: str) -> Cluster:
     if Path(name).is_file():
         return Cluster.load(Path(name))
     raise UsageError(f"--network {name}: neither a file nor one of {', '.join(names())}")
-
-
-def _messages(data: Mapping[str, Any]) -> Messages:
-    call = data["call_ns"]
-    return Messages(
-        float(data["eager_bytes"]),
-        tuple(map(float, data["bytes"])),
-        _columns(data["one_way_ns"]),
-        tuple(map(float, call["bytes"])),
-        _columns(call),
-        data.get("message_gap_ns") or dict.fromkeys(ENDS, 0.0),
-    )
-
-
-def _columns(data: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
-    return {end: tuple(map(float, data[end])) for end in ENDS}
 
 
 def _disorder(data: Mapping[str, Any]) -> str:

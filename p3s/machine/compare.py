@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from p3s.base.text import size_text, table, visible
@@ -27,8 +28,8 @@ def compare(first: Machine, second: Machine) -> dict[str, Any]:
         "first": first.name,
         "second": second.name,
         "core": core,
-        "curves": _curves(dict(first.curves), dict(second.curves)),
-        "loaded": _curves(dict(first.loaded), dict(second.loaded)),
+        "curves": _curves(first.curves, second.curves),
+        "loaded": _curves(first.loaded.curves, second.loaded.curves),
         "network": _network(first, second),
         "openmp": compare_openmp(first.openmp, second.openmp)
         if first.openmp and second.openmp
@@ -40,7 +41,7 @@ def compare(first: Machine, second: Machine) -> dict[str, Any]:
 def differences(first: Machine, second: Machine) -> list[str]:
     """Return what makes the two measurements no like-for-like comparison, as sentences."""
     notes = []
-    one, other = (str(machine.facts.get("architecture")) for machine in (first, second))
+    one, other = (str(machine.facts.architecture) for machine in (first, second))
     if one != other:
         notes.append(
             f"{first.name} is {one}, {second.name} is {other}: other instruction sets, so "
@@ -50,7 +51,7 @@ def differences(first: Machine, second: Machine) -> list[str]:
         one, other = (str(machine.settings.get(key)) for machine in (first, second))
         if one != other:
             notes.append(f"the kernels were compiled with other {what} ({one}; {other})")
-    one, other = (str(machine.facts.get("huge_pages")) for machine in (first, second))
+    one, other = (str(machine.facts.huge_pages) for machine in (first, second))
     if one != other:
         notes.append(f"huge pages are {one} on {first.name} and {other} on {second.name}")
     for machine in dict.fromkeys((first.name, second.name)):
@@ -65,7 +66,7 @@ def _ratio(first: Cost, second: Cost) -> dict[str, float]:
     return {"ratio": ratio, "low": ratio / (1 + first.spread), "high": ratio * (1 + second.spread)}
 
 
-def _curves(first: dict[str, Curve], second: dict[str, Curve]) -> dict[str, Any]:
+def _curves(first: Mapping[str, Curve], second: Mapping[str, Curve]) -> dict[str, Any]:
     found = {}
     for name in first:
         if name not in second:

@@ -59,8 +59,8 @@ def memory_kernels(base: Machine, target: Machine) -> list[Kernel]:
         for name in base.curves
         if name in target.curves
     ]
-    for name in dict.fromkeys([*base.loaded, *target.loaded]):
-        one, other = base.loaded.get(name), target.loaded.get(name)
+    for name in dict.fromkeys([*base.loaded.curves, *target.loaded.curves]):
+        one, other = base.loaded.curves.get(name), target.loaded.curves.get(name)
         found.append(
             Kernel(f"{name} on all cores", one or base.curves[name], other or target.curves[name])
         )

@@ -6,8 +6,10 @@ import os
 import platform
 import re
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from p3s.base.serialise import Natural, ProcessCount
 
 CPUS = Path("/sys/devices/system/cpu")
 _SIZE = re.compile(r"^(\d+)([KMG]?)$")
@@ -17,6 +19,38 @@ _GETCONF = {
     3: "LEVEL3_CACHE_SIZE",
     4: "LEVEL4_CACHE_SIZE",
 }
+
+
+@dataclass(frozen=True)
+class Cache:
+    """A data cache: level, bytes, bytes of a line, how many cores share it (0: not known).
+
+    source: sysfs, or getconf where sysfs has none; the sizes of getconf may be those of a whole
+    package.
+    """
+
+    level: Natural
+    bytes: Natural
+    line_bytes: Natural = 0
+    cores: Natural = 0
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a machine says of itself; None: not known. Cores: physical ones, and as granted."""
+
+    host: str | None = None
+    processor: str | None = None
+    architecture: str | None = None
+    cores: ProcessCount | None = None
+    hardware_threads: Natural | None = None
+    granted_cores: Natural | None = None
+    caches: tuple[Cache, ...] = ()
+    memory_bytes: Natural | None = None
+    page_bytes: Natural | None = None
+    huge_pages: str | None = None
+    kernel: str | None = None
 
 
 def text_of(path: Path) -> str:
@@ -43,12 +77,8 @@ def cores_of(text: str) -> list[int]:
     return found
 
 
-def caches(cpu: int = 0, root: Path = CPUS) -> list[dict[str, Any]]:
-    """Return the data caches that a core sees, innermost first.
-
-    Each: ``level``, ``bytes``, ``line_bytes``, ``cores`` (that share it), ``source`` (sysfs, or
-    getconf where sysfs has none; the sizes of getconf may be those of a whole package).
-    """
+def caches(cpu: int = 0, root: Path = CPUS) -> tuple[Cache, ...]:
+    """Return the data caches that a core sees, innermost first."""
     found = []
     for index in sorted((root / f"cpu{cpu}" / "cache").glob("index*")):
         size = _bytes(text_of(index / "size"))
@@ -56,19 +86,13 @@ def caches(cpu: int = 0, root: Path = CPUS) -> list[dict[str, Any]]:
         if text_of(index / "type") == "Instruction" or not size or not level.isdigit():
             continue
         line = text_of(index / "coherency_line_size")
-        found.append(
-            {
-                "level": int(level),
-                "bytes": size,
-                "line_bytes": int(line) if line.isdigit() else 0,
-                "cores": len(cores_of(text_of(index / "shared_cpu_list"))),
-                "source": "sysfs",
-            }
-        )
-    return sorted(found, key=lambda cache: int(cache["level"])) or _of_getconf()
+        shared = len(cores_of(text_of(index / "shared_cpu_list")))
+        line_bytes = int(line) if line.isdigit() else 0
+        found.append(Cache(int(level), size, line_bytes, shared, "sysfs"))
+    return tuple(sorted(found, key=lambda cache: cache.level)) or _of_getconf()
 
 
-def _of_getconf() -> list[dict[str, Any]]:
+def _of_getconf() -> tuple[Cache, ...]:
     found = []
     for level, name in _GETCONF.items():
         try:
@@ -81,13 +105,11 @@ def _of_getconf() -> list[dict[str, Any]]:
                 stdin=subprocess.DEVNULL,
             )
         except (OSError, subprocess.SubprocessError):
-            return []
+            return ()
         size = _bytes(done.stdout.strip())
         if size:
-            found.append(
-                {"level": level, "bytes": size, "line_bytes": 0, "cores": 0, "source": "getconf"}
-            )
-    return found
+            found.append(Cache(level, size, source="getconf"))
+    return tuple(found)
 
 
 def physical_cores(root: Path = CPUS) -> list[int]:
@@ -136,21 +158,21 @@ def granted_bytes() -> int:
     return available
 
 
-def facts() -> dict[str, Any]:
+def facts() -> Facts:
     """Return what is known of this machine without measuring."""
     from p3s.base.host.cores import cores
 
     huge = re.search(r"\[(\w+)\]", text_of(Path("/sys/kernel/mm/transparent_hugepage/enabled")))
-    return {
-        "host": platform.node() or "unknown",
-        "processor": processor(),
-        "architecture": platform.machine() or "unknown",
-        "cores": len(physical_cores()),
-        "hardware_threads": len(os.sched_getaffinity(0)),
-        "granted_cores": cores(),
-        "caches": caches(min(os.sched_getaffinity(0))),
-        "memory_bytes": memory_bytes(),
-        "page_bytes": os.sysconf("SC_PAGE_SIZE"),
-        "huge_pages": huge[1] if huge else "unknown",
-        "kernel": f"{platform.system()} {platform.release()}",
-    }
+    return Facts(
+        host=platform.node() or "unknown",
+        processor=processor(),
+        architecture=platform.machine() or "unknown",
+        cores=len(physical_cores()),
+        hardware_threads=len(os.sched_getaffinity(0)),
+        granted_cores=cores(),
+        caches=caches(min(os.sched_getaffinity(0))),
+        memory_bytes=memory_bytes(),
+        page_bytes=os.sysconf("SC_PAGE_SIZE"),
+        huge_pages=huge[1] if huge else "unknown",
+        kernel=f"{platform.system()} {platform.release()}",
+    )

@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from p3s.base.artefacts import read_json, write_json
-from p3s.base.errors import Damaged, P3SError
-from p3s.base.serialise import ShapeError, from_data, to_data
+from p3s.base.artefacts import write_json
+from p3s.base.errors import P3SError
+from p3s.base.schemas.published import Published
+from p3s.base.serialise import NotNegative, Positive
 
 SCHEMA, VERSION = "p3s.filesystem", 1
 #: Name of the file, in a study, of the file system that is predicted for.
@@ -48,10 +48,10 @@ class Rate:
     sharing: str
     what: str
     pattern: str
-    processes: int
-    call_s: float
-    byte_s: float
-    spread: float = 0.0
+    processes: Positive
+    call_s: NotNegative
+    byte_s: NotNegative
+    spread: NotNegative = 0.0
 
 
 @dataclass(frozen=True)
@@ -132,27 +132,24 @@ class FileSystem:
         spread = 1.0 + max(r.spread for r in rates)
         return Span(s, min(low_s, s) / spread, max(high_s, s) * spread)
 
+    def valid(self) -> None:
+        """Raise ValueError where a limit is not above 0."""
+        if any(not limit > 0 for limit in self.limits.values()):
+            raise ValueError("a limit is not above 0")
+
     def save(self, path: Path) -> None:
         """Write it as a file of its own; P3SError when the place cannot be written."""
-        write_json(path, as_file(self))
+        write_json(path, FILE_SYSTEM.data(self))
 
     @classmethod
     def load(cls, path: Path) -> FileSystem:
         """Read a file of its own; P3SError when it is absent, damaged or another thing."""
-        data = read_json(Path(path), SCHEMA, VERSION)
-        own = {k: v for k, v in data.items() if k not in ("schema", "schema_version")}
-        try:
-            return checked(from_data(cls, own))
-        except (ShapeError, ValueError, TypeError) as error:
-            raise Damaged(
-                f"{path}: damaged file of a file system ({str(error)[:120]}); measure it again: "
-                "p3s machine measure --io DIR -o FILE"
-            ) from error
+        return FILE_SYSTEM.read(Path(path))
 
 
-def as_file(found: FileSystem) -> dict[str, Any]:
-    """Return the content of a file of its own."""
-    return {"schema": SCHEMA, "schema_version": VERSION, **to_data(found)}
+FILE_SYSTEM = Published(
+    SCHEMA, VERSION, FileSystem, again="measure it again: p3s machine measure --io DIR -o FILE"
+)
 
 
 def names() -> list[str]:
@@ -168,17 +165,6 @@ def typical(name: str) -> FileSystem:
     if name not in names():
         raise P3SError(f"no file system {name!r}; there are {', '.join(names())}")
     return FileSystem.load(Path(__file__).with_name("filesystems") / f"{name}.json")
-
-
-def checked(found: FileSystem) -> FileSystem:
-    """Return a file system whose numbers can be; ValueError otherwise."""
-    for rate in found.rates:
-        numbers = (rate.call_s, rate.byte_s, rate.spread)
-        if rate.processes < 1 or not all(math.isfinite(x) and x >= 0 for x in numbers):
-            raise ValueError(f"the rate of {rate.way} {rate.what} cannot be")
-    if any(not limit > 0 for limit in found.limits.values()):
-        raise ValueError("a limit is not above 0")
-    return found
 
 
 def _key(rate: Rate) -> tuple[str, str, str, str]:
@@ -281,12 +267,12 @@ def measure_files(
         raise P3SError(f"--io {directory}: no directory that can be written; name one")
     if nbytes < 1:
         raise P3SError(f"--io {directory}: {nbytes} bytes of each process; 1 and more can be timed")
-    words, install, libmpi = launcher_of(launcher)
-    program = for_ranks(FILES, install.mpicc, libmpi)
+    found = launcher_of(launcher)
+    install = found.install
+    program = for_ranks(FILES, install.mpicc, found.libmpi)
     rates: list[Rate] = []
     for n in processes:
-        argv = [word.replace("{np}", str(n)) for word in words]
-        argv += [*program.words, str(place), str(nbytes), str(repeats)]
+        argv = [*found.argv(n), *program.words, str(place), str(nbytes), str(repeats)]
         rates += parsed(run_ranks(argv, 600.0, f"{n} ranks that measure files", n), n)
     return FileSystem(
         kind_of(place),

@@ -6,24 +6,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from p3s.base.artefacts import read_json, write_json
+from p3s.base.artefacts import read_json, unusable, write_json
 from p3s.base.errors import Damaged, P3SError
-from p3s.base.serialise import (
-    MOST_PROCESSES,
-    Natural,
-    NotNegative,
-    Positive,
-    Range,
-    ShapeError,
-    from_data,
-    to_data,
-)
+from p3s.base.schemas.published import Published
+from p3s.base.serialise import Natural, NotNegative, Positive, ShapeError, from_data
 from p3s.base.text import quoted
+from p3s.machine.facts import Facts
 from p3s.machine.filesystem import FileSystem
-from p3s.machine.filesystem import checked as checked_files
-from p3s.machine.teams import OpenMP, checked
+from p3s.machine.teams import OpenMP
 
 MACHINE_SCHEMA = "p3s.machine"
 MACHINE_VERSION = 1
@@ -105,118 +97,11 @@ def _between(sizes: Sequence[int], values: Sequence[float], size: float) -> floa
 
 
 @dataclass(frozen=True)
-class Machine:
-    """A measured machine.
-
-    name: for people, the host's. facts: what the machine says of itself (p3s.machine.facts).
-    settings: how it was measured. core: cost by kernel. curves: by kernel, one core alone. loaded:
-    the same with ``loaded_processes`` cores busy at once, empty with one core. network: messages
-    between two ranks, None with ``network_missing`` saying why. openmp: teams of threads, files: a
-    file system, both None where they were not asked for. disturbed: what speaks against the
-    measurement, sentences.
-    """
-
-    name: str
-    created: str
-    p3s_version: str
-    facts: Mapping[str, Any]
-    settings: Mapping[str, Any]
-    core: Mapping[str, Cost]
-    curves: Mapping[str, Curve]
-    loaded: Mapping[str, Curve] = field(default_factory=dict)
-    loaded_processes: int = 1
-    network: Mapping[str, Any] | None = None
-    network_missing: str = ""
-    disturbed: tuple[str, ...] = ()
-    openmp: OpenMP | None = None
-    files: FileSystem | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the content of a machine file."""
-        return {
-            "schema": MACHINE_SCHEMA,
-            "schema_version": MACHINE_VERSION,
-            "name": self.name,
-            "created": self.created,
-            "p3s_version": self.p3s_version,
-            "facts": dict(self.facts),
-            "settings": dict(self.settings),
-            "core": {name: vars(cost) for name, cost in self.core.items()},
-            "curves": {name: vars(curve) for name, curve in self.curves.items()},
-            "loaded": {
-                "processes": self.loaded_processes,
-                "curves": {name: vars(curve) for name, curve in self.loaded.items()},
-            },
-            "network": None if self.network is None else dict(self.network),
-            "network_missing": self.network_missing,
-            "openmp": to_data(self.openmp),
-            **({} if self.files is None else {"files": to_data(self.files)}),
-            "disturbed": list(self.disturbed),
-        }
-
-    def save(self, path: Path) -> None:
-        """Write the machine file; P3SError when the place cannot be written."""
-        write_json(path, self.to_json())
-
-    @classmethod
-    def load(cls, path: Path) -> Machine:
-        """Read a machine file; P3SError, one line, when it is absent, damaged or another thing."""
-        path = Path(path)
-        return cls.from_json(read_json(path, MACHINE_SCHEMA, MACHINE_VERSION), str(path))
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any], where: str) -> Machine:
-        """Return the machine of a file's content; Damaged names what is wrong with it."""
-        try:
-            read = from_data(MachineRead, data, more=True)
-            machine = cls(
-                name=read.name,
-                created=read.created,
-                p3s_version=read.p3s_version,
-                facts=data["facts"],
-                settings=read.settings,
-                core=dict(read.core),
-                curves=dict(read.curves),
-                loaded=dict(read.loaded.curves),
-                loaded_processes=read.loaded.processes,
-                network=data["network"],
-                network_missing=read.network_missing,
-                disturbed=read.disturbed,
-                # These two know no other keys.
-                openmp=read.openmp and checked(from_data(OpenMP, data["openmp"])),
-                files=read.files and checked_files(from_data(FileSystem, data["files"])),
-            )
-        except (TypeError, ValueError, ShapeError) as error:
-            raise Damaged(
-                f"{where}: damaged machine file ({str(error)[:120]}); measure that machine again: "
-                "p3s machine measure -o FILE"
-            ) from error
-        return machine
-
-
-def files_of(path: Path) -> FileSystem:
-    """Return the file system in a file of its own or in a machine file; P3SError where neither."""
-    try:
-        return FileSystem.load(path)
-    except Damaged:
-        raise
-    except P3SError:
-        found = Machine.load(path).files
-    if found is None:
-        raise P3SError(
-            f"{path}: says nothing of files; measure them: "
-            f"p3s machine measure --io DIR -o {quoted(path)}"
-        )
-    return found
-
-
-# ---- the file as it is read ------------------------------------------------------------------
-@dataclass(frozen=True)
 class Loaded:
     """Costs with so many cores busy at once."""
 
-    processes: Positive
-    curves: Mapping[str, Curve]
+    processes: Positive = 1
+    curves: Mapping[str, Curve] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -255,8 +140,8 @@ class SizeRange:
 
 
 @dataclass(frozen=True)
-class NetworkRead:
-    """Messages between two ranks; inside: between two of one host, where that was measured too."""
+class Messages:
+    """What is used of messages between two ranks; inside: two of one host, where measured too."""
 
     hosts: tuple[str, str]
     sizes: Sizes
@@ -264,34 +149,19 @@ class NetworkRead:
     eager_bytes: int
     mpi: str = ""
     post_ns: NotNegative | None = None
-    inside: NetworkRead | None = None
+    inside: Messages | None = None
 
 
 @dataclass(frozen=True)
-class CacheRead:
-    """A cache: level, bytes, and how many cores share it."""
+class Machine:
+    """A measured machine.
 
-    level: Natural
-    bytes: Natural
-    line_bytes: Natural = 0
-    cores: Natural = 0
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What of a machine's own words is used; there may be more."""
-
-    processor: str | None = None
-    architecture: str | None = None
-    cores: Annotated[int, Range(1, MOST_PROCESSES)] | None = None
-    memory_bytes: Natural | None = None
-    huge_pages: str | None = None
-    caches: tuple[CacheRead, ...] = ()
-
-
-@dataclass(frozen=True)
-class MachineRead:
-    """What a machine file holds."""
+    name: for people, the host's. facts: what the machine says of itself. settings: how it was
+    measured. core: cost by kernel. curves: by kernel, one core alone. network: messages between
+    two ranks (Messages, and more), None with ``network_missing`` saying why. loaded: as ``curves``,
+    with cores busy at once, none with one core. openmp: teams of threads, files: a file system,
+    both None where they were not asked for. disturbed: what speaks against the measurement.
+    """
 
     name: str
     created: str
@@ -300,16 +170,50 @@ class MachineRead:
     settings: Mapping[str, Any]
     core: Mapping[str, Cost]
     curves: Mapping[str, Curve]
-    loaded: Loaded
-    network: NetworkRead | None
-    network_missing: str = ""
-    disturbed: tuple[str, ...] = ()
-    openmp: OpenMP | None = None
+    loaded: Loaded = field(default_factory=Loaded, metadata={"always": True})
+    network: Mapping[str, Any] | None = field(default=None, metadata={"always": True})
+    network_missing: str = field(default="", metadata={"always": True})
+    openmp: OpenMP | None = field(default=None, metadata={"always": True})
     files: FileSystem | None = None
+    disturbed: tuple[str, ...] = field(default=(), metadata={"always": True})
 
     def valid(self) -> None:
-        """Raise ValueError where a kernel is missing."""
+        """Raise ValueError where a kernel is missing, or messages are damaged."""
         absent = [name for name in CORE_KERNELS if name not in self.core]
         absent += [name for name in CURVE_KERNELS if name not in self.curves]
         if absent:
             raise ValueError(f"kernel {absent[0]} is missing")
+        if self.network is not None:
+            from_data(Messages, self.network, more=True)
+
+    def save(self, path: Path) -> None:
+        """Write the machine file; P3SError when the place cannot be written."""
+        write_json(path, MACHINE.data(self))
+
+    @classmethod
+    def load(cls, path: Path) -> Machine:
+        """Read a machine file; P3SError, one line, when it is absent, damaged or another thing."""
+        try:
+            return from_data(cls, read_json(path, MACHINE_SCHEMA, MACHINE_VERSION), more=True)
+        except ShapeError as err:
+            again = "measure that machine again: p3s machine measure -o FILE"
+            raise unusable(path, err, again) from err
+
+
+MACHINE = Published(MACHINE_SCHEMA, MACHINE_VERSION, Machine, more=True)
+
+
+def files_of(path: Path) -> FileSystem:
+    """Return the file system in a file of its own or in a machine file; P3SError where neither."""
+    try:
+        return FileSystem.load(path)
+    except Damaged:
+        raise
+    except P3SError:
+        found = Machine.load(path).files
+    if found is None:
+        raise P3SError(
+            f"{path}: says nothing of files; measure them: "
+            f"p3s machine measure --io DIR -o {quoted(path)}"
+        )
+    return found

@@ -13,12 +13,14 @@ from typing import Any
 from p3s.base.errors import P3SError
 from p3s.base.text import joined
 from p3s.base.version import __version__
+from p3s.machine.facts import Cache
 from p3s.machine.machinefile import (
     CORE_KERNELS,
     CURVE_KERNELS,
     LOADED_KERNELS,
     Cost,
     Curve,
+    Loaded,
     Machine,
 )
 
@@ -48,13 +50,13 @@ _SHARED_CORE, _WIDE = 1.1, 0.10
 PARTS = ("one core", "all cores", "network", "threads")
 
 
-def working_sets(caches: Sequence[dict[str, Any]], granted_bytes: int, quick: bool) -> list[int]:
+def working_sets(caches: Sequence[Cache], granted_bytes: int, quick: bool) -> list[int]:
     """Return the working sets in bytes: 8 KiB to four times the last-level cache.
 
     At most a quarter of the memory that is free. Steps of 2, and of about the root of 2 unless
     ``quick``: every working set is 2^k or 3 * 2^k.
     """
-    last = max((int(cache["bytes"]) for cache in caches), default=_NO_CACHE_KNOWN)
+    last = max((cache.bytes for cache in caches), default=_NO_CACHE_KNOWN)
     largest = min(4 * last, granted_bytes // 4, MOST_BYTES)
     sizes = []
     size = SMALLEST
@@ -176,8 +178,8 @@ def measure(
         openmp_program(compiler)  # fails before anything is measured
     program = build.kernels()
     known = facts.facts()
-    cores = facts.physical_cores()[: max(int(known["granted_cores"]), 1)]
-    sizes = working_sets(known["caches"], facts.granted_bytes(), quick)
+    cores = facts.physical_cores()[: max(known.granted_cores or 1, 1)]
+    sizes = working_sets(known.caches, facts.granted_bytes(), quick)
     core = [_Point(kernel, 0) for kernel in CORE_KERNELS]
     # By kernel: going from links to ones and back fills the whole memory again.
     alone = [_Point(kernel, size) for kernel in CURVE_KERNELS for size in sizes]
@@ -248,7 +250,7 @@ def measure(
     curves, full_curves = _curves(alone), _curves(loaded)
     costs = {point.kernel: point.cost() for point in core}
     return Machine(
-        name=str(known["host"]),
+        name=str(known.host),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         p3s_version=__version__,
         facts=known,
@@ -265,8 +267,7 @@ def measure(
         },
         core=costs,
         curves=curves,
-        loaded=full_curves,
-        loaded_processes=len(cores) if loaded else 1,
+        loaded=Loaded(len(cores) if loaded else 1, full_curves),
         network=found,
         network_missing=missing,
         disturbed=(

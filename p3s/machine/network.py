@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from p3s.base.errors import P3SError
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _START_S = 90.0
 #: Between asking the launcher to end, and ending it.
 _GRACE_S = 5.0
+_NP = ("-n", "{np}")
 _COLUMNS = (
     "bytes",
     "timings",
@@ -37,45 +39,72 @@ def measure(launcher: Sequence[str] | None, budget_s: float) -> dict[str, Any]:
     """
     from p3s.machine.build import NETWORK, for_ranks
 
-    words, install, libmpi = launcher_of(launcher)
-    program = for_ranks(NETWORK, install.mpicc, libmpi)
-    argv = [word.replace("{np}", "2") for word in words]
+    found_launcher = launcher_of(launcher)
+    install = found_launcher.install
+    program = for_ranks(NETWORK, install.mpicc, found_launcher.libmpi)
     text = run_ranks(
-        [*argv, *program.words, str(int(budget_s * 1e9))], _START_S + 10 * budget_s, "two ranks", 2
+        [*found_launcher.argv(2), *program.words, str(int(budget_s * 1e9))],
+        _START_S + 10 * budget_s,
+        "two ranks",
+        2,
     )
     found = parsed(text)
     return {
         "mpi": f"{install.family} {install.version}",
-        "launcher": words,
+        "launcher": found_launcher.words,
         "compiler_version": program.version,
         **found,
         "ranges": ranges(found),
     }
 
 
-def launcher_of(launcher: Sequence[str] | None) -> tuple[list[str], MpiInstall, str | None]:
-    """Return the words of a launcher, and the MPI that its ranks are compiled with.
+@dataclass(frozen=True)
+class Launcher:
+    """The words of a launcher, and the MPI that its ranks are compiled with.
 
-    Where that has no compiler the path of the libmpi that what came compiled with P3S is for; else
-    None. Errors: P3SError when there is no launcher, or neither of its MPI.
+    ``kind``: family of the launcher itself (openmpi, mpich, slurm). ``libmpi``: where that MPI has
+    no compiler, path of the libmpi that what came compiled with P3S is for.
+    """
+
+    words: tuple[str, ...]
+    kind: str
+    install: MpiInstall
+    libmpi: str | None = None
+
+    def argv(self, processes: int) -> list[str]:
+        """Return the words that start so many processes of what comes behind them."""
+        words = self.words if any("{np}" in word for word in self.words) else (*self.words, *_NP)
+        return [word.replace("{np}", str(processes)) for word in words]
+
+
+def launcher_of(launcher: Sequence[str] | None, program: str | None = None) -> Launcher:
+    """Return the launcher that some words name, and the MPI of a program that it starts.
+
+    Without words: the mpiexec that ``p3s characterize`` would take (PATH, then beside this Python),
+    unless its MPI cannot share cores or has no compiler here. Errors: P3SError when there is none,
+    or neither a compiler of the same MPI nor something compiled for it that came with P3S.
     """
     from p3s.base.host import command, mpi, prebuilt
 
-    words = list(launcher or _default())
+    words = list(launcher or ()) or _default()
     place = next(
         (i for i, word in enumerate(words) if os.path.basename(word) in command.LAUNCHERS), 0
     )
-    words[place] = command.find_launcher(words[place])
-    install, libmpi = mpi.mpi_for(None, words[place]), None
-    if install is None and (found := prebuilt.runtime(None, words[place])):
+    path = words[place] = command.find_launcher(words[place])
+    kind, libmpi = mpi.launcher_family(path) or "", None
+    likely = mpi.family_of_srun(words) if kind == mpi.SLURM else None
+    if likely:
+        install = next((one for one in mpi.find_mpi() if one.family == likely), None)
+    else:
+        install = mpi.mpi_for(program, path)
+    if install is None and (found := prebuilt.runtime(program, path, likely)):
         libmpi, install = found
-    family = mpi.launcher_family(words[place])
-    if install is None or (family in (mpi.OPENMPI, mpi.MPICH) and install.family != family):
+    if install is None or (kind in (mpi.OPENMPI, mpi.MPICH) and install.family != kind):
         raise P3SError(
-            f"{words[place]}: no mpicc of this launcher's MPI that works; put its bin directory on"
-            " PATH and install a C compiler"
+            f"{path}: no mpicc of this launcher's MPI ({likely or kind or 'unknown'}) "
+            "found; put its bin directory on PATH or run `p3s doctor`"
         )
-    return words, install, libmpi
+    return Launcher(tuple(words), kind, install, libmpi)
 
 
 def measured_both(launcher: Sequence[str] | None, budget_s: float) -> dict[str, Any]:
@@ -95,14 +124,26 @@ def measured_both(launcher: Sequence[str] | None, budget_s: float) -> dict[str, 
 
 
 def _default() -> list[str]:
-    from p3s.base.host import mpi, prebuilt
+    """Return the launcher to use when none is named."""
+    from p3s.base.host import command, mpi, prebuilt
 
+    with contextlib.suppress(P3SError):
+        path = command.find_launcher("mpiexec")
+        install = mpi.mpi_for(None, path)
+        if (
+            install is not None
+            and install.usable_oversubscribed
+            and install.family == mpi.launcher_family(path)
+        ):
+            return [path]
     installs = mpi.find_mpi()
-    found = [str(install.mpiexec) for install in installs if install.mpiexec]
-    found = found or [str(install.mpiexec) for install in prebuilt.runtimes(installs)]
+    installs = installs or prebuilt.runtimes(installs)
+    found = [str(one.mpiexec) for one in installs if one.mpiexec is not None]
     if not found:
-        raise P3SError("no mpiexec with an mpicc of the same MPI found; install an MPI")
-    return [found[0], "-n", "{np}"]
+        raise P3SError(
+            "no MPI found; install one (for example `pip install mpich`) or run `p3s doctor`"
+        )
+    return found[:1]
 
 
 def run_ranks(argv: list[str], timeout_s: float, who: str, processes: int) -> str:

@@ -54,26 +54,19 @@ def _head(machine: Machine) -> list[str]:
     seconds_ = settings.get("seconds")
     took = f" in {seconds_:.0f} s" if isinstance(seconds_, (int, float)) else ""
     text = [
-        f"{visible(machine.name)}: {visible(str(facts.get('processor')))}",
-        f"{facts.get('cores')} cores, {size_text(float(facts.get('memory_bytes') or 0))} memory, "
-        f"{visible(str(facts.get('architecture')))}, {visible(str(facts.get('kernel')))}, "
-        f"huge pages {visible(str(facts.get('huge_pages')))}",
+        f"{visible(machine.name)}: {visible(str(facts.processor))}",
+        f"{facts.cores} cores, {size_text(float(facts.memory_bytes or 0))} memory, "
+        f"{visible(str(facts.architecture))}, {visible(str(facts.kernel))}, "
+        f"huge pages {visible(str(facts.huge_pages))}",
         f"measured {visible(machine.created)}{took} with p3s {visible(machine.p3s_version)}, "
         f"{visible(str(settings.get('compiler_version')))}, {visible(str(settings.get('flags')))}"
         + (" (quick)" if settings.get("quick") else ""),
     ]
-    marks = _cache_line(facts)
-    return [*text, *([marks] if marks else ["caches: unknown"])]
-
-
-def _cache_line(facts: Mapping[str, Any]) -> str:
-    caches = [cache for cache in facts.get("caches") or [] if isinstance(cache, Mapping)]
-    shared = [
-        f"L{c.get('level')} {size_text(float(c.get('bytes') or 0))}"
-        + (f" (of {c['cores']} cores)" if int(c.get("cores") or 0) > 1 else "")
-        for c in caches
+    caches = [
+        f"L{c.level} {size_text(c.bytes)}{f' (of {c.cores} cores)' if c.cores > 1 else ''}"
+        for c in facts.caches
     ]
-    return "caches: " + ", ".join(shared) if shared else ""
+    return [*text, f"caches: {', '.join(caches) or 'unknown'}"]
 
 
 def _ns(value: float) -> str:
@@ -92,7 +85,8 @@ def _core(machine: Machine) -> str:
 def _curves(machine: Machine) -> str:
     """Return costs by working set: one column per kernel, those of all cores after them."""
     columns: list[tuple[str, Curve]] = list(machine.curves.items())
-    columns += [(f"{name} x{machine.loaded_processes}", c) for name, c in machine.loaded.items()]
+    loaded = machine.loaded
+    columns += [(f"{name} x{loaded.processes}", curve) for name, curve in loaded.curves.items()]
     sizes = sorted({size for _, curve in columns for size in curve.working_set})
     # Powers of two are enough to read; the file has all.
     sizes = [size for size in sizes if size & (size - 1) == 0] or sizes

@@ -134,6 +134,26 @@ class OpenMP:
     clock: Clock
     disturbed: tuple[str, ...] = ()
 
+    def valid(self) -> None:
+        """Raise ValueError where something cannot be evaluated."""
+        for name in CONSTRUCTS:
+            curves = self.overheads.get(name, ())
+            if not curves:
+                raise ValueError(f"openmp.overheads has no {name}")
+            _ascending([curve.threads for curve in curves], 1, f"threads of {name}")
+            for curve in curves:
+                _ascending(curve.iterations, 1, f"iterations of {name}")
+                _column(curve.ns, len(curve.iterations), 0.0, f"ns of {name}")
+        for what, band in (("close", self.close), ("far", self.far)):
+            if band is not None:
+                _ascending(band.threads, 1, f"threads of {what}")
+                _column(band.bytes_per_s, len(band.threads), 1.0, f"bytes_per_s of {what}")
+        for what, chain in (("line", self.line), ("page", self.page)):
+            _ascending(chain.bytes, 1, f"bytes of {what}")
+            _column(chain.ns, len(chain.bytes), 1e-6, f"ns of {what}")
+        _ascending(self.clock.threads, 1, "threads of clock")
+        _column(self.clock.hz, len(self.clock.threads) if self.clock.hz else 0, 1.0, "hz of clock")
+
     @property
     def threads(self) -> tuple[int, ...]:
         """Numbers of threads that were measured, ascending."""
@@ -218,28 +238,6 @@ def line_at(knots: Iterable[float], values: Iterable[float], at: float) -> float
         slope = (ys[-1] - ys[-2]) / (xs[-1] - xs[-2])
         return float(ys[-1] + slope * (at - xs[-1]))
     return float(np.interp(at, xs, ys))
-
-
-def checked(found: OpenMP) -> OpenMP:
-    """Return what was read if it can be evaluated; ValueError says what cannot."""
-    for name in CONSTRUCTS:
-        curves = found.overheads.get(name, ())
-        if not curves:
-            raise ValueError(f"openmp.overheads has no {name}")
-        _ascending([curve.threads for curve in curves], 1, f"threads of {name}")
-        for curve in curves:
-            _ascending(curve.iterations, 1, f"iterations of {name}")
-            _column(curve.ns, len(curve.iterations), 0.0, f"ns of {name}")
-    for what, band in (("close", found.close), ("far", found.far)):
-        if band is not None:
-            _ascending(band.threads, 1, f"threads of {what}")
-            _column(band.bytes_per_s, len(band.threads), 1.0, f"bytes_per_s of {what}")
-    for what, chain in (("line", found.line), ("page", found.page)):
-        _ascending(chain.bytes, 1, f"bytes of {what}")
-        _column(chain.ns, len(chain.bytes), 1e-6, f"ns of {what}")
-    _ascending(found.clock.threads, 1, "threads of clock")
-    _column(found.clock.hz, len(found.clock.threads) if found.clock.hz else 0, 1.0, "hz of clock")
-    return found
 
 
 def _ascending(values: Sequence[int], least: int, what: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from p3s.base.errors import P3SError
@@ -126,9 +126,9 @@ def measure_openmp(
     begin = time.monotonic()
     program = openmp_program(compiler)
     here, known = places(), facts.facts()
-    granted = int(known["granted_cores"])
-    made = teams(here, int(known["cores"]), granted, oversubscribe)
-    sizes = _Sizes.of(known["caches"], int(known["hardware_threads"]), quick)
+    granted = known.granted_cores or 1
+    made = teams(here, known.cores or 1, granted, oversubscribe)
+    sizes = _Sizes.of(known.caches, known.hardware_threads or 1, quick)
     shots, until, runtime = _Shots(), begin + (budget_s or (QUICK_S if quick else BUDGET_S)), ""
     for round_ in range(_MOST):
         for team in made:
@@ -147,7 +147,7 @@ def measure_openmp(
         compiler_version=program.version,
         flags=program.flags,
         environment=environment,
-        cores=min(int(known["cores"]), granted),
+        cores=min(known.cores or 1, granted),
         hardware_threads=min(len(here), granted),
         domains=domains(here),
         seconds=time.monotonic() - begin,
@@ -183,14 +183,12 @@ class _Sizes:
     page: tuple[int, ...]
 
     @classmethod
-    def of(cls, caches: Sequence[Mapping[str, int]], cpus: int, quick: bool) -> _Sizes:
-        last = max(
-            caches, key=lambda cache: cache["level"], default={"bytes": 32 << 20, "cores": 0}
-        )
+    def of(cls, caches: Sequence[facts.Cache], cpus: int, quick: bool) -> _Sizes:
+        last = max(caches, key=lambda cache: cache.level, default=facts.Cache(3, _NO_CACHE_KNOWN))
         room = facts.granted_bytes() // 4
-        each = -(-cpus // int(last["cores"] or cpus or 1))
-        array = min(_TIMES_CACHE * int(last["bytes"]) * each, room // 3, _LARGEST)
-        span = min(_TIMES_CACHE * int(last["bytes"]), room, _LARGEST)
+        each = -(-cpus // (last.cores or cpus or 1))
+        array = min(_TIMES_CACHE * last.bytes * each, room // 3, _LARGEST)
+        span = min(_TIMES_CACHE * last.bytes, room, _LARGEST)
         step = 4 if quick else 2
         line = [_SMALLEST]
         while line[-1] * step <= span:

@@ -79,7 +79,7 @@ def node_of(study: Study, request: Request) -> Node:
     basis = basis_of(request, {1: study}, [1], file)
     if basis.network:
         return plain_node(cluster_of(basis.network).cores_per_node, basis.network)
-    known = Machine.load(file).facts.get("cores") if file is not None else None
+    known = Machine.load(file).facts.cores if file is not None else None
     return plain_node(known if isinstance(known, int) and known > 0 else cores())
 
 

@@ -13,7 +13,7 @@ from p3s.base.artefacts import as_json, reason, write_bytes
 from p3s.base.errors import P3SError
 from p3s.base.study import Study
 from p3s.base.text import joined, quoted
-from p3s.machine.machinefile import NAME, Machine
+from p3s.machine.machinefile import MACHINE, NAME, Machine
 from p3s.predict.reasons import Reason
 from p3s.predict.types import Prediction
 
@@ -95,7 +95,7 @@ def prepare(study: Study, target_path: Path, base: Path | None) -> Study:
     for path, text in (
         (made.model_path, _read(study.model_path)),
         (made.compute_path, as_json(COMPUTE.data(moved)).encode()),
-        (root / NAME, as_json(target.to_json()).encode()),
+        (root / NAME, as_json(MACHINE.data(target)).encode()),
     ):
         if not path.exists() or path.read_bytes() != text:
             write_bytes(path, text)

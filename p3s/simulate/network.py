@@ -349,7 +349,7 @@ def network_from_cluster(
 
 def _cluster_path(messages: Messages, end: str, extra: float, linked: bool) -> Path:
     """Return the path of messages that take ``extra`` ns longer."""
-    call = Curve(messages.call_bytes, messages.call[end])
+    call = Curve(messages.call["bytes"], messages.call[end])
     gap = messages.gap[end]
     return Path(
         Curve(messages.nbytes, tuple(ns + extra for ns in messages.one_way[end])),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -21,9 +20,8 @@ from p3s.replay.plan.program import Program
 from p3s.replay.plan.world import NODES, World
 from p3s.replay.stats import Estimate
 from p3s.simulate.network import Network
+from p3s.simulate.simulate import simulate_anyway
 from p3s.simulate.steps import Floats, Ints
-
-Simulate = Callable[..., Any]
 
 #: Rounds of correction; it converges in two or three.
 ROUNDS = 4
@@ -43,12 +41,11 @@ class Executions:
         classes: Sequence[MessageClass],
         programs: Sequence[Program],
         world: World,
-        simulate: Simulate,
         work_scale: float = 1.0,
         fabric: Fabric | None = None,
     ) -> None:
         self.classes, self.programs, self.world = classes, programs, world
-        self.simulate, self.work_scale, self.fabric = simulate, work_scale, fabric
+        self.work_scale, self.fabric = work_scale, fabric
         self._done: dict[int, Executed] = {}
 
     def done(self, number: int) -> Executed:
@@ -72,11 +69,7 @@ class Executions:
         """
         for number, wanted in _by_program(samples).items():
             times = simulated_transfers(
-                self.programs[number],
-                self.done(number),
-                self.place(number, network),
-                self.simulate,
-                self.classes,
+                self.programs[number], self.done(number), self.place(number, network), self.classes
             )
             if times is not None:
                 for observed in wanted:
@@ -159,11 +152,7 @@ def _by_program(samples: Sequence[Observed]) -> dict[int, list[Observed]]:
 
 
 def simulated_transfers(
-    program: Program,
-    done: Executed,
-    network: Network,
-    simulate: Simulate,
-    classes: Sequence[MessageClass],
+    program: Program, done: Executed, network: Network, classes: Sequence[MessageClass]
 ) -> Floats | None:
     """Return the transfer of every message of the program's pairing; NaN where nobody waits.
 
@@ -173,7 +162,7 @@ def simulated_transfers(
     assert pairing is not None
     distance = node_distance(program, classes)
     try:
-        result = simulate(done.steps, done.node_of, network, distance=distance)
+        result, _ = simulate_anyway(done.steps, done.node_of, network, distance=distance)
     except P3SError:
         return None
     sender, receiver = program.start[pairing.sender], program.start[pairing.receiver]

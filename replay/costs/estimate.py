@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +10,11 @@ import numpy as np
 
 from p3s.program.phase_cells import Places
 from p3s.simulate.network import Network
+from p3s.simulate.simulate import simulate_anyway
 from p3s.simulate.steps import Floats, Ints, Steps
 
 if TYPE_CHECKING:
     from p3s.replay.costs.spread import Spread
-
-Simulate = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -55,21 +54,22 @@ def phase_times(
     node_of: Ints,
     distance: Ints | None,
     networks: tuple[Network, Network, Network],
-    simulate: Simulate,
     spread: Spread | None = None,
     work: Floats | None = None,
     work_off: Floats | None = None,
-) -> tuple[PhaseTimes, tuple[Floats, ...]]:
+) -> tuple[PhaseTimes, tuple[Floats, ...], tuple[str, ...]]:
     """Simulate all sections; ``networks``: the costs, their low ends, their high ends.
 
     With a ``spread``, times are means over some simulations in which messages vary. ``work``: the
     computation, (ranks, phases) in ns; default: that of the steps. ``work_off``: how it varies
-    (work_spread); it makes others wait, the time for it is not counted. Returns the times and, per
-    section, when each step begins (the schedule of timed black holes).
+    (work_spread); it makes others wait, the time for it is not counted. Returns the times, per
+    section when each step begins (the schedule of timed black holes), and what had to be changed
+    so that all ranks come to their end.
     """
     from p3s.replay.costs.spread import repeats_of, varied
 
     found: list[list[Floats]] = [[] for _ in range(7)]
+    notes: dict[str, None] = {}
     for steps in full:
         times = [np.zeros(len(steps)) for _ in found]
         repeats = repeats_of(steps) if spread else 1
@@ -93,7 +93,8 @@ def phase_times(
                     rng = np.random.default_rng(repeat)
                     more["extra_ns"] = vary.draw(rng)
                     drawn = vary.computing(rng)
-                result = simulate(drawn, node_of, network, distance=distance, **more)
+                result, said = simulate_anyway(drawn, node_of, network, distance=distance, **more)
+                notes |= dict.fromkeys(said)
                 long = np.asarray(result.end_ns) - np.asarray(result.begin_ns)
                 values = (
                     [long]
@@ -124,4 +125,4 @@ def phase_times(
         software,
         where.total([steps.work_ns for steps in full]) if work is None else work,
     )
-    return times_of, tuple(found[4])
+    return times_of, tuple(found[4]), tuple(notes)

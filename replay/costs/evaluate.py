@@ -30,7 +30,7 @@ from p3s.replay.costs.result import (
 )
 from p3s.replay.costs.thesis import charged, composed, thesis_sum
 from p3s.replay.costs.trunks import fabric_of, nothing_known
-from p3s.replay.costs.whole import Whole, whole_times
+from p3s.replay.costs.whole import whole_times
 from p3s.replay.engine.results import ProgramResult
 from p3s.replay.plan.program import Program
 from p3s.simulate.network import Network
@@ -38,7 +38,6 @@ from p3s.simulate.steps import Floats, Op
 
 if TYPE_CHECKING:
     from p3s.replay.plan.types import ReplayPlan
-    from p3s.simulate.simulate import Simulated
 
 
 @dataclass(frozen=True)
@@ -56,21 +55,6 @@ class Simulation:
     notes: tuple[str, ...] = ()
 
 
-class Anyway:
-    """The simulation that ends in any case, and what it had to change for that."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def __call__(self, *args: Any, **more: Any) -> Simulated:
-        """Simulate; see p3s.simulate.simulate."""
-        from p3s.simulate.simulate import simulate_anyway
-
-        found, notes = simulate_anyway(*args, **more)
-        self.notes += notes
-        return found
-
-
 def simulated(
     trace: ScaledTrace,
     plan: ReplayPlan,
@@ -78,7 +62,6 @@ def simulated(
     *,
     work_scale: float = 1.0,
     rough: Network | None = None,
-    simulate: Any = None,
     own: OwnPart | None = None,
 ) -> Simulation:
     """Return costs from the results of ``plan.programs`` and the simulation fed with them.
@@ -86,13 +69,11 @@ def simulated(
     ``rough``: costs of what nothing was measured of. ``own``: what making a communicator takes a
     rank by itself.
     """
-    programs_by, whole_by = (Anyway(), Anyway()) if simulate is None else (simulate, simulate)
     costs = network_of(
         plan.messages,
         plan.programs,
         results,
         plan.world,
-        programs_by,
         work_scale=work_scale,
         rough=rough,
         fabric=fabric_of(plan),
@@ -100,20 +81,19 @@ def simulated(
     phases = sorted(set(trace.weights) | set(np.unique(trace.phase).tolist()))
     origins = [whole.origin for whole in plan.wholes]
     where = places(trace.n, phases, plan.sections, plan.full, origins, trace.phase)
-    times, begin = phase_times(
+    times, begin, changed = phase_times(
         where,
         plan.full,
         plan.mapping.node_of,
         plan.distance,
         (costs.network, costs.low, costs.high),
-        whole_by,
         costs.spread,
         work_of(trace, phases),
         costs.work,
     )
     times = times if own is None else with_creations(times, creation_ns(trace, phases, own))
     between = nothing_known(plan.topology) if costs.trunks is None else costs.trunks.notes
-    notes = (*between, *dict.fromkeys(getattr(whole_by, "notes", ())))
+    notes = (*between, *changed)
     return Simulation(costs, times, where, begin, notes)
 
 
@@ -138,7 +118,7 @@ def evaluate(
     calls = calls_of(plan, results, costs)
     of_step = [charged(one.call_of, one.origin, one.direct_of, calls) for one in plan.wholes]
     thesis = thesis_sum(simulation.where, of_step, calls)
-    whole: Whole | None = None
+    whole: Floats | None = None
     if timed and timed_results:
         whole = whole_times(timed, timed_results, plan.world, plan.full, simulation.where)
     why_not = (

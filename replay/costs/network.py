@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from p3s.replay.costs.correct import FLOOR, Executions, Simulate, checked, corrected, deviations
+from p3s.replay.costs.correct import FLOOR, Executions, checked, corrected, deviations
 from p3s.replay.costs.link import Flood, Link, carried, fit_link
 from p3s.replay.costs.messages import (
     Key,
@@ -77,7 +77,6 @@ def network_of(
     programs: Sequence[Program],
     results: Mapping[int, ProgramResult],
     world: World,
-    simulate: Simulate,
     *,
     work_scale: float = 1.0,
     rough: Network | None = None,
@@ -149,7 +148,7 @@ def network_of(
             trunks=None if trunks is None else trunks.trunks(which),
         )
 
-    executions = Executions(classes, programs, world, simulate, work_scale, fabric)
+    executions = Executions(classes, programs, world, work_scale, fabric)
     shift = corrected(executions, use, points, lambda shift: build("cost_ns", shift))
     network = build("cost_ns", shift)
     idle = {key: e.plus(shift.get(key, 0.0)) for key, e in points.items()}

@@ -18,7 +18,6 @@ from p3s.replay.costs.estimate import PhaseTimes
 from p3s.replay.costs.messages import NEAREST, NONE, PAIR, PAIR_BOTH, TRACE, TRACE_BOTH, USUAL
 from p3s.replay.costs.network import Costs
 from p3s.replay.costs.trunks import link_name
-from p3s.replay.costs.whole import Whole
 from p3s.replay.plan.classes import CallClass, MessageClass
 from p3s.replay.plan.world import NODES, World
 from p3s.simulate.steps import Floats, LeftOut
@@ -31,7 +30,7 @@ ESTIMATOR = (
 _SUMMED = ("comm_ns", "waiting_ns", "transfer_ns", "software_ns")
 
 
-def columns(times: PhaseTimes, thesis: Floats, whole: Whole | None) -> dict[str, Any]:
+def columns(times: PhaseTimes, thesis: Floats, whole: Floats | None) -> dict[str, Any]:
     """Return the table: one row per rank and phase, times in ns over the whole run.
 
     ``whole_ns`` is NaN where no timed iteration has loaded the rank.
@@ -48,7 +47,7 @@ def columns(times: PhaseTimes, thesis: Floats, whole: Whole | None) -> dict[str,
         "transfer_ns": times.transfer.reshape(-1),
         "software_ns": times.software.reshape(-1),
         "thesis_ns": thesis.reshape(-1),
-        "whole_ns": (whole.comm if whole is not None else nothing).reshape(-1),
+        "whole_ns": (whole if whole is not None else nothing).reshape(-1),
     }
 
 
@@ -64,7 +63,7 @@ def write_result(out_json: Path, content: Mapping[str, Any], table: Mapping[str,
     write_json(Path(out_json), {**content, TABLES: to_data(tables)})
 
 
-def phase_entries(times: PhaseTimes, thesis: Floats, whole: Whole | None) -> list[dict[str, Any]]:
+def phase_entries(times: PhaseTimes, thesis: Floats, whole: Floats | None) -> list[dict[str, Any]]:
     """Return one entry per phase: means and largest over the ranks, in ns."""
     entries = []
     for i, phase in enumerate(times.phases):
@@ -81,15 +80,15 @@ def phase_entries(times: PhaseTimes, thesis: Floats, whole: Whole | None) -> lis
             "time_ns": float(both[slowest]),
             "slowest_rank": slowest,
         }
-        if whole is not None and not np.isnan(whole.comm[:, i]).all():
-            loaded = ~np.isnan(whole.comm[:, i])
-            entry["whole_ns_mean"] = float(whole.comm[loaded, i].mean())
+        if whole is not None and not np.isnan(whole[:, i]).all():
+            loaded = ~np.isnan(whole[:, i])
+            entry["whole_ns_mean"] = float(whole[loaded, i].mean())
             entry["whole_ranks"] = int(loaded.sum())
             simulated = float(comm[loaded].mean())
             entry["whole_over_simulated"] = (
                 entry["whole_ns_mean"] / simulated if simulated > 0 else None
             )
-            entry["whole_time_ns"] = float((whole.comm + times.work)[loaded, i].max())
+            entry["whole_time_ns"] = float((whole + times.work)[loaded, i].max())
         entries.append(entry)
     return entries
 

@@ -12,6 +12,7 @@ from p3s.replay.costs.spread import Spread, varied
 from p3s.replay.engine.results import ProgramResult
 from p3s.replay.plan.world import MEASURED
 from p3s.simulate.network import Network
+from p3s.simulate.simulate import simulate_anyway
 from p3s.simulate.steps import Floats
 
 #: Simulations with drawn deviations per program, and programs that are looked at.
@@ -55,18 +56,15 @@ def share_of_spread(
         if not len(last):
             continue
         try:
-            typical = executions.simulate(done.steps, done.node_of, here, distance=distance)
+            typical, _ = simulate_anyway(done.steps, done.node_of, here, distance=distance)
             drawn = []
             for draw in range(_DRAWS):
                 rng = np.random.default_rng(draw)
                 extra = vary.draw(rng)
-                drawn.append(
-                    executions.simulate(
-                        vary.computing(rng), done.node_of, here, distance=distance, extra_ns=extra
-                    )
-                    .end_ns[last]
-                    .max()
+                made, _ = simulate_anyway(
+                    vary.computing(rng), done.node_of, here, distance=distance, extra_ns=extra
                 )
+                drawn.append(made.end_ns[last].max())
         except P3SError:
             continue
         plain = float(typical.end_ns[last].max())

@@ -107,10 +107,10 @@ def fabric_of(plan: ReplayPlan) -> Fabric | None:
     topology = plan.topology
     if topology.flat or not len(topology.up):
         return None
-    nodes = topology.switches_of(topology.hosts_of(plan.mapping.names))
+    nodes = topology.switches_of(plan.mapping.names)
     pairs = [
         np.unique(np.stack([nodes[t.source], nodes[t.target]], axis=1), axis=0)
-        for t in plan.transits
+        for t in (whole.transit for whole in plan.wholes)
     ]
     used = np.unique(np.concatenate([np.zeros((0, 2), dtype=np.int64), *pairs]), axis=0)
     placed = [

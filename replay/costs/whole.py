@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,19 +10,7 @@ from p3s.program.phase_cells import Places
 from p3s.replay.engine.results import ProgramResult
 from p3s.replay.plan.program import Program
 from p3s.replay.plan.world import MEASURED, World
-from p3s.replay.stats import Estimate, median_interval
 from p3s.simulate.steps import Floats, Steps
-
-
-@dataclass(frozen=True)
-class Whole:
-    """Communication in whole iterations; ``comm``: (ranks, phases) in ns, NaN: not measured.
-
-    ``wall``: per section and rank, how long one execution of the section took it.
-    """
-
-    comm: Floats
-    wall: Mapping[tuple[int, int], Estimate]
 
 
 def whole_times(
@@ -32,8 +19,10 @@ def whole_times(
     world: World,
     full: Sequence[Steps],
     where: Places,
-) -> Whole:
-    """Return what every rank took in the timed iterations it was loaded in.
+) -> Floats:
+    """Return the communication of every rank in the timed iterations it was loaded in.
+
+    Shape (ranks, phases), in ns; NaN: not measured.
 
     Per pass the sum of weight x time over its events of a phase, median over the passes of all
     iterations that the rank takes part in: waiting moves between events from pass to pass, so
@@ -41,7 +30,6 @@ def whole_times(
     """
     number = len(where.phases)
     sums: dict[tuple[int, int], dict[int, list[Floats]]] = {}
-    walls: dict[tuple[int, int], list[Floats]] = {}
     for index, result in sorted(results.items()):
         program = programs[index]
         if program.what != "timed" or not result.passes:
@@ -56,7 +44,6 @@ def whole_times(
             if not (own >= 0).any():
                 continue
             rank = int(rank_of_step[own[own >= 0][0]])
-            walls.setdefault((program.section, rank), []).append(result.pass_ns[:, process])
             column = np.flatnonzero((result.event >= begin) & (result.event < end))
             step = program.step[result.event[column]]
             column, step = column[step >= 0], step[step >= 0]
@@ -75,5 +62,4 @@ def whole_times(
     for key, sections in sums.items():
         if needed.get(key, set()) <= set(sections):
             comm[key] = sum(float(np.median(np.concatenate(s))) for s in sections.values())
-    wall = {key: median_interval(np.concatenate(parts)) for key, parts in walls.items()}
-    return Whole(comm, wall)
+    return comm

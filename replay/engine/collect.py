@@ -9,7 +9,7 @@ import numpy as np
 from p3s.replay.engine import clocks
 from p3s.replay.engine.inner import Part, Timings
 from p3s.replay.engine.results import ProgramResult
-from p3s.replay.plan.program import EVENT, Code, Program
+from p3s.replay.plan.program import Code, Program
 from p3s.replay.stats import is_narrow
 from p3s.simulate.steps import Floats, Ints
 
@@ -47,12 +47,10 @@ def part_of(program: Program, process: int, record: Ints) -> Part:
     """Return what one process does; ``record`` as recorded() gives it."""
     lists = program.lists[program.list_start[process] : program.list_start[process + 1]]
     mine = slice(int(program.start[process]), int(program.start[process + 1]))
-    persistent = program.persistent[process] if program.persistent else np.zeros(0, dtype=EVENT)
     return Part(
         np.ascontiguousarray(program.events[mine]),
         np.ascontiguousarray(lists, dtype=np.int64),
         np.ascontiguousarray(record[mine]),
-        np.ascontiguousarray(persistent),
         int(program.slots[process]),
         int(program.in_bytes[process]),
         int(program.out_bytes[process]),
@@ -209,16 +207,11 @@ class Collector:
         if self.passes == 0:
             return ProgramResult.empty(self.processes)
         took, begin = np.concatenate(self._took), np.concatenate(self._begin)
-        comm = np.zeros((self.passes, self.processes))
-        owner = self._owner[self._sampled]
-        for process in range(self.processes):
-            comm[:, process] = took[:, owner == process].sum(axis=1)
         errors = np.concatenate(self._errors) if self._errors else np.zeros(0)
         errors = errors[:: len(errors) // MOST_ERRORS + 1]
         return ProgramResult(
             self.passes,
             np.concatenate(self._pass),
-            comm,
             self._sampled,
             took,
             np.median(begin, axis=0),

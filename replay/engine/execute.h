@@ -22,7 +22,7 @@ static int wait_all(struct loop *s, const struct op *o)
         return MPI_SUCCESS;
     MPI_Request *r = gathered(s, o);
     int error = MPI_Waitall(o->number, r, MPI_STATUSES_IGNORE);
-    if (!o->in_order || s->n_persistent) /* a persistent request stays after its completion */
+    if (!o->in_order)
         for (int i = 0; i < o->number; i++)
             s->slots[o->list[i]] = MPI_REQUEST_NULL;
     return error;
@@ -134,9 +134,6 @@ static int execute(struct loop *s, const struct op *o, int64_t *links_ns)
     case IRECV:
         return MPI_Irecv(o->buffer, o->bytes, MPI_BYTE, o->peer, o->tag, s->messages,
                          &s->slots[o->slot]);
-    case START:
-        s->slots[o->slot] = s->persistent[o->arg];
-        return MPI_Start(&s->slots[o->slot]);
     case COLLECTIVE_START:
         return collective_start(o, &s->slots[o->slot]);
     case COLLECTIVE:

@@ -2,8 +2,7 @@
  *
  * Measured ranks, black holes and noise processes run the same code on different lists. It is C
  * because Python would add 0.4 us to every call and twice the communication time where ranks
- * share cores. Python calls p3s_open (buffers, persistent requests), p3s_run as often as it likes
- * and p3s_close; the layout of struct event is that of replay/plan/program.py.
+ * share cores. Python calls p3s_open (buffers), p3s_run as often as it likes and p3s_close; the layout of struct event is that of replay/plan/program.py.
  */
 #include "inner.h"
 
@@ -121,30 +120,21 @@ int p3s_run(struct loop *s, int64_t passes, int64_t offset_ns, double work_scale
 
 /* A program of one process as Python hands it over. */
 struct program {
-    const struct event *events, *persistent;
+    const struct event *events;
     const int64_t *lists, *record;
     const int *comms; /* Fortran handles */
-    int64_t count, n_persistent, n_lists, n_slots, n_comms, records, in_bytes, out_bytes, idle;
+    int64_t count, n_lists, n_slots, n_comms, records, in_bytes, out_bytes, idle;
 };
 
 void p3s_close(struct loop *s)
 {
     if (!s)
         return;
-    for (int64_t i = 0; s->persistent && i < s->n_persistent; i++)
-        if (s->persistent[i] != MPI_REQUEST_NULL)
-            MPI_Request_free(&s->persistent[i]);
-    void *owned[] = {s->ops, s->out, s->in, s->slots, s->scratch, s->hidden, s->persistent,
-                     s->indices, s->posted};
+    void *owned[] = {s->ops, s->out, s->in, s->slots, s->scratch, s->hidden, s->indices,
+                     s->posted};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
     free(s);
-}
-
-/* Persistent operations are what a request can be made of, and wait for nothing themselves. */
-static int is_persistent(const struct event *e)
-{
-    return e->code == ISEND || e->code == ISSEND || e->code == IRECV;
 }
 
 /* Look at all events before anything is done with them. */
@@ -156,12 +146,6 @@ static int check(struct loop *s, const struct program *g)
         s->progress->event = i;
         if (!is_sound(s, e, g->n_lists, g->n_comms)
             || (leaves_request(e->code) && !within(e->slot, 0, s->n_slots - 1)))
-            return BAD_EVENT;
-        error = need(s, e, g->comms);
-    }
-    for (int64_t i = 0; i < g->n_persistent && error == MPI_SUCCESS; i++) {
-        const struct event *e = &g->persistent[i];
-        if (!is_persistent(e) || !is_sound(s, e, 0, 0))
             return BAD_EVENT;
         error = need(s, e, g->comms);
     }
@@ -192,7 +176,7 @@ static int fill(struct loop *s, const struct program *g, int *seen)
         }
     }
     s->progress->state = OUTSIDE;
-    return make_persistent(s, g->persistent, g->n_persistent);
+    return MPI_SUCCESS;
 }
 
 /* Make a program ready. Returns NULL and says why in error when that is not possible. */
@@ -209,7 +193,6 @@ struct loop *p3s_open(const int *comms, const struct program *g, int pages, int 
     s->progress = progress;
     s->count = g->count;
     s->n_slots = g->n_slots;
-    s->n_persistent = g->n_persistent;
     s->records = g->records;
     s->idle = (int)g->idle;
     s->work.shared_cores = shared_cores;
@@ -232,13 +215,9 @@ struct loop *p3s_open(const int *comms, const struct program *g, int pages, int 
     s->scratch = malloc(longest * sizeof *s->scratch);
     s->indices = malloc(longest * sizeof *s->indices);
     s->hidden = malloc(count * sizeof *s->hidden);
-    s->persistent = malloc(((size_t)g->n_persistent + 1) * sizeof *s->persistent);
     for (int64_t i = 0; s->slots && i < g->n_slots; i++)
         s->slots[i] = MPI_REQUEST_NULL;
-    for (int64_t i = 0; s->persistent && i < g->n_persistent; i++)
-        s->persistent[i] = MPI_REQUEST_NULL; /* what p3s_close looks at */
-    if (s->ops && s->slots && s->posted && s->scratch && s->indices && s->hidden
-        && s->persistent) {
+    if (s->ops && s->slots && s->posted && s->scratch && s->indices && s->hidden) {
         int *seen = calloc(slots, sizeof *seen);
         *error = seen ? fill(s, g, seen) : NO_MEMORY;
         free(seen);

@@ -12,7 +12,7 @@
 
 /* The numbers are those of replay/plan/program.py. */
 enum code {
-    SEND = 1, SSEND, ISEND, ISSEND, IRECV, START, COLLECTIVE_START, RECV, SENDRECV, SECOND, WAIT,
+    SEND = 1, SSEND, ISEND, ISSEND, IRECV, COLLECTIVE_START = 7, RECV, SENDRECV, SECOND, WAIT,
     WAITANY, WAITSOME, COLLECTIVE, BUFFERED, ASK, ANSWER, NOTHING, END, LINK_SEND, LINK_RECV
 };
 
@@ -21,7 +21,7 @@ enum collective {
     REDUCE_SCATTER_BLOCK, SCAN, EXSCAN
 };
 
-enum pages { PAGES_SMALL, PAGES_HUGE, PAGES_MALLOC };
+enum pages { PAGES_SMALL, PAGES_HUGE };
 
 enum {
     ANY = -1,        /* as a peer or tag of a receive: any */
@@ -79,9 +79,9 @@ struct loop {
     char *out, *in;
     size_t out_room, in_room;
     enum pages pages;
-    MPI_Request *slots, *scratch, *hidden, *persistent;
+    MPI_Request *slots, *scratch, *hidden;
     int *indices, *posted; /* posted: event that a slot's request comes from */
-    int64_t n_slots, n_hidden, n_persistent;
+    int64_t n_slots, n_hidden;
     int64_t records, links;
     int idle; /* nothing to do in this program */
     int64_t late_ns; /* how late it learned of the start of the last pass */

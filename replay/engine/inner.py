@@ -15,7 +15,8 @@ import numpy.typing as npt
 from p3s.base.errors import P3SError
 from p3s.base.host import mpi, prebuilt
 from p3s.base.host.compiling import compiled
-from p3s.replay.plan.program import EVENT
+from p3s.replay.plan.program import EVENT, Code
+from p3s.replay.settings import PAGES
 from p3s.simulate.steps import Ints
 
 SOURCES = [
@@ -24,7 +25,6 @@ SOURCES = [
 ]
 FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared")
 _BUCKETS = 24
-_PAGES = {"small": 0, "huge": 1, "malloc": 2}
 _FAILURES = {
     -1: "memory is short",
     -2: "the control message is not the one that the program says comes next",
@@ -72,7 +72,6 @@ class Part:
     events: npt.NDArray[np.void]
     lists: Ints
     record: Ints
-    persistent: npt.NDArray[np.void]
     slots: int
     in_bytes: int
     out_bytes: int
@@ -85,8 +84,6 @@ class Part:
     @property
     def links(self) -> int:
         """Number of messages whose arrivals are kept."""
-        from p3s.replay.plan.program import Code
-
         return int(self.events["number"][self.events["code"] == Code.LINK_RECV].sum())
 
     @property
@@ -97,8 +94,6 @@ class Part:
     @property
     def idle(self) -> bool:
         """Whether there is nothing to do."""
-        from p3s.replay.plan.program import Code
-
         return bool(np.isin(self.events["code"], (Code.END, Code.NOTHING)).all())
 
 
@@ -106,12 +101,11 @@ class _Program(ctypes.Structure):
     """struct program of inner.c."""
 
     _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("events", "persistent", "lists", "record", "comms")),
+        *((name, ctypes.c_void_p) for name in ("events", "lists", "record", "comms")),
         *(
             (name, ctypes.c_int64)
             for name in (
                 "count",
-                "n_persistent",
                 "n_lists",
                 "n_slots",
                 "n_comms",
@@ -197,25 +191,22 @@ class InnerLoop:
     def open(
         self, part: Part, world: Sequence[int], comms: Sequence[int], pages: str, shared_cores: bool
     ) -> None:
-        """Make a program ready: buffers, persistent requests.
+        """Make a program ready: buffers.
 
         ``world``: Fortran handles of the communicators of messages, of control messages, and of
         nothing but the loop's own collectives; ``comms``: those that events name.
         Errors: P3SError naming the event that is wrong.
         """
         self.close()
-        for events in (part.events, part.persistent):
-            if events.dtype != EVENT or not events.flags.c_contiguous:
-                raise ValueError("events must be a contiguous array of EVENT records")
+        if part.events.dtype != EVENT or not part.events.flags.c_contiguous:
+            raise ValueError("events must be a contiguous array of EVENT records")
         handles = np.asarray(comms, dtype=np.int32)
         program = _Program(
             part.events.ctypes.data,
-            part.persistent.ctypes.data,
             part.lists.ctypes.data,
             part.record.ctypes.data,
             handles.ctypes.data,
             len(part.events),
-            len(part.persistent),
             len(part.lists),
             part.slots,
             len(handles),
@@ -230,7 +221,7 @@ class InnerLoop:
         handle = self._library.p3s_open(
             first.ctypes.data,
             ctypes.byref(program),
-            _PAGES[pages],
+            PAGES.index(pages),
             int(shared_cores),
             self.overshoot_ns.ctypes.data,
             self.progress.ctypes.data,

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from p3s.base.artefacts import file_bytes, parse_json
 from p3s.base.errors import P3SError
@@ -26,17 +25,15 @@ from p3s.replay.engine.clocks import kernel
 from p3s.replay.engine.watchdog import pages_dir
 from p3s.replay.plan.program import EVENT, PAIRING, Pairing, Program
 from p3s.replay.plan.world import Process, World
+from p3s.replay.settings import PAGES, STALL_S
 
 PLAN = "plan.json"
 PROGRAMS = "programs"
 RESULTS = "results"
 PLACES = "places.json"
 DONE = "done.json"
-#: Kinds of pages that buffers can have: 4 KiB, huge, or what malloc gives.
-PAGES = ("small", "huge", "malloc")
-STALL_S = 60.0
 MOST_PASSES = 256
-VERSION = 2
+VERSION = 3
 #: What a pass and an event take beside computation, to share the budget by: a guess is enough.
 _PASS_S = 0.005
 _NS_PER_EVENT = 20_000.0
@@ -96,12 +93,10 @@ class Job:
         data = _same(path, head["digest"])
         try:
             paired = PAIRING if head["pairing"] else ()
-            wanted = ("events", "persistent", "persistent_count", *_ARRAYS)
+            wanted = ("events", *_ARRAYS)
             found = read_arrays(data, (*wanted, *(f"pairing_{name}" for name in paired)))
             events = np.ascontiguousarray(found["events"]).view(EVENT).reshape(-1)
             columns: dict[str, Any] = {name: found[name] for name in _ARRAYS}
-            persistent = found["persistent"].view(EVENT).reshape(-1)
-            cut = np.cumsum(found["persistent_count"])[:-1]
             pairing = Pairing(**{n: found[f"pairing_{n}"] for n in paired}) if paired else None
         except (OSError, KeyError, ValueError) as err:
             raise P3SError(f"{path}: missing or damaged ({err}); replay with --again") from err
@@ -112,7 +107,6 @@ class Job:
             events=events,
             step=np.zeros(0, dtype=np.int64),
             comms=tuple(tuple(members) for members in head["comms"]),
-            persistent=tuple(np.split(persistent, cut)),
             pairing=pairing,
             timed=head["timed"],
             noise=head["noise"],
@@ -148,11 +142,6 @@ def _same(path: Path, digest: str) -> bytes:
     if hashlib.sha256(data).hexdigest() != digest:
         raise P3SError(f"{path}: was changed since the job was written; replay with --again")
     return data
-
-
-def _plain(records: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
-    """Return EVENT records as numbers, so that a file holds no types of ours."""
-    return np.ascontiguousarray(records).view(np.int64).reshape(-1)
 
 
 def write_job(
@@ -222,7 +211,6 @@ def _write_program(path: Path, program: Program, size: int) -> str:
             f"program {program.name}: made for {len(program.start) - 1} processes, "
             f"but there are {size}"
         )
-    persistent = list(program.persistent) or [np.zeros(0, dtype=EVENT)] * size
     columns: dict[str, Any] = {
         name: np.asarray(getattr(program, name), dtype=np.int64) for name in _ARRAYS
     }
@@ -231,13 +219,9 @@ def _write_program(path: Path, program: Program, size: int) -> str:
             {f"pairing_{name}": np.asarray(getattr(program.pairing, name)) for name in PAIRING}
         )
     file = io.BytesIO()
-    np.savez(
-        file,
-        events=_plain(program.events),
-        persistent=_plain(np.concatenate(persistent)),
-        persistent_count=np.array([len(one) for one in persistent], dtype=np.int64),
-        **columns,
-    )
+    # As numbers, so that a file holds no types of ours.
+    events = np.ascontiguousarray(program.events).view(np.int64).reshape(-1)
+    np.savez(file, events=events, **columns)
     path.write_bytes(file.getbuffer())
     return hashlib.sha256(file.getbuffer()).hexdigest()
 

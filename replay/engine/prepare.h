@@ -1,4 +1,4 @@
-/* Making events ready: buffers, checked and translated arguments, persistent requests. */
+/* Making events ready: buffers, checked and translated arguments. */
 
 static char *buffer_of(size_t *room, enum pages pages)
 {
@@ -13,7 +13,7 @@ static char *buffer_of(size_t *room, enum pages pages)
         found = malloc(*room);
         uintptr_t first = ((uintptr_t)found + PAGE - 1) / PAGE * PAGE;
         uintptr_t end = ((uintptr_t)found + *room) / PAGE * PAGE;
-        if (found && pages == PAGES_SMALL && end > first)
+        if (found && end > first)
             madvise((void *)first, end - first, MADV_NOHUGEPAGE);
     }
     if (found)
@@ -39,7 +39,7 @@ static int collects(int64_t code)
 
 static int leaves_request(int64_t code)
 {
-    return code == ISEND || code == ISSEND || code == IRECV || code == START
+    return code == ISEND || code == ISSEND || code == IRECV
         || code == COLLECTIVE_START;
 }
 
@@ -56,7 +56,7 @@ static int floods(int64_t code)
 /* Whether an event has a peer, a tag and bytes of its own. */
 static int moves(int64_t code)
 {
-    return !waits(code) && code != START && code != NOTHING && code != END;
+    return !waits(code) && code != NOTHING && code != END;
 }
 
 static int within(int64_t value, int64_t low, int64_t high)
@@ -81,8 +81,6 @@ static int is_sound(const struct loop *s, const struct event *e, int64_t n_lists
         good &= within(e->number, 0, INT32_MAX);
     if (collects(e->code))
         good &= within(e->arg, BARRIER, EXSCAN) && within(e->comm, 0, n_comms - 1);
-    if (e->code == START)
-        good &= within(e->arg, 0, s->n_persistent - 1);
     return good;
 }
 
@@ -169,26 +167,6 @@ static int ready(struct loop *s, struct op *o, const struct event *e, const int6
             MPI_Group_free(&all);
             MPI_Group_free(&some);
         }
-    }
-    return MPI_SUCCESS;
-}
-
-static int make_persistent(struct loop *s, const struct event *e, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++) {
-        struct op o = {0};
-        MPI_Request *r = &s->persistent[i];
-        int error = ready(s, &o, &e[i], NULL, NULL, NULL);
-        if (error != MPI_SUCCESS)
-            return error;
-        if (e[i].code == IRECV)
-            error = MPI_Recv_init(o.buffer, o.bytes, MPI_BYTE, o.peer, o.tag, s->messages, r);
-        else if (e[i].code == ISSEND)
-            error = MPI_Ssend_init(o.buffer, o.bytes, MPI_BYTE, o.peer, o.tag, s->messages, r);
-        else
-            error = MPI_Send_init(o.buffer, o.bytes, MPI_BYTE, o.peer, o.tag, s->messages, r);
-        if (error != MPI_SUCCESS)
-            return error;
     }
     return MPI_SUCCESS;
 }

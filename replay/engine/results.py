@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +16,8 @@ from p3s.base.tables import read_arrays
 from p3s.simulate.steps import Floats, Ints
 
 #: Written into every file; other versions are refused.
-VERSION = 1
+VERSION = 2
 _SCALARS = ("passes", "clock_error_ns")
-_ARRAYS = (
-    "pass_ns",
-    "comm_ns",
-    "event",
-    "event_ns",
-    "begin_ns",
-    "transfer_ns",
-    "link_ns",
-    "work_error_ns",
-    "post_late_ns",
-)
 
 
 def _none() -> Floats:
@@ -40,9 +29,9 @@ class ProgramResult:
     """Measurements of one program; times in ns, passes in the order they were made.
 
     ``pass_ns`` (passes, processes): from the start of the pass to the end of the process's last
-    event. ``comm_ns`` (passes, processes): time in sampled events. ``event``: positions in
-    Program.events of the sampled events; ``event_ns`` (passes, sampled events): how long each
-    took; ``begin_ns`` (sampled events): when it began after the start of the pass, median.
+    event. ``event``: positions in Program.events of the sampled events; ``event_ns`` (passes,
+    sampled events): how long each took; ``begin_ns`` (sampled events): when it began after the
+    start of the pass, median.
     ``transfer_ns`` (passes, messages of Program.pairing): completion minus the later start, NaN
     where nobody waited (replay/engine/collect.py). ``link_ns`` (passes, messages): when each
     message of a link program had arrived, after the first send began; LINK_RECV events in the
@@ -54,7 +43,6 @@ class ProgramResult:
 
     passes: int
     pass_ns: Floats
-    comm_ns: Floats
     event: Ints
     event_ns: Floats
     begin_ns: Floats
@@ -71,7 +59,6 @@ class ProgramResult:
         return ProgramResult(
             0,
             np.zeros((0, processes)),
-            np.zeros((0, processes)),
             np.zeros(0, dtype=np.int64),
             none,
             np.zeros(0),
@@ -80,6 +67,9 @@ class ProgramResult:
             0.0,
             np.zeros(0),
         )
+
+
+_ARRAYS = tuple(each.name for each in fields(ProgramResult) if each.name not in _SCALARS)
 
 
 def save_result(path: Path, result: ProgramResult) -> None:
@@ -118,7 +108,6 @@ def _check(made: ProgramResult) -> None:
     events = len(made.event)
     shapes = {
         "pass_ns": (made.passes, None),
-        "comm_ns": made.pass_ns.shape,
         "event": (None,),
         "event_ns": (made.passes, events),
         "begin_ns": (events,),

@@ -20,16 +20,15 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from p3s.base.errors import P3SError
 from p3s.replay.engine import clocks, watchdog, witness
 from p3s.replay.engine.collect import Collector, part_of, recorded
 from p3s.replay.engine.inner import InnerLoop, Part, Timings
-from p3s.replay.engine.job import DONE, PLACES, Job, read_job, result_path, write_json
+from p3s.replay.engine.job import DONE, PLACES, Job, JobSettings, read_job, result_path, write_json
 from p3s.replay.engine.results import save_result
 from p3s.replay.engine.watchdog import ERROR_MARK, Page, Watchdog, say
 from p3s.replay.plan.program import Program
+from p3s.replay.plan.world import Process
 from p3s.simulate.steps import Ints
 
 #: Passes of one batch, and the fewest of a program.
@@ -67,20 +66,19 @@ class Worker:
         self.directory = directory
         self.page = page
         self.job: Job | None = read_job(directory, digest) if self.rank == 0 else None
-        head = self.comm.bcast(self._head() if self.job else None)
-        if len(head["roles"]) != comm.size:
+        known = (self.job.world.processes, self.job.settings) if self.job else None
+        processes, settings = self.comm.bcast(known)
+        if len(processes) != comm.size:
             raise P3SError(
-                f"the job is for {len(head['roles'])} processes, but {comm.size} were started"
+                f"the job is for {len(processes)} processes, but {comm.size} were started"
             )
-        self.role: str = head["roles"][self.rank]
-        self.pages: str = head["pages"]
-        self.work_scale = float(head["work_scale"])
-        self.budget_s = float(head["budget_s"])
-        self.most_passes = int(head["most_passes"])
+        me: Process = processes[self.rank]
+        self.role = f"{me.role} {me.slot} of side {me.side}, node {me.node}"
+        self.settings: JobSettings = settings
         self._tell("starting")
         library = self.job.library() if self.job else b""
         self.loop = self._load(self.comm.bcast(library))
-        self.watchdog = Watchdog(page, float(head["stall_s"]), self.loop.outstanding)
+        self.watchdog = Watchdog(page, self.settings.stall_s, self.loop.outstanding)
         self.watchdog.allow(_START_S)
         self.watchdog.start()
         # Messages, control messages, and the loop's own collectives never meet.
@@ -96,22 +94,6 @@ class Worker:
             self._next_of(siblings),
             [self.places[rank]["pid"] for rank in siblings if rank != self.rank],
         )
-        self.errors_ns: list[Any] = []
-
-    def _head(self) -> dict[str, Any]:
-        assert self.job is not None
-        settings = self.job.settings
-        roles = [
-            f"{p.role} {p.slot} of side {p.side}, node {p.node}" for p in self.job.world.processes
-        ]
-        return {
-            "roles": roles,
-            "pages": settings.pages,
-            "stall_s": settings.stall_s,
-            "budget_s": settings.budget_s,
-            "work_scale": settings.work_scale,
-            "most_passes": settings.most_passes,
-        }
 
     def _tell(self, where: str) -> None:
         self.page.tell(f"process {self.rank} ({self.role}), {where}")
@@ -184,7 +166,7 @@ class Worker:
         """Run all programs that have no result yet; return what process 0 knows."""
         self._tell("measuring how sleeps overshoot")
         self.loop.calibrate()
-        deadline = time.monotonic() + self.budget_s
+        deadline = time.monotonic() + self.settings.budget_s
         to_do = self.comm.bcast(self._to_do() if self.job else None)
         numbers, needs_s, kinds = [[entry[i] for entry in to_do] for i in range(3)]
         passes = skipped = 0
@@ -192,7 +174,7 @@ class Worker:
             left_s = deadline - time.monotonic()
             # Something of every kind is measured, whatever the budget.
             if self.comm.bcast(
-                kinds[index] in kinds[:index] and left_s < -_OVERTIME * self.budget_s
+                kinds[index] in kinds[:index] and left_s < -_OVERTIME * self.settings.budget_s
             ):
                 skipped += 1
                 continue
@@ -209,8 +191,6 @@ class Worker:
             "skipped": skipped,
             "shared_cores": self.shared_cores,
             "kernels": len(set(self.kernels)),
-            "work_error_ns": self._work_error(),
-            "sleep_overshoot_ns": self.loop.overshoot_ns.tolist(),
         }
 
     def _to_do(self) -> list[tuple[int, float, str]]:
@@ -221,17 +201,6 @@ class Worker:
             for number, head in enumerate(self.job.heads)
             if not result_path(self.directory, number).exists()
         ]
-
-    def _work_error(self) -> dict[str, float]:
-        """Return how far emulated pieces of computation were off, as sizes."""
-        errors = np.abs(np.concatenate(self.errors_ns)) if self.errors_ns else np.zeros(0)
-        if not len(errors):
-            return {}
-        return {
-            "pieces": len(errors),
-            "p50": float(np.median(errors)),
-            "p95": float(np.percentile(errors, 95)),
-        }
 
     def program(self, number: int, share_s: float, left: int) -> int:
         """Run one program until enough is known; return the number of passes."""
@@ -246,16 +215,14 @@ class Worker:
             part,
             [one.py2f() for one in self.world],
             [self._comm(members) for members in head["comms"]],
-            self.pages,
+            self.settings.pages,
             self.shared_cores,
         )
         collector = Collector(program, record) if program and record is not None else None
         passes = self._measure(collector, part, head["timed"], share_s)
         self.loop.close()
         if collector and self.job:
-            result = collector.result()
-            self.errors_ns.append(result.work_error_ns)
-            save_result(result_path(self.directory, number), result)
+            save_result(result_path(self.directory, number), collector.result())
             print(f"measured {head['name']}: {passes} passes, {left} programs left", flush=True)
         return passes
 
@@ -296,14 +263,14 @@ class Worker:
         # Connections and buffers get built; then all as it will be, thrown away.
         self._go(1, before, 0.0, False)
         tried = time.monotonic()
-        self._go(1, before, self.work_scale, timed)
+        self._go(1, before, self.settings.work_scale, timed)
         pass_s = max(time.monotonic() - tried, 1e-6)
         before = clocks.compare(self.comm, self.loop, self.kernels)
         done = 0
         while self.comm.bcast(
             int(collector is not None and self._more(collector, begin, share_s, pass_s))
         ):
-            timings = self._go(BATCH, before, self.work_scale, timed)
+            timings = self._go(BATCH, before, self.settings.work_scale, timed)
             after = clocks.compare(self.comm, self.loop, self.kernels)
             everybody = self.comm.gather(timings)
             if collector is not None:
@@ -325,7 +292,7 @@ class Worker:
             # Where every pass is spoilt by somebody's late start it must end all the same.
             return collector.dropped < 4 * BATCH or spent_s < share_s
         if (
-            collector.passes >= self.most_passes
+            collector.passes >= self.settings.most_passes
             or collector.values > _MOST_VALUES
             or spent_s + BATCH * pass_s > share_s
         ):

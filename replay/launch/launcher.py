@@ -7,13 +7,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from p3s.base.errors import P3SError
 from p3s.replay.plan.world import NODES, World
-
-if TYPE_CHECKING:
-    from p3s.base.host.mpi import MpiInstall
 
 #: Hosts of a job, one per process, in its directory.
 HOST_FILE = "hosts"
@@ -43,67 +39,17 @@ class Mpi:
 
 
 def find_mpi(launcher: Sequence[str] = ()) -> Mpi:
-    """Return the MPI to replay with.
+    """Return the MPI to replay with: of the launcher that these words name, none: as found.
 
-    Without ``launcher``: the mpiexec that ``p3s characterize`` would take (PATH, then beside this
-    Python), unless its MPI cannot share cores or has no compiler here.
-    Errors: P3SError when there is none, or neither a compiler of the same MPI nor a compiled replay
-    that came with P3S.
+    Errors: P3SError as of :func:`p3s.machine.network.launcher_of`.
     """
     from p3s.base import workers
-    from p3s.base.host import command, mpi, prebuilt
+    from p3s.machine.network import launcher_of
 
     workers.check_may_launch()
-    words = list(launcher) or _default_launcher()
-    place = next(
-        (i for i, word in enumerate(words) if os.path.basename(word) in command.LAUNCHERS), 0
-    )
-    path = command.find_launcher(words[place])
-    kind = mpi.launcher_family(path) or ""
-    likely = mpi.family_of_srun(words) if kind == mpi.SLURM else None
-    install = _of_family(likely) if likely else mpi.mpi_for(sys.executable, path)
-    if install is None and (found := prebuilt.runtime(sys.executable, path, likely)):
-        install = found[1]
-    if install is None or (kind in (mpi.OPENMPI, mpi.MPICH) and install.family != kind):
-        raise P3SError(
-            f"{path}: no mpicc of this launcher's MPI ({likely or kind or 'unknown'}) "
-            "found; put its bin directory on PATH or run `p3s doctor`"
-        )
-    words[place] = path
-    return Mpi(tuple(words), install.family, install.version, install.mpicc, kind)
-
-
-def _of_family(family: str) -> MpiInstall | None:
-    """Return an installation of a family."""
-    from p3s.base.host import mpi
-
-    return next((install for install in mpi.find_mpi() if install.family == family), None)
-
-
-def _default_launcher() -> list[str]:
-    """Return the launcher to use when none is named."""
-    from p3s.base.host import command, mpi, prebuilt
-
-    try:
-        path = command.find_launcher("mpiexec")
-        install = mpi.mpi_for(None, path)
-        if (
-            install is not None
-            and install.usable_oversubscribed
-            and (install.family == mpi.launcher_family(path))
-        ):
-            return [path]
-    except P3SError:
-        pass
-    installs = mpi.find_mpi()
-    installs = installs or prebuilt.runtimes(installs)
-    found = [str(m.mpiexec) for m in installs if m.mpiexec is not None]
-    if not found:
-        raise P3SError(
-            "no MPI found to replay with; install one (for example "
-            "`pip install mpich`) or run `p3s doctor`"
-        )
-    return found[:1]
+    found = launcher_of(launcher, sys.executable)
+    install = found.install
+    return Mpi(found.words, install.family, install.version, install.mpicc, found.kind)
 
 
 def on_hosts(

@@ -19,7 +19,6 @@ from p3s.replay.launch.launcher import Mpi, shares_cores, write_hosts
 from p3s.replay.launch.store import read_places
 from p3s.replay.launch.watch import what_is_seen
 from p3s.replay.plan.world import World
-from p3s.replay.settings import ReplaySettings
 
 #: What the launcher starts on every process, after the interpreter.
 WORKER = ("-m", "p3s.replay.engine.worker")
@@ -43,7 +42,7 @@ def run_job(
     mpi: Mpi,
     world: World,
     *,
-    timeout_s: float | None = None,
+    timeout_s: float,
     progress: Callable[[str], None] | None = None,
     hosts: Sequence[str] | None = None,
     worker: Sequence[str] = WORKER,
@@ -52,7 +51,7 @@ def run_job(
     """Run the job that is written in ``directory``; no process of it is left when this returns.
 
     ``mpi``: with the words of ``on_hosts``. ``timeout_s``: ends it the hard way, whatever its
-    processes are doing; None: as ReplaySettings has it for the budget in its plan.json.
+    processes are doing.
     ``progress`` gets what it says while it measures, and the table of pending operations when it
     did not move. ``hosts``: of the four nodes; what was measured elsewhere is removed.
     ``digest``: of plan.json, as write_job returned it; None: of the one that is there now.
@@ -66,12 +65,9 @@ def run_job(
 
     directory = Path(directory).absolute()
     digest = digest_of_plan(directory) if digest is None else digest
-    settings = read_job(directory, digest).settings
-    program = [*_program(mpi, settings.library, worker), str(directory), str(world.size), digest]
+    library = read_job(directory, digest).settings.library
+    program = [*_program(mpi, library, worker), str(directory), str(world.size), digest]
     words = [*write_hosts(mpi, directory), *program]
-    limit_s = timeout_s
-    if limit_s is None:
-        limit_s = ReplaySettings(budget_s=settings.budget_s).limit_s
     said = _Output(progress)
     since = time.time()
     problem: str | None = None
@@ -83,7 +79,7 @@ def run_job(
                 words,
                 world.size,
                 directory / "run",
-                timeout_s=limit_s,
+                timeout_s=timeout_s,
                 trace=False,
                 on_output=said,
                 sharing=shares_cores(mpi, world),
@@ -99,7 +95,7 @@ def run_job(
         why = said.failure() or witness.first or problem or _EARLY
         if seen:
             told = f": {seen[0]}" if seen[0] else ""
-            why = f"not done after {limit_s:g} s (--timeout gives it more time){told}"
+            why = f"not done after {timeout_s:g} s (--timeout gives it more time){told}"
         raise P3SError(f"the replay failed: {why}")
     places = read_places(directory / PLACES)
     try:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from p3s.replay.plan.world import World
 
 #: Changes when results of the same program would not be comparable any more.
-VERSION = 1
+VERSION = 2
 _KEYS = "keys.json"
 _LOCK = "lock"
 _JOB = "job-"
@@ -63,9 +63,6 @@ class ResultStore:
             column = np.ascontiguousarray(getattr(program, name))
             digest.update(f"{name} {column.dtype.str} {column.shape}".encode())
             digest.update(column.view(np.uint8).data if column.size else b"")
-        for records in program.persistent:
-            digest.update(f"{len(records)}".encode())
-            digest.update(np.ascontiguousarray(records).tobytes())
         pairing = program.pairing
         if pairing is not None:
             for name in PAIRING:

@@ -1,7 +1,8 @@
 """The program of one iteration: what measured ranks, their black holes and the noise pair execute.
 
-A measured rank makes the calls of its steps in their order. Messages between loaded ranks are
-real; those with absent partners go to the rank's black hole, with a tag of its own per partner.
+A measured rank makes the calls of its steps in their order, persistent ones as nonblocking ones.
+Messages between loaded ranks are real; those with absent partners go to the rank's black hole,
+with a tag of its own per partner.
 "trace": the rank asks its black hole for every message that an absent partner would send, ahead
 of a blocking receive and after a nonblocking one, and the black hole answers at once. "timed": no
 questions; the black hole posts and sends at the times at which the absent partners would.
@@ -19,7 +20,6 @@ from p3s.replay.plan.build_blocks import Blocks, Table, waited
 from p3s.replay.plan.build_buffers import receive_offsets
 from p3s.replay.plan.build_holes import Noise, add_answers, add_noise, add_timed
 from p3s.replay.plan.build_pairs import pairing_of
-from p3s.replay.plan.build_persistent import persistent_of
 from p3s.replay.plan.build_traffic import Traffic, traffic_of
 from p3s.replay.plan.direct import collective_numbers
 from p3s.replay.plan.loaded import Loaded
@@ -33,11 +33,11 @@ _CODES = {
     Op.BSEND: Code.BUFFERED,
     Op.ISEND: Code.ISEND,
     Op.ISSEND: Code.ISSEND,
-    Op.START_SEND: Code.START,
-    Op.START_SSEND: Code.START,
+    Op.START_SEND: Code.ISEND,
+    Op.START_SSEND: Code.ISSEND,
     Op.RECV: Code.RECV,
     Op.IRECV: Code.IRECV,
-    Op.START_RECV: Code.START,
+    Op.START_RECV: Code.IRECV,
     Op.SENDRECV: Code.SENDRECV,
     Op.WAIT: Code.WAIT,
     Op.WAITANY: Code.WAITANY,
@@ -87,7 +87,6 @@ def build_program(
     has_noise = add_noise(blocks, world, noise, starter, timed=what == "timed")
     table = blocks.finish(loaded.step)
     lists, list_start = _lists(table, loaded, taken, counts)
-    persistent = persistent_of(table, loaded, traffic, world.size)
     pairing = pairing_of(table, loaded, traffic)
     program = Program(
         what,
@@ -99,10 +98,9 @@ def build_program(
         lists,
         list_start,
         table.slots,
-        table.in_bytes(persistent),
+        table.in_bytes,
         table.out_bytes,
         comms,
-        persistent,
         pairing,
         timed=what == "timed",
         noise=has_noise,
@@ -209,7 +207,7 @@ def _measured(
         Code.BUFFERED,
         code,
     )
-    offset, second_offset = receive_offsets(loaded, traffic, taken, counts)
+    offset = receive_offsets(loaded, traffic, counts)
     collective = traffic.direct[i]
     number, comm, root, comms = _collectives(loaded, traffic)
     blocks.add(
@@ -247,7 +245,6 @@ def _measured(
         peer=traffic.receive_from[i],
         tag=traffic.receive_tag[i],
         bytes=loaded.arrives[i],
-        offset=second_offset[i],
     )
     left = np.flatnonzero(rest > 0)
     last = steps.start[left + 1] - 1

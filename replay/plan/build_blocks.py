@@ -16,7 +16,6 @@ SLOT_CODES = (
     Code.ISEND,
     Code.ISSEND,
     Code.IRECV,
-    Code.START,
     Code.COLLECTIVE_START,
     Code.BUFFERED,
     Code.ANSWER,
@@ -33,7 +32,8 @@ _SENDING = (
 )
 _RECEIVING = (Code.RECV, Code.IRECV, Code.SECOND, Code.LINK_RECV)
 _DIRECT = (Code.COLLECTIVE, Code.COLLECTIVE_START)
-_DEFAULTS = {"peer": -1, "slot": -1, "comm": -1, "at_ns": -1, "sample": -1}
+#: What an event has in each field where nothing else is said.
+DEFAULTS = dict.fromkeys(FIELDS, 0) | dict.fromkeys(("peer", "slot", "comm", "at_ns", "sample"), -1)
 _LAST = np.iinfo(np.int64).max
 
 
@@ -58,15 +58,13 @@ class Table:
     slots: Ints
     out_bytes: Ints
 
-    def in_bytes(self, persistent: tuple[npt.NDArray[np.void], ...]) -> Ints:
-        """Return how many bytes each process needs for what it receives."""
+    @property
+    def in_bytes(self) -> Ints:
+        """How many bytes each process needs for what it receives."""
         result = np.zeros(len(self.slots), dtype=np.int64)
         receives = among(self.events["code"], *_RECEIVING, *_DIRECT)
         end = self.events["offset"] + self.events["bytes"]
         np.maximum.at(result, self.process[receives], end[receives])
-        for process, records in enumerate(persistent):
-            ends = (records["offset"] + records["bytes"])[records["code"] == Code.IRECV]
-            result[process] = max(int(result[process]), int(ends.max(initial=0)))
         return result
 
 
@@ -87,7 +85,7 @@ class Blocks:
         """Add events of these processes; ``key``: order in a process, ``local``: their step."""
         part = np.zeros(len(process), dtype=EVENT)
         for name in FIELDS:
-            part[name] = columns.get(name, _DEFAULTS.get(name, 0))
+            part[name] = columns.get(name, DEFAULTS[name])
         self.parts.append(part)
         self.process.append(process)
         self.key.append(key)
@@ -112,7 +110,7 @@ class Blocks:
         open_before = used[:-1] - used[start[process]]
         events["slot"] = np.where(needs, open_before, -1)
         out_bytes = np.zeros(self.processes, dtype=np.int64)
-        sends = among(code, *_SENDING, *_DIRECT) | (code == Code.START)
+        sends = among(code, *_SENDING, *_DIRECT)
         np.maximum.at(out_bytes, process[sends], events["bytes"][sends])
         main_at = np.full(len(step), -1, dtype=np.int64)
         position = np.arange(len(events)) - start[process]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from p3s.replay.plan.build_traffic import Traffic, dense
+from p3s.replay.plan.build_traffic import Traffic
 from p3s.replay.plan.loaded import Loaded
 from p3s.simulate.steps import Bools, Ints, Op
 
@@ -24,43 +24,26 @@ def wrapped(offset: Ints, nbytes: Ints, limit: int) -> Ints:
     return np.where(offset + nbytes > limit, offset % room, offset)
 
 
-def receive_offsets(
-    loaded: Loaded, traffic: Traffic, taken: Bools, counts: Ints
-) -> tuple[Ints, Ints]:
-    """Return the offset of what each step receives, and of the receive half of a SENDRECV.
+def receive_offsets(loaded: Loaded, traffic: Traffic, counts: Ints) -> Ints:
+    """Return the offset of what each step receives; the receive half of a SENDRECV is at 0.
 
-    Blocking receives and collectives share the beginning; persistent operations have their own
-    room; other requests come after it, from the start again whenever none is outstanding.
+    Blocking receives and collectives share the beginning; requests come after it, from the start
+    again whenever none is outstanding.
     """
     steps = loaded.steps
     size = np.where(traffic.receive, aligned(loaded.arrives), 0)
     size = np.where(traffic.direct, aligned(steps.bytes), size)
-    persistent = traffic.receive & (steps.op == Op.START_RECV)
-    request = (traffic.receive & (steps.op == Op.IRECV)) | (
+    request = (traffic.receive & steps.is_op(Op.IRECV, Op.START_RECV)) | (
         traffic.direct & (steps.op == Op.ICOLLECTIVE)
     )
-    blocking = ~persistent & ~request
     rank = np.repeat(np.arange(len(steps.ranks)), np.diff(steps.start))
     first = np.zeros(len(steps.ranks), dtype=np.int64)
-    np.maximum.at(first, rank[blocking], size[blocking])
-
+    np.maximum.at(first, rank[~request], size[~request])
     offset = np.zeros(len(steps), dtype=np.int64)
-    second = first.copy()
-    at = np.flatnonzero(persistent)
-    if len(at):
-        key = dense(rank[at], steps.peer[at], steps.comm[at], steps.tag[at], loaded.arrives[at])
-        _, one, place = np.unique(key, return_index=True, return_inverse=True)
-        owner, room = rank[at[one]], size[at[one]]
-        where = np.cumsum(room) - room
-        begin = np.full(len(first), np.iinfo(np.int64).max)
-        np.minimum.at(begin, owner, where)
-        where = first[owner] + where - begin[owner]
-        np.maximum.at(second, owner, where + room)
-        offset[at] = where[place.reshape(-1)]
     offset[request] = (
-        second[rank[request]] + _epochs(loaded, request, size, traffic, counts)[request]
+        first[rank[request]] + _epochs(loaded, request, size, traffic, counts)[request]
     )
-    return wrapped(offset, np.maximum(size, 0), BUFFER_LIMIT_BYTES), np.zeros_like(offset)
+    return wrapped(offset, np.maximum(size, 0), BUFFER_LIMIT_BYTES)
 
 
 def _epochs(loaded: Loaded, request: Bools, size: Ints, traffic: Traffic, counts: Ints) -> Ints:

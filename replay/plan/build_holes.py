@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from p3s.program.order.pairs import codes_of
 from p3s.replay.plan.build_blocks import Blocks
 from p3s.replay.plan.build_buffers import aligned, wrapped
-from p3s.replay.plan.build_traffic import Traffic, dense
+from p3s.replay.plan.build_traffic import Traffic
 from p3s.replay.plan.loaded import Loaded
 from p3s.replay.plan.program import TAG_GO, TAG_NOISE, Code
 from p3s.replay.plan.world import NOISE, World
@@ -117,7 +118,7 @@ def add_timed(blocks: Blocks, loaded: Loaded, traffic: Traffic) -> Starter | Non
     takes = np.arange(len(local)) < len(send)
     tag = np.concatenate((traffic.send_tag[send], traffic.receive_tag[receive]))
     at = _in_order(
-        dense(hole, takes.astype(np.int64), tag),
+        codes_of((hole, takes.astype(np.int64), tag)),
         local,
         np.concatenate((loaded.takes_mine_ns[send], loaded.sends_to_me_ns[receive])),
     )

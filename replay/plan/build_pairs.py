@@ -7,6 +7,7 @@ import numpy as np
 from p3s.replay.plan.build_blocks import Table
 from p3s.replay.plan.build_traffic import Traffic
 from p3s.replay.plan.loaded import Loaded
+from p3s.replay.plan.logical import completers
 from p3s.replay.plan.program import Pairing
 from p3s.simulate.steps import Ints, Op
 
@@ -22,9 +23,7 @@ def pairing_of(table: Table, loaded: Loaded, traffic: Traffic) -> Pairing:
     steps = loaded.steps
     sends = np.flatnonzero(traffic.send_in)
     receives = steps.to[sends]
-    waiter = np.full(len(steps), -1, dtype=np.int64)
-    listed = np.repeat(np.arange(len(steps)), np.diff(steps.done_start))
-    waiter[steps.done] = listed  # the last one that lists it
+    waiter = completers(steps)  # the last one that lists it
     times = np.bincount(steps.done, minlength=len(steps))
     end = (table.start[1:] - table.start[:-1] - 1)[traffic.process]
 

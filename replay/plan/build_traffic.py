@@ -8,6 +8,7 @@ from enum import IntEnum
 import numpy as np
 
 from p3s.base.errors import P3SError
+from p3s.program.order.pairs import codes_of
 from p3s.replay.plan.direct import MAX_COLLECTIVE_BYTES, fits
 from p3s.replay.plan.loaded import Loaded
 from p3s.replay.plan.program import FIRST_TAG
@@ -18,7 +19,6 @@ from p3s.simulate.steps import RECEIVES, SENDS, Bools, Ints, Op
 MAX_MESSAGE_BYTES = 64 << 20
 #: No two processes use more tags than every MPI library allows.
 _MAX_TAGS = (1 << 19) - FIRST_TAG
-_MOST_CODES = 1 << 62
 
 
 class Why(IntEnum):
@@ -184,36 +184,6 @@ def _processes(loaded: Loaded, world: World, away: Bools) -> tuple[Ints, Ints]:
     return found[0], found[1]
 
 
-def dense(*columns: Ints) -> Ints:
-    """Number the distinct rows of some columns, in their order."""
-    code = np.zeros(len(columns[0]), dtype=np.int64)
-    if len(code) == 0:
-        return code
-    values = 1
-    for column in columns:
-        low = int(column.min())
-        width = int(column.max()) - low + 1
-        if values * width > _MOST_CODES:
-            code, values = _ranked(code, values)
-            if values * width > _MOST_CODES:
-                column, width = _ranked(column - low, width)
-                low = 0
-        code = code * width + (column - low)
-        values *= width
-    return _ranked(code, values)[0]
-
-
-def _ranked(code: Ints, values: int) -> tuple[Ints, int]:
-    """Return the rank of each number from 0 to ``values`` among those that occur, and how many."""
-    if values <= 8 * len(code):  # a table is faster than sorting
-        found = np.zeros(values, dtype=bool)
-        found[code] = True
-        rank = np.cumsum(found) - 1
-        return rank[code], int(rank[-1]) + 1
-    distinct, inverse = np.unique(code, return_inverse=True)
-    return inverse.reshape(-1).astype(np.int64), len(distinct)
-
-
 def _tags(
     loaded: Loaded,
     halves: _Halves,
@@ -236,15 +206,14 @@ def _tags(
             np.where(halves.source_in, -1, halves.source)[r],
         )
     )
-    pair = dense(
-        np.concatenate((process[s], receive_from[r])), np.concatenate((send_to[s], process[r]))
+    pair = codes_of(
+        (np.concatenate((process[s], receive_from[r])), np.concatenate((send_to[s], process[r])))
     )
-    channel = dense(
-        pair,
-        absent,
+    comm, tag = (
         np.concatenate((steps.comm[s], steps.comm[r])),
         np.concatenate((steps.tag[s], tag2[r])),
     )
+    channel = codes_of((pair, absent, comm, tag))
     first = np.full(int(pair.max(initial=-1)) + 1, len(channel), dtype=np.int64)
     np.minimum.at(first, pair, channel)
     number = channel - first[pair]

@@ -97,9 +97,6 @@ def _faults(program: Program) -> tuple[str, ...]:
     ):
         return ("a process has no END, or more than one",)
     process = np.repeat(np.arange(processes), np.diff(program.start))
-    act = code.copy()  # of a START: what it starts
-    for i in np.flatnonzero(code == Code.START).tolist():
-        act[i] = program.persistent[process[i]]["code"][events["arg"][i]]
     found: list[str] = []
 
     def refuse(bad: Bools, why: str) -> None:
@@ -115,9 +112,9 @@ def _faults(program: Program) -> tuple[str, ...]:
     again = np.zeros(len(events), dtype=bool)
     again[np.flatnonzero(requests)[_repeated(place)]] = True
     refuse(again, "its slot is used twice")
-    receives = among(act, *_RECEIVING)
-    sends = among(act, *_SENDING, Code.ANSWER, Code.LINK_SEND)
-    messages = receives | sends | among(act, Code.ASK, Code.LINK_RECV)
+    receives = among(code, *_RECEIVING)
+    sends = among(code, *_SENDING, Code.ANSWER, Code.LINK_SEND)
+    messages = receives | sends | among(code, Code.ASK, Code.LINK_RECV)
     nbytes, offset, peer = events["bytes"], events["offset"], events["peer"]
     refuse(messages & ((peer < 0) | (peer >= processes)), "no such process")
     refuse(nbytes < 0, "negative bytes")

@@ -9,8 +9,9 @@ import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.program.mapping import RankMap
+from p3s.program.order.pairs import codes_of
 from p3s.replay.plan.direct import fits
-from p3s.replay.plan.logical import Messages, Transit, logical_time, messages, order_on_ranks
+from p3s.replay.plan.logical import Transit, completers, logical_time, order_on_ranks
 from p3s.simulate.steps import RECEIVES, SENDS, WAITS, Floats, Ints, Op, Steps
 
 SEND = "send"
@@ -25,8 +26,6 @@ MOST_SIZES = 48
 SIZE_TOLERANCE = 0.05
 #: What a message costs beside its bytes, in bytes.
 _MESSAGE_BYTES = 4096
-#: Keys are packed into 64 bits.
-_PACKED = 1 << 62
 #: Nodes that are loaded at a time.
 _LOADED = 2
 
@@ -67,24 +66,33 @@ class CallClass:
 
 
 @dataclass(frozen=True)
-class Classified:
-    """The classes of some sections, and which one each step belongs to.
+class Whole:
+    """A section (by number) with all its ranks, and the classes of its steps (-1: none).
 
-    One array per section, one entry per step of it with all collectives expanded, -1 where there
-    is none: ``message_of``, the class of the message that a step sends or receives (of a SENDRECV:
-    sends); ``message2_of``, of the one that a SENDRECV receives; ``call_of``. ``direct_of`` has
-    one entry per step of the section as given: the call class of a collective whose members are
-    all on two nodes, so that it can be executed as such. ``transits``: what is on its way between
-    nodes in each section. ``notes``: what was merged.
+    ``given``: steps of the section; ``full``: those with all collectives expanded; ``origin``:
+    given step of each of these. ``message_of``, per full step: class of the message that it sends
+    or receives (of a SENDRECV: sends); ``call_of``: of the call. ``direct_of``, per given step:
+    call class of a collective whose members are all on two nodes, so that it can be executed as
+    such. ``transit``: what is on its way between nodes.
     """
+
+    section: int
+    given: Steps
+    full: Steps
+    origin: Ints
+    message_of: Ints
+    call_of: Ints
+    direct_of: Ints
+    transit: Transit
+
+
+@dataclass(frozen=True)
+class Classified:
+    """The classes of some sections, and the sections; ``notes``: what was merged."""
 
     messages: tuple[MessageClass, ...]
     calls: tuple[CallClass, ...]
-    message_of: tuple[Ints, ...]
-    message2_of: tuple[Ints, ...]
-    call_of: tuple[Ints, ...]
-    direct_of: tuple[Ints, ...]
-    transits: tuple[Transit, ...]
+    wholes: tuple[Whole, ...]
     notes: tuple[str, ...]
 
 
@@ -165,15 +173,19 @@ class _Sizes:
 
 
 def classify(
-    sections: Sequence[Steps], full: Sequence[Steps], mapping: RankMap, distance: Ints
+    sections: Sequence[Steps],
+    full: Sequence[Steps],
+    origins: Sequence[Ints],
+    mapping: RankMap,
+    distance: Ints,
 ) -> Classified:
     """Give the messages and calls of every section their classes.
 
-    ``sections``: steps as given; ``full``: the same with collectives expanded (``full[i]``'s
-    steps may be those of ``sections[i]``). ``distance``: hops, nodes x nodes.
+    ``sections``: steps as given; ``full``, ``origins``: as of Whole (``full[i]``'s steps may be
+    those of ``sections[i]``). ``distance``: hops, nodes x nodes.
     """
     if not full:
-        return Classified((), (), (), (), (), (), (), ())
+        return Classified((), (), (), ())
     drafts = [_Draft(steps, mapping, distance) for steps in full]
     direct = [_direct(steps, mapping, distance) for steps in sections]
     sizes = _Sizes([draft.bytes for draft in drafts], "messages")
@@ -185,16 +197,12 @@ def classify(
         MessageClass(int(b), int(d), int(load), float(e))
         for (b, d, load), e in zip(unique.T.tolist(), events.tolist(), strict=True)
     )
-    message_of, message2_of = [], []
-    for draft, code in zip(drafts, codes, strict=True):
-        one, two = draft.spread(code)
-        message_of.append(one)
-        message2_of.append(two)
-
     names: dict[str, int] = {}
-    call_keys, call_rows, call_weights = [], [], []
-    for draft, steps, one, two in zip(drafts, full, message_of, message2_of, strict=True):
+    message_of, call_keys, call_rows, call_weights = [], [], [], []
+    for draft, steps, code in zip(drafts, full, codes, strict=True):
+        one, two = draft.spread(code)
         rows, keys = draft.calls(steps, unique, one, two, names)
+        message_of.append(one)
         call_rows.append(rows)
         call_keys.append(keys)
         call_weights.append(steps.weight[rows])
@@ -226,22 +234,26 @@ def classify(
             unique_calls.T.tolist(), call_events.tolist(), strict=True
         )
     )
-    call_of = [
+    rows_of = [*call_rows, *direct_rows]
+    class_of = [
         _placed(len(steps), rows, code)
-        for steps, rows, code in zip(full, call_rows, call_codes, strict=False)
+        for steps, rows, code in zip((*full, *sections), rows_of, call_codes, strict=True)
     ]
-    direct_of = [
-        _placed(len(steps), rows, code)
-        for steps, rows, code in zip(sections, direct_rows, call_codes[len(full) :], strict=True)
-    ]
+    columns = zip(
+        range(len(sections)),
+        sections,
+        full,
+        origins,
+        message_of,
+        class_of[: len(full)],
+        class_of[len(full) :],
+        [draft.transit() for draft in drafts],
+        strict=True,
+    )
     return Classified(
         found,
         calls,
-        tuple(message_of),
-        tuple(message2_of),
-        tuple(call_of),
-        tuple(direct_of),
-        tuple(draft.transit() for draft in drafts),
+        tuple(Whole(*each) for each in columns),
         tuple(dict.fromkeys(note for draft in drafts for note in draft.notes))
         + sizes.notes
         + call_sizes.notes,
@@ -283,17 +295,7 @@ def _names(steps: Steps, names: dict[str, int]) -> Ints:
 def _coded(keys: Sequence[Ints], weights: Sequence[Floats]) -> tuple[Ints, list[Ints], Floats]:
     """Return the different columns of all keys, the number of each column, and summed weights."""
     together = np.concatenate(keys, axis=1)
-    total = together.shape[1]
-    packed = np.zeros(total, dtype=np.int64)
-    room = 1
-    for row in together if total else ():
-        low, high = int(row.min()), int(row.max())
-        room *= high - low + 1
-        if room >= _PACKED:  # cannot happen with less than a million sizes
-            values, packed = np.unique(packed, return_inverse=True)
-            room = len(values) * (high - low + 1)
-        packed = packed * (high - low + 1) + (row - low)
-    _, first, code = np.unique(packed, return_index=True, return_inverse=True)
+    _, first, code = np.unique(codes_of(list(together)), return_index=True, return_inverse=True)
     code = code.reshape(-1)
     all_weights = np.concatenate(list(weights))
     events = np.bincount(code, weights=all_weights, minlength=len(first))
@@ -305,14 +307,13 @@ class _Draft:
     """Messages of one section: bytes, distance, load and weight of each."""
 
     def __init__(self, steps: Steps, mapping: RankMap, distance: Ints) -> None:
-        found: Messages = messages(steps)
-        rank = steps.rank
-        self.steps, self.found = steps, found
-        self.bytes = steps.bytes[found.sent]
-        source = mapping.node_of[rank[found.sent]]
-        target = mapping.node_of[rank[found.received]]
+        self.steps, rank = steps, steps.rank
+        sends = self.sends = np.flatnonzero(steps.is_op(*SENDS) & (steps.to >= 0))
+        receives = self.receives = steps.to[sends]
+        self.bytes = steps.bytes[sends]
+        source, target = mapping.node_of[rank[sends]], mapping.node_of[rank[receives]]
         self.distance = distance[source, target]
-        self.weight = steps.weight[found.sent]
+        self.weight = steps.weight[sends]
         self.notes: tuple[str, ...] = ()
         try:
             begin, end = logical_time(steps)
@@ -320,8 +321,11 @@ class _Draft:
             begin, end = order_on_ranks(steps)
             self.notes = (f"how many messages share a link is counted rank by rank: {err}",)
         self.end = int(end.max()) if len(steps) else 1
-        self.sent = begin[found.sent]
-        taken = np.where(found.taken >= 0, end[np.maximum(found.taken, 0)], self.end)
+        self.sent = begin[sends]
+        # A message is taken by its receive, or by what completes that; -1: nothing does.
+        blocking = steps.is_op(Op.RECV, Op.SENDRECV)[receives]
+        taker = np.where(blocking, receives, completers(steps)[receives])
+        taken = np.where(taker >= 0, end[np.maximum(taker, 0)], self.end)
         self.taken = np.maximum(taken, self.sent + 1)
         self.source, self.target = source, target
         self.load = np.ones(len(source), dtype=np.int64)
@@ -344,10 +348,10 @@ class _Draft:
         """Return the class of the message of each step, and of the second half of SENDRECVs."""
         one = np.full(len(self.steps), -1, dtype=np.int64)
         two = np.full(len(self.steps), -1, dtype=np.int64)
-        both = self.steps.op[self.found.received] == Op.SENDRECV
-        one[self.found.received[~both]] = code[~both]
-        two[self.found.received[both]] = code[both]
-        one[self.found.sent] = code
+        both = self.steps.op[self.receives] == Op.SENDRECV
+        one[self.receives[~both]] = code[~both]
+        two[self.receives[both]] = code[both]
+        one[self.sends] = code
         return one, two
 
     def calls(

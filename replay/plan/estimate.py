@@ -9,7 +9,7 @@ import numpy as np
 
 from p3s.replay.plan.program import Code, Program
 from p3s.simulate.network import Network
-from p3s.simulate.steps import Floats, Section, Steps
+from p3s.simulate.steps import Floats, Section
 
 #: Passes of a program that are thrown away (connections, caches), and those that usually make a
 #: class narrow enough.
@@ -25,8 +25,6 @@ EVENT_NS = 1_000.0
 PASS_NS = 200_000.0
 #: Part of the budget that emulated computation may take.
 WORK_SHARE = 0.5
-#: Bytes per ns of a link that nobody has measured.
-_ROUGH_RATE = 1.0
 
 _SENDING = (
     Code.SEND,
@@ -46,9 +44,9 @@ class Estimate:
     ``program_s``: each program with EXPECTED_PASSES; ``launch_s``: starting it all; ``total_s``:
     both, never more than the budget allows; ``needed_s``: what it would take without a budget;
     ``least_s``: with FEWEST_PASSES of each.
-    ``run_s``: the run that is predicted, one simulation with a rough network (0: not known).
-    ``processes``: of the replay; ``ranks``: of the run. ``pairs``, ``all_pairs``: loaded pairs of
-    ranges, and how many there are; ``all_pairs_s``: with all of them loaded in every section.
+    ``run_s``: the run that is predicted, one simulation with a rough network.
+    ``processes``: of the replay; ``ranks``: of the run. ``all_pairs``: how many pairs of ranges
+    there are; ``all_pairs_s``: with all of them loaded in every section.
     ``work_scale``: factor on emulated computation that lets all programs fit the budget.
     ``section_ns``: length of each section's pass. ``timed_s``: whole iterations with timed black
     holes, if they are asked for, in ``total_s`` too.
@@ -63,7 +61,6 @@ class Estimate:
     run_s: float
     processes: int
     ranks: int
-    pairs: int
     all_pairs: int
     all_pairs_s: float
     work_scale: float
@@ -81,7 +78,7 @@ class Estimate:
         return self.total_s / self.run_s if self.run_s > 0 else None
 
 
-def pass_ns(program: Program, network: Network | None = None) -> float:
+def pass_ns(program: Program, network: Network) -> float:
     """Return how long a pass of a program takes its slowest process, without waiting for others."""
     events = program.events
     number = np.repeat(np.arange(len(program.start) - 1), np.diff(program.start))
@@ -93,20 +90,9 @@ def pass_ns(program: Program, network: Network | None = None) -> float:
     return float(total.max()) if len(total) else 0.0
 
 
-def _transfer(nbytes: Floats, network: Network | None) -> Floats:
-    if network is None:
-        return nbytes / _ROUGH_RATE
+def _transfer(nbytes: Floats, network: Network) -> Floats:
     far = max(network.paths)
     return np.where(nbytes > 0, network.path(far).transfer.at(nbytes), 0.0)
-
-
-def steps_ns(steps: Steps) -> float:
-    """Return a lower bound of how long a section takes: its computation and its bytes."""
-    if len(steps) == 0:
-        return 0.0
-    each = steps.work_ns + EVENT_NS + np.where(steps.to >= 0, steps.bytes / _ROUGH_RATE, 0.0)
-    total = np.concatenate(([0.0], np.cumsum(each)))
-    return float(np.diff(total[steps.start]).max())
 
 
 def run_seconds(sections: Sequence[Section], section_ns: Sequence[float]) -> float:
@@ -122,22 +108,19 @@ def estimate(
     sections: Sequence[Section],
     section_ns: Sequence[float],
     programs: Sequence[Program],
+    network: Network,
     *,
     timed: Sequence[int],
     processes: int,
     ranks: int,
-    pairs: int,
     all_pairs: int,
     placements: int,
     budget_s: float,
-    network: Network | None,
-    known: bool,
 ) -> Estimate:
     """Return what to expect.
 
-    ``timed``: section of each timed program that will be made; ``placements``: how often the
-    processes are started anew on other nodes; ``known``: whether the lengths of the sections come
-    from a simulation.
+    ``section_ns``: length of each section's pass. ``timed``: section of each timed program that
+    will be made; ``placements``: how often the processes are started anew on other nodes.
     """
     passes, least = WARM_UP + EXPECTED_PASSES, WARM_UP + FEWEST_PASSES
     per_pass = [pass_ns(program, network) for program in programs]
@@ -161,10 +144,9 @@ def estimate(
         needed_s=launch_s + needed,
         least_s=launch_s + needed * least / passes,
         budget_s=budget_s,
-        run_s=run_seconds(sections, section_ns) if known else 0.0,
+        run_s=run_seconds(sections, section_ns),
         processes=processes,
         ranks=ranks,
-        pairs=pairs,
         all_pairs=all_pairs,
         all_pairs_s=launch_s
         + sum(s for s, program in zip(program_s, programs, strict=True) if program.what != "trace")

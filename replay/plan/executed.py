@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from p3s.program.order.pairs import pair
 from p3s.replay.plan.program import Code, Program
 from p3s.replay.plan.world import NOISE, World
-from p3s.simulate.steps import RECEIVES, SENDS, Ints, Op, Steps
+from p3s.simulate.steps import Ints, Op, Steps
 
-#: Tag and bytes of control messages between a measured rank and its black hole.
-CONTROL_TAG, _CONTROL_BYTES = -10, 32
+#: Tag, which no other message has, and bytes of control messages: questions to a black hole.
+CONTROL_TAG, _CONTROL_BYTES = 1 << 30, 32
 
 #: Columns of events that say what a process does.
 _READ = ("code", "peer", "tag", "bytes", "work_ns", "arg", "comm", "slot", "first", "number")
@@ -121,13 +121,7 @@ def _process(
     ):
         work = work_ns * scale
         here = len(columns.rows)
-        if code == Code.START:
-            kept = program.persistent[process][arg]
-            op = _OPS[int(kept["code"])]
-            slots[slot] = columns.add(
-                op, int(kept["peer"]), int(kept["tag"]), int(kept["bytes"]), work=work
-            )
-        elif code in _WAITS:
+        if code in _WAITS:
             wanted = lists[at : at + number]
             done = [slots[one] for one in wanted if one in slots]
             most = len(done) if code == Code.WAIT else 1 if code == Code.WAITANY else arg
@@ -176,39 +170,24 @@ def _steps(columns: _Columns, start: Ints, members: dict[int, Ints]) -> Steps:
     """Return the columns as steps, every receive linked with the send that it meets."""
     count = len(columns.rows)
     table = np.array(columns.rows, dtype=np.int64).reshape(count, len(_ROW)).T
-    of = dict(zip(_ROW, np.ascontiguousarray(table), strict=True))
-    rank = np.repeat(np.arange(len(start) - 1), np.diff(start))
-    to, source = np.full(count, -1, dtype=np.int64), np.full(count, -1, dtype=np.int64)
-    waiting: dict[tuple[int, int, int], deque[int]] = defaultdict(deque)
-    sends = np.flatnonzero(np.isin(of["op"], list(map(int, SENDS))))
-    receives = np.flatnonzero(np.isin(of["op"], list(map(int, RECEIVES))))
-    ends = (rank[sends].tolist(), of["peer"][sends].tolist(), of["tag"][sends].tolist())
-    for i, *channel in zip(sends.tolist(), *ends, strict=True):
-        waiting[channel[0], channel[1], channel[2]].append(i)
-    two = of["op"][receives] == Op.SENDRECV
-    peer = np.where(two, of["peer2"][receives], of["peer"][receives])
-    tag = np.where(two, of["tag2"][receives], of["tag"][receives])
-    ends = (peer.tolist(), rank[receives].tolist(), tag.tolist())
-    for i, *channel in zip(receives.tolist(), *ends, strict=True):
-        queue = waiting.get((channel[0], channel[1], channel[2]))
-        if queue:
-            source[i] = queue.popleft()
-            to[source[i]] = i
+    none = np.full(count, -1, dtype=np.int64)
     done_start = np.concatenate(([0], np.cumsum([len(d) for d in columns.done]))).astype(np.int64)
-    return Steps(
+    steps = Steps(
         n=len(start) - 1,
         ranks=np.arange(len(start) - 1),
         start=start,
-        **of,
+        **dict(zip(_ROW, np.ascontiguousarray(table), strict=True)),
         call=np.zeros(count, dtype=np.int64),
         work_ns=np.asarray(columns.work, dtype=np.float64),
-        row=np.full(count, -1, dtype=np.int64),
+        row=none,
         weight=np.ones(count),
         turn=np.zeros(count, dtype=np.int64),
         done_start=done_start,
         done=np.array([d for done in columns.done for d in done], dtype=np.int64),
-        to=to,
-        source=source,
+        to=none,
+        source=none,
         calls=("",),
         members=members,
     )
+    to, source = pair(steps)
+    return replace(steps, to=to.astype(np.int64), source=source.astype(np.int64))

@@ -9,6 +9,7 @@ import numpy as np
 
 from p3s.program.mapping import RankMap
 from p3s.program.order.sections import take
+from p3s.replay.plan.classes import Whole
 from p3s.replay.plan.direct import fits
 from p3s.simulate.steps import PLAIN, Bools, Floats, Ints, Op, Steps
 
@@ -25,8 +26,7 @@ class Loaded:
     of the message that a receive really gets. ``sends_to_me_ns``: when the absent partner sends
     what is received here; ``takes_mine_ns``: when it posts the receive of what is sent here (NaN:
     not known). ``message_class``: class of what a step sends, of a receive of what it receives;
-    ``message_class2``: of the receive half of a SENDRECV. ``call_class``: class of the call. -1:
-    none.
+    ``call_class``: class of the call. -1: none.
     """
 
     section: int
@@ -40,26 +40,7 @@ class Loaded:
     sends_to_me_ns: Floats
     takes_mine_ns: Floats
     message_class: Ints
-    message_class2: Ints
     call_class: Ints
-
-
-@dataclass(frozen=True)
-class Whole:
-    """A section with all its ranks: ``given`` steps, ``full`` ones with collectives expanded.
-
-    ``origin``: given step of every full one. The classes are those of p3s.replay.plan.classes:
-    ``message_of``, ``message2_of``, ``call_of`` per full step, ``direct_of`` per given step.
-    """
-
-    section: int
-    given: Steps
-    full: Steps
-    origin: Ints
-    message_of: Ints
-    message2_of: Ints
-    call_of: Ints
-    direct_of: Ints
 
 
 def restrict(steps: Steps, ranks: Ints) -> tuple[Steps, Ints]:
@@ -83,35 +64,30 @@ def load(
     )
     stays = np.zeros(len(whole.given) + 1, dtype=bool)
     stays[given_where] = fits(given, ranks)
-    own = full.source[where]
-    partner_bytes = full.bytes[own]
-    half = full.op[where] == Op.SENDRECV
-    arrives = np.where(
-        own >= 0, partner_bytes, np.where(half, full.bytes2[where], full.bytes[where])
-    )
-    if begin_ns is None:
-        sends = takes = np.full(len(where), np.nan)
-    else:
-        sends = np.where(own >= 0, begin_ns[own], np.nan)
-        takes = np.where(full.to[where] >= 0, begin_ns[full.to[where]], np.nan)
     steps = _without_foreign(loaded_steps, stays[whole.origin[where]])
-    rank = steps.rank
-    loaded = Loaded(
+    steps, step, origin = _with_direct(
+        steps, where, whole.origin[where], given, given_where, stays[given_where]
+    )
+    direct = steps.is_op(Op.COLLECTIVE, Op.ICOLLECTIVE)
+    source, to = (np.where(direct, -1, column[step]) for column in (full.source, full.to))
+    own = np.where(full.op[step] == Op.SENDRECV, full.bytes2[step], full.bytes[step])
+    arrives = np.where(source >= 0, full.bytes[source], own)
+    begin = np.append(np.full(len(full), np.nan) if begin_ns is None else begin_ns, np.nan)
+    calls = np.where(steps.op == Op.REST, -1, whole.call_of[step])
+    return Loaded(
         section=whole.section,
         pair=pair,
         steps=steps,
-        step=where,
-        origin=whole.origin[where],
-        side=np.where(mapping.node_of[rank] == pair[0], 0, 1),
-        slot=mapping.slot_of[rank],
-        arrives=arrives,
-        sends_to_me_ns=sends,
-        takes_mine_ns=takes,
-        message_class=whole.message_of[where],
-        message_class2=whole.message2_of[where],
-        call_class=np.where(steps.op == Op.REST, -1, whole.call_of[where]),
+        step=step,
+        origin=origin,
+        side=np.where(mapping.node_of[steps.rank] == pair[0], 0, 1),
+        slot=mapping.slot_of[steps.rank],
+        arrives=np.where(direct, steps.bytes, arrives),
+        sends_to_me_ns=begin[source],
+        takes_mine_ns=begin[to],
+        message_class=np.where(direct, -1, whole.message_of[step]),
+        call_class=np.where(direct, whole.direct_of[origin], calls),
     )
-    return _with_direct(loaded, whole, mapping, given, given_where, stays)
 
 
 def _without_foreign(steps: Steps, stays: Bools) -> Steps:
@@ -129,15 +105,17 @@ def _without_foreign(steps: Steps, stays: Bools) -> Steps:
 
 
 def _with_direct(
-    loaded: Loaded, whole: Whole, mapping: RankMap, given: Steps, given_where: Ints, stays: Bools
-) -> Loaded:
-    """Put the collectives that stay in the place of their messages."""
-    direct = np.flatnonzero(stays[given_where])  # numbers in `given`
+    steps: Steps, step: Ints, origin: Ints, given: Steps, given_where: Ints, stays: Bools
+) -> tuple[Steps, Ints, Ints]:
+    """Put the collectives that stay in the place of their messages; the same of both columns.
+
+    ``given``: the ranks' steps as given, ``given_where``: their numbers, ``stays``: which stay.
+    """
+    direct = np.flatnonzero(stays)  # numbers in `given`
     if len(direct) == 0:
-        return loaded
-    steps = loaded.steps
-    gone = stays[loaded.origin]
-    order = np.maximum.accumulate(loaded.origin)
+        return steps, step, origin
+    gone = np.isin(origin, given_where[direct])
+    order = np.maximum.accumulate(origin)
     anchor = np.searchsorted(order, given_where[direct], "left")
     kept = np.flatnonzero(~gone)
     rank = np.concatenate((steps.rank[kept], given.rank[direct]))
@@ -160,7 +138,7 @@ def _with_direct(
     none = np.full(len(direct), -1, dtype=np.int64)
     ranks = steps.ranks
     lengths = np.bincount(np.searchsorted(ranks, rank), minlength=len(ranks))
-    waits, targets = _requests(loaded, given, given_where, of_old, of_direct)
+    waits, targets = _requests(steps, origin, given, given_where, of_old, of_direct)
     sort = np.lexsort((targets, waits))
     counts = np.bincount(waits, minlength=len(place))
     made = replace(
@@ -176,36 +154,19 @@ def _with_direct(
     )
     first = np.full(len(direct), -1, dtype=np.int64)
     begun = np.minimum(anchor, len(steps) - 1)
-    there = loaded.origin[begun] == given_where[direct]
-    first[there] = loaded.step[begun[there]]
-    nan = np.full(len(direct), np.nan)
-    drank = given.rank[direct]
-
-    def both(mine: Ints, other: Ints) -> Ints:
-        return np.concatenate((mine[kept], other))[place]
-
-    return Loaded(
-        section=loaded.section,
-        pair=loaded.pair,
-        steps=made,
-        step=both(loaded.step, first),
-        origin=both(loaded.origin, given_where[direct]),
-        side=both(loaded.side, np.where(mapping.node_of[drank] == loaded.pair[0], 0, 1)),
-        slot=both(loaded.slot, mapping.slot_of[drank]),
-        arrives=both(loaded.arrives, given.bytes[direct]),
-        sends_to_me_ns=np.concatenate((loaded.sends_to_me_ns[kept], nan))[place],
-        takes_mine_ns=np.concatenate((loaded.takes_mine_ns[kept], nan))[place],
-        message_class=both(loaded.message_class, none),
-        message_class2=both(loaded.message_class2, none),
-        call_class=both(loaded.call_class, whole.direct_of[given_where[direct]]),
+    there = origin[begun] == given_where[direct]
+    first[there] = step[begun[there]]
+    return (
+        made,
+        np.concatenate((step[kept], first))[place],
+        np.concatenate((origin[kept], given_where[direct]))[place],
     )
 
 
 def _requests(
-    loaded: Loaded, given: Steps, given_where: Ints, of_old: Ints, of_direct: Ints
+    steps: Steps, origin: Ints, given: Steps, given_where: Ints, of_old: Ints, of_direct: Ints
 ) -> tuple[Ints, Ints]:
     """Return which step waits for which, both by their new numbers."""
-    steps = loaded.steps
     by = np.repeat(np.arange(len(steps)), np.diff(steps.done_start))
     waits, targets = of_old[by], of_old[steps.done]
     real = (waits >= 0) & (targets >= 0)
@@ -214,7 +175,7 @@ def _requests(
     use = of_direct[given.done] >= 0
     last = np.full(len(given), -1, dtype=np.int64)
     waiting = np.flatnonzero(steps.is_op(Op.WAIT, Op.WAITANY, Op.WAITSOME))
-    own = np.searchsorted(given_where, loaded.origin[waiting])
+    own = np.searchsorted(given_where, origin[waiting])
     last[own] = of_old[waiting]
     more_waits, more = last[mine[use]], of_direct[given.done[use]]
     found = more_waits >= 0

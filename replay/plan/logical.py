@@ -9,21 +9,7 @@ import numpy as np
 
 from p3s.simulate.network import Network, Path, line
 from p3s.simulate.simulate import simulate
-from p3s.simulate.steps import SENDS, Ints, Op, Steps
-
-
-@dataclass(frozen=True)
-class Messages:
-    """Messages of some steps, one entry per message.
-
-    ``sent``: the step that sends; ``received``: the step that posts the receive; ``taken``: the
-    step that completes the receive (-1: none does), ``done``: the one that completes the send.
-    """
-
-    sent: Ints
-    received: Ints
-    taken: Ints
-    done: Ints
+from p3s.simulate.steps import Ints, Steps
 
 
 @dataclass(frozen=True)
@@ -40,21 +26,6 @@ class Transit:
     taken: Ints
     bytes: Ints
     ticks: int
-
-
-def messages(steps: Steps) -> Messages:
-    """Return the messages between the ranks of these steps."""
-    completer = completers(steps)
-    sent = np.flatnonzero(steps.is_op(*SENDS) & (steps.to >= 0))
-    received = steps.to[sent]
-    blocking_recv = steps.is_op(Op.RECV, Op.SENDRECV)[received]
-    blocking_send = steps.is_op(Op.SEND, Op.SSEND, Op.BSEND, Op.SENDRECV)[sent]
-    return Messages(
-        sent,
-        received,
-        np.where(blocking_recv, received, completer[received]),
-        np.where(blocking_send, sent, completer[sent]),
-    )
 
 
 def completers(steps: Steps) -> Ints:

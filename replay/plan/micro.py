@@ -12,14 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
-from p3s.replay.plan.build_buffers import aligned
+from p3s.replay.plan.build_blocks import DEFAULTS, Blocks
 from p3s.replay.plan.build_traffic import MAX_MESSAGE_BYTES
 from p3s.replay.plan.classes import MessageClass
 from p3s.replay.plan.places import Placement, placement_of
-from p3s.replay.plan.program import EVENT, FIRST_TAG, Code, Collective, Pairing, Program
+from p3s.replay.plan.program import FIELDS, FIRST_TAG, Code, Collective, Pairing, Program
 from p3s.replay.plan.settle import refuse_unproven
 from p3s.replay.plan.world import MEASURED, World
 from p3s.simulate.steps import Ints
@@ -59,15 +60,7 @@ class Sheet:
 
     def add(self, process: int, code: Code, *, own: str = "", **columns: int) -> int:
         """Append an event and return its position in the list of its process."""
-        event = {
-            "code": int(code),
-            "peer": -1,
-            "comm": -1,
-            "slot": -1,
-            "at_ns": -1,
-            "sample": -1,
-            **columns,
-        }
+        event = {"code": int(code), **columns}
         if code in (Code.ISEND, Code.IRECV):
             event["slot"] = self.slots[process]
             self.slots[process] += 1
@@ -103,38 +96,32 @@ class Sheet:
 
     def program(self, what: str, name: str) -> Program:
         """Return the program; it is proven to end."""
-        for process in range(self.processes):
-            self.add(process, Code.END)
-        lengths = [len(events) for events in self.events]
-        start = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-        table = np.zeros(int(start[-1]), dtype=EVENT)
         rows = [row for events in self.events for row in events]
-        for column in EVENT.names or ():
-            table[column] = [row.get(column, 0) for row in rows]
-        largest = np.array(
-            [max((row.get("bytes", 0) for row in events), default=0) for events in self.events],
-            dtype=np.int64,
-        )
-        list_start = np.concatenate(([0], np.cumsum([len(x) for x in self.lists])))
+        process = np.repeat(np.arange(self.processes), list(map(len, self.events)))
+        columns: dict[str, Any] = {
+            name: [row.get(name, DEFAULTS[name]) for row in rows] for name in FIELDS
+        }
+        blocks = Blocks(self.processes)
+        blocks.add(process, np.arange(len(rows)), np.full(len(rows), -1), **columns)
+        table = blocks.finish(np.zeros(0, dtype=np.int64))
         program = Program(
             what,
             name,
             -1,
-            table,
-            start,
-            np.full(len(table), -1, dtype=np.int64),
+            table.events,
+            table.start,
+            table.step,
             np.array([slot for entries in self.lists for slot in entries], dtype=np.int64),
-            list_start.astype(np.int64),
-            np.array(self.slots, dtype=np.int64),
-            aligned(largest),
-            largest,
+            np.concatenate(([0], np.cumsum(list(map(len, self.lists))))).astype(np.int64),
+            table.slots,
+            table.in_bytes,
+            table.out_bytes,
             tuple(self.comms),
-            tuple(np.zeros(0, dtype=EVENT) for _ in range(self.processes)),
             Pairing(*np.array(self.messages, dtype=np.int64).T) if self.messages else None,
             False,
             False,
             tuple(sorted({cls for cls, *_ in self.messages if cls >= 0})),
-            tuple((int(start[process]) + at, kind) for process, at, kind in self.own),
+            tuple((int(table.start[process]) + at, kind) for process, at, kind in self.own),
         )
         refuse_unproven(program, name)
         return program

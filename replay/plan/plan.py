@@ -9,13 +9,14 @@ Source: thesis ch. 7.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.machine.topology.switches import Topology
-from p3s.program.collectives.expand import Expanded, Used
+from p3s.program.collectives.expand import Used, expand
+from p3s.program.collectives.rules import Library
 from p3s.program.mapping import RankMap
 from p3s.replay.plan.build_holes import Noise
 from p3s.replay.plan.build_traffic import needs_hole
@@ -31,42 +32,44 @@ from p3s.replay.plan.choose import (
     traffic,
 )
 from p3s.replay.plan.classes import Classified, classify, worth_measuring
-from p3s.replay.plan.estimate import Estimate, estimate, steps_ns
-from p3s.replay.plan.loaded import Loaded, Whole, load
+from p3s.replay.plan.estimate import estimate
+from p3s.replay.plan.loaded import Loaded, load
 from p3s.replay.plan.logical import Transit
 from p3s.replay.plan.micro import class_programs
 from p3s.replay.plan.noise import noise_of
 from p3s.replay.plan.places import Placement, place, placement_of
 from p3s.replay.plan.program import Program
 from p3s.replay.plan.settle import settled
-from p3s.replay.plan.types import AUTO, OFF, USUAL, Iteration, PlanSettings, ReplayPlan
+from p3s.replay.plan.types import (
+    AUTO,
+    MOST_CLASSES,
+    MOST_PAIRS,
+    MOST_TIMED,
+    OFF,
+    Iteration,
+    ReplayPlan,
+)
 from p3s.replay.plan.world import World, lay_out
-from p3s.replay.settings import NOISES
+from p3s.replay.settings import NOISES, ReplaySettings
 from p3s.simulate.network import Network
-from p3s.simulate.simulate import Simulated
-from p3s.simulate.steps import WAITS, Bools, Floats, Ints, LeftOut, Op, Section, Steps
-
-Expand = Callable[[Steps, "Bools | None"], Expanded]
-Simulate = Callable[[Steps], Simulated]
+from p3s.simulate.simulate import simulate_anyway
+from p3s.simulate.steps import WAITS, Floats, Ints, LeftOut, Op, Section, Steps
 
 
 def make_plan(
     sections: Sequence[Section],
     mapping: RankMap,
     topology: Topology,
-    settings: PlanSettings = USUAL,
-    network: Network | None = None,
-    *,
-    expand: Expand | None = None,
-    simulate: Simulate | None = None,
+    settings: ReplaySettings,
+    network: Network,
+    library: Library,
 ) -> ReplayPlan:
     """Plan the replay of these sections.
 
-    ``expand(steps, which)`` makes messages of collectives; without it they stay as they are.
-    ``simulate`` tells how long sections take; without it their computation does. ``network``:
-    rough costs, for the estimate. Errors: P3SError.
+    ``network``: rough costs, for the estimate. ``library``: whose messages collectives consist of.
+    Errors: P3SError.
     """
-    return _Planner(tuple(sections), mapping, topology, settings, network, expand, simulate).plan()
+    return _Planner(tuple(sections), mapping, topology, settings, network, library).plan()
 
 
 class _Planner:
@@ -77,10 +80,9 @@ class _Planner:
         sections: tuple[Section, ...],
         mapping: RankMap,
         topology: Topology,
-        settings: PlanSettings,
-        network: Network | None,
-        expand: Expand | None,
-        simulate: Simulate | None,
+        settings: ReplaySettings,
+        network: Network,
+        library: Library,
     ) -> None:
         if settings.noise not in NOISES:
             raise P3SError(f"noise {settings.noise!r} is not known; it is {', '.join(NOISES)}")
@@ -91,64 +93,43 @@ class _Planner:
                     f"has {mapping.n}"
                 )
         self.sections, self.mapping, self.topology = sections, mapping, topology
-        self.settings, self.network, self.simulate = settings, network, simulate
+        self.settings, self.network = settings, network
         self.distance = topology.distances(mapping.names)
         self.notes = [*topology.notes, *(note for section in sections for note in section.notes)]
         self.left_out = [entry for section in sections for entry in section.left_out]
         self.used: list[Used] = []
-        self.full, self.origin = self._expanded(expand)
+        self.full, origins = self._expanded(library)
         self.classified: Classified = classify(
-            [section.steps for section in sections], self.full, mapping, self.distance
+            [section.steps for section in sections], self.full, origins, mapping, self.distance
         )
         self.notes += self.classified.notes
-        c = self.classified
-        self.wholes = tuple(
-            Whole(number, section.steps, *columns)
-            for number, (section, *columns) in enumerate(
-                zip(
-                    sections,
-                    self.full,
-                    self.origin,
-                    c.message_of,
-                    c.message2_of,
-                    c.call_of,
-                    c.direct_of,
-                    strict=True,
-                )
-            )
-        )
+        self.wholes = self.classified.wholes
         # Messages of a collective that is executed as such are not seen where it fits.
         self.needs = [
             (
                 s,
                 needs_of(
-                    full,
-                    np.where(
-                        self.classified.direct_of[s][self.origin[s]] >= 0,
-                        -1,
-                        self.classified.call_of[s],
-                    ),
-                    mapping,
+                    one.full, np.where(one.direct_of[one.origin] >= 0, -1, one.call_of), mapping
                 ),
             )
-            for s, full in enumerate(self.full)
+            for s, one in enumerate(self.wholes)
         ]
         self.direct = [
-            (s, direct_needs(section.steps, self.classified.direct_of[s], mapping))
-            for s, section in enumerate(sections)
+            (s, direct_needs(one.given, one.direct_of, mapping))
+            for s, one in enumerate(self.wholes)
         ]
 
     # ---- collectives -------------------------------------------------------------------
-    def _expanded(self, expand: Expand | None) -> tuple[list[Steps], list[Ints]]:
+    def _expanded(self, library: Library) -> tuple[list[Steps], list[Ints]]:
         """Return the steps of each section with collectives expanded, and where they come from."""
         fulls, origins = [], []
         for section in self.sections:
             steps = section.steps
-            if expand is None or not steps.is_op(Op.COLLECTIVE, Op.ICOLLECTIVE).any():
+            if not steps.is_op(Op.COLLECTIVE, Op.ICOLLECTIVE).any():
                 fulls.append(steps)
                 origins.append(np.arange(len(steps)))
                 continue
-            found = expand(steps, None)
+            found = expand(steps, library, node_of=self.mapping.node_of)
             fulls.append(found.steps)
             origins.append(found.origin)
             self.used += found.used
@@ -158,7 +139,7 @@ class _Planner:
     # ---- the plan ----------------------------------------------------------------------
     def plan(self) -> ReplayPlan:
         """Return the plan."""
-        section_ns = self._lengths()
+        section_ns = [self._simulated_ns(full) for full in self.full]
         choice = self._choice()
         timed = self._timed_pairs() if self.settings.timed else ()
         todo = [
@@ -171,7 +152,7 @@ class _Planner:
             (pair, s): _noise_beside(
                 self.mapping,
                 self.topology,
-                self.classified.transits[s],
+                self.wholes[s].transit,
                 pair,
                 section_ns[s],
                 self.settings,
@@ -208,7 +189,19 @@ class _Planner:
         ):
             programs.append(program)
             where.append(number)
-        estimated = self._estimate(programs, section_ns, choice, timed, world, placements)
+        nodes = self.mapping.nodes
+        estimated = estimate(
+            self.sections,
+            section_ns,
+            programs,
+            self.network,
+            timed=[s for _, s in timed],
+            processes=world.size,
+            ranks=self.mapping.n,
+            all_pairs=max(nodes * (nodes - 1) // 2, 1),
+            placements=len(placements),
+            budget_s=self.settings.budget_s,
+        )
         self._limits(choice, missed)
         return ReplayPlan(
             sections=self.sections,
@@ -231,13 +224,12 @@ class _Planner:
             collectives=tuple(self.used),
             notes=tuple(dict.fromkeys(self.notes)),
             settings=self.settings,
-            transits=self.classified.transits,
         )
 
     def _measured(self) -> Ints:
         """Return the message classes that have programs of their own."""
         messages = self.classified.messages
-        found = worth_measuring(messages, self.settings.most_classes)
+        found = worth_measuring(messages, MOST_CLASSES)
         if len(found) < len(messages):
             self.notes.append(
                 f"{len(found)} of {len(messages)} classes of messages are measured, "
@@ -245,32 +237,20 @@ class _Planner:
             )
         return found
 
-    def _lengths(self) -> list[float]:
-        """Return how long a pass of each section takes, in ns."""
-        lengths = []
-        for full in self.full:
-            if self.simulate is None or len(full) == 0:
-                lengths.append(steps_ns(full))
-            else:
-                lengths.append(self._simulated(full))
-        return lengths
-
-    def _simulated(self, full: Steps) -> float:
-        assert self.simulate is not None
-        try:
-            return float(np.max(self.simulate(full).end_ns))
-        except P3SError as err:
-            self.notes.append(f"no simulation of all ranks, times are those of computation: {err}")
-            return steps_ns(full)
+    def _simulated_ns(self, full: Steps) -> float:
+        """Return how long a pass of a section takes, in ns."""
+        if len(full) == 0:
+            return 0.0
+        node_of = self.mapping.node_of
+        found, _ = simulate_anyway(full, node_of, self.network, distance=self.distance)
+        return float(np.max(found.end_ns))
 
     def _choice(self) -> Choice:
         """Return the pairs to load."""
         nodes = self.mapping.nodes
-        pairs = None
-        if self.settings.exhaustive:
-            pairs = [(a, b) for a in range(nodes) for b in range(a + 1, nodes)] or [(0, 0)]
+        pairs = _all_pairs(nodes) if self.settings.exhaustive else None
         events = np.array([cls.events for cls in self.classified.calls], dtype=np.float64)
-        choice = choose([*self.needs, *self.direct], events, nodes, self.settings.most_pairs, pairs)
+        choice = choose([*self.needs, *self.direct], events, nodes, MOST_PAIRS, pairs)
         if not choice.pairs and self.classified.messages:
             # Every call needs three nodes: the busiest pair, to see messages in their context.
             first, second, amount = traffic(self.full, self.mapping)
@@ -287,13 +267,10 @@ class _Planner:
             [*self.needs, *self.direct], len(self.classified.calls), self.mapping.nodes
         )
         busy = [s for s, full in enumerate(self.full) if (full.to >= 0).any()]
-        most = max(self.settings.most_timed // max(len(busy), 1), 1)
+        most = max(MOST_TIMED // max(len(busy), 1), 1)
         for s in busy:
             if self.settings.exhaustive:
-                nodes = self.mapping.nodes
-                pairs = tuple((a, b) for a in range(nodes) for b in range(a + 1, nodes)) or (
-                    (0, 0),
-                )
+                pairs = _all_pairs(self.mapping.nodes)
             else:
                 first, second, amount = traffic([self.full[s]], self.mapping)
                 pairs, missed = cover_all(first, second, amount, alike, most)
@@ -343,31 +320,6 @@ class _Planner:
             slots = [int(sizes[0]), int(sizes[1]) if len(sizes) > 1 else 0]
         return lay_out((slots[0], slots[1]), holes, trunk or (noise and bool(holes)))
 
-    def _estimate(
-        self,
-        programs: Sequence[Program],
-        section_ns: Sequence[float],
-        choice: Choice,
-        timed: Sequence[tuple[Pair, int]],
-        world: World,
-        placements: Sequence[Placement],
-    ) -> Estimate:
-        nodes = self.mapping.nodes
-        return estimate(
-            self.sections,
-            section_ns,
-            programs,
-            timed=[s for _, s in timed],
-            processes=world.size,
-            ranks=self.mapping.n,
-            pairs=len(choice.pairs),
-            all_pairs=max(nodes * (nodes - 1) // 2, 1),
-            placements=len(placements),
-            budget_s=self.settings.budget_s,
-            network=self.network,
-            known=self.simulate is not None,
-        )
-
     def _missed(self, choice: Choice, programs: Sequence[Program]) -> Ints:
         """Return the classes of calls that no program has a sample of after all.
 
@@ -378,20 +330,16 @@ class _Planner:
         for program in programs:
             sampled[program.events["sample"][program.events["sample"] >= 0]] = True
         wanted = np.zeros(len(sampled), dtype=bool)
-        for s, origin in enumerate(self.origin):
-            direct = self.classified.direct_of[s][origin]
-            own = np.where(direct >= 0, direct, self.classified.call_of[s])
-            full = self.full[s]
+        for one in self.wholes:
+            direct, full = one.direct_of[one.origin], one.full
+            own = np.where(direct >= 0, direct, one.call_of)
             own[full.is_op(*WAITS) & (np.diff(full.done_start) == 0)] = -1
             wanted[own[own >= 0]] = True
         return np.flatnonzero(wanted & ~sampled & ~choice.partial)
 
     def _limits(self, choice: Choice, missed: Ints) -> None:
         for classes, why in (
-            (
-                choice.uncovered,
-                f"in none of the {self.settings.most_pairs} pairs that are loaded at most",
-            ),
+            (choice.uncovered, f"in none of the {MOST_PAIRS} pairs that are loaded at most"),
             (np.setdiff1d(missed, choice.uncovered), "not replayed completely"),
         ):
             if len(classes):
@@ -400,6 +348,10 @@ class _Planner:
                     f"{len(classes)} classes with {events:,.0f} calls are {why}; "
                     "their cost is that of their neighbours in bytes"
                 )
+
+
+def _all_pairs(nodes: int) -> tuple[Pair, ...]:
+    return tuple((a, b) for a in range(nodes) for b in range(a + 1, nodes)) or ((0, 0),)
 
 
 def holes_of(needs: Needs, full: Steps, mapping: RankMap, pair: Pair) -> set[tuple[int, int]]:
@@ -419,13 +371,12 @@ def timed_programs(plan: ReplayPlan, begin_ns: Sequence[Floats]) -> tuple[Progra
     found = []
     for entry in plan.timed:
         length = float(np.max(begin_ns[entry.section], initial=0.0))
-        loaded: Loaded = load(
-            plan.wholes[entry.section], plan.mapping, entry.pair, begin_ns[entry.section]
-        )
+        s = entry.section
+        loaded: Loaded = load(plan.wholes[s], plan.mapping, entry.pair, begin_ns[s])
         noise = _noise_beside(
             plan.mapping,
             plan.topology,
-            plan.transits[entry.section],
+            plan.wholes[entry.section].transit,
             entry.pair,
             length,
             plan.settings,
@@ -440,16 +391,16 @@ def _noise_beside(
     transit: Transit,
     pair: Pair,
     length_ns: float,
-    settings: PlanSettings,
+    settings: ReplaySettings,
 ) -> Noise | None:
     """Return the noise beside a pair: of messages that share a link between switches, if known."""
     shares = None
     if settings.noise == OFF or (settings.noise == AUTO and topology.flat):
         return None
     if not topology.flat:
-        switch = topology.switches_of(topology.hosts_of(mapping.names))
+        switch = topology.switches_of(mapping.names)
         shares = topology.trunk(int(switch[pair[0]]), int(switch[pair[1]]), switch)
-    return noise_of(transit, pair, shares, length_ns, settings.noise_limit)
+    return noise_of(transit, pair, shares, length_ns)
 
 
 def _together(entries: Sequence[LeftOut]) -> tuple[LeftOut, ...]:

@@ -16,10 +16,9 @@ class Code(IntEnum):
 
     SEND = 1
     SSEND = 2
-    ISEND = 3  # leaves a request in `slot`, as do the next four
+    ISEND = 3  # leaves a request in `slot`, as do the next three
     ISSEND = 4
     IRECV = 5
-    START = 6  # MPI_Start of the persistent operation `arg` (see Program.persistent)
     COLLECTIVE_START = 7  # nonblocking collective, as COLLECTIVE
     RECV = 8
     SENDRECV = 9  # followed by SECOND
@@ -118,12 +117,11 @@ class Program:
     ``slots``, ``in_bytes``, ``out_bytes``: request slots and buffer bytes of each process.
     ``step``: number of the section's step that an event comes from, -1 if none.
     ``comms``: replay ranks of each communicator that collectives need, in its order.
-    ``persistent``: per process EVENT records of the operations that START starts (code ISEND,
-    ISSEND or IRECV). ``timed``: black holes act by the schedule ``at_ns``. ``what``: one of
-    "trace", "timed", "pair", "link", "trunk"; ``name`` for people. ``own``: of a program that
-    measures what calls cost by themselves, pairs of (position in ``events``, kind): "send" (of an
-    eager message), "late" (a blocking send whose receiver comes late), "receive" (of a message that
-    is there already), "post" (of a request) or "wait" (for a complete request).
+    ``timed``: black holes act by the schedule ``at_ns``. ``what``: one of "trace", "timed",
+    "pair", "link", "trunk"; ``name`` for people. ``own``: of a program that measures what calls
+    cost by themselves, pairs of (position in ``events``, kind): "send" (of an eager message),
+    "late" (a blocking send whose receiver comes late), "receive" (of a message that is there
+    already), "post" (of a request) or "wait" (for a complete request).
     """
 
     what: str
@@ -138,7 +136,6 @@ class Program:
     in_bytes: Ints
     out_bytes: Ints
     comms: tuple[tuple[int, ...], ...]
-    persistent: tuple[npt.NDArray[np.void], ...]
     pairing: Pairing | None
     timed: bool
     noise: bool

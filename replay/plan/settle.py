@@ -26,15 +26,11 @@ _MOST_REPAIRS = 40
 
 @dataclass(frozen=True)
 class Settled:
-    """A proven program, the calls it leaves out, and what it takes for granted, in words.
-
-    ``buffered_bytes``: blocking sends up to this size return at once (-1: none).
-    """
+    """A proven program, the calls it leaves out, and what it takes for granted, in words."""
 
     program: Program
     left_out: tuple[LeftOut, ...]
     notes: tuple[str, ...]
-    buffered_bytes: int
 
 
 def settled(
@@ -71,9 +67,8 @@ def settled(
         if verdict.ends and repair:  # what was left out may have been all that needed buffers
             made, verdict, nbytes = attempt(every)
         if verdict.ends:
-            return Settled(
-                made.program, _left_out(loaded, made.traffic), _notes(loaded, nbytes), nbytes
-            )
+            left_out = _left_out(loaded, made.traffic)
+            return Settled(made.program, left_out, _notes(loaded, nbytes))
         sends = _culprits(loaded, world, verdict, several=repair >= _ONE_BY_ONE)
         if not sends:
             raise P3SError(

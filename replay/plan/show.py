@@ -7,7 +7,9 @@ from typing import Any
 
 from p3s.base.serialise import to_data
 from p3s.base.study import SCHEMA_VERSION
+from p3s.base.text import plural
 from p3s.replay.plan.classes import CallClass, MessageClass
+from p3s.replay.plan.noise import NOISE_LIMIT
 from p3s.replay.plan.types import ReplayPlan
 from p3s.replay.plan.world import BLACK_HOLE, MEASURED, NODES, NOISE
 
@@ -80,7 +82,7 @@ def _run(plan: ReplayPlan) -> list[str]:
         else (f", messages over {', '.join(map(str, far))} switches")
     )
     return [
-        f"run: {plan.n} ranks on {plan.mapping.nodes} node{_s(plan.mapping.nodes)} of {ranks}, "
+        f"run: {plan.n} ranks on {plural(plan.mapping.nodes, 'node')} of {ranks}, "
         f"{plan.mapping.kind}{apart}",
         f"sections: {len(plan.sections)} ({', '.join(s.name for s in plan.sections[:4])}"
         f"{', ...' if len(plan.sections) > 4 else ''})",
@@ -134,16 +136,15 @@ def _measured(plan: ReplayPlan) -> list[str]:
         lines.append(f"  {_played(plan, pairs[0])}")
     wanted = max((it.noise_wanted for it in (*plan.iterations, *plan.timed)), default=0.0)
     if wanted:
-        limit = plan.settings.noise_limit
         lines.append(
             f"noise: {wanted:.3g} messages of others on the way on average (at most "
-            f"{limit} at once are sent)"
+            f"{NOISE_LIMIT} at once are sent)"
         )
     flows = max((placement.flows for placement in plan.placements), key=len, default=())
     if flows:
         lines.append(
-            f"links between switches: measured with {len(flows)} "
-            f"node{_s(len(flows))} sending to as many others"
+            f"links between switches: measured with {plural(len(flows), 'node')} sending to as "
+            "many others"
         )
     if plan.timed:
         lines.append(
@@ -202,7 +203,7 @@ def _time(plan: ReplayPlan) -> list[str]:
         else (f" (budget {seconds(e.budget_s)}; {seconds(e.needed_s)} would narrow every class)")
     )
     lines = [
-        f"time: about {seconds(e.total_s)} for {number} program{_s(number)}{over}, "
+        f"time: about {seconds(e.total_s)} for {plural(number, 'program')}{over}, "
         f"{seconds(min(e.least_s, e.total_s))} at least; all pairs of nodes would take "
         f"{seconds(e.all_pairs_s)}"
     ]
@@ -230,10 +231,6 @@ def seconds(value: float) -> str:
     if value < 36_000:
         return f"{value / 60:.0f} min"
     return f"{value / 3600:.1f} h"
-
-
-def _s(number: int) -> str:
-    return "" if number == 1 else "s"
 
 
 def plan_json(plan: ReplayPlan) -> dict[str, Any]:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from p3s.machine.topology.switches import Topology
 from p3s.program.collectives.expand import Used
 from p3s.program.mapping import RankMap
 from p3s.replay.plan.choose import Pair
-from p3s.replay.plan.classes import CallClass, MessageClass
+from p3s.replay.plan.classes import CallClass, MessageClass, Whole
 from p3s.replay.plan.estimate import Estimate
-from p3s.replay.plan.loaded import Whole
-from p3s.replay.plan.logical import Transit
-from p3s.replay.plan.noise import NOISE_LIMIT
 from p3s.replay.plan.places import Placement
 from p3s.replay.plan.program import Program
 from p3s.replay.plan.world import World
-from p3s.replay.settings import NOISES
+from p3s.replay.settings import NOISES, ReplaySettings
 from p3s.simulate.steps import Ints, LeftOut, Section, Steps
 
 #: A bound on the work of one replay, reached by traces with many irregular sizes only.
@@ -26,33 +23,6 @@ MOST_TIMED = 48
 #: Classes of messages that are measured by programs of their own.
 MOST_CLASSES = 32
 AUTO, ON, OFF = NOISES
-
-
-@dataclass(frozen=True)
-class PlanSettings:
-    """What a plan is told.
-
-    ``hosts``: real ones, none: this machine. ``budget_s``: time to measure in. ``exhaustive``:
-    load all pairs of ranges. ``timed``: whole iterations with timed black holes will be asked for.
-    ``noise``: "auto" where the topology has a link between switches that remote traffic shares
-    with the loaded ranges (links of nodes are not shared: noise there would only be in the way of
-    the black holes); "on" without a topology too, as in the thesis; "off". ``noise_limit``:
-    messages that the noise pair has on the way at most.
-    """
-
-    hosts: tuple[str, ...] = ()
-    budget_s: float = 600.0
-    exhaustive: bool = False
-    timed: bool = False
-    noise: str = AUTO
-    noise_limit: int = NOISE_LIMIT
-    most_pairs: int = MOST_PAIRS
-    most_timed: int = MOST_TIMED
-    most_classes: int = MOST_CLASSES
-
-
-#: What a plan is told where nobody says otherwise.
-USUAL = PlanSettings()
 
 
 @dataclass(frozen=True)
@@ -103,8 +73,7 @@ class ReplayPlan:
     left_out: tuple[LeftOut, ...]
     collectives: tuple[Used, ...]
     notes: tuple[str, ...]
-    settings: PlanSettings
-    transits: tuple[Transit, ...] = field(repr=False, default=())
+    settings: ReplaySettings
 
     @property
     def n(self) -> int:

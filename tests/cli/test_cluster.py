@@ -64,7 +64,7 @@ def test_times_grow_with_bytes_and_distance_and_ends_enclose(name: str) -> None:
         for end in ENDS:
             times = messages.one_way[end]
             assert times[0] > 0 and all(a <= b for a, b in zip(times, times[1:], strict=False))
-            call = np.interp(messages.nbytes, messages.call_bytes, messages.call[end])
+            call = np.interp(messages.nbytes, messages.call["bytes"], messages.call[end])
             assert (call < times).all(), "a call is no longer than the message"
     usual, fast, slow = (network_from_cluster(cluster, 5000, end) for end in ENDS)
     assert slow.rate <= usual.rate <= fast.rate
@@ -126,10 +126,10 @@ def _set(data: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[str, A
 def test_a_damaged_file_is_refused_in_one_line(path: Any, value: Any, says: str | None) -> None:
     data = _set(dict(typical("slingshot").data), path, value)
     if says is None:  # keys may be added within a version
-        assert Cluster.from_json(data, "x.json").name == "slingshot"
+        assert Cluster.of(data, "x.json").name == "slingshot"
         return
     with pytest.raises(Damaged, match=says) as caught:
-        Cluster.from_json(data, "x.json")
+        Cluster.of(data, "x.json")
     assert str(caught.value).startswith("x.json: ") and "\n" not in str(caught.value)
 
 
@@ -138,7 +138,7 @@ def test_equal_times_on_the_way_down_are_refused() -> None:
     for end in ENDS:
         data = _set(data, ("inside", "one_way_ns", end, -1), data["inside"]["one_way_ns"][end][0])
     with pytest.raises(Damaged, match="a larger message takes less time"):
-        Cluster.from_json(data, "x.json")
+        Cluster.of(data, "x.json")
 
 
 def test_distances_are_those_of_the_groups() -> None:
@@ -169,7 +169,7 @@ def test_a_message_costs_what_is_published(tmp_path: Path) -> None:
         (Setting(ranks_per_node=1), cluster.between),
     ):
         one_way = messages.one_way["typical"][at]
-        call = float(np.interp(4096, messages.call_bytes, messages.call["typical"]))
+        call = float(np.interp(4096, messages.call["bytes"], messages.call["typical"]))
         found = estimate(TYPICAL, study, 2, setting=setting)
         assert found.comm[:, 0] * 1e9 == pytest.approx([10 * call, 10 * 3000 + 9 * call + one_way])
         assert found.why_not == ""

@@ -62,6 +62,5 @@ def load(
         begin[source],
         begin[to],
         columns["bytes"],
-        arrives,
         columns["call"],
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from p3s.machine.facts import Cache, Facts
 from p3s.machine.machinefile import CORE_KERNELS, Cost, Curve, Machine
 
 SIZES = tuple(size for k in range(13, 28) for size in (1 << k, 3 << (k - 1)))[:-1]
@@ -84,18 +85,15 @@ def synthetic(
         name=name,
         created="2026-01-01T00:00:00+00:00",
         p3s_version="0.1.0",
-        facts={
-            "architecture": architecture,
-            "processor": "synthetic",
-            "cores": 1,
-            "memory_bytes": 1 << 34,
-            "kernel": "Linux",
-            "huge_pages": "never",
-            "caches": [
-                {"level": i + 1, "bytes": int(size), "line_bytes": 64, "cores": 1}
-                for i, size in enumerate(caches)
-            ],
-        },
+        facts=Facts(
+            architecture=architecture,
+            processor="synthetic",
+            cores=1,
+            memory_bytes=1 << 34,
+            kernel="Linux",
+            huge_pages="never",
+            caches=tuple(Cache(i + 1, int(size), 64, 1) for i, size in enumerate(caches)),
+        ),
         settings={"flags": "-O2", "compiler_version": "cc 1", "quick": False, "seconds": 1.0},
         core={
             kernel: Cost(measured(CYCLES[kernel] / ghz * factors.get(kernel, 1.0)), spread, 5)

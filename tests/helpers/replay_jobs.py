@@ -29,7 +29,6 @@ class Script:
 
     rows: list[tuple[int, ...]] = field(default_factory=list)
     lists: list[int] = field(default_factory=list)
-    persistent: list[tuple[int, ...]] = field(default_factory=list)
     slots: int = 0
     room: int = 0
 
@@ -48,11 +47,6 @@ class Script:
         first = len(self.lists)
         self.lists += slots
         return self.add(code, first=first, number=len(slots), **values)
-
-    def prepare(self, code: Code, **values: int) -> int:
-        """Add a persistent operation; return its number."""
-        self.persistent.append(self._row(code, values))
-        return len(self.persistent) - 1
 
 
 def program_of(
@@ -84,7 +78,6 @@ def program_of(
         in_bytes=np.zeros(len(scripts), dtype=np.int64),
         out_bytes=np.zeros(len(scripts), dtype=np.int64),
         comms=tuple(tuple(members) for members in comms),
-        persistent=tuple(np.array(script.persistent, dtype=EVENT) for script in scripts),
         pairing=pairing,
         timed=timed,
         noise=False,

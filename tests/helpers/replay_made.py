@@ -76,7 +76,6 @@ def program_of(
         in_bytes=nothing,
         out_bytes=nothing,
         comms=(),
-        persistent=tuple(np.zeros(0, dtype=EVENT) for _ in world.processes),
         pairing=Pairing(
             columns[0],
             columns[1],
@@ -134,15 +133,10 @@ def result_of(
         sends = np.flatnonzero(program.events["code"] == Code.LINK_SEND)
         link = link - begin[done.first[sends]].min()
     finish = np.array([end[done.steps.of(p)].max(initial=0.0) for p in range(world.size)])
-    process = np.searchsorted(program.start, sampled, side="right") - 1
     event_ns = noisy(long)
-    comm = np.zeros((passes, world.size))
-    for p in range(world.size):
-        comm[:, p] = event_ns[:, process == p].sum(axis=1)
     return ProgramResult(
         passes,
         np.tile(finish, (passes, 1)),
-        comm,
         sampled,
         event_ns,
         begin[done.first[sampled]],

@@ -24,6 +24,7 @@ from p3s.base.study import Study
 from p3s.costs.small_runs.places import STRUCTURE
 from p3s.machine import filesystem
 from p3s.machine.cluster import typical
+from p3s.machine.facts import Facts
 from p3s.methods.threads.advise.text import AdviceFile
 from p3s.methods.threads.advise.text import write as write_advice
 from p3s.model.compare import compare
@@ -115,7 +116,6 @@ def _replayed(root: Path) -> None:
     passes, events, messages = 4, 6, 3
     result = ProgramResult(
         passes,
-        rng.random((passes, 4)),
         rng.random((passes, 4)),
         np.arange(events),
         rng.random((passes, events)),
@@ -329,7 +329,7 @@ def _placement(root: Path) -> None:
     )
     trace.write(study.scaled_dir(trace.n))
     found = {**network(10_000, 10, ["a", "b"]), "inside": network(500, 0.1, ["a", "a"])}
-    replace(synthetic(), network=found, facts={"cores": 2}).save(study.root / "machine.json")
+    replace(synthetic(), network=found, facts=Facts(cores=2)).save(study.root / "machine.json")
     messages = measured_messages(study, None, Setting(library="openmpi 4.1"))
     fabric, where = read_fabric("fat-tree:2,1,4", 4), allocation(4, 2)
     job = job_of(study, trace.n, where, fabric, messages, known=True)

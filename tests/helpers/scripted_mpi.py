@@ -39,7 +39,6 @@ class Request:
     done: bool = False
     taken: bool = False
     other: Request | None = None
-    persistent: int = -1
 
 
 @dataclass
@@ -58,9 +57,9 @@ class World:
     def __init__(self, program: Program, rng: random.Random, temper: str, buffering: str) -> None:
         self.program, self.rng, self.temper, self.buffering = program, rng, temper, buffering
         self.processes = len(program.start) - 1
-        self.names = program.events.dtype.names
+        names = program.events.dtype.names
         self.events = [
-            [dict(zip(self.names, event, strict=True)) for event in program.of(p).tolist()]
+            [dict(zip(names, event, strict=True)) for event in program.of(p).tolist()]
             for p in range(self.processes)
         ]
         self.steps = [
@@ -74,7 +73,6 @@ class World:
         self.at = [0] * self.processes
         self.pending: list[list[Request] | None] = [None] * self.processes
         self.slots: list[dict[int, Request]] = [{} for _ in range(self.processes)]
-        self.active: list[set[int]] = [set() for _ in range(self.processes)]
         self.some = [0] * self.processes
         #: Sends without a receive and receives without a send, per receiver, in order.
         self.unexpected: list[list[tuple[bool, Request]]] = [[] for _ in range(self.processes)]
@@ -178,22 +176,6 @@ class World:
                     process, at, e, sends=code != Code.IRECV, synchronous=code == Code.ISSEND
                 ),
             )
-        elif code == Code.START:
-            record = dict(
-                zip(self.names, self.program.persistent[process][e["arg"]].tolist(), strict=True)
-            )
-            if e["arg"] in self.active[process]:
-                raise ScriptError(f"process {process} event {at}: starts an active request")
-            mine = self.post(
-                process,
-                at,
-                record,
-                sends=record["code"] != Code.IRECV,
-                synchronous=record["code"] == Code.ISSEND,
-            )
-            mine.persistent = e["arg"]
-            self.active[process].add(e["arg"])
-            self.keep(process, e["slot"], mine)
         elif code == Code.SENDRECV:
             second = self.events[process][at + 1]
             return [
@@ -262,8 +244,6 @@ class World:
 
     def take(self, request: Request) -> None:
         request.taken = True
-        if request.persistent >= 0:
-            self.active[request.process].discard(request.persistent)
 
     def choose(self, process: int, e: dict[str, int]) -> bool:
         """WAITANY and WAITSOME: take what is complete; tell whether they return."""

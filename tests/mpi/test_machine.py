@@ -17,7 +17,7 @@ from p3s.cli.main import run
 from p3s.machine import facts, network
 from p3s.machine.compare import compare
 from p3s.machine.filesystem import measure_files
-from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, Curve, Machine
+from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, MACHINE, Curve, Loaded, Machine
 from p3s.machine.measure import MOST_BYTES, _disturbed, _network_s, _Seen, measure, working_sets
 from p3s.machine.runner import Runner, Runners
 from p3s.machine.show import plot, render
@@ -38,10 +38,10 @@ def test_every_kernel_was_measured_and_repeated(machine: Machine) -> None:
     assert list(machine.core) == list(CORE_KERNELS) and list(machine.curves) == list(CURVE_KERNELS)
     for cost in machine.core.values():
         assert cost.ns > 0 and cost.spread >= 0 and cost.repeats >= 3
-    for curve in [*machine.curves.values(), *machine.loaded.values()]:
+    for curve in [*machine.curves.values(), *machine.loaded.curves.values()]:
         assert min(curve.ns) > 0 and min(curve.repeats) >= 3
         assert curve.working_set[0] == 8 * KIB
-    last = max(cache["bytes"] for cache in machine.facts["caches"])
+    last = max(cache.bytes for cache in machine.facts.caches)
     largest = machine.curves["chase"].working_set[-1]
     limit = min(4 * last, MOST_BYTES)
     assert largest <= limit < 2 * largest, "sizes are powers of two, caches need not be"
@@ -66,13 +66,13 @@ def test_no_kernel_was_optimised_away(machine: Machine) -> None:
 
 
 def test_working_sets_go_to_four_times_the_last_cache() -> None:
-    caches = [{"bytes": 32 * KIB}, {"bytes": 32 * MIB}]
+    caches = [facts.Cache(1, 32 * KIB), facts.Cache(3, 32 * MIB)]
     sizes = working_sets(caches, 64 * GIB, quick=False)
     assert sizes[:4] == [8 * KIB, 12 * KIB, 16 * KIB, 24 * KIB] and sizes[-1] == 128 * MIB
     assert working_sets(caches, 64 * GIB, quick=True)[1:3] == [16 * KIB, 32 * KIB]
     assert working_sets(caches, 64 * MIB, quick=False)[-1] == 16 * MIB, "capped by memory"
     assert working_sets([], 64 * GIB, quick=True)[-1] == 128 * MIB
-    assert working_sets([{"bytes": 4 * GIB}], 1 << 50, quick=True)[-1] == 2 * GIB
+    assert working_sets([facts.Cache(3, 4 * GIB)], 1 << 50, quick=True)[-1] == 2 * GIB
 
 
 def _program(tmp_path: Path, body: str) -> Path:
@@ -127,7 +127,7 @@ def test_caches_and_cores_come_from_sysfs(tmp_path: Path, monkeypatch: pytest.Mo
         topology.mkdir()
         (topology / "thread_siblings_list").write_text(f"{cpu % 2},{cpu % 2 + 2}\n")
     found = facts.caches(0, tmp_path)
-    assert [(c["level"], c["bytes"], c["cores"]) for c in found] == [
+    assert [(c.level, c.bytes, c.cores) for c in found] == [
         (1, 48 * KIB, 1),
         (2, 2 * MIB, 1),
         (3, 36 * MIB, 4),
@@ -219,14 +219,13 @@ def test_a_file_keeps_everything(tmp_path: Path) -> None:
         **{
             **vars(whole),
             "network": {**found, "ranges": network.ranges(found)},
-            "loaded": {"read": whole.curves["read"]},
-            "loaded_processes": 4,
+            "loaded": Loaded(4, {"read": whole.curves["read"]}),
             "disturbed": ("a cat",),
         }
     )
     whole.save(tmp_path / "machine.json")
     again = Machine.load(tmp_path / "machine.json")
-    assert again.to_json() == whole.to_json()
+    assert MACHINE.data(again) == MACHINE.data(whole)
     assert again.curves["chase"].at(8 * KIB) == pytest.approx(whole.curves["chase"].ns[0])
 
 
@@ -249,7 +248,7 @@ DAMAGES = {
 def test_damaged_files_are_one_line(
     how: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = copy.deepcopy(json.loads(json.dumps(synthetic().to_json())))
+    data = copy.deepcopy(json.loads(json.dumps(MACHINE.data(synthetic()))))
     DAMAGES[how](data)
     path = tmp_path / "m.json"
     path.write_text(json.dumps(data))
@@ -266,7 +265,7 @@ def test_another_version_or_thing_is_said(
 ) -> None:
     path = tmp_path / "m.json"
     for change in ({"schema_version": 2}, {"schema": "p3s.model"}):
-        path.write_text(json.dumps({**synthetic().to_json(), **change}))
+        path.write_text(json.dumps({**MACHINE.data(synthetic()), **change}))
         assert run(["machine", "show", str(path)]) == 1
         assert capsys.readouterr().err.count("\n") == 1
     path.write_text("{")

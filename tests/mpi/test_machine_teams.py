@@ -11,8 +11,8 @@ import pytest
 from p3s.base.errors import P3SError
 from p3s.base.host.compiling import c_compiler
 from p3s.cli.main import run
-from p3s.machine.openmp import CONSTRUCTS, OpenMP, load
-from p3s.machine.teams import ITERATIONS, LOOPS
+from p3s.machine.machinefile import Machine
+from p3s.machine.teams import CONSTRUCTS, ITERATIONS, LOOPS, OpenMP
 from p3s.machine.threads import measure_openmp, openmp_program
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -59,7 +59,7 @@ def test_the_command_writes_shows_and_compares(
     assert run(args) == 0
     kept = json.loads(path.read_text())
     assert kept.pop("digest") and json.loads(capsys.readouterr().out) == kept
-    assert load(path) is not None
+    assert Machine.load(path).openmp is not None
     assert run(["machine", "show", str(path)]) == 0
     assert "OpenMP threads: lib" in capsys.readouterr().out
     assert run(["machine", "compare", str(path), str(path)]) == 0

@@ -92,23 +92,6 @@ def some_and_any() -> Program:
     return program_of(scripts, name="some and any")
 
 
-def persistent() -> Program:
-    scripts = [Script() for _ in range(4)]
-    for rank, script in enumerate(scripts):
-        other = rank ^ 1
-        get = script.prepare(Code.IRECV, peer=other, tag=2, bytes=70_000)
-        put = script.prepare((Code.ISEND, Code.ISSEND)[rank % 2], peer=other, tag=2, bytes=70_000)
-        for turn in range(6):
-            script.add(Code.START, arg=get, slot=2 * turn)
-            script.add(Code.START, arg=put, slot=2 * turn + 1)
-            if turn % 2:
-                script.wait(2 * turn + 1, 2 * turn, sample=0)
-            else:
-                script.wait(2 * turn, 2 * turn + 1, code=Code.WAITANY)
-                script.wait(2 * turn, 2 * turn + 1, code=Code.WAITANY)
-    return program_of(scripts, name="persistent")
-
-
 def collectives() -> Program:
     """Every collective on processes 3, 1 and 2, in this order, blocking and not."""
     scripts = [Script() for _ in range(4)]
@@ -164,23 +147,14 @@ def link() -> Program:
     return program_of(scripts, name="link", what="link")
 
 
-PROGRAMS = [
-    ping_pong,
-    halo,
-    some_and_any,
-    persistent,
-    collectives,
-    black_hole,
-    timed_black_hole,
-    link,
-]
+PROGRAMS = [ping_pong, halo, some_and_any, collectives, black_hole, timed_black_hole, link]
 
 
 # ---- with real processes -------------------------------------------------------------------
 @both
 def test_programs_of_every_kind(tmp_path: Path, mpi: Mpi) -> None:
     programs = [make() for make in PROGRAMS]
-    pages = "huge" if mpi.family == "openmpi" else "malloc"
+    pages = "huge" if mpi.family == "openmpi" else "small"
     results = measure(tmp_path, mpi, programs, 4, budget_s=600.0, most_passes=16, pages=pages)
     found = dict(zip([program.name for program in programs], results, strict=True))
     for program in programs:
@@ -189,8 +163,8 @@ def test_programs_of_every_kind(tmp_path: Path, mpi: Mpi) -> None:
         assert result.passes >= 8
         assert np.array_equal(result.event, sampled)
         assert result.event_ns.shape == (result.passes, len(sampled))
-        assert result.pass_ns.shape == result.comm_ns.shape == (result.passes, 4)
-        assert (result.event_ns >= 0).all() and (result.pass_ns >= result.comm_ns).all()
+        assert result.pass_ns.shape == (result.passes, 4)
+        assert (result.event_ns >= 0).all()
         assert (result.begin_ns >= 0).all()
         assert result.clock_error_ns == 0.0
         # What a process did one after the other began one after the other.
@@ -213,7 +187,6 @@ def test_programs_of_every_kind(tmp_path: Path, mpi: Mpi) -> None:
     assert set(places[0]) == {"name", "node", "kernel", "cores", "pid"}
     done = json.loads((tmp_path / DONE).read_text())
     assert done["programs"] == len(programs) and done["skipped"] == 0
-    assert done["work_error_ns"]["pieces"] > 0
 
 
 def test_what_is_measured_is_not_measured_again(tmp_path: Path) -> None:
@@ -376,7 +349,7 @@ def test_only_what_is_needed_is_recorded() -> None:
 
 
 def test_job_comes_back_as_written(tmp_path: Path) -> None:
-    programs = [ping_pong(), persistent(), collectives()]
+    programs = [ping_pong(), halo(), collectives()]
     settings = settings_of(FOUND[0], pages="huge", work_scale=0.5, most_passes=9, stall_s=7.0)
     write_job(tmp_path, programs, world_of(4), settings)
     job = read_job(tmp_path)
@@ -386,7 +359,6 @@ def test_job_comes_back_as_written(tmp_path: Path) -> None:
         for name in ("events", "start", "lists", "list_start", "slots", "in_bytes", "out_bytes"):
             assert np.array_equal(getattr(found, name), getattr(program, name)), name
         assert found.comms == program.comms and found.name == program.name
-        assert all(map(np.array_equal, found.persistent, program.persistent))
         assert (found.pairing is None) == (program.pairing is None)
     assert np.array_equal(job.program(0).pairing.sent, programs[0].pairing.sent)
 
@@ -417,7 +389,6 @@ def test_results_come_back_as_written(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     result = ProgramResult(
         3,
-        rng.random((3, 4)),
         rng.random((3, 4)),
         np.arange(6),
         rng.random((3, 6)),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -16,15 +17,16 @@ from replay_random import Pattern, pattern
 from scripted_mpi import BUFFERING, TEMPERS, Outcome, execute
 
 from p3s.machine.topology.switches import flat
-from p3s.program.collectives.expand import expand
 from p3s.program.collectives.library import library_of
 from p3s.program.mapping import mapping_of
 from p3s.replay.engine.job import result_path, write_job
 from p3s.replay.plan.plan import make_plan, timed_programs
 from p3s.replay.plan.program import Program
 from p3s.replay.plan.settle import WHY_TEXT, Why
-from p3s.replay.plan.types import PlanSettings, ReplayPlan
+from p3s.replay.plan.types import ReplayPlan
 from p3s.replay.plan.world import BLACK_HOLE, MEASURED
+from p3s.replay.settings import ReplaySettings
+from p3s.simulate.network import rough_network
 from p3s.simulate.steps import RECEIVES, SENDS, Op, Section
 
 #: Patterns in make test, and all of them.
@@ -40,14 +42,9 @@ def plan_of(made: Pattern) -> ReplayPlan:
     library = library_of(*rng.choice(LIBRARIES))
     mapping = mapping_of(rng.choice(("block", "cyclic")), made.steps.n, made.cores)
     section = Section(made.words, (0,), made.steps, 1, 0, 1, 1.0, ())
-    settings = PlanSettings(timed=True, exhaustive=rng.random() < 0.3, most_classes=1000)
-    return make_plan(
-        [section],
-        mapping,
-        flat(),
-        settings,
-        expand=lambda steps, which: expand(steps, library, which),
-    )
+    settings = ReplaySettings(timed=True, exhaustive=rng.random() < 0.3, budget_s=600.0)
+    with patch("p3s.replay.plan.plan.MOST_CLASSES", 1000):
+        return make_plan([section], mapping, flat(), settings, rough_network(), library)
 
 
 def schedule_of(plan: ReplayPlan, seed: int) -> np.ndarray:

@@ -19,6 +19,7 @@ from p3s.base.errors import P3SError
 from p3s.base.study import REPLAY_VERSION, Study, write_json
 from p3s.costs.spread import Distribution, Spread
 from p3s.costs.stage import COMPUTE
+from p3s.machine.facts import Facts
 from p3s.machine.network import ranges
 from p3s.predict.estimated import ESTIMATORS
 from p3s.predict.estimators import Setting, available, estimate, estimate_many
@@ -47,7 +48,9 @@ NETWORK = {
 
 def machine_file(path: Path, **network: object) -> Path:
     found = {**NETWORK, **network}
-    replace(synthetic(), network={**found, "ranges": ranges(found)}, facts={"cores": 4}).save(path)
+    replace(synthetic(), network={**found, "ranges": ranges(found)}, facts=Facts(cores=4)).save(
+        path
+    )
     return path
 
 

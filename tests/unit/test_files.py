@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,17 @@ import pytest
 from p3s.base.errors import P3SError
 from p3s.base.ops import file_work, is_file_collective, is_modelled, kind_of, leaves_file_request
 from p3s.costs.files.places import FilePlace, Seen, as_traced, span_of
-from p3s.machine.filesystem import DENSE, OWN, SHARED, FileSystem, Rate, names, parsed, typical
+from p3s.machine.filesystem import (
+    DENSE,
+    FILE_SYSTEM,
+    OWN,
+    SHARED,
+    FileSystem,
+    Rate,
+    names,
+    parsed,
+    typical,
+)
 
 
 def system(*rates: tuple[int, float, float], way: str = "posix", sharing: str = OWN) -> FileSystem:
@@ -77,7 +88,7 @@ def test_a_file_of_it_comes_back(tmp_path: Path) -> None:
     of.save(tmp_path / "files.json")
     assert FileSystem.load(tmp_path / "files.json") == of
     wrong = FileSystem("one", "ext4", (Rate("posix", OWN, "write", DENSE, 0, 0.0, 0.0),))
-    wrong.save(tmp_path / "wrong.json")
+    (tmp_path / "wrong.json").write_text(json.dumps(FILE_SYSTEM.data(wrong)))
     with pytest.raises(P3SError, match="damaged"):
         FileSystem.load(tmp_path / "wrong.json")
 

@@ -12,6 +12,7 @@ from replay_patterns import Trace, halo, ring
 
 from p3s.base.progress import Progress
 from p3s.base.study import Study
+from p3s.machine.facts import Facts
 from p3s.machine.network import ranges
 from p3s.machine.topology.read import named, read_fabric
 from p3s.machine.topology.trees import one_switch
@@ -58,7 +59,7 @@ NETWORK = {**measured(10_000, 10, ["a", "b"]), "inside": measured(500, 0.1, ["a"
 def job(root: Path, trace: Trace, nodes: int, ppn: int, told: str = "fat-tree:2,1,4") -> Job:
     study = Study.create(root, ["mpiexec", "-n", "{np}", "program"])
     trace.write(study.scaled_dir(trace.n))
-    replace(synthetic(), network=NETWORK, facts={"cores": ppn}).save(study.root / "machine.json")
+    replace(synthetic(), network=NETWORK, facts=Facts(cores=ppn)).save(study.root / "machine.json")
     messages = measured_messages(study, None, Setting(library="openmpi 4.1"))
     fabric = read_fabric(told, nodes) if told else one_switch(nodes)
     where = allocation(nodes, ppn)

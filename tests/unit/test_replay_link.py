@@ -87,7 +87,6 @@ def results_of(transfer: np.ndarray, event_ns: np.ndarray, sampled: list[int]) -
     return ProgramResult(
         passes,
         np.zeros((passes, 4)),
-        np.zeros((passes, 4)),
         np.array(sampled, dtype=np.int64),
         event_ns,
         np.zeros(len(sampled)),

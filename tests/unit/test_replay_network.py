@@ -60,7 +60,7 @@ def recovered(truth: Network, *, noise: float, only: tuple[Program, ...] = ()) -
         i: result_of(p, world, truth, simulate, noise=noise, seed=i, classes=classes())
         for i, p in enumerate(programs)
     }
-    return network_of(classes(), programs, results, world, simulate)
+    return network_of(classes(), programs, results, world)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.02])
@@ -165,10 +165,10 @@ def test_phase_times_from_the_found_network(steps: Steps) -> None:
     node_of = np.arange(16) // 4
     section = Section("all", (0,), steps, 1, 0, 1, 1.0, ())
     where = places(16, [0], [section], [steps], [np.arange(len(steps))], np.zeros(0, np.int64))
-    found, begin = phase_times(
-        where, [steps], node_of, None, (costs.network, costs.low, costs.high), simulate
+    found, begin, _ = phase_times(
+        where, [steps], node_of, None, (costs.network, costs.low, costs.high)
     )
-    real, _ = phase_times(where, [steps], node_of, None, (truth, truth, truth), simulate)
+    real, *_ = phase_times(where, [steps], node_of, None, (truth, truth, truth))
     time = (found.comm + found.work).max()
     assert time == pytest.approx((real.comm + real.work).max(), rel=0.02)
     assert found.comm.sum() == pytest.approx(real.comm.sum(), rel=0.06)
@@ -192,8 +192,8 @@ def test_messages_vary_as_measured() -> None:
     where = places(16, [0], [section], [steps], [np.arange(len(steps))], np.zeros(0, np.int64))
     networks = (costs.network, costs.low, costs.high)
     node_of = np.arange(16) // 4
-    typical, _ = phase_times(where, [steps], node_of, None, networks, simulate)
-    varied, _ = phase_times(where, [steps], node_of, None, networks, simulate, costs.spread)
-    again, _ = phase_times(where, [steps], node_of, None, networks, simulate, costs.spread)
+    typical, *_ = phase_times(where, [steps], node_of, None, networks)
+    varied, *_ = phase_times(where, [steps], node_of, None, networks, costs.spread)
+    again, *_ = phase_times(where, [steps], node_of, None, networks, costs.spread)
     assert varied.comm.sum() > typical.comm.sum()
     assert (varied.comm == again.comm).all()

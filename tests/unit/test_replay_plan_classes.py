@@ -13,22 +13,20 @@ from p3s.program.collectives.library import library_of
 from p3s.program.mapping import block, cyclic
 from p3s.replay.plan.choose import alike_nodes, choose, cover_all, direct_needs, needs_of, traffic
 from p3s.replay.plan.classes import classify, node_loads, power_of_two, size_bins
-from p3s.replay.plan.loaded import Whole, load
-from p3s.replay.plan.logical import logical_time, messages
+from p3s.replay.plan.loaded import load
+from p3s.replay.plan.logical import logical_time
 from p3s.replay.plan.noise import noise_of
 from p3s.simulate.steps import Op
 
 
 def planned(steps, mapping, full=None, origin=None):
     full = steps if full is None else full
-    c = classify([steps], [full], mapping, flat().distances(mapping.names))
     origin = np.arange(len(full)) if origin is None else origin
-    whole = Whole(
-        0, steps, full, origin, c.message_of[0], c.message2_of[0], c.call_of[0], c.direct_of[0]
-    )
+    c = classify([steps], [full], [origin], mapping, flat().distances(mapping.names))
+    whole = c.wholes[0]
     needs = [
-        (0, needs_of(full, c.call_of[0], mapping)),
-        (0, direct_needs(steps, c.direct_of[0], mapping)),
+        (0, needs_of(full, c.wholes[0].call_of, mapping)),
+        (0, direct_needs(steps, c.wholes[0].direct_of, mapping)),
     ]
     return c, whole, needs
 
@@ -52,16 +50,15 @@ def test_classes_of_a_halo():
     assert calls["MPI_Irecv", "recv", 1, 0, 32768] == 640
     assert len(calls) == 5
     sends = steps.is_op(Op.ISEND)
-    assert (c.message_of[0][steps.to[sends]] == c.message_of[0][sends]).all()
-    assert (c.message_of[0][steps.is_op(Op.WAIT)] == -1).all()
+    assert (c.wholes[0].message_of[steps.to[sends]] == c.wholes[0].message_of[sends]).all()
+    assert (c.wholes[0].message_of[steps.is_op(Op.WAIT)] == -1).all()
 
 
 def test_both_halves_of_a_sendrecv_have_a_class():
     steps, mapping = ring(8), block(8, 4)
     c, _, _ = planned(steps, mapping)
     assert sorted((m.distance, m.load) for m in c.messages) == [(0, 1), (1, 1)]
-    one, two = c.message_of[0], c.message2_of[0]
-    assert (one >= 0).all() and (two[steps.to] == one).all()
+    assert (c.wholes[0].message_of >= 0).all()
     far = [k for k in c.calls if k.distance == 1]
     assert sum(k.events for k in far) == 4  # both ends of the two messages between nodes
 
@@ -169,7 +166,7 @@ def test_every_class_that_a_pair_can_show_is_covered():
     partner = np.maximum(steps.to, steps.source)
     for pair, adds in zip(found.pairs, found.adds, strict=True):
         for k in adds[0].tolist():
-            mine = c.call_of[0] == k
+            mine = c.wholes[0].call_of == k
             assert (np.isin(node, pair) & np.isin(node[partner], pair))[mine].any()
     bounded = choose(needs, events(c), mapping.nodes, 1)
     assert len(bounded.pairs) == 1 and len(bounded.uncovered) > 0
@@ -257,7 +254,7 @@ def test_collectives_that_fit_stay_and_others_are_messages(wait):
     stay = s.is_op(Op.COLLECTIVE, Op.ICOLLECTIVE)
     assert stay.sum() == 8 and (np.diff(s.start) > 3).all()
     assert s.work_ns.sum() == steps.work_ns.sum() / 2
-    assert (c.direct_of[0][loaded.origin[stay]] == loaded.call_class[stay]).all()
+    assert (c.wholes[0].direct_of[loaded.origin[stay]] == loaded.call_class[stay]).all()
     for i in range(8):  # program order: the row's collective, the message, the barrier's messages
         mine = s.of(int(s.ranks[i]))
         assert (np.diff(loaded.origin[mine]) >= 0).all()
@@ -300,8 +297,8 @@ def test_collectives_that_nobody_expanded_are_computation_where_they_do_not_fit(
 def test_noise_is_what_others_have_on_the_way():
     steps, mapping = halo(8), block(64, 8)
     c, _, _ = planned(steps, mapping)
-    transit = c.transits[0]
-    assert messages(steps).sent.size == 2 * len(transit.source)
+    transit = c.wholes[0].transit
+    assert (steps.to >= 0).sum() == 2 * len(transit.source)
     noise = noise_of(transit, (0, 1), None, 1e6)
     assert noise.counts.max() == 16 and noise.nbytes == 32768
     assert noise.tick_ns * len(noise.counts) == pytest.approx(1e6)
@@ -324,4 +321,4 @@ def test_noise_is_what_others_have_on_the_way():
 def test_two_nodes_have_no_noise():
     steps, mapping = halo(4), block(16, 8)
     c, _, _ = planned(steps, mapping)
-    assert noise_of(c.transits[0], (0, 1), None, 1e6) is None
+    assert noise_of(c.wholes[0].transit, (0, 1), None, 1e6) is None

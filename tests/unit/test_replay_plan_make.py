@@ -11,14 +11,13 @@ from steps_builder import Builder
 
 from p3s.base.errors import P3SError
 from p3s.machine.topology.switches import flat, read_topology
-from p3s.program.collectives.expand import expand
 from p3s.program.collectives.library import library_of
 from p3s.program.mapping import block, cyclic
 from p3s.replay.plan.check import check
 from p3s.replay.plan.plan import make_plan, timed_programs
 from p3s.replay.plan.show import plan_json, plan_text, played_by, seconds, why_not_representative
-from p3s.replay.plan.types import PlanSettings
 from p3s.replay.plan.world import BLACK_HOLE, MEASURED, NOISE
+from p3s.replay.settings import ReplaySettings
 from p3s.simulate.network import rough_network
 from p3s.simulate.simulate import simulate
 from p3s.simulate.steps import LeftOut, Section
@@ -35,10 +34,9 @@ def planned(sections, mapping, topology=None, **settings):
         sections,
         mapping,
         topology or flat(),
-        PlanSettings(**settings),
+        ReplaySettings(**{"budget_s": 600.0, **settings}),
         NETWORK,
-        expand=lambda steps, which: expand(steps, library_of("openmpi", "4.1.4"), which),
-        simulate=lambda steps: simulate(steps, mapping.node_of, NETWORK),
+        library_of("openmpi", "4.1.4"),
     )
 
 
@@ -222,20 +220,14 @@ def test_other_numbers_of_ranks_are_refused():
         planned([section(ring(8))], block(16, 4))
 
 
-def test_without_a_simulation_the_work_is_the_time():
-    steps = halo(4, work_ns=1e6)
-    plan = make_plan([section(steps)], block(16, 4), flat())
-    assert plan.estimate.section_ns[0] == pytest.approx(2e6, rel=0.2)
-    assert plan.estimate.share_of_time is None and "run: about" not in plan_text(plan)
-
-
-def test_only_so_many_classes_are_measured():
+def test_only_so_many_classes_are_measured(monkeypatch):
+    monkeypatch.setattr("p3s.replay.plan.plan.MOST_CLASSES", 10)
     rng = np.random.default_rng(5)
     b = Builder(4)
     for k, nbytes in enumerate(rng.integers(1, 1 << 20, 400).tolist()):
         b.add(k % 2, "MPI_Isend", 2 + k % 2, nbytes, tag=k)
         b.add(2 + k % 2, "MPI_Irecv", k % 2, nbytes, tag=k)
-    plan = planned([section(b.build())], block(4, 2), most_classes=10)
+    plan = planned([section(b.build())], block(4, 2))
     measured = sorted({c for p in plan.programs if p.what == "pair" for c in p.classes})
     assert len(measured) == 10 < len(plan.messages)
     sizes = [m.bytes for m in plan.messages]
@@ -243,10 +235,9 @@ def test_only_so_many_classes_are_measured():
     assert any("10 of" in note for note in plan.notes)
 
 
-def test_whole_iterations_are_bounded():
-    plan = planned(
-        [section(ring(32), "a"), section(halo(8), "b")][:1], block(32, 2), timed=True, most_timed=3
-    )
+def test_whole_iterations_are_bounded(monkeypatch):
+    monkeypatch.setattr("p3s.replay.plan.plan.MOST_TIMED", 3)
+    plan = planned([section(ring(32), "a"), section(halo(8), "b")][:1], block(32, 2), timed=True)
     assert len(plan.timed) <= 3
 
 

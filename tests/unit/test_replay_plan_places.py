@@ -65,7 +65,6 @@ def test_relative_hosts_keep_their_number(tmp_path):
     assert m.node_of.tolist() == [1, 0]
     (tmp_path / "topology").write_text(SLURM)
     topology = read_topology(tmp_path / "topology")
-    assert topology.hosts_of(m.names) == ("n1", "n5")
     assert topology.distances(m.names).tolist() == [[0, 3], [3, 0]]
 
 
@@ -107,7 +106,7 @@ def test_switch_tree(tmp_path):
     assert (far == far.T).all() and far[0, 11] == 5 and far[8, 11] == 1
     with pytest.raises(P3SError, match="does not name node x"):
         t.between(["x"], ["n0"])
-    with pytest.raises(P3SError, match="names 12 nodes"):
+    with pytest.raises(P3SError, match="has 12 nodes"):
         t.distances(block(13, 1).names)
 
 

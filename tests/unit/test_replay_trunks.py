@@ -84,7 +84,7 @@ def measured(
         )
         for i, p in enumerate([*near, *far])
     }
-    return network_of(classes(), [*near, *far], results, world, simulate, fabric=here)
+    return network_of(classes(), [*near, *far], results, world, fabric=here)
 
 
 @pytest.mark.parametrize("share, noise", [(0.5, 0.0), (1.0, 0.0), (1.0, 0.02), (1.4, 0.0)])
@@ -261,7 +261,7 @@ def test_phase_times_with_the_found_links(share: float) -> None:
     where = places(16, [0], [section], [steps], [np.arange(len(steps))], np.zeros(0, np.int64))
 
     def time(*nets: Network) -> float:
-        found, _ = phase_times(where, [steps], node_of, None, (nets[0], nets[1], nets[2]), simulate)
+        found, *_ = phase_times(where, [steps], node_of, None, (nets[0], nets[1], nets[2]))
         assert (found.low <= found.comm).all() and (found.comm <= found.high).all()
         return float((found.comm + found.work).max())
 

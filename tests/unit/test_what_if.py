@@ -18,6 +18,7 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study, write_json
 from p3s.costs.spread import Distribution, Spread
 from p3s.costs.stage import COMPUTE
+from p3s.machine.facts import Facts
 from p3s.machine.network import ranges
 from p3s.predict.estimators import Setting, estimate
 from p3s.predict.estimators.drawn import Draws, off_by_draws
@@ -68,7 +69,7 @@ def put_machine(
     found = measured([one_way + BYTE * size for size in SIZES], call, "ab")
     if inside_ns:
         found["inside"] = measured([inside_ns] * len(SIZES), call, "aa")
-    replace(synthetic(), network=found, facts={"cores": 1}).save(study.root / "machine.json")
+    replace(synthetic(), network=found, facts=Facts(cores=1)).save(study.root / "machine.json")
 
 
 def study_of(root: Path, *traces: Trace, **machine: float) -> Study:

@@ -9,16 +9,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from p3s.base.artefacts import parse_json
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.schemas import first_problem, load_schema
 from p3s.machine.topology.direct import Dragonfly, Torus
 from p3s.machine.topology.fabric import About, Extra, Fabric
-from p3s.machine.topology.switches import Entry, Topology, built, hosts_named, of_text, read_text
+from p3s.machine.topology.switches import (
+    Entry,
+    Topology,
+    built,
+    hosts_named,
+    numbers_of,
+    of_text,
+    read_text,
+)
 from p3s.machine.topology.trees import FatTree, Tree, tree_of
-from p3s.machine.topology.units import ns_of, speed_of
+from p3s.machine.topology.units import Ints, ns_of, speed_of
 
 _SHORT = re.compile(r"(fat-tree|torus|mesh|dragonfly):([0-9x,]+)(?:@([^,@]+)(?:,([^,@]+))?)?")
 _FORMS = "fat-tree:16,4, torus:4x4x4, mesh:8x8 or dragonfly:9,4,2, each also with @SPEED,LATENCY"
@@ -256,29 +262,6 @@ def named(fabric: Fabric, hosts: Sequence[str]) -> Fabric:
     return replace(fabric, about=replace(fabric.about, hosts=tuple(hosts)))
 
 
-def node_numbers(fabric: Fabric, names: Sequence[str]) -> np.ndarray:
-    """Return which node of the network each node of a run is.
-
-    ``names``: host names, "" where nobody has said one (the next in order), "+n7" for the eighth.
-    Errors: P3SError for a host that the network does not name, or one number too many.
-    """
-    known = {name: i for i, name in enumerate(fabric.about.hosts)}
-    known |= {name.split(".", 1)[0]: i for name, i in list(known.items())}
-    found = []
-    for node, name in enumerate(names):
-        if name and not name.startswith("+n"):
-            number = known.get(name, known.get(name.split(".", 1)[0], -1))
-            if number < 0:
-                raise P3SError(
-                    f"{fabric.about.source}: does not name node {name}; add it, or leave the "
-                    "topology out"
-                )
-        else:
-            number = int(name[2:]) if name else node
-        if number >= fabric.nodes:
-            raise P3SError(
-                f"{fabric.about.source}: has {fabric.nodes} nodes, the run needs {number + 1}; "
-                "add nodes"
-            )
-        found.append(number)
-    return np.array(found, dtype=np.int64)
+def node_numbers(fabric: Fabric, names: Sequence[str]) -> Ints:
+    """Return which node of the network each node of a run is; ``names``: as of numbers_of."""
+    return numbers_of(fabric.about.source, fabric.about.hosts, fabric.nodes, names)

@@ -93,51 +93,21 @@ class Topology:
         found = self.hops(self.switches_of(first), self.switches_of(second))
         return np.where(same, 0, found).astype(np.int64)
 
-    def hosts_of(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the host of each node of a run: as named, else in the order of the file.
-
-        A node without a name is "", "+n7" is the eighth of the file. Errors: P3SError when the
-        file has fewer hosts than the run needs.
-        """
-        if self.flat:
-            return tuple(names)
-        found = []
-        for node, name in enumerate(names):
-            if name and not name.startswith("+n"):
-                found.append(name)
-                continue
-            number = int(name[2:]) if name else node
-            if number >= len(self.hosts):
-                raise P3SError(
-                    f"{self.source}: names {len(self.hosts)} nodes, but the run "
-                    f"needs {max(len(names), number + 1)}; add nodes or leave it out"
-                )
-            found.append(self.hosts[number])
-        return tuple(found)
-
     def distances(self, names: Sequence[str]) -> Ints:
         """Return the hops between the nodes of a run, shape (nodes, nodes); 0 on the diagonal.
 
-        ``names``: of the nodes, as of :meth:`hosts_of`.
+        ``names``: of the nodes, as of numbers_of.
         """
         if self.flat:
             return np.where(np.eye(len(names), dtype=bool), 0, FLAT_HOPS).astype(np.int64)
-        switch = self.switches_of(self.hosts_of(names))
+        switch = self.switches_of(names)
         found = self.hops(switch, switch)
         np.fill_diagonal(found, 0)
         return found
 
-    def switches_of(self, hosts: Sequence[str]) -> Ints:
-        """Return the switch that each host hangs on."""
-        number = {name: i for i, name in enumerate(self.hosts)}
-        short = {name.split(".", 1)[0]: i for i, name in enumerate(self.hosts)}
-        found = [number.get(host, short.get(host.split(".", 1)[0], -1)) for host in hosts]
-        if -1 in found:
-            missing = hosts[found.index(-1)]
-            raise P3SError(
-                f"{self.source}: does not name node {missing}; add it, or leave the topology out"
-            )
-        return self.switch_of[np.asarray(found, dtype=np.int64)]
+    def switches_of(self, names: Sequence[str]) -> Ints:
+        """Return the switch that each node of a run hangs on; ``names``: as of numbers_of."""
+        return self.switch_of[numbers_of(self.source, self.hosts, len(self.hosts), names)]
 
     def trunk(self, first: int, second: int, others: Ints) -> Bools:
         """Return which pairs of other switches share a link between switches with these two.
@@ -154,6 +124,31 @@ class Topology:
             side = (self.chain[others] == link).any(axis=1)
             shared |= side[:, None] != side[None, :]
         return shared
+
+
+def numbers_of(source: str, hosts: Sequence[str], nodes: int, names: Sequence[str]) -> Ints:
+    """Return which node of a network each node of a run is.
+
+    ``hosts``: names of the ``nodes`` of the network; ``names``: host names, "" where nobody has
+    said one (the next in order), "+n7" for the eighth. Errors: P3SError for a host that the network
+    does not name, or one number too many.
+    """
+    known = {name: i for i, name in enumerate(hosts)}
+    known |= {name.split(".", 1)[0]: i for name, i in list(known.items())}
+    found = []
+    for node, name in enumerate(names):
+        if name and not name.startswith("+n"):
+            number = known.get(name, known.get(name.split(".", 1)[0], -1))
+            if number < 0:
+                raise P3SError(
+                    f"{source}: does not name node {name}; add it, or leave the topology out"
+                )
+        else:
+            number = int(name[2:]) if name else node
+        if number >= nodes:
+            raise P3SError(f"{source}: has {nodes} nodes, the run needs {number + 1}; add nodes")
+        found.append(number)
+    return np.array(found, dtype=np.int64)
 
 
 def flat() -> Topology:

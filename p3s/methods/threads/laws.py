@@ -86,11 +86,11 @@ def ensure_threads(
 
 def _measured(root: Study, node: Node) -> Measured:
     """Return what p3s machine measure --openmp found on the machine of the runs, if anything."""
-    from p3s.machine.openmp import load as load_openmp
+    from p3s.machine.machinefile import Machine
     from p3s.methods.threads.law import NOT_MEASURED, measured_of
 
     file = machine_file(root)
-    found = load_openmp(file) if file is not None else None
+    found = Machine.load(file).openmp if file is not None else None
     return NOT_MEASURED if found is None else measured_of(found, node)
 
 

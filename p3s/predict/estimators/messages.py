@@ -194,7 +194,7 @@ def measured_messages(study: Study, machine: Path | None, setting: Setting) -> M
         "machine",
         found.name,
         library_for(study, found, setting),
-        int(found.facts.get("cores") or 1),
+        int(found.facts.cores or 1),
         lambda nodes, among=None: costs,
         said=lambda network: [f"message costs: {network.source}"],
         ends=tuple(
