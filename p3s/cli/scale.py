@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from p3s.base.text import table
 from p3s.cli.common import (
@@ -15,8 +16,12 @@ from p3s.cli.common import (
     progress,
     quoted,
     say,
+    say_reasons,
 )
 from p3s.cli.helptext import option
+
+if TYPE_CHECKING:
+    from p3s.predict.reasons import Reason
 
 EPILOG = """\b
 Example:
@@ -41,10 +46,13 @@ def scale(
     from p3s.pipeline.before import check_study
     from p3s.pipeline.room import check_scaled_room
     from p3s.pipeline.stages import doubted, ensure_compute, ensure_model
+    from p3s.predict.commands import Commands
+    from p3s.predict.doubts import of_structure
     from p3s.program import as_file, scaled_dir, write_scaled
 
     wanted = parse_counts(counts)
     some = parse_ranks(ranks) if ranks is not None else None
+    doubts: list[Reason] = []
     study = Study.open(study_dir)
     check_study(study)
     done = []
@@ -60,6 +68,7 @@ def scale(
             meta = write_scaled(study.root, n, some)
             bar.done(f"n={n}: {scaled_dir(study.scaled_dir(n), some)}")
             done.append((n, meta))
+            doubts += of_structure(as_file(meta), Commands(study))
     if json_:
         emit(
             "scale",
@@ -81,4 +90,4 @@ def scale(
         out(table(rows, ["processes", "grid", "phases", "scaled trace"], left=1))
     if some is None:
         say(f"next: p3s replay {quoted(study.root)} -n {','.join(map(str, wanted))}")
-    return 0
+    return say_reasons(doubts, "scaled trace")

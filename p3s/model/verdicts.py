@@ -22,18 +22,38 @@ from p3s.model.reasons import Code, Reason, Verdict
 from p3s.model.sizes.rivals import differ_at
 from p3s.model.types import Item, Model, Phase, Slot
 
+#: Verdicts of rules that are no surer than the process grid and the partners they hold for.
+_LOWERED = (Verdict.EXACT, Verdict.FITTED, Verdict.STATISTICAL)
+#: What of the program's structure is open at one count.
+_STRUCTURE = (Code.GRID_OPEN, Code.PARTNERS_OPEN)
+
+
+def structure_open(item: Item) -> bool:
+    """Tell whether an item's grid or partners are open at the count that it was judged at."""
+    return any(reason.code in _STRUCTURE for reason in item.why)
+
+
+def other_extents(model: Model, n: int) -> tuple[tuple[int, ...], ...]:
+    """Return the extents at ``n`` of the process grids that explain the traces beside the one used.
+
+    Two that number their ranks in another way have the same extents, which are there once.
+    """
+    others = [] if n in model.counts else _other_grids(model, model_grid(model, n))
+    return tuple(dict.fromkeys(tuple(other.grid.dims) for other in others))
+
 
 def judged_at(model: Model, n: int) -> Model:
     """Return the model with the verdicts that its items and weights have at ``n`` processes.
 
     A rule is exact where no other rule that explains all traces says something else at ``n``: of
     sizes, numbers, the process grid or directions. What is ambiguous elsewhere may be exact there.
+    At a traced count the grid and the partners are what they were.
     """
     grid = model_grid(model, n)
-    others = _other_grids(model, grid)
+    others = [] if n in model.counts else _other_grids(model, grid)
     phases = tuple(_weight_at(phase, grid) for phase in model.phases)
-    nodes = items_with_rivals(model).items()
-    unsure = {node for node, mine in nodes if partners_differ(mine, grid)}
+    nodes = {} if n in model.counts else items_with_rivals(model)
+    unsure = {node for node, mine in nodes.items() if partners_differ(mine, grid)}
     items = [_item_at(item, model, grid, others, unsure) for item in model.items]
     return replace(model, items=judged_completions(items), phases=phases)
 
@@ -111,7 +131,9 @@ def _item_at(
         open_here.append(Code.PARTNERS_OPEN)
     if any(ranks_differ(slot, grid) for slot in item.slots):
         open_here.append(Code.RANKS_OPEN)
-    if verdict == Verdict.EXACT and (open_here or _open_at(item, model, grid)):
+    if open_here and verdict in _LOWERED:
+        verdict = Verdict.AMBIGUOUS
+    if verdict == Verdict.EXACT and _open_at(item, model, grid):
         verdict = Verdict.AMBIGUOUS
     why = (*item.why, *map(Reason, open_here))
     return replace(item, verdict=verdict, why=why)
@@ -125,14 +147,15 @@ def partners_differ(items: Sequence[Item], grid: GridAt) -> bool:
     if not items or not items[0].rivals:
         return False
     guards = [[s.guard for s in each.slots if s.guard is not None] for each in items]
-    pairs = [
-        reached(each.relation, grid, some)
-        for each, some in zip(items, guards, strict=True)
-        if each.relation is not None
-    ]
-    here = np.unique(np.concatenate(pairs))
-    every = [guard for some in guards for guard in some]
-    return any(not np.array_equal(here, reached(rel, grid, every)) for rel in items[0].rivals)
+    some = [(each.relation, g) for each, g in zip(items, guards, strict=True) if each.relation]
+    here = np.unique(np.concatenate([reached(rel, grid, g) for rel, g in some]))
+    bare = np.unique(np.concatenate([reached(rel, grid) for rel, _ in some]))
+    every = [guard for each in guards for guard in each]
+    rivals = (reached(rel, grid, every) for rel in items[0].rivals)
+    if not np.array_equal(here, bare):  # guards say who takes part, whatever the partners
+        ranks = np.unique(here // grid.n)
+        rivals = (pairs[np.isin(pairs // grid.n, ranks)] for pairs in rivals)
+    return any(not np.array_equal(here, pairs) for pairs in rivals)
 
 
 def ranks_differ(slot: Slot, grid: GridAt) -> bool:

@@ -96,6 +96,8 @@ def of_rules(heads: Iterable[Mapping[str, Any]], commands: Commands = NO_STUDY) 
         gone = _not_modelled(head)
         if found := of_calls(head):
             reasons.setdefault("left-out", found[0])
+        if "open" not in reasons:
+            reasons.update((reason.code, reason) for reason in of_structure(head, commands))
         rest = max(share - gone.get(what, 0.0) for what, share in _unknown(head).items())
         if rest > UNKNOWN_LIMIT and "no-rule" not in reasons:
             reasons["no-rule"] = Reason(
@@ -105,6 +107,29 @@ def of_rules(heads: Iterable[Mapping[str, Any]], commands: Commands = NO_STUDY) 
                 another(commands),
             )
     return list(reasons.values())
+
+
+def of_structure(head: Mapping[str, Any], commands: Commands = NO_STUDY) -> list[Reason]:
+    """Say where process grids or partners that explain all traces differ at the count of a head."""
+    found = head.get("open")
+    if not found or max(found["events"], found["bytes"]) <= UNKNOWN_LIMIT:
+        return []
+    n = int(head["n"])
+    used = _extents(head["grid"])
+    grids = [each for each in map(_extents, found["grids"]) if each != used]
+    what = f"process grids {joined([used, *grids], 'or')}" if grids else "several partners"
+    return [
+        Reason(
+            "open",
+            f"at {processes(n)} the traced runs allow {what}: {plural(found['calls'], 'call')} "
+            f"({100 * found['bytes']:.0f} % of the bytes) would differ",
+            another(commands),
+        )
+    ]
+
+
+def _extents(dims: Iterable[int]) -> str:
+    return "x".join(map(str, dims))
 
 
 def missed(

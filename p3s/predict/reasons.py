@@ -35,6 +35,7 @@ CODES: dict[str, str] = {
     "threads-call": "MPI is called inside parallel regions",
     "threads-differ": "the messages depend on the number of threads",
     "no-rule": "too much of the program follows no known rule",
+    "open": "several structures explain the traced runs and differ there",
     OTHER_CALLS: "the program has other calls for this, which no run reached",
     "copied-calls": "some calls may be copies that the compiler made",
     "emptied": "there is less than one element per rank",

@@ -28,11 +28,13 @@ from p3s.model.order.unfold import places_asked_for
 from p3s.model.packed import block_at
 from p3s.model.reasons import Verdict
 from p3s.model.types import Model, Phase
+from p3s.model.verdicts import other_extents, structure_open
 from p3s.program.emptied import emptied
 from p3s.program.parts import Call, RankSums, first_slots, forget, laws_of, part_of, verdicts_of
 from p3s.program.types import (
     MOST_RANKS,
     NoTrend,
+    OpenStructure,
     PackedCall,
     RowShare,
     ScaledHead,
@@ -210,6 +212,7 @@ class _Head:
         self.work, self.events, self.half = np.zeros((3, phases))
         self.verdicts = verdicts_of(model)
         self.share = np.zeros((3, len(self.verdicts)))
+        self.open = np.zeros(2)
         self.rows = 0
         self.short: Counter[int] = Counter()
 
@@ -221,6 +224,7 @@ class _Head:
         self.half += part.half
         self.events += part.events
         self.share += part.share
+        self.open += part.open
         if self.times is not None and part.timed is not None:
             self.times.add(part.timed)
 
@@ -228,6 +232,17 @@ class _Head:
         """Return the time of a phase as ScaledPhase has it; nothing where it is not known."""
         time = self.times.of_phase(phase, self.evaluator.grid) if self.times is not None else None
         return {} if time is None else time.to_json()
+
+    def _open(self, total: np.ndarray) -> OpenStructure | None:
+        """Return what is open of the structure; ``total``: all events and bytes; None: nothing."""
+        calls = sum(structure_open(item) for item in self.model.items)
+        if not calls:
+            return None
+        events, nbytes = (
+            float(part / whole) if whole else 0.0
+            for part, whole in zip(self.open, total, strict=False)
+        )
+        return OpenStructure(calls, events, nbytes, other_extents(self.model, self.evaluator.n))
 
     def of(self, ranks: int, of: tuple[tuple[int, int], ...] | None) -> ScaledHead:
         """Return the head; ranks: how many the rows are of, and ``of`` which, None for all."""
@@ -277,6 +292,7 @@ class _Head:
                 for it in model.items
                 if it.verdict == Verdict.UNKNOWN
             ),
+            open=self._open(total),
             emptied=emptied(model, self.short),
             ranks=of,
         )

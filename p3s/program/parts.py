@@ -18,7 +18,7 @@ from p3s.costs.types import ComputeModel
 from p3s.model.evaluate import Evaluator, ScaledRows
 from p3s.model.stage import load
 from p3s.model.types import Model
-from p3s.model.verdicts import judged_at
+from p3s.model.verdicts import judged_at, structure_open
 from p3s.model.work.workload import RankWork, of_rows, rank_work
 from p3s.program.emptied import below_one
 
@@ -58,8 +58,9 @@ class Laws:
 class RankSums:
     """Sums over the rows of some ranks that make scaled.json.
 
-    work, events, half: per phase; share: (3, verdicts), of events, bytes and work; short: how many
-    ranks have items with less than one element.
+    work, events, half: per phase; share: (3, verdicts), of events, bytes and work; open: (2,) of
+    events and bytes, those whose grid or partners are open; short: how many ranks have items with
+    less than one element.
     """
 
     rows: int
@@ -67,6 +68,7 @@ class RankSums:
     events: np.ndarray
     half: np.ndarray
     share: np.ndarray
+    open: np.ndarray
     short: dict[int, int]
     timed: Timed | None
     uses: FileSums | None
@@ -137,6 +139,7 @@ def _sums(
     phases, verdicts = len(model.phases), verdicts_of(model)
     of_item = np.array([verdicts.index(it.verdict) for it in model.items], dtype=np.int64)
     work, verdict = rows.work * rows.repeat, of_item[rows.item]
+    is_open = np.array([structure_open(it) for it in model.items], dtype=bool)[rows.item]
     return RankSums(
         rows=len(rows.rank),
         work=np.bincount(rows.phase, weights=work, minlength=phases),
@@ -148,6 +151,7 @@ def _sums(
                 for weights in (rows.repeat, rows.repeat * rows.nbytes, work)
             ]
         ),
+        open=np.array([rows.repeat @ is_open, (rows.repeat * rows.nbytes) @ is_open], dtype=float),
         short=below_one(model, rows),
         timed=timed,
         uses=uses,

@@ -89,6 +89,20 @@ class PackedCall:
 
 
 @dataclass(frozen=True)
+class OpenStructure:
+    """Calls whose process grid or partners several rules that explain the traces disagree on.
+
+    calls: number of calls; events, bytes: their shares of the trace, between 0 and 1; grids:
+    extents of the other process grids.
+    """
+
+    calls: Natural
+    events: float
+    bytes: float
+    grids: tuple[tuple[Natural, ...], ...] = field(default=(), metadata=ALWAYS)
+
+
+@dataclass(frozen=True)
 class Emptied:
     """A call whose messages fall below one element on some ranks, as at no traced count."""
 
@@ -122,6 +136,7 @@ class ScaledHead:
     share: Mapping[str, RowShare] = field(default_factory=dict, metadata=ALWAYS)
     traced_share: Mapping[str, Share] = field(default_factory=dict, metadata=ALWAYS)
     unknown: tuple[UnknownCall, ...] = field(default=(), metadata=ALWAYS)
+    open: OpenStructure | None = None
     emptied: tuple[Emptied, ...] = ()
     ranks: tuple[tuple[int, int], ...] | None = None
     buffers: Mapping[str, Buffers] = field(default_factory=dict)

@@ -158,7 +158,7 @@ def _at(entry: Entry, root: Path, n: int, predicted: dict[str, Any]) -> Row:
     """Return the row of one count."""
     row: Row = {"study": entry.name, "n": n}
     row["scale"], _, _ = called("scale", str(root), "-n", str(n), "--json")
-    if not row["scale"]:
+    if row["scale"] in (0, 3):  # 3: written, and open there
         row |= _calls(entry, root, n)
     target = root.parent / f"order{n}"
     words = ("export", str(root), "--to", "simgrid", "-n", str(n), "--turns", "2")

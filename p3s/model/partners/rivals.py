@@ -29,7 +29,9 @@ def rival_relations(
 ) -> list[Relation]:
     """Return the single relations that have all pairs of the ranks of a node and no others.
 
-    Where those found have as many messages for each way to a partner, a rival has, too.
+    Where those found have as many messages for each way to a partner, a rival has, too. Where
+    those found say by themselves which ranks take part, as borders do, so does a rival: one that
+    needs a guard beside it is no rule that anyone writes.
     """
     if not found.relations or found.unexplained:
         return []
@@ -38,6 +40,8 @@ def rival_relations(
     near += _shifts(pairs[-1])
     others = [rel for rel in dict.fromkeys(near) if [rel] != found.relations]
     alike = [rel for rel in others if _leads(rel, pairs, traced)]
+    if _takes_part(found.relations, pairs, traced):
+        alike = [rel for rel in alike if _takes_part([rel], pairs, traced)]
     if all(_as_often(found.relations, p) for p in pairs):
         alike = [rel for rel in alike if all(_as_often([rel], p) for p in pairs)]
     return alike[:_MOST]
@@ -68,6 +72,16 @@ def _leads(rel: Relation, pairs: Sequence[Pairs], traced: Sequence[np.ndarray]) 
     return all(
         np.array_equal(_of_ranks(reached(rel, p.grid), p), codes)
         for p, codes in zip(reversed(pairs), reversed(traced), strict=True)
+    )
+
+
+def _takes_part(
+    rels: Sequence[Relation], pairs: Sequence[Pairs], traced: Sequence[np.ndarray]
+) -> bool:
+    """Tell whether relations lead nowhere from the ranks that do not take part."""
+    return all(
+        np.array_equal(np.unique(np.concatenate([reached(rel, p.grid) for rel in rels])), codes)
+        for p, codes in zip(pairs, traced, strict=True)
     )
 
 
