@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.base.errors import P3SError
 from p3s.laws.expr import Expr, sym
-from p3s.laws.plain import FROM_ONE, plain_text
 
 if TYPE_CHECKING:
     import sympy
 
+#: Symbols that are at least one; the others start at zero.
+FROM_ONE = frozenset({"n", "p0", "p1", "p2", "p3"})
 #: Signs of sympy's MathML as they are set: minus, and a gap between factors.
 _SET = {"<mo>-</mo>": "<mo>−</mo>", "<mn>-": "<mn>−", "<mo>\u2062</mo>": '<mspace width="0.17em"/>'}
 
@@ -200,9 +201,8 @@ def _mathml_printer() -> Any:
 
 
 def to_text(expr: Expr) -> str:
-    """Return ``expr`` as one line of text, simplified; sympy is asked for unusual ones only."""
-    plain = plain_text(expr)
-    return plain if plain is not None else sympy_to_text(simplified(expr))
+    """Return ``expr`` as one line of text, simplified."""
+    return sympy_to_text(simplified(expr))
 
 
 def sympy_to_text(expr: sympy.Expr) -> str:

@@ -75,6 +75,10 @@ def check(law, dims_of, counts, far, turns=None, stages=None, pool=None):
     return found
 
 
+def test_blocks_of_which_some_ranks_have_none():
+    check(lambda p, c, r, n, t, s: 8 * block(10, p[0], c[0]), line, (4, 8, 16), (6, 32))
+
+
 def check_program(laws, dims_of, counts, far, across=()):
     """Fit all slots of one program with one pool, (law, turns) each, and compare far away.
 

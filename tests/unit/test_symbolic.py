@@ -71,6 +71,22 @@ def test_texts_are_always_made_and_always_the_same(expr):
         (["log2", num(8)], "3"),
         (["floor", N], "n"),
         (add(num(3), num(4), N), "n + 7"),
+        (["num", 1, 2], "1/2"),
+        (add(C0, num(-1)), "c0 - 1"),
+        (add(num(1), mul(num(-1), ["min", sym("r"), num(1)])), "1 - min(1, r)"),
+        (mul(num(10), add(N, num(-1))), "10*n - 10"),
+        (["pow", N, -1, 2], "1/sqrt(n)"),
+        (["pow", N, -2, 3], "n**(-2/3)"),
+        (mul(["log2", N], power(N, -1)), "log2(n)/n"),
+        (
+            mul(num(8), add(block("first", 40, P0, C0), ["min", C0, num(1)])),
+            "8*(block_first(40, p0, c0) + min(1, c0))",
+        ),
+        (
+            mul(block("first", 9, sym("p1"), sym("c1")), block("first", 10, P0, C0)),
+            "block_first(9, p1, c1)*block_first(10, p0, c0)",
+        ),
+        (mul(num(32), block("high", 1000, N, sym("r"))), "32*ceil(1000/n)"),
     ],
 )
 def test_texts_are_simplified(expr, text):

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from p3s.laws.expr import num, sym
-from p3s.model.sizes.affine import different
 from p3s.model.sizes.attempts import Attempts
-from p3s.model.sizes.blocks import PADDED, RARE, Axis, ExtentPool, FittedSize, Observations
+from p3s.model.sizes.blocks import Axis, ExtentPool, FittedSize, Observations
 from p3s.model.sizes.diagonal import fit_diagonal
-from p3s.model.sizes.levels import fit_chunks, fit_levels
+from p3s.model.sizes.joint import alone
+from p3s.model.sizes.levels import blocks_in, fit_chunks, fit_levels
 from p3s.model.sizes.linear import fit_branch, fit_linear
 from p3s.model.sizes.positions import decides, moving
 
@@ -20,11 +19,10 @@ from p3s.model.sizes.positions import decides, moving
 def fit_elements(obs: Observations, pool: ExtentPool) -> FittedSize | None:
     """Return the simplest exact law for the element counts, or None.
 
-    obs: every (count, rank, stage, iteration) at which the slot was seen. A constant first, then
-    laws without a factor (one block, a law of n and the extents alone, products of blocks), then
-    with a factor, a ghost width, both; then blocks at affine positions and sums over the cells of a
-    multi-partition. Sizes that change from turn to turn have laws of their own. The extents of the
-    law found are noted in ``pool``."""
+    obs: every (count, rank, stage, iteration) at which the slot was seen. A constant first; then
+    the cheapest product of blocks, or a law of n and the extents alone where that is cheaper; other
+    forms only where no blocks fit. Sizes that change from turn to turn have laws of their own. The
+    extents of the law found are noted in ``pool``."""
     obs = distinct(obs)
     if len(obs.value) == 0:
         return None
@@ -74,56 +72,47 @@ def _fit(obs: Observations, pool: ExtentPool) -> FittedSize | None:
     if len(counts) < 2 or np.any(obs.value < 0):
         return None
     fit = Attempts(obs, pool, counts)
-    law = next((law for step in _steps(fit) if (law := step()) is not None), None)
-    if law is None or moving(obs) or law.even or law.others:
+    if moving(obs):
+        return _first(_turned(fit))
+    law = fit_branch(obs)
+    if law is not None:
         return law
-    return replace(
-        law,
-        even=law.free <= 2 and fit.fractional(law.expr),
-        others=different(
-            obs,
-            law.expr,
-            pool.possible(law.expr, [*fit.alike(law.free + 1), *fit.multiples(law.expr)]),
-        ),
+    found = alone(obs, pool.typed)
+    law = None if obs.across or found.plain or not found.usual else fit.scalar(1)
+    if not found.usual:
+        law = _first(_others(fit))
+    if law is not None and found.law is not None:
+        found = alone(obs, pool.typed, law)
+    if found.law is None:
+        return law
+    for _, kind, extent, *_ in blocks_in(found.law.expr):
+        if extent[0] == "num":
+            pool.note(extent[1], kind, sure=not found.law.others)
+    return found.law
+
+
+def _first(steps: Iterable[Callable[[], FittedSize | None]]) -> FittedSize | None:
+    """Return what the first of attempts that has a law leads to."""
+    return next((law for step in steps if (law := step()) is not None), None)
+
+
+def _turned(fit: Attempts) -> Iterable[Callable[[], FittedSize | None]]:
+    """Return the attempts for sizes that change from turn to turn."""
+    return (
+        fit.level_scalar,
+        fit.header,
+        fit.affine,
+        lambda: fit_linear(fit.obs),
+        lambda: fit_levels(fit.obs, fit.pool, fit_elements),
+        lambda: fit_chunks(fit.obs, fit.pool, fit_elements),
     )
 
 
-def _steps(fit: Attempts) -> Iterator[Callable[[], FittedSize | None]]:
-    yield lambda: fit_branch(fit.obs)
-    if moving(fit.obs):
-        turned = [
-            fit.level_scalar,
-            fit.one,
-            fit.header,
-            fit.affine,
-            lambda: fit_linear(fit.obs),
-            lambda: fit_levels(fit.obs, fit.pool, fit_elements),
-            lambda: fit_chunks(fit.obs, fit.pool, fit_elements),
-        ]
-        yield from turned
-        return
-    yield fit.typed
-    if fit.obs.across:  # the face of a halo is a product over the grid before a share of all ranks
-        on_grid = [a for a in fit.axes if a.name != "n"]
-        in_line = [a for a in fit.axes if a.name == "n"]
-        yield from (fit.known_product, lambda: fit.one_block(on_grid), fit.products)
-        if len(fit.obs.across) > 1:
-            yield from (fit.products_with_factor, fit.widened)
-        yield from (lambda: fit.one_block(in_line), lambda: fit.scalar(1))
-    else:
-        yield from (lambda: fit.one_block(fit.axes), lambda: fit.scalar(1), fit.products)
-    for kinds in (fit.common, RARE):
-        yield from (
-            lambda kinds=kinds: fit.factor(kinds),
-            lambda kinds=kinds: fit.ghost(kinds),
-            lambda kinds=kinds: fit.products_with_factor(kinds),
-            lambda kinds=kinds: fit.factor_and_ghost(kinds),
-        )
-    yield from (
+def _others(fit: Attempts) -> Iterable[Callable[[], FittedSize | None]]:
+    """Return the attempts for sizes that are no product of blocks."""
+    return (
+        fit.empty,
         fit.header,
-        fit.widened,
-        lambda: fit.products(PADDED),
-        lambda: fit.products_with_factor(PADDED),
         fit.scalar,
         fit.multiplied,
         fit.over_two,
