@@ -12,7 +12,7 @@ from p3s.predict.types import Count, PhaseAt, Prediction, part_s
 from p3s.report.counts import thinned
 
 if TYPE_CHECKING:
-    from p3s.report.mathml import Maths
+    from markupsafe import Markup
 
 #: Phases listed one by one; the rest is summed up and said so.
 MAX_PHASES = 200
@@ -95,7 +95,7 @@ class LawRow:
     """The laws of one phase: by part, the law as mathematics and how far it is off at most."""
 
     name: str
-    parts: dict[str, tuple[Maths, str]]
+    parts: dict[str, tuple[Markup, str]]
     key: str = ""
 
 

@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from p3s.base.study import write_bytes
 from p3s.base.text import command_line, processes, visible
 from p3s.base.version import __version__
+from p3s.model.text import work_sure
 from p3s.pipeline.content import StudyContent
 from p3s.predict.reasons import untrusted
 from p3s.predict.types import Count
@@ -41,13 +43,22 @@ from p3s.report.costs import (
 )
 from p3s.report.counts import count_table
 from p3s.report.efficiencies import efficiencies_of
-from p3s.report.equations import holdout_rows
+from p3s.report.equations import VERDICT_HEAD, holdout_rows, next_text, verdict_rows
 from p3s.report.files import files_of
 from p3s.report.gaps import gaps_of
+from p3s.report.mathml import markup
 from p3s.report.matrices import matrix_view
 from p3s.report.parts import Part
+from p3s.report.phase_table import ACCOUNT_HEAD, account_notes, account_rows
+from p3s.report.places import phase_places
 from p3s.report.provenance import commands_of, facts_of
-from p3s.report.sections import account_of, computation_of, equations_of, instructions_of
+from p3s.report.sections import (
+    RULE_HEAD,
+    computation_of,
+    equations_of,
+    instructions_of,
+    quoted_source,
+)
 from p3s.report.sure import (
     ESTIMATE_HEAD,
     RESIDUAL_HEAD,
@@ -76,18 +87,19 @@ def render(content: StudyContent, parts: Sequence[Part] = ()) -> str:
     prediction, program = content.prediction, content.program
     last, reasons = prediction.last, reasons_of(prediction)
     beside = [part.curve for part in parts if part.curve is not None]
-    equations, stacks = equations_of(content), stacks_of(prediction)
+    model, stacks = content.model, stacks_of(prediction)
+    places = phase_places(model, content.places)
     tree, curves = tree_of(content.phases, content.places, prediction), phase_curves(prediction)
     phases, phases_cut = phase_costs(prediction)
     laws, laws_cut = law_rows(prediction)
-    first, rows = holdout_rows(content.model)
+    first, rows = holdout_rows(model)
     kinds = [kind for kind in KINDS if any(kind in curve.parts for curve in curves)]
     whole = _whole(last)
     return page("report.html").render(
         title=visible(program.name) or "study",
         command=visible(command_line(program.command), 400),
         version=__version__,
-        sentences=figure_sentences(prediction, equations.places),
+        sentences=figure_sentences(prediction, places),
         warning=warning_of(prediction),
         figures=figures(prediction),
         against=untrusted(reasons),
@@ -105,7 +117,7 @@ def render(content: StudyContent, parts: Sequence[Part] = ()) -> str:
         coloured=phase_legend(stacks),
         limits=limits_of(prediction),
         names=KIND_NAMES,
-        places=defaultdict(str, equations.places),
+        places=defaultdict(str, places),
         counts=count_table(prediction),
         efficiencies=efficiencies_of(prediction),
         what_if=what_if_of(prediction),
@@ -119,11 +131,20 @@ def render(content: StudyContent, parts: Sequence[Part] = ()) -> str:
         phase_chart=phase_chart,
         laws=laws,
         laws_cut=laws_cut,
-        equations=equations,
+        equations=equations_of(content),
+        rule_head=RULE_HEAD,
+        quoted=partial(quoted_source, content),
+        markup=markup,
+        verdict_head=VERDICT_HEAD,
+        verdicts=verdict_rows(model),
+        work_sure=work_sure(model),
+        next=[next_text(each) for each in model.next],
         instructions=instructions_of(content),
         computation=computation_of(content),
         files=files_of(prediction),
-        account=account_of(content.phases),
+        account_head=ACCOUNT_HEAD,
+        account=[] if content.phases is None else account_rows(content.phases),
+        account_notes=[] if content.phases is None else account_notes(content.phases),
         estimator=visible(prediction.estimator, 60),
         estimator_why=visible(prediction.estimator_why, 600),
         estimates=(estimates := estimates_of(prediction)),
@@ -190,6 +211,7 @@ def environment() -> Environment:
     found.filters["breakable"] = breakable
     found.filters["unbroken"] = unbroken
     found.filters["processes"] = processes
+    found.filters["visible"] = visible
     return found
 
 

@@ -26,9 +26,9 @@ from p3s.report.costs import phase_costs
 from p3s.report.counts import count_table
 from p3s.report.gaps import gaps_of
 from p3s.report.html import render as render_html
+from p3s.report.phase_table import account_rows
 from p3s.report.pictures import write_picture
 from p3s.report.points import Point, points_of
-from p3s.report.sections import account_of
 from p3s.report.terminal import curve, render
 from p3s.report.verdict import verdict_of
 from p3s.signature.phases import phases_json
@@ -428,9 +428,9 @@ def test_the_account_of_events_and_time_is_in_the_report(tmp_path: Path) -> None
     write_json(study.phases_path, phases_json(structure(tables)))
     content = shown(study)
     page = check_offline(render_html(content))
-    account = account_of(content.phases)
-    assert account is not None
-    parts = [cells[1] for cells in account.rows]
+    assert content.phases is not None
+    account = account_rows(content.phases)
+    parts = [cells[1] for cells in account]
     assert parts[:5] == [
         "start of the program",
         "relevant phases",
@@ -439,7 +439,7 @@ def test_the_account_of_events_and_time_is_in_the_report(tmp_path: Path) -> None
         "all",
     ]
     for k in range(0, len(parts), 5):
-        events = [int(cells[2].replace(",", "")) for cells in account.rows[k : k + 5]]
+        events = [int(cells[2].replace(",", "")) for cells in account[k : k + 5]]
         assert sum(events[:4]) == events[4] > 0
     words = " ".join(" ".join(page.words).split())
     assert "start of the program" in words and "in calls that all counts have: 100.0 %" in words
