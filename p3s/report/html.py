@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from p3s.base.study import write_bytes
-from p3s.base.text import command_line, processes, visible
+from p3s.base.text import command_line, percent, processes, seconds, span, visible
 from p3s.base.version import __version__
 from p3s.model.text import work_sure
 from p3s.pipeline.content import StudyContent
@@ -35,11 +35,14 @@ from p3s.report.charts.stacks import MEASURES, Legend, kind_legend, phase_legend
 from p3s.report.costs import (
     KIND_NAMES,
     KINDS,
+    SORTS,
+    kinds_of,
     law_rows,
-    limits_of,
+    limit_text,
     phase_costs,
     phase_curves,
     stacks_of,
+    sure,
 )
 from p3s.report.counts import count_table
 from p3s.report.efficiencies import efficiencies_of
@@ -61,10 +64,12 @@ from p3s.report.sections import (
 )
 from p3s.report.sure import (
     ESTIMATE_HEAD,
+    PARTS,
     RESIDUAL_HEAD,
     SHARES_HEAD,
+    change,
     estimates_of,
-    interval_parts,
+    residual_cells,
     residuals_of,
     shares_of,
 )
@@ -77,6 +82,8 @@ if TYPE_CHECKING:
 
 #: Style sheet and script of all pages.
 _OWN = ("report.css", "report.js")
+#: What limits scaling: so many are listed.
+MAX_LIMITS = 6
 
 
 def render(content: StudyContent, parts: Sequence[Part] = ()) -> str:
@@ -115,7 +122,8 @@ def render(content: StudyContent, parts: Sequence[Part] = ()) -> str:
         stack_chart=stack_chart,
         kinds=kind_legend(stacks),
         coloured=phase_legend(stacks),
-        limits=limits_of(prediction),
+        limits=prediction.limits[:MAX_LIMITS],
+        limit_text=limit_text,
         names=KIND_NAMES,
         places=defaultdict(str, places),
         counts=count_table(prediction),
@@ -126,6 +134,10 @@ def render(content: StudyContent, parts: Sequence[Part] = ()) -> str:
         call_rows=call_rows(tree, prediction),
         phases=phases,
         phases_cut=phases_cut,
+        whole=sum(phase.time_s for phase in last.phases),
+        sorts=SORTS,
+        kinds_of=kinds_of,
+        sure=sure,
         curves=curves,
         curve_kinds=[Legend(f"k-{kind}", KIND_NAMES[kind]) for kind in kinds],
         phase_chart=phase_chart,
@@ -151,8 +163,10 @@ def render(content: StudyContent, parts: Sequence[Part] = ()) -> str:
         estimate_head=ESTIMATE_HEAD,
         estimate_chart=estimate_chart(estimates),
         interval_how=visible(prediction.interval_how, 600),
-        interval_parts=(interval := interval_parts(last)),
-        interval_chart=interval_chart(interval, whole),
+        interval_parts=last.interval_parts.known(),
+        interval_names=PARTS,
+        change=change,
+        interval_chart=interval_chart(last, whole),
         residuals=(residuals := residuals_of(prediction)),
         residual_head=RESIDUAL_HEAD,
         residual_chart=residual_chart(residuals),
@@ -210,8 +224,9 @@ def environment() -> Environment:
     )
     found.filters["breakable"] = breakable
     found.filters["unbroken"] = unbroken
-    found.filters["processes"] = processes
-    found.filters["visible"] = visible
+    found.filters |= {
+        each.__name__: each for each in (processes, visible, seconds, span, percent, residual_cells)
+    }
     return found
 
 
