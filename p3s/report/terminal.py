@@ -8,7 +8,7 @@ from p3s.base.text import aligned, paragraph, percent, processes, seconds, visib
 from p3s.predict.reasons import untrusted
 from p3s.predict.types import Prediction
 from p3s.report.costs import KIND_NAMES
-from p3s.report.counts import count_rows, counts_head, signs, thinned
+from p3s.report.counts import count_rows, signs, thinned
 from p3s.report.efficiencies import summary_line
 from p3s.report.efficiencies import terminal_lines as efficiency_lines
 from p3s.report.files import files_of
@@ -66,9 +66,9 @@ def summary(prediction: Prediction, places: Mapping[str, str] | None = None) -> 
 
 def _table(prediction: Prediction, most: int) -> list[str]:
     """Return the table of counts, at most so many of them, and what its signs mean."""
-    table = count_rows(prediction)
+    head, *table = count_rows(prediction)
     shown = thinned(table, most)
-    parts = [*aligned([counts_head(prediction), *shown])]
+    parts = [*aligned([head, *shown])]
     if len(shown) < len(table):
         parts.append(f"{len(shown)} of {len(table)} counts; p3s report --csv has all")
     return [*parts, *signs(prediction.counts)]
