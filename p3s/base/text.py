@@ -7,10 +7,13 @@ import re
 import shlex
 import shutil
 import unicodedata
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
+from typing import TypeVar
 
+R = TypeVar("R")
+T = TypeVar("T")
 #: Stand for a number, and for an interval, that is not known.
 NOT_KNOWN, UNKNOWN = "–", "unknown"
 #: What stands for a number in a launcher command; shells leave it as it is.
@@ -196,25 +199,31 @@ def over(value: float, limit: float) -> str:
 
 def visible(text: str, limit: int = 200) -> str:
     """Return text from a file with control and direction-changing characters made visible."""
-    out = []
-    for char in text[: limit + 1]:
-        if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp"):
-            out.append(char.encode("unicode_escape", "backslashreplace").decode("ascii"))
-        else:
-            out.append(char)
-    shown = "".join(out)
+    shown = _escaped(text[: limit + 1])
     return shown if len(text) <= limit else shown[:limit] + "…"
 
 
 def one_line(text: str) -> str:
     """Return text as one printable line: control characters cannot reach the terminal."""
-    out = []
-    for char in " ".join(str(text).split()):
-        if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp"):
-            out.append(char.encode("unicode_escape", "backslashreplace").decode("ascii"))
-        else:
-            out.append(char)
-    return "".join(out)
+    return _escaped(" ".join(str(text).split()))
+
+
+def _escaped(text: str) -> str:
+    unprintable = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+    return "".join(
+        char.encode("unicode_escape", "backslashreplace").decode("ascii")
+        if unicodedata.category(char) in unprintable
+        else char
+        for char in text
+    )
+
+
+def rows_of(
+    columns: Mapping[str, Callable[[R], T]], records: Iterable[R]
+) -> list[list[str] | list[T]]:
+    """Return the head of a table, the names of its columns, then a row of cells for each record."""
+    cells = columns.values()
+    return [list(columns), *([cell(each) for cell in cells] for each in records)]
 
 
 def aligned(
