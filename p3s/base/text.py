@@ -7,13 +7,10 @@ import re
 import shlex
 import shutil
 import unicodedata
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
-from typing import TypeVar
 
-R = TypeVar("R")
-T = TypeVar("T")
 #: Stand for a number, and for an interval, that is not known.
 NOT_KNOWN, UNKNOWN = "–", "unknown"
 #: What stands for a number in a launcher command; shells leave it as it is.
@@ -216,14 +213,6 @@ def _escaped(text: str) -> str:
         else char
         for char in text
     )
-
-
-def rows_of(
-    columns: Mapping[str, Callable[[R], T]], records: Iterable[R]
-) -> list[list[str] | list[T]]:
-    """Return the head of a table, the names of its columns, then a row of cells for each record."""
-    cells = columns.values()
-    return [list(columns), *([cell(each) for cell in cells] for each in records)]
 
 
 def aligned(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from p3s.base.text import percent, rows_of, seconds, table
+from p3s.base.text import percent, seconds, table
+from p3s.report.spreadsheet import rows_of
 
 #: Message classes shown; the others are in the JSON file.
 _MOST = 12

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from p3s.base.text import aligned, percent, rows_of, visible
+from p3s.base.text import aligned, percent, visible
 from p3s.model.work.scic import InstructionTable, Row
 from p3s.report.compute import number
-from p3s.report.spreadsheet import lines_csv
+from p3s.report.spreadsheet import lines_csv, rows_of
 
 _NAMES = {"instructions": "instructions", "cpu_ns": "ns of CPU time", "wall_ns": "ns"}
 
