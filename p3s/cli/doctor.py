@@ -31,11 +31,7 @@ def doctor(
         "Only write the tracer's archive, for a program with MPI linked statically.",
     ),
     mpicc: str | None = option(None, "--mpicc MPICC", "The program's compiler."),
-    report: bool = option(
-        False,
-        "--report",
-        "Print a bug report: versions, machine, checks; no names, paths or secrets.",
-    ),
+    report: bool = option(False, "--report", "Print a bug report without names, paths or secrets."),
     json_: bool = JSON_OPTION,
 ) -> int:
     """Say what this machine has for tracing and replay, what is missing, what to do about it.

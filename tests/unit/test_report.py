@@ -229,10 +229,9 @@ def test_any_number_of_counts_and_phases(tmp_path: Path, size: int) -> None:
     study = put_study(tmp_path / "study", prediction(counts=rows, knee=None))
     content = shown(study)
     check_offline(render_html(content))
-    prediction_ = content.prediction
-    assert len(count_table(prediction_).rows) == min(size, 60)
-    shown_phases, phases_cut = phase_costs(prediction_)
-    assert len(shown_phases) == min(size, 200) and len(points_of(prediction_)) == size
+    assert len(count_table(content.prediction).rows) == min(size, 60)
+    shown_phases, phases_cut = phase_costs(content.prediction)
+    assert (len(shown_phases), len(points_of(content.prediction))) == (min(size, 200), size)
     if size > 200:
         assert "100 more phases with 33.3 %" in phases_cut
     write_picture(content.prediction, "speedup", study.speedup_png_path)
@@ -428,7 +427,6 @@ def test_the_account_of_events_and_time_is_in_the_report(tmp_path: Path) -> None
     write_json(study.phases_path, phases_json(structure(tables)))
     content = shown(study)
     page = check_offline(render_html(content))
-    assert content.phases is not None
     account = account_rows(content.phases)
     parts = [cells[1] for cells in account]
     assert parts[:5] == [
