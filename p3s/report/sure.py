@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from p3s.base.text import percent, seconds, span, visible
 from p3s.predict.estimated import ESTIMATORS
 from p3s.predict.types import Prediction, Residual, part_s
-from p3s.report.values import lines
+from p3s.report.verdict import lines
 
 #: What the parts of an interval are, in the order of the page.
 PARTS = {

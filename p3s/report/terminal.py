@@ -14,9 +14,9 @@ from p3s.report.efficiencies import terminal_lines as efficiency_lines
 from p3s.report.files import files_of
 from p3s.report.points import Point, points_of
 from p3s.report.sure import estimates_of, residuals_of
-from p3s.report.values import lines
 from p3s.report.verdict import (
     figure_sentences,
+    lines,
     reason_lines,
     reasons_of,
     verdict_sentences,
