@@ -255,9 +255,9 @@ class Study:
             {
                 "call": [rule.call for rule in rules],
                 "site": [rule.place for rule in rules],
-                "destination": [rule.destination for rule in rules],
-                "bytes": [rule.volume for rule in rules],
-                "work": [rule.work for rule in rules],
+                "destination": [rule.destination.text for rule in rules],
+                "bytes": [rule.volume.text for rule in rules],
+                "work": [rule.work.text for rule in rules],
                 "verdict": [rule.verdict for rule in rules],
             }
         )

@@ -63,7 +63,6 @@ __all__ = [
 SIGNATURE_SCHEMA = "p3s.signature"
 #: Version 3 has transitions between places in the program, and the tree; 4 the order of events.
 SIGNATURE_VERSION = 4
-#: Version 3: reasons with codes; version 2: every estimator, what limits scaling, laws per phase.
 
 _SIGNATURE_NAME = re.compile(r"^np(\d{4,})\.json$")
 

@@ -196,25 +196,23 @@ def over(value: float, limit: float) -> str:
 
 def visible(text: str, limit: int = 200) -> str:
     """Return text from a file with control and direction-changing characters made visible."""
-    out = []
-    for char in text[: limit + 1]:
-        if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp"):
-            out.append(char.encode("unicode_escape", "backslashreplace").decode("ascii"))
-        else:
-            out.append(char)
-    shown = "".join(out)
+    shown = _escaped(text[: limit + 1])
     return shown if len(text) <= limit else shown[:limit] + "…"
 
 
 def one_line(text: str) -> str:
     """Return text as one printable line: control characters cannot reach the terminal."""
-    out = []
-    for char in " ".join(str(text).split()):
-        if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp"):
-            out.append(char.encode("unicode_escape", "backslashreplace").decode("ascii"))
-        else:
-            out.append(char)
-    return "".join(out)
+    return _escaped(" ".join(str(text).split()))
+
+
+def _escaped(text: str) -> str:
+    unprintable = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+    return "".join(
+        char.encode("unicode_escape", "backslashreplace").decode("ascii")
+        if unicodedata.category(char) in unprintable
+        else char
+        for char in text
+    )
 
 
 def aligned(

@@ -121,8 +121,6 @@ def characterize(
             known = Study.open(study_dir)
             check_dims(known, extents, [])
             keep_dims(known, extents)
-        if study_dir is None:
-            raise UsageError("--far: say with -o which study it is a smaller workload of")
         smaller = TraceRequest(
             study_dir,
             tuple(words),

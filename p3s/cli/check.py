@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from p3s.base.text import one_line, plural, table
 from p3s.cli.common import JSON_OPTION, emit, out, quoted, say
 from p3s.cli.helptext import argument
 
 if TYPE_CHECKING:
-    from p3s.capture.check import RankCheck, RunCheck
+    from p3s.capture.check import RunCheck
 
 EPILOG = """\b
 Example:
@@ -43,7 +44,7 @@ def check(
     usable = [run for run in found if run.usable]
     whole = all(run.status == COMPLETE for run in found)
     if json_:
-        emit("check", ok=whole, runs=[_as_json(run) for run in found])
+        emit("check", ok=whole, runs=[asdict(run) for run in found])
     if not usable:
         say(f"p3s: {path} holds nothing that can be used; trace the program again")
         return 1
@@ -85,29 +86,3 @@ def _show(run: RunCheck) -> None:
         out(f"  {one_line(problem)}")
     for note in run.notes:
         out(f"  note: {one_line(note)}")
-
-
-def _as_json(run: RunCheck) -> dict[str, Any]:
-    return {
-        "path": str(run.path),
-        "np": run.np,
-        "status": run.status,
-        "problems": list(run.problems),
-        "notes": list(run.notes),
-        "ranks": [_rank_json(rank) for rank in run.ranks],
-    }
-
-
-def _rank_json(rank: RankCheck) -> dict[str, Any]:
-    return {
-        "rank": rank.rank,
-        "path": str(rank.path),
-        "status": rank.status,
-        "events": rank.events,
-        "bytes": rank.bytes,
-        "chunks": rank.chunks,
-        "lost_events": rank.lost_events,
-        "counted_events": rank.counted_events,
-        "paused_calls": rank.paused_calls,
-        "problem": rank.problem,
-    }

@@ -6,7 +6,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.base.errors import UsageError
 from p3s.base.text import one_line, plural, table
 from p3s.cli.common import JSON_OPTION, emit, out, say, write_out
 from p3s.cli.helptext import argument, option
@@ -37,8 +36,6 @@ def dump(
     """
     from p3s.capture.where import one_place, places_at
 
-    if summary and (rank is not None or parquet is not None):
-        raise UsageError("--summary is of all ranks; give it without --rank and --parquet")
     if summary:
         return _summaries(places_at(path), json_)
     place = one_place(path)

@@ -91,18 +91,18 @@ def measure(
         False, "--openmp", "Measure teams of OpenMP threads, too (12 s more; quick: 5 s)."
     ),
     oversubscribe: bool = option(
-        False, "--oversubscribe", "With --openmp: teams of up to twice the hardware threads."
+        False, "--oversubscribe", "Teams of up to twice the hardware threads."
     ),
     io: Path | None = option(None, "--io DIR", "Measure files in this directory, too."),
     io_ranks: str = option(
         "",
         "--io-ranks COUNTS",
-        "With --io: processes that write at once [default: 1, 2, 4, ... up to the cores].",
+        "Processes that write at once [default: 1, 2, 4, ... up to the cores].",
     ),
     io_mib: int = option(
         8,
         "--io-mib MIB",
-        "With --io: what a process writes to a file, as much as the program does.",
+        "What a process writes to a file, as much as the program does.",
         min=1,
         max=65536,
     ),
@@ -124,8 +124,6 @@ def measure(
     from p3s.machine.show import render
 
     words = _launcher(launcher)
-    if oversubscribe and not openmp:
-        raise UsageError("--oversubscribe is about teams of threads; add --openmp")
     check_output(output, "machine.json", "machine file", Machine.load)
     writers = _writers(io, io_ranks)
     with progress(len(PARTS) - (not openmp)) as bar:
@@ -158,8 +156,6 @@ def _writers(io: Path | None, text: str) -> list[int]:
     from p3s.base.host.cores import cores
 
     if io is None:
-        if text:
-            raise UsageError("--io-ranks is about files; add --io DIR")
         return []
     if not io.is_dir() or not os.access(io, os.W_OK):
         raise UsageError(f"--io {io}: no directory that can be written; name one")
@@ -217,17 +213,6 @@ def list_(json_: bool = JSON_OPTION) -> int:
     return 0
 
 
-def _show_files(found: FileSystem, json_: bool) -> int:
-    from p3s.machine.filesystem import FILE_SYSTEM
-    from p3s.machine.show import render_files
-
-    if json_:
-        emit_json(FILE_SYSTEM.data(found))
-    else:
-        out("\n".join(render_files(found)))
-    return 0
-
-
 @app.command(
     cls=Command, epilog=_SHOW, short_help="Show a machine file, a model or a typical network."
 )
@@ -237,19 +222,20 @@ def show(
 ) -> int:
     """Show a machine file, a communication model, or a typical network with its sources."""
     from p3s.machine.cluster import CLUSTER_SCHEMA, Cluster, names, typical
+    from p3s.machine.filesystem import FILE_SYSTEM, FileSystem
     from p3s.machine.filesystem import SCHEMA as FILES
-    from p3s.machine.filesystem import FileSystem
     from p3s.machine.filesystem import names as file_systems
     from p3s.machine.filesystem import typical as typical_files
     from p3s.machine.machinefile import MACHINE, MACHINE_SCHEMA, Machine
-    from p3s.machine.show import render, render_cluster
+    from p3s.machine.show import render, render_cluster, render_files
 
-    if file in file_systems() and not Path(file).exists():
-        return _show_files(typical_files(file), json_)
-    schema = "" if file in names() and not Path(file).exists() else schema_of(Path(file))
-    if schema == FILES:
-        return _show_files(FileSystem.load(Path(file)), json_)
-    if schema == CLUSTER_SCHEMA or (file in names() and not Path(file).exists()):
+    typical_one = not Path(file).exists()
+    schema = "" if typical_one and file in (*file_systems(), *names()) else schema_of(Path(file))
+    content: dict[str, Any]
+    if schema == FILES or (typical_one and file in file_systems()):
+        files = FileSystem.load(Path(file)) if schema else typical_files(file)
+        content, text = FILE_SYSTEM.data(files), "\n".join(render_files(files))
+    elif schema == CLUSTER_SCHEMA or (typical_one and file in names()):
         cluster = Cluster.load(Path(file)) if schema else typical(file)
         content, text = dict(cluster.data), render_cluster(cluster)
     elif schema != MACHINE_SCHEMA and (shown := _shown(schema, Path(file))) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 from p3s.base.text import one_line, plural
@@ -29,21 +30,7 @@ def recover(
 
     saved = recover_run(run_dir, target, force)
     if json_:
-        emit(
-            "recover",
-            target=str(target),
-            ranks=[
-                {
-                    "rank": one.rank,
-                    "path": str(one.path),
-                    "chunks": one.chunks,
-                    "events": one.events,
-                    "header_rebuilt": one.header_rebuilt,
-                    "problem": one.problem,
-                }
-                for one in saved
-            ],
-        )
+        emit("recover", target=str(target), ranks=[asdict(one) for one in saved])
     else:
         for one in saved:
             rebuilt = ", its header was made again" if one.header_rebuilt and one.chunks else ""

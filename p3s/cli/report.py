@@ -59,27 +59,28 @@ def report(
     from p3s.report.html import write_html
     from p3s.report.parts import parts_of
     from p3s.report.pictures import SIZE, write_picture
+    from p3s.report.places import phase_places
     from p3s.report.terminal import summary
-    from p3s.report.view import view_of
+    from p3s.report.verdict import verdict_of
 
     content = content_of(study, prediction.content, source=not no_source)
-    view = view_of(content, parts_of(study, prediction.content))
+    parts = parts_of(study, prediction.content)
     page = output or study.report_path
-    write_html(view, page)
+    write_html(content, page, parts)
     for path, name, inches in [(study.speedup_png_path, "speedup", SIZE), *drawn]:
         write_picture(prediction.content, name, path, inches)
     if json_:
         emit(
             "report",
-            verdict=view.verdict,
+            verdict=verdict_of(prediction.content),
             report=str(page),
             picture=str(study.speedup_png_path),
             pictures=[str(path) for path in picture],
             prediction=dict(prediction.data),
         )
     else:
-        out(summary(prediction.content, view.equations.places))
-        for part in view.parts:
+        out(summary(prediction.content, phase_places(content.model, content.places)))
+        for part in parts:
             for line in part.lines:
                 out(line)
         out("")
@@ -105,8 +106,6 @@ def pictures_of(
 ) -> list[tuple[Path, str, tuple[float, float]]]:
     """Return file, plot and size of every picture; raises UsageError before anything is drawn."""
     if not paths:
-        if plots or size:
-            raise UsageError("--plot, --size: are of pictures; name a file: --picture speedup.pdf")
         return []
     from p3s.report.pictures import PLOTS, SIZE, format_of, size_of
 

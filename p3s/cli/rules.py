@@ -75,6 +75,7 @@ RULES = (
         Rule("characterize", option, needs=("--threads",), cure="as in --threads 1,2,4")
         for option in ("--affinity", "--oversubscribe")
     ),
+    Rule("characterize", "--far", needs=("-o",), cure="it is a smaller workload of that study"),
     Rule("model", "--latex", ("--python", "--scic", "--compute", "--json")),
     Rule("model", "--python", ("--scic", "--compute", "--json")),
     Rule("model", "--scic", ("--compute", "--json")),
@@ -83,8 +84,22 @@ RULES = (
     Rule("compare", "--csv", ("--json",)),
     Rule("place", "--csv", ("--json",)),
     Rule("report", "--phases", needs=("--csv",), cure="the page shows the phases"),
+    *(
+        Rule("report", option, needs=("--picture",), cure="as in --picture speedup.pdf")
+        for option in ("--plot", "--size")
+    ),
     Rule("report", "--csv", ("--json", "--picture", "-o"), cure="it prints a table alone"),
     Rule("submit", "--dry-run", ("--submit",)),
+    Rule("dump", "--summary", ("--rank", "--parquet"), cure="it is of all ranks"),
+    Rule(
+        "doctor",
+        "--mpicc",
+        needs=("--tracer-archive",),
+        cure="without it every MPI on PATH is looked for",
+    ),
+    Rule("doctor", "--report", ("--tracer-archive", "--json"), cure="it is a text of its own"),
+    Rule("machine measure", "--oversubscribe", needs=("--openmp",)),
+    *(Rule("machine measure", option, needs=("--io",)) for option in ("--io-ranks", "--io-mib")),
 )
 
 #: Commands by the other name that they have.

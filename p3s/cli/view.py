@@ -69,11 +69,10 @@ def _page(study: Study, *, source: bool) -> bytes:
     from p3s.predict.saved import PredictionFile, as_of_now
     from p3s.report.html import as_bytes, render
     from p3s.report.parts import parts_of
-    from p3s.report.view import view_of
 
     prediction = as_of_now(PredictionFile.load(study.root)).content
     content = content_of(study, prediction, source=source)
-    return as_bytes(render(view_of(content, parts_of(study, prediction))))
+    return as_bytes(render(content, parts_of(study, prediction)))
 
 
 def _display() -> bool:

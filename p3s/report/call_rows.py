@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from p3s.base.text import NOT_KNOWN, factor, percent, seconds
 from p3s.predict.types import Prediction
-from p3s.report.call_tree import CallTree, Node
+from p3s.report.call_tree import CallTree, Node, weight
 from p3s.report.charts.flame import growth, step_of
 
 #: Rows of a tree from which on small branches are folded at first, and what is small.
@@ -84,19 +84,10 @@ def _row(tree: CallTree, node: Node, depth: int, many: bool, traced: bool) -> Ca
         ratio = growth(tree, spent.time_s, before.time_s if before else 0.0)
         step = step_of(ratio) if spent.time_s > 0 else -1
         cells.append(Cell("new", "1e99") if ratio is None and spent.time_s > 0 else _ratio(ratio))
-    closed = many and bool(node.body) and (_small(tree, node) or _calls_only(node))
+    closed = many and bool(node.body) and (weight(node, whole) < SMALL or _calls_only(node))
     return CallRow(
         min(depth, MAX_DEPTH), node.kind, node.name, node.where, node.phase, cells, step, closed
     )
-
-
-def _small(tree: CallTree, node: Node) -> bool:
-    shares = []
-    if tree.root.traced_s:
-        shares.append((node.traced_s or 0.0) / tree.root.traced_s)
-    if node.spent is not None and tree.root.spent is not None and tree.root.spent.time_s:
-        shares.append(node.spent.time_s / tree.root.spent.time_s)
-    return max(shares, default=0.0) < SMALL
 
 
 def _calls_only(node: Node) -> bool:

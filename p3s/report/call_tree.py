@@ -241,14 +241,14 @@ def _pruned(root: Node, most: int = MAX_NODES) -> str:
     nodes = [node for _, node in root.walk()]
     if len(nodes) <= most:
         return ""
-    weight = {id(node): _weight(node, root) for node in nodes}
-    kept = {id(n) for n in sorted(nodes, key=lambda n: -weight[id(n)])[:most]}
+    weights = {id(node): weight(node, root) for node in nodes}
+    kept = {id(n) for n in sorted(nodes, key=lambda n: -weights[id(n)])[:most]}
     for node in nodes:  # a node weighs no more than what it is in
         node.body = [each for each in node.body if id(each) in kept]
     return f"{len(nodes) - most:,} nodes with the least time are left out."
 
 
-def _weight(node: Node, root: Node) -> float:
+def weight(node: Node, root: Node) -> float:
     """Return the largest share of the time that a node has."""
     traced = (node.traced_s or 0.0) / root.traced_s if root.traced_s else 0.0
     if node.spent is None or root.spent is None or not root.spent.time_s:

@@ -3,7 +3,7 @@ on."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from p3s.base.text import aligned, percent, processes, seconds, visible
 from p3s.costs.laws import CostLaw
@@ -11,7 +11,7 @@ from p3s.costs.lawtext import text as text_of
 from p3s.costs.phases import NOT_LEFT
 from p3s.costs.table import SHOWN, Row, laws_of, shares, unknown_costs
 from p3s.costs.types import ComputeModel, CostHoldOut, GroupCosts, LawEntry, PhaseCosts, TimedRun
-from p3s.report.spreadsheet import lines_csv
+from p3s.report.spreadsheet import lines_csv, rows_of
 from p3s.signature.clock import TIMES
 
 _UNITS = {
@@ -19,22 +19,19 @@ _UNITS = {
     "cpu_ns": "ns of CPU time by the model",
     "wall_ns": "ns of wall time by the model",
 }
-_COLUMNS = (
-    "phase",
-    "name",
-    "source",
-    "processes",
-    "run_processes",
-    "work_per_turn",
-    "measured_ns",
-    "predicted_ns",
-    "low_ns",
-    "high_ns",
-    "outside",
-    "crm_i_ns",
-    "crm_c_ns",
-    "unit",
-)
+#: Columns of numbers of the table as CSV, by the field of a row.
+_FIGURES = {
+    "processes": "n",
+    "run_processes": "traced",
+    "work_per_turn": "x",
+    "measured_ns": "measured",
+    "predicted_ns": "predicted",
+    "low_ns": "low",
+    "high_ns": "high",
+    "outside": "outside",
+    "crm_i_ns": "crm_i",
+    "crm_c_ns": "crm_c",
+}
 
 
 def table(compute: ComputeModel, rows: Sequence[Row]) -> str:
@@ -265,27 +262,15 @@ def csv(compute: ComputeModel, rows: Sequence[Row]) -> str:
     crm_i_ns, crm_c_ns: time of one process in one iteration; unit of the work.
     """
     names = {p.phase: p.name for p in compute.phases}
-    lines: list[Sequence[object]] = [_COLUMNS]
-    for r in rows:
-        values = (
-            r.n,
-            r.traced,
-            r.x,
-            r.measured,
-            r.predicted,
-            r.low,
-            r.high,
-            r.outside,
-            r.crm_i,
-            r.crm_c,
-        )
-        lines.append(
-            [
-                r.phase,
-                names.get(r.phase, ""),
-                r.source,
-                *("" if v is None else f"{v:.10g}" for v in values),
-                compute.work_unit,
-            ]
-        )
-    return lines_csv(lines)
+
+    def figure(field: str) -> Callable[[Row], object]:
+        return lambda r: "" if (value := getattr(r, field)) is None else f"{value:.10g}"
+
+    columns: dict[str, Callable[[Row], object]] = {
+        "phase": lambda r: r.phase,
+        "name": lambda r: names.get(r.phase, ""),
+        "source": lambda r: r.source,
+        **{name: figure(field) for name, field in _FIGURES.items()},
+        "unit": lambda _: compute.work_unit,
+    }
+    return lines_csv(rows_of(columns, rows))

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from p3s.base.text import percent, seconds, span, visible
+from p3s.base.text import percent, span, visible
 from p3s.predict.checks import NOTED, ratio_text
-from p3s.predict.types import Count, PhaseAt, Prediction, part_s
+from p3s.predict.types import Count, Limit, PhaseAt, Prediction, part_s
 from p3s.report.counts import thinned
 
 if TYPE_CHECKING:
-    from p3s.report.mathml import Maths
+    from markupsafe import Markup
 
 #: Phases listed one by one; the rest is summed up and said so.
 MAX_PHASES = 200
@@ -33,29 +33,7 @@ KIND_NAMES = {
     "comm": "communication",
 }
 #: What a part of a prediction's phase is when it is of another kind than a loop.
-_SORTS = {"start": "start of the program", "end": "end of the program", "rest": "outside loops"}
-
-
-@dataclass(frozen=True)
-class PhaseCost:
-    """One phase at the largest count: its share of the time and what the time is spent on.
-
-    sure: interval of the computation, and how far it is outside of what was measured.
-    bar: widths of its parts by kind, of the whole run's time.
-    """
-
-    name: str
-    sort: str
-    weight: str
-    time: str
-    interval: str
-    share: str
-    compute: str
-    comm: str
-    waiting: str
-    sure: str
-    bar: dict[str, float]
-    key: str = ""
+SORTS = {"start": "start of the program", "end": "end of the program", "rest": "outside loops"}
 
 
 @dataclass(frozen=True)
@@ -95,56 +73,23 @@ class LawRow:
     """The laws of one phase: by part, the law as mathematics and how far it is off at most."""
 
     name: str
-    parts: dict[str, tuple[Maths, str]]
+    parts: dict[str, tuple[Markup, str]]
     key: str = ""
 
 
-@dataclass(frozen=True)
-class Limit:
-    """What limits scaling: a phase with its share of the lost core time."""
-
-    name: str
-    because: str
-    share: float
-    share_text: str
-    since: str
-    text: str
-    key: str = ""
-
-
-def phase_costs(prediction: Prediction) -> tuple[list[PhaseCost], str]:
+def phase_costs(prediction: Prediction) -> tuple[list[PhaseAt], str]:
     """Return the phases at the largest count, largest first, and what was left out."""
     phases = sorted(prediction.last.phases, key=attrgetter("time_s"), reverse=True)
-    whole = sum(phase.time_s for phase in phases)
-    costs = []
-    for phase in phases[:MAX_PHASES]:
-        time = phase.time_s
-        parts = kinds_of(phase)
-        costs.append(
-            PhaseCost(
-                visible(phase.name),
-                _SORTS.get(phase.kind, ""),
-                f"{phase.weight:,.10g}",
-                seconds(time),
-                span(phase.low_s, phase.high_s),
-                percent(time / whole if whole else 0.0),
-                seconds(phase.compute_s),
-                seconds(phase.comm_s),
-                seconds(phase.waiting_s),
-                _sure(phase),
-                {kind: value / whole if whole else 0.0 for kind, value in parts.items()},
-                str(phase.phase),
-            )
-        )
     rest = phases[MAX_PHASES:]
     cut = ""
     if rest:
+        whole = sum(phase.time_s for phase in phases)
         left = percent(sum(phase.time_s for phase in rest) / whole if whole else 0.0)
         cut = f"{len(rest)} more phases with {left} of the time are in prediction.json."
-    return costs, cut
+    return phases[:MAX_PHASES], cut
 
 
-def _sure(phase: PhaseAt) -> str:
+def sure(phase: PhaseAt) -> str:
     """Return the interval of a phase's computation, and by how much its work is outside."""
     if not phase.compute_s:
         return ""
@@ -274,21 +219,7 @@ def law_rows(prediction: Prediction) -> tuple[list[LawRow], str]:
     return shown, cut
 
 
-def limits_of(prediction: Prediction, most: int = 6) -> list[Limit]:
-    """Return what limits scaling, the largest share of the lost core time first."""
-    found = []
-    for entry in prediction.limits[:most]:
-        name = visible(entry.name, 400)
-        text = visible(entry.text, 600).removeprefix("phase ").removeprefix(f"{name}: ")
-        found.append(
-            Limit(
-                name,
-                entry.because,
-                entry.share,
-                percent(entry.share),
-                "" if entry.n is None else f"{entry.n:,}",
-                text,
-                str(entry.phase),
-            )
-        )
-    return found
+def limit_text(limit: Limit) -> str:
+    """Return what is said of a limit, without the name of its phase."""
+    name = visible(limit.name, 400)
+    return visible(limit.text, 600).removeprefix("phase ").removeprefix(f"{name}: ")

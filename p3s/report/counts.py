@@ -7,23 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from p3s.base.text import NOT_KNOWN, UNKNOWN, factor, interval, percent, seconds, span
+from p3s.base.text import NOT_KNOWN, UNKNOWN, factor, interval, percent, seconds, span, visible
 from p3s.predict.checks import WIDE
 from p3s.predict.reasons import untrusted
 from p3s.predict.types import Count, Prediction, part_s
 
 T = TypeVar("T")
 
-COUNTS_HEAD = [
-    "processes",
-    "time",
-    "interval",
-    "speedup",
-    "efficiency",
-    "compute",
-    "communication",
-    "measured",
-]
 #: What an asterisk means.
 DOUBTFUL = "*     communication was not measured as in a real run"
 #: Rows of the full table; more are thinned out, and it says so.
@@ -37,27 +27,30 @@ def uses_files(prediction: Prediction) -> bool:
     return any(row.io_s for row in prediction.counts)
 
 
-def counts_head(prediction: Prediction) -> list[str]:
-    """Return the head of count_rows."""
-    more = ["files"] if uses_files(prediction) else []
-    return [*COUNTS_HEAD[:-1], *more, COUNTS_HEAD[-1]]
-
-
 def count_rows(prediction: Prediction) -> list[list[str]]:
-    """Return the table of counts.
+    """Return the table of counts, its head first.
 
     A measured time that is not representative is in brackets, a predicted one has an asterisk.
     """
-    table = []
-    files = uses_files(prediction)
+    weak = prediction.counts[0].setting
+    head = [
+        "processes",
+        *([visible(", ".join(weak))] if weak is not None else []),
+        "time",
+        "interval",
+    ]
+    head += ["speedup", "efficiency"] if weak is None else ["weak efficiency"]
+    head += ["compute", "communication"]
+    files = weak is None and uses_files(prediction)
+    table = [[*head, *(["files"] if files else []), "measured"]]
     for row in prediction.counts:
-        time = seconds(row.time_s) + ("*" if row.doubtful else " ")
         table.append(
             [
                 str(row.n),
-                time,
+                *([visible(", ".join((row.setting or {}).values()))] if weak is not None else []),
+                seconds(row.time_s) + ("*" if row.doubtful else " "),
                 interval_of(row),
-                factor(row.speedup),
+                *([factor(row.speedup)] if weak is None else []),
                 percent(row.efficiency),
                 seconds(row.compute_s),
                 seconds(row.comm_s),

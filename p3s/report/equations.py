@@ -125,7 +125,7 @@ def _phase(phase: PhaseRules, model: Model, everything: bool) -> list[str]:
     lines = paragraph(f"phase {phase.phase}{phase.inside}: {phase.name}  ({phase.shares})")
     lines += paragraph(f"at {phase.place}", 2, 4) if phase.place else []
     traced = f"  ({phase.traced})" if phase.traced else ""
-    lines += paragraph(f"weight w = {phase.weight}  [{phase.weight_verdict}]{traced}", 2, 4)
+    lines += paragraph(f"weight w = {phase.weight.text}  [{phase.weight_verdict}]{traced}", 2, 4)
     refused = refusal_text(model.phases[phase.phase])
     if refused:
         told = (
@@ -135,7 +135,7 @@ def _phase(phase: PhaseRules, model: Model, everything: bool) -> list[str]:
             "of the whole run; "
         )
         lines += paragraph(f"iterations: {told}{visible(refused, 400)}", 2, 4)
-    lines += paragraph(f"work of a rank in the run = {phase.work}  [{phase.work_sure}]", 2, 4)
+    lines += paragraph(f"work of a rank in the run = {phase.work.text}  [{phase.work_sure}]", 2, 4)
     lines += paragraph(phase.no_trend, 4, 6) if phase.no_trend else []
     lines += _table(rules)
     if hidden:
@@ -160,9 +160,9 @@ def _table(rules: Sequence[Rule]) -> list[str]:
         (
             r.label,
             r.call,
-            r.destination,
-            r.volume if len(r.volume) <= _LONG else "y, below",
-            r.work,
+            r.destination.text,
+            r.volume.text if len(r.volume.text) <= _LONG else "y, below",
+            r.work.text,
             r.verdict,
         )
         for r in rules
@@ -173,8 +173,8 @@ def _table(rules: Sequence[Rule]) -> list[str]:
     for rule, row in zip(rules, rows, strict=True):
         lines += _cells(row, wide)
         lines += paragraph(rule.facts, wide[0] + 6, wide[0] + 6 + 2)
-        if len(rule.volume) > _LONG:
-            lines += _long(f"y = {rule.volume}", wide[0] + 6)
+        if len(rule.volume.text) > _LONG:
+            lines += _long(f"y = {rule.volume.text}", wide[0] + 6)
     return lines
 
 

@@ -8,7 +8,7 @@ from p3s.base.serialise import to_data
 from p3s.base.text import percent, processes, visible
 from p3s.pipeline.content import StudyContent
 from p3s.report.provenance import plain
-from p3s.report.values import amount, lines, mapping
+from p3s.report.verdict import lines
 from p3s.signature.unmodelled import sentences
 
 
@@ -25,12 +25,8 @@ def gaps_of(content: StudyContent) -> list[str]:
         gaps += _named(f"not measured at {processes(n)}", replayed.get("unmeasured"))
     if largest in replays:
         gaps += _named(f"taken to cost nothing at {largest}", replays[largest].get("left_out"))
-        shares = mapping(replays[largest].get("shares"))
-        parts = [
-            f"{visible(str(how))} {percent(amount(share))}"
-            for how, share in shares.items()
-            if amount(share)
-        ]
+        shares = replays[largest].get("shares") or {}
+        parts = [f"{visible(how)} {percent(share)}" for how, share in shares.items() if share]
         if parts:
             gaps.append(f"events by origin of their cost at {largest}: {', '.join(parts)}")
     return list(dict.fromkeys(gaps))

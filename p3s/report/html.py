@@ -6,14 +6,21 @@ import base64
 import hashlib
 import re
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from p3s.base.study import write_bytes
-from p3s.base.text import processes
-from p3s.report.charts.cells import CELLS, matrix_chart
+from p3s.base.text import command_line, percent, processes, seconds, span, visible
+from p3s.base.version import __version__
+from p3s.model.text import work_sure
+from p3s.pipeline.content import StudyContent
+from p3s.predict.reasons import untrusted
+from p3s.predict.types import Count
+from p3s.report.call_rows import call_rows
+from p3s.report.call_tree import tree_of
 from p3s.report.charts.curves import efficiency_chart, speedup_chart
 from p3s.report.charts.flame import STEP_NAMES, flame_chart
 from p3s.report.charts.ranges import (
@@ -25,10 +32,49 @@ from p3s.report.charts.ranges import (
 )
 from p3s.report.charts.small import phase_chart
 from p3s.report.charts.stacks import MEASURES, Legend, kind_legend, phase_legend, stack_chart
-from p3s.report.costs import KIND_NAMES, KINDS
-from p3s.report.matrices import MatrixView
-from p3s.report.sure import ESTIMATE_HEAD, RESIDUAL_HEAD, SHARES_HEAD
-from p3s.report.view import View
+from p3s.report.costs import (
+    KIND_NAMES,
+    KINDS,
+    SORTS,
+    kinds_of,
+    law_rows,
+    limit_text,
+    phase_costs,
+    phase_curves,
+    stacks_of,
+    sure,
+)
+from p3s.report.counts import count_table
+from p3s.report.efficiencies import efficiencies_of
+from p3s.report.equations import VERDICT_HEAD, holdout_rows, next_text, verdict_rows
+from p3s.report.files import files_of
+from p3s.report.gaps import gaps_of
+from p3s.report.mathml import markup
+from p3s.report.matrices import matrix_view
+from p3s.report.parts import Part
+from p3s.report.phase_table import ACCOUNT_HEAD, account_notes, account_rows
+from p3s.report.places import phase_places
+from p3s.report.provenance import commands_of, facts_of
+from p3s.report.sections import (
+    RULE_HEAD,
+    computation_of,
+    equations_of,
+    instructions_of,
+    quoted_source,
+)
+from p3s.report.sure import (
+    ESTIMATE_HEAD,
+    PARTS,
+    RESIDUAL_HEAD,
+    SHARES_HEAD,
+    change,
+    estimates_of,
+    residual_cells,
+    residuals_of,
+    shares_of,
+)
+from p3s.report.verdict import figure_sentences, figures, reasons_of, warning_of
+from p3s.report.what_if import what_if_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -36,92 +82,113 @@ if TYPE_CHECKING:
 
 #: Style sheet and script of all pages.
 _OWN = ("report.css", "report.js")
+#: What limits scaling: so many are listed.
+MAX_LIMITS = 6
 
 
-@dataclass(frozen=True)
-class Figures:
-    """The charts of a report as markup; empty where there is nothing to draw."""
+def render(content: StudyContent, parts: Sequence[Part] = ()) -> str:
+    """Return the report as HTML: every text escaped, nothing loaded, its own script alone.
 
-    speedup: Markup
-    efficiency: Markup
-    stacks: list[tuple[str, str, str, Markup, Markup]]
-    kinds: list[Legend]
-    phases: list[Legend]
-    curves: list[tuple[str, str, str, Markup]]
-    curve_kinds: list[Legend]
-    estimates: Markup
-    interval: Markup
-    residuals: Markup
-    shares: Markup
-    matrices: list[tuple[MatrixView, Markup, str]]
-    flame: Markup
-    growth: list[Legend]
-
-
-def figures_of(view: View) -> Figures:
-    """Draw all charts of a report."""
-    from markupsafe import Markup
-
-    stacks = view.stacks
-    several = len(view.prediction.counts) > 1
-    kinds = [kind for kind in KINDS if any(kind in curve.parts for curve in view.curves)]
-    return Figures(
-        Markup(speedup_chart(view.prediction, view.beside)),
-        Markup(efficiency_chart(view.prediction, view.beside) if several else ""),
-        [
-            (
-                key,
-                name,
-                what,
-                Markup(stack_chart(stacks, key, by_phase=False)),
-                Markup(stack_chart(stacks, key, by_phase=True)),
-            )
-            for key, (name, what) in MEASURES.items()
-        ],
-        kind_legend(stacks),
-        phase_legend(stacks),
-        [
-            (
-                curve.name,
-                curve.share,
-                view.equations.places.get(curve.key, ""),
-                Markup(phase_chart(curve)),
-            )
-            for curve in view.curves
-        ],
-        [Legend(f"k-{kind}", KIND_NAMES[kind]) for kind in kinds],
-        Markup(estimate_chart(view.estimates)),
-        Markup(interval_chart(view.interval_parts, view.interval_whole)),
-        Markup(residual_chart(view.residuals)),
-        Markup(shares_chart(view.shares)),
-        [_matrix(each) for each in view.matrices],
-        Markup(flame_chart(view.tree)),
-        [Legend(f"g-{k}", name) for k, name in enumerate(STEP_NAMES)],
-    )
-
-
-def _matrix(each: MatrixView) -> tuple[MatrixView, Markup, str]:
-    from markupsafe import Markup
-
-    if each.matrix is None:
-        return each, Markup(""), ""
-    ranks = max(-(-each.matrix.np // CELLS), 1)
-    cell = "a pair of ranks" if ranks == 1 else f"{ranks} × {ranks} ranks"
-    return each, Markup(matrix_chart(each.matrix, each.what)), f"{each.what}; a cell is {cell}"
-
-
-def render(view: View) -> str:
-    """Return the report as HTML: every text escaped, nothing loaded, its own script alone."""
+    ``parts``: of extensions.
+    """
+    prediction, program = content.prediction, content.program
+    last, reasons = prediction.last, reasons_of(prediction)
+    beside = [part.curve for part in parts if part.curve is not None]
+    model, stacks = content.model, stacks_of(prediction)
+    places = phase_places(model, content.places)
+    tree, curves = tree_of(content.phases, content.places, prediction), phase_curves(prediction)
+    phases, phases_cut = phase_costs(prediction)
+    laws, laws_cut = law_rows(prediction)
+    first, rows = holdout_rows(model)
+    kinds = [kind for kind in KINDS if any(kind in curve.parts for curve in curves)]
+    whole = _whole(last)
     return page("report.html").render(
-        view=view,
-        figures=figures_of(view),
-        verdict_class=verdict_class,
-        shares_head=SHARES_HEAD,
-        estimate_head=ESTIMATE_HEAD,
-        residual_head=RESIDUAL_HEAD,
+        title=visible(program.name) or "study",
+        command=visible(command_line(program.command), 400),
+        version=__version__,
+        sentences=figure_sentences(prediction, places),
+        warning=warning_of(prediction),
+        figures=figures(prediction),
+        against=untrusted(reasons),
+        mind=[each for each in reasons if not each.untrustworthy],
+        baseline_n=prediction.baseline_n,
+        largest_n=last.n,
+        beside=beside,
+        known=any(row.speedup_low is not None for row in prediction.counts),
+        speedup=speedup_chart(prediction, beside),
+        efficiency=efficiency_chart(prediction, beside) if len(prediction.counts) > 1 else "",
+        measures=MEASURES,
+        stacks=stacks,
+        stack_chart=stack_chart,
+        kinds=kind_legend(stacks),
+        coloured=phase_legend(stacks),
+        limits=prediction.limits[:MAX_LIMITS],
+        limit_text=limit_text,
         names=KIND_NAMES,
-        places=defaultdict(str, view.equations.places),
+        places=defaultdict(str, places),
+        counts=count_table(prediction),
+        efficiencies=efficiencies_of(prediction),
+        what_if=what_if_of(prediction),
+        flame=flame_chart(tree),
+        growth=[Legend(f"g-{k}", name) for k, name in enumerate(STEP_NAMES)],
+        call_rows=call_rows(tree, prediction),
+        phases=phases,
+        phases_cut=phases_cut,
+        whole=sum(phase.time_s for phase in last.phases),
+        sorts=SORTS,
+        kinds_of=kinds_of,
+        sure=sure,
+        curves=curves,
+        curve_kinds=[Legend(f"k-{kind}", KIND_NAMES[kind]) for kind in kinds],
+        phase_chart=phase_chart,
+        laws=laws,
+        laws_cut=laws_cut,
+        equations=equations_of(content),
+        rule_head=RULE_HEAD,
+        quoted=partial(quoted_source, content),
+        markup=markup,
+        verdict_head=VERDICT_HEAD,
+        verdicts=verdict_rows(model),
+        work_sure=work_sure(model),
+        next=[next_text(each) for each in model.next],
+        instructions=instructions_of(content),
+        computation=computation_of(content),
+        files=files_of(prediction),
+        account_head=ACCOUNT_HEAD,
+        account=[] if content.phases is None else account_rows(content.phases),
+        account_notes=[] if content.phases is None else account_notes(content.phases),
+        estimator=visible(prediction.estimator, 60),
+        estimator_why=visible(prediction.estimator_why, 600),
+        estimates=(estimates := estimates_of(prediction)),
+        estimate_head=ESTIMATE_HEAD,
+        estimate_chart=estimate_chart(estimates),
+        interval_how=visible(prediction.interval_how, 600),
+        interval_parts=last.interval_parts.known(),
+        interval_names=PARTS,
+        change=change,
+        interval_chart=interval_chart(last, whole),
+        residuals=(residuals := residuals_of(prediction)),
+        residual_head=RESIDUAL_HEAD,
+        residual_chart=residual_chart(residuals),
+        shares=(shares := shares_of(prediction)),
+        shares_head=SHARES_HEAD,
+        shares_chart=shares_chart(shares),
+        verdict_class=verdict_class,
+        holdout=[f"{first[0].upper()}{first[1:]}.", *(f"{name}: {row}" for name, row in rows)],
+        gaps=gaps_of(content),
+        matrices=[matrix_view(*each) for each in content.matrices],
+        parts=parts,
+        facts=facts_of(content),
+        commands=commands_of(program, prediction),
     )
+
+
+def _whole(row: Count) -> tuple[float, float] | None:
+    """Return the interval of the model's time at a count, as factors."""
+    time, low, high = (row.model_s, row.model_low_s, row.model_high_s)
+    if not time or low is None or high is None or low <= 0:
+        return None
+    return low / time, high / time
 
 
 def page(name: str) -> Template:
@@ -157,7 +224,9 @@ def environment() -> Environment:
     )
     found.filters["breakable"] = breakable
     found.filters["unbroken"] = unbroken
-    found.filters["processes"] = processes
+    found.filters |= {
+        each.__name__: each for each in (processes, visible, seconds, span, percent, residual_cells)
+    }
     return found
 
 
@@ -178,9 +247,9 @@ def template(name: str) -> str:
     return (resources.files("p3s.report") / "templates" / name).read_text(encoding="utf-8")
 
 
-def write_html(view: View, path: Path) -> None:
-    """Write the report to ``path``."""
-    write_bytes(path, as_bytes(render(view)))
+def write_html(content: StudyContent, path: Path, parts: Sequence[Part] = ()) -> None:
+    """Write the report to ``path``; ``parts``: of extensions."""
+    write_bytes(path, as_bytes(render(content, parts)))
 
 
 def as_bytes(text: str) -> bytes:

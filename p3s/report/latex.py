@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from p3s.base.text import percent, plural, visible
 from p3s.base.version import __version__
 from p3s.model import text
-from p3s.model.notation import LATEX, TEXT
-from p3s.model.types import Item, Model, Slot
+from p3s.model.notation import LATEX
+from p3s.model.types import Model
 from p3s.report.equations import VERDICT_HEAD, chosen_phases, holdout, verdict_rows
 from p3s.report.places import Places
-from p3s.report.rules import PhaseRules, Rule, first_slot, phase_rules
+from p3s.report.rules import Equation, PhaseRules, Rule, phase_rules
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -93,7 +93,7 @@ def _phase(model: Model, phase: PhaseRules) -> list[str]:
     place = rf"at \texttt{{{escaped(phase.place, 160)}}}; " if phase.place else ""
     title = (
         rf"\textbf{{Phase {phase.phase}}}: {escaped(phase.name)}; {place}"
-        rf"{_math(model, f'w(n) = {LATEX.law(law)}')} ({phase.weight_verdict}{since}); "
+        rf"$w(n) = {_formula(phase.weight)}$ ({phase.weight_verdict}{since}); "
         rf"{escaped(percent(phase.share['time']))} of the time"
     )
     head = "rule & call & destination $f$ & volume $y$ (bytes) & work $i$ (fitted) & verdict"
@@ -106,20 +106,15 @@ def _phase(model: Model, phase: PhaseRules) -> list[str]:
         r"\endhead",
     ]
     for rule in phase.rules:
-        lines += _rule(model, rule)
+        lines += _rule(rule)
     return [*lines, r"\hline", r"\end{longtable}"]
 
 
-def _rule(model: Model, rule: Rule) -> list[str]:
-    item, slot, one_size = first_slot(model, rule)
-    size = _math(model, LATEX.volume(item, slot)) if one_size else escaped(rule.volume)
-    work = escaped(rule.work) if rule.law is None else _math(model, LATEX.work_of(rule.law))
+def _rule(rule: Rule) -> list[str]:
     cells = [
         escaped(rule.label),
         rf"\texttt{{{escaped(rule.call)}}}",
-        _destination(model, item, slot),
-        size,
-        work,
+        *map(_cell, (rule.destination, rule.volume, rule.work)),
         escaped(rule.verdict),
     ]
     facts = [rf"\texttt{{{escaped(rule.place, 160)}}}"]
@@ -131,16 +126,13 @@ def _rule(model: Model, rule: Rule) -> list[str]:
     ]
 
 
-def _destination(model: Model, item: Item, slot: Slot) -> str:
-    word = text.kind_word(item.kind)
-    if slot.relation is not None and (formula := LATEX.partner(slot.relation)):
-        return f"{word} {_math(model, formula)}"
-    words = TEXT.in_words_of(model, text.destination(item, slot))
-    return escaped(f"{word} {words}" if words else "")
+def _cell(cell: Equation) -> str:
+    formula = _formula(cell)
+    return f"{escaped(cell.before)}${formula}$" if formula else escaped(cell.text)
 
 
-def _math(model: Model, formula: str) -> str:
-    return f"${LATEX.in_words_of(model, formula)}$" if formula else ""
+def _formula(cell: Equation) -> str:
+    return "" if cell.formula is None else cell.formula(LATEX)
 
 
 # ---- how sure ----------------------------------------------------------------------------------

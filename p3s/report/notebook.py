@@ -20,7 +20,7 @@ from p3s.predict import saved, types
 from p3s.predict.reasons import untrusted
 from p3s.report.charts.curves import Size, speedup_chart
 from p3s.report.charts.looks import ON_ANY_PAGE, inlined
-from p3s.report.counts import count_rows, counts_head, thinned
+from p3s.report.counts import count_rows, thinned
 from p3s.report.places import phase_places
 from p3s.report.verdict import figure_sentences, reasons_of, warning_of
 
@@ -192,15 +192,12 @@ def fragment(prediction: types.Prediction, places: Mapping[str, str] | None = No
     places: where the calls of a phase are in the program, by its number.
     """
     said = [f"<p>{line}</p>" for line in _verdict(prediction, places)]
-    table = count_rows(prediction)
+    head, *table = count_rows(prediction)
     shown = thinned(table, MAX_COUNTS)
     more = ""
     if len(shown) < len(table):
         more = f"<p>{len(shown)} of {plural(len(table), 'count')}.</p>"
-    return (
-        f"<div>{''.join(said)}{picture(prediction)}"
-        f"{_table(counts_head(prediction), shown)}{more}</div>"
-    )
+    return f"<div>{''.join(said)}{picture(prediction)}{_table(head, shown)}{more}</div>"
 
 
 def _verdict(prediction: types.Prediction, places: Mapping[str, str] | None) -> Iterator[str]:

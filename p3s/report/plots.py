@@ -15,7 +15,6 @@ from p3s.predict.types import Prediction
 from p3s.report.charts.files import as_svg
 from p3s.report.charts.ranges import interval_chart
 from p3s.report.pictures import PLOTS, SIZE, Plot, drawing, format_of, matrix_drawing, write_drawing
-from p3s.report.sure import interval_parts
 from p3s.report.verdict import network_of, warning_of
 from p3s.signature.matrix import CommMatrix
 
@@ -82,7 +81,7 @@ class Plots:
             raise P3SError(f"{self._study.root}: {processes(n)} were not predicted yet")
         known = row.low_s is not None and row.high_s is not None and row.time_s > 0
         whole = (row.low_s / row.time_s, row.high_s / row.time_s) if known else None  # type: ignore[operator]
-        chart = interval_chart(interval_parts(row), whole)
+        chart = interval_chart(row, whole)
         if not chart:
             raise P3SError(f"{self._study.root}: no interval is known at {processes(row.n)}")
         plot = Plot(f"interval at {processes(row.n)}", (), lambda *_: chart)

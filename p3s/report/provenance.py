@@ -10,7 +10,6 @@ from p3s.base.text import command_line, percent, seconds, visible
 from p3s.base.version import __version__
 from p3s.pipeline.content import Program, StudyContent
 from p3s.predict.types import Prediction
-from p3s.report.values import amount
 
 
 def plain(value: Any) -> str:
@@ -36,7 +35,7 @@ def facts_of(content: StudyContent) -> list[tuple[str, str]]:
         detail = [
             run.status,
             *["left out of the model"] * (run.np in program.left_out),
-            f"launcher ran for {seconds(amount(run.info.get('wall_s')))}",
+            f"launcher ran for {seconds(run.info.get('wall_s'))}",
         ]
         if run.info.get("oversubscribed"):
             detail.append(f"ranks shared {run.info.get('cores', '?')} cores")
@@ -49,7 +48,7 @@ def facts_of(content: StudyContent) -> list[tuple[str, str]]:
             f"on {nodes or '?'}",
             f"{visible(str(replayed.get('iterations', '?')))} iterations",
         ]
-        share = amount(replayed.get("measured_share"))
+        share = replayed.get("measured_share")
         if share is not None:
             detail.append(f"{percent(share)} of the events measured")
         facts.append((f"replayed at {n}", ", ".join(detail)))

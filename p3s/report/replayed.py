@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from p3s.base.text import percent, seconds, table
+from p3s.report.spreadsheet import rows_of
 
 #: Message classes shown; the others are in the JSON file.
 _MOST = 12
@@ -13,61 +14,59 @@ _MOST = 12
 
 def result_text(content: Mapping[str, Any]) -> str:
     """Return tables of the phases and of the message classes, and lines on the links."""
-    head, rows = phase_table(content)
-    parts = [table(rows, head)]
+    parts = [_laid_out(phase_table(content))]
     if content.get("messages"):
-        head, rows = message_table(content)
-        parts.append(table(rows, head))
+        parts.append(_laid_out(message_table(content)))
     parts.append("\n".join([link_line(content), *trunk_lines(content)]).strip())
     return "\n\n".join(part for part in parts if part)
 
 
-def phase_table(content: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+def _laid_out(lines: list[list[str]]) -> str:
+    head, *rows = lines
+    return table(rows, head)
+
+
+def phase_table(content: Mapping[str, Any]) -> list[list[str]]:
     """Return head and rows: communication per phase, mean over the ranks."""
-    whole = any("whole_ns_mean" in phase for phase in content["phases"])
-    head = ["phase", "time", "communication", "waiting", "transfer", "software", "sum of calls"]
-    rows = []
-    for phase in content["phases"]:
-        row = [str(phase["phase"])]
-        row += [
-            seconds(phase[key] * 1e-9)
-            for key in (
-                "time_ns",
-                "comm_ns_mean",
-                "waiting_ns_mean",
-                "transfer_ns_mean",
-                "software_ns_mean",
-                "thesis_ns_mean",
-            )
-        ]
-        if whole:
-            ns = phase.get("whole_ns_mean")
-            row.append(seconds(None if ns is None else ns * 1e-9))
-        rows.append(row)
-    return head + (["whole iterations"] if whole else []), rows
+    keys = {
+        "time": "time_ns",
+        "communication": "comm_ns_mean",
+        "waiting": "waiting_ns_mean",
+        "transfer": "transfer_ns_mean",
+        "software": "software_ns_mean",
+        "sum of calls": "thesis_ns_mean",
+    }
+    if any("whole_ns_mean" in phase for phase in content["phases"]):
+        keys["whole iterations"] = "whole_ns_mean"
+
+    def time(key: str) -> Callable[[Mapping[str, Any]], str]:
+        return lambda phase: seconds(None if (ns := phase.get(key)) is None else ns * 1e-9)
+
+    columns = {name: time(key) for name, key in keys.items()}
+    return rows_of({"phase": lambda phase: str(phase["phase"]), **columns}, content["phases"])
 
 
-def message_table(content: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+def message_table(content: Mapping[str, Any]) -> list[list[str]]:
     """Return head and rows: the most frequent message classes."""
-    head = ["bytes", "distance", "load", "messages", "cost", "alone", "interval", "origin"]
+    columns: dict[str, Callable[[Mapping[str, Any]], str]] = {
+        "bytes": lambda entry: f"{entry['bytes']:,}",
+        "distance": lambda entry: str(entry["distance"]),
+        "load": lambda entry: str(entry["load"]),
+        "messages": lambda entry: f"{entry['events']:,.0f}",
+        "cost": lambda entry: seconds(entry["cost_ns"] * 1e-9),
+        "alone": lambda entry: seconds(entry["idle_ns"] * 1e-9),
+        "interval": lambda entry: "±" + percent(_half_width(entry)),
+        "origin": lambda entry: entry["how"],
+    }
     often = sorted(content["messages"], key=lambda entry: -entry["events"])[:_MOST]
-    rows = []
-    for entry in often:
-        cost = entry["cost_ns"]
-        wide = max(entry["ci_high_ns"] - cost, cost - entry["ci_low_ns"]) / cost if cost else None
-        rows.append(
-            [
-                f"{entry['bytes']:,}",
-                str(entry["distance"]),
-                str(entry["load"]),
-                f"{entry['events']:,.0f}",
-                seconds(cost * 1e-9),
-                seconds(entry["idle_ns"] * 1e-9),
-                "±" + percent(wide),
-                entry["how"],
-            ]
-        )
-    return head, rows
+    return rows_of(columns, often)
+
+
+def _half_width(entry: Mapping[str, Any]) -> float | None:
+    """Return the wider half of the interval of a cost over the cost."""
+    cost = entry["cost_ns"]
+    wide = max(entry["ci_high_ns"] - cost, cost - entry["ci_low_ns"])
+    return float(wide / cost) if cost else None
 
 
 def link_line(content: Mapping[str, Any]) -> str:

@@ -5,12 +5,13 @@ Calls that follow one rule are one row; a phase keeps its rows in program order.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from p3s.base.ops import RECV, SEND
 from p3s.base.text import percent, visible
 from p3s.model import text
-from p3s.model.notation import TEXT
+from p3s.model.notation import TEXT, Notation
 from p3s.model.reasons import Verdict
 from p3s.model.types import Item, Model, Phase, Slot
 from p3s.report.places import Places, joined_places, phase_place
@@ -24,25 +25,41 @@ WHAT = ("events", "bytes", "time")
 
 
 @dataclass(frozen=True)
+class Equation:
+    """A cell of a row: its text, and the formula in it between words; None where it has none."""
+
+    text: str
+    formula: Callable[[Notation], str] | None = None
+    before: str = ""
+    after: str = ""
+
+
+def _equation(
+    model: Model, words: str, write: Callable[[Notation], str], before: str = "", after: str = ""
+) -> Equation:
+    """Return an equation of a model; ``write``: writes its formula in a notation."""
+    return Equation(words, lambda n: n.in_words_of(model, write(n)), before, after)
+
+
+@dataclass(frozen=True)
 class Rule:
     """One row: the calls (items of model.json) that follow one equation.
 
     ``calls`` are items, ``slot`` is the one of them (-1: the item has only one). All texts are
-    printable. law: of which ``work`` is the text; None where that is a value.
+    printable.
     """
 
     calls: tuple[int, ...]
     slot: int
     call: str
-    destination: str
-    volume: str
-    work: str
+    destination: Equation
+    volume: Equation
+    work: Equation
     verdict: str
     place: str
     condition: str
     repeats: str
     share: Share
-    law: text.WorkOf | None
 
     @property
     def label(self) -> str:
@@ -77,10 +94,10 @@ class PhaseRules:
     depth: int
     name: str
     place: str
-    weight: str
+    weight: Equation
     weight_verdict: Verdict
     weight_points: Sequence[tuple[int, int]]
-    work: str
+    work: Equation
     work_sure: str
     no_trend: str
     share: Share
@@ -140,10 +157,15 @@ def _phase(model: Model, phase: Phase, places: Places) -> PhaseRules:
         phase.depth,
         visible(str(phase.name)),
         phase_place(model, phase, places),
-        TEXT.in_words_of(model, text.weight_text(phase.weight)),
+        _equation(
+            model,
+            TEXT.in_words_of(model, text.weight_text(phase.weight)),
+            lambda n: n.law(phase.weight),
+            after=text.since(phase.weight),
+        ),
         phase.weight_verdict,
         [(int(n), int(v)) for n, v in phase.weight_points],
-        phase.work.law.text(unit),
+        Equation(phase.work.law.text(unit), lambda n: n.work(phase.work.law), after=f" {unit}"),
         text.work_sure(model),
         visible(text.no_trend(phase.work.law)),
         share,
@@ -208,20 +230,31 @@ def _rule(
     condition = TEXT.in_words_of(model, text.condition(slot))
     many = len(calls) == 1 and len(cells) > 1
     slots = [model.items[i].slots[j] for i, j in cells]
-    work, law = (_mean_work(model, slots), None) if many else _work_of(model, cells, slots)
+    destination = visible(_with_word(item, TEXT.in_words_of(model, text.destination(item, slot))))
+    relation = slot.relation if item.kind in (SEND, RECV) else None
     return Rule(
         calls,
         -1 if many or len(item.slots) == 1 else k,
         visible(str(item.op).removeprefix("MPI_")),
-        visible(_with_word(item, TEXT.in_words_of(model, text.destination(item, slot)))),
-        TEXT.in_words_of(model, _sizes(item, slots) if many else TEXT.volume(item, slot)),
-        work,
+        Equation(destination)
+        if relation is None
+        else _equation(
+            model,
+            destination,
+            lambda n: n.partner(relation),
+            before=f"{text.kind_word(item.kind)} ",
+        ),
+        Equation(TEXT.in_words_of(model, _sizes(item, slots)))
+        if many
+        else _equation(
+            model, TEXT.in_words_of(model, TEXT.volume(item, slot)), lambda n: n.volume(item, slot)
+        ),
+        _mean_work(model, slots) if many else _work_of(model, cells, slots),
         item.verdict,
         visible(joined_places(sites, places), 160),
         visible(condition),
         "" if many else visible(TEXT.in_words_of(model, text.repeats(model, phase, slot))),
         share,
-        law,
     )
 
 
@@ -233,36 +266,29 @@ def _sizes(item: Item, slots: Sequence[Slot]) -> str:
     return f"{found[0]} and {len(found) - 1} other sizes"
 
 
-def _work_of(
-    model: Model, cells: Sequence[tuple[int, int]], slots: Sequence[Slot]
-) -> tuple[str, text.WorkOf | None]:
-    """Return the work before all calls of a row with its law; long sums at the largest count."""
+def _work_of(model: Model, cells: Sequence[tuple[int, int]], slots: Sequence[Slot]) -> Equation:
+    """Return the work before all calls of a row; long sums at the largest count."""
     if len(cells) == 1 and len(model.items[cells[0][0]].slots) == 1:
         terms = text.one_segment(model, cells[0][0])
         if terms is not None:
-            return TEXT.in_words_of(model, TEXT.segment(terms)), terms
+            words = TEXT.in_words_of(model, TEXT.segment(terms))
+            return _equation(model, words, lambda n: n.segment(terms))
     law = text.sum_of([slot.work for slot in slots])
     if len(slots) > 1 and len(law.terms) > 2:
-        return f"{float(law.value(law.max_n)):.4g} at {law.max_n}", None
-    return law.text(), law
+        return Equation(f"{float(law.value(law.max_n)):.4g} at {law.max_n}")
+    return _equation(model, law.text(), lambda n: n.work(law))
 
 
-def _mean_work(model: Model, slots: Sequence[Slot]) -> str:
+def _mean_work(model: Model, slots: Sequence[Slot]) -> Equation:
     """Return the work before one call, the mean over its sizes at the largest count."""
     top = max(model.counts)
     values = [float(slot.work.value(top)) for slot in slots]
-    return f"about {sum(values) / len(values):.4g}"
+    return Equation(f"about {sum(values) / len(values):.4g}")
 
 
 def _with_word(item: Item, destination: str) -> str:
     word = text.kind_word(item.kind)
     return f"{word} {destination}" if word and destination else destination
-
-
-def first_slot(model: Model, rule: Rule) -> tuple[Item, Slot, bool]:
-    """Return the item and the slot that stand for a row, and whether it has one size."""
-    item = model.items[rule.calls[0]]
-    return item, item.slots[max(rule.slot, 0)], rule.slot >= 0 or len(item.slots) == 1
 
 
 def _words(texts: Iterable[str]) -> set[str]:
@@ -274,9 +300,11 @@ def _words(texts: Iterable[str]) -> set[str]:
 def used_symbols(phases: Sequence[PhaseRules], ndims: int) -> list[tuple[str, str]]:
     """Return the symbols that equations of these phases use, with their meaning."""
     said = _words(
-        " ".join((r.destination, r.volume, r.condition, r.repeats)) for p in phases for r in p.rules
-    ) | _words(p.weight for p in phases)
-    of_work = _words(r.work for p in phases for r in p.rules)
+        " ".join((r.destination.text, r.volume.text, r.condition, r.repeats))
+        for p in phases
+        for r in p.rules
+    ) | _words(p.weight.text for p in phases)
+    of_work = _words(r.work.text for p in phases for r in p.rules)
     words = said | of_work
     meanings = [("n", "processes"), ("r", "rank")]
     for letter, what in (
@@ -318,7 +346,7 @@ def used_symbols(phases: Sequence[PhaseRules], ndims: int) -> list[tuple[str, st
             name
             for p in phases
             for name in blocks
-            if any(name in r.volume + r.repeats + r.work for r in p.rules)
+            if any(name in r.volume.text + r.repeats + r.work.text for r in p.rules)
         )
         meanings += [
             (f"{name}(L, p, c)", f"block c of L in p blocks, {blocks[name]}")

@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from p3s.base.text import aligned, percent, visible
 from p3s.model.work.scic import InstructionTable, Row
 from p3s.report.compute import number
-from p3s.report.spreadsheet import lines_csv
+from p3s.report.spreadsheet import lines_csv, rows_of
 
 _NAMES = {"instructions": "instructions", "cpu_ns": "ns of CPU time", "wall_ns": "ns"}
-_COLUMNS = (
-    "phase",
-    "name",
-    "group",
-    "where",
-    "part",
-    "processes",
-    "ranks",
-    "weight",
-    "work",
-    "total",
-    "half_width",
-    "unit",
-)
 
 
 def table(found: InstructionTable) -> str:
@@ -106,22 +92,18 @@ def csv(found: InstructionTable) -> str:
     ranks (of the group), weight (iterations of the phase in the run), work (of one process in one
     iteration), total (of the group in the run), half_width (of the total's 90 % interval), unit.
     """
-    lines: list[Sequence[object]] = [_COLUMNS]
-    for r in found.rows:
-        lines.append(
-            [
-                r.phase,
-                r.name,
-                r.group + 1,
-                r.where,
-                "measured" if r.measured else "predicted",
-                r.n,
-                r.ranks,
-                f"{r.weight:.10g}",
-                f"{r.work:.10g}",
-                f"{r.total:.12g}",
-                f"{r.half_width:.6g}",
-                found.unit,
-            ]
-        )
-    return lines_csv(lines)
+    columns: dict[str, Callable[[Row], object]] = {
+        "phase": lambda r: r.phase,
+        "name": lambda r: r.name,
+        "group": lambda r: r.group + 1,
+        "where": lambda r: r.where,
+        "part": lambda r: "measured" if r.measured else "predicted",
+        "processes": lambda r: r.n,
+        "ranks": lambda r: r.ranks,
+        "weight": lambda r: f"{r.weight:.10g}",
+        "work": lambda r: f"{r.work:.10g}",
+        "total": lambda r: f"{r.total:.12g}",
+        "half_width": lambda r: f"{r.half_width:.6g}",
+        "unit": lambda _: found.unit,
+    }
+    return lines_csv(rows_of(columns, found.rows))

@@ -1,4 +1,4 @@
-"""Parts of a report that show the model: equations per phase, the account of a run's time."""
+"""Parts of a report that show the model: equations per phase, the tables of the thesis."""
 
 from __future__ import annotations
 
@@ -9,12 +9,8 @@ from p3s.capture.quoted import Quoted
 from p3s.model import text
 from p3s.model.types import NO_SHARE, Model
 from p3s.pipeline.content import MAX_CALLS, StudyContent
-from p3s.report import mathml
-from p3s.report.equations import VERDICT_HEAD, chosen_phases, chosen_rules, next_text, verdict_rows
-from p3s.report.mathml import Maths, plain
-from p3s.report.places import phase_places
+from p3s.report.equations import chosen_phases, chosen_rules
 from p3s.report.rules import PhaseRules, Rule, phase_rules, used_symbols
-from p3s.signature.phase_file import Phases
 
 RULE_HEAD = ["call and its source", "destination", "volume (bytes)", "work (fitted)", "verdict"]
 
@@ -25,65 +21,29 @@ MAX_LINES = 3
 
 
 @dataclass(frozen=True)
-class RuleRow:
-    """A rule beside the lines of source that make its calls; ``facts``: where and for whom."""
-
-    label: str
-    call: str
-    source: list[Quoted]
-    destination: Maths
-    volume: Maths
-    work: Maths
-    verdict: str
-    facts: str
-
-
-@dataclass(frozen=True)
 class PhaseEquations:
-    """One phase: name and shares, weight, rules, and why not surer.
+    """A phase with its title and rules.
 
-    rest: rows that are folded away at first; relevant: whether the phase is open at first.
+    rest: rules that are folded away at first; relevant: whether the phase is open at first;
+    formulas: whether its equations are set as mathematics.
     """
 
+    phase: PhaseRules
     title: str
-    share: str
-    weight: Maths
-    weight_sure: str
-    work: Maths
-    work_sure: str
-    no_trend: str
-    rows: list[RuleRow]
-    rest: list[RuleRow]
-    reasons: list[str]
+    rules: list[Rule]
+    rest: list[Rule]
     relevant: bool
+    formulas: bool
 
 
 @dataclass(frozen=True)
 class Equations:
-    """The model of a report: grid and symbols, phases with the largest share first, next runs.
-
-    places: where the calls of a phase are, by its number.
-    """
+    """The model of a report: grid and symbols, phases with the largest share first."""
 
     notes: list[str]
     symbols: list[tuple[str, str]]
-    head: list[str]
     phases: list[PhaseEquations]
     cut: str
-    verdict_head: list[str]
-    verdicts: list[list[str]]
-    work_sure: str
-    next: list[str]
-    places: dict[str, str]
-
-
-@dataclass(frozen=True)
-class Account:
-    """Where all events and all the time of each count are, as rows under ``head``."""
-
-    head: list[str]
-    rows: list[list[str]]
-    notes: list[str]
 
 
 def equations_of(content: StudyContent) -> Equations:
@@ -102,10 +62,13 @@ def equations_of(content: StudyContent) -> Equations:
     if unused := not_used(model.without, content.program.take_back):
         notes.append(unused[0].upper() + unused[1:] + ".")
     symbols = used_symbols(phases, int(model.grid.family.ndims))
-    made, rules = [], 0
+    made, before = [], 0
     for phase in [*shown, *hidden]:
-        made.append(_phase(content, phase, phase in shown, rules < MAX_MATHS))
-        rules += len(phase.rules)
+        at = f", at {phase.place}" if phase.place else ""
+        title = visible(f"Phase {phase.phase}{phase.inside}: {phase.name}{at}", 400)
+        rules, rest = chosen_rules(phase, everything=False)
+        made.append(PhaseEquations(phase, title, rules, rest, phase in shown, before < MAX_MATHS))
+        before += len(phase.rules)
     left = sum(bool(phase.items) for phase in model.phases) - len(few)
     cut = (
         f"The equations of {plural(left, 'more phase')}: "
@@ -116,14 +79,8 @@ def equations_of(content: StudyContent) -> Equations:
     return Equations(
         [visible(note, 2000) for note in notes],
         [(visible(name), visible(what, 400)) for name, what in symbols],
-        RULE_HEAD,
         made,
         cut,
-        VERDICT_HEAD,
-        verdict_rows(model),
-        text.work_sure(model),
-        [next_text(each) for each in model.next],
-        phase_places(model, places),
     )
 
 
@@ -144,53 +101,10 @@ def _largest(model: Model) -> set[int]:
     return few
 
 
-def _quoted(content: StudyContent, rule: Rule) -> list[Quoted]:
+def quoted_source(content: StudyContent, rule: Rule) -> list[Quoted]:
     """Return the lines of source that make the calls of a rule, in their order."""
     sites = (content.model.items[i].site for i in rule.calls)
     return list(dict.fromkeys(line for s in sites if (line := content.quotes.get(s))))[:MAX_LINES]
-
-
-def _phase(content: StudyContent, phase: PhaseRules, relevant: bool, set_: bool) -> PhaseEquations:
-    """Return a phase; its equations are set as mathematics or stay text."""
-    model = content.model
-    traced = f", {phase.traced}" if phase.traced else ""
-    rules, rest = chosen_rules(phase, everything=False)
-    return PhaseEquations(
-        visible(
-            f"Phase {phase.phase}{phase.inside}: {phase.name}"
-            + (f", at {phase.place}" if phase.place else ""),
-            400,
-        ),
-        visible(phase.shares),
-        mathml.weight(model, phase) if set_ else plain(phase.weight),
-        f"{phase.weight_verdict}{traced}",
-        mathml.phase_work(model, phase) if set_ else plain(phase.work),
-        phase.work_sure,
-        phase.no_trend,
-        [_row(content, rule, set_) for rule in rules],
-        [_row(content, rule, set_) for rule in rest],
-        [f"{why} ({number} of the calls)" for number, why in phase.reasons],
-        relevant,
-    )
-
-
-def _row(content: StudyContent, rule: Rule, set_: bool) -> RuleRow:
-    model = content.model
-    texts = (rule.destination, rule.volume, rule.work)
-    destination, volume, work = (plain(visible(cell, 600)) for cell in texts)
-    if set_:
-        parts = (mathml.destination, mathml.volume, mathml.work)
-        destination, volume, work = (part(model, rule) for part in parts)
-    return RuleRow(
-        rule.label,
-        visible(rule.call, 600),
-        _quoted(content, rule),
-        destination,
-        volume,
-        work,
-        visible(rule.verdict, 600),
-        visible(rule.facts, 600),
-    )
 
 
 def instructions_of(content: StudyContent) -> str:
@@ -215,14 +129,3 @@ def computation_of(content: StudyContent) -> str:
 
 def _printable(text: str) -> str:
     return "\n".join(visible(line, 400) for line in text.split("\n"))
-
-
-def account_of(found: Phases | None) -> Account | None:
-    """Return the account of the study's runs; None where there is none."""
-    from p3s.report.phase_table import ACCOUNT_HEAD, account_notes, account_rows
-
-    if found is None:
-        return None
-    return Account(
-        ACCOUNT_HEAD, account_rows(found), [visible(note, 2000) for note in account_notes(found)]
-    )

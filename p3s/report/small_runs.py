@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from p3s.base.text import aligned, paragraph, visible
 from p3s.costs.small_runs.summary import FarFile, FarRow
 from p3s.costs.small_runs.walk import PhaseCost
+from p3s.report.spreadsheet import rows_of
 
 _BY_SITE = "by call site"
 _STATUS = {
@@ -60,36 +61,20 @@ def render(file: FarFile, only: str | None = None) -> list[str]:
 
 
 def _table(rows: Sequence[FarRow], unit: str) -> list[str]:
-    cost = "ns per instruction" if unit == "instructions" else "cost"
-    head = [
-        "phase",
-        "",
-        "processes",
-        "ranks",
-        "work per iteration",
-        cost,
-        "stands for",
-        "nearest",
-        "off by",
-        "by bytes",
-    ]
-    cells = [
-        [
-            str(r.phase),
-            visible(r.name, 30),
-            str(r.np),
-            str(r.ranks),
-            _text(r.work_per_turn, ".4g"),
-            _text(r.cost, ".3g"),
-            _text(r.n, ".1f"),
-            "-" if r.nearest is None else str(r.nearest),
-            _text(r.distance, ".2%"),
-            _text(r.n_by_bytes, ".1f"),
-        ]
-        for r in rows
-        if r.n is not None or r.cost is not None
-    ]
-    return aligned([head, *cells], [1], indent="  ") if cells else []
+    columns: dict[str, Callable[[FarRow], str]] = {
+        "phase": lambda r: str(r.phase),
+        "": lambda r: visible(r.name, 30),
+        "processes": lambda r: str(r.np),
+        "ranks": lambda r: str(r.ranks),
+        "work per iteration": lambda r: _text(r.work_per_turn, ".4g"),
+        "ns per instruction" if unit == "instructions" else "cost": lambda r: _text(r.cost, ".3g"),
+        "stands for": lambda r: _text(r.n, ".1f"),
+        "nearest": lambda r: _text(r.nearest, ""),
+        "off by": lambda r: _text(r.distance, ".2%"),
+        "by bytes": lambda r: _text(r.n_by_bytes, ".1f"),
+    }
+    shown = [r for r in rows if r.n is not None or r.cost is not None]
+    return aligned(rows_of(columns, shown), [1], indent="  ") if shown else []
 
 
 def _without(rows: Sequence[FarRow], unit: str) -> list[str]:

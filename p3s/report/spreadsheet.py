@@ -1,16 +1,26 @@
-"""A prediction as CSV: one row per process count, or per count and phase."""
+"""Tables by their columns, and as CSV; a prediction: one row per process count, or per phase."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from p3s.predict.saved import PredictionFile
 
+R = TypeVar("R")
+T = TypeVar("T")
 #: Signs with which a cell is a formula for a spreadsheet.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def rows_of(
+    columns: Mapping[str, Callable[[R], T]], records: Iterable[R]
+) -> list[list[str] | list[T]]:
+    """Return the head of a table, the names of its columns, then a row of cells for each record."""
+    cells = columns.values()
+    return [list(columns), *([cell(each) for cell in cells] for each in records)]
 
 
 def counts_csv(prediction: PredictionFile) -> str:

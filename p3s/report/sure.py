@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from p3s.base.text import percent, seconds, span, visible
 from p3s.predict.estimated import ESTIMATORS
-from p3s.predict.types import Count, Prediction, part_s
-from p3s.report.values import lines
+from p3s.predict.types import Prediction, Residual, part_s
+from p3s.report.verdict import lines
 
 #: What the parts of an interval are, in the order of the page.
 PARTS = {
@@ -32,28 +32,6 @@ class Estimate:
     high: float | None
     cells: list[str]
     notes: list[str]
-
-
-@dataclass(frozen=True)
-class IntervalPart:
-    """One part of the interval at the largest count, as factors of the time."""
-
-    name: str
-    what: str
-    low: float
-    high: float
-    text: str
-
-
-@dataclass(frozen=True)
-class Residual:
-    """A measured value beside that of the model; ``ratio``: measured over model."""
-
-    n: int
-    what: str
-    ratio: float | None
-    cells: list[str]
-    representative: bool
 
 
 ESTIMATE_HEAD = [
@@ -106,43 +84,29 @@ def _few(notes: list[str], most: int = 3) -> list[str]:
     return [*notes[:most], *([f"and {more} more, below"] if more > 0 else [])]
 
 
-def interval_parts(row: Count) -> list[IntervalPart]:
-    """Return what the interval at a count is made of."""
-    found = []
-    for name, (low, high) in row.interval_parts.known().items():
-        if low > 0 and high > 0:
-            text = f"{_signed(low)} to {_signed(high)}"
-            found.append(IntervalPart(name, PARTS[name], low, high, text))
-    return found
-
-
-def _signed(value: float) -> str:
-    change = 100 * (value - 1)
-    return f"{change:+.1f} %".replace("-", "−") if abs(change) >= 0.05 else "0 %"
+def change(value: float) -> str:
+    """Return a factor as a change in per cent."""
+    by = 100 * (value - 1)
+    return f"{by:+.1f} %".replace("-", "−") if abs(by) >= 0.05 else "0 %"
 
 
 RESIDUAL_HEAD = ["processes", "compared", "measured", "model", "measured / model"]
 
 
 def residuals_of(prediction: Prediction) -> list[Residual]:
-    """Return what was measured beside what the model says, by count."""
-    found = [
-        Residual(
-            entry.n,
-            entry.what,
-            entry.ratio,
-            [
-                f"{entry.n:,}",
-                entry.what,
-                seconds(entry.measured_s),
-                seconds(entry.model_s),
-                "–" if entry.ratio is None else f"{entry.ratio:.3f}",
-            ],
-            entry.representative,
-        )
-        for entry in prediction.residuals
+    """Return what was measured beside what the model says, by what is compared and count."""
+    return sorted(prediction.residuals, key=lambda each: (each.what, each.n))
+
+
+def residual_cells(entry: Residual) -> list[str]:
+    """Return a residual as a row under RESIDUAL_HEAD."""
+    return [
+        f"{entry.n:,}",
+        entry.what,
+        seconds(entry.measured_s),
+        seconds(entry.model_s),
+        "–" if entry.ratio is None else f"{entry.ratio:.3f}",
     ]
-    return sorted(found, key=lambda each: (each.what, each.n))
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from p3s.base.text import aligned, paragraph, percent, processes, seconds, visible
 from p3s.predict.reasons import untrusted
 from p3s.predict.types import Prediction
-from p3s.report.costs import KIND_NAMES, limits_of
-from p3s.report.counts import count_rows, counts_head, signs, thinned
+from p3s.report.costs import KIND_NAMES
+from p3s.report.counts import count_rows, signs, thinned
 from p3s.report.efficiencies import summary_line
 from p3s.report.efficiencies import terminal_lines as efficiency_lines
 from p3s.report.files import files_of
 from p3s.report.points import Point, points_of
 from p3s.report.sure import estimates_of, residuals_of
-from p3s.report.values import lines
 from p3s.report.verdict import (
     figure_sentences,
+    lines,
     reason_lines,
     reasons_of,
     verdict_sentences,
@@ -66,9 +66,9 @@ def summary(prediction: Prediction, places: Mapping[str, str] | None = None) -> 
 
 def _table(prediction: Prediction, most: int) -> list[str]:
     """Return the table of counts, at most so many of them, and what its signs mean."""
-    table = count_rows(prediction)
+    head, *table = count_rows(prediction)
     shown = thinned(table, most)
-    parts = [*aligned([counts_head(prediction), *shown])]
+    parts = [*aligned([head, *shown])]
     if len(shown) < len(table):
         parts.append(f"{len(shown)} of {len(table)} counts; p3s report --csv has all")
     return [*parts, *signs(prediction.counts)]
@@ -104,13 +104,14 @@ def _limits(prediction: Prediction, n: int, places: Mapping[str, str]) -> Iterat
     if prediction.starts_only:
         return
     least = percent(prediction.knee_efficiency)
-    for limit in limits_of(prediction, MAX_LIMITS):
+    for limit in prediction.limits[:MAX_LIMITS]:
         since = ""
-        if limit.since:
-            since = f"; alone it keeps efficiency below {least} from {limit.since} processes on"
-        name = limit.name + (f" ({places[limit.key]})" if limit.key in places else "")
+        if limit.n is not None:
+            since = f"; alone it keeps efficiency below {least} from {limit.n:,} processes on"
+        place = places.get(str(limit.phase), "")
+        name = visible(limit.name, 400) + (f" ({place})" if place else "")
         yield (
-            f"limit: {limit.share_text} of the core time lost at {processes(n)} is in "
+            f"limit: {percent(limit.share)} of the core time lost at {processes(n)} is in "
             f"{name}, mostly {KIND_NAMES[limit.because]}{since}"
         )
 

@@ -56,13 +56,18 @@ def reasons_of(prediction: Prediction, of: str = "") -> list[Reason]:
 
 def reason_lines(reasons: Sequence[Reason]) -> list[str]:
     """Return reasons as lines of text: what is wrong, or to be minded, and what to do about it."""
-    lines = []
+    said = []
     for reason in reasons:
         head = reason.code if reason.untrustworthy else "caution"
-        lines += paragraph(f"{head}: {reason.text}", 0, 4)
+        said += paragraph(f"{head}: {reason.text}", 0, 4)
         if reason.advice:  # in one line: a command that is broken in two cannot be copied
-            lines.append(f"    to do: {reason.advice}")
-    return lines
+            said.append(f"    to do: {reason.advice}")
+    return said
+
+
+def lines(texts: Sequence[str], limit: int = 400) -> list[str]:
+    """Return texts as they can be printed, none empty and none twice."""
+    return [line for line in dict.fromkeys(visible(each, limit) for each in texts) if line]
 
 
 def warning_of(prediction: Prediction, what: str = "prediction") -> str:

@@ -2,43 +2,18 @@
 
 from __future__ import annotations
 
-from p3s.base.text import percent, processes, seconds, table, visible
+from p3s.base.text import aligned, percent, processes, seconds, visible
 from p3s.predict.types import Prediction
-from p3s.report.counts import interval_of, measured_of, signs
+from p3s.report.counts import count_rows, signs
 from p3s.report.verdict import reason_lines, reasons_of, warning_of
 
 
 def render(result: Prediction, grown: str) -> str:
     """Return a prediction of weak scaling as text; grown: the law of what grows."""
     rows, warning = result.counts, warning_of(result)
-    cells = []
-    for row in rows:
-        cells.append(
-            [
-                str(row.n),
-                ", ".join((row.setting or {}).values()),
-                seconds(row.time_s) + ("*" if row.doubtful else " "),
-                interval_of(row),
-                percent(row.efficiency),
-                seconds(row.compute_s),
-                seconds(row.comm_s),
-                measured_of(row),
-            ]
-        )
-    names = ", ".join(rows[0].setting or {})
-    head = [
-        "processes",
-        names,
-        "time",
-        "interval",
-        "weak efficiency",
-        "compute",
-        "communication",
-        "measured",
-    ]
     first, last = rows[0], rows[-1]
     text = [warning, ""] if warning else []
-    text += [table(cells, head, left=0), ""]
+    text += [*aligned(count_rows(result)), ""]
     if first is not last:
         text.append(
             "Taken at face value: "

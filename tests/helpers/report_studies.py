@@ -15,9 +15,8 @@ from p3s.base.study import SCHEMA_VERSION, Study, write_json
 from p3s.model.comparison import Overlap, Weights
 from p3s.model.stage import as_file
 from p3s.model.types import Model
-from p3s.pipeline.content import content_of
+from p3s.pipeline.content import StudyContent, content_of
 from p3s.predict.saved import read_prediction
-from p3s.report.view import View, view_of
 
 HELD = held_out(
     4,
@@ -60,9 +59,9 @@ def put_study(
     return study
 
 
-def shown(study: Study) -> View:
+def shown(study: Study) -> StudyContent:
     """Return what a report shows of a study."""
-    return view_of(content_of(study, read_prediction(study.root)))
+    return content_of(study, read_prediction(study.root))
 
 
 def hostile_prediction() -> dict[str, Any]:

@@ -27,7 +27,6 @@ from p3s.report import surface as surfaces
 from p3s.report.compare import compare
 from p3s.report.compare_page import write_page
 from p3s.report.html import write_html
-from p3s.report.view import view_of
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = (
@@ -99,7 +98,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {}
     for name, (prediction, model) in made.items():
         study = put_study(root / name, prediction, model=model)
-        write_html(view_of(content_of(study, record(prediction))), study.report_path)
+        write_html(content_of(study, record(prediction)), study.report_path)
         found[name] = study.report_path
     both = compare(*(record(made_prediction(phases=k)) for k in (3, 4)), names=("a", "b"))
     named = [replace(pair, name="Irecv+Isend+Waitall+Allreduce") for pair in both.phases]

@@ -22,7 +22,11 @@ from p3s.base.text import factor, percent, seconds, visible
 from p3s.model.reasons import Code, Reason
 from p3s.model.types import Decision, NextCount
 from p3s.predict.types import Prediction
+from p3s.report.costs import phase_costs
+from p3s.report.counts import count_table
+from p3s.report.gaps import gaps_of
 from p3s.report.html import render as render_html
+from p3s.report.phase_table import account_rows
 from p3s.report.pictures import write_picture
 from p3s.report.points import Point, points_of
 from p3s.report.terminal import curve, render
@@ -164,8 +168,8 @@ def check_offline(text: str) -> Page:
 
 
 def test_report_is_one_offline_page_with_the_numbers(tmp_path: Path) -> None:
-    view = shown(put_study(tmp_path / "study", prediction()))
-    text = render_html(view)
+    content = shown(put_study(tmp_path / "study", prediction()))
+    text = render_html(content)
     words = " ".join(" ".join(check_offline(text).words).split())
     for expected in (
         "messages: 11 of 12 equal, 13 predicted",
@@ -209,12 +213,12 @@ def test_hostile_names_stay_text(tmp_path: Path, name: str) -> None:
         entry["phases"][0]["name"] = name
     command = ["mpiexec", "-n", "{np}", "./app", name.encode("utf-8", "replace").decode()]
     study = put_study(tmp_path / "study", result, command, model)
-    view = shown(study)
-    text = render_html(view)
+    content = shown(study)
+    text = render_html(content)
     page = check_offline(text)
     assert len([tag for tag, _ in page.tags if tag == "style"]) == 1
     text.encode("utf-8")
-    printed = render(record(result)) + view.verdict
+    printed = render(record(result)) + verdict_of(content.prediction)
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f\u202e\ud800]", printed + text.replace("\n", ""))
 
 
@@ -223,13 +227,14 @@ def test_any_number_of_counts_and_phases(tmp_path: Path, size: int) -> None:
     many = [part(i, f"p{i}", 1.0, 0.0) for i in range(size)]
     rows = [row(2 + i, 8.0 / (1 + i), 8.0, phases=many) for i in range(size)]
     study = put_study(tmp_path / "study", prediction(counts=rows, knee=None))
-    view = shown(study)
-    check_offline(render_html(view))
-    assert len(view.counts.rows) == min(size, 60) and len(view.points) == size
-    assert len(view.phases) == min(size, 200)
+    content = shown(study)
+    check_offline(render_html(content))
+    assert len(count_table(content.prediction).rows) == min(size, 60)
+    shown_phases, phases_cut = phase_costs(content.prediction)
+    assert (len(shown_phases), len(points_of(content.prediction))) == (min(size, 200), size)
     if size > 200:
-        assert "100 more phases with 33.3 %" in view.phases_cut
-    write_picture(view.prediction, "speedup", study.speedup_png_path)
+        assert "100 more phases with 33.3 %" in phases_cut
+    write_picture(content.prediction, "speedup", study.speedup_png_path)
     assert study.speedup_png_path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert render(made(counts=rows))
 
@@ -237,11 +242,11 @@ def test_any_number_of_counts_and_phases(tmp_path: Path, size: int) -> None:
 def test_unknown_intervals_are_drawn_without_a_band(tmp_path: Path) -> None:
     blank = dict.fromkeys(("low_s", "high_s", "speedup_low", "speedup_high"))
     rows = [{**entry, **blank} for entry in prediction()["counts"]]
-    view = shown(put_study(tmp_path / "study", prediction(counts=rows)))
-    text = render_html(view)
+    content = shown(put_study(tmp_path / "study", prediction(counts=rows)))
+    text = render_html(content)
     assert "<polygon" not in text and "no interval is known" in text
     assert "unknown" in render(made(counts=rows))
-    write_picture(view.prediction, "speedup", tmp_path / "x.png")
+    write_picture(content.prediction, "speedup", tmp_path / "x.png")
 
 
 def test_zero_times_do_not_break_the_report(tmp_path: Path) -> None:
@@ -259,12 +264,13 @@ def test_zero_times_do_not_break_the_report(tmp_path: Path) -> None:
         "phases": [],
     }
     rows = [{**entry, **zero} for entry in prediction()["counts"]]
-    view = shown(put_study(tmp_path / "study", prediction(counts=rows)))
-    check_offline(render_html(view))
-    assert [row.cells[1].strip() for row in view.counts.rows] == ["0 s"] * 3
-    assert [(p.speedup, p.model) for p in view.points] == [(0.0, None)] * 3
-    assert view.phases == [] and "0.0 %" in view.verdict
-    write_picture(view.prediction, "speedup", tmp_path / "x.png")
+    content = shown(put_study(tmp_path / "study", prediction(counts=rows)))
+    check_offline(render_html(content))
+    assert [row.cells[1].strip() for row in count_table(content.prediction).rows] == ["0 s"] * 3
+    assert [(p.speedup, p.model) for p in points_of(content.prediction)] == [(0.0, None)] * 3
+    assert phase_costs(content.prediction)[0] == []
+    assert "0.0 %" in verdict_of(content.prediction)
+    write_picture(content.prediction, "speedup", tmp_path / "x.png")
     assert (tmp_path / "x.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
@@ -306,7 +312,7 @@ def test_unmeasured_classes_are_listed(tmp_path: Path) -> None:
             "unmeasured": [{"op": f"MPI_Op{i}", "bytes": 8} for i in range(7)],
         },
     )
-    gaps = " | ".join(shown(study).gaps)
+    gaps = " | ".join(gaps_of(shown(study)))
     assert "beware" in gaps and "MPI_Op4" in gaps and "MPI_Op5" not in gaps and "2 more" in gaps
 
 
@@ -409,21 +415,20 @@ def test_what_is_not_representative_is_marked(tmp_path: Path) -> None:
     assert "1.00 s*" in text and "(30.0 s)" in text and "8.00 s*" not in text
     assert "communication was not measured as in a real run" in text
     assert "asterisk" not in render(made()) and "rests on" not in render(made())
-    view = shown(put_study(tmp_path / "study", result))
-    words = " ".join(" ".join(Page(render_html(view)).words).split())
+    content = shown(put_study(tmp_path / "study", result))
+    words = " ".join(" ".join(Page(render_html(content)).words).split())
     assert "Mind that 4 ranks shared 2 cores" in words
 
 
 def test_the_account_of_events_and_time_is_in_the_report(tmp_path: Path) -> None:
     study = put_study(tmp_path / "study", prediction())
-    assert shown(study).account is None
     assert "There is no account of the traced runs" in render_html(shown(study))
     tables = [corpus.table(corpus.jacobi2d(97, 61, 3), n) for n in (2, 4, 8)]
     write_json(study.phases_path, phases_json(structure(tables)))
-    view = shown(study)
-    page = check_offline(render_html(view))
-    assert view.account is not None
-    parts = [cells[1] for cells in view.account.rows]
+    content = shown(study)
+    page = check_offline(render_html(content))
+    account = account_rows(content.phases)
+    parts = [cells[1] for cells in account]
     assert parts[:5] == [
         "start of the program",
         "relevant phases",
@@ -432,7 +437,7 @@ def test_the_account_of_events_and_time_is_in_the_report(tmp_path: Path) -> None
         "all",
     ]
     for k in range(0, len(parts), 5):
-        events = [int(cells[2].replace(",", "")) for cells in view.account.rows[k : k + 5]]
+        events = [int(cells[2].replace(",", "")) for cells in account[k : k + 5]]
         assert sum(events[:4]) == events[4] > 0
     words = " ".join(" ".join(page.words).split())
     assert "start of the program" in words and "in calls that all counts have: 100.0 %" in words

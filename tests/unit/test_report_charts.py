@@ -22,9 +22,9 @@ from p3s.report.charts.ranges import estimate_chart, interval_chart, residual_ch
 from p3s.report.charts.scales import Linear, Log, log_ends, nice_top, spaced, times_label
 from p3s.report.charts.small import phase_chart
 from p3s.report.charts.stacks import MEASURES, stack_chart
-from p3s.report.costs import kinds_of, law_rows, limits_of, phase_curves, stacks_of
+from p3s.report.costs import kinds_of, law_rows, limit_text, phase_curves, stacks_of
 from p3s.report.html import breakable, unbroken
-from p3s.report.sure import estimates_of, interval_parts, residuals_of, shares_of
+from p3s.report.sure import estimates_of, residuals_of, shares_of
 from p3s.signature.matrix import CommMatrix
 
 NUMBER = re.compile(r"-?\d+(\.\d+)?$")
@@ -73,7 +73,7 @@ def charts(prediction: Prediction) -> list[str]:
         *(stack_chart(stacks, measure, by) for measure in MEASURES for by in (False, True)),
         *(phase_chart(curve) for curve in phase_curves(prediction)),
         estimate_chart(estimates_of(prediction)),
-        interval_chart(interval_parts(prediction.last), (0.9, 1.2)),
+        interval_chart(prediction.last, (0.9, 1.2)),
         residual_chart(residuals_of(prediction)),
         shares_chart(shares_of(prediction)),
     ]
@@ -196,17 +196,17 @@ def test_the_matrix_is_drawn_cell_by_cell() -> None:
 def test_laws_and_limits_without_what_is_not_known() -> None:
     made = record()
     laws, cut = law_rows(made)
-    assert "<mfrac><mn>635.2</mn><mi>n</mi></mfrac>" in laws[0].parts["compute"][0].markup
+    assert "<mfrac><mn>635.2</mn><mi>n</mi></mfrac>" in laws[0].parts["compute"][0]
     older = made_prediction()
     for entry in older["phase_laws"]:
         del entry["parts"]["compute"]["terms"]
-    assert law_rows(record(older))[0][0].parts["compute"][0].markup == "635.2/n"
+    assert law_rows(record(older))[0][0].parts["compute"][0] == "635.2/n"
     assert [law.name for law in laws][:2] == ["Allreduce", "Irecv+Isend+Waitall"] and not cut
     assert set(laws[0].parts) == {"time", "compute", "transfer", "software"}, "waiting has none"
     assert laws[0].parts["compute"][1] == "within 1.2 %"
-    limits = limits_of(made)
+    limits = made.limits
     assert limits[0].name == "Allreduce" and limits[0].because == "waiting"
-    assert not limits[0].text.startswith("Allreduce"), "the name stands beside it"
+    assert not limit_text(limits[0]).startswith("Allreduce"), "the name stands beside it"
     assert law_rows(replace(made, phase_laws=())) == ([], "")
 
 

@@ -12,7 +12,6 @@ from report_studies import put_study
 from p3s.model.types import Model
 from p3s.pipeline.content import content_of
 from p3s.report.html import render
-from p3s.report.view import view_of
 
 MANY = tuple(2**k for k in range(1, 11))
 
@@ -40,7 +39,7 @@ def model_of(phases: int, calls: int) -> Model:
 def test_500_phases_at_10_counts_are_small(tmp_path: Path) -> None:
     prediction = made_prediction(MANY, 500)
     study = put_study(tmp_path / "study", prediction, model=model_of(500, 6))
-    text = render(view_of(content_of(study, record(prediction))))
+    text = render(content_of(study, record(prediction)))
     assert len(text.encode()) < 5_000_000
     words = " ".join(text.split())
     assert "302 more phases with" in words and "prediction.json" in words
@@ -51,9 +50,7 @@ def test_500_phases_at_10_counts_are_small(tmp_path: Path) -> None:
 
 def test_many_counts_are_thinned_out_and_it_says_so(tmp_path: Path) -> None:
     prediction = made_prediction(tuple(range(2, 402)), 3)
-    text = render(
-        view_of(content_of(put_study(tmp_path / "study", prediction), record(prediction)))
-    )
+    text = render(content_of(put_study(tmp_path / "study", prediction), record(prediction)))
     assert "60 of 400 counts are listed" in text and "24 of 400 counts have a bar." in text
     assert "<td>401</td>" in text, "the last count is listed"
     assert len(text) < 2_000_000

@@ -15,7 +15,6 @@ from p3s.predict.saved import PredictionFile
 from p3s.predict.types import PREDICTION, Prediction, WhatIf, WhatIfAt
 from p3s.report.html import render as page
 from p3s.report.terminal import render, summary
-from p3s.report.view import view_of
 from p3s.report.what_if import what_if_of
 
 COUNTS = (4, 8, 512)
@@ -88,7 +87,7 @@ def test_a_summary_names_what_surely_saves() -> None:
 def test_the_page_has_it_as_text(tmp_path: Path) -> None:
     found = changed(html="network=<b>&x")
     study = put_study(tmp_path / "study", PREDICTION.data(found))
-    text = page(view_of(content_of(study, found)))
+    text = page(content_of(study, found))
     assert 'id="what-if"' in text
     assert "network=&lt;b&gt;&amp;x" in text and "<b>&x" not in text
 

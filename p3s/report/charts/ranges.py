@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from p3s.base.text import percent, processes, seconds
+from p3s.predict.types import Count, Residual
 from p3s.report.charts.draw import LETTER, Svg
 from p3s.report.charts.scales import Linear
-from p3s.report.sure import Estimate, IntervalPart, Residual, Shares, verdict_order
+from p3s.report.sure import Estimate, Shares, verdict_order
 
 WIDTH = 560.0
 LINE, TOP, BOTTOM, RIGHT = 30.0, 8.0, 34.0, 24.0
@@ -35,11 +36,12 @@ def estimate_chart(estimates: Sequence[Estimate]) -> str:
     return svg.markup()
 
 
-def interval_chart(parts: Sequence[IntervalPart], whole: tuple[float, float] | None) -> str:
+def interval_chart(row: Count, whole: tuple[float, float] | None) -> str:
     """Return how wide each part makes the interval, and the whole of it; empty without parts."""
-    if not parts:
+    parts = row.interval_parts.known()
+    shown = [(name, *ends, "other") for name, ends in parts.items() if min(ends) > 0]
+    if not shown:
         return ""
-    shown = [(part.name, part.low, part.high, "other") for part in parts]
     if whole is not None:
         shown.append(("all together", *whole, "chosen"))
     ends = [100 * (v - 1) for _, low, high, _ in shown for v in (low, high)]
