@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import cli
 from test_signature_run import alive
-from tracer_helpers import PROGRAMS, compile_c, the_mpi
+from tracer_helpers import PROGRAMS, compile_c, the_mpi, usable_mpi
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
@@ -35,30 +36,13 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("study")
     program = compile_c(PROGRAMS / "turns.c", folder / "turns")
     with contextlib.chdir(folder):
-        assert (
-            run(
-                [
-                    "characterize",
-                    "-n",
-                    "2,3,5",
-                    "-o",
-                    "study",
-                    "--work",
-                    "cpu",
-                    "--timeout",
-                    "60",
-                    *command(program),
-                ]
-            )
-            == 0
-        )
-        assert run(["model", "study"]) in (0, 3)
+        cli("characterize -n 2,3,5 -o study --work cpu --timeout 60", *command(program))
+        cli("model study", code=(0, 3))
     return folder / "study"
 
 
 def command(program: Path) -> list[str]:
-    install = the_mpi()
-    assert install is not None and install.mpiexec is not None
+    install = usable_mpi()
     return ["--", install.mpiexec, "-n", "{np}", str(program), str(OUTER), str(INNER), str(ENDLESS)]
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import timed_study as ts
+from commands import cli
 from machines import synthetic
 
 from p3s.base.schemas import first_problem, load_schema
@@ -111,32 +112,29 @@ def test_what_is_printed_says_what_to_do_first() -> None:
     assert done.exit_code == 0 and "--topology" in done.output
 
 
-def test_the_text_names_the_choice_and_the_phases(
-    study: Study, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["place", str(study.root), "-n", "16", *NODES]) in (0, 3)
-    said = capsys.readouterr().out
+def test_the_text_names_the_choice_and_the_phases(study: Study) -> None:
+    said = cli(f"place {study.root} -n 16", *NODES, code=(0, 3)).out
     assert said.startswith("16 processes on 4 nodes with room for 4 each, fat tree")
     assert "cyclic" in said and "faster than cyclic" in said
 
 
-def test_trees_without_a_common_root_are_told(
-    study: Study, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_trees_without_a_common_root_are_told(study: Study) -> None:
     file = study.root.parent / "topology.conf"
     file.write_text("SwitchName=a Nodes=n[0-7]\nSwitchName=b Nodes=n[8-15]\n")
     words = ("-n", "16", "--topology", str(file), "--nodes", "4", "--ppn", "4", *FEW)
     for command in ("place", "predict"):
         given = words if command == "place" else words[:4]
-        assert run([command, str(study.root), *given]) in (0, 3)
-        said = capsys.readouterr()
+        said = cli(command, study.root, *given, code=(0, 3))
         text = " ".join((said.err if command == "place" else said.out).split())
         assert "2 trees of switches (a, b) have no common root" in text
 
 
-def test_csv_has_every_candidate(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["place", str(study.root), "-n", "16", *NODES, "--csv"]) in (0, 3)
-    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+def test_csv_has_every_candidate(study: Study) -> None:
+    rows = list(
+        csv.DictReader(
+            io.StringIO(cli(f"place {study.root} -n 16", *NODES, "--csv", code=(0, 3)).out)
+        )
+    )
     found = read_json(path_of(study, 16), "p3s.placement")["ranked"]
     assert [row["placement"] for row in rows] == [one["name"] for one in found]
 
@@ -145,14 +143,14 @@ def test_the_file_is_read_by_predict(study: Study, capsys: pytest.CaptureFixture
     path = study.root.parent / "ranks"
     found = place(study, capsys, *NODES, "--write", str(path))
     assert path.read_text().startswith("rank 0=+n")
-    assert run(["predict", str(study.root), "-n", "32", *TREE]) in (0, 3)
+    cli(f"predict {study.root} -n 32", *TREE, code=(0, 3))
     times = {}
     for name, words in (("file", ("--placement", str(path))), ("cyclic", ())):
         if name == "cyclic":
             hosts = "".join(f"+n{rank % 4}\n" for rank in range(16))
             (study.root.parent / "cyclic").write_text(hosts)
             words = ("--placement", str(study.root.parent / "cyclic"))
-        assert run(["predict", str(study.root), "-n", "16", *TREE, *words]) in (0, 3)
+        cli(f"predict {study.root} -n 16", *TREE, *words, code=(0, 3))
         result = read_json(study.prediction_path, "p3s.prediction", 3)
         row = next(row for row in result["counts"] if row["n"] == 16)
         assert max(row["n"] for row in result["counts"]) == 16
@@ -177,8 +175,7 @@ def test_hosts_by_name(
     assert found["hosts"] == ["n1", "n2", "n3", "n4"]
     assert path.read_text().startswith(begin) or found["ranked"][0]["node_of"][0] != 0
     told = ("--placement", str(path), "--hosts", "n[1-4]")
-    assert run(["predict", str(study.root), "-n", "16", "--only", *TREE, *told]) in (0, 3)
-    capsys.readouterr()
+    cli(f"predict {study.root} -n 16 --only", *TREE, *told, code=(0, 3))
 
 
 def test_without_simulation_times_are_sums(
@@ -191,22 +188,17 @@ def test_without_simulation_times_are_sums(
     assert comm == pytest.approx(first["cost_s"])
 
 
-def test_several_counts_tell_which_are_worth_it(
-    study: Study, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_several_counts_tell_which_are_worth_it(study: Study) -> None:
     words = ["place", str(study.root), "-n", "8,16", "--ppn", "2,4", *TREE, *FEW, "--json"]
-    assert run(words) in (0, 3)
-    data = json.loads(capsys.readouterr().out)
+    data = cli(*words, code=(0, 3)).data
     rows = data["configurations"]
     assert {(row["n"], row["ppn"], row["nodes"]) for row in rows} == {
         (8, 2, 4), (8, 4, 2), (16, 2, 8), (16, 4, 4)
     }  # fmt: skip
     assert [row["time_s"] for row in rows] == sorted(row["time_s"] for row in rows)
     assert any(row["cores_front"] == 0 for row in rows)
-    assert run([*words[:-1], "--csv"]) in (0, 3)
-    assert capsys.readouterr().out.startswith("n,nodes,ppn,time_s")
-    assert run(words[:-1]) in (0, 3)
-    assert capsys.readouterr().out.startswith("Fastest: ")
+    assert cli(*words[:-1], "--csv", code=(0, 3)).out.startswith("n,nodes,ppn,time_s")
+    assert cli(*words[:-1], code=(0, 3)).out.startswith("Fastest: ")
 
 
 def learned(path: Path, machine: str, network: str, **card: Any) -> None:
@@ -292,8 +284,7 @@ def test_what_is_refused(
     study: Study, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], code: int, why: str
 ) -> None:
     if "--json" in words:
-        assert run(["place", str(study.root), "-n", "16", *words]) == code
-        assert why in capsys.readouterr().err
+        cli(f"place {study.root} -n 16", *words, code=code, err=why)
         return
     found, error = refused(study, capsys, *words)
     assert found == code and why in error
@@ -331,27 +322,20 @@ def test_hosts_that_a_network_does_not_have(
     ],
 )
 def test_placements_that_are_refused(
-    study: Study,
-    capsys: pytest.CaptureFixture[str],
-    text: str,
-    words: tuple[str, ...],
-    code: int,
-    why: str,
+    study: Study, text: str, words: tuple[str, ...], code: int, why: str
 ) -> None:
     path = study.root.parent / "ranks"
     path.write_text(text)
     told = ["predict", str(study.root), "-n", "16", "--placement", str(path), *words]
-    assert run(told) == code
-    said = capsys.readouterr()
+    said = cli(*told, code=code)
     assert said.out == "" and why in said.err and not study.prediction_path.exists()
-    assert run([*told[:3], "8,16", *told[4:]]) in (1, 2)
-    capsys.readouterr()
+    cli(*told[:3], "8,16", *told[4:], code=(1, 2))
 
 
 def test_the_report_shows_placements(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
     place(study, capsys, *NODES, "--simulate", "3")
-    assert run(["predict", str(study.root), "-n", "16", *TREE]) in (0, 3)
-    assert run(["report", str(study.root)]) in (0, 3)
+    cli(f"predict {study.root} -n 16", *TREE, code=(0, 3))
+    cli(f"report {study.root}", code=(0, 3))
     page = study.report_path.read_text()
     assert 'id="placements"' in page and 'class="link m-6"' in page
     capsys.readouterr()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from commands import cli
 from paths import ROOT
 
 from p3s.base.study import Study
@@ -114,20 +115,18 @@ def test_a_job_array(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         )
 
 
-def test_counts_up_to_a_maximum(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["submit", "study", "-n", "..64", "--ppn", "8", "--dry-run", *SRUN]) == 0
-    text = capsys.readouterr().out
+def test_counts_up_to_a_maximum() -> None:
+    text = cli("submit study -n ..64 --ppn 8 --dry-run", *SRUN).out
     assert "#SBATCH --nodes=8" in text.splitlines() and " -n ..64 " in text
 
 
-def test_it_is_submitted(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_submitted(here: Path) -> None:
     sbatch = here / "sbatch"
     sbatch.write_text('#!/bin/bash\necho "$*" >> calls\nwc -l < calls\n')
     sbatch.chmod(0o755)
     os.environ["PATH"] = f"{here}{os.pathsep}{os.environ['PATH']}"
     options = ["--jobs", "each", "--submit", "-o", "elsewhere"]
-    assert run(["submit", "study", "-n", "8,16,32", *options, *SRUN]) == 0
-    said = capsys.readouterr()
+    said = cli("submit study -n 8,16,32", *options, *SRUN)
     names = [f"trace-np{np}" for np in (8, 16, 32)]
     assert (here / "calls").read_text().splitlines() == [
         *(f"--parsable {here}/elsewhere/{name}.sh" for name in names),
@@ -137,22 +136,19 @@ def test_it_is_submitted(here: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "next, when they have ended: p3s model" in said.err
     # What was submitted already is said where a later one is refused.
     sbatch.write_text("#!/bin/bash\n[[ $* == *np16* ]] && { echo no >&2; exit 1; }\necho 7\n")
-    assert run(["submit", "study", "-n", "8,16,32", *options, *SRUN]) == 1
-    assert "no; submitted already: 7" in capsys.readouterr().err
+    cli("submit study -n 8,16,32", *options, *SRUN, code=1, err="no; submitted already: 7")
 
 
-def test_scripts_are_written(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["submit", "study", "-n", "8,16,32", "--jobs", "each", *SRUN]) == 0
-    said = capsys.readouterr()
+def test_scripts_are_written(here: Path) -> None:
+    said = cli("submit study -n 8,16,32 --jobs each", *SRUN)
     written = sorted(path.name for path in (here / "study-jobs").iterdir())
     names = ["trace-np16.sh", "trace-np32.sh", "trace-np8.sh"]
     assert written == ["last.sh", "submit.sh", *names] and not (here / "study").exists()
     assert f"next: bash '{here}/study-jobs/submit.sh'" in said.err
-    assert run(["submit", "study", "-n", "8,16,32", "-o", "one", *SRUN]) == 0
-    assert f"next: sbatch '{here}/one/trace.sh'" in capsys.readouterr().err
+    cli("submit study -n 8,16,32 -o one", *SRUN, err=f"next: sbatch '{here}/one/trace.sh'")
 
 
-def test_a_study_that_is_there(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_study_that_is_there(here: Path) -> None:
     study = Study.create(here / "study", ["mpiexec", "-n", "{np}", "other"])
     folder = study.runs_dir(4)
     folder.mkdir()
@@ -161,9 +157,9 @@ def test_a_study_that_is_there(here: Path, capsys: pytest.CaptureFixture[str]) -
     (folder / "run.json").write_text(text)
     # One count more is not too few with those that are there, but the command is another one.
     options = ["submit", "study", "-n", "8,16", "--jobs", "each"]
-    assert run([*options, *SRUN]) == 2
-    assert "another command" in capsys.readouterr().err and not (here / "study-jobs").exists()
-    assert run([*options, "--trace=--force", *SRUN]) == 0
+    cli(*options, *SRUN, code=2, err="another command")
+    assert not (here / "study-jobs").exists()
+    cli(*options, "--trace=--force", *SRUN)
     script = (here / "study-jobs" / "trace-np8.sh").read_text()
     assert "--work wall" in script.replace("\\\n    ", "")
     assert commands((here / "study-jobs" / "last.sh").read_text())[-1][-1] == "--force"
@@ -177,8 +173,7 @@ def test_the_virtual_environment(here: Path, capsys: pytest.CaptureFixture[str])
     (venv / "bin" / "activate").write_text("")
     assert run(words) == 2 and "holds no P3S" in capsys.readouterr().err
     (venv / "bin" / "p3s").write_text("")
-    assert run(words) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = cli(*words).out.splitlines()
     assert f". '{venv}/bin/activate'" in lines and any(
         line.startswith("p3s characterize") for line in lines
     )
@@ -201,9 +196,8 @@ def test_the_virtual_environment(here: Path, capsys: pytest.CaptureFixture[str])
         (["-n", "8,16,32", "--scheduler", "sge", *SRUN], "slurm, pbs, lsf"),
     ],
 )
-def test_what_cannot_be(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["submit", "study", *words]) == 2
-    told = capsys.readouterr()
+def test_what_cannot_be(words: list[str], said: str) -> None:
+    told = cli("submit study", *words, code=2)
     assert told.out == "" and said in told.err and told.err.count("\n") == 1
     assert not Path("study-jobs").exists()
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from capture_writer import COUNTS, DEFS, DONE, EVENTS, PAGE, RESOLVED, Writer, small
+from commands import cli
 
 from p3s.base.errors import P3SError
 from p3s.base.study import RUN_SCHEMA, SCHEMA_VERSION, Study, write_json
@@ -469,9 +470,8 @@ def test_a_study_of_version_one_says_so_in_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["model", "predict"])
 def test_commands_on_a_study_of_version_one_say_so_in_one_line(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: str, tmp_path: Path
 ) -> None:
-    from p3s.cli.main import run
 
     study = Study.create(tmp_path, ["mpiexec", "-n", "{np}", "./app"])
     for np in (2, 4, 8):
@@ -499,7 +499,10 @@ def test_commands_on_a_study_of_version_one_say_so_in_one_line(
         write_json(signature, {"schema": "p3s.signature", "schema_version": 1, "np": np})
     study.update()
     counts = ["-n", "16"] if command == "predict" else []
-    assert run([command, str(tmp_path), *counts]) == 1
-    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("p3s: ")]
+    said = [
+        line
+        for line in cli(command, tmp_path, *counts, code=1).err.splitlines()
+        if line.startswith("p3s: ")
+    ]
     assert len(said) == 1
     assert "capture version 1" in said[0] and "trace it again: p3s characterize -n 2 -o " in said[0]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import cli
 from made_predictions import made_prediction
 from report_studies import put_study
 
@@ -37,7 +38,7 @@ def test_the_page_is_written_and_opened(study: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(webbrowser, "open", lambda url: opened.append(url) or True)
     page = study / "report.html"
     page.unlink(missing_ok=True)
-    assert run(["view", str(study)]) == 0
+    cli(f"view {study}")
     assert opened == [page.as_uri()] and page.exists()
 
 
@@ -51,16 +52,16 @@ def test_a_page_of_somebody_else_is_not_shown(
     page.unlink(missing_ok=True)
     page.symlink_to(mine)
     monkeypatch.setattr(cli_view, "_serve", lambda page, *_: pages.append(page))
-    assert run(["view", str(study), "--serve"]) == 0
+    cli(f"view {study} --serve")
     page.unlink()
     page.write_text("<script>alert(1)</script>")
-    assert run(["view", str(study), "--serve"]) == 0
+    cli(f"view {study} --serve")
     assert all(b"P3S" in each and b"alert(1)" not in each for each in pages) and len(pages) == 2
     page.unlink()
     page.symlink_to(mine)
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setattr(webbrowser, "open", lambda url: True)
-    assert run(["view", str(study)]) == 0
+    cli(f"view {study}")
     assert not page.is_symlink() and page.read_bytes() == pages[0]
     assert mine.read_text() == "private"
 
@@ -76,9 +77,9 @@ def test_a_page_for_others_quotes_no_source(study: Path, monkeypatch: pytest.Mon
         return real(*all, source=source)
 
     monkeypatch.setattr(content, "content_of", content_of)
-    assert run(["view", str(study)]) == 0
-    assert run(["view", str(study), "--no-source"]) == 0
-    assert run(["view", str(study)]) == 0
+    cli(f"view {study}")
+    cli(f"view {study} --no-source")
+    cli(f"view {study}")
     assert asked == [True, False, True]
 
 

@@ -7,12 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from commands import cli
 from paths import EXAMPLES
 from test_far_cli import far, fingerprint, launch, refused
 from tracer_helpers import compile_c, the_mpi
 
 from p3s.base.study import Study
-from p3s.cli.main import run
 from p3s.costs.small_runs.builds import same_places
 from p3s.costs.stage import other_points
 from p3s.model.stage import load
@@ -88,11 +88,8 @@ def made(
     folder = tmp_path_factory.mktemp(how)
     program = built(folder / "large", "heat.L", *LARGE, *BUILDS[how])
     root = folder / "study"
-    assert (
-        run(["characterize", "-n", "2,3,4", "--work", "cpu", "-o", str(root), *launch(program)])
-        == 0
-    )
-    assert run(["model", str(root)]) in (0, 3)
+    cli(f"characterize -n 2,3,4 --work cpu -o {root}", *launch(program))
+    cli(f"model {root}", code=(0, 3))
     return how, folder, root
 
 
@@ -183,21 +180,7 @@ def test_examples_are_different_programs(
         for name in ("ring", "jacobi2d")
     )
     root = tmp_path / "study"
-    assert (
-        run(
-            [
-                "characterize",
-                "-n",
-                "2,3,4",
-                "--work",
-                "cpu",
-                "-o",
-                str(root),
-                *launch(ring, "--bodies", 2000),
-            ]
-        )
-        == 0
-    )
+    cli(f"characterize -n 2,3,4 --work cpu -o {root}", *launch(ring, "--bodies", 2000))
     assert "a different program: " in refused(
         root, ["-n", "2", *launch(jacobi, "--nx", 100, "--ny", 100)], capsys, 1
     )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from artefacts import no_numbers
+from commands import cli
 from paths import EXAMPLES
-from tracer_helpers import the_mpi
+from tracer_helpers import make_examples, the_mpi
 
 from p3s.cli.main import run
 
@@ -42,16 +42,8 @@ def _cases():
 
 @pytest.fixture(scope="session")
 def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    install = the_mpi()
-    if install is None or install.mpiexec is None:
-        pytest.skip("no MPI that works with ranks sharing cores")
     out = tmp_path_factory.mktemp("examples")
-    subprocess.run(
-        ["make", "-s", "-C", str(EXAMPLES), f"MPICC={install.mpicc}", f"BIN={out}"],
-        check=True,
-        timeout=120,
-        capture_output=True,
-    )
+    make_examples(out)
     return out
 
 
@@ -65,7 +57,7 @@ def test_a_first_run_ends_with_a_report(name, counts, examples, tmp_path, capfd)
     )
     study = str(tmp_path / "study")
     launcher = [the_mpi().mpiexec, "-n", "{np}", *program, *ARGUMENTS[name].split()]
-    assert run(["characterize", "-n", counts, "--timeout", "60", "-o", study, "--", *launcher]) == 0
+    cli("characterize -n", counts, "--timeout", "60", "-o", study, "--", *launcher)
     larger = "12" if counts == "2,3,5" else "16"
     for words in (
         ["model", study],

@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 
 import pytest
+from commands import cli
 
 from p3s.base.errors import P3SError
 from p3s.base.host.compiling import c_compiler
-from p3s.cli.main import run
 from p3s.machine.openmp import CONSTRUCTS, OpenMP, load
 from p3s.machine.teams import ITERATIONS, LOOPS
 from p3s.machine.threads import measure_openmp, openmp_program
@@ -56,11 +56,9 @@ def test_the_command_writes_shows_and_compares(
     monkeypatch.setattr("p3s.machine.measure.working_sets", lambda *_: [8 * KIB, 8 * MIB])
     path = tmp_path / "machine.json"
     args = ["machine", "measure", "--quick", "--no-network", "--openmp", "-o", str(path), "--json"]
-    assert run(args) == 0
+    cli(*args)
     kept = json.loads(path.read_text())
     assert kept.pop("digest") and json.loads(capsys.readouterr().out) == kept
     assert load(path) is not None
-    assert run(["machine", "show", str(path)]) == 0
-    assert "OpenMP threads: lib" in capsys.readouterr().out
-    assert run(["machine", "compare", str(path), str(path)]) == 0
-    assert "dynamic, 64 a thread" in capsys.readouterr().out
+    cli(f"machine show {path}", out="OpenMP threads: lib")
+    cli(f"machine compare {path} {path}", out="dynamic, 64 a thread")

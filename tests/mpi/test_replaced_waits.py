@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tracer_helpers import PROGRAMS, compile_c, the_mpi
+from tracer_helpers import PROGRAMS, compile_c, the_mpi, usable_mpi
 
 pytestmark = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 
@@ -27,8 +27,7 @@ def test_whichever_completes_the_order_is_one(wait: str, debug: str, tmp_path: P
             timeout=120,
         ).stdout
 
-    install = the_mpi()
-    assert install is not None and install.mpiexec is not None
+    install = usable_mpi()
     program = compile_c(PROGRAMS / "polls.c", tmp_path / "polls", debug)
     words = [install.mpiexec, "-n", "{np}", str(program), wait, str(STEPS)]
     p3s("characterize", "-n", "2,3,4", "-o", "study", "--", *words)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tracer_helpers import PROGRAMS, compile_c, the_mpi
+from tracer_helpers import PROGRAMS, compile_c, the_mpi, usable_mpi
 
 pytestmark = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 
@@ -17,8 +17,7 @@ def test_what_a_program_said_that_calls_mpi_in_no_loop_is_told(
     steps: str, told: bool, tmp_path: Path
 ) -> None:
     program = compile_c(PROGRAMS / "refuses.c", tmp_path / "refuses")
-    install = the_mpi()
-    assert install is not None and install.mpiexec is not None
+    install = usable_mpi()
     run = [install.mpiexec, "-n", "{np}", str(program), steps]
     done = subprocess.run(
         [sys.executable, "-m", "p3s", "characterize", "-n", "1,2,3", "-o", "study", "--", *run],
