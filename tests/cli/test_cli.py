@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import typer
-from commands import cli
+from commands import P3S, Shown, cli, p3s, started
 
 from p3s.base.errors import GateFailed, PartialResult, UsageError
 from p3s.base.study import Study
@@ -59,18 +59,6 @@ HEAVY = [
     "rich",
     "elftools",
 ]
-
-
-def p3s(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "p3s", *args],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, **env},
-        check=False,
-    )
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -156,8 +144,7 @@ def test_help_of_a_command_ends_with_an_example_and_the_next_step(name: str) -> 
 
 
 def test_version_goes_to_stdout() -> None:
-    done = p3s("--version")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "p3s 0.1.0\n", "")
+    assert p3s("--version") == Shown(0, "p3s 0.1.0\n", "")
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("exec", "doctor")])
@@ -275,11 +262,11 @@ def test_traceback_only_when_asked_for(tmp_path: Path) -> None:
         "sys.modules['p3s.signature_runner.doctor'] = m\n"
     )
     path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    plain = p3s("doctor", PYTHONPATH=path, P3S_DEBUG="")
-    assert plain.returncode == 70 and "Traceback" not in plain.stderr
-    assert "please report" in plain.stderr and plain.stderr.count("\n") == 1
-    debug = p3s("doctor", PYTHONPATH=path, P3S_DEBUG="1")
-    assert debug.returncode == 70 and "Traceback" in debug.stderr
+    for debug in ("", "1"):
+        variables = {**os.environ, "PYTHONPATH": path, "P3S_DEBUG": debug}
+        done = started([*P3S, "doctor"], env=variables)
+        assert done.code == 70 and ("Traceback" in done.err) == bool(debug)
+        assert debug or ("please report" in done.err and done.err.count("\n") == 1)
 
 
 def _without_a_frame() -> None:
@@ -361,8 +348,7 @@ def test_nothing_reaches_the_terminal_raw() -> None:
 
 def test_study_made_by_the_cli_is_a_study(tmp_path: Path) -> None:
     Study.create(tmp_path / "s", ["mpiexec", "-n", "{np}", "./a"])
-    done = p3s("report", str(tmp_path / "s"))
-    assert done.returncode == 1 and "p3s predict" in done.stderr
+    p3s(f"report {tmp_path / 's'}", code=1, err="p3s predict")
 
 
 def test_counts_that_failed_alike_are_one_reason() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -74,26 +73,22 @@ def study(made: Study, tmp_path: Path) -> Study:
     return Study.open(tmp_path / "study")
 
 
-def place(study: Study, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    code = run(["place", str(study.root), "-n", "16", "--json", *words])
-    data = json.loads(capsys.readouterr().out)
-    assert code in (0, 3) and first_problem(data, load_schema("placement-1")) == ""
+def place(study: Study, *words: str) -> dict[str, Any]:
+    data = cli(f"place {study.root} -n 16 --json", *words, code=(0, 3)).data
+    assert first_problem(data, load_schema("placement-1")) == ""
     return data
 
 
-def refused(study: Study, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+def refused(study: Study, *words: str) -> tuple[int, str]:
     before = {path: path.read_bytes() for path in study.root.rglob("placement/*")}
-    code = run(["place", str(study.root), "-n", "16", *words])
-    said = capsys.readouterr()
+    said = cli(f"place {study.root} -n 16", *words, code=None)
     assert said.out == "" and {p: p.read_bytes() for p in study.root.rglob("placement/*")} == before
-    (error,) = [line for line in said.err.splitlines() if line.startswith("p3s: ")]
-    return code, error
+    (error,) = said.said
+    return said.code, error
 
 
-def test_neighbours_of_a_ring_belong_on_one_node(
-    study: Study, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = place(study, capsys, *NODES)
+def test_neighbours_of_a_ring_belong_on_one_node(study: Study) -> None:
+    found = place(study, *NODES)
     ranked = {one["name"]: one for one in found["ranked"] if one["time_s"] is not None}
     assert found["ranked"][0]["time_s"] == min(one["time_s"] for one in ranked.values())
     assert ranked["block"]["time_s"] < ranked["cyclic"]["time_s"]
@@ -139,9 +134,9 @@ def test_csv_has_every_candidate(study: Study) -> None:
     assert [row["placement"] for row in rows] == [one["name"] for one in found]
 
 
-def test_the_file_is_read_by_predict(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_file_is_read_by_predict(study: Study) -> None:
     path = study.root.parent / "ranks"
-    found = place(study, capsys, *NODES, "--write", str(path))
+    found = place(study, *NODES, "--write", str(path))
     assert path.read_text().startswith("rank 0=+n")
     cli(f"predict {study.root} -n 32", *TREE, code=(0, 3))
     times = {}
@@ -160,28 +155,23 @@ def test_the_file_is_read_by_predict(study: Study, capsys: pytest.CaptureFixture
     first = found["ranked"][0]
     assert times["file"] < times["cyclic"]
     assert times["file"] == pytest.approx(first["time_s"], rel=0.1)
-    capsys.readouterr()
 
 
 @pytest.mark.parametrize(
     ("name", "begin"), [("openmpi", "rank 0=n1 slot=0"), ("mpich", "n1:"), ("slurm", "n1\n")]
 )
-def test_hosts_by_name(
-    study: Study, capsys: pytest.CaptureFixture[str], name: str, begin: str
-) -> None:
+def test_hosts_by_name(study: Study, name: str, begin: str) -> None:
     path = study.root.parent / "ranks"
     words = (*NODES, "--hosts", "n[1-4]", "--simulate", "1", "--format", name, "--write", str(path))
-    found = place(study, capsys, *words)
+    found = place(study, *words)
     assert found["hosts"] == ["n1", "n2", "n3", "n4"]
     assert path.read_text().startswith(begin) or found["ranked"][0]["node_of"][0] != 0
     told = ("--placement", str(path), "--hosts", "n[1-4]")
     cli(f"predict {study.root} -n 16 --only", *TREE, *told, code=(0, 3))
 
 
-def test_without_simulation_times_are_sums(
-    study: Study, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = place(study, capsys, *NODES, "--simulate", "0")
+def test_without_simulation_times_are_sums(study: Study) -> None:
+    found = place(study, *NODES, "--simulate", "0")
     first = found["ranked"][0]
     assert found["estimator"] == "" and first["time_s"] is not None
     comm = sum(phase["comm_s"] for phase in first["phases"])
@@ -213,33 +203,31 @@ def learned(path: Path, machine: str, network: str, **card: Any) -> None:
     save(path, replace(model, card=replace(model.card, **card)))
 
 
-def test_a_learned_model_sorts(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_learned_model_sorts(study: Study) -> None:
     path = study.root.parent / "model.json"
     network = network_id(read_fabric(TREE[1], 4))
     learned(path, "box", network)
-    found = place(study, capsys, *NODES, "--simulate", "2", "--model", str(path))
+    found = place(study, *NODES, "--simulate", "2", "--model", str(path))
     assert found["cost"] == "times learned on box"
     learned(path, "other", network)
-    code, error = refused(study, capsys, *NODES, "--model", str(path))
+    code, error = refused(study, *NODES, "--model", str(path))
     assert code == 1 and "is of machine other, not of box" in error and "--name box" in error
 
 
-def test_a_model_of_a_machine_that_has_no_name_sorts(
-    study: Study, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_of_a_machine_that_has_no_name_sorts(study: Study) -> None:
     path = study.root.parent / "model.json"
     network = network_id(read_fabric(TREE[1], 4))
     learned(path, "openmpi 4.1.4", network, named=False, topology=TREE[1])
     told = ("--nodes", "4", "--ppn", "4", *FEW, "--model", str(path))
-    found = place(study, capsys, *TREE, *told, "--simulate", "2")
+    found = place(study, *TREE, *told, "--simulate", "2")
     assert found["cost"] == "times learned on openmpi 4.1.4"
-    code, error = refused(study, capsys, *told)
+    code, error = refused(study, *told)
     assert code == 1 and f"give --topology {TREE[1]}" in error
 
 
 @pytest.mark.parametrize(("times", "fits"), [(1.0, True), (2.0, True), (5.0, False), (0.1, False)])
 def test_machines_are_told_apart_by_what_messages_cost(
-    study: Study, capsys: pytest.CaptureFixture[str], times: float, fits: bool
+    study: Study, times: float, fits: bool
 ) -> None:
     path = study.root.parent / "model.json"
     learned(path, "openmpi 4.1.4", network_id(read_fabric(TREE[1], 4)), named=False)
@@ -248,9 +236,9 @@ def test_machines_are_told_apart_by_what_messages_cost(
     save(path, replace(load(path), network=own))
     words = (*NODES, "--simulate", "0", "--model", str(path))
     if fits:
-        place(study, capsys, *words)
+        place(study, *words)
         return
-    code, error = refused(study, capsys, *words)
+    code, error = refused(study, *words)
     assert code == 1 and "is of another machine: its messages take" in error
 
 
@@ -260,8 +248,8 @@ def test_what_is_refused_writes_no_scaled_trace(
     path = study.root.parent / "model.json"
     learned(path, "other", network_id(read_fabric(TREE[1], 4)))
     before = sorted(study.root.rglob("*"))
-    refused(study, capsys, *NODES, "--model", str(path))
-    refused(study, capsys, *TREE, "--nodes", "3", "--ppn", "4")
+    refused(study, *NODES, "--model", str(path))
+    refused(study, *TREE, "--nodes", "3", "--ppn", "4")
     told = ["place", str(study.root), "-n", "16,32", "--ppn", "4", *TREE, "--model", str(path)]
     assert run(told) == 1 and "is of machine other" in capsys.readouterr().err
     assert sorted(study.root.rglob("*")) == before
@@ -280,31 +268,27 @@ def test_what_is_refused_writes_no_scaled_trace(
         ((*NODES, "--csv", "--json"), 2, "--csv: not with --json"),
     ],
 )
-def test_what_is_refused(
-    study: Study, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], code: int, why: str
-) -> None:
+def test_what_is_refused(study: Study, words: tuple[str, ...], code: int, why: str) -> None:
     if "--json" in words:
         cli(f"place {study.root} -n 16", *words, code=code, err=why)
         return
-    found, error = refused(study, capsys, *words)
+    found, error = refused(study, *words)
     assert found == code and why in error
     assert not path_of(study, 16).exists()
 
 
-def test_hosts_that_a_network_does_not_have(
-    study: Study, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_hosts_that_a_network_does_not_have(study: Study) -> None:
     path = study.root.parent / "topology.conf"
     path.write_text("SwitchName=s0 Nodes=n[0-3]\nSwitchName=s1 Nodes=n[4-7]\n"
                     "SwitchName=top Switches=s[0-1]\n")  # fmt: skip
     told = ("--topology", str(path), "--ppn", "4", *FEW)
-    found = place(study, capsys, *told, "--nodes", "4", "--simulate", "1")
+    found = place(study, *told, "--nodes", "4", "--simulate", "1")
     assert found["hosts"] == ["n0", "n1", "n2", "n3"], "those of the file, in its order"
     path_of(study, 16).unlink()
-    code, error = refused(study, capsys, *told, "--hosts", "n0,n1,n2,x9")
+    code, error = refused(study, *told, "--hosts", "n0,n1,n2,x9")
     assert code == 1 and "does not name node x9" in error
     path.write_text("SwitchName=a Switches=b\nSwitchName=b Switches=a\n")
-    code, error = refused(study, capsys, *told, "--nodes", "4")
+    code, error = refused(study, *told, "--nodes", "4")
     assert code == 1 and str(path) in error
 
 
@@ -332,24 +316,21 @@ def test_placements_that_are_refused(
     cli(*told[:3], "8,16", *told[4:], code=(1, 2))
 
 
-def test_the_report_shows_placements(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
-    place(study, capsys, *NODES, "--simulate", "3")
+def test_the_report_shows_placements(study: Study) -> None:
+    place(study, *NODES, "--simulate", "3")
     cli(f"predict {study.root} -n 16", *TREE, code=(0, 3))
     cli(f"report {study.root}", code=(0, 3))
     page = study.report_path.read_text()
     assert 'id="placements"' in page and 'class="link m-6"' in page
-    capsys.readouterr()
 
 
-def test_cores_of_a_node_are_in_the_rankfile(
-    study: Study, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cores_of_a_node_are_in_the_rankfile(study: Study) -> None:
     node, path = study.root.parent / "node.xml", study.root.parent / "ranks"
     core = '<object type="Core"/>'
     socket = f'<object type="Package">{core * 2}</object>'
     node.write_text(f'<topology><object type="Machine">{socket * 2}</object></topology>')
     words = (*TREE, *FEW, "--simulate", "1", "--inside", str(node))
-    found = place(study, capsys, *words, "--write", str(path))
+    found = place(study, *words, "--write", str(path))
     assert found["slots"] == [4] * 4, "as many ranks as cores"
     slots = {line.rsplit("=", 1)[1] for line in path.read_text().splitlines()}
     assert slots == {"0:0", "0:1", "1:0", "1:1"}
@@ -359,7 +340,7 @@ def test_cores_of_a_node_are_in_the_rankfile(
         (("--write", str(path), "--format", "mpich"), "give --write for Open MPI"),
         (("--write", str(path), "--ppn", "8"), "has 4 cores, a node gets 8 ranks"),
     ):
-        code, error = refused(study, capsys, *words, *more)
+        code, error = refused(study, *words, *more)
         assert code == 2 and why in error
-    code, error = refused(study, capsys, *NODES, "--write", str(path), "--format", "mpich")
+    code, error = refused(study, *NODES, "--write", str(path), "--format", "mpich")
     assert code == 2 and "needs the names of the hosts" in error

@@ -28,12 +28,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def scripts(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, str]:
+def scripts(*options: str) -> dict[str, str]:
     """Return what --dry-run prints, by the names of the scripts."""
-    code = run(["submit", "study", "-n", "8,16,32", *options, "--dry-run", "--json", *SRUN])
-    said = capsys.readouterr()
-    assert code == 0, said.err
-    jobs = json.loads(said.out)["jobs"]
+    shown = cli("submit study -n 8,16,32", *options, "--dry-run", "--json", *SRUN)
+    jobs = shown.data["jobs"]
     assert all(job["script"] is None for job in jobs)
     for job in jobs:
         checked = subprocess.run(["bash", "-n"], input=job["text"], text=True, timeout=60)
@@ -49,10 +47,10 @@ def commands(text: str) -> list[list[str]]:
     ]
 
 
-def test_one_job_for_all_counts(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_job_for_all_counts(here: Path) -> None:
     before = sorted(here.parent.rglob("*"))
     options = ["--ppn", "12", "-r", "3", "--trace=--work cpu", "--time", "20m", "--account", "x"]
-    found = scripts(capsys, *options, "--module", "gcc/12", "--module", "openmpi")
+    found = scripts(*options, "--module", "gcc/12", "--module", "openmpi")
     assert sorted(here.parent.rglob("*")) == before and list(found) == ["p3s-trace"]
     text = found["p3s-trace"]
     assert {
@@ -74,8 +72,8 @@ def test_one_job_for_all_counts(here: Path, capsys: pytest.CaptureFixture[str]) 
     assert words[start:] == ["characterize", *options, *SRUN]
 
 
-def test_a_job_for_each_count(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = scripts(capsys, "--jobs", "each", "--ppn", "8", "--predict", "512,1024")
+def test_a_job_for_each_count(here: Path) -> None:
+    found = scripts("--jobs", "each", "--ppn", "8", "--predict", "512,1024")
     assert list(found) == ["p3s-np8", "p3s-np16", "p3s-np32", "p3s-last"]
     for np, nodes in ((8, 1), (16, 2), (32, 4)):
         text = found[f"p3s-np{np}"]
@@ -94,8 +92,8 @@ def test_a_job_for_each_count(here: Path, capsys: pytest.CaptureFixture[str]) ->
     assert any("report" in words for words in commands(last))
 
 
-def test_a_job_array(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = scripts(capsys, "--jobs", "array")["p3s-trace"]
+def test_a_job_array(here: Path) -> None:
+    text = scripts("--jobs", "array")["p3s-trace"]
     assert "#SBATCH --array=0-2" in text.splitlines()
     lines = text.replace("\\\n", " ").splitlines()
     command = next(line for line in lines if "--part" in line)

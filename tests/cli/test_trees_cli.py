@@ -59,9 +59,9 @@ def said(words: list[str], code: int = 0) -> str:
 
 def test_fit_tells_what_it_grew(files: dict[str, Path]) -> None:
     words = [*FIT, str(files["train"]), "-o", str(files["tree"]), "--expression"]
-    out, err = cli(*words, machine.EXPRESSION["nb"], "--split", "workload,workers,w1")
-    assert "1,120 runs at 20 workloads" in out and "splits on" in out
-    assert f"next: p3s baseline check {files['tree']}" in err
+    split = (machine.EXPRESSION["nb"], "--split", "workload,workers,w1")
+    after = f"next: p3s baseline check {files['tree']}"
+    cli(*words, *split, out=("1,120 runs at 20 workloads", "splits on"), err=after)
     found = json.loads(said([*words, machine.EXPRESSION["nb"], "--json"]))
     assert found["schema"] == "p3s.tree" and found["others"] == 1
     assert found["tree"]["expression"] == machine.EXPRESSION["nb"]

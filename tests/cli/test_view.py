@@ -21,7 +21,6 @@ from report_studies import put_study
 
 from p3s.base.errors import P3SError
 from p3s.cli import view as cli_view
-from p3s.cli.main import run
 from p3s.cli.view import CONNECTIONS, server_of
 from p3s.pipeline import content
 
@@ -132,8 +131,5 @@ def test_connections_are_bounded(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr().err == ""
 
 
-def test_without_a_prediction_it_says_what_to_do(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["view", str(tmp_path / "none")]) != 0
-    assert "none" in capsys.readouterr().err
+def test_without_a_prediction_it_says_what_to_do(tmp_path: Path) -> None:
+    cli(f"view {tmp_path / 'none'}", code=(1, 2), err="none")

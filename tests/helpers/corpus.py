@@ -150,16 +150,17 @@ class Recorder:
         source: int | None = None,
         nbytes: int = 80,
         received: int | None = None,
+        work: float = 1000.0,
         rest: float = 1000.0,
         **call: int,
     ) -> None:
         """Record an MPI_Sendrecv; source and bytes received are those sent to unless they differ.
 
-        rest: work before the second half.
+        work, rest: computation before the two halves.
         """
         source = to if source is None else source
         received = nbytes if received is None else received
-        self("Sendrecv", site, to, nbytes, **call)
+        self("Sendrecv", site, to, nbytes, work=work, **call)
         self("Sendrecv_recv", site, source, received, work=rest, **call)
 
     def halo(self, peers: Iterable[int | None], site: str | None = None, nbytes: int = 80) -> None:
@@ -329,8 +330,7 @@ def cg(rec: Recorder, size: int = 1403, outer: int = 3, inner: int = 5) -> None:
                 rec("Send", site="sum_s", peer=q, nbytes=8 * cut(i, rows))
                 rec("Wait", site="sum_w", nbytes=1)
             if partner != rec.rank:
-                rec("Sendrecv", site="tr", peer=partner, nbytes=8 * length)
-                rec("Sendrecv_recv", site="tr", peer=partner, nbytes=8 * cut(j, cols))
+                rec.exchange("tr", partner, nbytes=8 * length, received=8 * cut(j, cols))
             dot("pq")
         dot("norm")
 

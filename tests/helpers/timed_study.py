@@ -34,13 +34,14 @@ def sweeps(rec: corpus.Recorder, cells: int = 1 << 22, iters: int = 10, grows: f
     block = cells // rec.n
     rec("Bcast", nbytes=16, root=0, work=5000)
     for _ in range(iters):
-        rec(
+        rec.exchange(
             "Sendrecv",
-            peer=(rec.rank + 1) % rec.n,
-            nbytes=4096,
+            (rec.rank + 1) % rec.n,
+            (rec.rank - 1) % rec.n,
+            4096,
             work=FIRST * block + PACK + grows * cells,
+            rest=0,
         )
-        rec("Sendrecv_recv", site="Sendrecv", peer=(rec.rank - 1) % rec.n, nbytes=4096, work=0)
         rec("Allreduce", nbytes=8, work=SECOND * block + PACK)
     rec("Reduce", nbytes=8, root=0, work=700)
 

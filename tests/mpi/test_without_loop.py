@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from commands import p3s
 from tracer_helpers import PROGRAMS, compile_c, the_mpi, usable_mpi
 
 pytestmark = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
@@ -19,13 +18,6 @@ def test_what_a_program_said_that_calls_mpi_in_no_loop_is_told(
     program = compile_c(PROGRAMS / "refuses.c", tmp_path / "refuses")
     install = usable_mpi()
     run = [install.mpiexec, "-n", "{np}", str(program), steps]
-    done = subprocess.run(
-        [sys.executable, "-m", "p3s", "characterize", "-n", "1,2,3", "-o", "study", "--", *run],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    assert ("steps must be at least 1" in done.stderr) == told
-    assert ("calls MPI in no loop" in done.stderr) == told
+    done = p3s("characterize -n 1,2,3 -o study --", *run, cwd=tmp_path)
+    assert ("steps must be at least 1" in done.err) == told
+    assert ("calls MPI in no loop" in done.err) == told

@@ -30,8 +30,7 @@ def nested(rec: Any) -> None:
         if i == 0:
             rec("Barrier", work=10)
         for _ in range(3):
-            rec("Sendrecv", peer=ahead, nbytes=4096, work=400)
-            rec("Sendrecv_recv", site="Sendrecv", peer=behind, nbytes=4096, work=0)
+            rec.exchange("Sendrecv", ahead, behind, 4096, work=400, rest=0)
         if i % 10 == 9:
             rec("Allreduce", nbytes=8, work=300)
         if i < ITERS - 1:
