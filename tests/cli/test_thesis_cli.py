@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from capture_writer import put_run_json
 from commands import cli
-from test_bad_captures import good, run_info
+from test_bad_captures import good
 
-from p3s.base.study import Study, write_json
+from p3s.base.study import Study
 
 
 @pytest.fixture
@@ -19,7 +20,7 @@ def study(tmp_path: Path) -> str:
         folder = made.runs_dir(n)
         folder.mkdir(parents=True)
         good(folder, n, turns=40)
-        write_json(folder / "run.json", run_info(n))
+        put_run_json(folder, n)
     made.update()
     return str(made.root)
 

@@ -77,7 +77,7 @@ def far(root: Path, *args: str, **expected: Any) -> Shown:
 
 
 def test_runs_of_a_smaller_workload_are_a_study_inside_the_study(
-    study: Path, programs: Path, capsys: pytest.CaptureFixture[str]
+    study: Path, programs: Path
 ) -> None:
     before = fingerprint(study)
     command = launch(programs / "workload", 5000, 90)
@@ -92,10 +92,9 @@ def test_runs_of_a_smaller_workload_are_a_study_inside_the_study(
     assert [o.root for o in Study(study).others()] == [other.root]
 
     # another count of the same command joins it, another command gets a place of its own
-    far(study, "-n", "4", *command)
+    text = far(study, "-n", "4", *command).out
     assert other.signature_counts() == [2, 4]
     assert name_for(Study(study), launch(programs / "workload", 2500, 90)[1:]) == "w2"
-    text = capsys.readouterr().out
     assert "stands for" in text and "far/w1: " in text
 
     # what is asserted does not depend on times: on a busy machine any of them may be wrong
@@ -133,54 +132,42 @@ def refused(study: Path, args: list[str], code: int) -> str:
     return error[0]
 
 
-def test_what_is_known_before_anything_is_run(
-    study: Path, programs: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_what_is_known_before_anything_is_run(study: Path, programs: Path, tmp_path: Path) -> None:
     program = programs / "workload"
     smaller = launch(program, 5000, 40)
-    assert "the study's own workload" in refused(
-        study, ["-n", "2", *launch(program, 40000, 40)], capsys, 2
-    )
-    assert "one process" in refused(study, ["-n", "1,2", *smaller], capsys, 2)
-    assert "measured in cpu" in refused(
-        study, ["-n", "2", "--work", "instructions", *smaller], capsys, 2
-    )
-    assert "--signature" in refused(study, ["-n", "2", "--signature", *smaller], capsys, 2)
-    assert "--up-to: not with -n" in refused(
-        study, ["-n", "2", "--up-to", "4", *smaller], capsys, 2
-    )
+    assert "the study's own workload" in refused(study, ["-n", "2", *launch(program, 40000, 40)], 2)
+    assert "one process" in refused(study, ["-n", "1,2", *smaller], 2)
+    assert "measured in cpu" in refused(study, ["-n", "2", "--work", "instructions", *smaller], 2)
+    assert "--signature" in refused(study, ["-n", "2", "--signature", *smaller], 2)
+    assert "--up-to: not with -n" in refused(study, ["-n", "2", "--up-to", "4", *smaller], 2)
     far(tmp_path / "none", "-n", "2", *smaller, code=1, err="no study here")
     assert not (tmp_path / "none").exists()
 
 
-def test_a_different_program(
-    study: Path, programs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    error = refused(study, ["-n", "2", *launch(programs / "other")], capsys, 1)
+def test_a_different_program(study: Path, programs: Path) -> None:
+    error = refused(study, ["-n", "2", *launch(programs / "other")], 1)
     assert "a different program: 3 of its 3 places are not in the study" in error
     assert "MPI_Reduce in other+0x" in error and "(workload)" in error
 
 
-def test_a_larger_workload(study: Path, programs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    error = refused(study, ["-n", "2", *launch(programs / "workload", 80000, 10)], capsys, 1)
+def test_a_larger_workload(study: Path, programs: Path) -> None:
+    error = refused(study, ["-n", "2", *launch(programs / "workload", 80000, 10)], 1)
     assert "np=2: a larger workload: " in error and "2 times its bytes" in error
 
 
-def test_other_phases(study: Path, programs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_phases(study: Path, programs: Path) -> None:
     program = programs / "workload"
-    error = refused(study, ["-n", "2", *launch(program, 5000, 40, "reduce")], capsys, 1)
+    error = refused(study, ["-n", "2", *launch(program, 5000, 40, "reduce")], 1)
     assert "other phases: what takes" in error and "Sendrecv" in error
-    error = refused(study, ["-n", "2", *launch(program, 5000, 40, "more")], capsys, 1)
+    error = refused(study, ["-n", "2", *launch(program, 5000, 40, "more")], 1)
     assert "other phases: " in error and "MPI_Barrier in workload+0x" in error
 
 
-def test_a_count_that_fails_keeps_the_others(
-    study: Path, programs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_count_that_fails_keeps_the_others(study: Path, programs: Path) -> None:
     command = launch(programs / "workload", 5000, 40, "both", 3)
     far(study, "-n", "2,3", *command, code=3, err="np=3")
     assert Study(study / "far" / "w1").signature_counts() == [2]
-    error = refused(study, ["-n", "3", *command], capsys, 1)
+    error = refused(study, ["-n", "3", *command], 1)
     assert "np=3" in error and "nothing was added" in error and "kept in" not in error
 
 

@@ -11,8 +11,6 @@ from commands import cli
 from paths import EXAMPLES
 from tracer_helpers import make_examples, the_mpi
 
-from p3s.cli.main import run
-
 ARGUMENTS = {
     "ring": "--bodies 401 --steps 3",
     "jacobi2d": "--nx 203 --ny 151 --iterations 6",
@@ -57,7 +55,8 @@ def test_a_first_run_ends_with_a_report(name, counts, examples, tmp_path, capfd)
     )
     study = str(tmp_path / "study")
     launcher = [the_mpi().mpiexec, "-n", "{np}", *program, *ARGUMENTS[name].split()]
-    cli("characterize -n", counts, "--timeout", "60", "-o", study, "--", *launcher)
+    first = cli("characterize -n", counts, "--timeout", "60", "-o", study, "--", *launcher)
+    said = first.out + first.err
     larger = "12" if counts == "2,3,5" else "16"
     for words in (
         ["model", study],
@@ -66,7 +65,8 @@ def test_a_first_run_ends_with_a_report(name, counts, examples, tmp_path, capfd)
         ["predict", study, "-n", f"1,{larger}", "--no-replay"],
         ["report", study],
     ):
-        assert run(words) in (0, 3), capfd.readouterr().err
-    said = "".join(capfd.readouterr())
+        shown = cli(*words, code=(0, 3))
+        said += shown.out + shown.err
+    said += "".join(capfd.readouterr())
     assert "Warning" not in said and "internal error" not in said
     assert no_numbers(Path(study)) == []

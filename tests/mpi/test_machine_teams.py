@@ -49,16 +49,15 @@ def test_latencies_reach_from_cache_to_memory(found: OpenMP) -> None:
 
 
 def test_the_command_writes_shows_and_compares(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("p3s.machine.measure.QUICK_S", 0.1)
     monkeypatch.setattr("p3s.machine.threads.QUICK_S", 0.1)
     monkeypatch.setattr("p3s.machine.measure.working_sets", lambda *_: [8 * KIB, 8 * MIB])
     path = tmp_path / "machine.json"
-    args = ["machine", "measure", "--quick", "--no-network", "--openmp", "-o", str(path), "--json"]
-    cli(*args)
+    shown = cli(f"machine measure --quick --no-network --openmp -o {path} --json").data
     kept = json.loads(path.read_text())
-    assert kept.pop("digest") and json.loads(capsys.readouterr().out) == kept
+    assert kept.pop("digest") and shown == kept
     assert load(path) is not None
     cli(f"machine show {path}", out="OpenMP threads: lib")
     cli(f"machine compare {path} {path}", out="dynamic, 64 a thread")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import re
 import shutil
@@ -81,10 +80,8 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
 
-def test_instructions_are_counted_once_and_timed_in_all_repeats(
-    runs: Runs, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    characterize(root, "2,4,8", "-r", "3", "--work", "instructions")
+def test_instructions_are_counted_once_and_timed_in_all_repeats(runs: Runs, root: Path) -> None:
+    streams = characterize(root, "2,4,8", "-r", "3", "--work", "instructions")
     each = [
         [("cpu", n, "timed")] * 3 + [("instructions", n, "runs"), ("characterize", n)]
         for n in (2, 4, 8)
@@ -92,7 +89,6 @@ def test_instructions_are_counted_once_and_timed_in_all_repeats(
     assert runs.calls == [call for some in each for call in some]
     assert names(root / "runs") == ["np0002.r0", "np0004.r0", "np0008.r0"]
     assert names(root / "timed") == [f"np000{n}.r{r}" for n in (2, 4, 8) for r in range(3)]
-    streams = capsys.readouterr()
     assert "np=4 native run 2/3: 1.0 s" in streams.err
     assert "np=4 counting instructions: 9.0 s" in streams.err
     row = streams.out.splitlines()[2].split()
@@ -107,44 +103,31 @@ def test_times_can_be_left_out(runs: Runs, root: Path) -> None:
 
 
 @pytest.mark.parametrize("work", ["cpu", "wall", "auto"])
-def test_no_times_elsewhere_is_refused(
-    work: str, runs: Runs, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    characterize(root, "2,4,8", "--work", work, "--no-times", code=2)
+def test_no_times_elsewhere_is_refused(work: str, runs: Runs, root: Path) -> None:
+    shown = characterize(root, "2,4,8", "--work", work, "--no-times", code=2)
     assert not root.exists() and not runs.calls
-    assert capsys.readouterr().err.splitlines()[-1].startswith("p3s: --no-times: belongs to --work")
+    assert shown.last.startswith("p3s: --no-times: belongs to --work")
 
 
-def test_cpu_time_goes_beside_instructions(
-    runs: Runs, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cpu_time_goes_beside_instructions(runs: Runs, root: Path) -> None:
     characterize(root, "2,4,8", "--work", "instructions", "--no-times")
     counted = {path: path.stat().st_ino for path in (root / "runs").rglob("*")}
-    characterize(root, "2,8", "-r", "2", "--work", "cpu", "--json")
+    result = characterize(root, "2,8", "-r", "2", "--work", "cpu", "--json").data
     assert {path: path.stat().st_ino for path in (root / "runs").rglob("*")} == counted
     assert names(root / "timed") == ["np0002.r0", "np0002.r1", "np0008.r0", "np0008.r1"]
-    result = json.loads(capsys.readouterr().out.partition("\n{")[2].join(["{", ""]))
     assert [(row["np"], row["runs"], len(row["timed"])) for row in result["counts"]] == [
         (2, [], 2),
         (8, [], 2),
     ]
-    assert characterize(root, "2", "--work", "cpu").out.splitlines()[1].split()[:5] == [
-        "2",
-        "0",
-        "-",
-        "1",
-        "1.00",
-    ]
+    row = characterize(root, "2", "--work", "cpu").out.splitlines()[1]
+    assert row.split()[:5] == ["2", "0", "-", "1", "1.00"]
 
 
-def test_cpu_time_beside_nothing_is_refused(
-    runs: Runs, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cpu_time_beside_nothing_is_refused(runs: Runs, root: Path) -> None:
     characterize(root, "2,4,8", "--work", "instructions")
     before = list(runs.calls)
-    characterize(root, "8,16", "--work", "cpu", code=2)
+    line = characterize(root, "8,16", "--work", "cpu", code=2).last
     assert runs.calls == before
-    line = capsys.readouterr().err.splitlines()[-1]
     assert "none at 16 processes" in line and "-n 16 with --work instructions" in line
     characterize(root, "4,16")  # auto: as the study
     assert runs.calls[-3:] == [
@@ -156,25 +139,22 @@ def test_cpu_time_beside_nothing_is_refused(
 
 @pytest.mark.parametrize(("repeats", "said"), [("1", "trace -n 2,4,8 with"), ("2", "use another")])
 def test_instructions_into_cpu_time_are_refused(
-    repeats: str, said: str, runs: Runs, root: Path, capsys: pytest.CaptureFixture[str]
+    repeats: str, said: str, runs: Runs, root: Path
 ) -> None:
     characterize(root, "2,4,8", "--work", "cpu", "-r", repeats)
     before = list(runs.calls)
-    characterize(root, "2,4", "--work", "instructions", code=2)
+    line = characterize(root, "2,4", "--work", "instructions", code=2).last
     assert runs.calls == before
-    line = capsys.readouterr().err.splitlines()[-1]
     assert f"a study holds one unit: {said}" in line and "CPU time is measured beside" in line
 
 
-def test_a_native_run_that_fails_fails_the_count(
-    runs: Runs, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_native_run_that_fails_fails_the_count(runs: Runs, root: Path) -> None:
     characterize(root, "2,4,8", "--work", "instructions")
     before = {path: path.stat().st_ino for path in root.rglob("*.json")}
     runs.refuses = {(4, "cpu"): P3SError("np=4: ./app: failed at 4 ranks (exit code 3)")}
-    characterize(root, "4,16", "--work", "instructions", code=3)
+    shown = characterize(root, "4,16", "--work", "instructions", code=3)
     assert ("instructions", 4, "runs") not in runs.calls[9:]
-    last = capsys.readouterr().err.splitlines()[-2]
+    last = shown.err.splitlines()[-2]
     assert last.startswith("p3s: np=4: native run: ./app: failed at 4 ranks (exit code 3)")
     assert {path: path.stat().st_ino for path in before if path.name != "study.json"} == {
         path: node for path, node in before.items() if path.name != "study.json"
