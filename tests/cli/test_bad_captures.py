@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from capture_writer import INSTRUCTIONS, PAGE, Writer
+from capture_writer import INSTRUCTIONS, PAGE, Writer, put_run_json
+from commands import cli
 
-from p3s.base.study import RUN_SCHEMA, SCHEMA_VERSION, Study, write_json
-from p3s.cli.main import run
+from p3s.base.study import Study
 
 OPS = ["MPI_Init", "MPI_Send", "MPI_Recv", "MPI_Allreduce", "MPI_Finalize"]
 INIT, SEND, RECV, ALLREDUCE, FINALIZE = range(5)
@@ -333,38 +333,18 @@ def captured(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     folder.mkdir()
     request.param(folder)
     if any(folder.iterdir()):
-        write_json(folder / "run.json", run_info(2))
+        put_run_json(folder, 2)
     yield folder
 
 
-def run_info(np: int) -> dict[str, Any]:
-    return {
-        "schema": RUN_SCHEMA,
-        "schema_version": SCHEMA_VERSION,
-        "np": np,
-        "exit_code": 0,
-        "argv": ["mpiexec", "-n", str(np), "./app"],
-        "wall_s": 1.0,
-        "oversubscribed": False,
-        "cores": 2,
-        "mpi": "mpich 5",
-        "traced": True,
-        "status": "complete",
-        "work_unit": "cpu_ns",
-    }
-
-
-def command(capsys: pytest.CaptureFixture[str], *args: str, lines: int = 1) -> tuple[int, str, str]:
+def command(*args: str, lines: int = 1) -> tuple[int, str, str]:
     """Run a command that may fail but not break; return exit code, stdout, stderr."""
-    code = run(args)
-    streams = capsys.readouterr()
-    said = streams.err
-    assert code in (0, 1, 2, 3), said
-    assert "Traceback" not in said and "internal error" not in said
-    if code in (1, 2):
-        assert said.count("\n") == lines and said.startswith("p3s: "), said
-    assert "\x1b" not in streams.out + said
-    return code, streams.out, said
+    shown = cli(*args, code=(0, 1, 2, 3))
+    assert "Traceback" not in shown.err and "internal error" not in shown.err
+    if shown.code in (1, 2):
+        assert shown.err.count("\n") == lines and shown.err.startswith("p3s: "), shown
+    assert "\x1b" not in shown.out + shown.err
+    return shown.code, shown.out, shown.err
 
 
 @pytest.mark.parametrize(
@@ -374,30 +354,30 @@ def command(capsys: pytest.CaptureFixture[str], *args: str, lines: int = 1) -> t
     indirect=["captured"],
 )
 def test_every_command_says_what_is_wrong(
-    captured: Path, case: Callable[[Path], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    captured: Path, case: Callable[[Path], None], tmp_path: Path
 ) -> None:
     check, dump, add, said = CASES[case]
     place = str(captured)
-    code, out, err = command(capsys, "check", place)
+    code, out, err = command("check", place)
     assert (code, len(out.splitlines()) < 40) == (check, True)
     for more in ([], ["--json"], ["--summary"]):
-        code, out, err = command(capsys, "dump", place, *more)
+        code, out, err = command("dump", place, *more)
         assert code == dump and (code == 0 or err.count("\n") == 1)
         if "--json" in more:
             json.loads(out)
-    command(capsys, "recover", place, "-o", str(tmp_path / "saved"))
+    command("recover", place, "-o", str(tmp_path / "saved"))
     study = str(tmp_path / "study")
-    code, out, err = command(capsys, "add", study, place)
+    code, out, err = command("add", study, place)
     assert code == add and said in err and err.count("\n") == 1, err
     if add:
         assert not Path(study).exists(), "nothing is added"
         return
-    first = command(capsys, "phases", study, "--all")
+    first = command("phases", study, "--all")
     assert first[0] == 0 and "All events and all the time" in first[1]
     assert "not accounted for" not in first[1]
     (Path(study) / "signature" / "phases.json").unlink()
-    assert command(capsys, "phases", study, "--all") == first, "byte for byte"
-    assert command(capsys, "model", study)[0] == 1  # of one count there is no model
+    assert command("phases", study, "--all") == first, "byte for byte"
+    assert command("model", study)[0] == 1  # of one count there is no model
 
 
 @pytest.mark.parametrize(
@@ -406,46 +386,42 @@ def test_every_command_says_what_is_wrong(
     ids=lambda c: names[c],
     indirect=True,
 )
-def test_odd_counts_do_not_spoil_a_study(
-    captured: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_odd_counts_do_not_spoil_a_study(captured: Path, tmp_path: Path) -> None:
     """Three good counts and an odd repeat of one: the phases are still found."""
     study = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./app"])
     for np in (2, 4, 8):
         target = study.runs_dir(np)
         target.mkdir(parents=True)
         good(target, np)
-        write_json(target / "run.json", run_info(np))
+        put_run_json(target, np)
     size = json.loads((captured / "run.json").read_text())["np"]
     odd = study.runs_dir(size, 1)
     os.rename(captured, odd)
     study.update()
     root = str(study.root)
-    code, out, err = command(capsys, "phases", root)
+    code, out, err = command("phases", root)
     assert code == 0 and "× 5" in out, err
-    code, out, err = command(capsys, "model", root)
+    code, out, err = command("model", root)
     assert code in (0, 1, 3), err
 
 
 @pytest.mark.parametrize(
     "case", [case for case in CASES if CASES[case][2]], ids=lambda case: names[case]
 )
-def test_bad_runs_in_a_study_are_one_line(
-    case: Callable[[Path], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_runs_in_a_study_are_one_line(case: Callable[[Path], None], tmp_path: Path) -> None:
     study = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./app"])
     target = study.runs_dir(2)
     target.mkdir(parents=True)
     case(target)
-    write_json(target / "run.json", run_info(2))
+    put_run_json(target, 2)
     study.update()
     for name in ("phases", "model"):
-        code, _, err = command(capsys, name, str(study.root))
+        code, _, err = command(name, str(study.root))
         assert code == 1, err
 
 
-def test_a_study_without_any_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_study_without_any_run(tmp_path: Path) -> None:
     root = str(Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./app"]).root)
     for name in ("phases", "model"):
-        code, _, err = command(capsys, name, root)
+        code, _, err = command(name, root)
         assert code == 1 and "p3s characterize" in err

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import cli
 
 from p3s.base.errors import Damaged, P3SError
 from p3s.base.study import Study, write_json
 from p3s.capture.types import Call, RankTrace, RunTrace
-from p3s.cli.main import run
 from p3s.methods.baseline.fromstudy import times_of_study
 from p3s.methods.baseline.read import read, write
 from p3s.methods.baseline.times import RunTime, Times
@@ -121,10 +121,10 @@ def test_tables_as_scripts_and_batch_systems_write_them(
 
 def test_the_column_of_the_process_count_is_chosen(tmp_path: Path) -> None:
     path, output = given(tmp_path, "p,n,seconds\n4,1,8\n8,1,4\n"), str(tmp_path / "b.json")
-    assert run(["baseline", "fit", str(path), "-o", output]) == 1
-    assert run(["baseline", "fit", str(path), "--processes", "p", "-o", output]) == 0
-    assert run(["baseline", "predict", str(path), "-n", "16", "--processes", "p"]) == 0
-    assert run(["baseline", "fit", str(path), "--processes", "ranks", "-o", output]) == 1
+    cli(f"baseline fit {path} -o", output, code=1)
+    cli(f"baseline fit {path} --processes p -o", output)
+    cli(f"baseline predict {path} -n 16 --processes p")
+    cli(f"baseline fit {path} --processes ranks -o", output, code=1)
 
 
 BAD = [
@@ -158,15 +158,12 @@ BAD = [
 
 
 @pytest.mark.parametrize(("text", "word"), BAD)
-def test_bad_times_end_in_one_line_and_exit_code_1(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, word: str
-) -> None:
+def test_bad_times_end_in_one_line_and_exit_code_1(tmp_path: Path, text: str, word: str) -> None:
     path = given(tmp_path, text)
-    assert run(["baseline", "fit", str(path), "-o", str(tmp_path / "b.json")]) == 1
-    err = capsys.readouterr().err
+    err = cli(f"baseline fit {path} -o {tmp_path / 'b.json'}", code=1).err
     assert word in err and err.count("\n") == 1 and err.startswith("p3s: ")
     assert not (tmp_path / "b.json").exists()
-    assert run(["baseline", "predict", str(path), "-n", "64"]) == 1
+    cli(f"baseline predict {path} -n 64", code=1)
 
 
 @pytest.mark.parametrize(
@@ -204,13 +201,10 @@ def test_no_text_at_all(tmp_path: Path) -> None:
 # ---- commands ------------------------------------------------------------------------------
 
 
-def test_fit_then_predict(tmp_path: Path, times: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fit_then_predict(tmp_path: Path, times: Path) -> None:
     file = tmp_path / "b.json"
-    assert run(["baseline", "fit", str(times), "-o", str(file)]) == 0
-    text = capsys.readouterr().out
-    assert "error at 32" in text and "spread" in text
-    assert run(["baseline", "predict", str(file), "-n", "64,256", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    cli(f"baseline fit {times} -o {file}", out=("error at 32", "spread"))
+    found = cli(f"baseline predict {file} -n 64,256 --json").data
     assert found["schema"] == "p3s.baseline_prediction"
     assert [row["n"] for row in found["counts"]] == [64, 256]
     assert [row["ratio"] for row in found["counts"]] == [2.0, 8.0]
@@ -219,66 +213,35 @@ def test_fit_then_predict(tmp_path: Path, times: Path, capsys: pytest.CaptureFix
         assert row["time_s"] == pytest.approx(1 + 100 / row["n"], rel=0.05)
 
 
-def test_far_out_is_of_low_confidence(times: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["baseline", "predict", str(times), "-n", "1024"]) == 3
-    got = capsys.readouterr()
-    assert "32 times the largest run" in got.err and "times the largest run" in got.out
-
-
-def test_errors_against_runs_at_the_targets(
-    tmp_path: Path, times: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    large = given(tmp_path, "n,seconds\n64,2.5625\n64,3\n128,x\n256,1.25\n", "large.csv")
-    assert (
-        run(
-            [
-                "baseline",
-                "predict",
-                str(times),
-                "-n",
-                "64,128,200,256",
-                "--against",
-                str(large),
-                "--json",
-            ]
-        )
-        == 0
+def test_far_out_is_of_low_confidence(times: Path) -> None:
+    cli(
+        f"baseline predict {times} -n 1024",
+        code=3,
+        out="times the largest run",
+        err="32 times the largest run",
     )
-    found = json.loads(capsys.readouterr().out)["compared"]
+
+
+def test_errors_against_runs_at_the_targets(tmp_path: Path, times: Path) -> None:
+    large = given(tmp_path, "n,seconds\n64,2.5625\n64,3\n128,x\n256,1.25\n", "large.csv")
+    found = cli(f"baseline predict {times} -n 64,128,200,256 --against {large} --json").data[
+        "compared"
+    ]
     errors = [row["error"] for row in found["targets"]]
     assert errors[0] == pytest.approx(0.0, abs=0.05) and errors[1] is None and errors[2] is None
     assert [row["why"] for row in found["targets"]] == ["", "no time in row 4", "not run", ""]
     assert found["median"] == pytest.approx((abs(errors[0]) + abs(errors[3])) / 2)
-    assert run(["baseline", "predict", str(times), "-n", "64,128", "--against", str(large)]) == 0
-    assert "no time in row 4" in capsys.readouterr().out
+    cli(f"baseline predict {times} -n 64,128 --against {large}", out="no time in row 4")
 
 
-def test_forms_with_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_forms_with_inputs(tmp_path: Path) -> None:
     rows = "".join(f"{n},{size},{size * 10 / n}\n" for n in (4, 8, 16, 32) for size in (1, 2, 4))
     path = given(tmp_path, "n,size,seconds\n" + rows, "t.csv")
-    assert run(["baseline", "predict", str(path), "-n", "64", "--input", "size=8", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = cli(f"baseline predict {path} -n 64 --input size=8 --json").data
     assert found["counts"][0]["time_s"] == pytest.approx(80 / 64, rel=1e-6)
-    assert run(["baseline", "predict", str(path), "-n", "64"]) == 2
-    assert "size" in capsys.readouterr().err
-    assert run(["baseline", "predict", str(path), "-n", "64", "--family", "three-term"]) == 1
-    assert "--where size=VALUE" in capsys.readouterr().err
-    assert (
-        run(
-            [
-                "baseline",
-                "predict",
-                str(path),
-                "-n",
-                "64",
-                "--family",
-                "three-term",
-                "--where",
-                "size=2",
-            ]
-        )
-        == 0
-    )
+    cli(f"baseline predict {path} -n 64", code=2, err="size")
+    cli(f"baseline predict {path} -n 64 --family three-term", code=1, err="--where size=VALUE")
+    cli(f"baseline predict {path} -n 64 --family three-term --where size=2")
 
 
 @pytest.mark.parametrize(
@@ -295,34 +258,16 @@ def test_forms_with_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         [],
     ],
 )
-def test_usage(times: Path, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
-    assert run(["baseline", "predict", str(times), *words]) == 2
-    err = capsys.readouterr().err
+def test_usage(times: Path, words: list[str]) -> None:
+    err = cli(f"baseline predict {times}", *words, code=2).err
     assert err.startswith("p3s: ") and err.count("\n") == 1
 
 
-def test_nothing_else_is_overwritten(times: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["baseline", "fit", str(times), "-o", str(times)]) == 2
+def test_nothing_else_is_overwritten(times: Path) -> None:
+    cli(f"baseline fit {times} -o {times}", code=2)
     assert times.read_text() == GOOD
-    assert run(["baseline", "fit", str(times), "-o", str(times.parent)]) == 2
-    assert (
-        run(
-            [
-                "baseline",
-                "run",
-                "-n",
-                "2",
-                "-o",
-                str(times.parent),
-                "--",
-                "mpiexec",
-                "-n",
-                "{np}",
-                "true",
-            ]
-        )
-        == 2
-    )
+    cli(f"baseline fit {times} -o {times.parent}", code=2)
+    cli(f"baseline run -n 2 -o {times.parent} -- mpiexec -n {{np}} true", code=2)
 
 
 @pytest.mark.parametrize(
@@ -338,15 +283,11 @@ def test_nothing_else_is_overwritten(times: Path, capsys: pytest.CaptureFixture[
         {"schema_version": 9},
     ],
 )
-def test_damaged_baselines(
-    tmp_path: Path, times: Path, change: dict, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_baselines(tmp_path: Path, times: Path, change: dict) -> None:
     file = tmp_path / "b.json"
-    assert run(["baseline", "fit", str(times), "--family", "amdahl", "-o", str(file)]) == 0
+    cli(f"baseline fit {times} --family amdahl -o {file}")
     write_json(file, {**json.loads(file.read_text()), **change})
-    capsys.readouterr()
-    assert run(["baseline", "predict", str(file), "-n", "64"]) == 1
-    err = capsys.readouterr().err
+    err = cli(f"baseline predict {file} -n 64", code=1).err
     assert err.startswith("p3s: ") and err.count("\n") == 1
 
 
@@ -408,12 +349,7 @@ def study_of(
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_times_of_a_study(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    shared: bool,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_times_of_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: bool) -> None:
     runs = {
         (4, 0): (trace_of(2.0, 1.5), "complete"),
         (4, 1): (trace_of(2.5, 1.5), "complete"),
@@ -437,21 +373,16 @@ def test_times_of_a_study(
         (16, 0.25),
     ]
     assert any("ranks shared cores" in note for note in found.notes) == shared
-    assert run(["baseline", "predict", str(study.root), "-n", "64", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = cli(f"baseline predict {study.root} -n 64 --json").data
     assert told["fitted_counts"] == [4, 8, 16]
     assert any("set aside" in note for note in told["notes"])
 
 
-def test_a_study_without_times(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_study_without_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = {(4, 0): (trace_of(2.0, 1.5, "qemu 7.2"), "complete")}
     study = study_of(tmp_path / "study", monkeypatch, runs, shared=False)
-    assert run(["baseline", "predict", str(study.root), "-n", "64"]) == 1
-    assert "counted in an emulator" in capsys.readouterr().err
-    assert run(["baseline", "predict", str(tmp_path), "-n", "64"]) == 1
-    assert "no study here" in capsys.readouterr().err
+    cli(f"baseline predict {study.root} -n 64", code=1, err="counted in an emulator")
+    cli(f"baseline predict {tmp_path} -n 64", code=1, err="no study here")
 
 
 def test_a_run_that_fails_is_set_aside_and_the_others_count(
@@ -465,17 +396,17 @@ def test_a_run_that_fails_is_set_aside_and_the_others_count(
     monkeypatch.setattr(module, "_once", once)
     path = tmp_path / "t.json"
     words = ["mpiexec", "-n", "{np}", "./a"]
-    assert run(["baseline", "run", "-n", "4,8,16", "-r", "4", "-o", str(path), "--", *words]) == 3
+    cli(f"baseline run -n 4,8,16 -r 4 -o {path} --", *words, code=3)
     there = read(path)
     assert len(there.runs) == 12 and sum(not r.valid for r in there.runs) == 4
     assert there.facts["command"] == words
-    assert run(["baseline", "run", "-n", "4,32", "-r", "1", "-o", str(path), "--", *words]) == 3
+    cli(f"baseline run -n 4,32 -r 1 -o {path} --", *words, code=3)
     again = read(path).runs
     assert len(again) == 14 and [r.repeat for r in again if r.n == 4] == [0, 1, 2, 3, 4]
-    assert run(["baseline", "run", "-n", "4", "-o", str(path), "--", *words, "other"]) == 2
+    cli(f"baseline run -n 4 -o {path} --", *words, "other", code=2)
     assert len(read(path).runs) == 14
-    assert run(["baseline", "fit", str(path), "-o", str(tmp_path / "b.json")]) == 0
-    assert run(["baseline", "run", "-n", "8", "-o", str(tmp_path / "n.json"), "--", *words]) == 1
+    cli(f"baseline fit {path} -o {tmp_path / 'b.json'}")
+    cli(f"baseline run -n 8 -o {tmp_path / 'n.json'} --", *words, code=1)
     assert len(read(tmp_path / "n.json").runs) == 3
 
 
@@ -501,30 +432,10 @@ def test_a_time_that_the_program_prints(tmp_path: Path) -> None:
 
 
 @pytest.mark.mpi
-def test_a_real_program_is_run_untraced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_real_program_is_run_untraced(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     words = ["mpiexec", "-n", "{np}", "sh", "-c", "sleep 0.2; echo took 0.$((8 / {np}))"]
-    assert (
-        run(
-            [
-                "baseline",
-                "run",
-                "-n",
-                "1,2",
-                "-r",
-                "2",
-                "-o",
-                str(path),
-                "--timeout",
-                "60",
-                "--time-from",
-                r"took ([0-9.]+)",
-                "--",
-                *words,
-            ]
-        )
-        == 0
-    )
+    cli(f"baseline run -n 1,2 -r 2 -o {path} --timeout 60 --time-from 'took ([0-9.]+)' --", *words)
     runs = read(path).runs
     assert [(r.n, r.seconds, r.exit_code) for r in runs] == [
         (1, 0.8, 0),
@@ -533,23 +444,7 @@ def test_a_real_program_is_run_untraced(tmp_path: Path, capsys: pytest.CaptureFi
         (2, 0.4, 0),
     ]
     failing = ["mpiexec", "-n", "{np}", "sh", "-c", "exit 7"]
-    assert (
-        run(
-            [
-                "baseline",
-                "run",
-                "-n",
-                "1",
-                "-r",
-                "1",
-                "-o",
-                str(tmp_path / "f.json"),
-                "--",
-                *failing,
-            ]
-        )
-        == 1
-    )
+    cli(f"baseline run -n 1 -r 1 -o {tmp_path / 'f.json'} --", *failing, code=1)
     assert not read(tmp_path / "f.json").runs[0].valid
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
 import re
@@ -20,6 +18,7 @@ from typing import Any
 
 import pytest
 import typer
+from commands import P3S, Shown, cli, p3s, started
 
 from p3s.base.errors import GateFailed, PartialResult, UsageError
 from p3s.base.study import Study
@@ -62,18 +61,6 @@ HEAVY = [
 ]
 
 
-def p3s(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "p3s", *args],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, **env},
-        check=False,
-    )
-
-
 def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys, p3s.cli.main as m\n"
@@ -101,10 +88,7 @@ def commands_of(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, .
 
 def shown_by(*words: str) -> set[str]:
     """Return the options and commands in a help text."""
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        assert run(list(words)) == 0
-    return set(re.findall(r"^  (-{0,2}[\w-]+)(?=,|  | [A-Z]|$)", printed.getvalue(), re.MULTILINE))
+    return set(re.findall(r"^  (-{0,2}[\w-]+)(?=,|  | [A-Z]|$)", cli(*words).out, re.MULTILINE))
 
 
 def test_help_is_short_and_all_of_it_can_be_had() -> None:
@@ -151,11 +135,8 @@ def test_a_command_imports_no_other() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_of_a_command_ends_with_an_example_and_the_next_step(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run([name, "--help"]) == 0
-    text = capsys.readouterr().out
+def test_help_of_a_command_ends_with_an_example_and_the_next_step(name: str) -> None:
+    text = cli(name, "--help").out
     last = text[text.index("Example:") :]
     assert f"p3s {name}" in last and "Next:" in last
     assert ("--json" in text) is (name != "exec"), "exec becomes the program: it prints nothing"
@@ -163,22 +144,19 @@ def test_help_of_a_command_ends_with_an_example_and_the_next_step(
 
 
 def test_version_goes_to_stdout() -> None:
-    done = p3s("--version")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "p3s 0.1.0\n", "")
+    assert p3s("--version") == Shown(0, "p3s 0.1.0\n", "")
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("exec", "doctor")])
-def test_help_says_what_every_argument_is(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([name, "--help"]) == 0
-    inside = capsys.readouterr().out.partition("\nArguments:\n")[2].partition("\n\n")[0]
+def test_help_says_what_every_argument_is(name: str) -> None:
+    inside = cli(name, "--help").out.partition("\nArguments:\n")[2].partition("\n\n")[0]
     rows = [line[2:] for line in inside.splitlines() if line[2:3].strip()]
     told = [row.partition("  ")[2].strip() for row in rows]
     assert told and all(text[:1].isalpha() for text in told), rows
 
 
-def test_nothing_prints_the_help_and_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([]) == 2
-    assert "characterize" in capsys.readouterr().out
+def test_nothing_prints_the_help_and_is_a_usage_error() -> None:
+    cli("", code=2, out="characterize")
 
 
 @pytest.mark.parametrize(
@@ -205,14 +183,10 @@ def test_nothing_prints_the_help_and_is_a_usage_error(capsys: pytest.CaptureFixt
     ],
 )
 def test_wrong_use_is_one_line_and_exit_code_2(
-    args: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    args: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run(args) == 2
-    streams = capsys.readouterr()
+    streams = cli(*args, code=2)
     assert streams.out == ""
     assert streams.err.startswith("p3s: ") and streams.err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
@@ -221,19 +195,14 @@ def test_wrong_use_is_one_line_and_exit_code_2(
 @pytest.mark.parametrize(
     "name", ["model", "scale", "replay", "predict", "report", "validate", "phases"]
 )
-def test_no_study_is_one_line_and_exit_code_1(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_study_is_one_line_and_exit_code_1(name: str, tmp_path: Path) -> None:
     counts = [] if name in ("model", "report", "phases") else ["-n", "4"]
-    assert run([name, str(tmp_path / "none"), *counts]) == 1
-    streams = capsys.readouterr()
+    streams = cli(name, tmp_path / "none", *counts, code=1)
     assert streams.out == "" and "p3s characterize" in streams.err or "p3s predict" in streams.err
     assert streams.err.count("\n") == 1
 
 
-def test_study_of_another_version_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_study_of_another_version_is_one_line(tmp_path: Path) -> None:
     content = json.dumps({"schema": "p3s.study", "schema_version": 9, "precious": 1})
     (tmp_path / "study.json").write_text(content)
     command = ["mpiexec", "-n", "{np}", "./a"]
@@ -242,15 +211,13 @@ def test_study_of_another_version_is_one_line(
         ["characterize", "-n", "2,4,8", "-o", str(tmp_path), "--", *command],
         ["predict", str(tmp_path), "-n", "32", "--", *command],
     ):
-        assert run(args) == 1
-        line = capsys.readouterr().err
+        line = cli(*args, code=1).err
         assert "version 9" in line and "version 1" in line and line.count("\n") == 1
     assert (tmp_path / "study.json").read_text() == content
 
 
-def test_json_errors_are_json_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["model", "/nowhere", "--json"]) == 1
-    streams = capsys.readouterr()
+def test_json_errors_are_json_on_stdout() -> None:
+    streams = cli("model /nowhere --json", code=1)
     error = json.loads(streams.out)
     assert error["schema"] == "p3s.error" and error["exit_code"] == 1
     assert error["error"] in streams.err
@@ -276,19 +243,14 @@ def fake_doctor(monkeypatch: pytest.MonkeyPatch, behaviour: Callable[[], object]
     ],
 )
 def test_every_ending_has_its_exit_code_and_one_line(
-    error: BaseException,
-    code: int,
-    said: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    error: BaseException, code: int, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail() -> None:
         raise error
 
     monkeypatch.delenv("P3S_DEBUG", raising=False)
     fake_doctor(monkeypatch, fail)
-    assert run(["doctor"]) == code
-    streams = capsys.readouterr()
+    streams = cli("doctor", code=code)
     assert said in streams.err and streams.err.count("\n") == 1 and streams.out == ""
 
 
@@ -300,11 +262,11 @@ def test_traceback_only_when_asked_for(tmp_path: Path) -> None:
         "sys.modules['p3s.signature_runner.doctor'] = m\n"
     )
     path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    plain = p3s("doctor", PYTHONPATH=path, P3S_DEBUG="")
-    assert plain.returncode == 70 and "Traceback" not in plain.stderr
-    assert "please report" in plain.stderr and plain.stderr.count("\n") == 1
-    debug = p3s("doctor", PYTHONPATH=path, P3S_DEBUG="1")
-    assert debug.returncode == 70 and "Traceback" in debug.stderr
+    for debug in ("", "1"):
+        variables = {**os.environ, "PYTHONPATH": path, "P3S_DEBUG": debug}
+        done = started([*P3S, "doctor"], env=variables)
+        assert done.code == 70 and ("Traceback" in done.err) == bool(debug)
+        assert debug or ("please report" in done.err and done.err.count("\n") == 1)
 
 
 def _without_a_frame() -> None:
@@ -318,7 +280,7 @@ def _without_a_stack() -> None:
 
 @pytest.mark.parametrize("raising", [_without_a_frame, _without_a_stack])
 def test_an_error_of_python_without_memory_is_no_bug(
-    raising: Callable[[], None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    raising: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CPython 3.11 raises SystemError without memory for a frame, RuntimeError for a thread."""
     usual = resource.getrlimit(resource.RLIMIT_AS)
@@ -332,11 +294,10 @@ def test_an_error_of_python_without_memory_is_no_bug(
     monkeypatch.delenv("P3S_DEBUG", raising=False)
     fake_doctor(monkeypatch, fail)
     try:
-        code = run(["doctor"])
+        cli("doctor", code=1, err="out of memory")
     finally:
         resource.setrlimit(resource.RLIMIT_AS, usual)
         threading.stack_size(stack)
-    assert code == 1 and "out of memory" in capsys.readouterr().err
 
 
 @dataclass(frozen=True)
@@ -348,16 +309,12 @@ class FakeCheck:
 
 
 @pytest.mark.parametrize(("status", "code"), [("ok", 0), ("warn", 0), ("fail", 1)])
-def test_doctor_lines_and_json(
-    status: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_doctor_lines_and_json(status: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_doctor(monkeypatch, lambda: [FakeCheck("MPI", status, "as found\x1b[1m", "install it")])
-    assert run(["doctor"]) == code
-    text = capsys.readouterr().out
+    text = cli("doctor", code=code).out
     assert status.upper() in text and "\x1b" not in text
     assert ("install it" in text) is (status != "ok")
-    assert run(["doctor", "--json"]) == code
-    result = json.loads(capsys.readouterr().out)
+    result = cli("doctor --json", code=code).data
     assert result["schema"] == "p3s.doctor" and result["ok"] is (code == 0)
     assert result["checks"][0]["status"] == status
 
@@ -391,8 +348,7 @@ def test_nothing_reaches_the_terminal_raw() -> None:
 
 def test_study_made_by_the_cli_is_a_study(tmp_path: Path) -> None:
     Study.create(tmp_path / "s", ["mpiexec", "-n", "{np}", "./a"])
-    done = p3s("report", str(tmp_path / "s"))
-    assert done.returncode == 1 and "p3s predict" in done.stderr
+    p3s(f"report {tmp_path / 's'}", code=1, err="p3s predict")
 
 
 def test_counts_that_failed_alike_are_one_reason() -> None:
@@ -404,24 +360,18 @@ def test_counts_that_failed_alike_are_one_reason() -> None:
     assert reasons(rows[:1]) == "np=2: " + text.format(" of 2", "0002")
 
 
-def test_a_deleted_directory_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_deleted_directory_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    assert run(["doctor"]) == 1
-    assert "the directory that you are in was deleted" in capsys.readouterr().err
+    cli("doctor", code=1, err="the directory that you are in was deleted")
 
 
-def test_too_little_address_space_is_told(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_too_little_address_space_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """OpenBLAS tries for ever to get memory that is not allowed."""
     import resource
 
     monkeypatch.setattr(resource, "getrlimit", lambda _kind: (200 << 20, 200 << 20))
-    assert run(["check", "absent"]) == 1
-    assert "ulimit -v allows 200 MiB" in capsys.readouterr().err
+    cli("check absent", code=1, err="ulimit -v allows 200 MiB")
     assert run(["check", "--help"]) == run(["--version"]) == 0

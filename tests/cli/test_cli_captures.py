@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 from capture_writer import DEFS, DONE, PAGE, Writer, small
+from commands import cli
 from test_trace_reader_damage import a_study, chunk_of, in_the_header, noise
 
 from p3s.capture import read_run
 from p3s.capture.capture import read_capture
-from p3s.cli.main import run
 
 
 def messages(rank: int, size: int = 2, sends: int = 3) -> Writer:
@@ -52,42 +52,38 @@ def ring(tmp_path: Path) -> Path:
     return folder
 
 
-def as_json(args: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
-    code = run([*args, "--json"])
-    return code, json.loads(capsys.readouterr().out)
+def as_json(line: str) -> tuple[int, dict[str, Any]]:
+    shown = cli(f"{line} --json", code=None)
+    return shown.code, shown.data
 
 
 # ---- check ---------------------------------------------------------------------------------
 
 
-def test_check_of_a_complete_run(ring: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["check", str(ring)]) == 0
-    text = capsys.readouterr().out
+def test_check_of_a_complete_run(ring: Path) -> None:
+    text = cli(f"check {ring}").out
     assert text.startswith(f"{ring}: complete, 2 ranks, 20 events") and "note" not in text
-    code, data = as_json(["check", str(ring)], capsys)
+    code, data = as_json(f"check {ring}")
     assert (code, data["schema"], data["ok"]) == (0, "p3s.check", True)
     assert [rank["status"] for rank in data["runs"][0]["ranks"]] == ["complete"] * 2
     assert [rank["events"] for rank in data["runs"][0]["ranks"]] == [10, 10]
 
 
-def test_check_of_a_study_and_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_of_a_study_and_of_a_file(tmp_path: Path) -> None:
     study = a_study(tmp_path / "study", repeats=2)
-    code, data = as_json(["check", str(study.root)], capsys)
+    code, data = as_json(f"check {study.root}")
     assert code == 0 and [Path(each["path"]).name for each in data["runs"]] == [
         "np0002.r0",
         "np0002.r1",
     ]
     path = study.runs_dir(2) / "rank-000001.p3t"
     noise(path)
-    assert run(["check", str(study.root)]) == 3
-    assert run(["check", str(path)]) == 3
-    assert run(["check", str(path.with_name("rank-000000.p3t"))]) == 0
-    assert capsys.readouterr().out.count("7 events are lost") == 2
+    for place in (study.root, path):
+        cli(f"check {place}", code=3, out="7 events are lost")
+    cli(f"check {path.with_name('rank-000000.p3t')}")
 
 
-def test_check_names_what_is_wrong_with_each_rank(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_names_what_is_wrong_with_each_rank(tmp_path: Path) -> None:
     for rank in range(4):
         messages(rank, 5).save(tmp_path)
     os.truncate(tmp_path / "rank-000001.p3t", messages(1, 5).offsets()[-1])
@@ -96,7 +92,7 @@ def test_check_names_what_is_wrong_with_each_rank(
     data = bytearray(noise_at.read_bytes())
     data[messages(3, 5).offsets()[1] + 70] ^= 8
     noise_at.write_bytes(data)
-    code, found = as_json(["check", str(tmp_path)], capsys)
+    code, found = as_json(f"check {tmp_path}")
     ranks = found["runs"][0]["ranks"]
     assert code == 3 and found["runs"][0]["status"] == "damaged"
     assert [rank["status"] for rank in ranks] == [
@@ -112,11 +108,9 @@ def test_check_names_what_is_wrong_with_each_rank(
     assert "10 events are lost" in ranks[3]["problem"] and ranks[3]["lost_events"] == 10
 
 
-def test_messages_that_do_not_match_are_noted_not_refused(
-    ring: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_messages_that_do_not_match_are_noted_not_refused(ring: Path) -> None:
     messages(1, sends=5).save(ring)
-    code, data = as_json(["check", str(ring)], capsys)
+    code, data = as_json(f"check {ring}")
     assert (code, data["ok"]) == (0, True)
     assert data["runs"][0]["notes"] == [
         "messages do not match: rank 0 sent 3 to rank 1, which received 5; "
@@ -124,25 +118,23 @@ def test_messages_that_do_not_match_are_noted_not_refused(
     ]
 
 
-def test_cancelled_receives_are_no_messages(ring: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cancelled_receives_are_no_messages(ring: Path) -> None:
     w = messages(1)
     w.parts.pop()
     posted = w.event(w.call(2, peer=0, nbytes=8))
     w.done(w.event(w.call(3, comm=-1)), posted, 1)
     w.end()
     w.save(ring)
-    assert as_json(["check", str(ring)], capsys)[1]["runs"][0]["notes"] == []
+    assert as_json(f"check {ring}")[1]["runs"][0]["notes"] == []
 
 
-def test_receives_from_nobody_knows_whom_are_not_compared(
-    ring: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_receives_from_nobody_knows_whom_are_not_compared(ring: Path) -> None:
     w = messages(1, sends=4)
     w.parts.pop()
     w.event(w.call(2, peer=-2, nbytes=8))
     w.end()
     w.save(ring)
-    notes = as_json(["check", str(ring)], capsys)[1]["runs"][0]["notes"]
+    notes = as_json(f"check {ring}")[1]["runs"][0]["notes"]
     assert notes == ["messages do not match: rank 1 sent 4 to rank 0, which received 3"], (
         "what rank 0 received is clear, what rank 1 did is not"
     )
@@ -156,62 +148,55 @@ def test_receives_from_nobody_knows_whom_are_not_compared(
         lambda path: os.truncate(path, PAGE),
     ],
 )
-def test_nothing_usable_is_exit_code_one(
-    spoil: Any, ring: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_usable_is_exit_code_one(spoil: Any, ring: Path) -> None:
     for path in ring.glob("*.p3t"):
         spoil(path)
-    assert run(["check", str(ring)]) == 1
-    assert "nothing that can be used" in capsys.readouterr().err
-    assert run(["recover", str(ring), "-o", str(ring.parent / "new")]) == 1
+    cli(f"check {ring}", code=1, err="nothing that can be used")
+    cli(f"recover {ring} -o {ring.parent / 'new'}", code=1)
     assert not (ring.parent / "new").exists()
 
 
-def test_check_says_where_each_rank_ended(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_says_where_each_rank_ended(tmp_path: Path) -> None:
     w = [messages(rank, 4) for rank in range(4)]
     w[0].in_call, w[1].flags, w[1].abort_code, w[1].in_call = 1 + 3, 2, 7, 1 + 3
     w[3].flags = 1  # the disk was full
     for one in w:
         one.parts.pop()
         one.save(tmp_path)
-    code, found = as_json(["check", str(tmp_path)], capsys)
+    code, found = as_json(f"check {tmp_path}")
     assert code == 3 and [rank["problem"] for rank in found["runs"][0]["ranks"]] == [
         "ends before MPI_Finalize, inside MPI_Waitall",
         "ends before MPI_Finalize: it called MPI_Abort(7)",
         "ends before MPI_Finalize, after MPI_Waitall",
         "stopped recording early, because the file could not grow",
     ]
-    assert run(["add", str(tmp_path / "study"), str(tmp_path)]) == 3
-    assert "rank-000001.p3t ends before MPI_Finalize: it called" in capsys.readouterr().err
+    cli(
+        f"add {tmp_path / 'study'} {tmp_path}",
+        code=3,
+        err="rank-000001.p3t ends before MPI_Finalize: it called",
+    )
 
 
-def test_files_of_two_runs_in_one_directory(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_of_two_runs_in_one_directory(tmp_path: Path) -> None:
     for rank, of in ((0, 11), (1, 11)):
         w = messages(rank)
         w.run = of
         w.save(tmp_path)
-    assert run(["check", str(tmp_path)]) == 0
+    cli(f"check {tmp_path}")
     w = messages(1)
     w.run = 12
     w.save(tmp_path)
-    assert run(["check", str(tmp_path)]) == 3
     said = "rank-000001.p3t is of another run than rank-000000.p3t"
-    assert f"runs are mixed: {said}" in capsys.readouterr().out
+    cli(f"check {tmp_path}", code=3, out=f"runs are mixed: {said}")
     study = tmp_path / "study"
-    assert run(["add", str(study), str(tmp_path)]) == 1 and not study.exists()
-    assert f"mixes runs: {said}" in capsys.readouterr().err
+    cli(f"add {study} {tmp_path}", code=1, err=f"mixes runs: {said}")
+    assert not study.exists()
     w.run = 0  # of an older P3S, or of a launcher that does not say
     w.save(tmp_path)
-    assert run(["check", str(tmp_path)]) == 0
+    cli(f"check {tmp_path}")
 
 
-def test_a_damaged_header_is_of_no_other_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_header_is_of_no_other_run(tmp_path: Path) -> None:
     folder = tmp_path / "ring"
     folder.mkdir()
     for rank in (0, 1):
@@ -221,58 +206,44 @@ def test_a_damaged_header_is_of_no_other_run(
     data = bytearray(path.read_bytes())
     data[430] ^= 1  # in the number of the run
     path.write_bytes(data)
-    assert run(["recover", str(folder), "-o", str(tmp_path / "new")]) == 3
-    assert run(["check", str(tmp_path / "new")]) == 0, capsys.readouterr().out
+    cli(f"recover {folder} -o {tmp_path / 'new'}", code=3)
+    cli(f"check {tmp_path / 'new'}")
 
 
-def test_ranks_that_ran_as_separate_programs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ranks_that_ran_as_separate_programs(tmp_path: Path) -> None:
     w = messages(0, 1)
     w.launched = 2
     w.save(tmp_path)
-    assert run(["check", str(tmp_path)]) == 3
-    assert "is one of 2 separate programs of 1 rank" in capsys.readouterr().out
-    assert run(["add", str(tmp_path / "study"), str(tmp_path)]) == 3
+    cli(f"check {tmp_path}", code=3, out="is one of 2 separate programs of 1 rank")
+    cli(f"add {tmp_path / 'study'} {tmp_path}", code=3)
 
 
-def test_what_is_no_file_and_a_run_json_that_is_none(
-    ring: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["check", os.devnull]) == 1
-    assert f"{os.devnull} is neither a file nor a directory" in capsys.readouterr().err
+def test_what_is_no_file_and_a_run_json_that_is_none(ring: Path) -> None:
+    cli("check", os.devnull, code=1, err=f"{os.devnull} is neither a file nor a directory")
     for damaged in ("{not JSON", "null", '{"np": "many"}'):
         (ring / "run.json").write_text(damaged)
-        code, found = as_json(["check", str(ring)], capsys)
+        code, found = as_json(f"check {ring}")
         (said,) = found["runs"][0]["problems"]
         assert code == 3 and said.startswith("run.json cannot be used, and so the run is not: ")
 
 
-def test_a_run_the_tracer_could_not_write(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_the_tracer_could_not_write(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
-    assert run(["check", str(tmp_path)]) == 1
-    assert "no MPI call was seen" in capsys.readouterr().out
+    cli(f"check {tmp_path}", code=1, out="no MPI call was seen")
     (tmp_path / "warned").touch()
-    assert run(["check", str(tmp_path)]) == 1
-    assert "the tracer could not write one" in capsys.readouterr().out
+    cli(f"check {tmp_path}", code=1, out="the tracer could not write one")
 
 
 @pytest.mark.parametrize("command", ["check", "dump"])
-def test_places_without_captures(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run([command, str(tmp_path / "nowhere")]) == 1
-    assert "is not there" in capsys.readouterr().err
-    assert run([command, str(tmp_path)]) == 1
-    assert "holds no capture" in capsys.readouterr().err
+def test_places_without_captures(command: str, tmp_path: Path) -> None:
+    cli(command, tmp_path / "nowhere", code=1, err="is not there")
+    cli(command, tmp_path, code=1, err="holds no capture")
 
 
 # ---- recover -------------------------------------------------------------------------------
 
 
-def test_recover_keeps_what_is_intact(ring: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recover_keeps_what_is_intact(ring: Path) -> None:
     (ring / "run.json").write_text(json.dumps({"np": 2, "status": "complete", "wall_s": 1}))
     (ring / "stderr.txt").write_text("said\n")
     w = messages(0)
@@ -283,8 +254,7 @@ def test_recover_keeps_what_is_intact(ring: Path, capsys: pytest.CaptureFixture[
     in_the_header(ring / "rank-000001.p3t")
     before = {each.name: each.read_bytes() for each in ring.iterdir()}
     new = ring.parent / "new"
-    assert run(["recover", str(ring), "-o", str(new)]) == 3
-    said = capsys.readouterr().out.splitlines()
+    said = cli(f"recover {ring} -o {new}", code=3).out.splitlines()
     assert said[0].startswith("rank 0: kept 10 events in 4 chunks; it is damaged at byte")
     assert said[1].startswith("rank 1: kept 10 events in 5 chunks, its header was made again")
     assert {each.name: each.read_bytes() for each in ring.iterdir()} == before
@@ -299,14 +269,13 @@ def test_recover_keeps_what_is_intact(ring: Path, capsys: pytest.CaptureFixture[
     assert (new / "stderr.txt").read_text() == "said\n"
 
 
-def test_recover_refuses_to_overwrite(ring: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recover_refuses_to_overwrite(ring: Path) -> None:
     new = ring.parent / "new"
-    assert run(["recover", str(ring), "-o", str(ring), "--force"]) == 2
-    assert run(["recover", str(ring), "-o", str(new)]) == 0
-    assert run(["recover", str(ring), "-o", str(new)]) == 2
-    assert "add --force" in capsys.readouterr().err
+    cli(f"recover {ring} -o {ring} --force", code=2)
+    cli(f"recover {ring} -o {new}")
+    cli(f"recover {ring} -o {new}", code=2, err="add --force")
     (new / "rank-000007.p3t").write_bytes(b"of another run")
-    code, data = as_json(["recover", str(ring), "-o", str(new), "--force"], capsys)
+    code, data = as_json(f"recover {ring} -o {new} --force")
     assert (code, data["schema"]) == (0, "p3s.recover")
     assert [rank["events"] for rank in data["ranks"]] == [10, 10]
     assert sorted(path.name for path in new.glob("*.p3t")) == ["rank-000000.p3t", "rank-000001.p3t"]
@@ -315,27 +284,30 @@ def test_recover_refuses_to_overwrite(ring: Path, capsys: pytest.CaptureFixture[
         assert (new / name).read_bytes() == (ring / name).read_bytes()
 
 
-def test_recover_names_ranks_that_are_missing_or_renamed(
-    ring: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_recover_names_ranks_that_are_missing_or_renamed(ring: Path) -> None:
     os.rename(ring / "rank-000001.p3t", ring / "rank-000002.p3t")
     new = ring.parent / "new"
-    assert run(["recover", str(ring), "-o", str(new)]) == 3
-    said = capsys.readouterr().out
+    said = cli(f"recover {ring} -o {new}", code=3).out
     assert "rank 1: kept 0 events in 0 chunks; it is missing" in said
     assert "rank 2: kept 0 events in 0 chunks; it is the file of rank 1; it was renamed" in said
     assert [path.name for path in new.glob("*.p3t")] == ["rank-000000.p3t"]
 
 
-def test_recover_wants_one_run(ring: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recover_wants_one_run(ring: Path) -> None:
     new = ring.parent / "new"
-    assert run(["recover", str(ring / "rank-000000.p3t"), "-o", str(new)]) == 2
-    assert f"give its run directory, {ring}" in capsys.readouterr().err
+    cli(
+        f"recover {ring / 'rank-000000.p3t'} -o {new}",
+        code=2,
+        err=f"give its run directory, {ring}",
+    )
     place = ring.parent / "study" / "runs" / "np0002.r0"
     place.parent.mkdir(parents=True)
     os.rename(ring, place)
-    assert run(["recover", str(ring.parent / "study"), "-o", str(new)]) == 2
-    assert f"give one of its runs, e.g. {place}" in capsys.readouterr().err
+    cli(
+        f"recover {ring.parent / 'study'} -o {new}",
+        code=2,
+        err=f"give one of its runs, e.g. {place}",
+    )
 
 
 def test_a_header_is_rebuilt_without_any_other_rank(tmp_path: Path) -> None:
@@ -346,7 +318,7 @@ def test_a_header_is_rebuilt_without_any_other_rank(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[8:512] = bytes(504)
     path.write_bytes(data)
-    assert run(["recover", str(folder), "-o", str(tmp_path / "new")]) == 3
+    cli(f"recover {folder} -o {tmp_path / 'new'}", code=3)
     capture = read_capture(tmp_path / "new" / path.name)
     assert (capture.header.rank, capture.header.size) == (1, 2)
     assert capture.complete and len(capture.events) == 7
@@ -358,17 +330,16 @@ def test_recovering_twice_changes_nothing(ring: Path) -> None:
     data[messages(0).offsets()[2] + 64] ^= 255
     path.write_bytes(data)
     one, two = ring.parent / "one", ring.parent / "two"
-    assert run(["recover", str(ring), "-o", str(one)]) == 3
-    assert run(["recover", str(one), "-o", str(two)]) == 3
+    cli(f"recover {ring} -o {one}", code=3)
+    cli(f"recover {one} -o {two}", code=3)
     assert (one / path.name).read_bytes() == (two / path.name).read_bytes()
 
 
 # ---- dump ----------------------------------------------------------------------------------
 
 
-def test_dump_prints_every_event(ring: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["dump", str(ring)]) == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_dump_prints_every_event(ring: Path) -> None:
+    lines = cli(f"dump {ring}").out.splitlines()
     assert "  0 0000000000000005 app+0x5" in lines
     assert "  0 MPI_COMM_WORLD #0 members=0-1" in lines
     assert (
@@ -376,15 +347,13 @@ def test_dump_prints_every_event(ring: Path, capsys: pytest.CaptureFixture[str])
     )
     assert lines.count("request of event 2 completed by 3") == 2
     assert sum(" MPI_Isend " in line for line in lines) == 6
-    assert run(["dump", str(ring), "--rank", "1"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = cli(f"dump {ring} --rank 1").out.splitlines()
     assert sum(" MPI_Isend " in line for line in lines) == 3 and "rank 1: 10 events" in lines
-    assert run(["dump", str(ring), "--rank", "2"]) == 1
-    assert "no capture of rank 2; there is 0 to 1" in capsys.readouterr().err
+    cli(f"dump {ring} --rank 2", code=1, err="no capture of rank 2; there is 0 to 1")
 
 
-def test_dump_as_json_has_the_same_numbers(ring: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, data = as_json(["dump", str(ring)], capsys)
+def test_dump_as_json_has_the_same_numbers(ring: Path) -> None:
+    code, data = as_json(f"dump {ring}")
     assert (code, data["schema"]) == (0, "p3s.dump")
     trace = read_run(ring)
     for rank, found in zip(trace.ranks, data["ranks"], strict=True):
@@ -397,37 +366,32 @@ def test_dump_as_json_has_the_same_numbers(ring: Path, capsys: pytest.CaptureFix
         assert [row[:2] for row in found["done"]] == rank.done.tolist()
 
 
-def test_dump_summary(ring: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["dump", str(ring), "--summary"]) == 0
-    text = capsys.readouterr().out
+def test_dump_summary(ring: Path) -> None:
+    text = cli(f"dump {ring} --summary").out
     assert "MPI_Isend    send             6    384        48" in text
     assert "14 polls found nothing" in text and "not modelled" not in text
-    code, data = as_json(["dump", str(ring), "--summary"], capsys)
+    code, data = as_json(f"dump {ring} --summary")
     assert code == 0 and data["runs"][0]["calls"]["MPI_Irecv"]["bytes"] == 384
     assert data["runs"][0]["failed_polls"] == 14
-    assert run(["dump", str(ring), "--summary", "--rank", "0"]) == 2
+    cli(f"dump {ring} --summary --rank 0", code=2)
 
 
-def test_dump_of_a_damaged_run_says_so(ring: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dump_of_a_damaged_run_says_so(ring: Path) -> None:
     os.truncate(ring / "rank-000001.p3t", messages(1).offsets()[-1])
-    assert run(["dump", str(ring), "--summary"]) == 3
-    assert "ends before MPI_Finalize" in capsys.readouterr().err
+    cli(f"dump {ring} --summary", code=3, err="ends before MPI_Finalize")
 
 
-def test_a_study_of_several_runs_wants_one_of_them(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_study_of_several_runs_wants_one_of_them(tmp_path: Path) -> None:
     study = a_study(tmp_path, repeats=2)
-    assert run(["dump", str(study.root)]) == 2
-    assert "holds 2 runs; give one of them" in capsys.readouterr().err
-    assert run(["dump", str(study.root), "--summary"]) == 0
+    cli(f"dump {study.root}", code=2, err="holds 2 runs; give one of them")
+    cli(f"dump {study.root} --summary")
 
 
-def test_dump_parquet(ring: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dump_parquet(ring: Path) -> None:
     import pyarrow.parquet as pq
 
     target = ring.parent / "events.parquet"
-    code, data = as_json(["dump", str(ring), "--parquet", str(target)], capsys)
+    code, data = as_json(f"dump {ring} --parquet {target}")
     assert (code, data["events"]) == (0, 20)
     with pq.ParquetFile(target) as file:
         assert file.num_row_groups == 2
@@ -443,12 +407,11 @@ def test_dump_parquet(ring: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert [row["peer"] for row in rows] == [trace.calls[c].peer for c in rank.call]
         assert [row["work"] for row in rows] == rank.work.tolist()
         assert {row["site"] for row in rows} == {"0000000000000005"}
-    assert run(["dump", str(ring), "--parquet", str(ring / "no" / "where")]) == 1
-    assert "cannot be written" in capsys.readouterr().err
+    cli(f"dump {ring} --parquet {ring / 'no' / 'where'}", code=1, err="cannot be written")
     assert not list(ring.parent.glob(".events*"))
 
 
-def test_counters_are_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_counters_are_columns(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
     w = Writer(0, 1, counters=("cycles",), work_source=3)
@@ -458,11 +421,9 @@ def test_counters_are_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     w.event(w.call(0, peer=0), counters=(123456,))
     w.end()
     w.save(tmp_path)
-    assert run(["dump", str(tmp_path), "--parquet", str(tmp_path / "e")]) == 0
+    cli(f"dump {tmp_path} --parquet {tmp_path / 'e'}")
     assert pq.read_table(tmp_path / "e")["counter:cycles"].to_pylist() == [123456]
-    capsys.readouterr()
-    assert run(["dump", str(tmp_path)]) == 0
-    assert "0 0 5 10 5 123456 MPI_Send" in capsys.readouterr().out
+    cli(f"dump {tmp_path}", out="0 0 5 10 5 123456 MPI_Send")
 
 
 def _command(*args: str) -> list[str]:
@@ -553,6 +514,6 @@ def test_definitions_are_needed_to_name_anything(ring: Path) -> None:
     at = messages(0).offsets()[[p.kind for p in messages(0).parts].index(DEFS)]
     data[at + 64] ^= 1
     path.write_bytes(data)
-    assert run(["check", str(ring)]) == 3
-    assert run(["dump", str(ring), "--summary"]) == 3
+    cli(f"check {ring}", code=3)
+    cli(f"dump {ring} --summary", code=3)
     assert chunk_of(path, DEFS) == at

@@ -8,17 +8,16 @@ import math
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
+from commands import Shown, cli
 from test_signature_run import alive
-from tracer_helpers import PROGRAMS, compile_c, the_mpi
+from tracer_helpers import PROGRAMS, compile_c, the_mpi, usable_mpi
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
 from p3s.capture.capture import read_header
 from p3s.capture.recording_plan import Enough
-from p3s.cli.main import run
 from p3s.cli.sampled import enough
 from p3s.signature.phases import load_phases
 from p3s.signature.plans import Weights, plan_of, too_rare, traced_weights
@@ -35,30 +34,13 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("study")
     program = compile_c(PROGRAMS / "turns.c", folder / "turns")
     with contextlib.chdir(folder):
-        assert (
-            run(
-                [
-                    "characterize",
-                    "-n",
-                    "2,3,5",
-                    "-o",
-                    "study",
-                    "--work",
-                    "cpu",
-                    "--timeout",
-                    "60",
-                    *command(program),
-                ]
-            )
-            == 0
-        )
-        assert run(["model", "study"]) in (0, 3)
+        cli("characterize -n 2,3,5 -o study --work cpu --timeout 60", *command(program))
+        cli("model study", code=(0, 3))
     return folder / "study"
 
 
 def command(program: Path) -> list[str]:
-    install = the_mpi()
-    assert install is not None and install.mpiexec is not None
+    install = usable_mpi()
     return ["--", install.mpiexec, "-n", "{np}", str(program), str(OUTER), str(INNER), str(ENDLESS)]
 
 
@@ -66,37 +48,20 @@ def of(study: Path) -> list[str]:
     return command(study.parent / "turns")
 
 
-def signature(
-    study: Path, capsys: pytest.CaptureFixture[str], *options: str
-) -> tuple[int, dict[str, Any], str]:
-    """Run a signature; return exit code, what is on stdout and what was said."""
-    capsys.readouterr()
+def signature(study: Path, *options: str, json: bool = True) -> Shown:
+    """Run a signature."""
+    words = [*options, "--json"] if json else options
     with contextlib.chdir(study.parent):
-        code = run(
-            [
-                "characterize",
-                "--signature",
-                "-o",
-                str(study),
-                "--json",
-                "--timeout",
-                "60",
-                *options,
-                *of(study),
-            ]
-        )
-    said = capsys.readouterr()
-    return code, json.loads(said.out), said.err
+        return cli(f"characterize --signature -o {study} --timeout 60", *words, *of(study))
 
 
 class TestWithMpi:
     pytestmark = needs_mpi
 
-    def test_a_signature_is_run(self, study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_signature_is_run(self, study: Path) -> None:
         before = [(r.np, r.rep, r.status) for r in Study.open(study).runs()]
         phases = (study / "signature" / "phases.json").read_bytes()
-        code, result, _ = signature(study, capsys, "-n", "2", "--turns", "10-10")
-        assert code == 0
+        result = signature(study, "-n", "2", "--turns", "10-10").data
         (found,) = result["sampled"]
         assert found["np"] == 2 and not found["stopped"]
         assert found["weights_from"] == "this run"
@@ -119,13 +84,8 @@ class TestWithMpi:
         assert [(r.np, r.rep, r.status) for r in Study.open(study).runs()] == before
         assert (study / "signature" / "phases.json").read_bytes() == phases
 
-    def test_a_program_without_end_is_stopped(
-        self, study: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        code, result, said = signature(
-            study, capsys, "-n", str(ENDLESS), "--stop", "--turns", "10-10"
-        )
-        assert code == 0, said
+    def test_a_program_without_end_is_stopped(self, study: Path) -> None:
+        result = signature(study, "-n", str(ENDLESS), "--stop", "--turns", "10-10").data
         (found,) = result["sampled"]
         assert found["stopped"] and found["weights_from"] == "the model"
         assert found["of_this_run"] is None and found["of_full_run"] is None
@@ -138,53 +98,31 @@ class TestWithMpi:
         # What was stopped is no run to make phases of.
         assert Study.open(study).counts() == [2, 3, 5]
 
-    def test_the_text(self, study: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        capsys.readouterr()
-        with contextlib.chdir(study.parent):
-            code = run(
-                [
-                    "characterize",
-                    "--signature",
-                    "-o",
-                    str(study),
-                    "-n",
-                    "3",
-                    "--turns",
-                    "10-10",
-                    *of(study),
-                ]
-            )
-        out = capsys.readouterr().out
-        assert code == 0
+    def test_the_text(self, study: Path) -> None:
+        out = signature(study, "-n", "3", "--turns", "10-10", json=False).out
         assert "full detail for" in out and "by the iterations in full detail alone" in out
         assert "the full run:" in out and "captures" in out
 
-    def test_what_is_refused(
-        self, study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_what_is_refused(self, study: Path, tmp_path: Path) -> None:
         copy = tmp_path / "study"
         shutil.copytree(study, copy, ignore=shutil.ignore_patterns("sampled"))
         (copy / "model.json").unlink()
+        typed = f"characterize --signature -o {copy}"
         for options, says, expected in (
             (["-n", "4", "--stop"], "weights at 4 processes are not known", 1),
             (["-n", "2", "--work", "wall"], "is measured in cpu", 2),
             (["-n", "2", "--width", "0"], "--width 0", 2),
             (["-n", "2", "--turns", "9-3"], "--turns 9-3", 2),
         ):
-            capsys.readouterr()
-            code = run(["characterize", "--signature", "-o", str(copy), *options, *of(study)])
-            said = capsys.readouterr().err
-            assert code == expected and says in said and said.count("\n") == 1, said
-        code = run(["characterize", "--signature", "-o", str(copy), "-n", "2", *of(study), "more"])
-        assert code == 2 and "another command" in capsys.readouterr().err
+            shown = cli(typed, *options, *of(study), code=expected, err=says)
+            assert shown.err.count("\n") == 1
+        cli(f"{typed} -n 2", *of(study), "more", code=2, err="another command")
         assert not (copy / "sampled").exists()
         (copy / "signature" / "phases.json").write_text(
             json.dumps({"schema": "p3s.phases", "schema_version": 1, "counts": [2, 3, 5]})
         )
         os.utime(copy / "signature" / "phases.json", (2e9, 2e9))
-        code = run(["characterize", "--signature", "-o", str(copy), "-n", "2", *of(study)])
-        said = capsys.readouterr().err
-        assert code == 1 and "damaged" in said and said.count("\n") == 1
+        assert cli(f"{typed} -n 2", *of(study), code=1, err="damaged").err.count("\n") == 1
 
     def test_the_plan_follows_the_phases(self, study: Path) -> None:
         phases = load_phases(study)
@@ -202,47 +140,15 @@ class TestWithMpi:
         assert traced_weights(phases, 4) is None
 
 
-def test_no_study_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code = run(
-        [
-            "characterize",
-            "--signature",
-            "-n",
-            "2",
-            "-o",
-            str(tmp_path / "none"),
-            "--",
-            "mpiexec",
-            "-n",
-            "{np}",
-            "true",
-        ]
-    )
-    said = capsys.readouterr().err
-    assert code == 1 and "no study here" in said and said.count("\n") == 1
+def test_no_study_is_one_line(tmp_path: Path) -> None:
+    line = f"characterize --signature -n 2 -o {tmp_path / 'none'} -- mpiexec -n {{np}} true"
+    assert cli(line, code=1, err="no study here").err.count("\n") == 1
 
 
-@pytest.mark.parametrize("option", [["--stop"], ["--width", "3%"], ["--turns", "5-9"]])
-def test_options_of_a_signature_need_it(
-    option: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code = run(
-        [
-            "characterize",
-            "-n",
-            "1,2,3",
-            "-o",
-            str(tmp_path / "s"),
-            *option,
-            "--",
-            "mpiexec",
-            "-n",
-            "{np}",
-            "true",
-        ]
-    )
-    said = capsys.readouterr().err
-    assert code == 2 and f"{option[0]}: only with --signature" in said
+@pytest.mark.parametrize("option", ["--stop", "--width 3%", "--turns 5-9"])
+def test_options_of_a_signature_need_it(option: str, tmp_path: Path) -> None:
+    start = f"characterize -n 1,2,3 -o {tmp_path / 's'} {option} -- mpiexec -n {{np}} true"
+    cli(start, code=2, err=f"{option.split()[0]}: only with --signature")
     assert not (tmp_path / "s").exists()
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import models
 import pytest
+from commands import Shown, cli
 from comparisons import comparison, held_out, work
 from handmade import phase, put_replay, put_scaled
 from made_predictions import made_prediction
@@ -21,7 +22,6 @@ import p3s.program
 import p3s.signature
 from p3s.base.errors import P3SError, RunFailed
 from p3s.base.study import SCHEMA_VERSION, Study, write_json
-from p3s.cli.main import run
 from p3s.model.comparison import HoldOut, Overlap, Weights
 from p3s.model.stage import as_file
 from p3s.model.types import Model, NotModelled
@@ -228,28 +228,27 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "study"
 
 
-def characterize(root: Path, counts: str, *more: str, command: list[str] = LAUNCH) -> int:
-    return run(["characterize", "-n", counts, "-o", str(root), *more, "--", *command])
+def characterize(
+    root: Path, counts: str, *more: str, command: list[str] = LAUNCH, **expected: Any
+) -> Shown:
+    return cli("characterize -n", counts, "-o", root, *more, "--", *command, **expected)
 
 
 def test_the_programs_own_words_are_untouched(stages: Stages, root: Path) -> None:
-    assert characterize(root, "2,4,8") == 0
+    characterize(root, "2,4,8")
     assert {tuple(call[2]) for call in stages.calls if call[0] == "run"} == {tuple(LAUNCH)}
     assert Study.open(root).command() == LAUNCH
 
 
 def test_the_dashes_may_be_left_out(stages: Stages, root: Path) -> None:
-    assert run(["characterize", "-n", "2,4,8", "-o", str(root), *LAUNCH]) == 0
+    cli(f"characterize -n 2,4,8 -o {root}", *LAUNCH)
     assert Study.open(root).command() == LAUNCH
 
 
-def test_each_count_and_repeat_is_run_then_characterized(
-    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert characterize(root, "8,2,4", "-r", "2") == 0
+def test_each_count_and_repeat_is_run_then_characterized(stages: Stages, root: Path) -> None:
+    streams = characterize(root, "8,2,4", "-r", "2")
     expected = [[("run", n), ("run", n), ("characterize", n)] for n in (2, 4, 8)]
     assert stages.kinds() == [call for some in expected for call in some]
-    streams = capsys.readouterr()
     assert f"next: p3s model {root}" in streams.err and "next" not in streams.out
     assert streams.out.splitlines()[0].split()[0] == "processes"
     assert len(streams.out.splitlines()) == 4
@@ -262,7 +261,7 @@ def test_default_study_is_named_after_the_program(
     stages: Stages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run(["characterize", "-n", "2,4,8", "--", *LAUNCH]) == 0
+    cli("characterize -n 2,4,8 --", *LAUNCH)
     assert [p.name for p in tmp_path.iterdir()] == ["p3s-app"]
 
 
@@ -280,13 +279,12 @@ def test_names_of_default_studies(
     stages: Stages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], name: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run(["characterize", "-n", "2,4,8", "--", "mpiexec", "-n", "{np}", *words]) == 0
+    cli("characterize -n 2,4,8 -- mpiexec -n {np}", *words)
     assert [p.name for p in tmp_path.iterdir()] == [f"p3s-{name}"]
 
 
-def test_characterize_json(stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert characterize(root, "2,4,8", "--json") == 0
-    result = json.loads(capsys.readouterr().out)
+def test_characterize_json(stages: Stages, root: Path) -> None:
+    result = characterize(root, "2,4,8", "--json").data
     assert result["schema"] == "p3s.characterize" and result["schema_version"] == SCHEMA_VERSION
     assert [row["np"] for row in result["counts"]] == [2, 4, 8]
     assert result["counts"][0]["signature"] == {"events": 200, "phases": 2}
@@ -294,19 +292,17 @@ def test_characterize_json(stages: Stages, root: Path, capsys: pytest.CaptureFix
 
 
 def test_two_counts_may_complete_a_study(stages: Stages, root: Path) -> None:
-    assert characterize(root, "2,4,8") == 0
-    assert characterize(root, "16") == 0
+    characterize(root, "2,4,8")
+    characterize(root, "16")
     assert Study.open(root).counts() == [2, 4, 8, 16]
-    assert characterize(root / "x", "2,4") == 2 and not (root / "x").exists()
+    characterize(root / "x", "2,4", code=2)
+    assert not (root / "x").exists()
 
 
-def test_refused_count_is_named_and_the_others_are_kept(
-    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_refused_count_is_named_and_the_others_are_kept(stages: Stages, root: Path) -> None:
     stages.exit_codes = {8: 3}
     stages.stderr = "app: 8 is not a square"
-    assert characterize(root, "4,8,9,16") == 3
-    streams = capsys.readouterr()
+    streams = characterize(root, "4,8,9,16", code=3)
     last = streams.err.splitlines()[-2]
     assert "np=8" in last and "exit code 3" in last and "8 is not a square" in last
     assert Study.open(root).counts() == [4, 9, 16]
@@ -315,33 +311,28 @@ def test_refused_count_is_named_and_the_others_are_kept(
     assert streams.err.count("8 is not a square") == 1
 
 
-def test_too_few_left_fails_but_keeps_them(
-    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_too_few_left_fails_but_keeps_them(stages: Stages, root: Path) -> None:
     stages.exit_codes = {8: 1, 2: 1}
-    assert characterize(root, "2,4,8,16") == 1
-    line = capsys.readouterr().err.splitlines()[-1]
+    line = characterize(root, "2,4,8,16", code=1).err.splitlines()[-1]
     assert line.startswith("p3s: np=2, 8: ./app: failed") and "(kept: 4, 16)" in line
     assert Study.open(root).counts() == [4, 16]
-    assert characterize(root, "9") == 0
+    characterize(root, "9")
 
 
-def test_dead_rank_is_named(stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dead_rank_is_named(stages: Stages, root: Path) -> None:
     stages.raises = {8: P3SError("np=8: rank 3 died in MPI_Send (signal 9)")}
-    assert characterize(root, "2,4,8,16", "--json") == 3
-    result = json.loads(capsys.readouterr().out)
+    result = characterize(root, "2,4,8,16", "--json", code=3).data
     assert result["failed"] == [
         {"np": 8, "rep": 0, "exit_code": None, "reason": "np=8: rank 3 died in MPI_Send (signal 9)"}
     ]
 
 
 def test_failure_before_the_start_is_not_repeated_for_every_count(
-    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
+    stages: Stages, root: Path
 ) -> None:
     stages.raises = {n: P3SError("./app: not found") for n in (2, 4, 8, 16)}
-    assert characterize(root, "2,4,8,16") == 1
+    assert characterize(root, "2,4,8,16", code=1).last == "p3s: ./app: not found"
     assert stages.kinds() == [("run", 2)]
-    assert capsys.readouterr().err.splitlines()[-1] == "p3s: ./app: not found"
     assert (root / "runs" / "np0002.r0.failed" / "stderr.txt").exists()
 
 
@@ -352,10 +343,13 @@ def test_first_run_that_leaves_nothing_leaves_no_study(
         raise P3SError("./app: not found")
 
     monkeypatch.setattr(sys.modules["p3s.signature_runner.launch"], "run_traced", cannot_start)
-    assert characterize(root, "2,4,8") == 1 and not root.exists()
-    assert run(["predict", str(root), "-n", "16", "--", *LAUNCH]) == 1 and not root.exists()
+    characterize(root, "2,4,8", code=1)
+    assert not root.exists()
+    cli(f"predict {root} -n 16 --", *LAUNCH, code=1)
+    assert not root.exists()
     root.mkdir()
-    assert characterize(root, "2,4,8") == 1 and root.exists()  # not made by p3s
+    characterize(root, "2,4,8", code=1)
+    assert root.exists()  # not made by p3s
 
 
 @pytest.mark.parametrize(("left", "captured"), [("", False), ("stderr.txt", False), ("", True)])
@@ -376,17 +370,18 @@ def test_first_run_that_traces_nothing_leaves_no_study(
 
     monkeypatch.setattr(sys.modules["p3s.signature_runner.launch"], "run_traced", untraced)
     stays = bool(left) or captured
-    assert characterize(root, "2,4,8") == 1
+    characterize(root, "2,4,8", code=1)
     assert (root / "runs" / "np0002.r0.failed").exists() == root.exists() == stays
     root.mkdir(exist_ok=True)
-    assert characterize(root, "2,4,8") == 1 and root.exists()  # not made by this command
+    characterize(root, "2,4,8", code=1)
+    assert root.exists()  # not made by this command
 
 
 def test_failed_rerun_loses_nothing(stages: Stages, root: Path) -> None:
-    assert characterize(root, "2,4,8") == 0
+    characterize(root, "2,4,8")
     before = {p.name: p.stat().st_ino for p in (root / "runs").iterdir()}
     stages.exit_codes = {2: 1, 4: 1, 8: 1}
-    assert characterize(root, "2,4,8") == 3
+    characterize(root, "2,4,8", code=3)
     after = {p.name: p.stat().st_ino for p in (root / "runs").iterdir()}
     assert before.items() <= after.items()
     assert Study.open(root).counts() == [2, 4, 8]
@@ -394,96 +389,75 @@ def test_failed_rerun_loses_nothing(stages: Stages, root: Path) -> None:
 
 def test_interrupt_leaves_no_half_run(stages: Stages, root: Path) -> None:
     stages.raises = {4: KeyboardInterrupt()}  # type: ignore[dict-item]
-    assert characterize(root, "2,4,8") == 130
+    characterize(root, "2,4,8", code=130)
     assert Study.open(root).counts() == [2]
     assert not [p for p in (root / "runs").iterdir() if p.name.startswith(".")]
 
 
 def test_partial_run_does_not_replace_a_complete_one(stages: Stages, root: Path) -> None:
-    assert characterize(root, "2,4,8") == 0
+    characterize(root, "2,4,8")
     stages.problems = ["rank 1: recording stopped early"]
-    assert characterize(root, "4") == 3
+    characterize(root, "4", code=3)
     assert Study.open(root).counts() == [2, 4, 8]
 
 
-def test_failed_json_is_one_object(
-    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_failed_json_is_one_object(stages: Stages, root: Path) -> None:
     stages.exit_codes = dict.fromkeys((2, 4, 8), 5)
-    assert characterize(root, "2,4,8", "--json") == 1
-    streams = capsys.readouterr()
+    streams = characterize(root, "2,4,8", "--json", code=1)
     result = json.loads(streams.out)
     assert [row["exit_code"] for row in result["failed"]] == [5, 5, 5] and result["next"] is None
     assert streams.err.splitlines()[-1].startswith("p3s: np=2, 4, 8: ./app: failed (exit code 5)")
 
 
-def test_different_exit_codes_are_told_apart(
-    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_different_exit_codes_are_told_apart(stages: Stages, root: Path) -> None:
     stages.exit_codes = {2: 5, 4: 6}
-    assert characterize(root, "2,4,8,16,32") == 3
-    line = capsys.readouterr().err.splitlines()[-2]
+    line = characterize(root, "2,4,8,16,32", code=3).err.splitlines()[-2]
     assert "np=2:" in line and "exit code 5" in line and "np=4:" in line and "exit code 6" in line
 
 
-def test_partial_capture_is_flagged(
-    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_partial_capture_is_flagged(stages: Stages, root: Path) -> None:
     stages.problems = ["rank 1 did not reach MPI_Finalize"]
-    assert characterize(root, "2,4,8") == 3
-    assert "np=2: rank 1 did not reach MPI_Finalize" in capsys.readouterr().err
+    characterize(root, "2,4,8", code=3, err="np=2: rank 1 did not reach MPI_Finalize")
     assert {run["status"] for run in Study.open(root).manifest()["runs"]} == {"partial"}
 
 
-def test_another_command_needs_force(
-    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert characterize(root, "2,4,8") == 0
+def test_another_command_needs_force(stages: Stages, root: Path) -> None:
+    characterize(root, "2,4,8")
     other = ["mpiexec", "-n", "{np}", "./other"]
-    assert characterize(root, "16", command=other) == 2
-    assert "--force" in capsys.readouterr().err
-    assert run(["predict", str(root), "-n", "16", "--", *other]) == 2
-    said = capsys.readouterr().err
+    characterize(root, "16", command=other, code=2, err="--force")
+    said = cli(f"predict {root} -n 16 --", *other, code=2).err
     assert "leave the command out" in said and "--force" not in said and " -o " not in said[-90:]
-    assert characterize(root, "16", "--force", command=other) == 0
+    characterize(root, "16", "--force", command=other)
     assert Study.open(root).counts() == [2, 4, 8, 16]
 
 
-def test_unwritable_place_is_found_before_anything_runs(
-    stages: Stages, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert characterize(Path("/proc/study"), "2,4,8") == 1
-    said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("note:")]
+def test_unwritable_place_is_found_before_anything_runs(stages: Stages) -> None:
+    said = [
+        line
+        for line in characterize(Path("/proc/study"), "2,4,8", code=1).err.splitlines()
+        if not line.startswith("note:")
+    ]
     assert stages.calls == [] and len(said) == 1
 
 
-def test_model_prints_equations(
-    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    characterize(root, "2,4,8")
-    capsys.readouterr()
-    assert run(["model", str(root)]) == 0
-    assert capsys.readouterr().out == "the equations\n"
-    assert run(["model", str(root), "--json", "--no-holdout"]) == 0
-    assert json.loads(capsys.readouterr().out)["schema"] == "p3s.model"
+def test_model_prints_equations(stages: Stages, root: Path) -> None:
+    characterize(root, "2,4,8", code=None)
+    assert cli(f"model {root}").out == "the equations\n"
+    assert cli(f"model {root} --json --no-holdout").data["schema"] == "p3s.model"
     assert stages.calls[-2:] == [("model", True), ("model", False)]
 
 
-def test_count_that_is_left_out_stays_so_until_it_is_taken_back(
-    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    characterize(root, "2,4,8,16")
+def test_count_that_is_left_out_stays_so_until_it_is_taken_back(stages: Stages, root: Path) -> None:
+    characterize(root, "2,4,8,16", code=None)
 
-    def fitted(*args: str) -> list[int]:
-        assert run([*args]) in (0, 3)
+    def fitted(*args: str, **expected: Any) -> list[int]:
+        cli(*args, code=(0, 3), **expected)
         return list(json.loads((root / "model.json").read_text())["counts"])
 
-    assert fitted("model", str(root), "--without", "2") == [4, 8, 16]
-    assert "without 2" in capsys.readouterr().err
+    assert fitted("model", str(root), "--without", "2", err="without 2") == [4, 8, 16]
     assert fitted("model", str(root)) == fitted("scale", str(root), "-n", "32") == [4, 8, 16]
     assert (root / "runs" / "np0002.r0" / "run.json").exists()
-    assert characterize(root, "2") == 0
-    assert f"taken back with p3s model {root} --with 2" in capsys.readouterr().err
+    characterize(root, "2", err=f"taken back with p3s model {root} --with 2")
     assert fitted("model", str(root), "--with", "2", "--without", "8") == [2, 4, 16]
     assert fitted("model", str(root), "--with", "8") == [2, 4, 8, 16]
     assert Study.open(root).manifest()["without"] == []
@@ -493,20 +467,13 @@ def test_count_that_is_left_out_stays_so_until_it_is_taken_back(
     ("time", "events", "code"), [(0.05, 0.1, 0), (0.45, 0.0, 3), (0.0, 0.2, 3)]
 )
 def test_a_model_that_leaves_too_much_out_says_so(
-    stages: Stages,
-    root: Path,
-    capsys: pytest.CaptureFixture[str],
-    time: float,
-    events: float,
-    code: int,
+    stages: Stages, root: Path, time: float, events: float, code: int
 ) -> None:
     stages.not_modelled = (NotModelled("MPI_Put", "rma", 8, 4, events, time),)
-    characterize(root, "2,4,8")
+    characterize(root, "2,4,8", code=None)
     for held in (None, held_out(8)):
         stages.holdout = held
-        capsys.readouterr()
-        assert run(["model", str(root)]) == code
-        said = capsys.readouterr().err
+        said = cli(f"model {root}", code=code).err
         told = f"calls that are not modelled (MPI_Put) are {100 * time:.0f} % of the time"
         assert (f"do not rely on this model (left-out): {told}" in said) == bool(code)
 
@@ -521,26 +488,22 @@ def test_a_model_that_leaves_too_much_out_says_so(
     ],
 )
 def test_counts_that_cannot_be_left_out(
-    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str], options: list[str], says: str
+    stages: Stages, root: Path, options: list[str], says: str
 ) -> None:
-    characterize(root, "2,4,8,16")
-    assert run(["model", str(root), *options]) == 2
-    assert says in capsys.readouterr().err
+    characterize(root, "2,4,8,16", code=None)
+    cli(f"model {root}", *options, code=2, err=says)
     assert Study.open(root).left_out() == []
 
 
-def test_no_model_from_runs_that_are_gone(
-    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    characterize(root, "2,4,8,16")
-    assert run(["scale", str(root), "-n", "32"]) == 0
+def test_no_model_from_runs_that_are_gone(stages: Stages, root: Path) -> None:
+    characterize(root, "2,4,8,16", code=None)
+    cli(f"scale {root} -n 32")
     shutil.rmtree(root / "runs" / "np0002.r0")
-    capsys.readouterr()
-    assert run(["scale", str(root), "-n", "32"]) == 0
-    said = capsys.readouterr().err
-    assert "the runs at 2 processes were deleted" in said and "fitted from 4, 8 and 16" in said
-    assert run(["scale", str(root), "-n", "32"]) == 0
-    assert "deleted" not in capsys.readouterr().err
+    cli(
+        f"scale {root} -n 32",
+        err=("the runs at 2 processes were deleted", "fitted from 4, 8 and 16"),
+    )
+    assert "deleted" not in cli(f"scale {root} -n 32").err
     data = made_prediction((4, 64), traced_counts=[2, 4, 8, 16])
     made = PredictionFile(data, root / "prediction.json")
     (reason,) = as_of_now(made).reasons
@@ -551,20 +514,19 @@ def test_no_model_from_runs_that_are_gone(
     assert as_of_now(kept) is kept and as_of_now(PredictionFile(data)).reasons == ()
     shutil.rmtree(root / "runs")
     for command in (["model", str(root)], ["predict", str(root), "-n", "32"]):
-        assert run(command) == 1
-        assert "the runs at 2, 4, 8 and 16 processes were deleted" in capsys.readouterr().err
+        cli(*command, code=1, err="the runs at 2, 4, 8 and 16 processes were deleted")
 
 
 def test_signature_is_made_again_of_the_runs_that_stay(stages: Stages, root: Path) -> None:
-    characterize(root, "2,4,8", "-r", "2")
+    characterize(root, "2,4,8", "-r", "2", code=None)
     for n in (2, 4, 8):
         path = root / "signature" / f"np000{n}.json"
         head = {"schema": "p3s.signature", "schema_version": VERSION}
         write_json(path, {**head, "repeats": 2, "left_out": []})
-    assert run(["scale", str(root), "-n", "32"]) == 0
+    cli(f"scale {root} -n 32")
     stages.calls.clear()
     shutil.rmtree(root / "runs" / "np0004.r1")
-    assert run(["scale", str(root), "-n", "32"]) == 0
+    cli(f"scale {root} -n 32")
     assert [call for call in stages.calls if call[0] == "characterize"] == [("characterize", 4)]
 
 
@@ -581,7 +543,6 @@ def test_signature_is_made_again_of_the_runs_that_stay(stages: Stages, root: Pat
 def test_model_that_misses_its_held_out_count_is_3(
     stages: Stages,
     root: Path,
-    capsys: pytest.CaptureFixture[str],
     triples: tuple[int, ...],
     colls: tuple[int, ...],
     weights: tuple[int, ...],
@@ -590,10 +551,8 @@ def test_model_that_misses_its_held_out_count_is_3(
     stages.holdout = held_out(
         8, p2p_triples=Overlap(*triples), collectives=Overlap(*colls), weights=Weights(*weights)
     )
-    characterize(root, "2,4,8")
-    capsys.readouterr()
-    assert run(["model", str(root)]) == (3 if says else 0)
-    streams = capsys.readouterr()
+    characterize(root, "2,4,8", code=None)
+    streams = cli(f"model {root}", code=3 if says else 0)
     assert streams.out == "the equations\n"
     last = streams.err.splitlines()[-1]
     missed = (
@@ -602,36 +561,29 @@ def test_model_that_misses_its_held_out_count_is_3(
     assert last.startswith(f"{missed} misses {says} there; " if says else "next:")
 
 
-def test_model_whose_work_was_off_at_its_held_out_count_is_3(
-    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_model_whose_work_was_off_at_its_held_out_count_is_3(stages: Stages, root: Path) -> None:
     stages.holdout = held_out(8, work=work((1.0, -0.3), mean=0.3, worst=0.3))
-    characterize(root, "2,4,8")
-    assert run(["model", str(root)]) == 3
-    assert (
-        "(holdout-work): fitted without 8 processes, the model's computation there is off by "
-        "30 % (limit 25 %)" in capsys.readouterr().err
+    characterize(root, "2,4,8", code=None)
+    cli(
+        f"model {root}",
+        code=3,
+        err="(holdout-work): fitted without 8 processes, the model's computation there is off by "
+        "30 % (limit 25 %)",
     )
 
 
-def test_scale_and_replay(stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    characterize(root, "2,4,8")
+def test_scale_and_replay(stages: Stages, root: Path) -> None:
+    characterize(root, "2,4,8", code=None)
     stages.calls.clear()
-    assert run(["scale", str(root), "-n", "16,32"]) == 0
+    cli(f"scale {root} -n 16,32", out="np000032")
     assert stages.kinds() == [("model", True), ("scale", 16), ("scale", 32)]
-    assert "np000032" in capsys.readouterr().out
     stages.calls.clear()
-    options = [
-        "--hosts",
-        "a,b,c,d",
-        "--cores-per-node",
-        "4",
-        "--budget",
-        "5",
-        "--launcher",
+    options = "--hosts a,b,c,d --cores-per-node 4 --budget 5"
+    cli(
+        f"replay {root} -n 32 {options} --launcher",
         "mpiexec -x 'y z'",
-    ]
-    assert run(["replay", str(root), "-n", "32", *options]) == 0
+        err="4 ranks shared 2 cores",
+    )
     assert stages.calls == [
         (
             "replay",
@@ -644,141 +596,117 @@ def test_scale_and_replay(stages: Stages, root: Path, capsys: pytest.CaptureFixt
             ),
         )
     ]
-    streams = capsys.readouterr()
-    assert "4 ranks shared 2 cores" in streams.err
 
 
-def test_predict_makes_what_is_missing_and_only_that(
-    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    characterize(root, "2,4,8")
+def test_predict_makes_what_is_missing_and_only_that(stages: Stages, root: Path) -> None:
+    characterize(root, "2,4,8", code=None)
     stages.calls.clear()
-    capsys.readouterr()
-    assert run(["predict", str(root), "-n", "16", *REPLAYED, "--json"]) == 3
-    result = json.loads(capsys.readouterr().out)
+    result = cli(f"predict {root} -n 16", *REPLAYED, "--json", code=3).data
     assert [row["n"] for row in result["counts"]] == [2, 4, 8, 16]
     assert [call[:2] for call in stages.calls] == [
         ("model", True),
         *[(stage, n) for stage in ("scale", "replay") for n in (2, 4, 8, 16)],
     ]
     stages.calls.clear()
-    assert run(["predict", str(root), "-n", "16,32", *REPLAYED]) == 3
+    cli(f"predict {root} -n 16,32", *REPLAYED, code=3, out="efficiency")
     assert stages.kinds() == [("scale", 32), ("replay", 32)]
-    assert "efficiency" in capsys.readouterr().out
 
 
 def test_predict_rebuilds_what_is_older_than_its_inputs(stages: Stages, root: Path) -> None:
-    characterize(root, "2,4,8")
-    assert run(["predict", str(root), "-n", "16", *REPLAYED]) == 3
+    characterize(root, "2,4,8", code=None)
+    cli(f"predict {root} -n 16", *REPLAYED, code=3)
     stages.calls.clear()
     later = Study(root).prediction_path.stat().st_mtime_ns + 10**9
     os.utime(root / "runs" / "np0004.r0" / "run.json", ns=(later, later))
-    assert run(["predict", str(root), "-n", "16", *REPLAYED]) == 3
+    cli(f"predict {root} -n 16", *REPLAYED, code=3)
     assert stages.kinds()[:2] == [("characterize", 4), ("model", True)]
     os.utime(Study(root).model_path, ns=(later, later))
     stages.calls.clear()
-    assert run(["predict", str(root), "-n", "16", *REPLAYED]) == 3
+    cli(f"predict {root} -n 16", *REPLAYED, code=3)
     assert ("scale", 16) in stages.kinds() and ("replay", 16) in stages.kinds()
 
 
 def test_predict_in_one_go(stages: Stages, root: Path) -> None:
     words = ["predict", str(root), "-n", "32", *REPLAYED]
-    assert run([*words, "--from", "2,4,8", "--", *LAUNCH]) == 3
+    cli(*words, "--from", "2,4,8", "--", *LAUNCH, code=3)
     assert [c[1] for c in stages.calls if c[0] == "run"] == [2, 4, 8]
     assert {tuple(c[2]) for c in stages.calls if c[0] == "run"} == {tuple(LAUNCH)}
     stages.calls.clear()
-    assert run([*words, "--", *LAUNCH]) == 3
+    cli(*words, "--", *LAUNCH, code=3)
     assert [c for c in stages.calls if c[0] == "run"] == []
-    assert run(["predict", str(root / "two"), "-n", "32", "--from", "2,4", "--", *LAUNCH]) == 2
+    cli(f"predict {root / 'two'} -n 32 --from 2,4 --", *LAUNCH, code=2)
 
 
-def test_a_prediction_that_is_not_to_be_trusted_is_3(
-    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    characterize(root, "2,4,8")
-    assert run(["predict", str(root), "-n", "300", *REPLAYED]) == 3
-    streams = capsys.readouterr()
+def test_a_prediction_that_is_not_to_be_trusted_is_3(stages: Stages, root: Path) -> None:
+    characterize(root, "2,4,8", code=None)
+    streams = cli(f"predict {root} -n 300", *REPLAYED, code=3)
     assert (
         "do not rely on this prediction: message costs were not measured as in a real run, and"
         in streams.err
     )
     assert "extrapolated: the largest count is 38 times the largest traced count" in streams.out
-    assert run(["predict", str(root), "-n", "300", *REPLAYED, "--json"]) == 3
-    streams = capsys.readouterr()
+    streams = cli(f"predict {root} -n 300", *REPLAYED, "--json", code=3)
     assert "p3s: do not rely on this prediction (extrapolated): the largest" in streams.err
     assert {each["code"] for each in json.loads(streams.out)["reasons"]} == {
         "not-representative",
         "extrapolated",
     }
-    assert run(["report", str(root)]) == 3
-    streams = capsys.readouterr()
+    streams = cli(f"report {root}", code=3)
     assert str(root / "report.html") in streams.out
     assert (root / "report.html").exists() and (root / "speedup.png").exists()
 
 
-def test_validate_runs_traced_and_compares(
-    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    characterize(root, "2,4,8")
+def test_validate_runs_traced_and_compares(stages: Stages, root: Path) -> None:
+    characterize(root, "2,4,8", code=None)
     stages.calls.clear()
-    capsys.readouterr()
-    assert run(["validate", str(root), "-n", "64", "--json", "--", *LAUNCH]) == 0
-    assert json.loads(capsys.readouterr().out)["p2p_triples"]["equal"] == 10
+    assert cli(f"validate {root} -n 64 --json --", *LAUNCH).data["p2p_triples"]["equal"] == 10
     assert stages.calls[1] == ("run", 64, LAUNCH)
     assert stages.calls[2][2] == root / "validate" / "np000064.r0"
-    assert run(["validate", str(root), "-n", "63"]) == 3
-    text = capsys.readouterr().out
-    assert "90.00 %" in text and "work: off by 3.0 %" in text
+    cli(f"validate {root} -n 63", code=3, out=("90.00 %", "work: off by 3.0 %"))
     assert Study.open(root).counts() == [2, 4, 8]
 
 
 def test_a_count_without_a_process_grid_is_told_before_anything_runs(
-    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
+    stages: Stages, root: Path
 ) -> None:
     """The model's grid is square: a run at 27 processes could not be compared with it."""
     stages.program = "turned"
-    characterize(root, "4,9,16")
+    characterize(root, "4,9,16", code=None)
     stages.calls.clear()
-    capsys.readouterr()
-    assert run(["validate", str(root), "-n", "27", "--", *LAUNCH]) == 1
-    said = capsys.readouterr().err.splitlines()
+    said = cli(f"validate {root} -n 27 --", *LAUNCH, code=1).err.splitlines()
     assert said[-1].startswith("p3s: the program's process grid (")
     assert "has no form at 27 processes; the nearest with one are 25 and 36" in said[-1]
     assert ("run", 27) not in stages.kinds() and ("validate", 27) not in stages.kinds()
     assert not (root / "validate").exists()
-    assert run(["validate", str(root), "-n", "25", "--", *LAUNCH]) == 0
+    cli(f"validate {root} -n 25 --", *LAUNCH)
     assert ("run", 25) in stages.kinds()
 
 
-def test_validation_with_another_command_needs_force(
-    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    characterize(root, "2,4,8")
+def test_validation_with_another_command_needs_force(stages: Stages, root: Path) -> None:
+    characterize(root, "2,4,8", code=None)
     stages.calls.clear()
-    capsys.readouterr()
     other = [*LAUNCH[:3], "./other"]
-    assert run(["validate", str(root), "-n", "64", "--", *other]) == 2
-    said = capsys.readouterr().err
-    assert "./app" in said and "./other" in said and "--force" in said and stages.calls == []
-    assert run(["validate", str(root), "-n", "64", "--force", "--", *other]) == 0
+    cli(f"validate {root} -n 64 --", *other, code=2, err=("./app", "./other", "--force"))
+    assert stages.calls == []
+    cli(f"validate {root} -n 64 --force --", *other)
     assert ("run", 64, other) in stages.calls
 
 
 def test_lost_study_json_loses_no_run(stages: Stages, root: Path) -> None:
-    characterize(root, "2,4,8")
+    characterize(root, "2,4,8", code=None)
     Study(root).manifest_path.write_text('{"schema": "p3s.st')
     stages.calls.clear()
-    assert run(["validate", str(root), "-n", "64"]) == 0
+    cli(f"validate {root} -n 64")
     assert ("run", 64, LAUNCH) in stages.calls
     Study(root).manifest_path.unlink()
-    assert characterize(root, "16") == 0
+    characterize(root, "16")
     assert Study.open(root).counts() == [2, 4, 8, 16]
 
 
 def test_damaged_signature_is_made_again(
     stages: Stages, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    characterize(root, "2,4,8")
+    characterize(root, "2,4,8", code=None)
     stages.calls.clear()
 
     def load(study_dir: Path, np: int) -> None:
@@ -792,21 +720,18 @@ def test_damaged_signature_is_made_again(
     monkeypatch.setattr("p3s.signature.store.load_table", load)
     monkeypatch.setattr("p3s.pipeline.stages._ensure_times", lambda *_: None)  # reads them too
     monkeypatch.setattr("p3s.model.stage.build", build)
-    assert run(["model", str(root)]) == 0
+    cli(f"model {root}")
     assert stages.calls == [("characterize", 4), ("model", True)]
     monkeypatch.setattr(
         "p3s.model.stage.build", lambda *_, **__: (_ for _ in ()).throw(P3SError("no fit"))
     )
-    assert run(["model", str(root)]) == 1  # what is not the signatures' fault is not hidden
+    cli(f"model {root}", code=1)  # what is not the signatures' fault is not hidden
 
 
-def test_failed_validation_run_is_one_line(
-    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    characterize(root, "2,4,8")
+def test_failed_validation_run_is_one_line(stages: Stages, root: Path) -> None:
+    characterize(root, "2,4,8", code=None)
     stages.exit_codes = {64: 9}
-    assert run(["validate", str(root), "-n", "64"]) == 1
-    assert "exit code 9" in capsys.readouterr().err.splitlines()[-1]
+    assert "exit code 9" in cli(f"validate {root} -n 64", code=1).err.splitlines()[-1]
 
 
 def test_stale_means_missing_or_older(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,13 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+from commands import cli
 from replay_patterns import PATTERNS
 from test_estimators import Trace, one_message, put_spread, study_of
 
 from p3s.base.errors import Damaged, UsageError
 from p3s.base.schemas import load_schema
 from p3s.base.study import write_json
-from p3s.cli.main import run
 from p3s.machine.cluster import DEFAULT, ENDS, Cluster, cluster_of, names, typical
 from p3s.predict.estimated import TYPICAL
 from p3s.predict.estimators import Setting, available, estimate, estimate_many
@@ -250,24 +249,19 @@ def test_several_counts_at_once_are_the_same(tmp_path: Path) -> None:
         assert np.array_equal(both[n].comm, estimate(TYPICAL, study, n, setting=setting).comm)
 
 
-def test_they_are_listed_and_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert run(["machine", "list"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_they_are_listed_and_shown(tmp_path: Path) -> None:
+    lines = cli("machine list").out.splitlines()
     assert [line.split()[0] for line in lines[1 : 1 + len(list(names()))]] == list(names())
     assert [line.split()[0] for line in lines if " * " in line[:20]] == [DEFAULT]
-    assert run(["machine", "list", "--json"]) == 0
-    listed = json.loads(capsys.readouterr().out)
+    listed = cli("machine list --json").data
     assert listed["default"] == DEFAULT
     assert [each["name"] for each in listed["clusters"]] == list(names())
     for name in names():
-        assert run(["machine", "show", name]) == 0
-        text = capsys.readouterr().out
+        text = cli("machine show", name).out
         for source in typical(name).data["sources"]:
             assert not source["url"] or source["url"] in text
-    assert run(["machine", "show", DEFAULT, "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)
+    shown = cli("machine show", DEFAULT, "--json").data
     assert shown == typical(DEFAULT).data
     write_json(tmp_path / "own.json", shown)
-    assert run(["machine", "show", str(tmp_path / "own.json")]) == 0
-    assert "InfiniBand HDR" in capsys.readouterr().out
-    assert run(["machine", "show", str(tmp_path / "none.json")]) == 1
+    cli(f"machine show {tmp_path / 'own.json'}", out="InfiniBand HDR")
+    cli(f"machine show {tmp_path / 'none.json'}", code=1)

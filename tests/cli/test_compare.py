@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import cli
 from made_predictions import made_prediction, reason
 from report_studies import put_study
 
 from p3s.base.errors import P3SError
 from p3s.base.study import Study
-from p3s.cli.main import run
 from p3s.predict.saved import PredictionFile
 from p3s.report.compare import Comparison, as_columns, as_json, as_text
 from p3s.report.compare import compare as compared
@@ -220,34 +220,26 @@ def studies(tmp_path: Path) -> tuple[str, str]:
     return paths[0], paths[1]
 
 
-def test_command_on_studies_and_files(
-    studies: tuple[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_on_studies_and_files(studies: tuple[str, str]) -> None:
     old, new = studies
-    assert run(["compare", old, new]) == 0
-    text = capsys.readouterr().out
+    text = cli("compare", old, new).out
     assert text.startswith("At 512 processes B is 1.33x as fast as A")
     assert re.search(r"command +mpiexec -n \{np\} \./old +mpiexec -n \{np\} \./new", text)
     assert f"A: {old}\nB: {new}" in text
-    assert run(["compare", f"{old}/prediction.json", new, "-n", "16"]) == 0
-    assert "Phases at 16 processes" in capsys.readouterr().out
-    assert run(["compare", old, new, "-n", "17"]) == 1
-    assert run(["compare", old, "nowhere"]) == 1
-    assert run(["compare", old, new, "--csv", "--json"]) == 2
-    assert run(["compare", old, new, "--picture", "x.gif"]) == 2
+    cli(f"compare {old}/prediction.json", new, "-n", "16", out="Phases at 16 processes")
+    cli("compare", old, new, "-n", "17", code=1)
+    cli("compare", old, "nowhere", code=1)
+    cli("compare", old, new, "--csv", "--json", code=2)
+    cli("compare", old, new, "--picture", "x.gif", code=2)
 
 
-def test_csv_json_and_picture(
-    studies: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_csv_json_and_picture(studies: tuple[str, str], tmp_path: Path) -> None:
     old, new = studies
-    assert run(["compare", old, new, "--csv"]) == 0
-    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    rows = list(csv.DictReader(io.StringIO(cli("compare", old, new, "--csv").out)))
     assert [row["n"] for row in rows] == ["4", "16", "64", "512"]
     assert float(rows[-1]["ratio"]) == 0.75
     picture = tmp_path / "both.svg"
-    assert run(["compare", old, new, "--json", "--picture", str(picture)]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = cli("compare", old, new, "--json", "--picture", picture).data
     assert found["schema"] == "p3s.compare" and found["pictures"] == [str(picture)]
     assert found["counts"][-1]["apart"] is True
     assert found["differences"][0]["what"] == "command"
@@ -255,25 +247,24 @@ def test_csv_json_and_picture(
     assert set(as_columns(compare(OLD, NEW))) == set(rows[0])
 
 
-def test_what_is_not_to_be_trusted_is_exit_code_3(
-    studies: tuple[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_not_to_be_trusted_is_exit_code_3(studies: tuple[str, str]) -> None:
     old, new = studies
     doubtful = PredictionFile.of({**NEW.data, "reasons": [reason("extrapolated", "too far")]})
     doubtful.save(Study(Path(new)).prediction_path)
-    assert run(["compare", old, new]) == 3
-    shown = capsys.readouterr()
-    assert "extrapolated: B: too far" in shown.out and "do not rely on this comparison" in shown.err
-    assert run(["compare", old, new, "--csv"]) == 3
-    assert "(extrapolated): B: too far" in capsys.readouterr().err
+    cli(
+        "compare",
+        old,
+        new,
+        code=3,
+        out="extrapolated: B: too far",
+        err="do not rely on this comparison",
+    )
+    cli("compare", old, new, "--csv", code=3, err="(extrapolated): B: too far")
 
 
-def test_the_page_is_written_where_it_is_asked_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_page_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
     for name in ("a", "b"):
         put_study(tmp_path / name, made_prediction())
     page = tmp_path / "both.html"
-    assert run(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--html", str(page)]) == 0
-    assert f"page: {page}" in capsys.readouterr().out
+    cli(f"compare {tmp_path / 'a'} {tmp_path / 'b'} --html {page}", out=f"page: {page}")
     assert page.read_text().startswith("<!DOCTYPE html>")

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 import timed_study as ts
+from commands import cli
 
 from p3s.base.study import Study, read_json
 from p3s.cli.common import Progress
-from p3s.cli.main import run
 from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_scaled
 from p3s.signature.times import _save
 
@@ -42,12 +41,9 @@ def untimed(tmp_path: Path) -> Study:
     return ts.put_study(tmp_path / "study", ts.sweeps(CELLS, 3), (4, 8, 16), fit=False)[0]
 
 
-def test_the_table_says_what_each_phase_rests_on(
-    timed: tuple[Study, list[Any]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_table_says_what_each_phase_rests_on(timed: tuple[Study, list[Any]]) -> None:
     study, _ = timed
-    assert run(["model", str(study.root), "--compute", "-n", "64"]) == 0
-    page = capsys.readouterr().out
+    page = cli(f"model {study.root} --compute -n 64").out
     for words in (
         "phase 1: Sendrecv+Allreduce",
         "CRM_i",
@@ -58,8 +54,9 @@ def test_the_table_says_what_each_phase_rests_on(
         "no run of a smaller workload",
     ):
         assert words in page
-    assert run(["model", str(study.root), "--compute", "--csv", "-n", "64,128"]) == 0
-    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    rows = list(
+        csv.DictReader(io.StringIO(cli(f"model {study.root} --compute --csv -n 64,128").out))
+    )
     own = [r for r in rows if r["phase"] == "1" and r["source"] == "own"]
     told = [r for r in rows if r["phase"] == "1" and r["source"] == "predicted"]
     assert [r["processes"] for r in own] == ["4", "8", "16", "32"]
@@ -71,8 +68,9 @@ def test_the_table_says_what_each_phase_rests_on(
         assert float(r["measured_ns"]) == pytest.approx(x * ts.cache_step(x, where=3e6), rel=0.03)
     for r in told:
         assert float(r["low_ns"]) <= float(r["predicted_ns"]) <= float(r["high_ns"])
-    assert run(["model", str(study.root), "--compute", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == read_json(study.compute_path, "p3s.compute")
+    assert cli(f"model {study.root} --compute --json").data == read_json(
+        study.compute_path, "p3s.compute"
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,10 +83,9 @@ def test_the_table_says_what_each_phase_rests_on(
     ],
 )
 def test_options_that_do_not_go_together_are_a_usage_error(
-    timed: tuple[Study, list[Any]], words: list[str], capsys: pytest.CaptureFixture[str]
+    timed: tuple[Study, list[Any]], words: list[str]
 ) -> None:
-    assert run(["model", str(timed[0].root), *words]) == 2
-    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+    assert len(cli(f"model {timed[0].root}", *words, code=2).err.strip().splitlines()) == 1
 
 
 def test_compute_json_is_made_again_when_its_inputs_are_newer(
@@ -121,36 +118,30 @@ def test_compute_json_is_made_again_when_its_inputs_are_newer(
     put_times(study, tables)
 
 
-def test_damaged_times_are_one_line(
-    timed: tuple[Study, list[Any]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_times_are_one_line(timed: tuple[Study, list[Any]]) -> None:
     study, tables = timed
     path = study.times_path(8).with_suffix(".parquet")
     whole = path.read_bytes()
     path.write_bytes(whole[:-7])
     try:
-        assert run(["model", str(study.root), "--compute"]) == 1
-        lines = capsys.readouterr().err.strip().splitlines()
+        lines = cli(f"model {study.root} --compute", code=1).err.strip().splitlines()
         assert "np0008.times.parquet" in lines[-1] and "p3s characterize" in lines[-1]
     finally:
         path.write_bytes(whole)
 
 
-def test_a_study_without_times_is_told_how_to_add_them(
-    untimed: Study, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_study_without_times_is_told_how_to_add_them(untimed: Study) -> None:
     for words in (
         ["predict", str(untimed.root), "-n", "64"],
         ["model", str(untimed.root), "--compute"],
     ):
-        assert run(words) == 1
-        last = capsys.readouterr().err.strip().splitlines()[-1]
+        last = cli(*words, code=1).err.strip().splitlines()[-1]
         assert "characterize -n 4,8,16 --work cpu" in last and "instructions" in last
         assert "mpiexec -n {np} ./sweeps" in last
     assert not untimed.compute_path.exists()
     assert not untimed.replay_path(64).exists(), "nothing is replayed before"
-    assert run(["model", str(untimed.root), "--scic", "-n", "64"]) == 0
-    assert run(["scale", str(untimed.root), "-n", "64"]) == 0
+    cli(f"model {untimed.root} --scic -n 64")
+    cli(f"scale {untimed.root} -n 64")
 
 
 def test_laws_that_were_given_to_a_study_without_times_are_kept(
@@ -168,9 +159,7 @@ def test_laws_that_were_given_to_a_study_without_times_are_kept(
 
 
 def test_a_fault_of_the_costs_leaves_the_equations(
-    timed: tuple[Study, list[Any]],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    timed: tuple[Study, list[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study, _ = timed
 
@@ -178,6 +167,5 @@ def test_a_fault_of_the_costs_leaves_the_equations(
         raise ZeroDivisionError("float division by zero")
 
     monkeypatch.setattr("p3s.costs.stage.build", fails)
-    assert run(["model", str(study.root)]) == 70
-    page = capsys.readouterr().out
+    page = cli(f"model {study.root}", code=70).out
     assert page.startswith("Equations fitted to") and "phase 1: Sendrecv+Allreduce" in page

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-from tracer_helpers import PROGRAMS, compile_c, the_mpi
+from commands import p3s
+from tracer_helpers import PROGRAMS, compile_c, usable_mpi
 
 #: Small inputs: seconds for all of them together.
 CASES = {
@@ -26,19 +24,8 @@ LIMIT_S = 120
 
 @pytest.fixture(scope="module")
 def mpiexec() -> str:
-    install = the_mpi()
-    if install is None or install.mpiexec is None:
-        pytest.skip("no MPI that works with ranks sharing cores")
+    install = usable_mpi()
     return install.mpiexec
-
-
-def p3s(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "p3s", *map(str, words)],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-    )
 
 
 EACH = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CASES]
@@ -57,25 +44,12 @@ def test_the_logic_is_predicted_exactly(name, mpiexec, tmp_path):
     )
     study = tmp_path / "study"
     done = p3s(
-        "characterize",
-        "-n",
-        "2,4,8,16",
-        "--work",
-        "cpu",
-        "-o",
-        study,
-        "--",
-        mpiexec,
-        "-n",
-        "{np}",
-        program,
+        f"characterize -n 2,4,8,16 --work cpu -o {study} -- {mpiexec} -n {{np}} {program}",
         *CASES[name].split(),
     )
-    assert done.returncode == 0, done.stderr
-    done = p3s("model", study)
-    assert done.returncode in (0, 3), done.stderr
-    done = p3s("validate", study, "-n", "32", "--json")
-    result = json.loads(done.stdout)
+    done = p3s(f"model {study}", code=(0, 3))
+    done = p3s(f"validate {study} -n 32 --json", code=None)
+    result = done.data
     for key in ("p2p_triples", "collectives"):
         got = result[key]
         assert got["true"] == got["predicted"] == got["equal"], (key, got)
@@ -105,5 +79,5 @@ def test_wrong_numbers_are_refused_in_one_line(name, mpiexec, tmp_path):
         timeout=LIMIT_S,
         env={**os.environ, **rooted},
     )
-    assert done.returncode != 0
-    assert f"{name}: --steps: 0 is smaller than 1" in done.stderr
+    assert done.code != 0
+    assert f"{name}: --steps: 0 is smaller than 1" in done.err

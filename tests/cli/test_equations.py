@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import unicodedata
 from dataclasses import replace
@@ -11,10 +10,10 @@ from pathlib import Path
 import corpus
 import models
 import pytest
+from commands import cli
 
 from p3s.base.errors import UsageError
 from p3s.base.study import Study, write_json
-from p3s.cli.main import run
 from p3s.laws.expr import num
 from p3s.model.amount import Amount
 from p3s.model.holdout import build_model
@@ -232,9 +231,8 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
     return made
 
 
-def test_next_prints_a_command_that_can_be_run(study, capsys):
-    assert run(["next", str(study.root)]) == 0
-    last = capsys.readouterr().out.strip().split("\n")[-1]
+def test_next_prints_a_command_that_can_be_run(study):
+    last = cli("next", study.root).out.strip().split("\n")[-1]
     counts = sorted(each.n for each in models.built("halo3d").next)
     assert counts
     assert shlex.split(last) == [
@@ -248,60 +246,48 @@ def test_next_prints_a_command_that_can_be_run(study, capsys):
         *LAUNCH,
     ]
     assert "{np}" in last and "'{np}'" not in last
-    assert run(["next", str(study.root), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = cli("next", study.root, "--json").data
     assert found["schema"] == "p3s.next" and found["counts"][0]["n"] == counts[-1]
     assert found["command"] == shlex.split(last)
 
 
-def test_next_with_nothing_open_says_so(study, capsys):
+def test_next_with_nothing_open_says_so(study):
     model = models.built("ring")
     shares = {**model.shares, "ambiguous": Share(0.5, 0.5, 0.5)}
     model = replace(model, next=(), shares=shares)
     write_json(study.model_path, as_file(model))
-    assert run(["next", str(study.root), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["counts"] == []
-    assert run(["next", str(study.root)]) == 0
-    assert "are ambiguous, but no count" in " ".join(capsys.readouterr().out.split())
+    assert cli("next", study.root, "--json").data["counts"] == []
+    assert "are ambiguous, but no count" in " ".join(cli("next", study.root).out.split())
     items = tuple(replace(item, verdict=Verdict.EXACT) for item in model.items)
     model = replace(model, items=items, shares={**shares, "ambiguous": NO_SHARE})
     write_json(study.model_path, as_file(model))
-    assert run(["next", str(study.root)]) == 0
-    assert "No further count is known to decide anything" in capsys.readouterr().out
+    cli("next", study.root, out="No further count is known to decide anything")
 
 
-def test_explain_as_a_command(study, capsys):
-    assert run(["explain", str(study.root), "1"]) == 0
-    assert "phase 1: " in capsys.readouterr().out
-    assert run(["explain", str(study.root), "1", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+def test_explain_as_a_command(study):
+    cli("explain", study.root, "1", out="phase 1: ")
+    found = cli("explain", study.root, "1", "--json").data
     assert found["schema"] == "p3s.explain" and found["phase"]["phase"] == 1
     assert {call["call"] for call in found["calls"]} == set(found["phase"]["items"])
     assert all(call["measured"] and call["place"] for call in found["calls"])
-    assert run(["explain", str(study.root), "99"]) == 2
-    assert capsys.readouterr().err.startswith("p3s: PHASE 99: ")
+    assert cli("explain", study.root, "99", code=2).err.startswith("p3s: PHASE 99: ")
 
 
-def test_hostile_names_on_the_command_line(study, capsys):
+def test_hostile_names_on_the_command_line(study):
     write_json(study.model_path, as_file(models.hostile()))
     for words in (["next"], ["explain", "1", "--all"]):
-        assert run([words[0], str(study.root), *words[1:]]) == 0
-        streams = capsys.readouterr()
+        streams = cli(words[0], study.root, *words[1:])
         assert printable(streams.out) and printable(streams.err)
 
 
-def test_model_as_latex_python_or_json_but_one_of_them(study, capsys):
-    assert run(["model", str(study.root), "--latex"]) == 3, "its hold-out missed messages"
-    assert capsys.readouterr().out.startswith("% Equations fitted at 2, 4, 8 processes")
-    assert run(["model", str(study.root), "--python"]) == 3
-    source = capsys.readouterr().out
+def test_model_as_latex_python_or_json_but_one_of_them(study):
+    text = cli("model", study.root, "--latex", code=3).out  # its hold-out missed messages
+    assert text.startswith("% Equations fitted at 2, 4, 8 processes")
+    source = cli("model", study.root, "--python", code=3).out
     assert source.startswith('"""Equations of an MPI program') and "\nPHASES = phases(" in source
-    assert run(["model", str(study.root), "--json"]) == 3
-    assert json.loads(capsys.readouterr().out)["schema"] == "p3s.model"
-    assert run(["model", str(study.root), "--all"]) == 3
-    assert "process grid: " in capsys.readouterr().out
-    assert run(["model", str(study.root), "--latex", "--json"]) == 2
-    assert "--latex: not with --json" in capsys.readouterr().err
+    assert cli("model", study.root, "--json", code=3).data["schema"] == "p3s.model"
+    cli("model", study.root, "--all", code=3, out="process grid: ")
+    cli("model", study.root, "--latex", "--json", code=2, err="--latex: not with --json")
 
 
 def test_a_statistical_size_is_said_in_bytes():

@@ -12,12 +12,12 @@ from pathlib import Path
 import corpus
 import numpy as np
 import pytest
+from commands import cli
 from steps_builder import Builder
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.ops import MAKES_COMM
 from p3s.base.study import Study, write_json
-from p3s.cli.main import run as p3s
 from p3s.formats import goal
 from p3s.formats.calls import programs_of_steps
 from p3s.formats.exported import Exported, Options
@@ -610,17 +610,14 @@ def test_nothing_half_written_stays(tmp_path: Path) -> None:
         pass
 
 
-def test_command(studies, tmp_path: Path, capsys) -> None:
+def test_command(studies, tmp_path: Path) -> None:
     study, n = studies("halo")
     where = str(tmp_path / "x.goal")
-    assert p3s(["export", str(study.root), "--to", "goal", "-n", str(n), "-o", where]) == 0
-    said = capsys.readouterr()
+    said = cli(f"export {study.root} --to goal -n {n} -o", where)
     assert said.out.strip() == where and "left out: " not in said.err and "txt2bin" in said.err
     again = ["export", str(study.root), "--to", "goal", "-n", str(n), "-o", where, "--json"]
-    assert p3s(again) == 2
-    capsys.readouterr()
-    assert p3s([*again, "--force"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    cli(*again, code=2)
+    told = cli(*again, "--force").data
     assert told["schema"] == "p3s.export" and told["to"] == "goal" and told["n"] == n
     for words in (
         ["--to", "vtk", "-n", "4"],
@@ -631,4 +628,4 @@ def test_command(studies, tmp_path: Path, capsys) -> None:
         ["--to", "goal", "-n", "4", "--ranks", "0"],
         ["--to", "perfetto", "-n", "4", "--ranks", "4"],
     ):
-        assert p3s(["export", str(study.root), *words]) == 2
+        cli(f"export {study.root}", *words, code=2)

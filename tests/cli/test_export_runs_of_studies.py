@@ -20,10 +20,10 @@ import load_captures
 import numpy as np
 import pytest
 import tiny_format
+from commands import cli
 
 from p3s.base.extensions import GROUP
 from p3s.base.study import Study
-from p3s.cli.main import run as p3s
 from p3s.formats import extrap
 
 TURNS, TRACED, LARGE = 20, 4, 12
@@ -37,7 +37,7 @@ def study(tmp_path_factory) -> Path:
     """A study of a ring with captures at 4, 6, 8."""
     root = tmp_path_factory.mktemp("runs") / "study"
     load_captures.write_study(root, [4, 6, 8], load_captures.halo, TURNS)
-    assert p3s(["model", str(root)]) == 0
+    cli(f"model {root}")
     return root
 
 
@@ -47,9 +47,7 @@ def exported(study, tmp_path):
 
     def to(name: str, n: int, *more: str) -> Path:
         target = tmp_path / f"{name}-{n}"
-        assert (
-            p3s(["export", str(study), "--to", name, "-n", str(n), "-o", str(target), *more]) == 0
-        )
+        cli(f"export {study} --to", name, "-n", n, "-o", target, *more)
         return target
 
     return to
@@ -328,9 +326,9 @@ def test_a_study_read_back_from_otf2_is_the_same(study: Path, exported, tmp_path
     pytest.importorskip("otf2")
     archives = [str(exported("otf2", n)) for n in (4, 6, 8)]
     again = tmp_path / "again"
-    assert p3s(["add", str(again), *archives, "--", "mpiexec", "-n", "{np}", "./app"]) == 0
+    cli(f"add {again}", *archives, "--", "mpiexec", "-n", "{np}", "./app")
     assert did(again, 6) == did(study, 6)
-    assert p3s(["model", str(again)]) == 0
+    cli(f"model {again}")
     models = [json.loads((root / "model.json").read_text()) for root in (study, again)]
     calls = [
         sorted(
@@ -360,7 +358,7 @@ def test_what_is_asked_of_one_format_is_refused_by_others(study: Path) -> None:
         ["--to", "cube", "-n", "4", "--ranks", "0"],
         ["--to", "speedscope", "-n", "4", "--ranks", "4"],
     ):
-        assert p3s(["export", str(study), *words]) == 2
+        cli(f"export {study}", *words, code=2)
 
 
 def test_a_format_from_outside(study: Path, tmp_path: Path) -> None:
@@ -390,5 +388,5 @@ def test_a_format_from_outside(study: Path, tmp_path: Path) -> None:
     assert "MPI_Tiny" in read.stderr, "calls are left out"
     assert did(copy, TRACED) == did(study, TRACED)
     # Without the package nobody knows the format.
-    assert p3s(["export", str(study), "--to", "tiny", "-n", str(TRACED)]) == 2
-    assert p3s(["add", str(tmp_path / "other"), str(target)]) == 1
+    cli(f"export {study} --to tiny -n {TRACED}", code=2)
+    cli(f"add {tmp_path / 'other'} {target}", code=1)

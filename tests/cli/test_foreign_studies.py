@@ -16,6 +16,7 @@ from typing import Any
 
 import models
 import pytest
+from commands import cli
 from made_predictions import made_prediction
 from paths import ROOT
 from replay_jobs import Script, program_of, world_of
@@ -30,7 +31,6 @@ from p3s.base.host.command import UNKNOWN, parse
 from p3s.base.settings import parameters, parse_setting, value_study
 from p3s.base.study import Study
 from p3s.base.trust import allow, is_own, is_signed, sign, user_key
-from p3s.cli.main import run
 from p3s.pipeline.gather import _launcher, check_runs, put_runs
 from p3s.replay.launch.store import ResultStore
 
@@ -73,24 +73,18 @@ def signed_study(root: Path, words: list[str], **info: Any) -> Study:
 
 
 # ---- what is run --------------------------------------------------------------------------------
-def test_validate_asks_before_it_runs_the_command_of_a_strangers_study(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_validate_asks_before_it_runs_the_command_of_a_strangers_study(tmp_path: Path) -> None:
     launcher, program = evil(tmp_path / "bin/mpiexec", "Open MPI"), evil(tmp_path / "bin/app")
     study_of(tmp_path / "study", [str(launcher), "-n", "{np}", str(program)])
-    assert run(["validate", str(tmp_path / "study"), "-n", "16"]) == 2
-    said = capsys.readouterr().err
+    said = cli(f"validate {tmp_path / 'study'} -n 16", code=2).err
     assert "--trust" in said and str(program) in said and said.count("\n") == 1
     assert not was_run(launcher) and not was_run(program)
 
 
-def test_a_study_without_a_finished_run_is_called_that_and_no_strangers(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_study_without_a_finished_run_is_called_that_and_no_strangers(tmp_path: Path) -> None:
     launcher = evil(tmp_path / "bin/mpiexec", "Open MPI")
     Study.create(tmp_path / "study", [str(launcher), "-n", "{np}", "./app"])
-    assert run(["validate", str(tmp_path / "study"), "-n", "16"]) == 1
-    said = capsys.readouterr().err
+    said = cli(f"validate {tmp_path / 'study'} -n 16", code=1).err
     assert "the model needs 3 process counts, 0 are there" in said and "not made by you" not in said
     assert not was_run(launcher)
 
@@ -154,7 +148,7 @@ def study_with_frames(root: Path, file: Path) -> Study:
 
 
 def page_of(study: Study) -> str:
-    assert run(["report", str(study.root)]) in (0, 3)
+    cli(f"report {study.root}", code=(0, 3))
     return study.report_path.read_text()
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import cli
 from made_predictions import made_prediction, reason
 from test_far_next import put_run
 
@@ -202,9 +202,8 @@ def saved(tmp_path: Path) -> Path:
     return path
 
 
-def test_exit_codes_and_lines(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["gate", str(saved), "--fail-if", "time@512 > 20 s"]) == 0
-    assert capsys.readouterr().out.splitlines()[1].split() == [
+def test_exit_codes_and_lines(saved: Path) -> None:
+    assert cli(f"gate {saved} --fail-if 'time@512 > 20 s'").out.splitlines()[1].split() == [
         "passed",
         "time@512",
         ">",
@@ -221,22 +220,18 @@ def test_exit_codes_and_lines(saved: Path, capsys: pytest.CaptureFixture[str]) -
         "s)",
     ]
     two = ["--fail-if", "time@512 > 20 s", "--fail-if", "efficiency@512 < 60 %"]
-    assert run(["gate", str(saved), *two]) == 4
-    shown = capsys.readouterr()
+    shown = cli(f"gate {saved}", *two, code=4)
     assert [line.split()[0] for line in shown.out.splitlines()] == ["gate", "passed", "FAILED"]
     assert "1 of 2 conditions is true" in shown.err
-    assert run(["gate", str(saved), "--fail-if", "time@512 > 9 s"]) == 4
-    assert "FAILED?" in capsys.readouterr().out
-    assert run(["gate", str(saved)]) == 2
-    assert run(["gate", str(saved), "--fail-if", "time@9 > 1"]) == 2
-    assert run(["gate", str(saved), "--fail-if", "time@512 > base.time@512"]) == 2
-    assert run(["gate", str(saved.parent / "none"), "--fail-if", "time@512 > 1"]) == 1
+    cli(f"gate {saved} --fail-if 'time@512 > 9 s'", code=4, out="FAILED?")
+    cli(f"gate {saved}", code=2)
+    cli(f"gate {saved} --fail-if 'time@9 > 1'", code=2)
+    cli(f"gate {saved} --fail-if 'time@512 > base.time@512'", code=2)
+    cli(f"gate {saved.parent / 'none'} --fail-if 'time@512 > 1'", code=1)
 
 
 @pytest.mark.parametrize("left", [3, 1])
-def test_a_prediction_whose_runs_were_deleted_does_not_pass(
-    left: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_prediction_whose_runs_were_deleted_does_not_pass(left: int, tmp_path: Path) -> None:
     study = Study.create(tmp_path / "s", ["mpiexec", "-n", "{np}", "./app"])
     counts = [2, 4, 8, 16]
     for n in counts:
@@ -245,24 +240,21 @@ def test_a_prediction_whose_runs_were_deleted_does_not_pass(
     kept = PredictionFile.of(made_prediction((4, 16, 64, 512)))
     PredictionFile({**kept.data, "traced_counts": counts}).save(study.prediction_path)
     gate = ["gate", str(study.root), "--fail-if", "knee < 2"]
-    assert run(gate) == 0
+    cli(*gate)
     for n in counts[left:]:
         shutil.rmtree(study.runs_dir(n))
-    capsys.readouterr()
-    assert run(gate) == 3
-    said = capsys.readouterr().err
+    said = cli(*gate, code=3).err
     assert "p3s: no pass (outdated): the prediction rests on runs at " in said
     assert ("trace them again: p3s characterize -n 4,8,16 -o " in said) == (left < 3)
-    assert run([*gate, "--allow", "outdated"]) == 0
+    cli(*gate, "--allow", "outdated")
     base = ["gate", str(tmp_path / "new.json"), "--fail-if", "knee < 2", "--base", str(study.root)]
     kept.save(tmp_path / "new.json")
-    assert run(base) == 3
-    assert run(["report", str(study.root), "--csv"]) == 3
-    assert "do not rely on this prediction (outdated)" in capsys.readouterr().err
+    cli(*base, code=3)
+    cli(f"report {study.root} --csv", code=3, err="do not rely on this prediction (outdated)")
 
 
 def test_what_is_not_to_be_trusted_is_no_pass_unless_the_gate_fails(
-    tmp_path: Path, saved: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, saved: Path
 ) -> None:
     doubtful = tmp_path / "doubtful.json"
     reasons = [
@@ -270,53 +262,43 @@ def test_what_is_not_to_be_trusted_is_no_pass_unless_the_gate_fails(
         reason("shared-cores", "at 4 processes ranks shared cores", "", False),
     ]
     PredictionFile.of({**TEN.data, "reasons": reasons}).save(doubtful)
-    assert run(["gate", str(doubtful), "--fail-if", "time@512 > 20"]) == 3
-    shown = capsys.readouterr()
+    shown = cli(f"gate {doubtful} --fail-if 'time@512 > 20'", code=3)
     assert "p3s: no pass (no-rule): 20 % of the program has no rule; trace another" in shown.err
     assert "--allow no-rule" in shown.err and "mind (shared-cores): at 4 processes" in shown.err
     assert shown.out.splitlines()[1].startswith("no pass") and "passed" not in shown.out
-    assert run(["gate", str(doubtful), "--fail-if", "time@512 > 9"]) == 4
+    cli(f"gate {doubtful} --fail-if 'time@512 > 9'", code=4)
     against = ["--base", str(doubtful), "--fail-if", "time@512 > 1.1*base.time@512"]
-    assert run(["gate", str(saved), *against]) == 3
-    assert "base: 20 %" in capsys.readouterr().err
+    cli(f"gate {saved}", *against, code=3, err="base: 20 %")
 
 
-def test_reasons_are_allowed_by_their_codes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_reasons_are_allowed_by_their_codes(tmp_path: Path) -> None:
     path = tmp_path / "shared.json"
     made = made_prediction(representative=False)
     PredictionFile.of(made).save(path)
     gate = ["gate", str(path), "--fail-if", "time@512 > 1 h"]
-    assert run([*gate, "--json"]) == 3
-    found = json.loads(capsys.readouterr().out)
+    found = cli(*gate, "--json", code=3).data
     assert (found["passed"], found["exit_code"], found["allowed"]) == (False, 3, [])
     assert found["reasons"][0]["code"] == "not-representative"
-    assert run([*gate, "--allow", "not-representative", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = cli(*gate, "--allow", "not-representative", "--json").data
     assert (found["passed"], found["allowed"]) == (True, ["not-representative"])
     assert run([*gate, "--allow", "superlinear"]) == 3, "another reason was allowed"
     made["reasons"].append(reason("superlinear", "the efficiency is 300 %"))
     PredictionFile.of(made).save(path)
-    assert run([*gate, "--allow", "not-representative"]) == 3
-    assert run([*gate, "--allow", "not-representative, superlinear"]) == 0
-    assert run([*gate, "--allow", "not-representative", "--allow", "superlinear"]) == 0
+    cli(*gate, "--allow", "not-representative", code=3)
+    cli(*gate, "--allow", "not-representative, superlinear")
+    cli(*gate, "--allow", "not-representative", "--allow", "superlinear")
     against = ["--base", str(path), "--fail-if", "time@512 > 2*base.time@512"]
-    assert run(["gate", str(path), *against, "--allow", "not-representative,superlinear"]) == 0
+    cli(f"gate {path}", *against, "--allow", "not-representative,superlinear")
 
 
-def test_a_code_that_is_none_is_wrong_use(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["gate", str(saved), "--fail-if", "time@512 > 1 h", "--allow", "everything"]) == 2
-    said = capsys.readouterr().err
+def test_a_code_that_is_none_is_wrong_use(saved: Path) -> None:
+    said = cli(f"gate {saved} --fail-if 'time@512 > 1 h' --allow everything", code=2).err
     assert "--allow everything" in said and all(code in said for code in CODES)
 
 
-def test_json_is_one_object_also_when_it_fails(
-    saved: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_is_one_object_also_when_it_fails(saved: Path) -> None:
     knee = ["--fail-if", "time@512 > 9", "--fail-if", "knee > 4", "--fail-if", "waiting@512 > 3"]
-    assert run(["gate", str(saved), "--json", *knee]) == 4
-    found = json.loads(capsys.readouterr().out)
+    found = cli(f"gate {saved} --json", *knee, code=4).data
     assert (found["schema"], found["passed"], found["exit_code"]) == ("p3s.gate", False, 4)
     first, second, third = found["conditions"]
     assert first == {
@@ -328,5 +310,4 @@ def test_json_is_one_object_also_when_it_fails(
     assert second["values"]["knee"]["value"] == TEN.data["knee"]
     assert third["values"]["waiting@512"] == {"value": 2.5, "low": None, "high": None}
     assert third["certain"] is None and not third["failed"]
-    assert run(["gate", str(saved), "--json", "--fail-if", "nonsense"]) == 2
-    assert json.loads(capsys.readouterr().out)["schema"] == "p3s.error"
+    assert cli(f"gate {saved} --json --fail-if nonsense", code=2).data["schema"] == "p3s.error"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 
 import pytest
+from commands import cli
 
-from p3s.cli.main import run
 from p3s.methods.baseline.iterations import iterated
 from p3s.methods.baseline.read import read
 
@@ -34,46 +33,43 @@ def put(path: Path, runs: list[tuple[int, int, int, float, float]]) -> Path:
     return path
 
 
-def test_even_runs_become_run_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_even_runs_become_run_times(tmp_path: Path) -> None:
     made = [(w, k, t, w / (k * t), 1.0) for w in (10, 20) for k in (1, 2) for t in (1, 2)]
     path = put(tmp_path / "i.csv", [*made, (10, 2, 1, 6.0, 1.0)])
     times = tmp_path / "times.csv"
-    assert run(["baseline", "iterations", str(path), "-o", str(times)]) == 0
-    assert "9 runs, 9 balanced and stable" in capsys.readouterr().out
+    cli(f"baseline iterations {path} -o {times}", out="9 runs, 9 balanced and stable")
     runs = read(times).runs
     assert len(runs) == 9 and {run.n for run in runs} == {2, 3}
     assert dict(runs[0].inputs) == {"workload": 10.0, "threads": 1.0}
     assert runs[0].seconds == pytest.approx(10.023), "the median of all but the first"
     assert [r.repeat for r in runs if r.n == 3 and dict(r.inputs)["workload"] == 10][-1] == 1
     tree = ["--family", "tree", "--workers", "n-1", "--expression", "b1*W/(K*T) + b0"]
-    assert run(["baseline", "fit", str(times), *tree, "-o", str(tmp_path / "t.json")]) == 0
+    cli(f"baseline fit {times}", *tree, "-o", tmp_path / "t.json")
 
 
-def test_statistics_and_computation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_statistics_and_computation(tmp_path: Path) -> None:
     path = put(tmp_path / "i.csv", [(10, 2, 1, 6.0, 1.0), (10, 2, 1, 5.0, 1.0)])
     args = ["baseline", "iterations", str(path), "-o", str(tmp_path / "t.json"), "--json"]
-    assert run([*args, "--statistic", "min", "--computed"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)["runs"]
+    (row,) = cli(*args, "--statistic", "min", "--computed").data["runs"]
     assert row["seconds"] == pytest.approx(5.021) and row["t_c"] == pytest.approx(10.0)
-    assert run([*args, "--statistic", "mode"]) == 2
-    assert "one of min, median, mean" in capsys.readouterr().err
+    cli(*args, "--statistic", "mode", code=2, err="one of min, median, mean")
     assert iterated([path], skip=0).times.runs[0].seconds == pytest.approx(6.0235)
 
 
-def test_uneven_runs_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_uneven_runs_are_said(tmp_path: Path) -> None:
     path = put(tmp_path / "i.csv", [(10, 4, 1, 1.0, 1.0), (10, 4, 2, 1.0, 1.3)])
-    assert run(["baseline", "iterations", str(path), "-o", str(tmp_path / "t.csv")]) == 3
-    said = capsys.readouterr()
+    said = cli(f"baseline iterations {path} -o {tmp_path / 't.csv'}", code=3)
     assert "1 of 2 runs doubtful: unbalanced 1" in said.err
     assert "2 runs, 1 balanced and stable" in said.out and "20.9 %" in said.out
     with (tmp_path / "t.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 2, "they are written all the same"
 
 
-def test_wrong_tables_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_tables_are_one_line(tmp_path: Path) -> None:
     empty = tmp_path / "i.csv"
     empty.write_text(HEAD)
     for args in ([str(empty)], [str(tmp_path / "none.csv")]):
-        assert run(["baseline", "iterations", *args, "-o", str(tmp_path / "t.csv")]) == 1
-        assert capsys.readouterr().err.count("\n") == 1
-    assert run(["baseline", "iterations", str(empty), "-o", str(tmp_path)]) == 2
+        assert (
+            cli("baseline iterations", *args, "-o", tmp_path / "t.csv", code=1).err.count("\n") == 1
+        )
+    cli(f"baseline iterations {empty} -o {tmp_path}", code=2)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import timed_study as ts
+from commands import cli
 from handmade import put_replay
 from machines import CYCLES, synthetic, true_cost
 
@@ -79,14 +80,11 @@ def study(made: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Study:
     return found
 
 
-def test_computation_is_moved_and_messages_are_not(
-    study: Study, made: dict[str, Any], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_computation_is_moved_and_messages_are_not(study: Study, made: dict[str, Any]) -> None:
     before = study.compute_path.read_bytes()
     target = made["root"] / "slow.json"
     args = ["predict", str(study.root), "-n", "64", "--json", "--hosts", "node0"]
-    assert run([*args, "--machine", str(target)]) in (0, 3)
-    result = json.loads(capsys.readouterr().out)
+    result = cli(*args, "--machine", target, code=(0, 3)).data
     rows = {row["n"]: row for row in result["counts"]}
     assert sorted(rows) == [4, 8, 16, 32, 64]
     for n in (4, 16, 64):
@@ -104,8 +102,7 @@ def test_computation_is_moved_and_messages_are_not(
     assert study.compute_path.read_bytes() == before and not study.prediction_path.exists()
     there = Study.open(study.root / "on" / "slow")
     assert there.prediction_path.exists() and Machine.load(there.root / "machine.json")
-    assert run(args) in (0, 3)
-    own = {row["n"]: row for row in json.loads(capsys.readouterr().out)["counts"]}
+    own = {row["n"]: row for row in cli(*args, code=(0, 3)).data["counts"]}
     assert own[64]["compute_s"] == pytest.approx(turn_ns(64, 3.0) / 64 * 1e-9, rel=0.15)
     wide, narrow = ((row["high_s"] - row["low_s"]) / row["time_s"] for row in (rows[64], own[64]))
     assert wide > narrow
@@ -124,7 +121,7 @@ def test_a_disturbed_machine_file_is_to_be_measured_again(
     replace(loud, disturbed=texts, settings={**loud.settings, "quick": True}).save(target)
     root = tmp_path / "study"
     shutil.copytree(study.root, root, ignore=shutil.ignore_patterns("on"))
-    assert run(["predict", str(root), "-n", "64", "--no-replay", "--machine", str(target)]) == 3
+    cli(f"predict {root} -n 64 --no-replay --machine {target}", code=3)
     (wide,) = (
         each
         for each in read_prediction(root / "on" / "loud" / "prediction.json").reasons
@@ -135,7 +132,7 @@ def test_a_disturbed_machine_file_is_to_be_measured_again(
 
 
 def test_scaled_traces_are_made_where_they_are_missing(
-    study: Study, made: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    study: Study, made: dict[str, Any], tmp_path: Path
 ) -> None:
     """Of a study that was only traced and modelled, for the machine file of another study."""
     root = tmp_path / "study"
@@ -144,51 +141,39 @@ def test_scaled_traces_are_made_where_they_are_missing(
     target = tmp_path / "other" / "machine.json"
     target.write_bytes((made["root"] / "slow.json").read_bytes())
     args = ["predict", str(root), "-n", "64", "--no-replay", "--json", "--machine", str(target)]
-    assert run(args) in (0, 3)
-    assert 64 in [row["n"] for row in json.loads(capsys.readouterr().out)["counts"]]
+    assert 64 in [row["n"] for row in cli(*args, code=(0, 3)).data["counts"]]
     assert Study.open(root).scaled_path(64).exists()
     assert Study.open(root / "on" / "slow").scaled_path(64).exists()
 
 
-def test_a_copy_of_the_own_machine_file_moves_nothing(
-    study: Study, made: dict[str, Any], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_copy_of_the_own_machine_file_moves_nothing(study: Study, made: dict[str, Any]) -> None:
     copy = made["root"] / "copy.json"
     copy.write_bytes((study.root / "machine.json").read_bytes())
     args = ["predict", str(study.root), "-n", "64", "--json"]
-    assert run([*args, "--machine", str(copy)]) in (0, 3)
-    named = json.loads(capsys.readouterr().out)["counts"][-1]
-    assert run(args) in (0, 3)
-    assert named == json.loads(capsys.readouterr().out)["counts"][-1]
+    named = cli(*args, "--machine", copy, code=(0, 3)).data["counts"][-1]
+    assert named == cli(*args, code=(0, 3)).data["counts"][-1]
     assert not (study.root / "on" / "copy").exists()
 
 
 def test_a_machine_that_is_alike_gives_the_same_prediction(
-    study: Study, made: dict[str, Any], capsys: pytest.CaptureFixture[str]
+    study: Study, made: dict[str, Any]
 ) -> None:
     same = made["root"] / "same.json"
     measured = json.loads((study.root / "machine.json").read_text())
     write_json(same, measured | {"name": "same"})
     args = ["predict", str(study.root), "-n", "64", "--json"]
-    assert run([*args, "--machine", str(same)]) in (0, 3)
-    moved = json.loads(capsys.readouterr().out)["counts"][-1]
-    assert run(args) in (0, 3)
-    own = json.loads(capsys.readouterr().out)["counts"][-1]
+    moved = cli(*args, "--machine", same, code=(0, 3)).data["counts"][-1]
+    own = cli(*args, code=(0, 3)).data["counts"][-1]
     assert moved["compute_s"] == pytest.approx(own["compute_s"], rel=1e-4)
     # A second time nothing is made again.
     path = study.root / "on" / "same" / "scaled" / "np000064" / "scaled.json"
     then = path.stat().st_mtime_ns
-    assert run([*args, "--machine", str(same)]) in (0, 3)
+    cli(*args, "--machine", same, code=(0, 3))
     assert path.stat().st_mtime_ns == then
-    capsys.readouterr()
 
 
 def test_what_is_missing_is_said_before_anything_is_measured(
-    study: Study,
-    made: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
+    study: Study, made: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def never(*_: Any) -> None:
         raise AssertionError("replayed")
@@ -210,13 +195,11 @@ def test_what_is_missing_is_said_before_anything_is_measured(
         (["predict", str(study.root), "-n", "64", "--base", str(arm)], 2, "--machine"),
     ]
     for words, code, text in cases:
-        assert run(words) == code
-        said = capsys.readouterr()
+        said = cli(*words, code=code)
         assert text in said.err.strip().splitlines()[-1] and not said.out
     own.unlink()
     try:
-        assert run([*args, str(target)]) == 1
-        assert "p3s machine measure -o" in capsys.readouterr().err
+        cli(*args, target, code=1, err="p3s machine measure -o")
         assert base_path(study, target) == target
     finally:
         own.write_bytes(kept)

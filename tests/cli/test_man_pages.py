@@ -10,9 +10,8 @@ from pathlib import Path
 import man_pages
 import pytest
 from command_help import Command, commands, program
+from commands import cli
 from paths import ROOT
-
-from p3s.cli.main import run
 
 FOLDER = ROOT / "docs" / "man"
 PAGES = man_pages.pages()
@@ -30,11 +29,11 @@ def described(lines: list[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("command", ALL, ids=lambda each: each.path.replace(" ", "-"))
-def test_a_page_has_the_options_of_the_help(
-    command: Command, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run(["help", *command.path.split()[1:], "--all"])
-    told = [line[:28].partition("  ")[0] for line in options_of(capsys.readouterr().out)]
+def test_a_page_has_the_options_of_the_help(command: Command) -> None:
+    told = [
+        line[:28].partition("  ")[0]
+        for line in options_of(cli("help", *command.path.split()[1:], "--all", code=None).out)
+    ]
     plain = page(command).replace("\\-", "-").replace("\\fB", "").replace("\\fR", "")
     rows = plain.splitlines()
     names = [behind for tag, behind in zip(rows, rows[1:], strict=False) if tag == ".TP"]
@@ -96,12 +95,11 @@ def test_groff_warns_of_nothing(installed: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ALL, ids=lambda each: each.path.replace(" ", "-"))
-def test_values_have_names_and_ranges_words(
-    command: Command, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_values_have_names_and_ranges_words(command: Command) -> None:
     """No words of the library that reads options: <int range>, {STUDY}, 1<=x<=1000."""
-    run(["help", *command.path.split()[1:], "--all"])
-    assert not re.search(r"<\w[\w\[\] ]*>|<=x|x>=", capsys.readouterr().out)
+    assert not re.search(
+        "<\\w[\\w\\[\\] ]*>|<=x|x>=", cli("help", *command.path.split()[1:], "--all", code=None).out
+    )
     assert not re.search(r"[<{]", " ".join([command.usage, *(tag for tag, _ in command.options)]))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import subprocess
@@ -12,11 +11,11 @@ from pathlib import Path
 import corpus
 import numpy as np
 import pytest
+from commands import cli
 from order import traced
 from sketch import irecv, rank_file, recv, send, sketched, wait
 
 from p3s.base.study import Study, write_json
-from p3s.cli.main import run as p3s
 from p3s.report.matrix import ASCII, BLOCKS, render, shaded
 from p3s.report.pictures import write_matrix_png
 from p3s.signature.matrix import communication_matrix
@@ -181,36 +180,27 @@ def study(tmp_path: Path) -> Path:
     return tmp_path / "study"
 
 
-def test_the_largest_complete_count_is_shown(
-    study: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert p3s(["matrix", str(study)]) == 0
-    shown = capsys.readouterr()
+def test_the_largest_complete_count_is_shown(study: Path) -> None:
+    shown = cli(f"matrix {study}")
     assert shown.out.startswith("3 ranks: 3 messages of 24 bytes") and shown.err == ""
     assert shown.out.isascii(), "no terminal: plain characters"
-    assert p3s(["matrix", str(study), "-n", "2", "--what", "bytes", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = cli(f"matrix {study} -n 2 --what bytes --json").data
     assert found["schema"] == "p3s.matrix" and found["np"] == 2 and found["complete"]
     assert found["columns"] == ["source", "destination", "messages", "bytes"]
     assert found["pairs"] == [[0, 1, 1, 8], [1, 0, 1, 8]]
 
 
-def test_a_partial_run_is_shown_and_said(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert p3s(["matrix", str(study), "-n", "5"]) == 3
-    shown = capsys.readouterr()
+def test_a_partial_run_is_shown_and_said(study: Path) -> None:
+    shown = cli(f"matrix {study} -n 5", code=3)
     assert shown.out.startswith("5 ranks: 5 messages")
     assert shown.err.startswith("partial: ") and shown.err.count("\n") == 1
 
 
-def test_a_run_directory_and_a_picture(
-    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_directory_and_a_picture(study: Path, tmp_path: Path) -> None:
     folder, picture = study / "runs" / "np0003.r0", tmp_path / "new" / "m.png"
-    assert p3s(["matrix", str(folder), "--png", str(picture)]) == 0
-    assert capsys.readouterr().out.endswith(f"picture: {picture}\n")
+    assert cli(f"matrix {folder} --png {picture}").out.endswith(f"picture: {picture}\n")
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert p3s(["matrix", str(folder), "-n", "4"]) == 2
-    assert "is a run at 3 processes" in capsys.readouterr().err
+    cli(f"matrix {folder} -n 4", code=2, err="is a run at 3 processes")
 
 
 @pytest.mark.parametrize(
@@ -222,21 +212,16 @@ def test_a_run_directory_and_a_picture(
         (["--png", "/dev/null/m.png"], 1, "cannot be written"),
     ],
 )
-def test_wrong_use_is_one_line(
-    words: list[str], code: int, said: str, study: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert p3s(["matrix", str(study), *words]) == code
-    shown = capsys.readouterr()
+def test_wrong_use_is_one_line(words: list[str], code: int, said: str, study: Path) -> None:
+    shown = cli(f"matrix {study}", *words, code=code)
     assert said in shown.err and shown.err.count("\n") == 1
 
 
-def test_nothing_to_show_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert p3s(["matrix", str(tmp_path / "nowhere")]) == 1
-    assert p3s(["matrix", str(tmp_path)]) == 1
-    assert capsys.readouterr().err.count("\n") == 2
+def test_nothing_to_show_is_one_line(tmp_path: Path) -> None:
+    for place in (tmp_path / "nowhere", tmp_path):
+        assert cli("matrix", place, code=1).err.count("\n") == 1
     Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./a"])
-    assert p3s(["matrix", str(tmp_path / "study")]) == 1
-    assert "holds no run" in capsys.readouterr().err
+    cli(f"matrix {tmp_path / 'study'}", code=1, err="holds no run")
 
 
 @pytest.mark.parametrize("plain", [False, True])

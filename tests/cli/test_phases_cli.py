@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import cli
 
 from p3s.base.artefacts import write_json
 from p3s.base.study import Study
@@ -175,9 +176,8 @@ def a_study(folder: Path, content: Json | None = None) -> Path:
     return study.root
 
 
-def output(capsys: pytest.CaptureFixture[str], *args: str) -> str:
-    assert run(["phases", *args]) == 0
-    return capsys.readouterr().out
+def output(*args: str) -> str:
+    return cli("phases", *args).out
 
 
 EXPECTED = """\
@@ -228,43 +228,39 @@ in calls that all counts have: <0.1 % at 4, <0.1 % at 9, <0.1 % at 16 processes 
 """
 
 
-def test_what_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["phases", str(a_study(tmp_path))]) == 0
-    streams = capsys.readouterr()
+def test_what_is_shown(tmp_path: Path) -> None:
+    streams = cli(f"phases {a_study(tmp_path)}")
     assert streams.out == EXPECTED
     assert streams.err == "note: app: not found on this machine, so calls there are addresses\n"
 
 
-def test_all_and_the_tree_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_and_the_tree_alone(tmp_path: Path) -> None:
     study = str(a_study(tmp_path))
-    whole = output(capsys, study, "--all")
+    whole = output(study, "--all")
     assert "hidden" not in whole and "--all" not in whole
     assert "outside all loops" in whole and "3..5" in whole and "MPI_Barrier  app+0x1234" in whole
-    tree = output(capsys, study, "--tree")
+    tree = output(study, "--tree")
     assert tree == EXPECTED.split("processes\n\n")[1].split("\n\nAll events")[0] + "\n"
     assert "phase 1, 99.0 %" in tree and "Eq. 5.1" not in tree
 
 
-def test_some_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_some_counts(tmp_path: Path) -> None:
     study = str(a_study(tmp_path))
-    text = output(capsys, study, "-n", "4,9", "--all")
+    text = output(study, "-n", "4,9", "--all")
     assert text.startswith("Phases at 9 processes") and "\n       16 " not in text
     assert "1.1x !" in text and "from 4 to 9 " in text
-    one = output(capsys, study, "-n", "4")
+    one = output(study, "-n", "4")
     assert "Eq. 5.1" not in one, "one count cannot be compared with itself"
     assert "× 2 per iteration\n" in one and "2..4" not in one
-    assert run(["phases", study, "-n", "4,8"]) == 2
-    error = capsys.readouterr().err
+    error = cli("phases", study, "-n", "4,8", code=2).err
     assert error == f"p3s: -n 8: {study} has no such count; it has 4, 9, 16\n"
-    assert run(["phases", study, "-n", "x"]) == 2
+    cli("phases", study, "-n", "x", code=2)
 
 
-def test_json_is_the_artefact_and_the_places(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_is_the_artefact_and_the_places(tmp_path: Path) -> None:
     study = str(a_study(tmp_path))
-    text = output(capsys, study, "--json")
-    assert text == output(capsys, study, "--json")
+    text = output(study, "--json")
+    assert text == output(study, "--json")
     found = json.loads(text)
     assert {key: found[key] for key in artefact()} == artefact()
     assert found["places"]["halo.py:step:44"] == {
@@ -279,16 +275,14 @@ def test_json_is_the_artefact_and_the_places(
     assert found["places"]["app+0x1234"]["offset"] == 0x1234
     assert "MPI.so+0x10" not in found["places"], "of Python programs the Python frames"
     assert found["notes"] == ["app: not found on this machine, so calls there are addresses"]
-    cut = json.loads(output(capsys, study, "--json", "-n", "9"))
+    cut = json.loads(output(study, "--json", "-n", "9"))
     assert cut["counts"] == [9] and list(cut["accounting"]) == ["9"]
     assert all(list(row["per_count"]) == ["9"] for row in cut["phases"])
     steps = cut["tree"]["body"][1]
     assert list(steps["trips"]) == ["9"] and list(steps["body"][3]["ranks"]) == ["9"]
 
 
-def test_weights_that_change_and_many_counts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_weights_that_change_and_many_counts(tmp_path: Path) -> None:
     content = artefact()
     counts = [4, 9, 16, 25, 36, 49]
     content["counts"] = counts
@@ -296,15 +290,13 @@ def test_weights_that_change_and_many_counts(
     for number, row in enumerate(content["phases"]):
         row["per_count"] = {str(n): cost(n * 10, 0.5, 10**9) for n in counts[number:]}
         row["constant_work"] = True
-    text = output(capsys, str(a_study(tmp_path, content)))
+    text = output(str(a_study(tmp_path, content)))
     assert "weights 4:40 9:90 16:160 25:250 36:360 49:490" in text
     assert "weights 4:– 9:90 16:160 25:250 36:360 49:490" in text
     assert "(Eq. 5.1); constant within 10 %" in " ".join(text.split())
 
 
-def test_long_programs_are_cut_and_say_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_long_programs_are_cut_and_say_so(tmp_path: Path) -> None:
     content = artefact()
     name = "a_function_with_a_name_that_goes_on_and_on_" * 6
     for number in range(300):
@@ -327,20 +319,18 @@ def test_long_programs_are_cut_and_say_so(
             )
         )
     study = str(a_study(tmp_path, content))
-    text = output(capsys, study)
+    text = output(study)
     assert max(map(len, text.splitlines())) <= 100
-    whole = output(capsys, study, "--all")
+    whole = output(study, "--all")
     assert max(map(len, whole.splitlines())) <= 100
-    short = output(capsys, study, "--tree").splitlines()
-    full = output(capsys, study, "--tree", "--all").splitlines()
+    short = output(study, "--tree").splitlines()
+    full = output(study, "--tree", "--all").splitlines()
     hidden = len(full) - len(short) + 1
     assert short[-1] == f"{hidden} lines of the tree are hidden: --all shows them"
     assert "263 more phases" in text and "more phases" not in whole
 
 
-def test_calls_of_one_function_are_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_calls_of_one_function_are_one_line(tmp_path: Path) -> None:
     content = artefact()
     for number in range(26):
         site = f"x{number}"
@@ -355,23 +345,21 @@ def test_calls_of_one_function_are_one_line(
             )
         )
     study = str(a_study(tmp_path, content))
-    line = next(x for x in output(capsys, study, "--tree").splitlines() if "faces" in x)
+    line = next(x for x in output(study, "--tree").splitlines() if "faces" in x)
     assert " ".join(line.split()) == (
         "MPI_Isend faces halo.py:60-85 < main halo.py:20 26 calls, 4..11 of 16, 0 B..800 B"
     )
-    assert output(capsys, study, "--tree", "--all").count("MPI_Isend  faces halo.py:") == 26
+    assert output(study, "--tree", "--all").count("MPI_Isend  faces halo.py:") == 26
 
 
-def test_what_does_not_add_up_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_does_not_add_up_is_shown(tmp_path: Path) -> None:
     content = artefact()
     content["accounting"]["16"]["rest"]["events"] -= 5
-    assert "not accounted for" in output(capsys, str(a_study(tmp_path, content)))
+    assert "not accounted for" in output(str(a_study(tmp_path, content)))
     assert "not accounted for" not in EXPECTED
 
 
-def test_nothing_reaches_the_terminal_raw(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_reaches_the_terminal_raw(tmp_path: Path) -> None:
     content = artefact()
     content["sites"]["s1"] = ["evil\x1b[2J.py:\u202emain:1"]
     content["sites"]["s5"] = ["\x1b]0;title\x07+0x12"]
@@ -379,8 +367,7 @@ def test_nothing_reaches_the_terminal_raw(
     content["tree"]["body"][1]["body"][2]["when"] = "every\x1b[0m 10"
     content["phases"][1]["per_count"]["16"]["operations"] = {"\x1b[5m": 3}
     for args in ([], ["--all"], ["--json"]):
-        run(["phases", str(a_study(tmp_path, content)), *args])
-        streams = capsys.readouterr()
+        streams = cli(f"phases {a_study(tmp_path, content)}", *args, code=None)
         assert "\x1b" not in streams.out + streams.err and "\u202e" not in (
             streams.out if "--json" not in args else ""
         )
@@ -500,9 +487,7 @@ def test_a_tree_as_deep_as_a_well(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert all(len(line) <= 100 for line in streams.out.splitlines())
 
 
-def test_calls_that_not_all_counts_have_are_listed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_calls_that_not_all_counts_have_are_listed(tmp_path: Path) -> None:
     """A program that changes its decomposition with the count: what is when is told apart."""
     study = a_study(tmp_path)
     path = study / "signature" / "phases.json"
@@ -513,7 +498,6 @@ def test_calls_that_not_all_counts_have_are_listed(
     first["time_ns"]["16"] = data["accounting"]["16"]["time_ns"] // 4
     data["phases"][0]["varying"] = True
     write_json(path, data)
-    assert run(["phases", str(study)]) == 0
-    out = capsys.readouterr().out
+    out = cli(f"phases {study}").out
     assert f"only at 9, 16: 1 of the calls, 25.0 % of the time at 16 ({first['op']} 1)" in out
     assert "the calls of phases 0 differ from run to run" in out

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import timed_study as ts
+from commands import cli
 from machines import synthetic
 
 from p3s.base.schemas import first_problem, load_schema
@@ -73,26 +73,22 @@ def study(made: Study, tmp_path: Path) -> Study:
     return Study.open(tmp_path / "study")
 
 
-def place(study: Study, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    code = run(["place", str(study.root), "-n", "16", "--json", *words])
-    data = json.loads(capsys.readouterr().out)
-    assert code in (0, 3) and first_problem(data, load_schema("placement-1")) == ""
+def place(study: Study, *words: str) -> dict[str, Any]:
+    data = cli(f"place {study.root} -n 16 --json", *words, code=(0, 3)).data
+    assert first_problem(data, load_schema("placement-1")) == ""
     return data
 
 
-def refused(study: Study, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+def refused(study: Study, *words: str) -> tuple[int, str]:
     before = {path: path.read_bytes() for path in study.root.rglob("placement/*")}
-    code = run(["place", str(study.root), "-n", "16", *words])
-    said = capsys.readouterr()
+    said = cli(f"place {study.root} -n 16", *words, code=None)
     assert said.out == "" and {p: p.read_bytes() for p in study.root.rglob("placement/*")} == before
-    (error,) = [line for line in said.err.splitlines() if line.startswith("p3s: ")]
-    return code, error
+    (error,) = said.said
+    return said.code, error
 
 
-def test_neighbours_of_a_ring_belong_on_one_node(
-    study: Study, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = place(study, capsys, *NODES)
+def test_neighbours_of_a_ring_belong_on_one_node(study: Study) -> None:
+    found = place(study, *NODES)
     ranked = {one["name"]: one for one in found["ranked"] if one["time_s"] is not None}
     assert found["ranked"][0]["time_s"] == min(one["time_s"] for one in ranked.values())
     assert ranked["block"]["time_s"] < ranked["cyclic"]["time_s"]
@@ -111,48 +107,45 @@ def test_what_is_printed_says_what_to_do_first() -> None:
     assert done.exit_code == 0 and "--topology" in done.output
 
 
-def test_the_text_names_the_choice_and_the_phases(
-    study: Study, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["place", str(study.root), "-n", "16", *NODES]) in (0, 3)
-    said = capsys.readouterr().out
+def test_the_text_names_the_choice_and_the_phases(study: Study) -> None:
+    said = cli(f"place {study.root} -n 16", *NODES, code=(0, 3)).out
     assert said.startswith("16 processes on 4 nodes with room for 4 each, fat tree")
     assert "cyclic" in said and "faster than cyclic" in said
 
 
-def test_trees_without_a_common_root_are_told(
-    study: Study, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_trees_without_a_common_root_are_told(study: Study) -> None:
     file = study.root.parent / "topology.conf"
     file.write_text("SwitchName=a Nodes=n[0-7]\nSwitchName=b Nodes=n[8-15]\n")
     words = ("-n", "16", "--topology", str(file), "--nodes", "4", "--ppn", "4", *FEW)
     for command in ("place", "predict"):
         given = words if command == "place" else words[:4]
-        assert run([command, str(study.root), *given]) in (0, 3)
-        said = capsys.readouterr()
+        said = cli(command, study.root, *given, code=(0, 3))
         text = " ".join((said.err if command == "place" else said.out).split())
         assert "2 trees of switches (a, b) have no common root" in text
 
 
-def test_csv_has_every_candidate(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["place", str(study.root), "-n", "16", *NODES, "--csv"]) in (0, 3)
-    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+def test_csv_has_every_candidate(study: Study) -> None:
+    rows = list(
+        csv.DictReader(
+            io.StringIO(cli(f"place {study.root} -n 16", *NODES, "--csv", code=(0, 3)).out)
+        )
+    )
     found = read_json(path_of(study, 16), "p3s.placement")["ranked"]
     assert [row["placement"] for row in rows] == [one["name"] for one in found]
 
 
-def test_the_file_is_read_by_predict(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_file_is_read_by_predict(study: Study) -> None:
     path = study.root.parent / "ranks"
-    found = place(study, capsys, *NODES, "--write", str(path))
+    found = place(study, *NODES, "--write", str(path))
     assert path.read_text().startswith("rank 0=+n")
-    assert run(["predict", str(study.root), "-n", "32", *TREE]) in (0, 3)
+    cli(f"predict {study.root} -n 32", *TREE, code=(0, 3))
     times = {}
     for name, words in (("file", ("--placement", str(path))), ("cyclic", ())):
         if name == "cyclic":
             hosts = "".join(f"+n{rank % 4}\n" for rank in range(16))
             (study.root.parent / "cyclic").write_text(hosts)
             words = ("--placement", str(study.root.parent / "cyclic"))
-        assert run(["predict", str(study.root), "-n", "16", *TREE, *words]) in (0, 3)
+        cli(f"predict {study.root} -n 16", *TREE, *words, code=(0, 3))
         result = read_json(study.prediction_path, "p3s.prediction", 3)
         row = next(row for row in result["counts"] if row["n"] == 16)
         assert max(row["n"] for row in result["counts"]) == 16
@@ -162,51 +155,40 @@ def test_the_file_is_read_by_predict(study: Study, capsys: pytest.CaptureFixture
     first = found["ranked"][0]
     assert times["file"] < times["cyclic"]
     assert times["file"] == pytest.approx(first["time_s"], rel=0.1)
-    capsys.readouterr()
 
 
 @pytest.mark.parametrize(
     ("name", "begin"), [("openmpi", "rank 0=n1 slot=0"), ("mpich", "n1:"), ("slurm", "n1\n")]
 )
-def test_hosts_by_name(
-    study: Study, capsys: pytest.CaptureFixture[str], name: str, begin: str
-) -> None:
+def test_hosts_by_name(study: Study, name: str, begin: str) -> None:
     path = study.root.parent / "ranks"
     words = (*NODES, "--hosts", "n[1-4]", "--simulate", "1", "--format", name, "--write", str(path))
-    found = place(study, capsys, *words)
+    found = place(study, *words)
     assert found["hosts"] == ["n1", "n2", "n3", "n4"]
     assert path.read_text().startswith(begin) or found["ranked"][0]["node_of"][0] != 0
     told = ("--placement", str(path), "--hosts", "n[1-4]")
-    assert run(["predict", str(study.root), "-n", "16", "--only", *TREE, *told]) in (0, 3)
-    capsys.readouterr()
+    cli(f"predict {study.root} -n 16 --only", *TREE, *told, code=(0, 3))
 
 
-def test_without_simulation_times_are_sums(
-    study: Study, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = place(study, capsys, *NODES, "--simulate", "0")
+def test_without_simulation_times_are_sums(study: Study) -> None:
+    found = place(study, *NODES, "--simulate", "0")
     first = found["ranked"][0]
     assert found["estimator"] == "" and first["time_s"] is not None
     comm = sum(phase["comm_s"] for phase in first["phases"])
     assert comm == pytest.approx(first["cost_s"])
 
 
-def test_several_counts_tell_which_are_worth_it(
-    study: Study, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_several_counts_tell_which_are_worth_it(study: Study) -> None:
     words = ["place", str(study.root), "-n", "8,16", "--ppn", "2,4", *TREE, *FEW, "--json"]
-    assert run(words) in (0, 3)
-    data = json.loads(capsys.readouterr().out)
+    data = cli(*words, code=(0, 3)).data
     rows = data["configurations"]
     assert {(row["n"], row["ppn"], row["nodes"]) for row in rows} == {
         (8, 2, 4), (8, 4, 2), (16, 2, 8), (16, 4, 4)
     }  # fmt: skip
     assert [row["time_s"] for row in rows] == sorted(row["time_s"] for row in rows)
     assert any(row["cores_front"] == 0 for row in rows)
-    assert run([*words[:-1], "--csv"]) in (0, 3)
-    assert capsys.readouterr().out.startswith("n,nodes,ppn,time_s")
-    assert run(words[:-1]) in (0, 3)
-    assert capsys.readouterr().out.startswith("Fastest: ")
+    assert cli(*words[:-1], "--csv", code=(0, 3)).out.startswith("n,nodes,ppn,time_s")
+    assert cli(*words[:-1], code=(0, 3)).out.startswith("Fastest: ")
 
 
 def learned(path: Path, machine: str, network: str, **card: Any) -> None:
@@ -221,33 +203,31 @@ def learned(path: Path, machine: str, network: str, **card: Any) -> None:
     save(path, replace(model, card=replace(model.card, **card)))
 
 
-def test_a_learned_model_sorts(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_learned_model_sorts(study: Study) -> None:
     path = study.root.parent / "model.json"
     network = network_id(read_fabric(TREE[1], 4))
     learned(path, "box", network)
-    found = place(study, capsys, *NODES, "--simulate", "2", "--model", str(path))
+    found = place(study, *NODES, "--simulate", "2", "--model", str(path))
     assert found["cost"] == "times learned on box"
     learned(path, "other", network)
-    code, error = refused(study, capsys, *NODES, "--model", str(path))
+    code, error = refused(study, *NODES, "--model", str(path))
     assert code == 1 and "is of machine other, not of box" in error and "--name box" in error
 
 
-def test_a_model_of_a_machine_that_has_no_name_sorts(
-    study: Study, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_of_a_machine_that_has_no_name_sorts(study: Study) -> None:
     path = study.root.parent / "model.json"
     network = network_id(read_fabric(TREE[1], 4))
     learned(path, "openmpi 4.1.4", network, named=False, topology=TREE[1])
     told = ("--nodes", "4", "--ppn", "4", *FEW, "--model", str(path))
-    found = place(study, capsys, *TREE, *told, "--simulate", "2")
+    found = place(study, *TREE, *told, "--simulate", "2")
     assert found["cost"] == "times learned on openmpi 4.1.4"
-    code, error = refused(study, capsys, *told)
+    code, error = refused(study, *told)
     assert code == 1 and f"give --topology {TREE[1]}" in error
 
 
 @pytest.mark.parametrize(("times", "fits"), [(1.0, True), (2.0, True), (5.0, False), (0.1, False)])
 def test_machines_are_told_apart_by_what_messages_cost(
-    study: Study, capsys: pytest.CaptureFixture[str], times: float, fits: bool
+    study: Study, times: float, fits: bool
 ) -> None:
     path = study.root.parent / "model.json"
     learned(path, "openmpi 4.1.4", network_id(read_fabric(TREE[1], 4)), named=False)
@@ -256,9 +236,9 @@ def test_machines_are_told_apart_by_what_messages_cost(
     save(path, replace(load(path), network=own))
     words = (*NODES, "--simulate", "0", "--model", str(path))
     if fits:
-        place(study, capsys, *words)
+        place(study, *words)
         return
-    code, error = refused(study, capsys, *words)
+    code, error = refused(study, *words)
     assert code == 1 and "is of another machine: its messages take" in error
 
 
@@ -268,8 +248,8 @@ def test_what_is_refused_writes_no_scaled_trace(
     path = study.root.parent / "model.json"
     learned(path, "other", network_id(read_fabric(TREE[1], 4)))
     before = sorted(study.root.rglob("*"))
-    refused(study, capsys, *NODES, "--model", str(path))
-    refused(study, capsys, *TREE, "--nodes", "3", "--ppn", "4")
+    refused(study, *NODES, "--model", str(path))
+    refused(study, *TREE, "--nodes", "3", "--ppn", "4")
     told = ["place", str(study.root), "-n", "16,32", "--ppn", "4", *TREE, "--model", str(path)]
     assert run(told) == 1 and "is of machine other" in capsys.readouterr().err
     assert sorted(study.root.rglob("*")) == before
@@ -288,32 +268,27 @@ def test_what_is_refused_writes_no_scaled_trace(
         ((*NODES, "--csv", "--json"), 2, "--csv: not with --json"),
     ],
 )
-def test_what_is_refused(
-    study: Study, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], code: int, why: str
-) -> None:
+def test_what_is_refused(study: Study, words: tuple[str, ...], code: int, why: str) -> None:
     if "--json" in words:
-        assert run(["place", str(study.root), "-n", "16", *words]) == code
-        assert why in capsys.readouterr().err
+        cli(f"place {study.root} -n 16", *words, code=code, err=why)
         return
-    found, error = refused(study, capsys, *words)
+    found, error = refused(study, *words)
     assert found == code and why in error
     assert not path_of(study, 16).exists()
 
 
-def test_hosts_that_a_network_does_not_have(
-    study: Study, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_hosts_that_a_network_does_not_have(study: Study) -> None:
     path = study.root.parent / "topology.conf"
     path.write_text("SwitchName=s0 Nodes=n[0-3]\nSwitchName=s1 Nodes=n[4-7]\n"
                     "SwitchName=top Switches=s[0-1]\n")  # fmt: skip
     told = ("--topology", str(path), "--ppn", "4", *FEW)
-    found = place(study, capsys, *told, "--nodes", "4", "--simulate", "1")
+    found = place(study, *told, "--nodes", "4", "--simulate", "1")
     assert found["hosts"] == ["n0", "n1", "n2", "n3"], "those of the file, in its order"
     path_of(study, 16).unlink()
-    code, error = refused(study, capsys, *told, "--hosts", "n0,n1,n2,x9")
+    code, error = refused(study, *told, "--hosts", "n0,n1,n2,x9")
     assert code == 1 and "does not name node x9" in error
     path.write_text("SwitchName=a Switches=b\nSwitchName=b Switches=a\n")
-    code, error = refused(study, capsys, *told, "--nodes", "4")
+    code, error = refused(study, *told, "--nodes", "4")
     assert code == 1 and str(path) in error
 
 
@@ -331,41 +306,31 @@ def test_hosts_that_a_network_does_not_have(
     ],
 )
 def test_placements_that_are_refused(
-    study: Study,
-    capsys: pytest.CaptureFixture[str],
-    text: str,
-    words: tuple[str, ...],
-    code: int,
-    why: str,
+    study: Study, text: str, words: tuple[str, ...], code: int, why: str
 ) -> None:
     path = study.root.parent / "ranks"
     path.write_text(text)
     told = ["predict", str(study.root), "-n", "16", "--placement", str(path), *words]
-    assert run(told) == code
-    said = capsys.readouterr()
+    said = cli(*told, code=code)
     assert said.out == "" and why in said.err and not study.prediction_path.exists()
-    assert run([*told[:3], "8,16", *told[4:]]) in (1, 2)
-    capsys.readouterr()
+    cli(*told[:3], "8,16", *told[4:], code=(1, 2))
 
 
-def test_the_report_shows_placements(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
-    place(study, capsys, *NODES, "--simulate", "3")
-    assert run(["predict", str(study.root), "-n", "16", *TREE]) in (0, 3)
-    assert run(["report", str(study.root)]) in (0, 3)
+def test_the_report_shows_placements(study: Study) -> None:
+    place(study, *NODES, "--simulate", "3")
+    cli(f"predict {study.root} -n 16", *TREE, code=(0, 3))
+    cli(f"report {study.root}", code=(0, 3))
     page = study.report_path.read_text()
     assert 'id="placements"' in page and 'class="link m-6"' in page
-    capsys.readouterr()
 
 
-def test_cores_of_a_node_are_in_the_rankfile(
-    study: Study, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cores_of_a_node_are_in_the_rankfile(study: Study) -> None:
     node, path = study.root.parent / "node.xml", study.root.parent / "ranks"
     core = '<object type="Core"/>'
     socket = f'<object type="Package">{core * 2}</object>'
     node.write_text(f'<topology><object type="Machine">{socket * 2}</object></topology>')
     words = (*TREE, *FEW, "--simulate", "1", "--inside", str(node))
-    found = place(study, capsys, *words, "--write", str(path))
+    found = place(study, *words, "--write", str(path))
     assert found["slots"] == [4] * 4, "as many ranks as cores"
     slots = {line.rsplit("=", 1)[1] for line in path.read_text().splitlines()}
     assert slots == {"0:0", "0:1", "1:0", "1:1"}
@@ -375,7 +340,7 @@ def test_cores_of_a_node_are_in_the_rankfile(
         (("--write", str(path), "--format", "mpich"), "give --write for Open MPI"),
         (("--write", str(path), "--ppn", "8"), "has 4 cores, a node gets 8 ranks"),
     ):
-        code, error = refused(study, capsys, *words, *more)
+        code, error = refused(study, *words, *more)
         assert code == 2 and why in error
-    code, error = refused(study, capsys, *NODES, "--write", str(path), "--format", "mpich")
+    code, error = refused(study, *NODES, "--write", str(path), "--format", "mpich")
     assert code == 2 and "needs the names of the hosts" in error

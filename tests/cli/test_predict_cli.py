@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from dataclasses import replace
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 import timed_study as ts
+from commands import Texts, cli
 from handmade import put_replay
 from machines import synthetic
 
@@ -88,8 +88,8 @@ def put(study: Study, n: int, **head: Any) -> None:
     )
 
 
-def predicted(study: Study, *words: str, counts: str = "16") -> dict[str, Any]:
-    assert run(["predict", str(study.root), "-n", counts, "--json", *words]) in (0, 3)
+def predicted(study: Study, *words: str, counts: str = "16", err: Texts = ()) -> dict[str, Any]:
+    cli(f"predict {study.root} -n", counts, "--json", *words, code=(0, 3), err=err)
     return read_json(study.prediction_path, "p3s.prediction", 3)
 
 
@@ -130,13 +130,11 @@ def test_links_between_switches_are_shared(study: Study, replays: list[int]) -> 
 
 
 def test_nothing_measured_on_a_cluster_a_typical_one_stands_for_it(
-    study: Study, replays: list[int], capsys: pytest.CaptureFixture[str]
+    study: Study, replays: list[int]
 ) -> None:
-    result = predicted(study)
-    said = capsys.readouterr().err
+    network = "network: a typical InfiniBand HDR fat tree (infiniband-hdr)"
+    result = predicted(study, err=(network, "p3s machine list", "n=16: simulated (typical)"))
     assert replays == [] and {row["estimator"] for row in result["counts"]} == {"typical"}
-    assert "network: a typical InfiniBand HDR fat tree (infiniband-hdr)" in said
-    assert "p3s machine list" in said and "n=16: simulated (typical)" in said
     assert result["network"] == {
         "name": "infiniband-hdr",
         "label": "InfiniBand HDR fat tree",
@@ -181,7 +179,7 @@ def test_a_replay_that_tells_comes_before_a_typical_cluster(
 
 
 def test_costs_between_two_hosts_come_before_a_typical_cluster(
-    study: Study, replays: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    study: Study, replays: list[int], tmp_path: Path
 ) -> None:
     put_machine(study.root / "machine.json", hosts=["n0", "n0"])
     assert predicted(study)["estimator"] == "typical", "one host is no network"
@@ -214,21 +212,18 @@ def test_replays_that_are_out_of_date_are_not_read(study: Study, replays: list[i
     assert replays == [2, 4, 8, 16, 4, 16]
 
 
-def test_the_curve_keeps_its_counts(
-    study: Study, replays: list[int], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_curve_keeps_its_counts(study: Study, replays: list[int]) -> None:
     assert counts_of(predicted(study, counts="16,32")) == [2, 4, 8, 16, 32]
-    result = predicted(study, "--network", "slingshot", counts="64")
+    again = "predicted again with them: 16, 32 (--only leaves them out)"
+    result = predicted(study, "--network", "slingshot", counts="64", err=again)
     assert counts_of(result) == [2, 4, 8, 16, 32, 64]
-    assert "predicted again with them: 16, 32 (--only leaves them out)" in capsys.readouterr().err
     assert {row["estimator"] for row in result["counts"]} == {"typical"}
     assert result["network"]["name"] == "slingshot", "one network for all of it"
     assert counts_of(predicted(study, "--only", counts="64")) == [2, 4, 8, 64]
     assert counts_of(predicted(study, counts="4")) == [2, 4, 8, 64]
-    capsys.readouterr()
     study.prediction_path.write_text("{}")
-    assert counts_of(predicted(study, counts="32")) == [2, 4, 8, 32]
-    assert "its counts are not predicted again" in capsys.readouterr().err
+    damaged = predicted(study, counts="32", err="its counts are not predicted again")
+    assert counts_of(damaged) == [2, 4, 8, 32]
 
 
 def before_and_after(study: Study, *words: str, counts: str = "16") -> int:
@@ -271,8 +266,8 @@ def test_what_is_missing_is_said_before_anything_is_written(
     assert said in capsys.readouterr().err
     new = tmp_path / "new"
     launch = ["--from", "2,4,8", "--", "mpiexec", "-n", "{np}", sys.executable, "none.py"]
-    assert run(["predict", str(new), "-n", "16", *words, *launch]) in (1, 2)
-    assert said in capsys.readouterr().err and not new.exists()
+    cli(f"predict {new} -n 16", *words, *launch, code=(1, 2), err=said)
+    assert not new.exists()
 
 
 def test_a_launch_that_cannot_be_is_said_before_anything_is_written(
@@ -296,10 +291,18 @@ def test_a_launch_that_cannot_be_is_said_before_anything_is_written(
         (["--from", "2,4,8"], "none"),
     ):
         program = str(tmp_path / "none")
-        assert run(
-            ["predict", str(new), "-n", "16", *words, "--", "mpiexec", "-n", "{np}", program]
-        ) in (1, 2)
-        assert said in capsys.readouterr().err and not new.exists()
+        cli(
+            f"predict {new} -n 16",
+            *words,
+            "--",
+            "mpiexec",
+            "-n",
+            "{np}",
+            program,
+            code=(1, 2),
+            err=said,
+        )
+        assert not new.exists()
 
 
 def test_room_on_the_disk_is_looked_at(
@@ -316,18 +319,16 @@ def test_room_on_the_disk_is_looked_at(
 
 
 def test_for_another_machine_its_messages_are_taken(
-    study: Study, replays: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    study: Study, replays: list[int], tmp_path: Path
 ) -> None:
     synthetic(name="here").save(study.root / "machine.json")
     put_machine(tmp_path / "there.json")
     other = ["predict", str(study.root), "-n", "16", "--machine", str(tmp_path / "there.json")]
-    assert run([*other, "--json"]) in (0, 3)
-    result = json.loads(capsys.readouterr().out)
+    result = cli(*other, "--json", code=(0, 3)).data
     assert replays == [] and result["estimator"] == "machine"
     assert any("between two ranks of box" in note for note in result["notes"])
     assert result["residuals"] == [], "no run was made there"
-    assert run([*other, "--json", "--hosts", "n0,n1"]) in (0, 3)
-    result = json.loads(capsys.readouterr().out)
+    result = cli(*other, "--json", "--hosts", "n0,n1", code=(0, 3)).data
     assert replays == [2, 4, 8, 16] and result["estimator"] == "simulation"
 
 
@@ -348,18 +349,12 @@ def test_for_another_machine_its_messages_are_taken(
         (["--what-if", "balanced", "--threads", "1,2"], "not with --threads"),
     ],
 )
-def test_options_that_cannot_be_are_usage_errors(
-    study: Study, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["predict", str(study.root), "-n", "16", *words]) == 2
-    assert said in capsys.readouterr().err
+def test_options_that_cannot_be_are_usage_errors(study: Study, words: list[str], said: str) -> None:
+    cli(f"predict {study.root} -n 16", *words, code=2, err=said)
 
 
 def test_an_estimator_that_fails_says_why_and_the_others_go_on(
-    study: Study,
-    replays: list[int],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    study: Study, replays: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: Any, **__: Any) -> Any:
         raise P3SError("machine: no loop ends")
@@ -369,13 +364,10 @@ def test_an_estimator_that_fails_says_why_and_the_others_go_on(
     result = predicted(study, *HOSTS)
     assert result["estimator"] == "simulation"
     assert result["counts"][-1]["estimators"]["machine"]["why_not"] == "machine: no loop ends"
-    assert run(["predict", str(study.root), "-n", "16", "--no-replay"]) == 1
-    assert "machine: no loop ends" in capsys.readouterr().err
+    cli(f"predict {study.root} -n 16 --no-replay", code=1, err="machine: no loop ends")
 
 
-def test_what_changes_save_is_kept_with_the_prediction(
-    study: Study, replays: list[int], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_changes_save_is_kept_with_the_prediction(study: Study, replays: list[int]) -> None:
     """Of a replay the simulation answers; a phase that is not there is refused."""
     put_machine(study.root / "machine.json")
     asked = ["--what-if", "latency / 2", "--what-if", "network=ideal, balanced"]
@@ -385,13 +377,10 @@ def test_what_changes_save_is_kept_with_the_prediction(
     assert result["estimator"] == "simulation" and named[0]["estimator"] == "machine"
     assert [at["n"] for at in named[0]["counts"]] == counts_of(result)
     assert replays
-    capsys.readouterr()
-    assert run(["report", str(study.root)]) in (0, 3)
-    assert "what if" in capsys.readouterr().out
+    cli(f"report {study.root}", code=(0, 3), out="what if")
     assert "What if, at 16" in study.report_path.read_text()
     before = study.prediction_path.read_bytes()
-    assert run(["predict", str(study.root), "-n", "16", "--what-if", "phase 99/2"]) == 2
-    assert "no phase 99; there are" in capsys.readouterr().err
+    cli(f"predict {study.root} -n 16 --what-if 'phase 99/2'", code=2, err="no phase 99; there are")
     assert study.prediction_path.read_bytes() == before, "it is written once it is whole"
     assert "what_if" not in predicted(study, *HOSTS, "--what-if", "none")
 

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import cli
 from made_predictions import made_prediction, reason, record
 
 from p3s import Prediction
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import seconds
-from p3s.cli.main import run
 from p3s.predict import saved
 from p3s.predict.saved import COUNT_COLUMNS, PHASE_COLUMNS
 from p3s.report.charts.curves import efficiency_chart, speedup_chart
@@ -383,27 +383,22 @@ def test_a_picture_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
         write_picture(record(), "speedup", tmp_path / "file" / "x.png")
 
 
-def test_pictures_and_csv_of_the_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_pictures_and_csv_of_the_command(tmp_path: Path) -> None:
     from test_report import put_study
 
     study = put_study(tmp_path / "study", MADE["usual"])
     one, two = str(tmp_path / "speedup.pdf"), str(tmp_path / "parts.svg")
     page = str(tmp_path / "page.html")
     both = ["--picture", one, "--plot", "speedup", "--picture", two, "--plot", "parts"]
-    assert run(["report", str(study.root), "-o", page, *both, "--size", "3.4x2.4", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = cli(f"report {study.root} -o", page, *both, "--size", "3.4x2.4", "--json").data
     assert found["pictures"] == [one, two] and found["report"] == page
     assert found["prediction"] == MADE["usual"]
     assert Path(one).read_bytes()[:4] == b"%PDF" and Path(two).read_bytes()[:5] == b"<?xml"
     assert "<html" in Path(page).read_text()
     before = sorted(study.root.iterdir())
-    assert run(["report", str(study.root), "--csv", "--phases"]) == 0
-    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    rows = list(csv.DictReader(io.StringIO(cli(f"report {study.root} --csv --phases").out)))
     assert len(rows) == 8 * 5 and rows[0]["kind"] == "start"
-    assert run(["report", str(study.root), "--csv"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 9
+    assert len(cli(f"report {study.root} --csv").out.splitlines()) == 9
     assert sorted(study.root.iterdir()) == before
 
 
@@ -426,7 +421,7 @@ def test_options_that_do_not_fit_write_nothing(tmp_path: Path, options: list[str
 
     study = put_study(tmp_path / "study", MADE["usual"])
     before = sorted(study.root.iterdir())
-    assert run(["report", str(study.root), *options]) == 2
+    cli(f"report {study.root}", *options, code=2)
     assert sorted(study.root.iterdir()) == before
 
 

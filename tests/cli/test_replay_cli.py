@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import cli
 from replay_patterns import collectives, halo, ring
 
 from p3s.base.errors import P3SError
@@ -39,13 +39,10 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def plan(
-    study: Path, capsys: pytest.CaptureFixture[str], *options: str, n: str = "16", cores: str = "4"
-) -> dict[str, Any]:
+def plan(study: Path, *options: str, n: str = "16", cores: str = "4") -> dict[str, Any]:
     """Return the JSON of one plan."""
     words = ["replay", str(study), "-n", n, "--plan", "--json", *options]
-    assert run([*words, *(["--cores-per-node", cores] if cores else [])]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = cli(*words, *(["--cores-per-node", cores] if cores else [])).data
     assert len(told["counts"]) == 1
     return told["counts"][0]
 
@@ -141,11 +138,8 @@ def test_a_host_that_the_topology_does_not_name(
     assert "does not name node n9" in said
 
 
-def test_no_mpi_to_measure_with_is_one_line(
-    study: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["replay", str(study), "-n", "4", "--cores-per-node", "2"]) == 1
-    streams = capsys.readouterr()
+def test_no_mpi_to_measure_with_is_one_line(study: Path) -> None:
+    streams = cli(f"replay {study} -n 4 --cores-per-node 2", code=1)
     assert "no MPI found" in streams.err and streams.out == ""
     assert not Study(study).replay_path(4).exists()
 
@@ -156,9 +150,8 @@ def test_a_damaged_trace_is_one_line(study: Path, capsys: pytest.CaptureFixture[
     assert said.startswith("1 ") and "run p3s scale again" in said
 
 
-def test_plan_as_text(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["replay", str(study), "-n", "4,16", "--plan", "--cores-per-node", "2"]) == 0
-    streams = capsys.readouterr()
+def test_plan_as_text(study: Path) -> None:
+    streams = cli(f"replay {study} -n 4,16 --plan --cores-per-node 2")
     assert "run: 4 ranks on 2 nodes of 2" in streams.out
     assert "run: 16 ranks on 8 nodes of 2" in streams.out
     for word in ("processes:", "classes:", "loaded pairs of nodes:", "all four are this machine"):
@@ -167,8 +160,8 @@ def test_plan_as_text(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not Study(study).replay_path(16).exists(), "a plan runs nothing"
 
 
-def test_plan_as_json_says_what_is_run(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = plan(study, capsys, "--hosts", "n[0-3]", "--budget", "2m")
+def test_plan_as_json_says_what_is_run(study: Path) -> None:
+    told = plan(study, "--hosts", "n[0-3]", "--budget", "2m")
     assert told["n"] == 16 and told["estimate"]["budget_s"] == 120
     assert told["mapping"] == {"kind": "block", "nodes": 4, "ranks_per_node": [4, 4]}
     assert told["placements"][0]["hosts"] == ["n0", "n1", "n2", "n3"]
@@ -180,28 +173,26 @@ def test_plan_as_json_says_what_is_run(study: Path, capsys: pytest.CaptureFixtur
     assert sum(entry["events"] for entry in told["messages"] if entry["bytes"] > 100) == 480
 
 
-def test_one_machine_is_not_representative(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = plan(study, capsys)
+def test_one_machine_is_not_representative(study: Path) -> None:
+    told = plan(study)
     assert not told["representative"] and "one machine" in told["why_not_representative"]
 
 
-def test_exhaustive_loads_every_pair(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    few = plan(study, capsys)
-    told = plan(study, capsys, "--exhaustive")
+def test_exhaustive_loads_every_pair(study: Path) -> None:
+    few = plan(study)
+    told = plan(study, "--exhaustive")
     pairs = {tuple(entry["nodes"]) for entry in told["iterations"]}
     assert {(a, b) for a in range(4) for b in range(a + 1, 4)} <= pairs
     assert len(pairs) >= len({tuple(entry["nodes"]) for entry in few["iterations"]})
 
 
-def test_timed_adds_whole_iterations(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert plan(study, capsys)["timed"] == []
-    told = plan(study, capsys, "--timed")
+def test_timed_adds_whole_iterations(study: Path) -> None:
+    assert plan(study)["timed"] == []
+    told = plan(study, "--timed")
     assert {node for entry in told["timed"] for node in entry["nodes"]} == {0, 1, 2, 3}
 
 
-def test_mappings_deal_ranks_to_nodes(
-    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mappings_deal_ranks_to_nodes(study: Path, tmp_path: Path) -> None:
     def inside(told: dict[str, Any]) -> float:
         return sum(
             entry["events"]
@@ -209,31 +200,27 @@ def test_mappings_deal_ranks_to_nodes(
             if entry["hops"] == 0 and entry["bytes"] > 100
         )
 
-    block = plan(study, capsys)
-    cyclic = plan(study, capsys, "--mapping", "cyclic")
+    block = plan(study)
+    cyclic = plan(study, "--mapping", "cyclic")
     assert cyclic["mapping"]["kind"] == "cyclic"
     # Rows of the 4x4 grid are the blocks; dealt in turn, columns share a node.
     assert inside(block) == inside(cyclic) == 240
     path = tmp_path / "ranks"
     path.write_text("".join(f"rank {r}=h{(r * 7 % 16) // 8} slot={r % 8}\n" for r in range(16)))
-    told = plan(study, capsys, "--rank-file", str(path))
+    told = plan(study, "--rank-file", str(path))
     assert told["mapping"] == {"kind": "rank file", "nodes": 2, "ranks_per_node": [8, 8]}
     assert inside(told) != inside(block)
 
 
-def test_topology_gives_distances(
-    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_topology_gives_distances(study: Path, tmp_path: Path) -> None:
     path = tmp_path / "topology.conf"
     path.write_text(TREE)
-    told = plan(study, capsys, "--topology", str(path), "--hosts", "n0,n1,n4,n5", cores="2")
+    told = plan(study, "--topology", str(path), "--hosts", "n0,n1,n4,n5", cores="2")
     assert {entry["hops"] for entry in told["messages"]} == {0, 1, 3}
     assert str(path) in told["topology"]
 
 
-def test_collectives_are_those_asked_for(
-    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_collectives_are_those_asked_for(study: Path, tmp_path: Path) -> None:
     def algorithms(told: dict[str, Any]) -> dict[str, set[str]]:
         found: dict[str, set[str]] = {}
         for entry in told["collectives"]:
@@ -241,10 +228,10 @@ def test_collectives_are_those_asked_for(
             found.setdefault(name, set()).add(entry["algorithm"])
         return found
 
-    usual = algorithms(plan(study, capsys, n="8", cores="2"))
+    usual = algorithms(plan(study, n="8", cores="2"))
     assert usual
-    changed = algorithms(plan(study, capsys, "--collectives", "allreduce=ring", n="8", cores="2"))
+    changed = algorithms(plan(study, "--collectives", "allreduce=ring", n="8", cores="2"))
     assert "ring" in " ".join(changed["allreduce"]) and changed != usual
     path = tmp_path / "choice.toml"
     path.write_text('allreduce = "ring"\n')
-    assert algorithms(plan(study, capsys, "--collectives", str(path), n="8", cores="2")) == changed
+    assert algorithms(plan(study, "--collectives", str(path), n="8", cores="2")) == changed

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 import pytest
+from commands import cli
 
 from p3s.base.study import Study
-from p3s.cli.main import run
 
 
 @pytest.fixture
@@ -33,11 +32,10 @@ def path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.environ["PATH"])
 
 
-def test_a_dry_run_writes_nothing(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_writes_nothing(root: Path) -> None:
     before = sorted(root.rglob("*"))
     options = ["--nodes", "4", "--budget", "10m", "--partition", "long", "--sbatch=--constraint=a"]
-    assert run(["submit", str(root), "-n", "512,1024", *options, "--dry-run", "--", "--timed"]) == 0
-    text = capsys.readouterr().out
+    text = cli("submit", root, "-n", "512,1024", *options, "--dry-run", "--", "--timed").out
     assert sorted(root.rglob("*")) == before
     lines = text.splitlines()
     assert lines[0] == "#!/bin/bash"
@@ -52,32 +50,23 @@ def test_a_dry_run_writes_nothing(root: Path, capsys: pytest.CaptureFixture[str]
     assert plain.endswith(f"p3s replay '{root}' -n 512,1024 --budget 10m --timed")
 
 
-def test_the_script_is_written_and_not_submitted(
-    root: Path, path: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_script_is_written_and_not_submitted(root: Path, path: None, tmp_path: Path) -> None:
     _sbatch(tmp_path / "bin", "echo called >&2; exit 1")
-    assert run(["submit", str(root), "-n", "64", "--nodes", "2"]) == 0
-    said = capsys.readouterr()
+    said = cli("submit", root, "-n", "64", "--nodes", "2")
     assert said.out.strip() == str(root / "replay" / "submit.sh") and "called" not in said.err
     assert "#SBATCH --nodes=2" in (root / "replay" / "submit.sh").read_text()
 
 
-def test_it_is_submitted(
-    root: Path, path: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_is_submitted(root: Path, path: None, tmp_path: Path) -> None:
     _sbatch(tmp_path / "bin", 'cp "$2" got; echo "4711;cluster"')
-    assert run(["submit", str(root), "-n", "64", "--submit", "--json", "-o", "here.sh"]) == 0
-    result = json.loads(capsys.readouterr().out)
+    result = cli("submit", root, "-n", "64", "--submit", "--json", "-o", "here.sh").data
     assert result["schema"] == "p3s.submission" and result["job"] == 4711
     assert (tmp_path / "got").read_text() == (tmp_path / "here.sh").read_text() == result["text"]
 
 
-def test_what_sbatch_says_is_told(
-    root: Path, path: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_sbatch_says_is_told(root: Path, path: None, tmp_path: Path) -> None:
     _sbatch(tmp_path / "bin", "echo 'sbatch: error: no such' >&2; echo partition >&2; exit 1")
-    assert run(["submit", str(root), "-n", "64", "--submit"]) == 1
-    said = capsys.readouterr().err.strip()
+    said = cli("submit", root, "-n", "64", "--submit", code=1).err.strip()
     assert "sbatch: error: no such partition" in said and "\n" not in said
 
 
@@ -96,9 +85,6 @@ def test_what_sbatch_says_is_told(
         (["-n", "64", "-o", "/proc/no/where.sh"], 1),
     ],
 )
-def test_what_cannot_be(
-    root: Path, words: list[str], code: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["submit", str(root), *words]) == code
-    said = capsys.readouterr()
+def test_what_cannot_be(root: Path, words: list[str], code: int) -> None:
+    said = cli("submit", root, *words, code=code)
     assert said.out == "" and said.err.strip()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from commands import cli
 from paths import ROOT
 
 from p3s.base.study import Study
@@ -27,12 +28,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def scripts(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, str]:
+def scripts(*options: str) -> dict[str, str]:
     """Return what --dry-run prints, by the names of the scripts."""
-    code = run(["submit", "study", "-n", "8,16,32", *options, "--dry-run", "--json", *SRUN])
-    said = capsys.readouterr()
-    assert code == 0, said.err
-    jobs = json.loads(said.out)["jobs"]
+    shown = cli("submit study -n 8,16,32", *options, "--dry-run", "--json", *SRUN)
+    jobs = shown.data["jobs"]
     assert all(job["script"] is None for job in jobs)
     for job in jobs:
         checked = subprocess.run(["bash", "-n"], input=job["text"], text=True, timeout=60)
@@ -48,10 +47,10 @@ def commands(text: str) -> list[list[str]]:
     ]
 
 
-def test_one_job_for_all_counts(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_job_for_all_counts(here: Path) -> None:
     before = sorted(here.parent.rglob("*"))
     options = ["--ppn", "12", "-r", "3", "--trace=--work cpu", "--time", "20m", "--account", "x"]
-    found = scripts(capsys, *options, "--module", "gcc/12", "--module", "openmpi")
+    found = scripts(*options, "--module", "gcc/12", "--module", "openmpi")
     assert sorted(here.parent.rglob("*")) == before and list(found) == ["p3s-trace"]
     text = found["p3s-trace"]
     assert {
@@ -73,8 +72,8 @@ def test_one_job_for_all_counts(here: Path, capsys: pytest.CaptureFixture[str]) 
     assert words[start:] == ["characterize", *options, *SRUN]
 
 
-def test_a_job_for_each_count(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = scripts(capsys, "--jobs", "each", "--ppn", "8", "--predict", "512,1024")
+def test_a_job_for_each_count(here: Path) -> None:
+    found = scripts("--jobs", "each", "--ppn", "8", "--predict", "512,1024")
     assert list(found) == ["p3s-np8", "p3s-np16", "p3s-np32", "p3s-last"]
     for np, nodes in ((8, 1), (16, 2), (32, 4)):
         text = found[f"p3s-np{np}"]
@@ -93,8 +92,8 @@ def test_a_job_for_each_count(here: Path, capsys: pytest.CaptureFixture[str]) ->
     assert any("report" in words for words in commands(last))
 
 
-def test_a_job_array(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = scripts(capsys, "--jobs", "array")["p3s-trace"]
+def test_a_job_array(here: Path) -> None:
+    text = scripts("--jobs", "array")["p3s-trace"]
     assert "#SBATCH --array=0-2" in text.splitlines()
     lines = text.replace("\\\n", " ").splitlines()
     command = next(line for line in lines if "--part" in line)
@@ -114,20 +113,18 @@ def test_a_job_array(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         )
 
 
-def test_counts_up_to_a_maximum(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["submit", "study", "-n", "..64", "--ppn", "8", "--dry-run", *SRUN]) == 0
-    text = capsys.readouterr().out
+def test_counts_up_to_a_maximum() -> None:
+    text = cli("submit study -n ..64 --ppn 8 --dry-run", *SRUN).out
     assert "#SBATCH --nodes=8" in text.splitlines() and " -n ..64 " in text
 
 
-def test_it_is_submitted(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_submitted(here: Path) -> None:
     sbatch = here / "sbatch"
     sbatch.write_text('#!/bin/bash\necho "$*" >> calls\nwc -l < calls\n')
     sbatch.chmod(0o755)
     os.environ["PATH"] = f"{here}{os.pathsep}{os.environ['PATH']}"
     options = ["--jobs", "each", "--submit", "-o", "elsewhere"]
-    assert run(["submit", "study", "-n", "8,16,32", *options, *SRUN]) == 0
-    said = capsys.readouterr()
+    said = cli("submit study -n 8,16,32", *options, *SRUN)
     names = [f"trace-np{np}" for np in (8, 16, 32)]
     assert (here / "calls").read_text().splitlines() == [
         *(f"--parsable {here}/elsewhere/{name}.sh" for name in names),
@@ -137,22 +134,19 @@ def test_it_is_submitted(here: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "next, when they have ended: p3s model" in said.err
     # What was submitted already is said where a later one is refused.
     sbatch.write_text("#!/bin/bash\n[[ $* == *np16* ]] && { echo no >&2; exit 1; }\necho 7\n")
-    assert run(["submit", "study", "-n", "8,16,32", *options, *SRUN]) == 1
-    assert "no; submitted already: 7" in capsys.readouterr().err
+    cli("submit study -n 8,16,32", *options, *SRUN, code=1, err="no; submitted already: 7")
 
 
-def test_scripts_are_written(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["submit", "study", "-n", "8,16,32", "--jobs", "each", *SRUN]) == 0
-    said = capsys.readouterr()
+def test_scripts_are_written(here: Path) -> None:
+    said = cli("submit study -n 8,16,32 --jobs each", *SRUN)
     written = sorted(path.name for path in (here / "study-jobs").iterdir())
     names = ["trace-np16.sh", "trace-np32.sh", "trace-np8.sh"]
     assert written == ["last.sh", "submit.sh", *names] and not (here / "study").exists()
     assert f"next: bash '{here}/study-jobs/submit.sh'" in said.err
-    assert run(["submit", "study", "-n", "8,16,32", "-o", "one", *SRUN]) == 0
-    assert f"next: sbatch '{here}/one/trace.sh'" in capsys.readouterr().err
+    cli("submit study -n 8,16,32 -o one", *SRUN, err=f"next: sbatch '{here}/one/trace.sh'")
 
 
-def test_a_study_that_is_there(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_study_that_is_there(here: Path) -> None:
     study = Study.create(here / "study", ["mpiexec", "-n", "{np}", "other"])
     folder = study.runs_dir(4)
     folder.mkdir()
@@ -161,9 +155,9 @@ def test_a_study_that_is_there(here: Path, capsys: pytest.CaptureFixture[str]) -
     (folder / "run.json").write_text(text)
     # One count more is not too few with those that are there, but the command is another one.
     options = ["submit", "study", "-n", "8,16", "--jobs", "each"]
-    assert run([*options, *SRUN]) == 2
-    assert "another command" in capsys.readouterr().err and not (here / "study-jobs").exists()
-    assert run([*options, "--trace=--force", *SRUN]) == 0
+    cli(*options, *SRUN, code=2, err="another command")
+    assert not (here / "study-jobs").exists()
+    cli(*options, "--trace=--force", *SRUN)
     script = (here / "study-jobs" / "trace-np8.sh").read_text()
     assert "--work wall" in script.replace("\\\n    ", "")
     assert commands((here / "study-jobs" / "last.sh").read_text())[-1][-1] == "--force"
@@ -177,8 +171,7 @@ def test_the_virtual_environment(here: Path, capsys: pytest.CaptureFixture[str])
     (venv / "bin" / "activate").write_text("")
     assert run(words) == 2 and "holds no P3S" in capsys.readouterr().err
     (venv / "bin" / "p3s").write_text("")
-    assert run(words) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = cli(*words).out.splitlines()
     assert f". '{venv}/bin/activate'" in lines and any(
         line.startswith("p3s characterize") for line in lines
     )
@@ -201,9 +194,8 @@ def test_the_virtual_environment(here: Path, capsys: pytest.CaptureFixture[str])
         (["-n", "8,16,32", "--scheduler", "sge", *SRUN], "slurm, pbs, lsf"),
     ],
 )
-def test_what_cannot_be(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["submit", "study", *words]) == 2
-    told = capsys.readouterr()
+def test_what_cannot_be(words: list[str], said: str) -> None:
+    told = cli("submit study", *words, code=2)
     assert told.out == "" and said in told.err and told.err.count("\n") == 1
     assert not Path("study-jobs").exists()
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-from test_bad_captures import good, run_info
+from capture_writer import put_run_json
+from commands import cli
+from test_bad_captures import good
 
-from p3s.base.study import Study, write_json
-from p3s.cli.main import run
+from p3s.base.study import Study
 
 
 @pytest.fixture
@@ -20,26 +20,22 @@ def study(tmp_path: Path) -> str:
         folder = made.runs_dir(n)
         folder.mkdir(parents=True)
         good(folder, n, turns=40)
-        write_json(folder / "run.json", run_info(n))
+        put_run_json(folder, n)
     made.update()
     return str(made.root)
 
 
-def test_weights_are_those_of_the_loops(study: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["phases", study, "--thesis"]) == 0
-    out = capsys.readouterr().out
-    assert "Phases of the thesis at 4 processes" in out
-    assert run(["phases", study, "--thesis", "-n", "2", "--json"]) == 0
-    data = json.loads(capsys.readouterr().out)
+def test_weights_are_those_of_the_loops(study: str) -> None:
+    cli("phases", study, "--thesis", out="Phases of the thesis at 4 processes")
+    data = cli("phases", study, "--thesis", "-n", "2", "--json").data
     assert data["schema"] == "p3s.phases.thesis" and data["np"] == 2
     relevant = [p for p in data["phases"] if p["relevant"]]
     assert sum(p["weight"] for p in relevant if p["loop_phase"] == 1) == 40
     assert sum(p["share"] for p in data["phases"]) == pytest.approx(1.0, abs=0.02)
 
 
-def test_a_stricter_likeness_is_a_setting(study: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["phases", study, "--thesis", "--similar", "0,50%,60,100%", "--json"]) == 0
-    data = json.loads(capsys.readouterr().out)
+def test_a_stricter_likeness_is_a_setting(study: str) -> None:
+    data = cli("phases", study, "--thesis", "--similar", "0,50%,60,100%", "--json").data
     assert data["settings"] == {"volume": 0.0, "compute": 0.5, "events": 0.6, "relevance": 1.0}
     assert not any(p["relevant"] for p in data["phases"] if p["share"] < 1)
 
@@ -53,9 +49,6 @@ def test_a_stricter_likeness_is_a_setting(study: str, capsys: pytest.CaptureFixt
         (["-n", "2,4"], "of one count"),
     ],
 )
-def test_wrong_use_is_one_line(
-    study: str, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["phases", study, "--thesis", *words]) == 2
-    err = capsys.readouterr().err.strip().splitlines()
+def test_wrong_use_is_one_line(study: str, words: list[str], said: str) -> None:
+    err = cli("phases", study, "--thesis", *words, code=2).err.strip().splitlines()
     assert len(err) == 1 and said in err[0]

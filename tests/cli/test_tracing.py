@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import cli
 from test_cli_stages import LAUNCH, Outcome, Stages
 from test_cli_stages import stages as stages
 
@@ -15,7 +15,6 @@ import p3s
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.progress import Progress
 from p3s.base.study import Study
-from p3s.cli.main import run
 from p3s.signature_runner.standard_input import NAME, StandardInput
 
 
@@ -33,14 +32,13 @@ class Told(Progress):
 
 
 def by_command(root: Path) -> list[str]:
-    assert run(["characterize", "-n", "2,4,6,8", "-o", str(root), "--", *LAUNCH]) == 3
-    return []
+    shown = cli(f"characterize -n 2,4,6,8 -o {root} --", *LAUNCH, code=3)
+    return shown.err.replace("p3s: ", "").splitlines()
 
 
 def by_prediction(root: Path) -> list[str]:
-    command = ["predict", str(root), "-n", "16", "--no-replay", "--from", "2,4,6,8"]
-    run([*command, "--", *LAUNCH])
-    return []
+    command = f"predict {root} -n 16 --no-replay --from 2,4,6,8 --"
+    return cli(command, *LAUNCH, code=None).err.replace("p3s: ", "").splitlines()
 
 
 def by_function(root: Path) -> list[str]:
@@ -68,7 +66,7 @@ def test_every_way_makes_the_same_study(
     stages.exit_codes = {6: 3}
     stages.stderr = "six is refused"
     root = tmp_path / "study"
-    lines = way(root) or capsys.readouterr().err.replace("p3s: ", "").splitlines()
+    lines = way(root)
     study = Study.open(root)
     assert study.command() == LAUNCH
     assert [(run.np, run.rep, run.status) for run in study.runs()] == [
@@ -94,8 +92,9 @@ def test_python_and_the_command_refuse_alike(
     stages.exit_codes = {2: 1, 4: 1, 8: 1}
     for counts, code, kind in (([2, 4], 2, UsageError), ([2, 4, 8], 1, P3SError)):
         listed = ",".join(map(str, counts))
-        assert run(["characterize", "-n", listed, "-o", str(root), "--", *LAUNCH]) == code
-        (*_, line) = capsys.readouterr().err.splitlines()
+        *_, line = cli(
+            "characterize -n", listed, "-o", root, "--", *LAUNCH, code=code
+        ).err.splitlines()
         with pytest.raises(kind) as caught:
             p3s.trace(LAUNCH, counts, study=root)
         assert f"p3s: {caught.value}" == line
@@ -147,13 +146,10 @@ def test_python_passes_standard_input_only_where_it_is_given(
     assert got == [expected] * 3
 
 
-def test_the_json_of_a_trace_has_its_rows(
-    stages: Stages, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_json_of_a_trace_has_its_rows(stages: Stages, tmp_path: Path) -> None:
     stages.exit_codes = {4: 1}
     command = ["characterize", "--json", "-n", "2,4,6,8", "-o", str(tmp_path / "s"), "--", *LAUNCH]
-    assert run(command) == 3
-    found = json.loads(capsys.readouterr().out)
+    found = cli(*command, code=3).data
     assert list(found["counts"][0]) == [
         *("np", "times", "runs", "signature", "not_modelled", "tracing", "buffers")
     ]

@@ -8,8 +8,8 @@ from pathlib import Path
 import hybrid_machine as machine
 import numpy as np
 import pytest
+from commands import cli
 
-from p3s.cli.main import run
 from p3s.methods.baseline.trees.types import Table
 
 TRAINING = machine.workloads(machine.TRAINING["nb"])[::3]
@@ -44,7 +44,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     train = written(home / "train.csv", machine.runs("nb", TRAINING, 0.02, 0))
     fresh = written(home / "fresh.csv", machine.runs("nb", VALIDATION, 0.02, 1))
     tree = home / "tree.json"
-    assert run([*FIT, str(train), "-o", str(tree), *EXPRESSION]) == 0
+    cli(*FIT, train, "-o", tree, *EXPRESSION)
     return {"train": train, "fresh": fresh, "tree": tree}
 
 
@@ -53,95 +53,87 @@ EXPRESSION = ["--expression", machine.EXPRESSION["nb"]]
 ASK = ["--input", "workload=5000"]
 
 
-def said(capsys: pytest.CaptureFixture[str], words: list[str], code: int = 0) -> str:
-    assert run(words) == code
-    return capsys.readouterr().out
+def said(words: list[str], code: int = 0) -> str:
+    return cli(*words, code=code).out
 
 
-def test_fit_tells_what_it_grew(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_fit_tells_what_it_grew(files: dict[str, Path]) -> None:
     words = [*FIT, str(files["train"]), "-o", str(files["tree"]), "--expression"]
-    assert run([*words, machine.EXPRESSION["nb"], "--split", "workload,workers,w1"]) == 0
-    out, err = capsys.readouterr()
-    assert "1,120 runs at 20 workloads" in out and "splits on" in out
-    assert f"next: p3s baseline check {files['tree']}" in err
-    found = json.loads(said(capsys, [*words, machine.EXPRESSION["nb"], "--json"]))
+    split = (machine.EXPRESSION["nb"], "--split", "workload,workers,w1")
+    after = f"next: p3s baseline check {files['tree']}"
+    cli(*words, *split, out=("1,120 runs at 20 workloads", "splits on"), err=after)
+    found = json.loads(said([*words, machine.EXPRESSION["nb"], "--json"]))
     assert found["schema"] == "p3s.tree" and found["others"] == 1
     assert found["tree"]["expression"] == machine.EXPRESSION["nb"]
     assert found["workers"] == [float(k) for k in machine.WORKERS]
     assert files["tree"].with_name("tree.json.1").exists(), "the tree before is kept"
 
 
-def test_check(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_check(files: dict[str, Path]) -> None:
     words = ["baseline", "check", str(files["tree"])]
-    out = said(capsys, [*words, str(files["fresh"])])
+    out = said([*words, str(files["fresh"])])
     assert "the tree passes: median error" in out and "advice, as workers x threads" in out
-    found = json.loads(said(capsys, [*words, str(files["fresh"]), "--json"]))
+    found = json.loads(said([*words, str(files["fresh"]), "--json"]))
     assert found["verdict"]["passed"] and len(found["best"]) == len(VALIDATION)
     assert sum(found["kinds"].values()) == pytest.approx(1)
-    out = said(capsys, [*words, str(files["train"])], 3)
+    out = said([*words, str(files["train"])], 3)
     assert "errors of the tree's own runs" in out and "workload" in out
 
 
-def test_a_tree_that_does_not_pass(
-    files: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_tree_that_does_not_pass(files: dict[str, Path], tmp_path: Path) -> None:
     noisy = written(tmp_path / "noisy.csv", machine.runs("nb", VALIDATION, 0.5, 1))
-    out = said(capsys, ["baseline", "check", str(files["tree"]), str(noisy)], 3)
+    out = said(["baseline", "check", str(files["tree"]), str(noisy)], 3)
     assert "does not pass (median" in out and "measure next: workload" in out
 
 
-def test_advise(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_advise(files: dict[str, Path]) -> None:
     words = ["baseline", "advise", str(files["tree"]), *ASK, "--max-cores", "24"]
-    found = json.loads(said(capsys, [*words, "--json"]))
+    found = json.loads(said([*words, "--json"]))
     assert len(found["best"]) == 3
     for best in found["best"]:
         assert best["workers"] * best["threads"] <= 24 and best["n"] == best["workers"] + 1
     assert (found["best"][0]["workers"], found["best"][0]["threads"]) == (4, 4)
-    out = said(capsys, [*words, "--top", "5", "--objective", "core-hours"])
+    out = said([*words, "--top", "5", "--objective", "core-hours"])
     assert len(out.splitlines()) == 6 and "core hours" in out
     asked = ["-n", "3,5-7", "--threads", "2-3"]
-    found = json.loads(said(capsys, [*words, *asked, "--top", "99", "--json"]))
+    found = json.loads(said([*words, *asked, "--top", "99", "--json"]))
     assert {(b["n"], b["threads"]) for b in found["best"]} == {
         (n, t) for n in (3, 5, 6, 7) for t in (2, 3)
     }
-    said(capsys, [*words[:3], "--input", "W=1e9"], 3)
+    said([*words[:3], "--input", "W=1e9"], 3)
 
 
-def test_predict(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_predict(files: dict[str, Path]) -> None:
     words = ["baseline", "predict", str(files["tree"]), "-n", "5,9", *ASK]
-    found = json.loads(said(capsys, [*words, "--input", "threads=4", "--json"]))
+    found = json.loads(said([*words, "--input", "threads=4", "--json"]))
     true, _ = machine.times("nb", np.full(2, 5000.0), np.array([4.0, 8.0]), np.array([4, 4]))
     assert [r["value"] for r in found["configurations"]] == pytest.approx(true, rel=0.06)
     words[4] = "99"
-    assert "outside the runs" in said(capsys, [*words, "--input", "threads=4"], 3)
+    assert "outside the runs" in said([*words, "--input", "threads=4"], 3)
 
 
-def test_the_index(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_index(files: dict[str, Path]) -> None:
     tree = files["tree"].with_name("index.json")
-    assert run([*FIT, str(files["train"]), "-o", str(tree), "--target", "index"]) == 0
-    capsys.readouterr()
+    cli(*FIT, files["train"], "-o", tree, "--target", "index")
     words = ["--input", "workload=20000", "--json", "--top", "1", "--objective"]
-    time = json.loads(said(capsys, ["baseline", "advise", str(files["tree"]), *words, "time"]))
-    index = json.loads(said(capsys, ["baseline", "advise", str(tree), *words, "index"]))
+    time = json.loads(said(["baseline", "advise", str(files["tree"]), *words, "time"]))
+    index = json.loads(said(["baseline", "advise", str(tree), *words, "index"]))
     assert index["best"][0]["workers"] < time["best"][0]["workers"]
-    assert run(["baseline", "advise", str(tree), *words, "time"]) == 2
+    cli(f"baseline advise {tree}", *words, "time", code=2)
 
 
-def test_pruned_with_workloads_kept_out(
-    files: dict[str, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_pruned_with_workloads_kept_out(files: dict[str, Path]) -> None:
     tree = files["tree"].with_name("pruned.json")
     words = [*FIT, str(files["train"]), "-o", str(tree), "--validate", "4", "--json"]
-    whole = json.loads(said(capsys, words))
-    assert run(["baseline", "check", str(tree), str(files["train"]), "--json"]) in (0, 3)
-    out = capsys.readouterr().out
+    whole = json.loads(said(words))
+    out = cli(f"baseline check {tree} {files['train']} --json", code=(0, 3)).out
     assert len(json.loads(out)["best"]) == 20 - len(whole["tree"]["workloads"]) == 4
-    pruned = json.loads(said(capsys, [*words, "--prune"]))
+    pruned = json.loads(said([*words, "--prune"]))
     assert len(pruned["tree"]["nodes"]) <= len(whole["tree"]["nodes"])
     assert len(pruned["tree"]["workloads"]) == 20
 
 
-def test_placement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_placement(tmp_path: Path) -> None:
     """Far runs are slower by a third: the tree splits on the placement, and advises close."""
     node = tmp_path / "node.xml"
     node.write_text(NODE)
@@ -153,28 +145,26 @@ def test_placement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     both.write_text(close + far_text.partition("\n")[2])
     tree = tmp_path / "tree.json"
     words = [*FIT, str(both), "-o", str(tree), "--node", str(node), "--per-node", "1"]
-    found = json.loads(said(capsys, [*words, "--json"]))
+    found = json.loads(said([*words, "--json"]))
     assert {"l2_0", "l2_1", "affinity"} <= set(found["tree"]["variables"])
     assert found["affinities"] == ["close", "far"] and len(found["cores"]) == 4
     asked = ["baseline", "predict", str(tree), "-n", "5", *ASK, "--input", "threads=2", "--json"]
     value = {
-        word: json.loads(said(capsys, [*asked, "--affinity", word]))["configurations"][0]["value"]
+        word: json.loads(said([*asked, "--affinity", word]))["configurations"][0]["value"]
         for word in ("close", "far")
     }
     assert value["far"] / value["close"] == pytest.approx(1.33, rel=0.05)
     # One configuration alone, or among others: the same.
     many = ["baseline", "advise", str(tree), *ASK, "--top", "999", "--json"]
-    for best in json.loads(said(capsys, many))["best"]:
+    for best in json.loads(said(many))["best"]:
         if (best["n"], best["threads"]) == (5, 2):
             assert best["time"] == value[best["affinity"]]
     advice = ["baseline", "advise", str(tree), *ASK, "--threads", "2", "--json"]
-    assert json.loads(said(capsys, advice))["best"][0]["affinity"] == "close"
-    best = json.loads(said(capsys, [*advice, "--threads", "1-9", "--top", "999"]))["best"]
+    assert json.loads(said(advice))["best"][0]["affinity"] == "close"
+    best = json.loads(said([*advice, "--threads", "1-9", "--top", "999"]))["best"]
     assert {b["threads"] for b in best} == {1, 2, 3, 4}, "a node has four cores"
-    assert run(asked) == 2
-    assert "say it: one of close, far" in capsys.readouterr().err
-    assert run([*asked, "--affinity", "here"]) == 2
-    assert "its runs had close, far" in capsys.readouterr().err
+    cli(*asked, code=2, err="say it: one of close, far")
+    cli(*asked, "--affinity", "here", code=2, err="its runs had close, far")
 
 
 @pytest.mark.parametrize(
@@ -194,15 +184,10 @@ def test_placement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_what_cannot_be_fitted(
-    files: dict[str, Path],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    words: list[str],
-    why: str,
+    files: dict[str, Path], tmp_path: Path, words: list[str], why: str
 ) -> None:
     out = tmp_path / "tree.json"
-    assert run([*FIT, str(files["train"]), "-o", str(out), *words]) in (1, 2)
-    err = capsys.readouterr().err
+    err = cli(*FIT, files["train"], "-o", out, *words, code=(1, 2)).err
     assert why in err and err.count("\n") == 1 and not out.exists()
 
 
@@ -222,21 +207,15 @@ def test_what_cannot_be_fitted(
         (["fit", "TRAIN", "--thesis"], "are for --family tree"),
     ],
 )
-def test_what_cannot_be_asked(
-    files: dict[str, Path], capsys: pytest.CaptureFixture[str], words: list[str], why: str
-) -> None:
+def test_what_cannot_be_asked(files: dict[str, Path], words: list[str], why: str) -> None:
     if "--affinity" in words:
         words, why = [*words, "--input", "threads=2"], "affinity far: its runs had no placement"
     named = {"TREE": str(files["tree"]), "TRAIN": str(files["train"])}
-    assert run(["baseline", *(named.get(word, word) for word in words)]) in (1, 2)
-    err = capsys.readouterr().err
+    err = cli("baseline", *(named.get(word, word) for word in words), code=(1, 2)).err
     assert why in err and err.count("\n") == 1
 
 
-def test_a_fitted_form_is_not_overwritten(
-    files: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_fitted_form_is_not_overwritten(files: dict[str, Path], tmp_path: Path) -> None:
     path = tmp_path / "baseline.json"
     path.write_text('{"schema": "p3s.baseline", "schema_version": 1}')
-    assert run([*FIT, str(files["train"]), "-o", str(path)]) == 2
-    assert "is there and is no tree" in capsys.readouterr().err
+    cli(*FIT, files["train"], "-o", path, code=2, err="is there and is no tree")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from capture_writer import small
+from commands import cli
 
 from p3s.base import artefacts
 from p3s.base.host.command import parse
-from p3s.cli.main import run
 from p3s.signature_runner.diagnose import diagnose
 
 
@@ -26,7 +26,7 @@ def study_of(place: Path) -> Path:
 
 
 def test_one_unreadable_run_does_not_hide_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = study_of(tmp_path / "study")
     listdir = os.listdir
@@ -37,8 +37,7 @@ def test_one_unreadable_run_does_not_hide_the_others(
         return listdir(path)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "listdir", denied)
-    assert run(["check", str(study)]) == 3
-    said = capsys.readouterr()
+    said = cli(f"check {study}", code=3)
     assert "np0003.r0: unreadable, 0 ranks" in said.out
     assert "cannot be read: Permission denied" in said.out
     assert "np0004.r0: " in said.out
@@ -67,13 +66,10 @@ def test_what_a_library_says_of_a_full_disk_gets_the_name_of_the_file(tmp_path: 
     assert text.startswith(f"{tmp_path}/part.parquet: cannot be written: No space left on device")
 
 
-def test_a_library_for_which_there_is_no_memory_is_no_bug(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_library_for_which_there_is_no_memory_is_no_bug(monkeypatch: pytest.MonkeyPatch) -> None:
     def unable(*_: object, **__: object) -> None:
         raise ImportError("x.so: failed to map segment from shared object", name="x")
 
     monkeypatch.setattr("p3s.cli.main.app", unable)
-    assert run(["scale", "study"]) == 1
-    said = capsys.readouterr().err
+    said = cli("scale study", code=1).err
     assert said.startswith("p3s: x cannot be loaded: ") and said.count("\n") == 1

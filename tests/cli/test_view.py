@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import cli
 from made_predictions import made_prediction
 from report_studies import put_study
 
 from p3s.base.errors import P3SError
 from p3s.cli import view as cli_view
-from p3s.cli.main import run
 from p3s.cli.view import CONNECTIONS, server_of
 from p3s.pipeline import content
 
@@ -37,7 +37,7 @@ def test_the_page_is_written_and_opened(study: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(webbrowser, "open", lambda url: opened.append(url) or True)
     page = study / "report.html"
     page.unlink(missing_ok=True)
-    assert run(["view", str(study)]) == 0
+    cli(f"view {study}")
     assert opened == [page.as_uri()] and page.exists()
 
 
@@ -51,16 +51,16 @@ def test_a_page_of_somebody_else_is_not_shown(
     page.unlink(missing_ok=True)
     page.symlink_to(mine)
     monkeypatch.setattr(cli_view, "_serve", lambda page, *_: pages.append(page))
-    assert run(["view", str(study), "--serve"]) == 0
+    cli(f"view {study} --serve")
     page.unlink()
     page.write_text("<script>alert(1)</script>")
-    assert run(["view", str(study), "--serve"]) == 0
+    cli(f"view {study} --serve")
     assert all(b"P3S" in each and b"alert(1)" not in each for each in pages) and len(pages) == 2
     page.unlink()
     page.symlink_to(mine)
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setattr(webbrowser, "open", lambda url: True)
-    assert run(["view", str(study)]) == 0
+    cli(f"view {study}")
     assert not page.is_symlink() and page.read_bytes() == pages[0]
     assert mine.read_text() == "private"
 
@@ -76,9 +76,9 @@ def test_a_page_for_others_quotes_no_source(study: Path, monkeypatch: pytest.Mon
         return real(*all, source=source)
 
     monkeypatch.setattr(content, "content_of", content_of)
-    assert run(["view", str(study)]) == 0
-    assert run(["view", str(study), "--no-source"]) == 0
-    assert run(["view", str(study)]) == 0
+    cli(f"view {study}")
+    cli(f"view {study} --no-source")
+    cli(f"view {study}")
     assert asked == [True, False, True]
 
 
@@ -131,8 +131,5 @@ def test_connections_are_bounded(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr().err == ""
 
 
-def test_without_a_prediction_it_says_what_to_do(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["view", str(tmp_path / "none")]) != 0
-    assert "none" in capsys.readouterr().err
+def test_without_a_prediction_it_says_what_to_do(tmp_path: Path) -> None:
+    cli(f"view {tmp_path / 'none'}", code=(1, 2), err="none")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from pathlib import Path
 
 import pytest
+from commands import cli
 from tracer_helpers import PROGRAMS
 
 from p3s.base.host import mpi
-from p3s.cli.main import run
 
 #: One whose ranks give up their core while they wait: with polling ones on the same core, what is
 #: measured from 32 ranks on is the polling.
@@ -29,7 +28,7 @@ pytestmark = [
 ]
 
 
-def test_small_runs_predict_large_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_small_runs_predict_large_ones(tmp_path: Path) -> None:
     """Work is slept: a few cores show how it scales; the least of three runs counts."""
     assert YIELDING is not None and YIELDING.mpiexec is not None
     program = tmp_path / "sleeper"
@@ -42,27 +41,11 @@ def test_small_runs_predict_large_ones(tmp_path: Path, capsys: pytest.CaptureFix
     command = ["--", YIELDING.mpiexec, "-n", "{np}", str(program), "24"]
     options = ["-r", "3", "--timeout", "120", "--time-from", "took ([0-9.]+) s"]
     small, large = tmp_path / "small.csv", tmp_path / "large.csv"
-    assert run(["baseline", "run", "-n", "4,8,12,16,24", *options, "-o", str(small), *command]) == 0
-    assert run(["baseline", "run", "-n", "32,48,64", *options, "-o", str(large), *command]) == 0
-    capsys.readouterr()
-    assert (
-        run(
-            [
-                "baseline",
-                "predict",
-                str(small),
-                "-n",
-                "32,48,64",
-                "--family",
-                "three-term",
-                "--against",
-                str(large),
-                "--json",
-            ]
-        )
-        == 0
-    )
-    told = json.loads(capsys.readouterr().out)
+    cli("baseline run -n 4,8,12,16,24", *options, "-o", small, *command)
+    cli("baseline run -n 32,48,64", *options, "-o", large, *command)
+    told = cli(
+        f"baseline predict {small} -n 32,48,64 --family three-term --against {large} --json"
+    ).data
     assert [row["ratio"] for row in told["counts"]] == pytest.approx([4 / 3, 2, 8 / 3])
     for target in told["compared"]["targets"]:
         assert abs(target["error"]) <= 0.20, told["compared"]

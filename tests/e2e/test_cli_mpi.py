@@ -9,12 +9,11 @@ import shutil
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
+from commands import p3s, started
 from endings import only_work
 from paths import ROOT
 
@@ -44,47 +43,6 @@ int main(int argc, char **argv)
 """
 
 
-@dataclass(frozen=True)
-class Done:
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-    def json(self) -> dict[str, Any]:
-        result: dict[str, Any] = json.loads(self.out)
-        return result
-
-    def last(self) -> str:
-        return self.err.splitlines()[-1]
-
-
-def run(command: list[str], cwd: Path) -> Done:
-    """Run a command in a process group of its own, which is gone when this returns."""
-    process = subprocess.Popen(
-        command,
-        cwd=cwd,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        out, err = process.communicate(timeout=TIMEOUT_S)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM if process.poll() is None else signal.SIGKILL)
-        process.wait(30)
-    return Done(process.returncode, out, err)
-
-
-def p3s(cwd: Path, *args: str) -> Done:
-    done = run([sys.executable, "-m", "p3s", *args], cwd)
-    assert "Traceback" not in done.err and done.code != 70, done.err
-    return done
-
-
 def tool(name: str) -> str:
     """Return mpicc or mpiexec: the one in PATH, else the one beside this Python."""
     beside = Path(sys.executable).parent / name
@@ -103,19 +61,9 @@ def alive(word: str) -> list[int]:
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Directory with the examples and a program of which one rank dies, compiled."""
     folder = tmp_path_factory.mktemp("programs")
-    examples = [
-        "make",
-        "-s",
-        "-C",
-        str(ROOT / "examples"),
-        f"MPICC={tool('mpicc')}",
-        f"BIN={folder}",
-    ]
-    done = run(examples, folder)
-    assert done.code == 0, done.out + done.err
-    (folder / "dies.c").write_text(DIES)
-    done = run([tool("mpicc"), "dies.c", "-o", "dies"], folder)
-    assert done.code == 0, done.err
+    words = ("make", "-s", "-C", ROOT / "examples", f"MPICC={tool('mpicc')}", f"BIN={folder}")
+    assert started(words).code == 0
+    assert started([tool("mpicc"), "dies.c", "-o", "dies"], folder).code == 0
     return folder
 
 
@@ -127,21 +75,20 @@ def launch(program: Path | str, *args: str) -> list[str]:
 def study(programs: Path) -> Path:
     """A characterized and modelled study of the 2-D example, of a size that divides unevenly."""
     command = launch("./jacobi2d", "--nx", "61", "--ny", "47", "--iterations", "20", "--check", "4")
-    done = p3s(programs, "characterize", "-n", "2,4,6,9", "-o", "study", "--json", *command)
-    assert done.code == 0, done.err
-    result = done.json()
+    done = p3s("characterize -n 2,4,6,9 -o study --json", *command, cwd=programs)
+    result = done.data
     assert [row["np"] for row in result["counts"]] == [2, 4, 6, 9]
     assert all(row["signature"]["events"] > 0 for row in result["counts"])
-    done = p3s(programs, "model", "study", "--json")
+    done = p3s("model study --json", code=None, cwd=programs)
     assert only_work(done.code, done.err), done.err
-    assert done.json()["schema"] == "p3s.model"
+    assert done.data["schema"] == "p3s.model"
     return programs / "study"
 
 
 def test_validate_prints_the_promised_numbers(study: Path) -> None:
-    done = p3s(study.parent, "validate", "study", "-n", "12", "--json")
+    done = p3s("validate study -n 12 --json", code=None, cwd=study.parent)
     assert only_work(done.code, done.err), done.err
-    result = done.json()
+    result = done.data
     for key in ("p2p_triples", "collectives"):
         assert set(result[key]) == {"true", "predicted", "equal"}
         assert result[key]["true"] == result[key]["predicted"] == result[key]["equal"] > 0
@@ -159,16 +106,16 @@ def test_validate_prints_the_promised_numbers(study: Path) -> None:
 def test_validate_works_from_another_directory(study: Path, tmp_path: Path) -> None:
     """The study's command names the program from where it was traced: it is run there."""
     shutil.copytree(study, tmp_path / "copy")
-    done = p3s(tmp_path, "validate", "copy", "-n", "3")
+    done = p3s("validate copy -n 3", code=None, cwd=tmp_path)
     assert f"running in {study.parent}" in done.err and "run time: measured" in done.out
-    again = p3s(tmp_path, "validate", "copy", "-n", "3", "--no-run")
+    again = p3s("validate copy -n 3 --no-run", code=None, cwd=tmp_path)
     assert again.out == done.out and "running" not in again.err
-    assert p3s(tmp_path, "validate", "copy", "-n", "5", "--no-run").code == 2
+    assert p3s("validate copy -n 5 --no-run", code=None, cwd=tmp_path).code == 2
 
 
 def test_predict_and_report(study: Path) -> None:
-    done = p3s(study.parent, "predict", "study", "-n", "16", "--json")
-    result = done.json()
+    done = p3s("predict study -n 16 --json", code=None, cwd=study.parent)
+    result = done.data
     codes = {each["code"] for each in result["reasons"] if each["untrustworthy"]}
     assert codes <= NOISE and done.code == (3 if codes else 0), done.err
     assert result["network"]["source"] == "typical"
@@ -179,8 +126,7 @@ def test_predict_and_report(study: Path) -> None:
         assert row["measured"] is (row["n"] != 16)
         if row["measured"]:
             assert row["measured_s"] > 0 and row["measured_work_s"] > 0
-    done = p3s(study.parent, "report", "study")
-    assert done.code == (3 if codes else 0), done.err
+    done = p3s("report study", code=3 if codes else 0, cwd=study.parent)
     assert str(Path("study", "report.html")) in done.out and "speedup" in done.out
     page = (study / "report.html").read_text()
     assert "block" in page and "Allreduce" in page and "http" not in page.split("</head>")[1]
@@ -191,42 +137,39 @@ def test_program_is_found_from_another_directory(study: Path, tmp_path: Path) ->
     """Also when the study is copied: run.json has the program's absolute path."""
     copy = tmp_path / "else" / "study"
     shutil.copytree(study, copy)
-    done = p3s(tmp_path, "phases", str(copy))
-    assert done.code == 0 and "jacobi2d.c:" in done.out
+    done = p3s("phases", str(copy), cwd=tmp_path)
+    assert "jacobi2d.c:" in done.out
     assert "not found" not in done.err and "+0x" not in done.out
 
 
 def test_refused_counts_are_named_and_the_others_kept(programs: Path) -> None:
-    done = p3s(programs, "characterize", "-n", "2,3,4,8", "-o", "cg-study", *launch("./cg"))
-    assert done.code == 3, done.err
+    done = p3s("characterize -n 2,3,4,8 -o cg-study", *launch("./cg"), code=3, cwd=programs)
     assert any(
         "np=3" in line and "exit code" in line and "power of two" in line
         for line in done.err.splitlines()[-2:]
     )
     runs = json.loads((programs / "cg-study" / "study.json").read_text())["runs"]
     assert [run["np"] for run in runs] == [2, 4, 8]
-    done = p3s(programs, "characterize", "-n", "3,5,6", "-o", "cg-none", *launch("./cg"))
-    assert done.code == 1 and done.out == ""
-    assert "np=3, 5, 6" in done.last() and "power of two" in done.last()
+    done = p3s("characterize -n 3,5,6 -o cg-none", *launch("./cg"), code=1, cwd=programs)
+    assert done.out == ""
+    assert "np=3, 5, 6" in done.last and "power of two" in done.last
 
 
 def test_launchers_own_reason_is_shown_with_the_place_of_the_rest(programs: Path) -> None:
     """The launcher starts nothing: its own text says why, not P3S's guess."""
     command = ["--", tool("mpiexec"), "--bind-to", "nowhere", "-n", "{np}", "./ring"]
-    done = p3s(programs, "characterize", "-n", "2,3,4", "-o", "no-start", *command)
-    assert done.code == 1 and "nowhere" in done.last(), done.err
-    assert "no-start/runs/np*.r0.failed/std" in done.last()
+    done = p3s("characterize -n 2,3,4 -o no-start", *command, code=1, cwd=programs)
+    assert "nowhere" in done.last
+    assert "no-start/runs/np*.r0.failed/std" in done.last
     kept = programs / "no-start" / "runs" / "np0002.r0.failed"
     assert any("nowhere" in (kept / f"{name}.txt").read_text() for name in ("stdout", "stderr"))
 
 
 def test_dead_rank_is_named_and_nothing_is_lost(programs: Path) -> None:
     command = launch("./dies", "-o", "--json", "3")
-    done = p3s(programs, "characterize", "-n", "2,4,5", "-o", "dies-study", *command)
-    assert done.code == 0, done.err
+    done = p3s("characterize -n 2,4,5 -o dies-study", *command, cwd=programs)
     before = sorted(p.name for p in (programs / "dies-study" / "runs").iterdir())
-    done = p3s(programs, "characterize", "-n", "3", "-o", "dies-study", *command)
-    assert done.code == 3, done.err
+    done = p3s("characterize -n 3 -o dies-study", *command, code=3, cwd=programs)
     assert "rank" in done.err and "np=3" in done.err and "died" in done.err
     after = sorted(p.name for p in (programs / "dies-study" / "runs").iterdir())
     assert set(after) - set(before) == {"np0003.r0.failed"} and set(before) <= set(after)
@@ -241,8 +184,8 @@ def test_dead_rank_is_named_and_nothing_is_lost(programs: Path) -> None:
     ],
 )
 def test_what_is_no_mpi_program_is_one_line(programs: Path, program: str, says: str) -> None:
-    done = p3s(programs, "characterize", "-n", "2,4,8", "-o", "wrong", *launch(program))
-    assert done.code == 1 and done.out == ""
+    done = p3s("characterize -n 2,4,8 -o wrong", *launch(program), code=1, cwd=programs)
+    assert done.out == ""
     before = ("tracing into", "note: -n 2,4,8 has")
     lines = [line for line in done.err.splitlines() if not line.startswith(before)]
     assert len(lines) == 1 and says in lines[0]
@@ -250,15 +193,15 @@ def test_what_is_no_mpi_program_is_one_line(programs: Path, program: str, says: 
 
 
 def test_two_counts_are_refused_before_anything_runs(programs: Path) -> None:
-    done = p3s(programs, "characterize", "-n", "2,4", "-o", "two", *launch("./cg"))
-    assert done.code == 2 and done.err.count("\n") == 1 and not (programs / "two").exists()
+    done = p3s("characterize -n 2,4 -o two", *launch("./cg"), code=2, cwd=programs)
+    assert done.err.count("\n") == 1 and (not (programs / "two").exists())
 
 
 def test_run_that_does_not_end_is_ended(programs: Path) -> None:
     """An endless run is stopped by --timeout, named, and leaves no process behind."""
     command = launch("./jacobi2d", "--nx", "400", "--ny", "400", "--iterations", "100000000")
-    done = p3s(programs, "characterize", "-n", "2,3,4", "-o", "slow", "--timeout", "1", *command)
-    assert done.code == 1 and "not finished after 1 s" in done.last()
+    done = p3s("characterize -n 2,3,4 -o slow --timeout 1", *command, code=1, cwd=programs)
+    assert "not finished after 1 s" in done.last
     assert not alive("100000000")
 
 

@@ -8,7 +8,8 @@ import json
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from test_end_to_end import launcher, p3s, programs  # noqa: F401
+from commands import p3s
+from test_end_to_end import launcher, programs  # noqa: F401
 
 
 def test_the_ring_is_timed_modelled_and_predicted(
@@ -18,11 +19,9 @@ def test_the_ring_is_timed_modelled_and_predicted(
 ) -> None:
     study = tmp_path / "study"
     command = [*launcher, str(programs / "ring"), "--bodies", "3000", "--steps", "2"]
-    done = p3s("characterize", "-n", "2,3,4", "-r", "2", "--no-repeat", "-o", study, "--", *command)
-    assert done.returncode == 0, done.stderr
-    done = p3s("model", study, "--compute", "--csv", "-n", "6")
-    assert done.returncode in (0, 3), done.stderr
-    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    p3s(f"characterize -n 2,3,4 -r 2 --no-repeat -o {study} --", *command)
+    done = p3s(f"model {study} --compute --csv -n 6", code=(0, 3))
+    rows = list(csv.DictReader(io.StringIO(done.out)))
     compute = json.loads((study / "compute.json").read_text())
     assert [r["np"] for r in compute["runs"]] == [2, 2, 3, 3, 4, 4]
     main = max(compute["laws"], key=lambda e: (e["share"], e["kind"] == "phase"))["phase"]
@@ -33,9 +32,7 @@ def test_the_ring_is_timed_modelled_and_predicted(
     told = next(r for r in rows if r["phase"] == str(main) and r["source"] == "predicted")
     assert float(told["low_ns"]) <= float(told["predicted_ns"]) <= float(told["high_ns"])
 
-    done = p3s("predict", study, "-n", "6", "--budget", "1", "--json")
-    assert done.returncode in (0, 3), done.stderr
-    prediction = json.loads(done.stdout)
+    prediction = p3s(f"predict {study} -n 6 --budget 1 --json", code=(0, 3)).data
     assert [row["n"] for row in prediction["counts"]] == [2, 3, 4, 6]
     for row in prediction["counts"]:
         head = json.loads((study / "scaled" / f"np{row['n']:06d}" / "scaled.json").read_text())
@@ -52,7 +49,6 @@ def test_the_ring_is_timed_modelled_and_predicted(
     table = pq.read_table(study / "scaled" / "np000006" / "part-00000.parquet")
     assert (table["compute_ns"].to_numpy() >= 0).all()
 
-    done = p3s("report", study, "--json")
-    assert done.returncode in (0, 3), done.stderr
+    p3s(f"report {study} --json", code=(0, 3))
     page = (study / "report.html").read_text()
     assert "Time of one process in one iteration of each phase" in page and "CRM_i" in page

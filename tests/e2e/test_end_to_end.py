@@ -3,60 +3,31 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from commands import p3s
 from endings import only_work
 from paths import EXAMPLES
-from tracer_helpers import PROGRAMS, compile_c, the_mpi
+from tracer_helpers import PROGRAMS, compile_c, make_examples, the_mpi, usable_mpi
 
 LIMIT_S = 240
 IN_MELT = Path("/usr/share/lammps/examples/melt/in.melt")
 
 
-def p3s(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run one p3s command under a hard limit, in a process group of its own."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "p3s", *map(str, words)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        out, err = process.communicate(timeout=LIMIT_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        raise
-    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-
 @pytest.fixture(scope="session")
 def launcher() -> list[str]:
-    install = the_mpi()
-    if install is None or install.mpiexec is None:
-        pytest.skip("no MPI that works with ranks sharing cores")
+    install = usable_mpi()
     return [install.mpiexec, "-n", "{np}"]
 
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory, launcher: list[str]) -> Path:
-    install = the_mpi()
-    assert install is not None
     out = tmp_path_factory.mktemp("examples")
-    subprocess.run(
-        ["make", "-s", "-C", str(EXAMPLES), f"MPICC={install.mpicc}", f"BIN={out}"],
-        check=True,
-        timeout=120,
-        capture_output=True,
-    )
+    make_examples(out)
     return out
 
 
@@ -133,13 +104,11 @@ def test_large_counts_are_predicted_exactly(
 ):
     command = [*launcher, str(corpus / program), *args]
     study = tmp_path / "study"
-    done = p3s("characterize", "-n", counts, "-o", study, "--", *command)
-    assert done.returncode == 0, done.stderr
-    done = p3s("model", study)
-    assert done.returncode in (0, 3), done.stderr  # 3: the hold-out, fitted with one count fewer
+    done = p3s(f"characterize -n {counts} -o {study} --", *command)
+    done = p3s(f"model {study}", code=(0, 3))  # 3: the hold-out, fitted with one count fewer
     for n in targets:
-        done = p3s("validate", study, "-n", str(n), "--json", "--", *command)
-        result = json.loads(done.stdout)
+        done = p3s(f"validate {study} -n", str(n), "--json", "--", *command, code=None)
+        result = done.data
         for key in ("p2p_triples", "collectives"):
             got = result[key]
             assert got["true"] == got["predicted"] == got["equal"], (n, key, got)
@@ -148,14 +117,14 @@ def test_large_counts_are_predicted_exactly(
         assert result["unmodelled"]["events"] == 0
         order = result["order"]  # every event of every rank where it is in the run
         assert order["equal"] == order["ranks"] == n, (n, order["first"])
-        assert only_work(done.returncode, done.stderr), done.stderr
+        assert only_work(done.code, done.err), done.err
 
 
 def test_two_ranks_per_dimension_leave_directions_open(programs, launcher, tmp_path):
     command = [*launcher, str(programs / "halo3d"), "--nx", "21", "--iterations", "3"]
     study = tmp_path / "study"
-    assert p3s("characterize", "-n", "2,4,8", "-o", study, "--", *command).returncode == 0
-    said = p3s("model", study).stdout
+    assert p3s(f"characterize -n 2,4,8 -o {study} --", *command, code=None).code == 0
+    said = p3s(f"model {study}", code=None).out
     assert "direction open in dimension" in said
     assert "run next: 27 processes (3x3x3)" in said
     model = json.loads((study / "model.json").read_text())
@@ -176,17 +145,15 @@ def test_master_and_workers_are_statistical(launcher, tmp_path):
         "20000",
     ]
     study = tmp_path / "study"
-    done = p3s("characterize", "-n", "2,4,8", "-r", "2", "-o", study, "--", *command)
-    assert done.returncode == 0, done.stderr
-    done = p3s("model", study, "--json")
-    assert done.returncode in (0, 3), done.stderr
-    model = json.loads(done.stdout)
+    done = p3s(f"characterize -n 2,4,8 -r 2 -o {study} --", *command)
+    done = p3s(f"model {study} --json", code=(0, 3))
+    model = done.data
     moving = [i for i in model["items"] if i["kind"] in ("send", "recv")]
     assert moving and any(i["verdict"] == "statistical" for i in moving)
     assert all(i["site"] in model["sites"] for i in moving)
     assert any("master_worker.py" in f for i in moving for f in model["sites"][i["site"]])
-    done = p3s("validate", study, "-n", "16", "--json", "--", *command)
-    result = json.loads(done.stdout)
+    done = p3s(f"validate {study} -n 16 --json --", *command, code=None)
+    result = done.data
     assert result["p2p_triples"]["predicted"] > 0
 
 
@@ -199,14 +166,11 @@ def test_lammps_claims_nothing_that_is_not_so(tmp_path):
     script.write_text(re.sub(r"(?m)^run\s.*$", "run 30", IN_MELT.read_text()))
     command = ["mpiexec.openmpi", "-n", "{np}", "lmp", "-in", str(script), "-log", "none"]
     study = tmp_path / "study"
-    done = p3s("characterize", "-n", "2,4,8,16", "-o", study, "--", *command)
-    assert done.returncode == 0, done.stderr
-    done = p3s("model", study, "--json")
-    assert done.returncode in (0, 3), done.stderr
-    model = json.loads(done.stdout)
-    done = p3s("validate", study, "-n", "32", "--json", "--", *command)
-    assert done.returncode in (0, 3), done.stderr
-    result = json.loads(done.stdout)
+    done = p3s(f"characterize -n 2,4,8,16 -o {study} --", *command)
+    done = p3s(f"model {study} --json", code=(0, 3))
+    model = done.data
+    done = p3s(f"validate {study} -n 32 --json --", *command, code=(0, 3))
+    result = done.data
     claimed = {i for i, item in enumerate(model["items"]) if item.get("verdict") == "exact"}
     assert claimed and not claimed & set(result["items_wrong"])
     assert result["collectives"]["true"] > 0
@@ -220,11 +184,9 @@ def test_nonblocking_and_persistent_collectives_go_the_whole_way(launcher, tmp_p
     monkeypatch.setenv("OMPI_MCA_osc", "^ucx,rdma" if install.version.startswith("4") else "^ucx")
     command = [*launcher, str(compile_c(PROGRAMS / "overlap.c", tmp_path / "overlap")), "6"]
     study = tmp_path / "study"
-    done = p3s("characterize", "-n", "2,3,4,6", "-o", study, "--", *command)
-    assert done.returncode == 0, done.stderr
-    assert "seen, not modelled" not in done.stdout
-    done = p3s("model", study)
-    assert done.returncode in (0, 3), done.stderr
+    done = p3s(f"characterize -n 2,3,4,6 -o {study} --", *command)
+    assert "seen, not modelled" not in done.out
+    done = p3s(f"model {study}", code=(0, 3))
     (reduction,) = (
         item
         for item in json.loads((study / "model.json").read_text())["items"]
@@ -234,18 +196,19 @@ def test_nonblocking_and_persistent_collectives_go_the_whole_way(launcher, tmp_p
     assert reduction["verdict"] == "exact" and slot["place"]["kind"] == "world"
     assert slot["elem_bytes"] == 8 and slot["elements"]["expr"] == ["num", 1, 1]
     assert slot["guard"] == [] and slot["count"]["expr"] == ["num", 6, 1]
-    done = p3s("validate", study, "-n", "12", "--json", "--", *command)
-    assert done.returncode in (0, 3), done.stderr
-    result = json.loads(done.stdout)
+    done = p3s(f"validate {study} -n 12 --json --", *command, code=(0, 3))
+    result = done.data
     twins = 2 if "MPI_Bcast_init" in (study / "model.json").read_text() else 0
     assert result["collectives"] == dict.fromkeys(
         ("true", "predicted", "equal"), 12 * 6 * (2 + twins + 2)
     )  # a fence is a barrier
     assert result["p2p_triples"]["equal"] == result["p2p_triples"]["true"] >= 12 * 6 + 6
     assert result["unmodelled"]["events"] == 0
-    done = p3s("predict", study, "-n", "8", "--estimator", "simulation", "--budget", "2")
-    assert done.returncode in (0, 3), done.stderr
-    assert "replayed without progress between the call and its completion:" in done.stdout
-    assert p3s("report", study).returncode in (0, 3)
+    p3s(
+        f"predict {study} -n 8 --estimator simulation --budget 2",
+        code=(0, 3),
+        out="replayed without progress between the call and its completion:",
+    )
+    assert p3s(f"report {study}", code=None).code in (0, 3)
     page = (study / "report.html").read_text()
     assert "MPI_Iallreduce" in page and "without progress between" in page

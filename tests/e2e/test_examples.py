@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import started
 from paths import EXAMPLES
 
 TIMEOUT_S = 300.0
@@ -42,21 +40,8 @@ def tool(name: str) -> str:
 
 def run(command: list[str], timeout_s: float = TIMEOUT_S, **env: str) -> tuple[int, str, str]:
     """Run a command in its own process group, which is gone when this returns; env: more of it."""
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | YIELDING | env,
-        start_new_session=True,
-    )
-    try:
-        out, err = process.communicate(timeout=timeout_s)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    return process.returncode, out, err
+    done = started(command, timeout_s=timeout_s, env=os.environ | YIELDING | env)
+    return done.code, done.out, done.err
 
 
 @pytest.fixture(scope="session")

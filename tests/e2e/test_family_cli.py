@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 
 import pytest
+from commands import cli, p3s
 from endings import only_work
-from paths import EXAMPLES
-from tracer_helpers import compile_c, the_mpi
+from tracer_helpers import compile_c, make_examples, usable_mpi
 
 from p3s.api import open_study
 from p3s.base.errors import UsageError
 from p3s.base.study import Study
-from p3s.cli.main import run
 from p3s.costs.stage import load as load_compute
 from p3s.methods.placement.ranked.types import path_of
 
@@ -49,41 +44,15 @@ int main(int argc, char **argv) {
 """
 
 
-def p3s(*words):
-    """Run one p3s command under a hard limit, in a process group of its own."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "p3s", *map(str, words)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        out, err = process.communicate(timeout=LIMIT_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        raise
-    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-
 @pytest.fixture(scope="module")
 def mpi():
-    install = the_mpi()
-    if install is None or install.mpiexec is None:
-        pytest.skip("no MPI that works with ranks sharing cores")
-    return install
+    return usable_mpi()
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory, mpi):
     out = tmp_path_factory.mktemp("programs")
-    subprocess.run(
-        ["make", "-s", "-C", str(EXAMPLES), f"MPICC={mpi.mpicc}", f"BIN={out}"],
-        check=True,
-        timeout=120,
-        capture_output=True,
-    )
+    make_examples(out)
     compile_c(TURNING, out / "turning")
     return out
 
@@ -92,67 +61,38 @@ def programs(tmp_path_factory, mpi):
 def study(tmp_path_factory, mpi, programs):
     """jacobi2d traced at three sizes and three counts each, and fitted."""
     root = tmp_path_factory.mktemp("studies") / "study"
-    made = p3s(
-        "characterize",
-        "-n",
-        "4,6,9",
-        "--param",
-        "size=31,40,53",
-        "-o",
-        root,
-        "--",
-        mpi.mpiexec,
-        "-n",
-        "{np}",
-        programs / "jacobi2d",
-        "--nx",
-        "{size}",
-        "--ny",
-        "{size}",
-        "--iterations",
-        "6",
+    p3s(
+        f"characterize -n 4,6,9 --param size=31,40,53 -o {root} -- {mpi.mpiexec} -n "
+        f"{{np}} {programs / 'jacobi2d'} --nx {{size}} --ny {{size}} --iterations 6"
     )
-    assert made.returncode == 0, made.stderr
-    fitted = p3s("model", root)
-    assert only_work(fitted.returncode, fitted.stderr), fitted.stderr
-    assert "block_first(size, p1, c1)" in fitted.stdout and "[exact]" in fitted.stdout
+    fitted = p3s(f"model {root}", code=None)
+    assert only_work(fitted.code, fitted.err), fitted.err
+    assert "block_first(size, p1, c1)" in fitted.out and "[exact]" in fitted.out
     return root
 
 
 def test_a_size_never_traced_equals_the_run(study):
-    made = p3s("model", study, "--param", "size=67")
-    assert only_work(made.returncode, made.stderr), made.stderr
-    assert "Equations at size=67, by laws of the parameters from size=31" in made.stdout
+    made = p3s(f"model {study} --param size=67", code=None)
+    assert only_work(made.code, made.err), made.err
+    assert "Equations at size=67, by laws of the parameters from size=31" in made.out
     at = study / "at" / "size=67"
     manifest = json.loads((at / "study.json").read_text())
     assert manifest["derived"] and "67" in manifest["commands"][0]
-    done = p3s("validate", at, "-n", "12", "--json")
-    result = json.loads(done.stdout)
+    done = p3s(f"validate {at} -n 12 --json", code=None)
+    result = done.data
     for key in ("p2p_triples", "collectives"):
         assert result[key]["true"] == result[key]["predicted"] == result[key]["equal"] > 0
     assert result["weights"]["exact"] == result["weights"]["phases"] == 2
     assert result["order"]["equal"] == 12
-    assert only_work(done.returncode, done.stderr), done.stderr
+    assert only_work(done.code, done.err), done.err
 
 
 @pytest.mark.slow
 def test_derived_studies_go_through_every_stage(study):
-    done = p3s(
-        "predict",
-        study,
-        "-n",
-        "16",
-        "--param",
-        "size=80",
-        "--estimator",
-        "simulation",
-        "--budget",
-        "2",
-    )
-    assert done.returncode == 3, done.stderr
-    assert "message costs were not measured as in a real run" in done.stderr
+    done = p3s(f"predict {study} -n 16 --param size=80 --estimator simulation --budget 2", code=3)
+    assert "message costs were not measured as in a real run" in done.err
     at = study / "at" / "size=80"
-    assert f"derived from size=31, size=40, size=53, {at}" in done.stderr
+    assert f"derived from size=31, size=40, size=53, {at}" in done.err
     rows = json.loads((at / "prediction.json").read_text())["counts"]
     assert [row["n"] for row in rows] == [4, 6, 9, 16] and all(r["time_s"] > 0 for r in rows)
     found = load_compute(at)
@@ -160,41 +100,26 @@ def test_derived_studies_go_through_every_stage(study):
     sources = {p.source for law in found.laws for p in law.points}
     assert sources == {"at/size=31", "at/size=40", "at/size=53"}
     for words in (("report", at), ("scale", at, "-n", "25"), ("explain", at, "1"), ("next", at)):
-        after = p3s(*words)
-        assert after.returncode == (3 if words[0] == "report" else 0), (words, after.stderr)
-    again = p3s("model", at)
-    assert only_work(again.returncode, again.stderr) and "Equations at size=80" in again.stdout
+        p3s(*words, code=3 if words[0] == "report" else 0)
+    again = p3s(f"model {at}", code=None)
+    assert only_work(again.code, again.err) and "Equations at size=80" in again.out
 
 
 def test_ranks_are_placed_at_any_size(study):
     words = ("place", study, "-n", 12, "--nodes", 3, "--ppn", 4, "--topology", "torus:2x2")
     fast = ("--candidates", 8, "--simulate", 2, "--json")
     for value in (40, 80):
-        done = p3s(*words, *fast, "--param", f"size={value}")
-        assert done.returncode in (0, 3), done.stderr
-        assert json.loads(done.stdout)["ranked"]
+        done = p3s(*words, *fast, "--param", f"size={value}", code=(0, 3))
+        assert done.data["ranked"]
         assert path_of(Study(study / "at" / f"size={value}"), 12).exists()
-    done = p3s(*words)
-    assert done.returncode == 2 and "add --param size=VALUE" in done.stderr
+    p3s(*words, code=2, err="add --param size=VALUE")
 
 
 def test_weak_scaling(study):
-    done = p3s(
-        "predict",
-        study,
-        "-n",
-        "9",
-        "--weak",
-        "size~n^0.5",
-        "--estimator",
-        "simulation",
-        "--budget",
-        "2",
-    )
-    assert done.returncode == 3, done.stderr
-    assert done.stdout.startswith("Do not rely on this prediction: message costs were not")
-    assert "not-representative: communication at 4 and 9 processes was not" in done.stdout
-    assert "weak efficiency" in done.stdout and "at 9 processes size is rounded" in done.stderr
+    done = p3s(f"predict {study} -n 9 --weak size~n^0.5 --estimator simulation --budget 2", code=3)
+    assert done.out.startswith("Do not rely on this prediction: message costs were not")
+    assert "not-representative: communication at 4 and 9 processes was not" in done.out
+    assert "weak efficiency" in done.out and "at 9 processes size is rounded" in done.err
     found = json.loads((study / "weak-size.json").read_text())
     assert [row["setting"]["size"] for row in found["counts"]] == ["31", "47"]
     first, last = found["counts"]
@@ -210,42 +135,24 @@ def test_values_with_few_counts_check_the_laws(study, tmp_path, mpi, programs):
     copy = tmp_path / "copy"
     shutil.copytree(study, copy)
     before = {p: p.stat().st_mtime_ns for p in copy.glob("at/size=*/runs/*/run.json")}
-    more = p3s(
-        "characterize", "-n", "8", "--param", "size=60", "-o", copy, "--", *Study(copy).command()
-    )
-    assert more.returncode == 0, more.stderr
+    p3s(f"characterize -n 8 --param size=60 -o {copy} --", *Study(copy).command())
     assert all(p.stat().st_mtime_ns == when for p, when in before.items())
-    fitted = p3s("model", copy, "--json")
-    found = json.loads(fitted.stdout)
+    fitted = p3s(f"model {copy} --json", code=None)
+    found = fitted.data
     assert [c["name"] for c in found["checks"]] == ["size=60"] and found["checks"][0]["equal"]
-    assert only_work(fitted.returncode, fitted.stderr), fitted.stderr
+    assert only_work(fitted.code, fitted.err), fitted.err
 
 
 @pytest.mark.slow
 def test_a_program_that_changes_with_size_is_refused(tmp_path, mpi, programs):
     root = tmp_path / "study"
-    made = p3s(
-        "characterize",
-        "-n",
-        "4,6,9",
-        "--param",
-        "size=20,40,60",
-        "-o",
-        root,
-        "--",
-        mpi.mpiexec,
-        "-n",
-        "{np}",
-        programs / "turning",
-        "{size}",
+    p3s(
+        f"characterize -n 4,6,9 --param size=20,40,60 -o {root} -- {mpi.mpiexec} -n "
+        f"{{np}} {programs / 'turning'} {{size}}"
     )
-    assert made.returncode == 0, made.stderr
-    fitted = p3s("model", root)
-    assert "left out: size=60 has" in fitted.stdout, fitted.stdout + fitted.stderr
-    near = p3s("model", root, "--param", "size=30")
-    assert near.returncode in (0, 3) and "size=20, size=40" in near.stdout
-    far = p3s("model", root, "--param", "size=100")
-    assert far.returncode == 1 and "no model at size=100" in far.stderr
+    p3s(f"model {root}", code=None, out="left out: size=60 has")
+    p3s(f"model {root} --param size=30", code=(0, 3), out="size=20, size=40")
+    p3s(f"model {root} --param size=100", code=1, err="no model at size=100")
     assert not (root / "at" / "size=100").exists()
 
 
@@ -253,12 +160,10 @@ def test_a_program_that_changes_with_size_is_refused(tmp_path, mpi, programs):
 LAUNCH = ["mpiexec", "-n", "{np}", "true", "{size}"]
 
 
-def fails(capsys, code, *words):
+def fails(code, *words):
     """Run a command that must fail, and return its one line."""
-    assert run([str(w) for w in words]) == code
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("p3s:")]
-    assert len(lines) == 1, lines
-    return lines[0]
+    (line,) = cli(*words, code=code).said
+    return line
 
 
 @pytest.mark.parametrize(
@@ -274,30 +179,16 @@ def fails(capsys, code, *words):
         ([f"size={','.join(map(str, range(1, 67)))}"], LAUNCH, "at most 64"),
     ],
 )
-def test_bad_parameters(tmp_path, capsys, params, command, text):
+def test_bad_parameters(tmp_path, params, command, text):
     words = [w for p in params for w in ("--param", p)]
-    line = fails(
-        capsys, 2, "characterize", "-n", "2,4,8", *words, "-o", tmp_path / "s", "--", *command
-    )
+    line = fails(2, "characterize", "-n", "2,4,8", *words, "-o", tmp_path / "s", "--", *command)
     assert text in line
     assert not (tmp_path / "s").exists()
 
 
-def test_parameters_and_plain_runs_do_not_mix(tmp_path, capsys):
+def test_parameters_and_plain_runs_do_not_mix(tmp_path):
     plain = Study.create(tmp_path / "plain", ["mpiexec", "-n", "{np}", "true"])
-    line = fails(
-        capsys,
-        2,
-        "characterize",
-        "-n",
-        "2,4,8",
-        "--param",
-        "size=4",
-        "-o",
-        plain.root,
-        "--",
-        *LAUNCH,
-    )
+    line = fails(2, *"characterize -n 2,4,8 --param size=4 -o".split(), plain.root, "--", *LAUNCH)
     assert "without parameters" in line
     family = Study.create(tmp_path / "family", LAUNCH)
     family.update(parameters={"size": []})
@@ -312,9 +203,7 @@ def test_parameters_and_plain_runs_do_not_mix(tmp_path, capsys):
         (["--signature", "--param", "size=4", "--", *LAUNCH], "--signature"),
     ):
         at = words.index("--")
-        line = fails(
-            capsys, 2, "characterize", "-n", "2,4,8", *words[:at], "-o", family.root, *words[at:]
-        )
+        line = fails(2, "characterize", "-n", "2,4,8", *words[:at], "-o", family.root, *words[at:])
         assert text in line
     assert family.manifest_path.read_bytes() == before
 
@@ -338,8 +227,8 @@ def test_parameters_and_plain_runs_do_not_mix(tmp_path, capsys):
         (1, ["validate", "FAMILY", "-n", "4"], "every value of size"),
     ],
 )
-def test_wrong_uses_of_a_study(tmp_path, capsys, code, words, text):
+def test_wrong_uses_of_a_study(tmp_path, code, words, text):
     Study.create(tmp_path / "PLAIN", ["mpiexec", "-n", "{np}", "true"])
     Study.create(tmp_path / "FAMILY", LAUNCH).update(parameters={"size": []})
     words = [tmp_path / w if w in ("PLAIN", "FAMILY") else w for w in words]
-    assert text in fails(capsys, code, *words)
+    assert text in fails(code, *words)

@@ -7,12 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from commands import cli
 from paths import EXAMPLES
 from test_far_cli import far, fingerprint, launch, refused
 from tracer_helpers import compile_c, the_mpi
 
 from p3s.base.study import Study
-from p3s.cli.main import run
 from p3s.costs.small_runs.record import same_places
 from p3s.costs.stage import other_points
 from p3s.model.stage import load
@@ -88,24 +88,17 @@ def made(
     folder = tmp_path_factory.mktemp(how)
     program = built(folder / "large", "heat.L", *LARGE, *BUILDS[how])
     root = folder / "study"
-    assert (
-        run(["characterize", "-n", "2,3,4", "--work", "cpu", "-o", str(root), *launch(program)])
-        == 0
-    )
-    assert run(["model", str(root)]) in (0, 3)
+    cli(f"characterize -n 2,3,4 --work cpu -o {root}", *launch(program))
+    cli(f"model {root}", code=(0, 3))
     return how, folder, root
 
 
-def test_another_build_gives_far_points(
-    made: tuple[str, Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_build_gives_far_points(made: tuple[str, Path, Path], tmp_path: Path) -> None:
     how, folder, original = made
     root = shutil.copytree(original, tmp_path / "study")
     program = built(folder / "small", "heat.S", *SMALL, *BUILDS[how])
-    assert far(root, "-n", "2", *launch(program)) == 0
-    assert f"its places were matched {WORDS[how]}" in capsys.readouterr().out
-    assert far(root, "-n", "4", "--json", *launch(program)) == 0
-    assert json.loads(capsys.readouterr().out)["places"] == WORDS[how]
+    far(root, "-n", "2", *launch(program), out=f"its places were matched {WORDS[how]}")
+    assert far(root, "-n", "4", "--json", *launch(program)).data["places"] == WORDS[how]
     (workload,) = json.loads((root / "far.json").read_text())["workloads"]
     assert (workload["places"], workload["error"]) == (WORDS[how], None)
 
@@ -135,28 +128,23 @@ def test_another_build_gives_far_points(
 
 
 def test_the_same_command_after_the_program_was_built_again(
-    made: tuple[str, Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    made: tuple[str, Path, Path], tmp_path: Path
 ) -> None:
     how, folder, original = made
     root = shutil.copytree(original, tmp_path / "study")
     program = folder / "large" / "heat.L"
     kept = shutil.copy2(program, tmp_path / "heat.L")
-    assert "the study's own workload" in refused(root, ["-n", "2", *launch(program)], capsys, 2)
+    assert "the study's own workload" in refused(root, ["-n", "2", *launch(program)], 2)
     try:
         built(folder / "large", "heat.L", *SMALL, *BUILDS[how])
         # its old symbols are gone: the order of calls in the loop nest is left
-        code = far(root, "-n", "2", *launch(program))
-        said = capsys.readouterr()
-        assert code == 0, said.err
-        assert "its places were matched by structure" in said.out
+        far(root, "-n", "2", *launch(program), out="its places were matched by structure")
         assert Study(root / "far" / "w1").signature_counts() == [2]
     finally:
         shutil.copy2(kept, program)
 
 
-def test_a_different_program_stays_refused(
-    made: tuple[str, Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_different_program_stays_refused(made: tuple[str, Path, Path], tmp_path: Path) -> None:
     how, folder, original = made
     root = shutil.copytree(original, tmp_path / "study")
     # the same calls of the same functions in other loops
@@ -167,15 +155,13 @@ def test_a_different_program_stays_refused(
     )
     program = built(folder / "other", "heat.O", *SMALL, *BUILDS[how], code=other)
     before = fingerprint(root)
-    error = refused(root, ["-n", "2", *launch(program)], capsys, 1)
+    error = refused(root, ["-n", "2", *launch(program)], 1)
     assert "a different program: " in error
     assert fingerprint(root) == before
 
 
 @pytest.mark.parametrize("flags", BUILDS.values(), ids=BUILDS)
-def test_examples_are_different_programs(
-    flags: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_examples_are_different_programs(flags: tuple[str, ...], tmp_path: Path) -> None:
     if the_mpi() is None:
         pytest.skip("no MPI")
     ring, jacobi = (
@@ -183,21 +169,7 @@ def test_examples_are_different_programs(
         for name in ("ring", "jacobi2d")
     )
     root = tmp_path / "study"
-    assert (
-        run(
-            [
-                "characterize",
-                "-n",
-                "2,3,4",
-                "--work",
-                "cpu",
-                "-o",
-                str(root),
-                *launch(ring, "--bodies", 2000),
-            ]
-        )
-        == 0
-    )
+    cli(f"characterize -n 2,3,4 --work cpu -o {root}", *launch(ring, "--bodies", 2000))
     assert "a different program: " in refused(
-        root, ["-n", "2", *launch(jacobi, "--nx", 100, "--ny", 100)], capsys, 1
+        root, ["-n", "2", *launch(jacobi, "--nx", 100, "--ny", 100)], 1
     )

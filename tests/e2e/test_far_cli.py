@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tracer_helpers import PROGRAMS, compile_c, the_mpi
+from commands import Shown, cli
+from tracer_helpers import PROGRAMS, compile_c, the_mpi, usable_mpi
 
 from p3s.base.study import Study
-from p3s.cli.main import run
 from p3s.costs.points import Point
 from p3s.costs.small_runs.record import name_for
 from p3s.costs.stage import other_points
@@ -43,8 +43,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def launch(program: Path, *args: object) -> list[str]:
-    install = the_mpi()
-    assert install is not None and install.mpiexec is not None
+    install = usable_mpi()
     share = ["--oversubscribe"] if install.family == "openmpi" else []
     return ["--", install.mpiexec, *share, "-n", "{np}", str(program), *map(str, args)]
 
@@ -54,8 +53,8 @@ def made(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A modelled study of the program with 40,000 cells."""
     root = tmp_path_factory.mktemp("study") / "study"
     command = launch(programs / "workload", 40000, 40)
-    assert run(["characterize", "-n", "2,3,4", "--work", "cpu", "-o", str(root), *command]) == 0
-    assert run(["model", str(root)]) in (0, 3)
+    cli(f"characterize -n 2,3,4 --work cpu -o {root}", *command)
+    cli(f"model {root}", code=(0, 3))
     return root
 
 
@@ -73,17 +72,16 @@ def fingerprint(root: Path) -> dict[str, str]:
     }
 
 
-def far(root: Path, *args: str) -> int:
-    return run(["characterize", "--far", "-o", str(root), *args])
+def far(root: Path, *args: str, **expected: Any) -> Shown:
+    return cli(f"characterize --far -o {root}", *args, **expected)
 
 
 def test_runs_of_a_smaller_workload_are_a_study_inside_the_study(
-    study: Path, programs: Path, capsys: pytest.CaptureFixture[str]
+    study: Path, programs: Path
 ) -> None:
     before = fingerprint(study)
     command = launch(programs / "workload", 5000, 90)
-    assert far(study, "-n", "2", "--json", *command) == 0
-    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    told: dict[str, Any] = far(study, "-n", "2", "--json", *command).data
     assert told["schema"] == "p3s.far-runs" and told["workload"] == "far/w1"
     after = fingerprint(study)
     assert {k: after[k] for k in before} == before, "the study's own files stay as they were"
@@ -94,10 +92,9 @@ def test_runs_of_a_smaller_workload_are_a_study_inside_the_study(
     assert [o.root for o in Study(study).others()] == [other.root]
 
     # another count of the same command joins it, another command gets a place of its own
-    assert far(study, "-n", "4", *command) == 0
+    text = far(study, "-n", "4", *command).out
     assert other.signature_counts() == [2, 4]
     assert name_for(Study(study), launch(programs / "workload", 2500, 90)[1:]) == "w2"
-    text = capsys.readouterr().out
     assert "stands for" in text and "far/w1: " in text
 
     # what is asserted does not depend on times: on a busy machine any of them may be wrong
@@ -118,20 +115,16 @@ def test_runs_of_a_smaller_workload_are_a_study_inside_the_study(
     assert rows[(4, "Allreduce")]["n"] == pytest.approx(32, rel=0.02)
 
     # its runs are checked with those of the study
-    assert run(["check", "--json", str(study)]) == 0
-    checked = {r["path"] for r in json.loads(capsys.readouterr().out)["runs"]}
+    checked = {r["path"] for r in cli(f"check --json {study}").data["runs"]}
     assert {str(other.runs_dir(np)) for np in (2, 4)} < checked
     other.runs_dir(4).joinpath("rank-000000.p3t").unlink()
-    assert run(["check", str(study)]) == 3
-    assert f"{other.runs_dir(4)}: " in capsys.readouterr().out
+    cli(f"check {study}", code=3, out=f"{other.runs_dir(4)}: ")
 
 
-def refused(study: Path, args: list[str], capsys: pytest.CaptureFixture[str], code: int) -> str:
+def refused(study: Path, args: list[str], code: int) -> str:
     """Run characterize --far, check that it fails in one line and changes nothing."""
     before = fingerprint(study)
-    capsys.readouterr()
-    assert far(study, *args) == code
-    said = capsys.readouterr()
+    said = far(study, *args, code=code)
     assert said.out == ""
     error = [line for line in said.err.splitlines() if line.startswith("p3s: ")]
     assert len(error) == 1 and said.err.splitlines()[-1] == error[0], said.err
@@ -139,61 +132,47 @@ def refused(study: Path, args: list[str], capsys: pytest.CaptureFixture[str], co
     return error[0]
 
 
-def test_what_is_known_before_anything_is_run(
-    study: Path, programs: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_what_is_known_before_anything_is_run(study: Path, programs: Path, tmp_path: Path) -> None:
     program = programs / "workload"
     smaller = launch(program, 5000, 40)
-    assert "the study's own workload" in refused(
-        study, ["-n", "2", *launch(program, 40000, 40)], capsys, 2
-    )
-    assert "one process" in refused(study, ["-n", "1,2", *smaller], capsys, 2)
-    assert "measured in cpu" in refused(
-        study, ["-n", "2", "--work", "instructions", *smaller], capsys, 2
-    )
-    assert "--signature" in refused(study, ["-n", "2", "--signature", *smaller], capsys, 2)
-    assert "--up-to: not with -n" in refused(
-        study, ["-n", "2", "--up-to", "4", *smaller], capsys, 2
-    )
-    assert far(tmp_path / "none", "-n", "2", *smaller) == 1
-    assert "no study here" in capsys.readouterr().err
+    assert "the study's own workload" in refused(study, ["-n", "2", *launch(program, 40000, 40)], 2)
+    assert "one process" in refused(study, ["-n", "1,2", *smaller], 2)
+    assert "measured in cpu" in refused(study, ["-n", "2", "--work", "instructions", *smaller], 2)
+    assert "--signature" in refused(study, ["-n", "2", "--signature", *smaller], 2)
+    assert "--up-to: not with -n" in refused(study, ["-n", "2", "--up-to", "4", *smaller], 2)
+    far(tmp_path / "none", "-n", "2", *smaller, code=1, err="no study here")
     assert not (tmp_path / "none").exists()
 
 
-def test_a_different_program(
-    study: Path, programs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    error = refused(study, ["-n", "2", *launch(programs / "other")], capsys, 1)
+def test_a_different_program(study: Path, programs: Path) -> None:
+    error = refused(study, ["-n", "2", *launch(programs / "other")], 1)
     assert "a different program: 3 of its 3 places are not in the study" in error
     assert "MPI_Reduce in other+0x" in error and "(workload)" in error
 
 
-def test_a_larger_workload(study: Path, programs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    error = refused(study, ["-n", "2", *launch(programs / "workload", 80000, 10)], capsys, 1)
+def test_a_larger_workload(study: Path, programs: Path) -> None:
+    error = refused(study, ["-n", "2", *launch(programs / "workload", 80000, 10)], 1)
     assert "np=2: a larger workload: " in error and "2 times its bytes" in error
 
 
-def test_other_phases(study: Path, programs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_phases(study: Path, programs: Path) -> None:
     program = programs / "workload"
-    error = refused(study, ["-n", "2", *launch(program, 5000, 40, "reduce")], capsys, 1)
+    error = refused(study, ["-n", "2", *launch(program, 5000, 40, "reduce")], 1)
     assert "other phases: what takes" in error and "Sendrecv" in error
-    error = refused(study, ["-n", "2", *launch(program, 5000, 40, "more")], capsys, 1)
+    error = refused(study, ["-n", "2", *launch(program, 5000, 40, "more")], 1)
     assert "other phases: " in error and "MPI_Barrier in workload+0x" in error
 
 
-def test_a_count_that_fails_keeps_the_others(
-    study: Path, programs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_count_that_fails_keeps_the_others(study: Path, programs: Path) -> None:
     command = launch(programs / "workload", 5000, 40, "both", 3)
-    assert far(study, "-n", "2,3", *command) == 3
-    assert "np=3" in capsys.readouterr().err
+    far(study, "-n", "2,3", *command, code=3, err="np=3")
     assert Study(study / "far" / "w1").signature_counts() == [2]
-    error = refused(study, ["-n", "3", *command], capsys, 1)
+    error = refused(study, ["-n", "3", *command], 1)
     assert "np=3" in error and "nothing was added" in error and "kept in" not in error
 
 
 def test_a_count_that_cannot_be_started_keeps_the_others(
-    study: Path, programs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    study: Path, programs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from p3s.pipeline.tracing import runs
 
@@ -206,8 +185,7 @@ def test_a_count_that_cannot_be_started_keeps_the_others(
 
     monkeypatch.setattr(runs, "trace_once", full)
     command = launch(programs / "workload", 5000, 40)
-    assert far(study, "-n", "2,4", *command) == 3
-    assert "np=4: mpiexec: not enough slots; kept: 2" in capsys.readouterr().err
+    far(study, "-n", "2,4", *command, code=3, err="np=4: mpiexec: not enough slots; kept: 2")
     assert Study(study / "far" / "w1").signature_counts() == [2]
 
 
@@ -229,12 +207,9 @@ def test_an_interrupted_run_leaves_nothing(
     assert fingerprint(study) == before
 
 
-def test_without_counts_they_are_walked_upwards(
-    study: Path, programs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_counts_they_are_walked_upwards(study: Path, programs: Path) -> None:
     command = launch(programs / "workload", 5000, 40)
-    assert far(study, "--up-to", "2", "--json", *command) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = far(study, "--up-to", "2", "--json", *command).data
     assert [row["np"] for row in told["counts"]] == [2]
     assert {row["status"] for row in told["minimum"]} == {"unknown"}  # one count says nothing
     assert {row["name"] for row in told["minimum"]} == {"Sendrecv", "Allreduce"}

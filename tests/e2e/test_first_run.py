@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from artefacts import no_numbers
+from commands import cli
 from paths import EXAMPLES
-from tracer_helpers import the_mpi
-
-from p3s.cli.main import run
+from tracer_helpers import make_examples, the_mpi
 
 ARGUMENTS = {
     "ring": "--bodies 401 --steps 3",
@@ -42,16 +40,8 @@ def _cases():
 
 @pytest.fixture(scope="session")
 def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    install = the_mpi()
-    if install is None or install.mpiexec is None:
-        pytest.skip("no MPI that works with ranks sharing cores")
     out = tmp_path_factory.mktemp("examples")
-    subprocess.run(
-        ["make", "-s", "-C", str(EXAMPLES), f"MPICC={install.mpicc}", f"BIN={out}"],
-        check=True,
-        timeout=120,
-        capture_output=True,
-    )
+    make_examples(out)
     return out
 
 
@@ -65,7 +55,8 @@ def test_a_first_run_ends_with_a_report(name, counts, examples, tmp_path, capfd)
     )
     study = str(tmp_path / "study")
     launcher = [the_mpi().mpiexec, "-n", "{np}", *program, *ARGUMENTS[name].split()]
-    assert run(["characterize", "-n", counts, "--timeout", "60", "-o", study, "--", *launcher]) == 0
+    first = cli("characterize -n", counts, "--timeout", "60", "-o", study, "--", *launcher)
+    said = first.out + first.err
     larger = "12" if counts == "2,3,5" else "16"
     for words in (
         ["model", study],
@@ -74,7 +65,8 @@ def test_a_first_run_ends_with_a_report(name, counts, examples, tmp_path, capfd)
         ["predict", study, "-n", f"1,{larger}", "--no-replay"],
         ["report", study],
     ):
-        assert run(words) in (0, 3), capfd.readouterr().err
-    said = "".join(capfd.readouterr())
+        shown = cli(*words, code=(0, 3))
+        said += shown.out + shown.err
+    said += "".join(capfd.readouterr())
     assert "Warning" not in said and "internal error" not in said
     assert no_numbers(Path(study)) == []

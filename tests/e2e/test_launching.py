@@ -7,12 +7,12 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi
+from commands import p3s
+from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi, usable_mpi
 
 from p3s.base.errors import P3SError
 from p3s.base.host import mpi
@@ -23,34 +23,8 @@ from p3s.signature_runner.recording import Recording
 pytestmark = [pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 
 
-@dataclass(frozen=True)
-class Done:
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-
-def p3s(folder: Path, *words: str, **stdin: Any) -> Done:
-    """Run a command of P3S; without ``input`` or ``stdin`` it has an empty standard input."""
-    if not stdin:
-        stdin = {"stdin": subprocess.DEVNULL}
-    done = subprocess.run(
-        [sys.executable, "-m", "p3s", *words],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        **stdin,
-    )
-    assert "Traceback" not in done.stderr and done.returncode != 70, done.stderr
-    return Done(done.returncode, done.stdout, done.stderr)
-
-
 def mpiexec() -> str:
-    install = the_mpi()
-    assert install is not None and install.mpiexec is not None
+    install = usable_mpi()
     return install.mpiexec
 
 
@@ -79,7 +53,7 @@ def test_every_run_gets_the_standard_input(kind: str, bin_dir: Path, tmp_path: P
     words = ["characterize", "-n", "1,2,3", "-o", "s", *launch]
     with open(tmp_path / "turns") as file:
         given: dict[str, Any] = {"stdin": file} if kind == "file" else {"input": "12\n"}
-        done = p3s(tmp_path, *words, **given)
+        done = p3s(*words, code=None, **given, cwd=tmp_path)
     assert done.code == 0, done.err
     for np in (1, 2, 3):
         run = tmp_path / f"s/runs/np{np:04d}.r0"
@@ -87,42 +61,36 @@ def test_every_run_gets_the_standard_input(kind: str, bin_dir: Path, tmp_path: P
         digest = hashlib.sha256(b"12\n").hexdigest()
         assert info(run)["stdin"] == {"bytes": 3, "sha256": digest}
     # Later runs have the same, given or not; another is refused before anything runs.
-    done = p3s(tmp_path, "validate", "s", "-n", "4")
-    assert done.code in (0, 3) and "differ; the table says where" not in done.err, done.err
+    done = p3s("validate s -n 4", code=(0, 3), cwd=tmp_path)
+    assert "differ; the table says where" not in done.err
     assert calls(tmp_path / "s/validate/np000004.r0", "Barrier") == 12
-    done = p3s(tmp_path, "validate", "s", "-n", "4", input="13\n")
-    assert done.code == 2 and "another standard input" in done.err
-    done = p3s(tmp_path, *words, input="13\n")
-    assert done.code == 2 and "another standard input" in done.err
+    p3s("validate s -n 4", code=2, input="13\n", cwd=tmp_path, err="another standard input")
+    p3s(*words, code=2, input="13\n", cwd=tmp_path, err="another standard input")
 
 
 def test_a_study_without_standard_input_stays_so(bin_dir: Path, tmp_path: Path) -> None:
     program = compile_c(PROGRAMS / "launching/reads_input.c", bin_dir / "reads_input")
     words = ["characterize", "-n", "1,2,3", "-o", "s", "--", mpiexec(), "-n", "{np}", str(program)]
-    assert p3s(tmp_path, *words).code == 0
+    assert p3s(*words, code=None, cwd=tmp_path).code == 0
     assert calls(tmp_path / "s/runs/np0002.r0", "Barrier") == 5
     assert info(tmp_path / "s/runs/np0002.r0")["stdin"] == {"bytes": 0}
-    done = p3s(tmp_path, *words, input="12\n")
-    assert done.code == 2 and "add < /dev/null" in done.err
+    p3s(*words, code=2, input="12\n", cwd=tmp_path, err="add < /dev/null")
 
 
 def test_untraced_runs_get_it_too(bin_dir: Path, tmp_path: Path) -> None:
     program = compile_c(PROGRAMS / "launching/reads_input.c", bin_dir / "reads_input")
     words = ["baseline", "run", "-n", "1,2", "-o", "t.json", "--time-from", r"turns: (\d+)"]
     words += ["--", mpiexec(), "-n", "{np}", str(program)]
-    done = p3s(tmp_path, *words, input="12\n")
-    assert done.code == 0, done.err
+    p3s(*words, input="12\n", cwd=tmp_path)
     times = json.loads((tmp_path / "t.json").read_text())
     assert {run["seconds"] for run in times["runs"]} == {12.0}
-    done = p3s(tmp_path, *words)
-    assert done.code == 2 and "another standard input" in done.err
+    p3s(*words, code=2, cwd=tmp_path, err="another standard input")
 
 
 @pytest.mark.parametrize("jobs", ["one", "each", "array"])
 def test_jobs_get_the_standard_input(jobs: str, tmp_path: Path) -> None:
     words = ["submit", "study", "-n", "2,4,8", "--jobs", jobs, "--ppn", "2", "--scheduler", "slurm"]
-    done = p3s(tmp_path, *words, "--", "srun", "-n", "{np}", "./program", input="12\n")
-    assert done.code == 0, done.err
+    p3s(*words, "--", "srun", "-n", "{np}", "./program", input="12\n", cwd=tmp_path)
     copy = tmp_path / "study-jobs/stdin.txt"
     assert copy.read_text() == "12\n"
     scripts = [path.read_text() for path in (tmp_path / "study-jobs").glob("trace*.sh")]
@@ -194,10 +162,9 @@ def test_later_runs_of_a_study_may_end_so_too(bin_dir: Path, tmp_path: Path) -> 
     program = compile_c(PROGRAMS / "launching/ends.c", bin_dir / "ends")
     launch = ["--", mpiexec(), "-n", "{np}", str(program), "exit"]
     option = "--end-without-finalize"
-    done = p3s(tmp_path, "characterize", option, "-n", "1,2,3", "-o", "s", *launch)
-    assert done.code == 0, done.err
-    done = p3s(tmp_path, "validate", "s", "-n", "4")
-    assert done.code in (0, 3) and "differ; the table says where" not in done.err, done.err
+    done = p3s(f"characterize {option} -n 1,2,3 -o s", *launch, cwd=tmp_path)
+    done = p3s("validate s -n 4", code=(0, 3), cwd=tmp_path)
+    assert "differ; the table says where" not in done.err
 
 
 # ---- several programs in one launch ------
@@ -209,8 +176,7 @@ def coupled(folder: Path) -> list[str]:
 
 def validated(folder: Path, np: int) -> bool:
     """Tell whether messages and collectives of a run are as in the model."""
-    done = p3s(folder, "validate", "s", "-n", str(np))
-    assert done.code in (0, 3), done.err
+    done = p3s("validate s -n", str(np), code=(0, 3), cwd=folder)
     rows = [line for line in done.out.splitlines() if line.startswith(("messages", "collectives"))]
     return len(rows) == 2 and all(row.endswith(" 100.00 %") for row in rows)
 
@@ -218,8 +184,7 @@ def validated(folder: Path, np: int) -> bool:
 def test_programs_of_one_launch_are_traced_together(bin_dir: Path, tmp_path: Path) -> None:
     first, second = coupled(bin_dir)
     launch = [mpiexec(), "-n", "1", first, ":", "-n", "{np-1}", second, "x"]
-    done = p3s(tmp_path, "characterize", "-n", "2,3,5", "-o", "s", "--", *launch)
-    assert done.code == 0, done.err
+    p3s("characterize -n 2,3,5 -o s --", *launch, cwd=tmp_path)
     assert validated(tmp_path, 4)
 
 
@@ -239,8 +204,7 @@ def test_captured_programs_of_one_launch_are_all_in_the_study(
             check=True,
             timeout=TIMEOUT_S,
         )
-    done = p3s(tmp_path, "add", "s", "run-2", "run-3", "run-5")
-    assert done.code == 0, done.err
+    p3s("add s run-2 run-3 run-5", cwd=tmp_path)
     (command,) = json.loads((tmp_path / "s/study.json").read_text())["commands"]
     assert command[1:] == ["-n", "1", first, ":", "-n", "{np-1}", second, "x"]
     assert validated(tmp_path, 4)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from patterns import ALL, Program, outcome
-from tracer_helpers import PROGRAMS, the_mpi
+from tracer_helpers import PROGRAMS, usable_mpi
 
 TABLE = (
     Program("cart2.c", "p", (2, 4, 6), (8,)),
@@ -18,9 +18,7 @@ TABLE = (
 
 @pytest.mark.parametrize("program", TABLE, ids=lambda program: f"{program.source}-{program.args}")
 def test_messages_at_a_larger_count_are_those_of_the_model(program: Program, tmp_path: Path):
-    install = the_mpi()
-    if install is None or install.mpiexec is None:
-        pytest.skip("no MPI that works with ranks sharing cores")
+    usable_mpi()
     found = outcome(program, PROGRAMS / "neighbours", tmp_path)
     assert not {at.n: at.exact_wrong for at in found.at if at.exact_wrong}
     assert [at.level for at in found.at] == [ALL]

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from commands import P3S, started
 from paths import ROOT
-from test_cli_mpi import run, tool
+from test_cli_mpi import tool
 
 #: Brings lo up, over which ranks of one machine may talk, and becomes the command after it.
 ENTER = """
@@ -54,6 +55,6 @@ def test_nothing_is_asked_of_a_network(
         (["report", "study"], (0, 3)),
         (["validate", "study", "-n", "5"], (0, 3)),
     ):
-        done = run([*alone, sys.executable, "-m", "p3s", *words], tmp_path)
+        done = started([*alone, *P3S, *words], tmp_path)
         assert done.code in codes, f"{words[0]}: {done.code} {done.err}"
     assert (tmp_path / "study" / "report.html").exists()

@@ -8,7 +8,7 @@ import pytest
 from paths import PROGRAMS
 from pattern_table import QUICK, TABLE
 from patterns import ALL, LEVELS, At, Program, fortran, outcome
-from tracer_helpers import the_mpi
+from tracer_helpers import usable_mpi
 
 SOURCES = PROGRAMS / "patterns"
 
@@ -25,9 +25,7 @@ def _said(at: At) -> str:
 
 @pytest.mark.parametrize("program", list(_cases()))
 def test_a_pattern_is_predicted_and_nothing_exact_is_wrong(program: Program, tmp_path: Path):
-    install = the_mpi()
-    if install is None or install.mpiexec is None:
-        pytest.skip("no MPI that works with ranks sharing cores")
+    usable_mpi()
     if program.source.endswith(".f90") and fortran() is None:
         pytest.skip("no Fortran compiler of this MPI")
     found = outcome(program, SOURCES, tmp_path)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from paths import EXAMPLES, ROOT
-from tracer_helpers import compile_c, the_mpi
+from tracer_helpers import compile_c, usable_mpi
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 #: Indented blocks of code, and what stands in a line between backticks.
@@ -35,9 +35,7 @@ LIMIT_S = 240
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with ./program, and with p3s and the launcher of the MPI by these names."""
-    install = the_mpi()
-    if install is None or install.mpiexec is None:
-        pytest.skip("no MPI that works with ranks sharing cores")
+    install = usable_mpi()
     place = tmp_path_factory.mktemp("readme")
     compile_c(EXAMPLES / "ring.c", place / "ring", "-O2", "-g", "-I", str(EXAMPLES), "-lm")
     for path, text in (

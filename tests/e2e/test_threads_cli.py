@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from tracer_helpers import PROGRAMS, compile_c, the_mpi
+from commands import p3s
+from tracer_helpers import PROGRAMS, compile_c, the_mpi, usable_mpi
 
 from p3s.base.study import Study
 from p3s.signature.beside import load_teams
@@ -20,27 +18,8 @@ ITERATIONS = 10
 pytestmark = [pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 
 
-def p3s(*words: object) -> subprocess.CompletedProcess[str]:
-    """Run one p3s command under a hard limit, in a process group of its own."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "p3s", *map(str, words)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        out, err = process.communicate(timeout=LIMIT_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        raise
-    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-
 def launcher() -> str:
-    found = the_mpi()
-    assert found is not None
+    found = usable_mpi()
     return str(found.mpiexec)
 
 
@@ -57,12 +36,11 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory, program: Path) -> Study:
     root = tmp_path_factory.mktemp("threads") / "study"
-    done = p3s(
+    p3s(
         *("characterize", "-n", "2,4,8", "--threads", "1,2,4", "--oversubscribe"),
         *("--work", "cpu", "-o", root, "--"),
         *(launcher(), "-n", "{np}", program, 40000, ITERATIONS),
     )
-    assert done.returncode == 0, done.stderr
     return Study.open(root)
 
 
@@ -88,27 +66,23 @@ def test_regions_and_teams_are_those_of_the_program(study: Study) -> None:
 
 
 def test_model_compares_messages_over_threads(study: Study) -> None:
-    done = p3s("model", study.root)
-    assert done.returncode == 0, done.stderr
-    assert "messages do not depend on threads: 6 runs with 2 and 4 threads" in done.stdout
-    told = json.loads(p3s("model", study.root, "--json").stdout)
+    p3s(f"model {study.root}", out="messages do not depend on threads: 6 runs with 2 and 4 threads")
+    told = p3s(f"model {study.root} --json", code=None).data
     assert all(check["equal"] for check in told["threads"]["checks"])
     assert [law["phase"] for law in told["threads"]["laws"]]
 
 
 def test_predict_over_threads_and_advise(study: Study, tmp_path: Path) -> None:
-    done = p3s("predict", study.root, "-n", "16", "--threads", "1,4,8", "--node", "2x8", "--json")
-    assert done.returncode in (0, 3), done.stderr
-    told = json.loads(done.stdout)
+    done = p3s(f"predict {study.root} -n 16 --threads 1,4,8 --node 2x8 --json", code=(0, 3))
+    told = done.data
     cells = {(c["n"], c["threads"]): c for c in told["cells"]}
     assert {(16, 1), (16, 4), (16, 8)} <= set(cells)
     assert cells[16, 1]["compute_s"] > cells[16, 4]["compute_s"] > cells[16, 8]["compute_s"]
     assert [cells[16, t]["traced"] for t in (1, 4, 8)] == [True, True, False]
     assert [cells[16, t]["nodes"] for t in (1, 4, 8)] == [1, 4, 8]
 
-    done = p3s("advise", study.root, "--cores", 32, "--nodes", 4, "--node", "2x4", "--json")
-    assert done.returncode in (0, 3), done.stderr
-    told = json.loads(done.stdout)
+    done = p3s(f"advise {study.root} --cores 32 --nodes 4 --node 2x4 --json", code=(0, 3))
+    told = done.data
     best = told["advice"]["choices"][0]["configuration"]
     assert best["processes"] * best["threads"] <= 32 and best["nodes"] <= 4
     if done.returncode == 3:
@@ -117,25 +91,23 @@ def test_predict_over_threads_and_advise(study: Study, tmp_path: Path) -> None:
         )
 
     page = tmp_path / "page.html"
-    done = p3s("report", study.root, "-o", page)
-    assert done.returncode in (0, 3), done.stderr
+    p3s(f"report {study.root} -o {page}", code=(0, 3))
     assert page.read_text().count("<svg") == 2
-    assert p3s("next", study.root).returncode == 0
+    assert p3s(f"next {study.root}", code=None).code == 0
 
 
 def test_what_more_threads_save_is_in_the_table(study: Study) -> None:
     done = p3s("predict", study.root, "-n", "16", "--param", "threads=2", "--what-if", "table",
                "--json")  # fmt: skip
     assert done.returncode in (0, 3), done.stderr
-    rows = {row["text"]: row["counts"][-1] for row in json.loads(done.stdout)["what_if"]}
+    rows = {row["text"]: row["counts"][-1] for row in done.data["what_if"]}
     assert rows["threads=4"]["saved_low_s"] < rows["threads=4"]["saved_s"]
 
 
 def test_a_number_of_threads_that_was_not_traced_can_be_validated(study: Study) -> None:
-    p3s("predict", study.root, "-n", "16", "--threads", "3", "--node", "2x6")
-    done = p3s("validate", study.at_dir("threads=3"), "-n", "4", "--json")
-    assert done.returncode in (0, 3), done.stderr
-    told = json.loads(done.stdout)
+    p3s(f"predict {study.root} -n 16 --threads 3 --node 2x6", code=None)
+    done = p3s("validate", study.at_dir("threads=3"), "-n", "4", "--json", code=(0, 3))
+    told = done.data
     assert told["p2p_triples"]["equal"] == told["p2p_triples"]["true"] > 0
     info = json.loads((study.at_dir("threads=3") / "validate/np000004.r0/run.json").read_text())
     assert info["threads"]["count"] == 3
@@ -164,9 +136,10 @@ def test_a_number_of_threads_that_was_not_traced_can_be_validated(study: Study) 
 def test_wrong_words_of_characterize(
     program: Path, tmp_path: Path, words: list[str], said: str
 ) -> None:
-    done = p3s(*words, "-o", tmp_path / "s", "--", launcher(), "-n", "{np}", program, 100, 1)
-    assert done.returncode == 2
-    assert said in done.stderr and done.stderr.count("\n") == 1
+    done = p3s(
+        *words, "-o", tmp_path / "s", "--", launcher(), "-n", "{np}", program, 100, 1, code=2
+    )
+    assert said in done.err and done.err.count("\n") == 1
     assert not (tmp_path / "s").exists()
 
 
@@ -184,14 +157,17 @@ def test_wrong_words_of_characterize(
     ],
 )
 def test_wrong_words_of_the_others(study: Study, words: list[str], said: str) -> None:
-    done = p3s(words[0], study.root, *words[1:])
-    assert done.returncode == 2, done.stderr
-    assert said in done.stderr.splitlines()[-1]
+    done = p3s(words[0], study.root, *words[1:], code=2)
+    assert said in done.err.splitlines()[-1]
 
 
 def test_a_study_without_threads_says_how_to_trace_them(tmp_path: Path) -> None:
     study = Study.create(tmp_path / "s", ["mpiexec", "-n", "{np}", "./a"])
     for words in (["predict", "-n", "4", "--threads", "2"], ["advise", "--nodes", "2"]):
-        done = p3s(words[0], study.root, *words[1:])
-        assert done.returncode == 1
-        assert "p3s characterize -n 2,4,8 --threads 1,2,4" in done.stderr
+        p3s(
+            words[0],
+            study.root,
+            *words[1:],
+            code=1,
+            err="p3s characterize -n 2,4,8 --threads 1,2,4",
+        )

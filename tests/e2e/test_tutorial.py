@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from paths import ROOT
-from tracer_helpers import the_mpi
+from tracer_helpers import usable_mpi
 from tutorial_outputs import place_with_examples, printed_by
 
 #: Words of the tutorial, and what stands for them here: as many messages, less computation; all
@@ -21,9 +21,7 @@ PAGES = ("index.md", "python.md")
 @pytest.fixture
 def on_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The MPI of the tests and p3s as the user has them, by these names."""
-    install = the_mpi()
-    if install is None or install.mpiexec is None:
-        pytest.skip("no MPI that works with ranks sharing cores")
+    install = usable_mpi()
     names = tmp_path / "names"
     names.mkdir()
     for name, target in (("mpicc", install.mpicc), ("mpiexec", install.mpiexec)):

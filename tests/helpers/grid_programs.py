@@ -7,27 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-import numpy as np
-from corpus import Program, Recorder, block
+from corpus import CROSS, Grid, Program, Recorder, binomial_tree, block, program
 
 from p3s.model.grid.grids import dims_balanced
 
 #: (rank, n) -> partners in the order of the calls, or the partners of a rank at a stage.
 Partners = Callable[[int, int], Iterable[int]]
+#: The four neighbours on a plane, along rows first.
+ROWS_FIRST = ((0, 1), (0, -1), (1, 0), (-1, 0))
 
 
-def messages(send: Partners, recv: Partners, turns: int = 3, words: int = 10) -> Program:
+@program
+def messages(
+    rec: Recorder, send: Partners, recv: Partners, turns: int = 3, words: int = 10
+) -> None:
     """Send to all of ``send``, receive from all of ``recv``, through one call each."""
-
-    def program(rec: Recorder) -> None:
-        for _ in range(turns):
-            for q in recv(rec.rank, rec.n):
-                rec("Irecv", peer=q, nbytes=8 * words)
-            for q in send(rec.rank, rec.n):
-                rec("Isend", peer=q, nbytes=8 * words)
-            rec("Allreduce", nbytes=8)
-
-    return program
+    for _ in range(turns):
+        for op, partners in (("Irecv", recv), ("Isend", send)):
+            for q in partners(rec.rank, rec.n):
+                rec(op, peer=q, nbytes=8 * words)
+        rec("Allreduce", nbytes=8)
 
 
 def both(partners: Partners, **kw: int) -> Program:
@@ -35,51 +34,29 @@ def both(partners: Partners, **kw: int) -> Program:
     return messages(partners, partners, **kw)
 
 
-def _grid(rank: int, dims: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(int(x) for x in np.unravel_index(rank, dims))
-
-
-def _rank(coords: Iterable[int], dims: tuple[int, ...]) -> int:
-    return int(np.ravel_multi_index(tuple(coords), dims))
-
-
+@program
 def _halo(
+    rec: Recorder,
     dims_of: Callable[[int], tuple[int, ...]],
-    layout: str = "row",
+    first_fastest: bool = False,
     wrap: bool = False,
     sites: bool = True,
-) -> Program:
-    """A halo on extents given as a function of n, in row- or column-major rank order."""
-
-    def program(rec: Recorder) -> None:
-        dims = dims_of(rec.n)
-        seen = dims if layout == "row" else dims[::-1]
-        c = _grid(rec.rank, seen)
-        c = c if layout == "row" else c[::-1]
-        for _ in range(3):
-            for op, sign in (("Irecv", 1), ("Isend", -1)):
-                for d in range(len(dims)):
-                    for s in (-sign, sign):
-                        to = list(c)
-                        to[d] += s
-                        if wrap:
-                            to[d] %= dims[d]
-                        if 0 <= to[d] < dims[d] and to[d] != c[d]:
-                            way = to if layout == "row" else to[::-1]
-                            rec(
-                                op,
-                                site=f"{op}{d}{s * sign}" if sites else None,
-                                peer=_rank(way, seen),
-                                nbytes=8 * (d + 2),
-                            )
-            rec("Allreduce", nbytes=8)
-
-    return program
+) -> None:
+    """A halo on extents given as a function of n."""
+    grid = rec.grid(dims_of(rec.n), wrap, first_fastest)
+    for _ in range(3):
+        for op, sign in (("Irecv", 1), ("Isend", -1)):
+            for d in range(len(grid.dims)):
+                for s in (-sign, sign):
+                    peer = grid.step(d, s)
+                    if peer not in (None, rec.rank):
+                        rec(op, f"{op}{d}{s * sign}" if sites else None, peer, 8 * (d + 2))
+        rec("Allreduce", nbytes=8)
 
 
 def one_call(dims: int, wrap: bool = False) -> Program:
     """A halo on MPI_Dims_create's extents, the first fastest, all neighbours from one call."""
-    return _halo(lambda n: dims_balanced(n, dims), "column", wrap, sites=False)
+    return _halo(lambda n: dims_balanced(n, dims), True, wrap, sites=False)
 
 
 def fixed_plane(layers: int = 2) -> Program:
@@ -99,7 +76,7 @@ def fixed_middle(layers: int = 3) -> Program:
 
 def column_major() -> Program:
     """A 2-D halo whose first coordinate runs fastest."""
-    return _halo(lambda n: dims_balanced(n, 2), layout="column")
+    return _halo(lambda n: dims_balanced(n, 2), first_fastest=True)
 
 
 def column_major3() -> Program:
@@ -109,7 +86,7 @@ def column_major3() -> Program:
         k = n.bit_length() - 1
         return tuple(1 << ((k + 2 - d) // 3) for d in range(3))
 
-    return _halo(dims, layout="column", wrap=True)
+    return _halo(dims, first_fastest=True, wrap=True)
 
 
 def nested_divisors() -> Program:
@@ -128,280 +105,186 @@ def halo4d() -> Program:
     return _halo(lambda n: dims_balanced(n, 4), wrap=True)
 
 
-def recursive_bisection(dims: int = 2, tags: bool = True) -> Program:
+@program
+def recursive_bisection(rec: Recorder, dims: int = 2, tags: bool = True) -> None:
     """A bordered halo where rank bits are dealt to the dimensions in turn, the highest first."""
+    k = rec.n.bit_length() - 1
 
-    def place(rank: int, k: int) -> list[int]:
+    def place(rank: int) -> tuple[int, ...]:
         c = [0] * dims
         for b in range(k):
             c[b % dims] = 2 * c[b % dims] + (rank >> (k - 1 - b) & 1)
-        return c
+        return tuple(c)
 
-    def program(rec: Recorder) -> None:
-        k = rec.n.bit_length() - 1
-        where = {tuple(place(r, k)): r for r in range(rec.n)}
-        me = place(rec.rank, k)
-        for _ in range(4):
-            for op, sign in (("Irecv", 1), ("Isend", -1)):
-                for d in range(dims):
-                    for s in (-sign, sign):
-                        to = list(me)
-                        to[d] += s
-                        if tuple(to) in where:
-                            rec(
-                                op,
-                                peer=where[tuple(to)],
-                                nbytes=80,
-                                tag=2 * d + (s * sign > 0) if tags else 0,
-                            )
-            rec("Barrier")
-
-    return program
+    rank_at = {place(r): r for r in range(rec.n)}
+    for _ in range(4):
+        for op, sign in (("Irecv", 1), ("Isend", -1)):
+            for d in range(dims):
+                for s in (-sign, sign):
+                    to = tuple(x + s * (e == d) for e, x in enumerate(place(rec.rank)))
+                    if to in rank_at:
+                        tag = 2 * d + (s * sign > 0) if tags else 0
+                        rec(op, peer=rank_at[to], nbytes=80, tag=tag)
+        rec("Barrier")
 
 
-def reordered_cart(order: str = "reverse") -> Program:
+@program
+def reordered_cart(rec: Recorder, order: str = "reverse") -> None:
     """A halo on a Cartesian communicator whose ranks are not those of the world."""
-
-    def program(rec: Recorder) -> None:
-        dims = dims_balanced(rec.n, 2)
-        if order == "reverse":
-            members = tuple(range(rec.n))[::-1]
-        else:  # dealt out column by column
-            members = tuple(int(r) for r in np.arange(rec.n).reshape(dims[::-1]).T.reshape(-1))
-        grid = rec.comm(members, 0, dims, (False, False))
-        rec("Cart_create")
-        c = _grid(members.index(rec.rank), dims)
-        for _ in range(3):
-            for op in ("Irecv", "Isend"):
-                for d in range(2):
-                    for s in (-1, 1):
-                        to = list(c)
-                        to[d] += s
-                        if 0 <= to[d] < dims[d]:
-                            rec(
-                                op,
-                                peer=members[_rank(to, dims)],
-                                nbytes=80,
-                                comm=grid,
-                                tag=2 * d + (s > 0) if op == "Isend" else 2 * d + (s < 0),
-                            )
-            rec("Allreduce", nbytes=8, comm=grid)
-
-    return program
+    dims = dims_balanced(rec.n, 2)
+    members = tuple(range(rec.n))[::-1]
+    if order != "reverse":  # dealt out column by column
+        members = tuple(x * dims[0] + y for y in range(dims[0]) for x in range(dims[1]))
+    comm = rec.comm(members, 0, dims, (False, False))
+    rec("Cart_create")
+    grid = Grid(dims, members.index(rec.rank))
+    for _ in range(3):
+        for op, up in (("Irecv", -1), ("Isend", 1)):
+            for d in range(2):
+                for s in (-1, 1):
+                    to = grid.step(d, s)
+                    if to is not None:
+                        tag = 2 * d + (s == up)
+                        rec(op, peer=members[to], nbytes=80, comm=comm, tag=tag)
+        rec("Allreduce", nbytes=8, comm=comm)
 
 
-def halving_doubling(words: int = 4096, rounds: int = 2) -> Program:
+@program
+def halving_doubling(rec: Recorder, words: int = 4096, rounds: int = 2) -> None:
     """Reduce-scatter by halving, allgather by doubling; others hand in to a rank below first."""
-
-    def program(rec: Recorder) -> None:
-        low = 1 << (rec.n.bit_length() - 1)
-        for _ in range(rounds):
-            if rec.rank >= low:
-                rec("Send", site="in", peer=rec.rank - low, nbytes=8 * words)
-                rec("Recv", site="out", peer=rec.rank - low, nbytes=8 * words)
-            else:
-                if rec.rank + low < rec.n:
-                    rec("Recv", site="in", peer=rec.rank + low, nbytes=8 * words)
-                step, part = low // 2, words // 2
-                while step:
-                    rec("Sendrecv", site="half", peer=rec.rank ^ step, nbytes=8 * part)
-                    rec("Sendrecv_recv", site="half", peer=rec.rank ^ step, nbytes=8 * part)
-                    step, part = step // 2, part // 2
-                step, part = 1, max(words // low, 1)
-                while step < low:
-                    rec("Sendrecv", site="double", peer=rec.rank ^ step, nbytes=8 * part)
-                    rec("Sendrecv_recv", site="double", peer=rec.rank ^ step, nbytes=8 * part)
-                    step, part = step * 2, part * 2
-                if rec.rank + low < rec.n:
-                    rec("Send", site="out", peer=rec.rank + low, nbytes=8 * words)
-
-    return program
+    low = 1 << (rec.n.bit_length() - 1)
+    for _ in range(rounds):
+        if rec.rank >= low:
+            rec("Send", "in", rec.rank - low, 8 * words)
+            rec("Recv", "out", rec.rank - low, 8 * words)
+            continue
+        if rec.rank + low < rec.n:
+            rec("Recv", "in", rec.rank + low, 8 * words)
+        step, part = low // 2, words // 2
+        while step:
+            rec.exchange("half", rec.rank ^ step, nbytes=8 * part)
+            step, part = step // 2, part // 2
+        step, part = 1, max(words // low, 1)
+        while step < low:
+            rec.exchange("double", rec.rank ^ step, nbytes=8 * part)
+            step, part = step * 2, part * 2
+        if rec.rank + low < rec.n:
+            rec("Send", "out", rec.rank + low, 8 * words)
 
 
-def pair_folding(words: int = 32, rounds: int = 3) -> Program:
+@program
+def pair_folding(rec: Recorder, words: int = 32, rounds: int = 3) -> None:
     """Recursive doubling where the first ranks pair up until a power of two is left."""
-
-    def program(rec: Recorder) -> None:
-        low = 1 << (rec.n.bit_length() - 1)
-        rest, rank = rec.n - low, rec.rank
-        for _ in range(rounds):
-            new = (
-                -1
-                if rank < 2 * rest and rank % 2 == 0
-                else rank // 2
-                if rank < 2 * rest
-                else rank - rest
-            )
-            if rank < 2 * rest:
-                if rank % 2 == 0:
-                    rec("Send", site="in", peer=rank + 1, nbytes=8 * words)
-                else:
-                    rec("Recv", site="in", peer=rank - 1, nbytes=8 * words)
-            if new >= 0:
-                mask = 1
-                while mask < low:
-                    to = new ^ mask
-                    q = 2 * to + 1 if to < rest else to + rest
-                    rec("Sendrecv", peer=q, nbytes=8 * words)
-                    rec("Sendrecv_recv", site="Sendrecv", peer=q, nbytes=8 * words)
-                    mask *= 2
-            if rank < 2 * rest:
-                if rank % 2:
-                    rec("Send", site="out", peer=rank - 1, nbytes=8 * words)
-                else:
-                    rec("Recv", site="out", peer=rank + 1, nbytes=8 * words)
-
-    return program
-
-
-def binomial(root: Callable[[int], int], up: bool = False, rounds: int = 3) -> Program:
-    """A broadcast (or, up, a reduction) along a binomial tree from any root."""
-
-    def program(rec: Recorder) -> None:
-        n, top = rec.n, root(rec.n)
-        v = (rec.rank - top) % n
-        for _ in range(rounds):
-            mask = 1
-            while mask < n and not v & mask:
-                if up and v + mask < n:
-                    rec("Recv", peer=(v + mask + top) % n, nbytes=80)
+    low = 1 << (rec.n.bit_length() - 1)
+    rest, rank = rec.n - low, rec.rank
+    paired, first = rank < 2 * rest, rank % 2 == 0
+    for _ in range(rounds):
+        if paired:
+            rec("Send" if first else "Recv", "in", rank + 1 if first else rank - 1, 8 * words)
+        if not (paired and first):
+            new, mask = rank // 2 if paired else rank - rest, 1
+            while mask < low:
+                to = new ^ mask
+                rec.exchange("Sendrecv", 2 * to + 1 if to < rest else to + rest, nbytes=8 * words)
                 mask *= 2
-            if v:
-                rec("Send" if up else "Recv", peer=(v - mask + top) % n, nbytes=80)
-            if not up:
-                mask //= 2
-                while mask:
-                    if v + mask < n:
-                        rec("Send", peer=(v + mask + top) % n, nbytes=80)
-                    mask //= 2
-
-    return program
+        if paired:
+            rec("Recv" if first else "Send", "out", rank + 1 if first else rank - 1, 8 * words)
 
 
-def doubling_broadcast(rounds: int = 3) -> Program:
+@program
+def binomial(rec: Recorder, root: Callable[[int], int], up: bool = False, rounds: int = 3) -> None:
+    """A broadcast (or, up, a reduction) along a binomial tree from any root."""
+    n, top = rec.n, root(rec.n)
+    for _ in range(rounds):
+        binomial_tree(rec, (rec.rank - top) % n, n, lambda v: (v + top) % n, up=up)
+
+
+@program
+def doubling_broadcast(rec: Recorder, rounds: int = 3) -> None:
     """A broadcast in which all ranks that have the data hand it 2^s ranks on."""
-
-    def program(rec: Recorder) -> None:
-        for _ in range(rounds):
-            step = 1
-            while step < rec.n:
-                if rec.rank < step:
-                    if rec.rank + step < rec.n:
-                        rec("Send", peer=rec.rank + step, nbytes=80)
-                elif rec.rank < 2 * step:
-                    rec("Recv", peer=rec.rank - step, nbytes=80)
-                step *= 2
-
-    return program
+    for _ in range(rounds):
+        step = 1
+        while step < rec.n:
+            if rec.rank < step:
+                if rec.rank + step < rec.n:
+                    rec("Send", peer=rec.rank + step, nbytes=80)
+            elif rec.rank < 2 * step:
+                rec("Recv", peer=rec.rank - step, nbytes=80)
+            step *= 2
 
 
-def heap_tree(arity: int = 2, rounds: int = 3) -> Program:
+@program
+def heap_tree(rec: Recorder, arity: int = 2, rounds: int = 3) -> None:
     """A reduction along a tree in which rank r has the children k r + 1, ..., k r + k."""
-
-    def program(rec: Recorder) -> None:
-        for _ in range(rounds):
-            for q in range(arity * rec.rank + 1, arity * rec.rank + arity + 1):
-                if q < rec.n:
-                    rec("Recv", peer=q, nbytes=80)
-            if rec.rank:
-                rec("Send", peer=(rec.rank - 1) // arity, nbytes=80)
-
-    return program
+    for _ in range(rounds):
+        for q in range(arity * rec.rank + 1, min(arity * rec.rank + arity + 1, rec.n)):
+            rec("Recv", peer=q, nbytes=80)
+        if rec.rank:
+            rec("Send", peer=(rec.rank - 1) // arity, nbytes=80)
 
 
-def row_ring() -> Program:
+@program
+def row_ring(rec: Recorder) -> None:
     """A ring in the row communicators and a broadcast along columns, made by MPI_Comm_split."""
-
-    def program(rec: Recorder) -> None:
-        px, py = dims_balanced(rec.n, 2)
-        x, y = divmod(rec.rank, py)
-        row, col = rec.comm(tuple(range(x * py, x * py + py))), rec.comm(tuple(range(y, rec.n, py)))
-        rec("Comm_split", site="a")
-        rec("Comm_split", site="b")
-        for _ in range(4):
-            rec("Sendrecv", peer=x * py + (y + 1) % py, nbytes=80, comm=row)
-            rec("Sendrecv_recv", site="Sendrecv", peer=x * py + (y - 1) % py, nbytes=80, comm=row)
-            rec("Bcast", comm=col, nbytes=800, root=y)
-
-    return program
+    grid = rec.grid(2)
+    (x, y), py = grid.at, grid.dims[1]
+    row, col = rec.comm(grid.along(1)), rec.comm(grid.along(0))
+    rec("Comm_split", "a")
+    rec("Comm_split", "b")
+    for _ in range(4):
+        rec.exchange("Sendrecv", x * py + (y + 1) % py, x * py + (y - 1) % py, comm=row)
+        rec("Bcast", comm=col, nbytes=800, root=y)
 
 
-def node_ring(k: int = 4) -> Program:
+@program
+def node_ring(rec: Recorder, k: int = 4) -> None:
     """A 2-D halo beside a ring inside each node of k ranks and a reduction over node leaders."""
-
-    def program(rec: Recorder) -> None:
-        rank, n = rec.rank, rec.n
-        px, py = dims_balanced(n, 2)
-        x, y = divmod(rank, py)
-        first = rank // k * k
-        node = rec.comm(tuple(range(first, min(first + k, n))))
-        leaders = rec.comm(tuple(range(0, n, k)))
-        size = min(first + k, n) - first
-        rec("Comm_split", site="node")
-        rec("Comm_split", site="leaders")
-        for _ in range(3):
-            for op in ("Irecv", "Isend"):
-                for dx, dy in ((-1, 0), (1, 0), (0, -1), (0, 1)):
-                    if 0 <= x + dx < px and 0 <= y + dy < py:
-                        rec(op, site=f"{op}h", peer=(x + dx) * py + y + dy, nbytes=80)
-            rec(
-                "Sendrecv",
-                site="ring",
-                peer=first + (rank - first + 1) % size,
-                nbytes=40,
-                comm=node,
-            )
-            rec(
-                "Sendrecv_recv",
-                site="ring",
-                peer=first + (rank - first - 1) % size,
-                nbytes=40,
-                comm=node,
-            )
-            rec("Reduce", site="local", comm=node, root=first, nbytes=64)
-            if rank == first:
-                rec("Allreduce", site="top", comm=leaders, nbytes=64)
-            rec("Bcast", site="down", comm=node, root=first, nbytes=64)
-
-    return program
+    rank, n = rec.rank, rec.n
+    first = rank // k * k
+    node = rec.comm(tuple(range(first, min(first + k, n))))
+    leaders = rec.comm(tuple(range(0, n, k)))
+    size = min(first + k, n) - first
+    after, before = ((first + (rank - first + s) % size) for s in (1, -1))
+    rec("Comm_split", "node")
+    rec("Comm_split", "leaders")
+    for _ in range(3):
+        rec.halo(rec.grid(2).beside(*CROSS), "h")
+        rec.exchange("ring", after, before, 40, comm=node)
+        rec("Reduce", "local", comm=node, root=first, nbytes=64)
+        if rank == first:
+            rec("Allreduce", "top", comm=leaders, nbytes=64)
+        rec("Bcast", "down", comm=node, root=first, nbytes=64)
 
 
-def node_gather(k: int = 3) -> Program:
+@program
+def node_gather(rec: Recorder, k: int = 3) -> None:
     """Ranks send to the leader of their node of k ranks, leaders on to rank 0, by hand."""
-
-    def program(rec: Recorder) -> None:
-        rank, n = rec.rank, rec.n
-        first = rank // k * k
-        for _ in range(3):
-            if rank != first:
-                rec("Send", site="up", peer=first, nbytes=80)
-            else:
-                for q in range(first + 1, min(first + k, n)):
-                    rec("Recv", site="up", peer=q, nbytes=80)
-                if rank:
-                    rec("Send", site="top", peer=0, nbytes=240)
-                else:
-                    for q in range(k, n, k):
-                        rec("Recv", site="top", peer=q, nbytes=240)
-
-    return program
-
-
-def master_worker(tasks: int = 50) -> Program:
-    """Rank 0 hands task t to worker 1 + t mod (n - 1) and collects the answers."""
-
-    def program(rec: Recorder) -> None:
-        if rec.rank == 0:
-            for t in range(tasks):
-                rec("Send", peer=1 + t % (rec.n - 1), nbytes=80)
-            for t in range(tasks):
-                rec("Recv", peer=1 + t % (rec.n - 1), nbytes=16)
+    rank, n = rec.rank, rec.n
+    first = rank // k * k
+    for _ in range(3):
+        if rank != first:
+            rec("Send", "up", first, 80)
+            continue
+        for q in range(first + 1, min(first + k, n)):
+            rec("Recv", "up", q, 80)
+        if rank:
+            rec("Send", "top", 0, 240)
         else:
-            for _ in range(rec.rank - 1, tasks, rec.n - 1):
-                rec("Recv", site="task", peer=0, nbytes=80)
-                rec("Send", site="answer", peer=0, nbytes=16)
+            for q in range(k, n, k):
+                rec("Recv", "top", q, 240)
 
-    return program
+
+@program
+def master_worker(rec: Recorder, tasks: int = 50) -> None:
+    """Rank 0 hands task t to worker 1 + t mod (n - 1) and collects the answers."""
+    if rec.rank == 0:
+        for op, nbytes in (("Send", 80), ("Recv", 16)):
+            for t in range(tasks):
+                rec(op, peer=1 + t % (rec.n - 1), nbytes=nbytes)
+    else:
+        for _ in range(rec.rank - 1, tasks, rec.n - 1):
+            rec("Recv", "task", 0, 80)
+            rec("Send", "answer", 0, 16)
 
 
 def transpose(two_to_one: bool = False) -> Program:
@@ -422,11 +305,6 @@ def transpose(two_to_one: bool = False) -> Program:
     return both(partners if two_to_one else squares)
 
 
-def _axes(rank: int, n: int, dims: int = 2) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    d = dims_balanced(n, dims)
-    return _grid(rank, d), d
-
-
 def pairwise_xor(rank: int, n: int) -> list[int]:
     """Return r ^ s for s = 1, 2, ..., where it is a rank."""
     top = 1 << (n - 1).bit_length()
@@ -445,365 +323,253 @@ def pairwise(kind: str) -> Program:
     )
 
 
-def stage_sizes(kind: str) -> Program:
+@program
+def stage_sizes(rec: Recorder, kind: str) -> None:
     """All others in turn, in each turn a size of its own: the order of partners matters."""
-
-    def program(rec: Recorder) -> None:
-        r, n = rec.rank, rec.n
-        for _ in range(2):
-            for s in range(1, n):
-                to = r ^ s if kind == "xor" else (r + s) % n
-                frm = r ^ s if kind == "xor" else (r - s) % n
-                rec("Sendrecv", peer=to, nbytes=8 * s)
-                rec("Sendrecv_recv", site="Sendrecv", peer=frm, nbytes=8 * s)
-
-    return program
+    r, n = rec.rank, rec.n
+    for _ in range(2):
+        for s in range(1, n):
+            to, source = (r ^ s, r ^ s) if kind == "xor" else ((r + s) % n, (r - s) % n)
+            rec.exchange("Sendrecv", to, source, 8 * s)
 
 
-def multigrid(dims: int = 1, wrap: bool = True, cycles: int = 3, last: bool = False) -> Program:
+@program
+def multigrid(
+    rec: Recorder, dims: int = 1, wrap: bool = True, cycles: int = 3, last: bool = False
+) -> None:
     """Levels with every 2^l-th rank of each dimension (last: the last of 2^l go on working)."""
-
-    def program(rec: Recorder) -> None:
-        p = dims_balanced(rec.n, dims)
-        c = [e - 1 - x if last else x for x, e in zip(_grid(rec.rank, p), p, strict=True)]
-        for _ in range(cycles):
-            level = 0
-            while (1 << level) < min(p) and all(x % (1 << level) == 0 for x in c):
-                for op, sign in (("Irecv", -1), ("Isend", 1)):
-                    for d in range(dims):
-                        for s in (1, -1):
-                            many = (p[d] + (1 << level) - 1) >> level
-                            to = (c[d] >> level) + s * sign
-                            if wrap:
-                                to %= many
-                            if 0 <= to < many:
-                                other = list(c)
-                                other[d] = to << level
-                                if last:
-                                    other = [e - 1 - x for x, e in zip(other, p, strict=True)]
-                                rec(op, site=f"{op}{d}{s}", peer=_rank(other, p), nbytes=80)
-                rec("Waitall", nbytes=4)
-                level += 1
-            rec("Allreduce", nbytes=8)
-
-    return program
+    grid = rec.grid(dims)
+    p = grid.dims
+    c = [e - 1 - x if last else x for x, e in zip(grid.at, p, strict=True)]
+    for _ in range(cycles):
+        level = 0
+        while (1 << level) < min(p) and all(x % (1 << level) == 0 for x in c):
+            for op, sign in (("Irecv", -1), ("Isend", 1)):
+                for d in range(dims):
+                    for s in (1, -1):
+                        many = (p[d] + (1 << level) - 1) >> level
+                        to = (c[d] >> level) + s * sign
+                        if wrap:
+                            to %= many
+                        if 0 <= to < many:
+                            other = list(c)
+                            other[d] = to << level
+                            if last:
+                                other = [e - 1 - x for x, e in zip(other, p, strict=True)]
+                            rec(op, f"{op}{d}{s}", grid.rank(other), 80)
+            rec("Waitall", nbytes=4)
+            level += 1
+        rec("Allreduce", nbytes=8)
 
 
-def axis_sweeps() -> Program:
+@program
+def axis_sweeps(rec: Recorder) -> None:
     """Pipelines forth and back along each dimension of a 3-D grid."""
-
-    def program(rec: Recorder) -> None:
-        c, p = _axes(rec.rank, rec.n, 3)
-        for _ in range(2):
-            for d in range(3):
-                for s in (1, -1):
-                    for op, t in (("Recv", -s), ("Send", s)):
-                        to = list(c)
-                        to[d] += t
-                        if 0 <= to[d] < p[d]:
-                            rec(op, site=f"{op}{d}", peer=_rank(to, p), nbytes=80)
-
-    return program
-
-
-def octants(blocks: int = 3) -> Program:
-    """Sweeps from all four corners of a 2-D grid through the same four calls."""
-
-    def program(rec: Recorder) -> None:
-        c, p = _axes(rec.rank, rec.n)
-        for _ in range(2):
-            for sx in (1, -1):
-                for sy in (1, -1):
-                    for _ in range(blocks):
-                        for op, t in (("Recv", -1), ("Send", 1)):
-                            for d, s in ((0, sx), (1, sy)):
-                                to = list(c)
-                                to[d] += t * s
-                                if 0 <= to[d] < p[d]:
-                                    rec(op, site=f"{op}{d}", peer=_rank(to, p), nbytes=80)
-
-    return program
-
-
-def red_black(dims: int = 2) -> Program:
-    """Red ranks (even sum of coordinates) send first, then the black ones answer."""
-
-    def program(rec: Recorder) -> None:
-        c, p = _axes(rec.rank, rec.n, dims)
-        near = []
-        for d in range(dims):
-            for s in (-1, 1):
-                if 0 <= c[d] + s < p[d]:
-                    to = list(c)
-                    to[d] += s
-                    near.append(_rank(to, p))
-        red = sum(c) % 2 == 0
-        for _ in range(3):
-            for q in near:
-                rec("Send" if red else "Recv", site="red", peer=q, nbytes=80)
-            for q in near:
-                rec("Recv" if red else "Send", site="black", peer=q, nbytes=40)
-
-    return program
-
-
-def odd_even(rounds: int = 3) -> Program:
-    """Odd-even transposition along the ranks."""
-
-    def program(rec: Recorder) -> None:
-        for _ in range(rounds):
-            for phase in (0, 1):
-                q = rec.rank + 1 if rec.rank % 2 == phase else rec.rank - 1
-                if 0 <= q < rec.n:
-                    rec("Sendrecv", site=f"s{phase}", peer=q, nbytes=80)
-                    rec("Sendrecv_recv", site=f"s{phase}", peer=q, nbytes=80)
-
-    return program
-
-
-def lower_first() -> Program:
-    """Neighbours on a 2-D grid; the lower rank of a pair sends, the upper answers."""
-
-    def program(rec: Recorder) -> None:
-        c, p = _axes(rec.rank, rec.n)
-        for _ in range(3):
-            for dx, dy in ((0, 1), (1, 0), (0, -1), (-1, 0)):
-                x, y = c[0] + dx, c[1] + dy
-                if 0 <= x < p[0] and 0 <= y < p[1]:
-                    q = x * p[1] + y
-                    low = rec.rank < q
-                    rec("Send" if low else "Recv", site="first", peer=q, nbytes=80)
-                    rec("Recv" if low else "Send", site="second", peer=q, nbytes=40)
-
-    return program
-
-
-def interior_and_border() -> Program:
-    """Ranks inside a 2-D grid write to a log rank, those at the border to another."""
-
-    def program(rec: Recorder) -> None:
-        c, p = _axes(rec.rank, rec.n)
-        border = any(x in (0, e - 1) for x, e in zip(c, p, strict=True))
-        for _ in range(2):
-            for op in ("Irecv", "Isend"):
-                for dx, dy in ((-1, 0), (1, 0), (0, -1), (0, 1)):
-                    x, y = c[0] + dx, c[1] + dy
-                    if 0 <= x < p[0] and 0 <= y < p[1]:
-                        rec(op, site=f"{op}h", peer=x * p[1] + y, nbytes=80)
-            if border:
-                rec(
-                    "Allreduce",
-                    site="border",
-                    nbytes=8,
-                    comm=rec.comm(
-                        tuple(
-                            r
-                            for r in range(rec.n)
-                            if any(x in (0, e - 1) for x, e in zip(_grid(r, p), p, strict=True))
-                        )
-                    ),
-                )
-            rec("Barrier", site="all")
-
-    return program
-
-
-def split_by(colour: Callable[[int, int], int], key: int = 1) -> Program:
-    """Collectives and a root in the communicators of MPI_Comm_split (negative: left out)."""
-
-    def program(rec: Recorder) -> None:
-        mine = colour(rec.rank, rec.n)
-        members = tuple(r for r in range(rec.n) if colour(r, rec.n) == mine)[::key]
-        rec("Comm_split")
-        rec("Allreduce", site="world", nbytes=16)
-        if mine >= 0:
-            group = rec.comm(members)
-            for _ in range(3):
-                rec("Allreduce", site="part", comm=group, nbytes=8)
-                rec("Bcast", site="part", comm=group, nbytes=80, root=members[0])
-
-    return program
-
-
-def split_on_grid(colour: Callable[[int, int], int]) -> Program:
-    """As split_by, in a program with a 2-D halo."""
-
-    inner, halo = split_by(colour), _halo(lambda n: dims_balanced(n, 2))
-
-    def program(rec: Recorder) -> None:
-        halo(rec)
-        inner(rec)
-
-    return program
-
-
-def planes() -> Program:
-    """Collectives in planes and lines of a 3-D grid."""
-
-    def program(rec: Recorder) -> None:
-        c, p = _axes(rec.rank, rec.n, 3)
-        ranks = [(r, _grid(r, p)) for r in range(rec.n)]
+    grid = rec.grid(3)
+    for _ in range(2):
         for d in range(3):
-            rec(
-                "Allreduce",
-                site=f"plane{d}",
-                nbytes=8,
-                comm=rec.comm(tuple(r for r, x in ranks if x[d] == c[d])),
-            )
-            rec(
-                "Allgather",
-                site=f"line{d}",
-                nbytes=8,
-                comm=rec.comm(
-                    tuple(r for r, x in ranks if all(x[e] == c[e] for e in range(3) if e != d))
-                ),
-            )
-
-    return program
+            for s in (1, -1):
+                rec.blocking(grid.step(d, s), grid.step(d, -s), str(d))
 
 
-def roots() -> Program:
+@program
+def octants(rec: Recorder, blocks: int = 3) -> None:
+    """Sweeps from all four corners of a 2-D grid through the same four calls."""
+    grid = rec.grid(2)
+    for _ in range(2):
+        for sx in (1, -1):
+            for sy in (1, -1):
+                for _ in range(blocks):
+                    for op, t in (("Recv", -1), ("Send", 1)):
+                        for d, s in ((0, sx), (1, sy)):
+                            to = grid.step(d, t * s)
+                            if to is not None:
+                                rec(op, f"{op}{d}", to, 80)
+
+
+@program
+def red_black(rec: Recorder, dims: int = 2) -> None:
+    """Red ranks (even sum of coordinates) send first, then the black ones answer."""
+    grid = rec.grid(dims)
+    near = [grid.step(d, s) for d in range(dims) for s in (-1, 1)]
+    red = sum(grid.at) % 2 == 0
+    for _ in range(3):
+        for site, sends, nbytes in (("red", red, 80), ("black", not red, 40)):
+            for q in near:
+                if q is not None:
+                    rec("Send" if sends else "Recv", site, q, nbytes)
+
+
+@program
+def odd_even(rec: Recorder, rounds: int = 3) -> None:
+    """Odd-even transposition along the ranks."""
+    for _ in range(rounds):
+        for phase in (0, 1):
+            q = rec.rank + 1 if rec.rank % 2 == phase else rec.rank - 1
+            if 0 <= q < rec.n:
+                rec.exchange(f"s{phase}", q)
+
+
+@program
+def lower_first(rec: Recorder) -> None:
+    """Neighbours on a 2-D grid; the lower rank of a pair sends, the upper answers."""
+    near = rec.grid(2).beside((0, 1), (1, 0), (0, -1), (-1, 0))
+    for _ in range(3):
+        for q in near:
+            low = rec.rank < q
+            rec("Send" if low else "Recv", "first", q, 80)
+            rec("Recv" if low else "Send", "second", q, 40)
+
+
+@program
+def interior_and_border(rec: Recorder) -> None:
+    """Ranks inside a 2-D grid write to a log rank, those at the border to another."""
+    grid = rec.grid(2)
+
+    def border(rank: int) -> bool:
+        return any(x in (0, e - 1) for x, e in zip(grid.place(rank), grid.dims, strict=True))
+
+    for _ in range(2):
+        rec.halo(grid.beside(*CROSS), "h")
+        if border(rec.rank):
+            members = tuple(filter(border, range(rec.n)))
+            rec("Allreduce", "border", nbytes=8, comm=rec.comm(members))
+        rec("Barrier", "all")
+
+
+@program
+def split_by(rec: Recorder, colour: Callable[[int, int], int], key: int = 1) -> None:
+    """Collectives and a root in the communicators of MPI_Comm_split (negative: left out)."""
+    mine = colour(rec.rank, rec.n)
+    members = tuple(r for r in range(rec.n) if colour(r, rec.n) == mine)[::key]
+    rec("Comm_split")
+    rec("Allreduce", "world", nbytes=16)
+    if mine >= 0:
+        group = rec.comm(members)
+        for _ in range(3):
+            rec("Allreduce", "part", comm=group, nbytes=8)
+            rec("Bcast", "part", comm=group, nbytes=80, root=members[0])
+
+
+@program
+def split_on_grid(rec: Recorder, colour: Callable[[int, int], int]) -> None:
+    """As split_by, in a program with a 2-D halo."""
+    _halo(lambda n: dims_balanced(n, 2))(rec)
+    split_by(colour)(rec)
+
+
+@program
+def planes(rec: Recorder) -> None:
+    """Collectives in planes and lines of a 3-D grid."""
+    grid = rec.grid(3)
+    for d in range(3):
+        plane = grid.along(*(e for e in range(3) if e != d))
+        rec("Allreduce", f"plane{d}", nbytes=8, comm=rec.comm(plane))
+        rec("Allgather", f"line{d}", nbytes=8, comm=rec.comm(grid.along(d)))
+
+
+@program
+def roots(rec: Recorder) -> None:
     """Broadcasts with fixed, last, row and diagonal roots on a 2-D grid of squares."""
-
-    def program(rec: Recorder) -> None:
-        p = round(rec.n**0.5)
-        i, j = divmod(rec.rank, p)
-        row, col = rec.comm(tuple(range(i * p, i * p + p))), rec.comm(tuple(range(j, rec.n, p)))
-        for _ in range(2):
-            rec("Bcast", site="zero", root=0, nbytes=8)
-            rec("Bcast", site="two", root=2, nbytes=8)
-            rec("Bcast", site="last", root=rec.n - 1, nbytes=8)
-            rec("Bcast", site="row", root=i * p, comm=row, nbytes=8)
-            rec("Bcast", site="row_last", root=i * p + p - 1, comm=row, nbytes=8)
-            rec("Bcast", site="row_diagonal", root=i * p + i, comm=row, nbytes=8)
-            rec("Bcast", site="col_diagonal", root=j * p + j, comm=col, nbytes=8)
-
-    return program
-
-
-def gather_on_diagonal() -> Program:
-    """Ranks of a row send to the diagonal of the row, diagonals to all of their column."""
-
-    def program(rec: Recorder) -> None:
-        p = round(rec.n**0.5)
-        i, j = divmod(rec.rank, p)
-        for _ in range(2):
-            if i != j:
-                rec("Send", site="to", peer=i * p + i, nbytes=80)
-                rec("Recv", site="from", peer=j * p + j, nbytes=40)
-            else:
-                for k in range(p):
-                    if k != i:
-                        rec("Recv", site="to", peer=i * p + k, nbytes=80)
-                for k in range(p):
-                    if k != i:
-                        rec("Send", site="from", peer=k * p + j, nbytes=40)
-
-    return program
-
-
-def ring_on_grid() -> Program:
-    """A ring over all ranks and an exchange with the opposite rank beside a 2-D halo."""
-
-    halo = _halo(lambda n: dims_balanced(n, 2))
-
-    def program(rec: Recorder) -> None:
-        halo(rec)
-        r, n = rec.rank, rec.n
-        for _ in range(n - 1):
-            rec("Sendrecv", site="ring", peer=(r + 1) % n, nbytes=80)
-            rec("Sendrecv_recv", site="ring", peer=(r - 1) % n, nbytes=80)
-        rec("Sendrecv", site="mirror", peer=n - 1 - r, nbytes=80)
-        rec("Sendrecv_recv", site="mirror", peer=n - 1 - r, nbytes=80)
-
-    return program
-
-
-def io_ranks(k: int = 3) -> Program:
-    """The first k ranks write; rank r sends to r mod k."""
-
-    def program(rec: Recorder) -> None:
-        for _ in range(2):
-            if rec.rank >= k:
-                rec("Send", peer=rec.rank % k, nbytes=80)
-            else:
-                for q in range(rec.rank + k, rec.n, k):
-                    rec("Recv", peer=q, nbytes=80)
-
-    return program
-
-
-def halves() -> Program:
-    """The lower half sends to the upper, an odd rank stays out."""
-
-    def program(rec: Recorder) -> None:
-        half = rec.n // 2
-        for _ in range(3):
-            if rec.rank < half:
-                rec("Send", site="ping", peer=rec.rank + half, nbytes=80)
-                rec("Recv", site="pong", peer=rec.rank + half, nbytes=80)
-            elif rec.rank < 2 * half:
-                rec("Recv", site="ping", peer=rec.rank - half, nbytes=80)
-                rec("Send", site="pong", peer=rec.rank - half, nbytes=80)
-
-    return program
-
-
-def two_grids() -> Program:
-    """A 3-D halo and transposes in rows and columns of a 2-D grid of the same ranks."""
-
-    halo = _halo(lambda n: dims_balanced(n, 3))
-
-    def program(rec: Recorder) -> None:
-        halo(rec)
-        px, py = dims_balanced(rec.n, 2)
-        x, y = divmod(rec.rank, py)
-        row = rec.comm(tuple(range(x * py, x * py + py)))
-        col = rec.comm(tuple(range(y, rec.n, py)))
-        for _ in range(2):
-            rec("Alltoall", site="row", comm=row, nbytes=80)
-            rec("Alltoall", site="col", comm=col, nbytes=80)
-
-    return program
-
-
-def uneven_rows(size: int = 301) -> Program:
-    """A bordered 2-D halo whose blocks are uneven, on squares, one neighbour loop."""
-
-    def program(rec: Recorder) -> None:
-        p = round(rec.n**0.5)
-        i, j = divmod(rec.rank, p)
-        for _ in range(3):
-            for op in ("Irecv", "Isend"):
-                for di, dj in ((-1, 0), (1, 0), (0, -1), (0, 1)):
-                    if 0 <= i + di < p and 0 <= j + dj < p:
-                        rec(
-                            op,
-                            peer=(i + di) * p + j + dj,
-                            nbytes=8 * block(size, p, j if di else i),
-                        )
-
-    return program
-
-
-def cannon() -> Program:
-    """Cannon's products on a square torus: skew by row and column number, then shifts by one."""
-
-    def program(rec: Recorder) -> None:
-        p = round(rec.n**0.5)
-        i, j = divmod(rec.rank, p)
-        for site, to, frm in (
-            ("skew_a", (i, j - i), (i, j + i)),
-            ("skew_b", (i - j, j), (i + j, j)),
+    grid = rec.square()
+    (i, j), p = grid.at, grid.dims[0]
+    row, col = rec.comm(grid.along(1)), rec.comm(grid.along(0))
+    for _ in range(2):
+        for site, root, comm in (
+            ("zero", 0, 0),
+            ("two", 2, 0),
+            ("last", rec.n - 1, 0),
+            ("row", i * p, row),
+            ("row_last", i * p + p - 1, row),
+            ("row_diagonal", i * p + i, row),
+            ("col_diagonal", j * p + j, col),
         ):
-            rec("Sendrecv", site=site, peer=to[0] % p * p + to[1] % p, nbytes=80)
-            rec("Sendrecv_recv", site=site, peer=frm[0] % p * p + frm[1] % p, nbytes=80)
-        for _ in range(p - 1):
-            for site, di, dj in (("a", 0, 1), ("b", 1, 0)):
-                rec("Sendrecv", site=site, peer=(i - di) % p * p + (j - dj) % p, nbytes=80)
-                rec("Sendrecv_recv", site=site, peer=(i + di) % p * p + (j + dj) % p, nbytes=80)
+            rec("Bcast", site, root=root, comm=comm, nbytes=8)
 
-    return program
+
+@program
+def gather_on_diagonal(rec: Recorder) -> None:
+    """Ranks of a row send to the diagonal of the row, diagonals to all of their column."""
+    grid = rec.square()
+    (i, j), p = grid.at, grid.dims[0]
+    for _ in range(2):
+        if i != j:
+            rec("Send", "to", i * p + i, 80)
+            rec("Recv", "from", j * p + j, 40)
+            continue
+        for op, site, nbytes in (("Recv", "to", 80), ("Send", "from", 40)):
+            for k in range(p):
+                if k != i:
+                    rec(op, site, i * p + k if op == "Recv" else k * p + j, nbytes)
+
+
+@program
+def ring_on_grid(rec: Recorder) -> None:
+    """A ring over all ranks and an exchange with the opposite rank beside a 2-D halo."""
+    _halo(lambda n: dims_balanced(n, 2))(rec)
+    r, n = rec.rank, rec.n
+    for _ in range(n - 1):
+        rec.exchange("ring", (r + 1) % n, (r - 1) % n)
+    rec.exchange("mirror", n - 1 - r)
+
+
+@program
+def io_ranks(rec: Recorder, k: int = 3) -> None:
+    """The first k ranks write; rank r sends to r mod k."""
+    for _ in range(2):
+        if rec.rank >= k:
+            rec("Send", peer=rec.rank % k, nbytes=80)
+        else:
+            for q in range(rec.rank + k, rec.n, k):
+                rec("Recv", peer=q, nbytes=80)
+
+
+@program
+def halves(rec: Recorder) -> None:
+    """The lower half sends to the upper, an odd rank stays out."""
+    half = rec.n // 2
+    for _ in range(3):
+        if rec.rank < half:
+            rec("Send", "ping", rec.rank + half, 80)
+            rec("Recv", "pong", rec.rank + half, 80)
+        elif rec.rank < 2 * half:
+            rec("Recv", "ping", rec.rank - half, 80)
+            rec("Send", "pong", rec.rank - half, 80)
+
+
+@program
+def two_grids(rec: Recorder) -> None:
+    """A 3-D halo and transposes in rows and columns of a 2-D grid of the same ranks."""
+    _halo(lambda n: dims_balanced(n, 3))(rec)
+    grid = rec.grid(2)
+    row, col = rec.comm(grid.along(1)), rec.comm(grid.along(0))
+    for _ in range(2):
+        rec("Alltoall", "row", comm=row, nbytes=80)
+        rec("Alltoall", "col", comm=col, nbytes=80)
+
+
+@program
+def uneven_rows(rec: Recorder, size: int = 301) -> None:
+    """A bordered 2-D halo whose blocks are uneven, on squares, one neighbour loop."""
+    grid = rec.square()
+    for _ in range(3):
+        for op in ("Irecv", "Isend"):
+            for step in CROSS:
+                for peer in grid.beside(step):
+                    along = grid.at[1 if step[0] else 0]
+                    rec(op, peer=peer, nbytes=8 * block(size, grid.dims[0], along))
+
+
+@program
+def cannon(rec: Recorder) -> None:
+    """Cannon's products on a square torus: skew by row and column number, then shifts by one."""
+    grid = rec.square(wrap=True)
+    (i, j), p = grid.at, grid.dims[0]
+    rec.exchange("skew_a", grid.rank((i, j - i)), grid.rank((i, j + i)))
+    rec.exchange("skew_b", grid.rank((i - j, j)), grid.rank((i + j, j)))
+    for _ in range(p - 1):
+        rec.exchange("a", grid.step(1, -1), grid.step(1, 1))
+        rec.exchange("b", grid.step(0, -1), grid.step(0, 1))
 
 
 def half_ring() -> Program:
@@ -833,201 +599,131 @@ def quarter_rings(parts: int = 4) -> Program:
     """A ring inside each quarter of the ranks, without communicators."""
 
     def ring(step: int) -> Partners:
-        def partners(r: int, n: int) -> list[int]:
-            size = n // parts
-            return [r // size * size + (r % size + step) % size]
-
-        return partners
+        return lambda r, n: [r // (n // parts) * (n // parts) + (r + step) % (n // parts)]
 
     return messages(ring(1), ring(-1))
 
 
 def hexagonal() -> Program:
     """Six neighbours on a bordered 2-D grid."""
-
-    def partners(r: int, n: int) -> list[int]:
-        c, p = _axes(r, n)
-        return [
-            (c[0] + a) * p[1] + c[1] + b
-            for a, b in ((0, 1), (0, -1), (1, 0), (-1, 0), (1, -1), (-1, 1))
-            if 0 <= c[0] + a < p[0] and 0 <= c[1] + b < p[1]
-        ]
-
-    return both(partners)
+    steps = ((0, 1), (0, -1), (1, 0), (-1, 0), (1, -1), (-1, 1))
+    return both(lambda r, n: Grid(dims_balanced(n, 2), r).beside(*steps))
 
 
 def wide_halo() -> Program:
     """Neighbours at distances one and two along both dimensions of a torus of squares."""
-
-    def partners(r: int, n: int) -> list[int]:
-        p = round(n**0.5)
-        i, j = divmod(r, p)
-        return [q for s in (1, -1, 2, -2) for q in ((i + s) % p * p + j, i * p + (j + s) % p)]
-
-    return both(partners)
+    steps = [step for s in (1, -1, 2, -2) for step in ((s, 0), (0, s))]
+    return both(lambda r, n: Grid((round(n**0.5),) * 2, r, wrap=True).beside(*steps))
 
 
-def row_gather() -> Program:
+@program
+def row_gather(rec: Recorder) -> None:
     """Ranks send to the first of their row, these to rank 0; the last of a column sends back."""
-
-    def program(rec: Recorder) -> None:
-        (x, y), (px, py) = _axes(rec.rank, rec.n)
-        for _ in range(2):
-            if y:
-                rec("Send", site="row", peer=x * py, nbytes=80)
-            else:
-                for k in range(1, py):
-                    rec("Recv", site="row", peer=x * py + k, nbytes=80)
-                if x:
-                    rec("Send", site="first", peer=0, nbytes=160)
-                else:
-                    for k in range(1, px):
-                        rec("Recv", site="first", peer=k * py, nbytes=160)
-            if x == px - 1:
-                for k in range(px - 1):
-                    rec("Send", site="back", peer=k * py + y, nbytes=40)
-            else:
-                rec("Recv", site="back", peer=(px - 1) * py + y, nbytes=40)
-
-    return program
-
-
-def row_exchange() -> Program:
-    """All to all by hand in rows, recursive doubling in columns of powers of two."""
-
-    def program(rec: Recorder) -> None:
-        k = rec.n.bit_length() - 1
-        px, py = 1 << k - k // 2, 1 << k // 2
-        x, y = divmod(rec.rank, py)
-        for _ in range(2):
-            for s in range(1, py):
-                rec("Sendrecv", site="row", peer=x * py + (y + s) % py, nbytes=80)
-                rec("Sendrecv_recv", site="row", peer=x * py + (y - s) % py, nbytes=80)
-            mask = 1
-            while mask < px:
-                rec("Sendrecv", site="col", peer=(x ^ mask) * py + y, nbytes=40)
-                rec("Sendrecv_recv", site="col", peer=(x ^ mask) * py + y, nbytes=40)
-                mask *= 2
-
-    return program
-
-
-def io_server(last: bool = True) -> Program:
-    """All ranks but one halve a square grid; the other collects from all of them."""
-
-    def program(rec: Recorder) -> None:
-        p = round((rec.n - 1) ** 0.5)
-        server, first = (rec.n - 1, 0) if last else (0, 1)
-        if rec.rank == server:
-            for _ in range(3):
-                for q in range(rec.n):
-                    if q != server:
-                        rec("Recv", site="io", peer=q, nbytes=800)
+    grid = rec.grid(2)
+    (x, y), (px, py) = grid.at, grid.dims
+    for _ in range(2):
+        if y:
+            rec("Send", "row", x * py, 80)
         else:
-            i, j = divmod(rec.rank - first, p)
-            for _ in range(3):
-                for op in ("Irecv", "Isend"):
-                    for a, b in ((0, 1), (0, -1), (1, 0), (-1, 0)):
-                        if 0 <= i + a < p and 0 <= j + b < p:
-                            rec(op, site=f"{op}h", peer=first + (i + a) * p + j + b, nbytes=80)
-                rec("Waitall", nbytes=4)
-                rec("Send", site="io", peer=server, nbytes=800)
+            for k in range(1, py):
+                rec("Recv", "row", x * py + k, 80)
+            if x:
+                rec("Send", "first", 0, 160)
+            else:
+                for k in range(1, px):
+                    rec("Recv", "first", k * py, 160)
+        if x == px - 1:
+            for k in range(px - 1):
+                rec("Send", "back", k * py + y, 40)
+        else:
+            rec("Recv", "back", (px - 1) * py + y, 40)
 
-    return program
+
+@program
+def row_exchange(rec: Recorder) -> None:
+    """All to all by hand in rows, recursive doubling in columns of powers of two."""
+    k = rec.n.bit_length() - 1
+    px, py = 1 << k - k // 2, 1 << k // 2
+    x, y = divmod(rec.rank, py)
+    for _ in range(2):
+        for s in range(1, py):
+            rec.exchange("row", x * py + (y + s) % py, x * py + (y - s) % py)
+        for s in range(px.bit_length() - 1):
+            rec.exchange("col", (x ^ 1 << s) * py + y, nbytes=40)
 
 
-def idle_ranks(power: bool = False) -> Program:
+@program
+def io_server(rec: Recorder, last: bool = True) -> None:
+    """All ranks but one halve a square grid; the other collects from all of them."""
+    p = round((rec.n - 1) ** 0.5)
+    server, first = (rec.n - 1, 0) if last else (0, 1)
+    for _ in range(3):
+        if rec.rank == server:
+            for q in range(rec.n):
+                if q != server:
+                    rec("Recv", "io", q, 800)
+        else:
+            rec.halo((first + q for q in Grid((p, p), rec.rank - first).beside(*ROWS_FIRST)), "h")
+            rec("Waitall", nbytes=4)
+            rec("Send", "io", server, 800)
+
+
+@program
+def idle_ranks(rec: Recorder, power: bool = False) -> None:
     """Only the ranks of the largest square (or power of two) work; the others wait."""
-
-    def program(rec: Recorder) -> None:
-        p = int(rec.n**0.5 + 1e-9)
-        low = 1 << rec.n.bit_length() - 1
+    p = int(rec.n**0.5 + 1e-9)
+    low = 1 << rec.n.bit_length() - 1
+    for _ in range(3):
         if power and rec.rank < low:
-            for _ in range(3):
-                for s in range(low.bit_length() - 1):
-                    rec("Sendrecv", peer=rec.rank ^ 1 << s, nbytes=80)
-                    rec("Sendrecv_recv", site="Sendrecv", peer=rec.rank ^ 1 << s, nbytes=80)
+            for s in range(low.bit_length() - 1):
+                rec.exchange("Sendrecv", rec.rank ^ 1 << s)
         if not power and rec.rank < p * p:
-            i, j = divmod(rec.rank, p)
-            for _ in range(3):
-                for op in ("Irecv", "Isend"):
-                    for a, b in ((0, 1), (0, -1), (1, 0), (-1, 0)):
-                        if 0 <= i + a < p and 0 <= j + b < p:
-                            rec(op, site=f"{op}h", peer=(i + a) * p + j + b, nbytes=80)
-                rec("Waitall", nbytes=4)
+            rec.halo(Grid((p, p), rec.rank).beside(*ROWS_FIRST), "h")
+            rec("Waitall", nbytes=4)
+    rec("Barrier")
+
+
+@program
+def block_cyclic(rec: Recorder, panels: int = 131) -> None:
+    """Panel k is sent by the ranks of column k mod p along their rows, on squares."""
+    p = round(rec.n**0.5)
+    i, j = divmod(rec.rank, p)
+    for k in range(panels):
+        owner = k % p
+        if j != owner:
+            rec("Recv", peer=i * p + owner, nbytes=80)
+            continue
+        for c in range(p):
+            if c != j:
+                rec("Send", peer=i * p + c, nbytes=80)
+
+
+@program
+def row_trees(rec: Recorder) -> None:
+    """Binomial broadcasts along the rows from the diagonal, by hand, on squares."""
+    p = round(rec.n**0.5)
+    i, j = divmod(rec.rank, p)
+    for _ in range(2):
+        binomial_tree(rec, (j - i) % p, p, lambda v: i * p + (v + i) % p)
+
+
+@program
+def leader_ring(rec: Recorder, k: int = 4) -> None:
+    """The leaders of nodes of k ranks pass data around a ring."""
+    nodes = rec.n // k
+    for _ in range(4):
+        if rec.rank % k == 0:
+            rec("Send", peer=(rec.rank // k + 1) % nodes * k, nbytes=80)
+            rec("Recv", peer=(rec.rank // k - 1) % nodes * k, nbytes=80)
         rec("Barrier")
 
-    return program
 
-
-def block_cyclic(panels: int = 131) -> Program:
-    """Panel k is sent by the ranks of column k mod p along their rows, on squares."""
-
-    def program(rec: Recorder) -> None:
-        p = round(rec.n**0.5)
-        i, j = divmod(rec.rank, p)
-        for k in range(panels):
-            owner = k % p
-            if j == owner:
-                for c in range(p):
-                    if c != j:
-                        rec("Send", peer=i * p + c, nbytes=80)
-            else:
-                rec("Recv", peer=i * p + owner, nbytes=80)
-
-    return program
-
-
-def row_trees() -> Program:
-    """Binomial broadcasts along the rows from the diagonal, by hand, on squares."""
-
-    def program(rec: Recorder) -> None:
-        p = round(rec.n**0.5)
-        i, j = divmod(rec.rank, p)
-        v = (j - i) % p
-        for _ in range(2):
-            mask = 1
-            while mask < p and not v & mask:
-                mask *= 2
-            if v:
-                rec("Recv", peer=i * p + (v - mask + i) % p, nbytes=80)
-            mask //= 2
-            while mask:
-                if v + mask < p:
-                    rec("Send", peer=i * p + (v + mask + i) % p, nbytes=80)
-                mask //= 2
-
-    return program
-
-
-def leader_ring(k: int = 4) -> Program:
-    """The leaders of nodes of k ranks pass data around a ring."""
-
-    def program(rec: Recorder) -> None:
-        nodes = rec.n // k
-        for _ in range(4):
-            if rec.rank % k == 0:
-                rec("Send", peer=(rec.rank // k + 1) % nodes * k, nbytes=80)
-                rec("Recv", peer=(rec.rank // k - 1) % nodes * k, nbytes=80)
-            rec("Barrier")
-
-    return program
-
-
-def null_borders() -> Program:
+@program
+def null_borders(rec: Recorder) -> None:
     """A bordered 3-D halo through one Sendrecv; beyond the border is MPI_PROC_NULL."""
-
-    def program(rec: Recorder) -> None:
-        c, p = _axes(rec.rank, rec.n, 3)
-        for _ in range(2):
-            for d in range(3):
-                for s in (1, -1):
-                    way = []
-                    for t in (s, -s):
-                        to = list(c)
-                        to[d] += t
-                        way.append(_rank(to, p) if 0 <= to[d] < p[d] else -3)
-                    rec("Sendrecv", peer=way[0], nbytes=80)
-                    rec("Sendrecv_recv", site="Sendrecv", peer=way[1], nbytes=80)
-
-    return program
+    grid = rec.grid(3)
+    for _ in range(2):
+        for d in range(3):
+            for s in (1, -1):
+                ends = (grid.step(d, s), grid.step(d, -s))
+                rec.exchange("Sendrecv", *(-3 if end is None else end for end in ends))

@@ -41,20 +41,17 @@ def _bisect(at: np.ndarray, part: np.ndarray, mine: np.ndarray, first: int, part
     _bisect(at, part, order[cut:], first + left, parts - left)
 
 
-def multigrid(points: int, levels: int, cycles: int, one_site: bool) -> corpus.Program:
+@corpus.program
+def multigrid(rec: corpus.Recorder, points: int, levels: int, cycles: int, one_site: bool) -> None:
     """Return a program that goes down and up the levels; one_site: all levels from one line."""
-
-    def program(rec: corpus.Recorder) -> None:
-        down = list(range(levels))
-        for _ in range(cycles):
-            for level in down + down[-2::-1]:
-                sent = ghosts(points, rec.n, levels)[level]
-                site = "Isend" if one_site else f"Isend{level}"
-                mine = sorted(q for p, q in sent if p == rec.rank)
-                for q in mine:
-                    rec("Isend", site=site, peer=q, nbytes=8 * sent[rec.rank, q])
-                for _ in mine:
-                    rec("Wait", site=site + "-wait")
-            rec("Allreduce", nbytes=8)
-
-    return program
+    down = list(range(levels))
+    for _ in range(cycles):
+        for level in down + down[-2::-1]:
+            sent = ghosts(points, rec.n, levels)[level]
+            site = "Isend" if one_site else f"Isend{level}"
+            mine = sorted(q for p, q in sent if p == rec.rank)
+            for q in mine:
+                rec("Isend", site=site, peer=q, nbytes=8 * sent[rec.rank, q])
+            for _ in mine:
+                rec("Wait", site=site + "-wait")
+        rec("Allreduce", nbytes=8)

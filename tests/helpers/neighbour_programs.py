@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import product
 
 import numpy as np
-from corpus import Program, Recorder, block
+from corpus import Recorder, block, program
 
 from p3s.model.grid.grids import dims_balanced
 
@@ -53,7 +53,9 @@ def faces_and_edges(k: int) -> bool:
     return k in (1, 2)
 
 
+@program
 def stencil(
+    rec: Recorder,
     dims_of: Dims,
     crossed: Callable[[int], bool] = box,
     periodic: Vector = (0, 0, 0),
@@ -63,44 +65,41 @@ def stencil(
     once: bool = False,
     sizes: Vector | None = None,
     iters: int = 4,
-) -> Program:
+) -> None:
     """All neighbours from one Isend, who is there; ranks from the other end if ``last_first``.
 
     oneself: messages to oneself where a periodic dimension has one rank; once: one message to a
     neighbour on both sides; sizes: cells of each
     dimension, else all messages have one size.
     """
-
-    def program(rec: Recorder) -> None:
-        dims = dims_of(rec.n)
-        order = "F" if first_fastest else "C"
-        mine = rec.n - 1 - rec.rank if last_first else rec.rank
-        c = [int(x) for x in np.unravel_index(mine, dims, order=order)]
-        to = []
-        for v in vectors(len(dims), crossed):
-            q = [a + b for a, b in zip(c, v, strict=True)]
-            q = [x % p if w else x for x, p, w in zip(q, dims, periodic, strict=False)]
-            if all(0 <= x < p for x, p in zip(q, dims, strict=True)):
-                place = int(np.ravel_multi_index(q, dims, order=order))
-                peer = rec.n - 1 - place if last_first else place
-                words = 10
-                if sizes is not None:
-                    local = [block(*e) for e in zip(sizes, dims, c, strict=True)]
-                    words = int(np.prod([m for m, x in zip(local, v, strict=True) if not x]))
-                if (peer != rec.rank or oneself) and not (once and peer in dict(to)):
-                    to.append((peer, 8 * words))
-        for _ in range(iters):
-            for op in ("Irecv", "Isend"):
-                for peer, nbytes in to:
-                    rec(op, peer=peer, nbytes=nbytes)
-            rec("Waitall", nbytes=2 * len(to))
-
-    return program
+    dims = dims_of(rec.n)
+    order = "F" if first_fastest else "C"
+    mine = rec.n - 1 - rec.rank if last_first else rec.rank
+    c = [int(x) for x in np.unravel_index(mine, dims, order=order)]
+    to = []
+    for v in vectors(len(dims), crossed):
+        q = [a + b for a, b in zip(c, v, strict=True)]
+        q = [x % p if w else x for x, p, w in zip(q, dims, periodic, strict=False)]
+        if all(0 <= x < p for x, p in zip(q, dims, strict=True)):
+            place = int(np.ravel_multi_index(q, dims, order=order))
+            peer = rec.n - 1 - place if last_first else place
+            words = 10
+            if sizes is not None:
+                local = [block(*e) for e in zip(sizes, dims, c, strict=True)]
+                words = int(np.prod([m for m, x in zip(local, v, strict=True) if not x]))
+            if (peer != rec.rank or oneself) and not (once and peer in dict(to)):
+                to.append((peer, 8 * words))
+    for _ in range(iters):
+        for op in ("Irecv", "Isend"):
+            for peer, nbytes in to:
+                rec(op, peer=peer, nbytes=nbytes)
+        rec("Waitall", nbytes=2 * len(to))
 
 
+@program
 def intervals(
-    form: str, sign: int = 1, ceil: bool = False, sites: bool = False, iters: int = 3
-) -> Program:
+    rec: Recorder, form: str, sign: int = 1, ceil: bool = False, sites: bool = False, iters: int = 3
+) -> None:
     """Intervals of ranks cut in two until one rank is left, with messages between the halves.
 
     form: first ranks of the halves ("first"), ranks of equal place ("like"), from the ends inwards
@@ -130,92 +129,67 @@ def intervals(
                 yield mid, first + (length - 1 + ceil) // 2
             yield from tree(first, length)
 
-    def program(rec: Recorder) -> None:
-        both = list((tree if form == "tree" else pairs)(0, rec.n))
-        ways = [(a, b) for a, b in both if sign >= 0] + [(b, a) for a, b in both if sign <= 0]
-        for _ in range(iters):
-            for a, b in ways:
-                if rec.rank == b:
-                    rec("Recv", peer=a, nbytes=80)
-                if rec.rank == a:
-                    rec("Send", peer=b, nbytes=80)
-            rec("Allreduce", nbytes=8)
-
-    return program
+    both = list((tree if form == "tree" else pairs)(0, rec.n))
+    ways = [(a, b) for a, b in both if sign >= 0] + [(b, a) for a, b in both if sign <= 0]
+    for _ in range(iters):
+        for a, b in ways:
+            if rec.rank == b:
+                rec("Recv", peer=a, nbytes=80)
+            if rec.rank == a:
+                rec("Send", peer=b, nbytes=80)
+        rec("Allreduce", nbytes=8)
 
 
+@program
 def sides(
+    rec: Recorder,
     site_of: Callable[[int, int, str], object],
     dims_of: Dims,
     periodic: bool = True,
     sends: Vector = (-1, 1),
     tag_of: Callable[[int, int], int] = lambda axis, side: 0,
-) -> Program:
+) -> None:
     """Both sides of each axis in turn, received from below first; site_of (axis, side, operation).
 
     tag_of: of the axis and the direction in which a message goes.
     """
-
-    def program(rec: Recorder) -> None:
-        dims = dims_of(rec.n)
-        c = [int(x) for x in np.unravel_index(rec.rank, dims, order="F")]
-        for _ in range(4):
-            for axis, extent in enumerate(dims):
-                posted = 0
-                for op, each in (("Irecv", (-1, 1)), ("Isend", sends)):
-                    for side in each:
-                        q = list(c)
-                        q[axis] += side
-                        if periodic:
-                            q[axis] %= extent
-                        if 0 <= q[axis] < extent:
-                            peer = int(np.ravel_multi_index(q, dims, order="F"))
-                            tag = tag_of(axis, side if op == "Isend" else -side)
-                            site = str(site_of(axis, side, op))
-                            rec(op, site=site, peer=peer, nbytes=64, tag=tag)
-                            posted += 1
-                if posted:
-                    rec("Waitall", site=f"wait{axis}", nbytes=posted)
-
-    return program
+    grid = rec.grid(dims_of(rec.n), periodic, first_fastest=True)
+    for _ in range(4):
+        for axis in range(len(grid.dims)):
+            posted = 0
+            for op, each in (("Irecv", (-1, 1)), ("Isend", sends)):
+                for side in each:
+                    peer = grid.step(axis, side)
+                    if peer is not None:
+                        tag = tag_of(axis, side if op == "Isend" else -side)
+                        rec(op, str(site_of(axis, side, op)), peer, 64, tag=tag)
+                        posted += 1
+            if posted:
+                rec("Waitall", f"wait{axis}", nbytes=posted)
 
 
-def axes_in_a_loop(dims_of: Dims, first: int = -1, tags: bool = False) -> Program:
+@program
+def axes_in_a_loop(rec: Recorder, dims_of: Dims, first: int = -1, tags: bool = False) -> None:
     """A periodic exchange along each axis in turn, a combined call for each side."""
-
-    def program(rec: Recorder) -> None:
-        dims = dims_of(rec.n)
-        c = [int(x) for x in np.unravel_index(rec.rank, dims, order="F")]
-
-        def peer(axis: int, side: int) -> int:
-            q = list(c)
-            q[axis] = (q[axis] + side) % dims[axis]
-            return int(np.ravel_multi_index(q, dims, order="F"))
-
-        for _ in range(5):
-            for axis in range(len(dims)):
-                for side in (first, -first):
-                    site, tag = f"side{side}", axis if tags else 0
-                    rec("Sendrecv", site=site, peer=peer(axis, side), nbytes=64, tag=tag)
-                    rec("Sendrecv_recv", site=site, peer=peer(axis, -side), nbytes=64, tag=tag)
-
-    return program
+    grid = rec.grid(dims_of(rec.n), wrap=True, first_fastest=True)
+    for _ in range(5):
+        for axis in range(len(grid.dims)):
+            for side in (first, -first):
+                ends = grid.step(axis, side), grid.step(axis, -side)
+                rec.exchange(f"side{side}", *ends, 64, tag=axis if tags else 0)
 
 
-def halved_communicators(ceil: bool = False, least: int = 2) -> Program:
+@program
+def halved_communicators(rec: Recorder, ceil: bool = False, least: int = 2) -> None:
     """All ranks cut in two again and again, with a reduction in the parts of each depth."""
-
-    def program(rec: Recorder) -> None:
-        lo, size, parts = 0, rec.n, []
-        while size >= least:
-            parts.append(rec.comm(tuple(range(lo, lo + size)), int(size == rec.n)))
-            if size == 1:
-                break
-            half = (size + ceil) // 2
-            upper = rec.rank >= lo + half
-            lo, size = (lo + half, size - half) if upper else (lo, half)
-        for _ in range(6):
-            for comm in parts:
-                rec("Allreduce", comm=comm, nbytes=8)
-
-    return program
+    lo, size, parts = 0, rec.n, []
+    while size >= least:
+        parts.append(rec.comm(tuple(range(lo, lo + size)), int(size == rec.n)))
+        if size == 1:
+            break
+        half = (size + ceil) // 2
+        upper = rec.rank >= lo + half
+        lo, size = (lo + half, size - half) if upper else (lo, half)
+    for _ in range(6):
+        for comm in parts:
+            rec("Allreduce", comm=comm, nbytes=8)

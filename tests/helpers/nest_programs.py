@@ -13,6 +13,11 @@ from nests import PROC_NULL, At, Call, Nest, main, nest, sendrecv
 from p3s.model.grid.grids import dims_balanced
 
 
+def next_rank(step: int, loop: str = "") -> Callable[[At], int]:
+    """Return the rank that is a step further on the ring, in turn k of a loop k steps more."""
+    return lambda at: (at.rank + step * (1 + (at[loop] if loop else 0))) % at.n
+
+
 def grid(at: At) -> tuple[int, int, int, int]:
     """Return (columns, rows, own column, own row) of the balanced 2-D grid."""
     px, py = dims_balanced(at.n, 2)
@@ -26,6 +31,7 @@ def near(at: At, dx: int, dy: int) -> int:
     return (x + dx) * py + y + dy if inside else PROC_NULL
 
 
+RING = (Call("Isend", peer=next_rank(1)), Call("Recv", peer=next_rank(-1)), Call("Wait"))
 SIDES = (("west", -1, 0), ("east", 1, 0), ("south", 0, -1), ("north", 0, 1))
 
 
@@ -213,12 +219,7 @@ def faces_once(faces: list[Call]) -> list[Call]:
 def every_tenth(steps: int = 25, last: bool = True) -> Nest:
     """A halo on a ring with output every tenth step, after the exchange or in its middle."""
     out = Call("Gather", "output", lambda at: at["steps"] % 10 == 9)
-    body = (
-        Call("Isend", peer=lambda at: (at.rank + 1) % at.n),
-        Call("Recv", peer=lambda at: (at.rank - 1) % at.n),
-        Call("Wait"),
-    )
-    steps_body = (*body, out) if last else (*body[:2], out, body[2])
+    steps_body = (*RING, out) if last else (*RING[:2], out, RING[2])
     return main(nest("steps", steps, *steps_body), Call("Barrier", "end"))
 
 
@@ -261,13 +262,7 @@ def output_nest(rounds: int = 4, steps: int = 5) -> Nest:
         nest(
             "rounds",
             rounds,
-            nest(
-                "steps",
-                lambda at: steps + at["rounds"] % 2,
-                Call("Isend", peer=lambda at: (at.rank + 1) % at.n),
-                Call("Recv", peer=lambda at: (at.rank - 1) % at.n),
-                Call("Wait"),
-            ),
+            nest("steps", lambda at: steps + at["rounds"] % 2, *RING),
             Call("Gather", "output"),
         )
     )
@@ -321,15 +316,11 @@ def ring(steps: int = 3) -> Nest:
         nest(
             "steps",
             steps,
-            nest(
-                "shifts",
-                lambda at: at.n - 1 - at.rank,
-                Call("Send", "right", peer=lambda at: (at.rank + 1) % at.n),
-            ),
+            nest("shifts", lambda at: at.n - 1 - at.rank, Call("Send", "right", peer=next_rank(1))),
             nest(
                 "takes",
                 lambda at: (at.n - at.rank) % at.n,
-                Call("Recv", "left", peer=lambda at: (at.rank - 1) % at.n),
+                Call("Recv", "left", peer=next_rank(-1)),
             ),
             Call("Allreduce"),
         )
@@ -425,8 +416,7 @@ def first_and_last(steps: int = 9) -> Nest:
         nest(
             "steps",
             steps,
-            Call("Sendrecv", "shift", peer=lambda at: (at.rank + 1) % at.n),
-            Call("Sendrecv_recv", "shift", peer=lambda at: (at.rank - 1) % at.n),
+            *sendrecv("shift", next_rank(1), next_rank(-1)),
             Call("Bcast", "setup", lambda at: at["steps"] == 0),
             Call("Allreduce"),
             Call("Gather", "result", lambda at: at["steps"] == steps - 1),
@@ -443,14 +433,8 @@ def few_trips(steps: int = 8) -> Nest:
         nest(
             "steps",
             steps,
-            nest(
-                "some", lambda at: at.rank % 4, Call("Isend", peer=lambda at: (at.rank + 1) % at.n)
-            ),
-            nest(
-                "others",
-                lambda at: (at.rank - 1) % at.n % 4,
-                Call("Recv", peer=lambda at: (at.rank - 1) % at.n),
-            ),
+            nest("some", lambda at: at.rank % 4, Call("Isend", peer=next_rank(1))),
+            nest("others", lambda at: (at.rank - 1) % at.n % 4, Call("Recv", peer=next_rank(-1))),
             nest("once", 1, Call("Waitall")),
             Call("Barrier"),
         )
@@ -464,15 +448,7 @@ def fused(outer: int = 4, inner: int = 3) -> Nest:
         nest(
             "outer",
             outer,
-            nest(
-                "inner",
-                inner,
-                *sendrecv(
-                    "shift",
-                    lambda at: (at.rank + 1 + at["inner"]) % at.n,
-                    lambda at: (at.rank - 1 - at["inner"]) % at.n,
-                ),
-            ),
+            nest("inner", inner, *sendrecv("shift", next_rank(1, "inner"), next_rank(-1, "inner"))),
         ),
         Call("Barrier", "end"),
     )
@@ -540,11 +516,7 @@ def exchange_pairs(steps: int = 5) -> Nest:
             nest(
                 "pairs",
                 lambda at: at.n - 1,
-                *sendrecv(
-                    "pairs",
-                    lambda at: (at.rank + 1 + at["pairs"]) % at.n,
-                    lambda at: (at.rank - 1 - at["pairs"]) % at.n,
-                ),
+                *sendrecv("pairs", next_rank(1, "pairs"), next_rank(-1, "pairs")),
                 walk="partners",
             ),
             Call("Allreduce"),
@@ -588,14 +560,7 @@ def irregular(seed: int = 1, steps: int = 30) -> Nest:
 def one_site(steps: int = 10) -> Nest:
     """Everything through one line: one site per operation, calls told apart by what follows."""
     site = "wrapper"
-    shift = [
-        Call("Sendrecv", site, peer=lambda at: (at.rank + 1) % at.n),
-        Call("Sendrecv_recv", site, peer=lambda at: (at.rank - 1) % at.n),
-    ]
-    back = [
-        Call("Sendrecv", site, peer=lambda at: (at.rank - 1) % at.n),
-        Call("Sendrecv_recv", site, peer=lambda at: (at.rank + 1) % at.n),
-    ]
+    shift, back = (sendrecv(site, next_rank(d), next_rank(-d)) for d in (1, -1))
     return main(
         Call("Bcast", site),
         nest(

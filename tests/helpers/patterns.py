@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paths import PROGRAMS
-from tracer_helpers import the_mpi
+from tracer_helpers import the_mpi, usable_mpi
 
 from p3s.base.errors import P3SError
 from p3s.base.host.mpi import OPENMPI
@@ -72,8 +72,7 @@ def build(source: Path, target: Path, *flags: str) -> list[str]:
     """Compile a program (C, Fortran or Python) and return the words that start it."""
     if source.suffix == ".py":
         return [sys.executable, str(source)]
-    install = the_mpi()
-    assert install is not None
+    install = usable_mpi()
     compiler = fortran() if source.suffix == ".f90" else install.mpicc
     assert compiler is not None
     command = [compiler, *(flags or ("-O2",)), "-g", f"-I{PROGRAMS}", str(source)]
@@ -96,8 +95,7 @@ def fortran() -> str | None:
 
 def launched(words: Sequence[str]) -> list[str]:
     """Return the launcher command of a program, with {np}."""
-    install = the_mpi()
-    assert install is not None and install.mpiexec is not None
+    install = usable_mpi()
     return [install.mpiexec, "-n", "{np}", *words]
 
 

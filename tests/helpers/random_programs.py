@@ -173,8 +173,7 @@ def _call(
     def part(rec: Recorder, dims: tuple[int, ...], c: tuple[int, ...]) -> None:
         n, r, nbytes = rec.n, rec.rank, 8 * size(rec, dims, c)
         if kind == "ring":
-            rec("Sendrecv", site=site, peer=(r + 1) % n, nbytes=nbytes)
-            rec("Sendrecv_recv", site=site, peer=(r - 1) % n, nbytes=0)
+            rec.exchange(site, (r + 1) % n, (r - 1) % n, nbytes, received=0)
         elif kind == "xor":
             for s in range(n.bit_length() - 1):
                 rec("Send", site=site, peer=r ^ (1 << s), nbytes=nbytes)

@@ -11,6 +11,8 @@ import tempfile
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -46,53 +48,21 @@ class Reader:
     keeps: bool = True
 
 
-def _signature(path: Path) -> Any:
-    from p3s.signature.store import load_table
-
-    return load_table(path.parents[1], 6)
-
-
-def _in_study(name: str) -> Callable[[Path], Any]:
-    def read(path: Path) -> Any:
-        from p3s.signature.beside import load_teams, load_uses
-        from p3s.signature.times import load_times
-
-        at = path.parents[1]
-        if name == "times":
-            return load_times(at, 6)
-        return load_uses(at, 6) if name == "files" else load_teams(at, 4)
-
-    return read
+def _by(function: str, args: Callable[[Path], tuple[Any, ...]] = lambda path: (path,)) -> Any:
+    """Return what reads a path by a function ("module:name") that is imported when it is needed."""
+    module, _, name = function.partition(":")
+    return lambda path: attrgetter(name)(import_module(module))(*args(path))
 
 
-def _phases(path: Path) -> Any:
-    from p3s.signature.phase_file import load
-
-    return load(path)
-
-
-def _model(path: Path) -> Any:
-    from p3s.model.stage import read
-
-    return read(path)
-
-
-def _compute(path: Path) -> Any:
-    from p3s.costs.stage import read
-
-    return read(path)
+def _at(n: int) -> Callable[[Path], tuple[Path, int]]:
+    """Return what turns a file beside a signature into its study and a process count."""
+    return lambda path: (path.parents[1], n)
 
 
 def _scaled(path: Path) -> Any:
     from p3s.program.scaled import read_scaled, scaled_head
 
     return scaled_head(path.parent), read_scaled(path.parent)
-
-
-def _order(path: Path) -> Any:
-    from p3s.program.scaled import read_order
-
-    return read_order(path.parent)
 
 
 def _replay(path: Path) -> Any:
@@ -108,18 +78,6 @@ def _prediction(path: Path) -> Any:
     return PredictionFile.load(path).content
 
 
-def _weak(path: Path) -> Any:
-    from p3s.predict.types import WEAK
-
-    return WEAK.read(path)
-
-
-def _validation(path: Path) -> Any:
-    from p3s.model.comparison import read_comparison
-
-    return read_comparison(path)
-
-
 def _machine(path: Path) -> Any:
     from p3s.machine.machinefile import Machine
     from p3s.machine.show import render
@@ -129,46 +87,10 @@ def _machine(path: Path) -> Any:
     return machine, network_from_machine(machine), render(machine)
 
 
-def _filesystem(path: Path) -> Any:
-    from p3s.machine.filesystem import FileSystem
-
-    return FileSystem.load(path)
-
-
-def _cluster(path: Path) -> Any:
-    from p3s.machine.cluster import Cluster
-
-    return Cluster.load(path)
-
-
 def _topology(path: Path) -> Any:
     from p3s.machine.topology.read import read_fabric
 
     return read_fabric(str(path), 4).about
-
-
-def _result(path: Path) -> Any:
-    from p3s.replay.engine.results import read_result
-
-    return read_result(path)
-
-
-def _places(path: Path) -> Any:
-    from p3s.replay.launch.store import read_places
-
-    return read_places(path)
-
-
-def _far(path: Path) -> Any:
-    from p3s.costs.small_runs.summary import FAR
-
-    return FAR.read(path)
-
-
-def _sites(path: Path) -> Any:
-    from p3s.costs.small_runs.record import SITES
-
-    return SITES.read(path)
 
 
 def _sampled(path: Path) -> Any:
@@ -178,90 +100,6 @@ def _sampled(path: Path) -> Any:
         return from_data(SampledFile, read_json(path, SCHEMA), more=True)
     except ShapeError as err:
         raise P3SError(f"{path}: {err}") from err
-
-
-def _threads(path: Path) -> Any:
-    from p3s.methods.threads.stage import load
-
-    return load(Study(path.parent))
-
-
-def _surface(path: Path) -> Any:
-    from p3s.predict.surface import SURFACE
-
-    return SURFACE.read(path)
-
-
-def _advice(path: Path) -> Any:
-    from p3s.methods.threads.advise.text import load
-
-    return load(Study(path.parent))
-
-
-def _family(path: Path) -> Any:
-    from p3s.costs.parameters.stage import load
-
-    return load(path.parent)
-
-
-def _tree(path: Path) -> Any:
-    from p3s.methods.baseline.trees.store import TREE
-
-    return TREE.read(path)
-
-
-def _baseline(path: Path) -> Any:
-    from p3s.methods.baseline.model import BASELINE
-
-    return BASELINE.read(path)
-
-
-def _learned(path: Path) -> Any:
-    from p3s.methods.placement.learned import load
-
-    return load(path)
-
-
-def _placement(path: Path) -> Any:
-    from p3s.methods.placement.ranked.types import PLACEMENTS
-
-    return PLACEMENTS.read(path)
-
-
-def _campaign(path: Path) -> Any:
-    from p3s.methods.placement.training.dataset import PHASES
-
-    return PHASES.read(path)
-
-
-def _probes(path: Path) -> Any:
-    from p3s.methods.placement.training.dataset import read_probes
-
-    return read_probes(path)
-
-
-def _execution(path: Path) -> Any:
-    from p3s.methods.placement.training.dataset import read_execution
-
-    return read_execution(path)
-
-
-def _run_times(path: Path) -> Any:
-    from p3s.methods.baseline.read import read
-
-    return read(path)
-
-
-def _rank_file(path: Path) -> Any:
-    from p3s.program.mapping import read_rank_file
-
-    return read_rank_file(path, 8)
-
-
-def _collectives(path: Path) -> Any:
-    from p3s.program.collectives.library import rules_of
-
-    return rules_of(path)
 
 
 def _capture(path: Path) -> Any:
@@ -291,54 +129,115 @@ _SCALED = f"study/scaled/np{AT:06d}"
 READERS: tuple[Reader, ...] = (
     Reader("study", "study/study.json", lambda path: Study(path.parent).manifest()),
     Reader("run", "study/runs/np0004.r0/run.json", lambda path: records.read_run(path.parent)),
-    Reader("signature", f"{_SIGNATURE}.json", _signature),
-    Reader("calls", f"{_SIGNATURE}.parquet", _signature),
-    Reader("edges", f"{_SIGNATURE}.edges.parquet", _signature),
-    Reader("events", f"{_SIGNATURE}.events.parquet", _signature),
-    Reader("samples", f"{_SIGNATURE}.samples.parquet", _signature),
-    Reader("segments", f"{_SIGNATURE}.segments.parquet", _signature),
-    Reader("times", f"{_SIGNATURE}.times.json", _in_study("times")),
-    Reader("times table", f"{_SIGNATURE}.times.parquet", _in_study("times")),
-    Reader("files", f"{_SIGNATURE}.files.parquet", _in_study("files")),
-    Reader("teams", "threads/at/threads=2/signature/np0004.teams.parquet", _in_study("teams")),
-    Reader("phases", "study/signature/phases.json", _phases),
-    Reader("model", "study/model.json", _model),
-    Reader("compute", "study/compute.json", _compute),
+    Reader("signature", f"{_SIGNATURE}.json", _by("p3s.signature.store:load_table", _at(6))),
+    Reader("calls", f"{_SIGNATURE}.parquet", _by("p3s.signature.store:load_table", _at(6))),
+    Reader("edges", f"{_SIGNATURE}.edges.parquet", _by("p3s.signature.store:load_table", _at(6))),
+    Reader("events", f"{_SIGNATURE}.events.parquet", _by("p3s.signature.store:load_table", _at(6))),
+    Reader(
+        "samples", f"{_SIGNATURE}.samples.parquet", _by("p3s.signature.store:load_table", _at(6))
+    ),
+    Reader(
+        "segments", f"{_SIGNATURE}.segments.parquet", _by("p3s.signature.store:load_table", _at(6))
+    ),
+    Reader("times", f"{_SIGNATURE}.times.json", _by("p3s.signature.times:load_times", _at(6))),
+    Reader(
+        "times table", f"{_SIGNATURE}.times.parquet", _by("p3s.signature.times:load_times", _at(6))
+    ),
+    Reader("files", f"{_SIGNATURE}.files.parquet", _by("p3s.signature.beside:load_uses", _at(6))),
+    Reader(
+        "teams",
+        "threads/at/threads=2/signature/np0004.teams.parquet",
+        _by("p3s.signature.beside:load_teams", _at(4)),
+    ),
+    Reader("phases", "study/signature/phases.json", _by("p3s.signature.phase_file:load")),
+    Reader("model", "study/model.json", _by("p3s.model.stage:read")),
+    Reader("compute", "study/compute.json", _by("p3s.costs.stage:read")),
     Reader("scaled", f"{_SCALED}/scaled.json", _scaled),
     Reader("comms", f"{_SCALED}/comms.json", _scaled),
-    Reader("order", f"{_SCALED}/order.json", _order),
+    Reader(
+        "order",
+        f"{_SCALED}/order.json",
+        _by("p3s.program.scaled:read_order", lambda path: (path.parent,)),
+    ),
     Reader("rows", f"{_SCALED}/part-00000.parquet", _scaled),
     Reader("replay", f"study/replay/np{AT:06d}.json", _replay),
     Reader("replay table", f"study/replay/np{AT:06d}.parquet", _replay),
-    Reader("result", "result.npz", _result),
-    Reader("places", "places.json", _places, keeps=False),
+    Reader("result", "result.npz", _by("p3s.replay.engine.results:read_result")),
+    Reader("places", "places.json", _by("p3s.replay.launch.store:read_places"), keeps=False),
     Reader("prediction", "study/prediction.json", _prediction),
-    Reader("weak", "weak-size.json", _weak),
-    Reader("validation", "study/validate/np000009.json", _validation),
+    Reader("weak", "weak-size.json", _by("p3s.predict.types:WEAK.read")),
+    Reader(
+        "validation", "study/validate/np000009.json", _by("p3s.model.comparison:read_comparison")
+    ),
     Reader("machine", "machine.json", _machine),
-    Reader("filesystem", "files.json", _filesystem),
-    Reader("cluster", "cluster.json", _cluster),
+    Reader("filesystem", "files.json", _by("p3s.machine.filesystem:FileSystem.load")),
+    Reader("cluster", "cluster.json", _by("p3s.machine.cluster:Cluster.load")),
     Reader("topology", "topology.json", _topology, keeps=False),
     Reader("switches", "topology.conf", _topology, keeps=False),
-    Reader("far", "far/far.json", _far),
-    Reader("far sites", "far/sites.json", _sites),
+    Reader("far", "far/far.json", _by("p3s.costs.small_runs.summary:FAR.read")),
+    Reader("far sites", "far/sites.json", _by("p3s.costs.small_runs.record:SITES.read")),
     Reader("sampled", "sampled.json", _sampled),
-    Reader("threads", "threads/threads.json", _threads),
-    Reader("surface", "threads/surface.json", _surface),
-    Reader("advice", "threads/advice.json", _advice),
-    Reader("family", "family/family.json", _family),
-    Reader("tree", "tree.json", _tree),
-    Reader("baseline", "baseline.json", _baseline),
-    Reader("learned", "learned.json", _learned),
-    Reader("placement", "placed/placement/np000008.json", _placement),
-    Reader("campaign", "training/campaign.json", _campaign),
-    Reader("probes", "training/probes.parquet", _probes, keeps=False),
-    Reader("execution", "training/execution-0000.parquet", _execution, keeps=False),
-    Reader("run times", "times.json", _run_times, keeps=False),
-    Reader("run times, CSV", "times.csv", _run_times, keeps=False),
-    Reader("rank file", "ranks.txt", _rank_file, keeps=False),
-    Reader("collectives", "collectives.json", _collectives, keeps=False),
-    Reader("collectives, TOML", "collectives.toml", _collectives, keeps=False),
+    Reader(
+        "threads",
+        "threads/threads.json",
+        _by("p3s.methods.threads.stage:load", lambda path: (Study(path.parent),)),
+    ),
+    Reader("surface", "threads/surface.json", _by("p3s.predict.surface:SURFACE.read")),
+    Reader(
+        "advice",
+        "threads/advice.json",
+        _by("p3s.methods.threads.advise.text:load", lambda path: (Study(path.parent),)),
+    ),
+    Reader(
+        "family",
+        "family/family.json",
+        _by("p3s.costs.parameters.stage:load", lambda path: (path.parent,)),
+    ),
+    Reader("tree", "tree.json", _by("p3s.methods.baseline.trees.store:TREE.read")),
+    Reader("baseline", "baseline.json", _by("p3s.methods.baseline.model:BASELINE.read")),
+    Reader("learned", "learned.json", _by("p3s.methods.placement.learned:load")),
+    Reader(
+        "placement",
+        "placed/placement/np000008.json",
+        _by("p3s.methods.placement.ranked.types:PLACEMENTS.read"),
+    ),
+    Reader(
+        "campaign",
+        "training/campaign.json",
+        _by("p3s.methods.placement.training.dataset:PHASES.read"),
+    ),
+    Reader(
+        "probes",
+        "training/probes.parquet",
+        _by("p3s.methods.placement.training.dataset:read_probes"),
+        keeps=False,
+    ),
+    Reader(
+        "execution",
+        "training/execution-0000.parquet",
+        _by("p3s.methods.placement.training.dataset:read_execution"),
+        keeps=False,
+    ),
+    Reader("run times", "times.json", _by("p3s.methods.baseline.read:read"), keeps=False),
+    Reader("run times, CSV", "times.csv", _by("p3s.methods.baseline.read:read"), keeps=False),
+    Reader(
+        "rank file",
+        "ranks.txt",
+        _by("p3s.program.mapping:read_rank_file", lambda path: (path, 8)),
+        keeps=False,
+    ),
+    Reader(
+        "collectives",
+        "collectives.json",
+        _by("p3s.program.collectives.library:rules_of"),
+        keeps=False,
+    ),
+    Reader(
+        "collectives, TOML",
+        "collectives.toml",
+        _by("p3s.program.collectives.library:rules_of"),
+        keeps=False,
+    ),
     Reader("capture", "run/rank-000001.p3t", _capture),
 )
 if importlib.util.find_spec("otf2"):  # which is optional

@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT)]
 
-from tracer_helpers import PROGRAMS, compile_c, the_mpi  # noqa: E402
+from tracer_helpers import PROGRAMS, compile_c, usable_mpi  # noqa: E402
 
 from p3s.signature_runner import build  # noqa: E402
 
@@ -97,8 +97,7 @@ def compiled(folder: Path) -> dict[str, Path]:
 
 def run(trial: Trial, made: dict[str, Path], folder: Path, tracer: Path | None) -> Result:
     """Run a trial in an empty folder, traced or not."""
-    install = the_mpi()
-    assert install is not None and install.mpiexec is not None
+    install = usable_mpi()
     (folder / "run").mkdir(parents=True)
     loaded = ([str(tracer)] if tracer else []) + [str(made[SHIM.name])]
     variables = {

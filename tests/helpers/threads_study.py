@@ -55,8 +55,7 @@ class Hybrid:
             rec("Bcast", nbytes=16, root=0, work=5000)
             for _ in range(ITERS + (self.longer if threads > 1 else 0)):
                 for k in range(threads if self.chatty else 1):
-                    rec("Sendrecv", peer=right, nbytes=8192, work=0 if k else work)
-                    rec("Sendrecv_recv", site="Sendrecv", peer=left, nbytes=8192, work=0)
+                    rec.exchange("Sendrecv", right, left, 8192, work=0 if k else work, rest=0)
                 rec("Allreduce", nbytes=8, work=500)
 
         return made

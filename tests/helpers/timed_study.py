@@ -24,28 +24,26 @@ COUNTS = (4, 8, 16, 32)
 FIRST, SECOND, PACK = 40, 24, 300
 
 
-def sweeps(cells: int = 1 << 22, iters: int = 10, grows: float = 0.0) -> corpus.Program:
+@corpus.program
+def sweeps(rec: corpus.Recorder, cells: int = 1 << 22, iters: int = 10, grows: float = 0.0) -> None:
     """A ring whose ranks sweep twice over their block in every turn.
 
     grows: work per rank and turn that does not get less with more ranks, as a share of the whole:
     the total grows with n.
     """
-
-    def program(rec: Any) -> None:
-        block = cells // rec.n
-        rec("Bcast", nbytes=16, root=0, work=5000)
-        for _ in range(iters):
-            rec(
-                "Sendrecv",
-                peer=(rec.rank + 1) % rec.n,
-                nbytes=4096,
-                work=FIRST * block + PACK + grows * cells,
-            )
-            rec("Sendrecv_recv", site="Sendrecv", peer=(rec.rank - 1) % rec.n, nbytes=4096, work=0)
-            rec("Allreduce", nbytes=8, work=SECOND * block + PACK)
-        rec("Reduce", nbytes=8, root=0, work=700)
-
-    return program
+    block = cells // rec.n
+    rec("Bcast", nbytes=16, root=0, work=5000)
+    for _ in range(iters):
+        rec.exchange(
+            "Sendrecv",
+            (rec.rank + 1) % rec.n,
+            (rec.rank - 1) % rec.n,
+            4096,
+            work=FIRST * block + PACK + grows * cells,
+            rest=0,
+        )
+        rec("Allreduce", nbytes=8, work=SECOND * block + PACK)
+    rec("Reduce", nbytes=8, root=0, work=700)
 
 
 def x_of(cells: int, n: int, grows: float = 0.0) -> float:

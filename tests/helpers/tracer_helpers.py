@@ -7,7 +7,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from paths import PROGRAMS
+import pytest
+from paths import EXAMPLES, PROGRAMS
 
 from p3s.base.host import mpi
 from p3s.capture import RunTrace, read_run
@@ -36,10 +37,28 @@ def the_mpi() -> mpi.MpiInstall | None:
     return usable[0] if usable else None
 
 
+def usable_mpi() -> mpi.MpiInstall:
+    """Return the MPI of the tests; skip the test where there is none."""
+    install = the_mpi()
+    if install is None or install.mpiexec is None:
+        pytest.skip("no MPI that works with ranks sharing cores")
+    return install
+
+
+def make_examples(folder: Path, *more: str) -> Path:
+    """Compile the examples into a folder; more: settings of make."""
+    subprocess.run(
+        ["make", "-s", "-C", str(EXAMPLES), f"MPICC={usable_mpi().mpicc}", f"BIN={folder}", *more],
+        check=True,
+        timeout=120,
+        capture_output=True,
+    )
+    return folder
+
+
 def compile_c(source: str | Path, target: Path, *flags: str) -> Path:
     """Compile a C file (or text) with the tests' mpicc."""
-    install = the_mpi()
-    assert install is not None
+    install = usable_mpi()
     path = Path(source) if isinstance(source, Path) else target.with_suffix(".c")
     if not isinstance(source, Path):
         path.write_text(source)
@@ -57,10 +76,8 @@ def trace(program: list[str], np: int, run_dir: Path, *, posix_io: bool = False)
 
     Without ``posix_io`` what it writes down for the test, with the C library, is no event.
     """
-    install = the_mpi()
-    assert install is not None and install.mpiexec is not None
     run_traced(
-        [install.mpiexec, "-n", "{np}", *program],
+        [usable_mpi().mpiexec, "-n", "{np}", *program],
         np,
         run_dir,
         timeout_s=TIMEOUT_S,

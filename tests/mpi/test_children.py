@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from paths import ROOT
-from tracer_helpers import compile_c, the_mpi
+from tracer_helpers import compile_c, the_mpi, usable_mpi
 
 from p3s.capture import read_run
 from p3s.signature_runner.launch import run_traced
@@ -26,8 +26,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def told(program: Path, child: Path, folder: Path) -> dict[str, str]:
     """Run the program traced; return what its children have said, by when they were started."""
-    install = the_mpi()
-    assert install is not None and install.mpiexec is not None
+    install = usable_mpi()
     words = [install.mpiexec, "-n", "{np}", str(program), str(folder / "said"), str(child)]
     run_traced(words, 2, folder / "run", timeout_s=TIMEOUT_S)
     assert [len(rank.call) > 0 for rank in read_run(folder / "run").ranks] == [True, True]

@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from tracer_helpers import PROGRAMS, compile_c, the_mpi
+from commands import p3s
+from tracer_helpers import PROGRAMS, compile_c, the_mpi, usable_mpi
 
 pytestmark = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
-
-
-def p3s(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run one p3s command in a folder."""
-    return subprocess.run(
-        [sys.executable, "-m", "p3s", *words],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
 
 
 @pytest.fixture(scope="module", params=["lines", "symbols", "stripped"])
@@ -30,12 +18,10 @@ def study(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     folder: Path = tmp_path_factory.mktemp(request.param)
     flags = {"lines": ["-g"], "symbols": ["-g0"], "stripped": ["-g0", "-s"]}[request.param]
     program = compile_c(PROGRAMS / "copies.c", folder / "copies", "-O2", *flags)
-    install = the_mpi()
-    assert install is not None and install.mpiexec is not None
+    install = usable_mpi()
     words = [install.mpiexec, "-n", "{np}", str(program), "7", "1"]
-    done = p3s(folder, "characterize", "-n", "2,4,6", "-o", "study", "--", *words)
-    assert done.returncode == 0, done.stderr
-    p3s(folder, "model", "study")  # how sure it is of the work does not matter
+    p3s("characterize -n 2,4,6 -o study --", *words, cwd=folder)
+    p3s("model study", code=None, cwd=folder)  # how sure it is of the work does not matter
     return folder / "study"
 
 
@@ -53,6 +39,6 @@ def test_copies_are_one_call_and_other_calls_of_a_line_are_not(study: Path) -> N
 
 
 def test_a_larger_run_is_predicted_whole(study: Path) -> None:
-    done = p3s(study.parent, "validate", "study", "-n", "9", "--json")
-    found = json.loads(done.stdout)
+    done = p3s("validate study -n 9 --json", code=None, cwd=study.parent)
+    found = done.data
     assert found["p2p_triples"] == {"true": 1008, "predicted": 1008, "equal": 1008}

@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_exec import P3S, Done, run
-from tracer_helpers import PROGRAMS, compile_c, the_mpi
+from commands import P3S, Shown, cli
+from test_exec import run
+from tracer_helpers import PROGRAMS, compile_c, the_mpi, usable_mpi
 
 from p3s.base.errors import P3SError
 from p3s.base.host import mpi
-from p3s.cli.main import run as main
 from p3s.signature_runner import doctor, examine, trials
 from p3s.signature_runner.launch import run_traced
 
@@ -33,21 +33,19 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def mpiexec() -> str:
-    install = the_mpi()
-    assert install is not None and install.mpiexec is not None
+    install = usable_mpi()
     return install.mpiexec
 
 
 def other_mpi() -> mpi.MpiInstall:
-    install = the_mpi()
-    assert install is not None
+    install = usable_mpi()
     for found in mpi.find_mpi():
         if found.family != install.family and found.mpiexec:
             return found
     pytest.skip("only one MPI family here")
 
 
-def about(cwd: Path, *command: str) -> tuple[Done, dict[str, dict[str, str]]]:
+def about(cwd: Path, *command: str) -> tuple[Shown, dict[str, dict[str, str]]]:
     """Run doctor on a command; return how it ended and its checks by name."""
     done = run([*P3S, "doctor", "--json", "--", *command], cwd)
     rows = json.loads(done.out)["checks"]
@@ -60,8 +58,7 @@ def test_every_event_of_every_trial_is_there() -> None:
     assert all(check.status in STATUSES for check in found)
     assert all(check.fix for check in found if check.status in ("warn", "fail"))
     traced = [check for check in found if check.name.startswith("trace ")]
-    install = the_mpi()
-    assert install is not None
+    install = usable_mpi()
     assert f"trace {install.family}" in {check.name for check in traced}
     # Of an MPI that cannot share cores a busy machine may spoil the trial.
     bad = [check for check in traced if check.status == "fail"]
@@ -71,8 +68,7 @@ def test_every_event_of_every_trial_is_there() -> None:
 
 
 def test_a_missing_event_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    install = the_mpi()
-    assert install is not None
+    install = usable_mpi()
     more = trials.Trial(trials.C.name, trials.C.text, {**trials.C.events, "MPI_Barrier": 2})
     monkeypatch.setattr(trials, "C", more)
     check = trials.trace_c(install)
@@ -240,10 +236,7 @@ def test_mpich_that_waits_without_yielding_is_named() -> None:
     assert check.status == "warn" and "waits" in check.detail and check.fix
 
 
-def test_every_check_that_failed_is_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_check_that_failed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [doctor.Check(name, "fail", "absent", "bring it") for name in ("compiler", "mpi")]
     monkeypatch.setattr(doctor, "checks", lambda command=(): [*found, doctor.Check("a", "ok", "")])
-    assert main(["doctor"]) == 1
-    assert capsys.readouterr().err == "2 of 3 checks failed: compiler, mpi\n"
+    assert cli("doctor", code=1).err == "2 of 3 checks failed: compiler, mpi\n"

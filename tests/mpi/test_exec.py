@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import platform
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tracer_helpers import PROGRAMS, compile_c, the_mpi
+from commands import P3S, Shown, cli, started
+from tracer_helpers import PROGRAMS, compile_c, the_mpi, usable_mpi
 
 from p3s.base.errors import UsageError
 from p3s.base.host import mpi
@@ -26,7 +24,6 @@ from p3s.signature_runner.place import Place, place
 
 mpi_only = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 TIMEOUT_S = 600.0
-P3S = [sys.executable, "-m", "p3s"]
 SHARING = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
@@ -37,39 +34,12 @@ SHARING = {
 }
 
 
-@dataclass(frozen=True)
-class Done:
-    code: int
-    out: str
-    err: str
-
-    def said(self) -> list[str]:
-        return [line for line in self.err.splitlines() if line.startswith("p3s: ")]
+def run(command: list[str], cwd: Path, **env: str) -> Shown:
+    return started(command, cwd, TIMEOUT_S, env={**SHARING, **os.environ, **env})
 
 
-def run(command: list[str], cwd: Path, **env: str) -> Done:
-    process = subprocess.Popen(
-        command,
-        cwd=cwd,
-        env={**SHARING, **os.environ, **env},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        out, err = process.communicate(timeout=TIMEOUT_S)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM if process.poll() is None else signal.SIGKILL)
-        process.wait(30)
-    return Done(process.returncode, out, err)
-
-
-def launch(np: int, cwd: Path, *words: str, **env: str) -> Done:
-    install = the_mpi()
-    assert install is not None and install.mpiexec is not None
+def launch(np: int, cwd: Path, *words: str, **env: str) -> Shown:
+    install = usable_mpi()
     return run([install.mpiexec, "-n", str(np), *P3S, "exec", *words], cwd, **env)
 
 
@@ -90,7 +60,7 @@ def captured(tmp_path_factory: pytest.TempPathFactory, program: str) -> Path:
     for np, where in ((1, "p3s-np1"), (1, "again"), (2, "p3s-np2"), (3, "p3s-np3")):
         options = [] if where.startswith("p3s") else ["-o", where]
         done = launch(np, cwd, *options, "--", program, "none", "1")
-        assert (done.code, done.said()) == (0, []), done.err
+        assert (done.code, done.said) == (0, []), done.err
         assert len(list((cwd / where).glob("rank-*.p3t"))) == np
     return cwd
 
@@ -103,8 +73,7 @@ class TestExec:
     ) -> None:
         from p3s.signature_runner.launch import run_traced
 
-        install = the_mpi()
-        assert install is not None and install.mpiexec is not None
+        install = usable_mpi()
         words = [install.mpiexec, "-n", "{np}", program, "none", "1"]
         run_traced(words, 3, tmp_path / "run", timeout_s=TIMEOUT_S)
         inside, outside = read_run(captured / "p3s-np3"), read_run(tmp_path / "run")
@@ -125,8 +94,8 @@ class TestExec:
         started = tmp_path / "started"
         done = launch(3, captured, "--", "touch", str(started))
         assert done.code == 1 and not started.exists()
-        assert len(done.said()) == 1
-        assert "p3s-np3: already holds a capture" in done.said()[0] and "-o" in done.said()[0]
+        assert len(done.said) == 1
+        assert "p3s-np3: already holds a capture" in done.said[0] and "-o" in done.said[0]
         assert (captured / "p3s-np3" / "rank-000002.p3t").read_bytes() == before
 
     @pytest.mark.parametrize(
@@ -146,12 +115,12 @@ class TestExec:
         (tmp_path / "data").write_text("no program\n")
         done = launch(3, tmp_path, *words)
         assert done.code == code
-        assert len(done.said()) == 1 and said in done.said()[0]
+        assert len(done.said) == 1 and said in done.said[0]
         assert not (tmp_path / "p3s-np3").exists()
 
     def test_without_a_launcher_it_is_one_rank(self, program: str, tmp_path: Path) -> None:
         done = run([*P3S, "exec", "-o", "out", "--", program, "none", "1"], tmp_path)
-        assert (done.code, done.said()) == (0, []), done.err
+        assert (done.code, done.said) == (0, []), done.err
         assert [rank.complete for rank in read_run(tmp_path / "out").ranks] == [True]
 
     def test_a_python_program(self, tmp_path: Path) -> None:
@@ -159,8 +128,7 @@ class TestExec:
         text = "from mpi4py import MPI\nfor i in range(3): MPI.COMM_WORLD.Barrier()\n"
         (tmp_path / "app.py").write_text(text)
         done = launch(2, tmp_path, "--", sys.executable, "app.py")
-        install = the_mpi()
-        assert install is not None
+        install = usable_mpi()
         loaded = mpi.library_of_python(sys.executable)
         if loaded is None or loaded[0] != install.family:
             pytest.skip("mpi4py loads another MPI than that of the tests")
@@ -171,8 +139,7 @@ class TestExec:
             assert rank.complete and ops.count("MPI_Barrier") == 3
 
     def test_a_python_program_of_another_mpi_than_the_launchers(self, tmp_path: Path) -> None:
-        install = the_mpi()
-        assert install is not None
+        install = usable_mpi()
         loads = "/l/libmpi.so.12" if install.family == mpi.OPENMPI else "/l/libmpi.so.40"
         python = tmp_path / "python3"  # says that its mpi4py loads that
         python.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\necho {loads}\n")
@@ -180,9 +147,9 @@ class TestExec:
         started = tmp_path / "started"
         for _ in range(2):  # found out, then remembered
             done = launch(2, tmp_path, "--", str(python), "app.py")
-            assert done.code == 1 and len(done.said()) == 1
-            assert f"{python}: mpi4py loads {loads}" in done.said()[0]
-            assert f"the launcher of another MPI ({install.family})" in done.said()[0]
+            assert done.code == 1 and len(done.said) == 1
+            assert f"{python}: mpi4py loads {loads}" in done.said[0]
+            assert f"the launcher of another MPI ({install.family})" in done.said[0]
         started.unlink()
         assert launch(2, tmp_path, "--", str(python)).code == 1 and not started.exists()
 
@@ -193,10 +160,10 @@ class TestExec:
         script.write_text(f"#!/bin/sh\nexec {program} none 1\n")
         script.chmod(0o755)
         done = launch(2, tmp_path, "-o", "out", "--work", "instructions", "--", str(script))
-        assert done.code == 0 and len(done.said()) == 1
-        assert "instructions are not counted" in done.said()[0]
+        assert done.code == 0 and len(done.said) == 1
+        assert "instructions are not counted" in done.said[0]
         done = run([*P3S, "add", "study", "out"], tmp_path)
-        assert done.code == 1 and "ran outside of qemu" in done.said()[0]
+        assert done.code == 1 and "ran outside of qemu" in done.said[0]
 
     def test_ranks_that_start_together_compile_once(self, program: str, tmp_path: Path) -> None:
         linker = tmp_path / "bin" / "cc"
@@ -204,13 +171,12 @@ class TestExec:
         log = tmp_path / "log"
         linker.write_text(f'#!/bin/sh\necho "$@" >> {shlex.quote(str(log))}\nexec gcc "$@"\n')
         linker.chmod(0o755)
-        install = the_mpi()
-        assert install is not None and install.mpiexec is not None
+        install = usable_mpi()
         # By env, as Open MPI puts its own directory before the PATH of its ranks.
         path = f"PATH={linker.parent}{os.pathsep}{os.environ['PATH']}"
         words = [install.mpiexec, "-n", "4", "env", path, *P3S, "exec", "--", program, "none", "1"]
         done = run(words, tmp_path, XDG_CACHE_HOME=str(tmp_path / "c"))
-        assert (done.code, done.said()) == (0, []), done.err
+        assert (done.code, done.said) == (0, []), done.err
         assert len(read_run(tmp_path / "p3s-np4").ranks) == 4
         made = sorted(p.name.split("-")[0] for p in (tmp_path / "c" / "p3s").glob("*-*"))
         assert made == ["known", "tracer", "tracer"]  # itself, and its digest
@@ -264,22 +230,22 @@ class TestAdd:
         words = [*P3S, "add", str(study)]
         # The same directory by two names of it is one run, a copy of it is named.
         done = run([*words, "p3s-np2", str(captured / "*np2"), str(tmp_path / "copy")], captured)
-        assert done.code == 3 and len(done.said()) == 1 and "same run as" in done.said()[0]
+        assert done.code == 3 and len(done.said) == 1 and "same run as" in done.said[0]
         assert [r.np for r in Study.open(study).runs()] == [2]
         # What is there already is passed over, and refused where there is nothing else.
         done = run([*words, "p3s-np3", "p3s-np2"], captured)
-        assert (done.code, done.said()) == (0, []) and "same run as" in done.err
+        assert (done.code, done.said) == (0, []) and "same run as" in done.err
         assert [r.np for r in Study.open(study).runs()] == [2, 3]
         done = run([*words, "p3s-np2"], captured)
-        assert done.code == 1 and "same run as" in done.said()[0]
+        assert done.code == 1 and "same run as" in done.said[0]
 
     def test_a_run_that_was_killed(self, captured: Path, program: str, tmp_path: Path) -> None:
         """It is named, and does not keep others out."""
         ended = launch(2, tmp_path, "--", program, "kill", "1")
         assert ended.code != 0
         done = run([*P3S, "add", "study", "p3s-np2"], tmp_path)
-        assert done.code == 3 and len(done.said()) == 1 and not (tmp_path / "study").exists()
-        assert "p3s-np2/rank-" in done.said()[0] and "cannot be added" in done.said()[0]
+        assert done.code == 3 and len(done.said) == 1 and not (tmp_path / "study").exists()
+        assert "p3s-np2/rank-" in done.said[0] and "cannot be added" in done.said[0]
         others = [str(captured / f"p3s-np{np}") for np in (1, 3)]
         done = run([*P3S, "add", "study", "--json", "p3s-np2", *others, "gone"], tmp_path)
         assert done.code == 3
@@ -292,13 +258,12 @@ class TestAdd:
         self, captured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Patterns, directories of captures, other studies."""
-        from p3s.cli.main import run as p3s
 
         monkeypatch.chdir(tmp_path)
         runs = [(1, 0), (1, 1), (2, 0), (3, 0)]
 
         def added(name: str, *what: str) -> list[tuple[int, int]]:
-            assert p3s(["add", name, *what]) == 0
+            cli("add", name, *what)
             return [(each.np, each.rep) for each in Study.open(tmp_path / name).runs()]
 
         inside = tmp_path / "captures" / "of today"
@@ -315,15 +280,13 @@ class TestAdd:
         assert added("d", "jobs") == [(1, 0), (2, 0), (3, 0)]
         shutil.rmtree(tmp_path / "jobs" / "np2" / "runs" / "np0002.r0")
         done = run([*P3S, "add", "e", "jobs/np1", "jobs/np2", "jobs/np3"], tmp_path)
-        assert done.code == 3 and "jobs/np2: a study without a complete run" in done.said()[0]
+        assert done.code == 3 and "jobs/np2: a study without a complete run" in done.said[0]
 
     def test_runs_of_characterize(self, program: str, tmp_path: Path) -> None:
-        from p3s.cli.main import run as p3s
 
-        install = the_mpi()
-        assert install is not None and install.mpiexec is not None
+        install = usable_mpi()
         command = [install.mpiexec, "-n", "{np}", program, "none", "1"]
-        assert p3s(["characterize", "-n", "1,2,3", "-o", str(tmp_path / "a"), "--", *command]) == 0
+        cli(f"characterize -n 1,2,3 -o {tmp_path / 'a'} --", *command)
         runs = [str(path) for path in sorted((tmp_path / "a" / "runs").iterdir())]
         done = run([*P3S, "add", "b", *runs], tmp_path)
         assert done.code == 0, done.err
@@ -334,23 +297,23 @@ class TestAdd:
         info = read_json(tmp_path / "run" / "run.json", "p3s.run")
         write_json(tmp_path / "run" / "run.json", {**info, "work": "instructions"})
         done = run([*P3S, "add", "study", "run"], tmp_path)
-        assert done.code == 1 and "ran outside of qemu" in done.said()[0]
+        assert done.code == 1 and "ran outside of qemu" in done.said[0]
         assert not (tmp_path / "study").exists()
 
     def test_what_is_no_capture(self, captured: Path, tmp_path: Path) -> None:
         (tmp_path / "empty").mkdir()
         for name, said in (("empty", "holds no capture"), ("absent", "not a directory")):
             done = run([*P3S, "add", "study", name], tmp_path)
-            assert done.code == 1 and said in done.said()[0]
+            assert done.code == 1 and said in done.said[0]
 
     def test_runs_of_another_command(self, captured: Path, program: str, tmp_path: Path) -> None:
         assert launch(2, tmp_path, "--", program, "none", "2").code == 0
         first = str(captured / "p3s-np1")
         done = run([*P3S, "add", "study", first, "p3s-np2"], tmp_path)
-        assert done.code == 2 and "several commands" in done.said()[0]
+        assert done.code == 2 and "several commands" in done.said[0]
         assert run([*P3S, "add", "study", first], tmp_path).code == 0
         done = run([*P3S, "add", "study", "p3s-np2"], tmp_path)
-        assert done.code == 2 and "another command" in done.said()[0]
+        assert done.code == 2 and "another command" in done.said[0]
         words = ["--", "mpiexec", "-n", "{np}", program, "none", "N"]
         done = run([*P3S, "add", "other", first, "p3s-np2", *words], tmp_path)
         assert done.code == 0, done.err
@@ -362,7 +325,7 @@ class TestAdd:
         path = study / "runs" / "np0001.r0" / "run.json"
         write_json(path, {**read_json(path, "p3s.run"), "work_unit": "instructions"})
         done = run([*P3S, "add", str(study), "p3s-np2"], captured)
-        assert done.code == 1 and "a study holds one unit" in done.said()[0]
+        assert done.code == 1 and "a study holds one unit" in done.said[0]
 
 
 @pytest.mark.parametrize(

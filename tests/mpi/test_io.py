@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import p3s
 from conformance import Installed, mpis
 from tracer_helpers import PROGRAMS, TIMEOUT_S
 
@@ -21,7 +22,22 @@ from p3s.signature_runner.launch import run_traced
 
 FOLDER = PROGRAMS / "io"
 ALL = list(mpis().values())
+FIRST = pytest.mark.parametrize("mpi", ALL[:1], indirect=True, ids=lambda mpi: mpi.name)
+FOR_PYTHON = pytest.mark.parametrize(
+    "mpi", [each for each in ALL if each.python][:1], indirect=True, ids=lambda mpi: mpi.name
+)
 pytestmark = [pytest.mark.mpi, pytest.mark.skipif(not ALL, reason="no usable MPI")]
+
+
+@pytest.fixture(params=ALL, ids=lambda mpi: mpi.name)
+def mpi(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Installed:
+    """Each MPI in its environment, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in request.param.env.items():
+        monkeypatch.setenv(name, value)
+    return request.param
 
 
 def compiled(mpi: Installed, source: str, folder: Path) -> str:
@@ -73,13 +89,9 @@ def places(run: RunTrace, rank: RankTrace) -> list[tuple[str, ...]]:
     ]
 
 
-@pytest.mark.parametrize("mpi", ALL, ids=lambda mpi: mpi.name)
 def test_calls_of_the_c_library_are_those_the_program_counts(
-    mpi: Installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mpi: Installed, tmp_path: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name, value in mpi.env.items():
-        monkeypatch.setenv(name, value)
     run = traced(mpi, [compiled(mpi, "posix.c", tmp_path)], tmp_path)
     for rank in run.ranks:
         counted = {op: (int(k), int(b)) for op, k, b in said(tmp_path, "count", rank.rank)}
@@ -93,13 +105,9 @@ def test_calls_of_the_c_library_are_those_the_program_counts(
 
 
 @pytest.mark.parametrize("io", ["", "^ompio"])
-@pytest.mark.parametrize("mpi", ALL, ids=lambda mpi: mpi.name)
 def test_places_in_files_of_mpi_are_those_the_program_says(
     mpi: Installed, io: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name, value in mpi.env.items():
-        monkeypatch.setenv(name, value)
     if io:
         if "openmpi" not in (mpi.mpicc or ""):
             pytest.skip("the MPI has no other implementation of files")
@@ -111,13 +119,7 @@ def test_places_in_files_of_mpi_are_those_the_program_says(
     assert len(keys) == 1  # one file of all
 
 
-@pytest.mark.parametrize("mpi", ALL, ids=lambda mpi: mpi.name)
-def test_what_fortran_writes_is_seen(
-    mpi: Installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name, value in mpi.env.items():
-        monkeypatch.setenv(name, value)
+def test_what_fortran_writes_is_seen(mpi: Installed, tmp_path: Path) -> None:
     run = traced(mpi, [compiled(mpi, "records.f90", tmp_path)], tmp_path)
     for rank in run.ranks:
         found = posix(run, rank)
@@ -130,14 +132,8 @@ def test_what_fortran_writes_is_seen(
 
 
 @pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="no mpi4py")
-def test_files_of_a_python_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mpi = next((each for each in ALL if each.python), None)
-    if mpi is None:
-        pytest.skip("no MPI for Python")
-    monkeypatch.chdir(tmp_path)
-    for name, value in mpi.env.items():
-        monkeypatch.setenv(name, value)
-    assert mpi.python is not None
+@FOR_PYTHON
+def test_files_of_a_python_program(mpi: Installed, tmp_path: Path) -> None:
     run = traced(mpi, [mpi.python, str(FOLDER / "shared.py")], tmp_path)
     for rank in run.ranks:
         expected = said(tmp_path, "place", rank.rank)
@@ -152,14 +148,8 @@ def test_files_of_a_python_program(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert all("shared.py" in " ".join(run.sites[site].frames) for site in sites)
 
 
-@pytest.mark.parametrize("mpi", ALL, ids=lambda mpi: mpi.name)
-def test_work_between_buffered_writes_is_not_lost(
-    mpi: Installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_work_between_buffered_writes_is_not_lost(mpi: Installed, tmp_path: Path) -> None:
     """What is computed between calls is in the work of the event, or of the next."""
-    monkeypatch.chdir(tmp_path)
-    for name, value in mpi.env.items():
-        monkeypatch.setenv(name, value)
     run = traced(mpi, [compiled(mpi, "posix.c", tmp_path)], tmp_path, 1)
     (rank,) = run.ranks
     assert (np.asarray(rank.work) >= 0).all()
@@ -168,15 +158,10 @@ def test_work_between_buffered_writes_is_not_lost(
     assert (np.diff(ends) >= 0).all()
 
 
-def test_without_posix_io_nothing_of_it_is_recorded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@FIRST
+def test_without_posix_io_nothing_of_it_is_recorded(mpi: Installed, tmp_path: Path) -> None:
     from p3s.signature_runner.recording import Recording
 
-    mpi = ALL[0]
-    monkeypatch.chdir(tmp_path)
-    for name, value in mpi.env.items():
-        monkeypatch.setenv(name, value)
     program = compiled(mpi, "posix.c", tmp_path)
     assert mpi.mpiexec is not None
     words = [mpi.mpiexec, "-n", "{np}", program]
@@ -189,13 +174,10 @@ def test_without_posix_io_nothing_of_it_is_recorded(
 @pytest.mark.parametrize(
     ("mode", "sync", "renews"), [("own", "0", 0.75), ("own", "1", 0), ("shared", "0", 0)]
 )
+@FIRST
 def test_files_that_are_truncated_again_and_again_are_told(
-    mode: str, sync: str, renews: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mpi: Installed, mode: str, sync: str, renews: float, tmp_path: Path
 ) -> None:
-    mpi = ALL[0]
-    monkeypatch.chdir(tmp_path)
-    for name, value in mpi.env.items():
-        monkeypatch.setenv(name, value)
     (tmp_path / "files").mkdir()
     program = [compiled(mpi, "checkpoint.c", tmp_path), "files", mode, "1", "4", sync]
     words = [str(mpi.mpiexec), "-n", "{np}", *program]
@@ -208,14 +190,9 @@ def test_files_that_are_truncated_again_and_again_are_told(
 
 
 @pytest.mark.parametrize("source", ["gathered.c", "checkpoint.c"])
-def test_files_are_predicted_as_they_are_used(
-    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@FIRST
+def test_files_are_predicted_as_they_are_used(mpi: Installed, source: str, tmp_path: Path) -> None:
     """Calls and bytes at a count that was not traced are those of a run; their time is apart."""
-    mpi = ALL[0]
-    monkeypatch.chdir(tmp_path)
-    for name, value in mpi.env.items():
-        monkeypatch.setenv(name, value)
     program = [compiled(mpi, source, tmp_path)]
     program += [str(tmp_path), "own", "1", "4", "1"] if source == "checkpoint.c" else []
     words = [str(mpi.mpiexec), "-n", "{np}", *program]
@@ -235,7 +212,4 @@ def test_files_are_predicted_as_they_are_used(
 
 def asked(*words: str) -> str:
     """Run p3s; a prediction that is not to be trusted is one."""
-    command = [sys.executable, "-m", "p3s", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode in (0, 3), done.stderr
-    return done.stdout
+    return p3s(*words, code=(0, 3)).out

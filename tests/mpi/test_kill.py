@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from time_limits import LIMIT_S, over_when
-from tracer_helpers import PROGRAMS, compile_c, the_mpi
+from tracer_helpers import PROGRAMS, compile_c, the_mpi, usable_mpi
 
 from p3s.base.errors import P3SError
 from p3s.base.host import mpi
@@ -69,8 +69,7 @@ class Killer(threading.Thread):
 
 def launch(program: list[str], np: int, run_dir: Path, timeout_s: float = TIMEOUT_S) -> str:
     """Run a program that must fail; return the one line that says why."""
-    install = the_mpi()
-    assert install is not None and install.mpiexec is not None
+    install = usable_mpi()
     with pytest.raises(P3SError) as caught:
         run_traced([install.mpiexec, "-n", "{np}", *program], np, run_dir, timeout_s=timeout_s)
     said = str(caught.value)
@@ -107,8 +106,7 @@ def check_named(said: str, victim: int, np: int) -> None:
     MPICH's launcher kills the others by the same signal and often names one of these: where
     several have ended before anybody could look, nobody may be named.
     """
-    install = the_mpi()
-    assert install is not None
+    install = usable_mpi()
     found = re.search(r"rank (\d+) of (\d+) died", said)
     if install.family == mpi.MPICH and found is None:
         assert f"failed at {np} ranks" in said
@@ -182,8 +180,7 @@ def test_a_run_that_is_timed_out(
 
 def test_the_command_line_says_partial(endless: Path, tmp_path: Path) -> None:
     """Of four counts one is killed: the others are kept, exit code 3, the rank is named."""
-    install = the_mpi()
-    assert install is not None and install.mpiexec is not None
+    install = usable_mpi()
     killer = Killer(tmp_path, 3, 2, 0.05)
     command = [
         sys.executable,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from capture_writer import small
-from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi
+from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi, usable_mpi
 
 from p3s.base.errors import CAPTURES, P3SError
 from p3s.base.host import compiling, mpi
@@ -30,8 +30,7 @@ pytestmark = [pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 
 
 def launcher() -> str:
-    install = the_mpi()
-    assert install is not None and install.mpiexec is not None
+    install = usable_mpi()
     return install.mpiexec
 
 
@@ -497,8 +496,7 @@ def test_a_compiler_that_is_none(tmp_path: Path) -> None:
 
 
 def test_another_family_than_the_launcher(dies: Path, tmp_path: Path) -> None:
-    install = the_mpi()
-    assert install is not None
+    install = usable_mpi()
     other = next(
         (m for m in mpi.find_mpi() if m.family != install.family and m.mpiexec is not None), None
     )

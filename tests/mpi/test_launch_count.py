@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_exec import P3S, launch
+from commands import P3S
+from test_exec import launch
 from test_exec import run as run_command
 from test_launch import launcher
 from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi
@@ -127,7 +128,7 @@ class TestPrograms:
 
     def test_inside_a_launcher(self, program: Path, tmp_path: Path) -> None:
         done = launch(2, tmp_path, "--work", "instructions", "--", str(program))
-        assert (done.code, done.said()) == (0, []), done.err
+        assert (done.code, done.said) == (0, []), done.err
         assert len(LOOPS.findall(done.out)) == 2
         assert all(rank.complete for rank in read_run(tmp_path / "p3s-np2").ranks)
 
@@ -177,8 +178,8 @@ class TestPrerequisites:
                 (folder / name).symlink_to(found)
         words = [*P3S, "exec", "--work", "instructions", "--", "true"]
         done = run_command(words, tmp_path, PATH=str(folder))
-        assert done.code == 1 and len(done.said()) == 1
-        assert "install qemu-user" in done.said()[0] or "mpicc" in done.said()[0]
+        assert done.code == 1 and len(done.said) == 1
+        assert "install qemu-user" in done.said[0] or "mpicc" in done.said[0]
 
     def test_the_interpreter_is_put_in_front(self, tmp_path: Path) -> None:
         sh = shutil.which("sh")

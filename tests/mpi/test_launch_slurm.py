@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from commands import P3S
 from slurm_cluster import missing, running
-from test_exec import P3S, run
+from test_exec import run
 from tracer_helpers import PROGRAMS
 
 from p3s.base.host import compiling, mpi
@@ -67,13 +68,13 @@ def test_exec(slurm: dict[str, str], program: list[str], tmp_path: Path) -> None
     way, path = program
     words = ["srun", way, "-N", "2", "-n", "4", *P3S, "exec", "--", path, "none", "3"]
     done = run(words, tmp_path, **slurm)
-    assert (done.code, done.said()) == (0, []), done.err
+    assert (done.code, done.said) == (0, []), done.err
     traced = read_run(tmp_path / "p3s-np4")
     assert len(traced.ranks) == 4 and all(rank.complete for rank in traced.ranks)
     info = json.loads((tmp_path / "p3s-np4" / "run.json").read_text())
     assert (info["np"], info["launcher"]) == (4, "srun")
     again = run(words, tmp_path, **slurm)
-    assert again.code == 1 and len(again.said()) == 1 and "already holds" in again.said()[0]
+    assert again.code == 1 and len(again.said) == 1 and "already holds" in again.said[0]
     added = run([*P3S, "add", "study", "p3s-np4"], tmp_path)
     assert added.code == 0, added.err
 
@@ -94,7 +95,7 @@ def test_a_rank_that_dies(
     words = ["srun", way, "-N", "2", "-n", "{np}", path, how, "3"]
     options = ["-n", "1,2,4", "--timeout", "60", "-o", "study"]
     done = run([*P3S, "characterize", *options, "--", *words], tmp_path, **slurm)
-    assert re.search(rf"rank 1( of \d)? died \({said}", done.said()[-1]), done.err
+    assert re.search(rf"rank 1( of \d)? died \({said}", done.said[-1]), done.err
     kept = tmp_path / "study" / "runs" / "np0004.r0.failed"
     assert len(list(kept.glob("rank-*.p3t"))) == 4
     assert os.listdir(tmp_path / "study" / "runs")
@@ -107,8 +108,8 @@ def test_a_run_that_is_stopped_leaves_no_step(
     words = ["srun", way, "-n", "{np}", path, "hang", "3"]
     options = ["-n", "2,3,4", "--timeout", "6", "-o", "study"]
     done = run([*P3S, "characterize", *options, "--", *words], tmp_path, **slurm)
-    assert done.code == 1 and "not finished after 6 s" in done.said()[-1]
-    assert "rank 1 inside MPI_Recv" in done.said()[-1]
+    assert done.code == 1 and "not finished after 6 s" in done.said[-1]
+    assert "rank 1 inside MPI_Recv" in done.said[-1]
     for _ in range(60):
         jobs = run(["squeue", "-h"], tmp_path, **slurm)
         if not jobs.out.strip():

@@ -8,10 +8,10 @@ import re
 from pathlib import Path
 
 import pytest
-from test_exec import P3S
+from commands import P3S
 from test_exec import run as run_command
 from test_launch import launcher
-from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi
+from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi, usable_mpi
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.host import mpi
@@ -105,8 +105,7 @@ def test_a_script_under_a_launcher_that_tells_no_mpi(program: Path, tmp_path: Pa
     words = [str(site), "-k", "{np}", "--", str(run_sh)]
     run_traced(words, 2, tmp_path / "run", timeout_s=TIMEOUT_S)
     assert ranks_of(tmp_path / "run") == 2
-    install = the_mpi()
-    assert install is not None
+    install = usable_mpi()
     info = json.loads((tmp_path / "run" / "run.json").read_text())
     assert info["mpi"].split()[0] == install.family
 
@@ -129,8 +128,7 @@ def test_the_preload_is_the_programs_only(
 
 
 def test_a_preload_given_to_the_launcher_is_kept(program: Path, tmp_path: Path) -> None:
-    install = the_mpi()
-    assert install is not None
+    install = usable_mpi()
     other = compile_c(OTHER, tmp_path / "other.so", "-shared", "-fPIC")
     seen = tmp_path / "seen"
     if install.family == mpi.OPENMPI:
@@ -238,7 +236,7 @@ def test_a_limit_that_is_reached_says_what_to_do(program: Path, tmp_path: Path) 
     options = ["-n", "1,2,3", "--limit", "8K", "-o", "study"]
     done = run_command([*P3S, "characterize", *options, "--", *words], tmp_path)
     assert done.code == 1
-    assert "reached the limit" in done.said()[-1] and "with a larger --limit" in done.said()[-1]
+    assert "reached the limit" in done.said[-1] and "with a larger --limit" in done.said[-1]
 
 
 def test_a_limited_run_does_not_take_the_place_of_a_good_one(program: Path, tmp_path: Path) -> None:

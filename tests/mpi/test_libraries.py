@@ -19,7 +19,7 @@ from libraries import (
     line_of,
 )
 from patterns import ALL, PAIRS, Program, outcome, traced
-from tracer_helpers import the_mpi
+from tracer_helpers import usable_mpi
 
 from p3s.capture import read_run
 from p3s.capture.callpath import call_path
@@ -87,8 +87,7 @@ NAMED = [
 
 
 def _launched(words: list[str]) -> list[str]:
-    install = the_mpi()
-    assert install is not None and install.mpiexec is not None
+    install = usable_mpi()
     return [install.mpiexec, "-n", "{np}", *words]
 
 

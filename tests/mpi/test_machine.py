@@ -9,11 +9,11 @@ import stat
 from pathlib import Path
 
 import pytest
+from commands import cli
 from machines import synthetic
 
 from p3s.base.errors import Damaged, P3SError
 from p3s.base.text import size_text
-from p3s.cli.main import run
 from p3s.machine import facts, network
 from p3s.machine.compare import compare
 from p3s.machine.filesystem import measure_files
@@ -245,33 +245,26 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("how", DAMAGES)
-def test_damaged_files_are_one_line(
-    how: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_files_are_one_line(how: str, tmp_path: Path) -> None:
     data = copy.deepcopy(json.loads(json.dumps(MACHINE.data(synthetic()))))
     DAMAGES[how](data)
     path = tmp_path / "m.json"
     path.write_text(json.dumps(data))
     with pytest.raises(Damaged):
         Machine.load(path)
-    assert run(["machine", "show", str(path)]) == 1
-    said = capsys.readouterr()
+    said = cli(f"machine show {path}", code=1)
     assert said.out == "" and said.err.count("\n") == 1
     assert "damaged" in said.err and "measure that machine again" in said.err
 
 
-def test_another_version_or_thing_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_version_or_thing_is_said(tmp_path: Path) -> None:
     path = tmp_path / "m.json"
     for change in ({"schema_version": 2}, {"schema": "p3s.model"}):
         path.write_text(json.dumps({**MACHINE.data(synthetic()), **change}))
-        assert run(["machine", "show", str(path)]) == 1
-        assert capsys.readouterr().err.count("\n") == 1
+        assert cli(f"machine show {path}", code=1).err.count("\n") == 1
     path.write_text("{")
-    assert run(["machine", "compare", str(path), str(path)]) == 1
-    assert "damaged" in capsys.readouterr().err
-    assert run(["machine", "show", str(tmp_path / "none.json")]) == 1
+    cli(f"machine compare {path} {path}", code=1, err="damaged")
+    cli(f"machine show {tmp_path / 'none.json'}", code=1)
 
 
 def test_costs_between_points_lie_between_them() -> None:
@@ -314,15 +307,12 @@ def test_compare_gives_ratios_with_intervals() -> None:
     assert "other instruction sets" in compare(synthetic(), arm)["notes"][0]
 
 
-def test_compare_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_compare_command(tmp_path: Path) -> None:
     synthetic().save(tmp_path / "a.json")
     synthetic(ghz=1.0, name="other").save(tmp_path / "b.json")
     names = [str(tmp_path / "a.json"), str(tmp_path / "b.json")]
-    assert run(["machine", "compare", *names]) == 0
-    text = capsys.readouterr().out
-    assert "other over synthetic" in text and "int_add" in text
-    assert run(["machine", "compare", *names, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["schema"] == "p3s.machine_comparison"
+    cli("machine compare", *names, out=("other over synthetic", "int_add"))
+    assert cli("machine compare", *names, "--json").data["schema"] == "p3s.machine_comparison"
 
 
 def test_what_disturbed_is_said() -> None:
@@ -350,12 +340,11 @@ def few_points(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("few_points")
-def test_measure_with_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_measure_with_messages(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "machine.json"
     mpiexec = os.environ.get("P3S_TEST_MPIEXEC")
     extra = ["--launcher", f"{mpiexec} --oversubscribe -n {{np}}"] if mpiexec else []
-    assert run(["machine", "measure", "--quick", "-o", str(path), "--json", *extra]) == 0
-    printed = json.loads(capsys.readouterr().out)
+    printed = cli(f"machine measure --quick -o {path} --json", *extra).data
     written = json.loads(path.read_text())
     assert {**written, **printed} == written and written.keys() - printed.keys() <= {"digest"}
     found = Machine.load(path).network
@@ -368,30 +357,26 @@ def test_measure_with_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str
     for where in ("near", "far"):
         assert [row[0] for row in found["pack"][where]] == [8, 64, 512, 4096]
         assert min(ns for row in found["pack"][where] for ns in row) > 0
-    assert run(["machine", "show", str(path)]) == 0
-    assert "rendezvous" in capsys.readouterr().out
+    cli(f"machine show {path}", out="rendezvous")
 
 
 @pytest.mark.usefixtures("few_points")
-def test_without_mpi_the_computation_is_still_measured(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_mpi_the_computation_is_still_measured(tmp_path: Path) -> None:
     path = tmp_path / "m.json"
     args = ["machine", "measure", "--quick", "-o", str(path), "--launcher", "nompiexec -n {np}"]
-    assert run(args) == 3
-    said = capsys.readouterr()
+    said = cli(*args, code=3)
     assert "computation was measured, the network was not: nompiexec" in said.err
     assert Machine.load(path).network is None and "chase" in said.out
 
 
 def test_without_a_compiler_nothing_is_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
     path = tmp_path / "m.json"
-    assert run(["machine", "measure", "-o", str(path)]) == 1
-    assert "no C compiler (cc)" in capsys.readouterr().err and not path.exists()
+    cli(f"machine measure -o {path}", code=1, err="no C compiler (cc)")
+    assert not path.exists()
 
 
 @pytest.mark.parametrize(
@@ -405,24 +390,17 @@ def test_without_a_compiler_nothing_is_measured(
     ],
 )
 def test_wrong_use_ends_before_measuring(
-    args: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    args: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("other.txt").write_text("a letter")
-    assert run(["machine", "measure", *args]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    assert cli("machine measure", *args, code=2).err.count("\n") == 1
     assert Path("other.txt").read_text() == "a letter"
 
 
 @pytest.mark.parametrize("name", ["measure", "show", "compare"])
-def test_help_ends_with_an_example_and_the_next_step(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["machine", name, "--help"]) == 0
-    text = capsys.readouterr().out
+def test_help_ends_with_an_example_and_the_next_step(name: str) -> None:
+    text = cli("machine", name, "--help").out
     last = text[text.index("Example:") :]
     assert f"p3s machine {name}" in last and "Next:" in last and "--json" in text
 

@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 
 import pytest
+from commands import cli
 
 from p3s.base.errors import P3SError
 from p3s.base.host.compiling import c_compiler
-from p3s.cli.main import run
 from p3s.machine.machinefile import Machine
 from p3s.machine.teams import CONSTRUCTS, ITERATIONS, LOOPS, OpenMP
 from p3s.machine.threads import measure_openmp, openmp_program
@@ -49,18 +49,15 @@ def test_latencies_reach_from_cache_to_memory(found: OpenMP) -> None:
 
 
 def test_the_command_writes_shows_and_compares(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("p3s.machine.measure.QUICK_S", 0.1)
     monkeypatch.setattr("p3s.machine.threads.QUICK_S", 0.1)
     monkeypatch.setattr("p3s.machine.measure.working_sets", lambda *_: [8 * KIB, 8 * MIB])
     path = tmp_path / "machine.json"
-    args = ["machine", "measure", "--quick", "--no-network", "--openmp", "-o", str(path), "--json"]
-    assert run(args) == 0
+    shown = cli(f"machine measure --quick --no-network --openmp -o {path} --json").data
     kept = json.loads(path.read_text())
-    assert kept.pop("digest") and json.loads(capsys.readouterr().out) == kept
+    assert kept.pop("digest") and shown == kept
     assert Machine.load(path).openmp is not None
-    assert run(["machine", "show", str(path)]) == 0
-    assert "OpenMP threads: lib" in capsys.readouterr().out
-    assert run(["machine", "compare", str(path), str(path)]) == 0
-    assert "dynamic, 64 a thread" in capsys.readouterr().out
+    cli(f"machine show {path}", out="OpenMP threads: lib")
+    cli(f"machine compare {path} {path}", out="dynamic, 64 a thread")

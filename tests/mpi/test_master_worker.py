@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from commands import cli
 from paths import EXAMPLES
 from test_examples import run, tool
 from tracer_helpers import trace
 
 from p3s.capture import read_run
-from p3s.cli.main import run as p3s
 from p3s.methods.baseline import iteration_table
 from p3s.methods.baseline.iteration_table import Row
 from p3s.methods.baseline.iterations import check
@@ -190,7 +190,7 @@ def test_wrong_use_is_one_line(programs: Path) -> None:
 def test_characterize_counts_the_messages_of_small_runs(programs: Path, tmp_path: Path) -> None:
     study = tmp_path / "study"
     command = [tool("mpiexec"), "-n", "{np}", str(programs / "nbody"), "--workload", "60"]
-    assert p3s(["characterize", "-n", "2,3,4", "-o", str(study), "--", *command]) == 0
+    cli(f"characterize -n 2,3,4 -o {study} --", *command)
     for n in (2, 3, 4):
         found = read_run(next((study / "runs").glob(f"np{n:04d}*")))
         calls = [found.calls[i].op for rank in found.ranks for i in rank.call.tolist()]

@@ -7,10 +7,6 @@ from them (see expected_trees.py for the normal form) and never from what the to
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commands import p3s
 from expected_trees import Loop, Ranks, differences, leaves, loop, phase_turns
-from paths import EXAMPLES
-from tracer_helpers import PROGRAMS, compile_c, the_mpi
+from tracer_helpers import PROGRAMS, compile_c, make_examples, usable_mpi
 
 from p3s.capture import read_run
 
@@ -408,68 +404,25 @@ CASES += [
 
 @pytest.fixture(scope="session")
 def binaries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    install = the_mpi()
-    if install is None or install.mpiexec is None:
-        pytest.skip("no MPI that works with ranks sharing cores")
     out = tmp_path_factory.mktemp("phases")
     for source in sorted((PROGRAMS / "phases").glob("*.c")):
         # Optimised, a loop may get copies of its body for the first or the last turn.
         compile_c(source, out / source.stem, "-O0")
-    subprocess.run(
-        [
-            "make",
-            "-s",
-            "-C",
-            str(EXAMPLES),
-            f"MPICC={install.mpicc}",
-            f"BIN={out / 'examples'}",
-            "CFLAGS=-O0 -g",
-        ],
-        check=True,
-        timeout=120,
-        capture_output=True,
-    )
+    make_examples(out / "examples", "CFLAGS=-O0 -g")
     return out
 
 
 def characterized(case: Case, counts: Sequence[int], binaries: Path, study: Path) -> dict[str, Any]:
     """Trace a program at the counts through the command line; return signature/phases.json."""
-    install = the_mpi()
-    assert install is not None and install.mpiexec is not None
+    install = usable_mpi()
     binary = binaries / case.program
     if not binary.exists():
         binary = binaries / "examples" / case.program
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "p3s",
-            "characterize",
-            "-n",
-            ",".join(map(str, counts)),
-            "-o",
-            str(study),
-            "--timeout",
-            "60",
-            "--",
-            install.mpiexec,
-            "-n",
-            "{np}",
-            str(binary),
-            *map(str, case.args),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
+    p3s(
+        "characterize -n",
+        ",".join(map(str, counts)),
+        *("-o", study, "--timeout", 60, "--", install.mpiexec, "-n", "{np}", binary, *case.args),
     )
-    try:
-        _, err = process.communicate(timeout=LIMIT_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        raise
-    assert process.returncode == 0, err
     found: dict[str, Any] = json.loads((study / "signature" / "phases.json").read_text())
     return found
 

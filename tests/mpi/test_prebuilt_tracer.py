@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from paths import ROOT
-from tracer_helpers import PROGRAMS, compile_c, the_mpi
+from tracer_helpers import PROGRAMS, compile_c, usable_mpi
 
 from p3s.base.host import mpi, prebuilt
 from p3s.signature_runner import build, doctor
@@ -33,9 +33,7 @@ def without_compilers(folder: Path) -> str:
 @pytest.fixture
 def came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> mpi.MpiInstall:
     """The MPI here, its tracer as in a wheel, and no compiler."""
-    install = the_mpi()
-    if install is None or install.mpiexec is None:
-        pytest.skip("no usable MPI")
+    install = usable_mpi()
     program = compile_c(PROGRAMS / "dies.c", tmp_path / "dies")
     library = prebuilt.library_at(str(mpi.libmpi_for(str(program), None)))
     assert library is not None
@@ -87,9 +85,7 @@ def test_libraries_of_mpi_say_which_they_are(came: mpi.MpiInstall) -> None:
 def brought(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the platform wheel for the MPI here brings along, built by P3S's own backend."""
     pytest.importorskip("setuptools", minversion="77", reason="setuptools is older than 77")
-    install = the_mpi()
-    if install is None or install.mpiexec is None:
-        pytest.skip("no usable MPI")
+    install = usable_mpi()
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "src"
     ignored = shutil.ignore_patterns(".git", ".venv", "build", "dist", "__pycache__", "tests")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from capture_writer import CPU, EVENTS, Writer, leb, zigzag
 from test_kill import Killer, ledger
-from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi, trace
+from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi, trace, usable_mpi
 
 from p3s.base.errors import P3SError
 from p3s.capture import RankTrace, RunTrace, read_run
@@ -79,8 +79,7 @@ def nest_of(run: RunTrace, enough: Enough = QUICK) -> Plan:
 def sample(
     program: list[str], np_: int, run_dir: Path, plan: Plan, stop: bool = False
 ) -> RunOutcome:
-    install = the_mpi()
-    assert install is not None and install.mpiexec is not None
+    install = usable_mpi()
     return run_traced(
         [install.mpiexec, "-n", "{np}", *program],
         np_,

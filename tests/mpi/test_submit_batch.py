@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import subprocess
@@ -11,10 +10,10 @@ from pathlib import Path
 
 import batch_standins
 import pytest
-from tracer_helpers import PROGRAMS, compile_c, the_mpi
+from commands import cli
+from tracer_helpers import PROGRAMS, compile_c, the_mpi, usable_mpi
 
 from p3s.base.study import Study
-from p3s.cli.main import run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 
@@ -33,20 +32,18 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def template(*words: str) -> list[str]:
-    install = the_mpi()
-    assert install is not None and install.mpiexec is not None
+    install = usable_mpi()
     return ["--", install.mpiexec, "-n", "{np}", *words]
 
 
 @pytest.mark.parametrize(("scheduler", "jobs"), [("pbs", "one"), ("pbs", "array"), ("lsf", "each")])
-def test_from_submission_to_study(
-    scheduler: str, jobs: str, here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_from_submission_to_study(scheduler: str, jobs: str, here: Path) -> None:
     options = ["--ppn", "2", "--time", "5m", "--scheduler", scheduler, "--jobs", jobs]
     words = template("./my program", "4" if jobs != "one" else "0")
     counts = "1,2,3" if jobs == "one" else "1,2,3,4"
-    assert run(["submit", "my study", "-n", counts, *options, "--submit", "--json", *words]) == 0
-    submitted = json.loads(capsys.readouterr().out)["jobs"]
+    submitted = cli("submit 'my study' -n", counts, *options, "--submit", "--json", *words).data[
+        "jobs"
+    ]
     batch_standins.run_jobs(here.parent / "bin")
     files = sorted([*here.glob("my study-jobs/*.OU"), *here.glob("my study-jobs/*.out")])
     logs = "\n".join(path.read_text() for path in files)
@@ -61,7 +58,7 @@ def test_from_submission_to_study(
 @pytest.mark.parametrize(("scheduler", "jobs"), [("pbs", "each"), ("lsf", "array")])
 def test_jobs_are_submitted_by_hand(scheduler: str, jobs: str, here: Path) -> None:
     options = ["--scheduler", scheduler, "--jobs", jobs]
-    assert run(["submit", "s", "-n", "1,2", *options, *template("./my program", "0")]) == 0
+    cli("submit s -n 1,2", *options, *template("./my program", "0"))
     done = subprocess.run(
         ["bash", str(here / "s-jobs" / "submit.sh")], capture_output=True, text=True, timeout=300
     )
@@ -84,7 +81,7 @@ def test_a_replay_takes_the_nodes_of_its_job(scheduler: str, here: Path) -> None
     p3s.write_text(f'#!/bin/sh\nexec {sys.executable} -P -c "{code}" "$@"\n')
     p3s.chmod(0o755)
     options = ["--scheduler", scheduler, "--nodes", "4", "--ppn", "2", "--venv", "venv"]
-    assert run(["submit", "s", "-n", "8", *options, "--submit", "--", "--timed"]) == 0
+    cli("submit s -n 8", *options, "--submit", "--", "--timed")
     batch_standins.run_jobs(here.parent / "bin")
     (log,) = (here / "s" / "replay").glob("*.OU" if scheduler == "pbs" else "submit-*.out")
     hosts = [f"host{'0' * (scheduler == 'pbs')}{k}" for k in range(4)]

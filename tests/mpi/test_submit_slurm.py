@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import slurm_cluster
+from commands import cli
 from paths import PROGRAMS, ROOT
 
 from p3s.base.host import mpi
 from p3s.base.study import Study
-from p3s.cli.main import run
 
 MPICC = Path("/usr/bin/mpicc.openmpi")
 WHY = slurm_cluster.missing() or ("" if MPICC.exists() else "no Open MPI of Debian")
@@ -32,10 +32,7 @@ def ask(*words: str) -> str:
 
 
 def test_from_submission_to_report(
-    slurm: dict[str, str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    slurm: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each count has a job of its own; the one that fails takes no other with it."""
     folder = tmp_path / "a run"
@@ -49,8 +46,7 @@ def test_from_submission_to_report(
     options = ["--jobs", "each", "--ppn", "2", "--time", "10m", "--predict", "8", "--submit"]
     words = ["srun", "--mpi=pmix", "-n", "{np}", "./my program", "4"]
     listed = ",".join(map(str, COUNTS))
-    assert run(["submit", "study", "-n", listed, *options, "--json", "--", *words]) == 0
-    jobs = json.loads(capsys.readouterr().out)["jobs"]
+    jobs = cli("submit study -n", listed, *options, "--json", "--", *words).data["jobs"]
     assert len(jobs) == len(COUNTS) + 1
     last = str(jobs[-1]["job"])
     slurm_cluster.wait_for(lambda: not ask("squeue", "-h").strip(), "the jobs' end", 600.0)

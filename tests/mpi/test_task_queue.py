@@ -7,11 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from commands import cli
 from paths import PROGRAMS
-from tracer_helpers import the_mpi
+from tracer_helpers import usable_mpi
 
 from p3s.base.study import Study
-from p3s.cli.main import run as p3s
 from p3s.methods.tasks.recognise import learned, of_path
 
 TASKS = 60
@@ -20,9 +20,7 @@ TASKS = 60
 @pytest.fixture(scope="module")
 def farm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """A study of the program at 3 to 5 processes, and the words that run it."""
-    install = the_mpi()
-    if install is None or install.mpiexec is None:
-        pytest.skip("no MPI that works with ranks sharing cores")
+    install = usable_mpi()
     folder = tmp_path_factory.mktemp("farm")
     program = folder / "farm"
     source = PROGRAMS / "queue" / "farm.c"
@@ -31,8 +29,8 @@ def farm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     )
     words = [str(install.mpiexec), "-n", "{np}", str(program), str(TASKS), "100", "500", "2"]
     study = folder / "study"
-    assert p3s(["characterize", "-n", "3,4,5", "-o", str(study), "--", *words]) == 0
-    p3s(["model", str(study)])
+    cli(f"characterize -n 3,4,5 -o {study} --", *words)
+    cli(f"model {study}", code=None)
     return study, words
 
 
@@ -51,10 +49,9 @@ def test_the_queue_is_recognised_with_its_totals(farm: tuple[Path, list[str]]) -
     assert found is not None and found.exact == (TASKS, 0)
 
 
-def test_what_depends_on_timing_is_no_miss(farm: tuple[Path, list[str]], capsys) -> None:  # type: ignore[no-untyped-def]
+def test_what_depends_on_timing_is_no_miss(farm: tuple[Path, list[str]]) -> None:
     study, words = farm
-    p3s(["validate", str(study), "-n", "6", "--json", "--", *words])
-    told = json.loads(capsys.readouterr().out)
+    told = cli(f"validate {study} -n 6 --json --", *words, code=None).data
     assert told["dealt"]["tasks"] == told["dealt"]["predicted"] == TASKS
     assert told["dealt"]["same"]
     assert "validate-missed" not in [reason["code"] for reason in told["reasons"]]
@@ -62,7 +59,7 @@ def test_what_depends_on_timing_is_no_miss(farm: tuple[Path, list[str]], capsys)
 
 def test_a_prediction_says_so(farm: tuple[Path, list[str]]) -> None:
     study, _ = farm
-    p3s(["predict", str(study), "-n", "3,4,5,16", "--no-replay"])
+    cli(f"predict {study} -n 3,4,5,16 --no-replay", code=None)
     made = json.loads(Study.open(study).prediction_path.read_text())
     row = next(row for row in made["counts"] if row["n"] == 16)
     # 60 tasks of 100 to 500 us on 15 workers: not less than their share
@@ -74,9 +71,7 @@ def test_a_prediction_says_so(farm: tuple[Path, list[str]]) -> None:
 @pytest.fixture(scope="module")
 def counted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study of ranks that take tasks from a counter, at 3 to 5 processes."""
-    install = the_mpi()
-    if install is None or install.mpiexec is None:
-        pytest.skip("no MPI that works with ranks sharing cores")
+    install = usable_mpi()
     folder = tmp_path_factory.mktemp("counted")
     program = folder / "counted"
     source = PROGRAMS / "queue" / "counted.c"
@@ -85,7 +80,7 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     words = [str(install.mpiexec), "-n", "{np}", str(program), str(TASKS)]
     study = folder / "study"
-    assert p3s(["characterize", "-n", "3,4,5", "-o", str(study), "--", *words]) == 0
+    cli(f"characterize -n 3,4,5 -o {study} --", *words)
     return study
 
 
@@ -103,7 +98,7 @@ def test_a_counter_hands_out_tasks(counted: Path) -> None:
 
 
 def test_a_prediction_says_what_a_counter_does(counted: Path) -> None:
-    p3s(["predict", str(counted), "-n", "3,4,5,16", "--no-replay"])
+    cli(f"predict {counted} -n 3,4,5,16 --no-replay", code=None)
     study = Study.open(counted)
     made = json.loads(study.prediction_path.read_text())
     row = next(row for row in made["counts"] if row["n"] == 16)
@@ -114,25 +109,20 @@ def test_a_prediction_says_what_a_counter_does(counted: Path) -> None:
     assert "holdout-missed" not in [reason["code"] for reason in made["reasons"]]
 
 
-def test_the_hold_out_of_a_queue_is_no_miss(farm: tuple[Path, list[str]], capsys) -> None:  # type: ignore[no-untyped-def]
-    p3s(["model", str(farm[0])])
-    assert "holdout-missed" not in capsys.readouterr().err
+def test_the_hold_out_of_a_queue_is_no_miss(farm: tuple[Path, list[str]]) -> None:
+    assert "holdout-missed" not in cli(f"model {farm[0]}", code=None).err
 
 
-def test_who_is_heard_first_is_no_miss(tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
-    install = the_mpi()
-    if install is None or install.mpiexec is None:
-        pytest.skip("no MPI that works with ranks sharing cores")
+def test_who_is_heard_first_is_no_miss(tmp_path: Path) -> None:
+    install = usable_mpi()
     program, study = tmp_path / "heard", tmp_path / "study"
     source = PROGRAMS / "queue" / "heard.c"
     subprocess.run(
         [install.mpicc, "-o", program, source], check=True, timeout=120, capture_output=True
     )
     words = [str(install.mpiexec), "-n", "{np}", str(program), "6"]
-    assert p3s(["characterize", "-n", "3,4,5", "-o", str(study), "--", *words]) == 0
-    capsys.readouterr()
-    p3s(["validate", str(study), "-n", "6", "--json", "--", *words])
-    found = json.loads(capsys.readouterr().out)
+    cli(f"characterize -n 3,4,5 -o {study} --", *words)
+    found = cli(f"validate {study} -n 6 --json --", *words, code=None).data
     order = found["order"]
     assert found["p2p_triples"]["equal"] == found["p2p_triples"]["true"] == 25
     # On a loaded machine the first may come first all the same.

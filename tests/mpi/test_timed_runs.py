@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import re
 import shutil
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Shown, cli
 from test_cli_stages import LAUNCH, Outcome, Stages
 from test_launch import launcher
 from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi
@@ -19,7 +19,6 @@ from p3s.base.errors import P3SError
 from p3s.base.progress import Progress
 from p3s.base.study import Study, read_json, write_json
 from p3s.capture.where import places_at
-from p3s.cli.main import run
 from p3s.pipeline.tracing.counts import Asked
 from p3s.pipeline.tracing.runs import TraceRequest, trace_counts
 from p3s.signature.store import load_table
@@ -73,18 +72,16 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "study"
 
 
-def characterize(root: Path, counts: str, *more: str) -> int:
-    return run(["characterize", "-n", counts, "-o", str(root), *more, "--", *LAUNCH])
+def characterize(root: Path, counts: str, *more: str, **expected: Any) -> Shown:
+    return cli("characterize -n", counts, "-o", root, *more, "--", *LAUNCH, **expected)
 
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
 
-def test_instructions_are_counted_once_and_timed_in_all_repeats(
-    runs: Runs, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert characterize(root, "2,4,8", "-r", "3", "--work", "instructions") == 0
+def test_instructions_are_counted_once_and_timed_in_all_repeats(runs: Runs, root: Path) -> None:
+    streams = characterize(root, "2,4,8", "-r", "3", "--work", "instructions")
     each = [
         [("cpu", n, "timed")] * 3 + [("instructions", n, "runs"), ("characterize", n)]
         for n in (2, 4, 8)
@@ -92,7 +89,6 @@ def test_instructions_are_counted_once_and_timed_in_all_repeats(
     assert runs.calls == [call for some in each for call in some]
     assert names(root / "runs") == ["np0002.r0", "np0004.r0", "np0008.r0"]
     assert names(root / "timed") == [f"np000{n}.r{r}" for n in (2, 4, 8) for r in range(3)]
-    streams = capsys.readouterr()
     assert "np=4 native run 2/3: 1.0 s" in streams.err
     assert "np=4 counting instructions: 9.0 s" in streams.err
     row = streams.out.splitlines()[2].split()
@@ -102,46 +98,38 @@ def test_instructions_are_counted_once_and_timed_in_all_repeats(
 
 
 def test_times_can_be_left_out(runs: Runs, root: Path) -> None:
-    assert characterize(root, "2,4,8", "--work", "instructions", "--no-times") == 0
+    characterize(root, "2,4,8", "--work", "instructions", "--no-times")
     assert not (root / "timed").exists() and len(runs.calls) == 6
 
 
 @pytest.mark.parametrize("work", ["cpu", "wall", "auto"])
-def test_no_times_elsewhere_is_refused(
-    work: str, runs: Runs, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert characterize(root, "2,4,8", "--work", work, "--no-times") == 2
+def test_no_times_elsewhere_is_refused(work: str, runs: Runs, root: Path) -> None:
+    shown = characterize(root, "2,4,8", "--work", work, "--no-times", code=2)
     assert not root.exists() and not runs.calls
-    assert capsys.readouterr().err.splitlines()[-1].startswith("p3s: --no-times: belongs to --work")
+    assert shown.last.startswith("p3s: --no-times: belongs to --work")
 
 
-def test_cpu_time_goes_beside_instructions(
-    runs: Runs, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert characterize(root, "2,4,8", "--work", "instructions", "--no-times") == 0
+def test_cpu_time_goes_beside_instructions(runs: Runs, root: Path) -> None:
+    characterize(root, "2,4,8", "--work", "instructions", "--no-times")
     counted = {path: path.stat().st_ino for path in (root / "runs").rglob("*")}
-    assert characterize(root, "2,8", "-r", "2", "--work", "cpu", "--json") == 0
+    result = characterize(root, "2,8", "-r", "2", "--work", "cpu", "--json").data
     assert {path: path.stat().st_ino for path in (root / "runs").rglob("*")} == counted
     assert names(root / "timed") == ["np0002.r0", "np0002.r1", "np0008.r0", "np0008.r1"]
-    result = json.loads(capsys.readouterr().out.partition("\n{")[2].join(["{", ""]))
     assert [(row["np"], row["runs"], len(row["timed"])) for row in result["counts"]] == [
         (2, [], 2),
         (8, [], 2),
     ]
-    assert characterize(root, "2", "--work", "cpu") == 0
-    assert capsys.readouterr().out.splitlines()[1].split()[:5] == ["2", "0", "-", "1", "1.00"]
+    row = characterize(root, "2", "--work", "cpu").out.splitlines()[1]
+    assert row.split()[:5] == ["2", "0", "-", "1", "1.00"]
 
 
-def test_cpu_time_beside_nothing_is_refused(
-    runs: Runs, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert characterize(root, "2,4,8", "--work", "instructions") == 0
+def test_cpu_time_beside_nothing_is_refused(runs: Runs, root: Path) -> None:
+    characterize(root, "2,4,8", "--work", "instructions")
     before = list(runs.calls)
-    assert characterize(root, "8,16", "--work", "cpu") == 2
+    line = characterize(root, "8,16", "--work", "cpu", code=2).last
     assert runs.calls == before
-    line = capsys.readouterr().err.splitlines()[-1]
     assert "none at 16 processes" in line and "-n 16 with --work instructions" in line
-    assert characterize(root, "4,16") == 0  # auto: as the study
+    characterize(root, "4,16")  # auto: as the study
     assert runs.calls[-3:] == [
         ("cpu", 16, "timed"),
         ("instructions", 16, "runs"),
@@ -151,25 +139,22 @@ def test_cpu_time_beside_nothing_is_refused(
 
 @pytest.mark.parametrize(("repeats", "said"), [("1", "trace -n 2,4,8 with"), ("2", "use another")])
 def test_instructions_into_cpu_time_are_refused(
-    repeats: str, said: str, runs: Runs, root: Path, capsys: pytest.CaptureFixture[str]
+    repeats: str, said: str, runs: Runs, root: Path
 ) -> None:
-    assert characterize(root, "2,4,8", "--work", "cpu", "-r", repeats) == 0
+    characterize(root, "2,4,8", "--work", "cpu", "-r", repeats)
     before = list(runs.calls)
-    assert characterize(root, "2,4", "--work", "instructions") == 2
+    line = characterize(root, "2,4", "--work", "instructions", code=2).last
     assert runs.calls == before
-    line = capsys.readouterr().err.splitlines()[-1]
     assert f"a study holds one unit: {said}" in line and "CPU time is measured beside" in line
 
 
-def test_a_native_run_that_fails_fails_the_count(
-    runs: Runs, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert characterize(root, "2,4,8", "--work", "instructions") == 0
+def test_a_native_run_that_fails_fails_the_count(runs: Runs, root: Path) -> None:
+    characterize(root, "2,4,8", "--work", "instructions")
     before = {path: path.stat().st_ino for path in root.rglob("*.json")}
     runs.refuses = {(4, "cpu"): P3SError("np=4: ./app: failed at 4 ranks (exit code 3)")}
-    assert characterize(root, "4,16", "--work", "instructions") == 3
+    shown = characterize(root, "4,16", "--work", "instructions", code=3)
     assert ("instructions", 4, "runs") not in runs.calls[9:]
-    last = capsys.readouterr().err.splitlines()[-2]
+    last = shown.err.splitlines()[-2]
     assert last.startswith("p3s: np=4: native run: ./app: failed at 4 ranks (exit code 3)")
     assert {path: path.stat().st_ino for path in before if path.name != "study.json"} == {
         path: node for path, node in before.items() if path.name != "study.json"
@@ -181,13 +166,13 @@ def test_a_native_run_that_fails_fails_the_count(
 
 def test_a_count_that_is_refused_is_remembered(runs: Runs, root: Path) -> None:
     runs.refuses = {(3, "cpu"): P3SError("./app: failed at 3 ranks (exit code 3)")}
-    assert characterize(root, "2,3,4,8", "--work", "instructions") == 3
+    characterize(root, "2,3,4,8", "--work", "instructions", code=3)
     assert Study.open(root).failed_counts() == [3]
 
 
 def test_a_counted_run_that_fails_keeps_its_times(runs: Runs, root: Path) -> None:
     runs.refuses = {(4, "instructions"): P3SError("./app: failed at 4 ranks (exit code 3)")}
-    assert characterize(root, "2,4,8,16", "--work", "instructions") == 3
+    characterize(root, "2,4,8,16", "--work", "instructions", code=3)
     assert Study.open(root).counts() == [2, 8, 16]
     assert ("characterize", 4) not in runs.kinds()
 
@@ -199,7 +184,8 @@ def test_first_run_that_cannot_start_leaves_no_study(
         raise P3SError("./app: not found")
 
     monkeypatch.setattr(sys.modules["p3s.signature_runner.launch"], "run_traced", cannot_start)
-    assert characterize(root, "2,4,8", "--work", "instructions") == 1 and not root.exists()
+    characterize(root, "2,4,8", "--work", "instructions", code=1)
+    assert not root.exists()
 
 
 # ---- a real program ------------------------------------------------------------------------
@@ -248,9 +234,7 @@ int main(int argc, char **argv)
 
 @pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")
 @pytest.mark.skipif(QEMU is None, reason="qemu-user is not installed")
-def test_memory_that_the_program_fills_is_known(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_memory_that_the_program_fills_is_known(tmp_path: Path) -> None:
     program = compile_c(FILLS, tmp_path / "fills")
     words = [launcher(), "-n", "{np}", str(program)]
     study = Study.create(tmp_path / "study", words)
@@ -264,10 +248,10 @@ def test_memory_that_the_program_fills_is_known(
         assert abs(filled / 2**20 - 20 * (rank + 1) - 1) < 2
     emulated = read_run(study.runs_dir(2))
     assert [rank.resident_bytes for rank in emulated.ranks] == [0, 0]
-    assert run(["dump", str(study.timed_dir(2)), "--summary"]) == 0
-    assert re.search(r"filled at most (39|4\d)\.\d MiB", capsys.readouterr().out)
-    assert run(["dump", str(study.runs_dir(2)), "--summary"]) == 0
-    assert "of memory after" not in capsys.readouterr().out
+    assert re.search(
+        "filled at most (39|4\\d)\\.\\d MiB", cli(f"dump {study.timed_dir(2)} --summary").out
+    )
+    assert "of memory after" not in cli(f"dump {study.runs_dir(2)} --summary").out
 
 
 def _counting(study: Study, repeats: int) -> TraceRequest:

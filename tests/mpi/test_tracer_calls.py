@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tracer_helpers import PROGRAMS, compile_c, expected, recorded, the_mpi, trace
+from tracer_helpers import PROGRAMS, compile_c, expected, recorded, the_mpi, trace, usable_mpi
 
 pytestmark = [pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 
@@ -25,8 +25,7 @@ def binaries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(autouse=True)
 def one_sided_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
     """Open MPI has ways to do one-sided communication that fail on some machines; not these."""
-    install = the_mpi()
-    assert install is not None
+    install = usable_mpi()
     monkeypatch.setenv("OMPI_MCA_osc", "^ucx,rdma" if install.version.startswith("4") else "^ucx")
 
 
@@ -60,8 +59,7 @@ def test_a_communicator_of_idup_knows_how_it_was_made(
 
 def works_untraced(program: str, np: int) -> bool:
     """Tell whether a program runs through by itself."""
-    install = the_mpi()
-    assert install is not None and install.mpiexec is not None
+    install = usable_mpi()
     process = subprocess.Popen(
         [install.mpiexec, "-n", str(np), program],
         start_new_session=True,

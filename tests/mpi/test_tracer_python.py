@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tracer_helpers import PROGRAMS, TIMEOUT_S, recorded, the_mpi, trace
+from tracer_helpers import PROGRAMS, TIMEOUT_S, recorded, the_mpi, trace, usable_mpi
 
 from p3s.capture import Call, RunTrace
 
@@ -22,8 +22,7 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def right_mpi4py(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let mpi4py load the MPI of the tests; skip if it cannot."""
-    install = the_mpi()
-    assert install is not None
+    install = usable_mpi()
     asked = "from mpi4py import MPI; print(MPI.Get_library_version())"
     name = {"openmpi": "Open MPI", "mpich": "MPICH"}[install.family]
     for abi in (None, install.family):

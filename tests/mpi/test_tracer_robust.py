@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from time_limits import LIMIT_S, over_when
-from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, recorded, the_mpi, trace
+from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, recorded, the_mpi, trace, usable_mpi
 
 from p3s.base.errors import P3SError
 from p3s.capture import read_run
@@ -29,8 +29,7 @@ def dies(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _launch(program: list[str], np: int, run_dir: Path, timeout_s: float = TIMEOUT_S) -> None:
-    install = the_mpi()
-    assert install is not None and install.mpiexec is not None
+    install = usable_mpi()
     run_traced([install.mpiexec, "-n", "{np}", *program], np, run_dir, timeout_s=timeout_s)
 
 
@@ -115,8 +114,7 @@ def test_a_bad_exit_code_after_the_end_is_an_error(dies: Path, tmp_path: Path) -
 
 def test_a_full_file_stops_recording_not_the_program(tmp_path: Path) -> None:
     program = compile_c(PROGRAMS / "full.c", tmp_path / "full")
-    install = the_mpi()
-    assert install is not None and install.mpiexec is not None
+    install = usable_mpi()
     outcome = run_traced(
         [install.mpiexec, "-n", "{np}", str(program)], 2, tmp_path / "run", timeout_s=TIMEOUT_S
     )
@@ -209,8 +207,7 @@ def test_a_program_that_never_repeats_itself_takes_little_memory(
 ) -> None:
     distinct = 200_000  # more than the tracer keeps in mind; each comes again later
     program = compile_c(PROGRAMS / "irregular.c", tmp_path / "irregular")
-    install = the_mpi()
-    assert install is not None and install.mpiexec is not None
+    install = usable_mpi()
     words = [install.mpiexec, "-n", "{np}", str(program)]
     used = []
     for count in (1, distinct):
@@ -235,8 +232,7 @@ def test_many_brief_calls_leave_the_work_after_them_as_it_is(tmp_path: Path) -> 
     # The CPU clock is not read between calls that follow each other at once.
     calls = 20_000
     program = compile_c(PROGRAMS / "brief.c", tmp_path / "brief")
-    install = the_mpi()
-    assert install is not None
+    install = usable_mpi()
     assert install.mpiexec is not None
     run_traced(
         [install.mpiexec, "-n", "{np}", str(program), str(calls)],

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tracer_helpers import PROGRAMS, compile_c, the_mpi, trace
+from tracer_helpers import PROGRAMS, compile_c, the_mpi, trace, usable_mpi
 
 from p3s.base.host import mpi
 from p3s.capture import RankTrace, RunTrace, Threads, read_run
@@ -54,8 +54,7 @@ def test_every_thread_is_recorded(tmp_path: Path) -> None:
 
 def flags() -> list[str]:
     """What the MPI compiler wrapper adds, without its compiler's name."""
-    install = the_mpi()
-    assert install is not None
+    install = usable_mpi()
     shown = (mpi.ask([install.mpicc, "-show"]) or "").split()[1:]
     return [word for word in shown if word.startswith(("-I", "-L", "-l", "-Wl", "-pthread"))]
 
@@ -92,8 +91,7 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def traced(program: list[str], np: int, run_dir: Path, work: str = "cpu") -> RunTrace:
     """Run a program traced; ranks are not bound, else their threads would share a core."""
-    install = the_mpi()
-    assert install is not None and install.mpiexec is not None
+    install = usable_mpi()
     unbound = ["--bind-to", "none"] if install.family == "openmpi" else []
     command = [install.mpiexec, *unbound, "-n", "{np}", *program]
     run_traced(command, np, run_dir, timeout_s=TIMEOUT_S, recording=Recording(work=work))
@@ -229,8 +227,7 @@ def test_threads_of_cpp(tmp_path: Path) -> None:
 
 
 def test_threads_of_fortran(tmp_path: Path) -> None:
-    install = the_mpi()
-    assert install is not None
+    install = usable_mpi()
     wrapper = trials.fortran_of(install) or shutil.which(f"mpifort.{install.family}")
     if wrapper is None or shutil.which("gfortran") is None:
         pytest.skip("no Fortran compiler of this MPI")

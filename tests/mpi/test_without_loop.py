@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from tracer_helpers import PROGRAMS, compile_c, the_mpi
+from commands import p3s
+from tracer_helpers import PROGRAMS, compile_c, the_mpi, usable_mpi
 
 pytestmark = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 
@@ -17,16 +16,8 @@ def test_what_a_program_said_that_calls_mpi_in_no_loop_is_told(
     steps: str, told: bool, tmp_path: Path
 ) -> None:
     program = compile_c(PROGRAMS / "refuses.c", tmp_path / "refuses")
-    install = the_mpi()
-    assert install is not None and install.mpiexec is not None
+    install = usable_mpi()
     run = [install.mpiexec, "-n", "{np}", str(program), steps]
-    done = subprocess.run(
-        [sys.executable, "-m", "p3s", "characterize", "-n", "1,2,3", "-o", "study", "--", *run],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    assert ("steps must be at least 1" in done.stderr) == told
-    assert ("calls MPI in no loop" in done.stderr) == told
+    done = p3s("characterize -n 1,2,3 -o study --", *run, cwd=tmp_path)
+    assert ("steps must be at least 1" in done.err) == told
+    assert ("calls MPI in no loop" in done.err) == told

@@ -13,22 +13,18 @@ from p3s.model.types import Model
 COUNTS = (4, 8, 12, 16)
 
 
-def transposes(odd: set[int]) -> corpus.Program:
+@corpus.program
+def transposes(rec: corpus.Recorder, odd: set[int]) -> None:
     """A transpose in one call, at some counts by messages instead; then an own one by the rest."""
-
-    def program(rec: corpus.Recorder) -> None:
-        for _ in range(3):
-            if rec.n in odd:
-                for k in range(1, rec.n):
-                    to, back = (rec.rank + k) % rec.n, (rec.rank - k) % rec.n
-                    rec("Sendrecv", peer=to, nbytes=80)
-                    rec("Sendrecv_recv", site="Sendrecv", peer=back, nbytes=80)
-            else:
-                rec("Alltoall", nbytes=80)
-            if rec.n > 4:
-                rec("Allreduce", nbytes=80)
-
-    return program
+    for _ in range(3):
+        if rec.n in odd:
+            for k in range(1, rec.n):
+                to, back = (rec.rank + k) % rec.n, (rec.rank - k) % rec.n
+                rec.exchange("Sendrecv", to, back, 80)
+        else:
+            rec("Alltoall", nbytes=80)
+        if rec.n > 4:
+            rec("Allreduce", nbytes=80)
 
 
 def fitted(odd: set[int], inside: str = "libfft.so.3") -> Model:

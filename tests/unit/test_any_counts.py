@@ -49,8 +49,9 @@ def late_loop(rec: corpus.Recorder) -> None:
 def quiet_on_one_rank(rec: corpus.Recorder) -> None:
     """A loop without a call at one process, and hardly any computation."""
     for _ in range(6 if rec.n > 1 else 0):
-        rec("Sendrecv", peer=(rec.rank + 1) % rec.n, nbytes=800, work=150)
-        rec("Sendrecv_recv", site="Sendrecv", peer=(rec.rank - 1) % rec.n, nbytes=800, work=0)
+        rec.exchange(
+            "Sendrecv", (rec.rank + 1) % rec.n, (rec.rank - 1) % rec.n, 800, work=150, rest=0
+        )
 
 
 def idle(rec: corpus.Recorder) -> None:

@@ -90,21 +90,18 @@ def test_nothing_to_do_is_known_from_the_events_alone() -> None:
     assert not anybody.there(_run([_call("MPI_Recv", 5), _call("MPI_Recv", 0)], [], [0, 1]))
 
 
-def _star(*, turned: bool):
+@corpus.program
+def _star(rec, *, turned: bool):
     """A halo on a grid of two columns or more, partners in the order of ranks or of directions."""
-
-    def program(rec) -> None:
-        columns = {2: 1, 4: 2, 8: 2, 16: 4, 32: 4}[rec.n]
-        row, column = divmod(rec.rank, columns)
-        sides = [(-1, 0), (0, -1), (0, 1), (1, 0)]
-        to = [(row + a, column + b) for a, b in (sides[2:] + sides[:2] if turned else sides)]
-        for _ in range(3):
-            for a, b in to:
-                if 0 <= a < rec.n // columns and 0 <= b < columns:
-                    rec("Isend", site="a", peer=a * columns + b, nbytes=8)
-            rec("Barrier", site="b")
-
-    return program
+    columns = {2: 1, 4: 2, 8: 2, 16: 4, 32: 4}[rec.n]
+    row, column = divmod(rec.rank, columns)
+    sides = [(-1, 0), (0, -1), (0, 1), (1, 0)]
+    to = [(row + a, column + b) for a, b in (sides[2:] + sides[:2] if turned else sides)]
+    for _ in range(3):
+        for a, b in to:
+            if 0 <= a < rec.n // columns and 0 <= b < columns:
+                rec("Isend", site="a", peer=a * columns + b, nbytes=8)
+        rec("Barrier", site="b")
 
 
 @pytest.mark.parametrize("turned", [False, True])

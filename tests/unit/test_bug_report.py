@@ -8,11 +8,11 @@ import socket
 from collections.abc import Sequence
 
 import pytest
+from commands import cli
 
 from p3s.base.host import prebuilt
 from p3s.base.host.private import hider
 from p3s.base.version import __version__
-from p3s.cli.main import run
 from p3s.signature_runner import bug_report
 from p3s.signature_runner.trials import FAIL, OK, Check
 
@@ -92,18 +92,14 @@ def test_places_that_all_machines_have_stay() -> None:
     assert hide("/usr/../home/bob/code, /home/bob/lib/libx.so") == "[path], [path]/lib/libx.so"
 
 
-def test_the_command_prints_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_prints_it(monkeypatch: pytest.MonkeyPatch) -> None:
     from p3s.signature_runner import doctor
 
     monkeypatch.setattr(doctor, "checks", lambda words: [Check("mpi", FAIL, "no mpicc on PATH")])
-    assert run(["doctor", "--report"]) == 0
-    streams = capsys.readouterr()
+    streams = cli("doctor --report")
     assert streams.out.startswith("P3S bug report\n") and "FAIL mpi  no mpicc" in streams.out
     assert streams.err.count("\n") == 1
-    assert run(["doctor", "--report", "--json"]) == 2
-    assert "without other options" in capsys.readouterr().err
+    cli("doctor --report --json", code=2, err="without other options")
 
 
 def test_it_says_for_which_mpis_compiled_files_came(monkeypatch: pytest.MonkeyPatch) -> None:

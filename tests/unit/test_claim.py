@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_exec import P3S, SHARING, TIMEOUT_S, launch, mpi_only, run
-from tracer_helpers import PROGRAMS, compile_c, the_mpi
+from commands import P3S
+from test_exec import SHARING, TIMEOUT_S, launch, mpi_only, run
+from tracer_helpers import PROGRAMS, compile_c, usable_mpi
 
 from p3s.base.errors import P3SError
 from p3s.capture.capture import read_header
@@ -82,8 +83,7 @@ class TestLaunches:
     def test_two_at_once(self, tmp_path: Path) -> None:
         """The second comes while the first has not called MPI_Init yet."""
         program = str(compile_c(PROGRAMS / "dies.c", tmp_path / "dies"))
-        install = the_mpi()
-        assert install is not None and install.mpiexec is not None
+        install = usable_mpi()
         go = tmp_path / "go"
         os.mkfifo(go)
         # The ranks of the first wait for the second's end, then become the program.
@@ -99,8 +99,8 @@ class TestLaunches:
                 second = launch(2, tmp_path, "-o", "out", "--", program, "none", "2")
                 file.write("go\n")
             assert first.wait(TIMEOUT_S) == 0
-        assert second.code == 1 and len(second.said()) == 1
-        assert "out: another launch is about to write its captures there" in second.said()[0]
+        assert second.code == 1 and len(second.said) == 1
+        assert "out: another launch is about to write its captures there" in second.said[0]
         assert [path.name for path in (tmp_path / "out").glob("*.p3t")] == ["rank-000000.p3t"]
 
     def test_captures_say_which_launch_they_are_of(self, tmp_path: Path) -> None:

@@ -200,13 +200,14 @@ def test_a_study_in_cpu_time_has_costs_around_one(tmp_path: Path) -> None:
         rng = np.random.default_rng(rec.n * 100 + rec.rank)
         rec("Bcast", nbytes=16, root=0, work=5000)
         for _ in range(ITERS):
-            rec(
+            rec.exchange(
                 "Sendrecv",
-                peer=(rec.rank + 1) % rec.n,
-                nbytes=4096,
+                (rec.rank + 1) % rec.n,
+                (rec.rank - 1) % rec.n,
+                4096,
                 work=x * cost * (1 + 0.01 * rng.random()),
+                rest=0,
             )
-            rec("Sendrecv_recv", site="Sendrecv", peer=(rec.rank - 1) % rec.n, nbytes=4096, work=0)
         rec("Reduce", nbytes=8, root=0, work=700)
 
     study, tables = ts.put_study(tmp_path / "study", program, (4, 8, 16, 32, 64), "cpu_ns")

@@ -24,8 +24,9 @@ def program(rec: Any) -> None:
     """A block that is shared out, control code that is not, and a root that does more."""
     block = BLOCK / rec.n * float(ts.cache_step(BLOCK / rec.n, where=3e7, high=1.0, low=0.5))
     for _ in range(5):
-        rec("Sendrecv", peer=(rec.rank + 1) % rec.n, nbytes=4096, work=block)
-        rec("Sendrecv_recv", site="Sendrecv", peer=(rec.rank - 1) % rec.n, nbytes=4096, work=0)
+        rec.exchange(
+            "Sendrecv", (rec.rank + 1) % rec.n, (rec.rank - 1) % rec.n, 4096, work=block, rest=0
+        )
         rec("Barrier", work=CONTROL)
         rec("Allreduce", nbytes=8, work=(9.0 if rec.rank == 0 else 1.0) * 1e7 / rec.n)
 
@@ -87,13 +88,14 @@ def test_every_instruction_group_has_power_laws_of_its_own(tmp_path: Path) -> No
 
     def two_groups(rec: Any) -> None:
         for _ in range(5):
-            rec(
+            rec.exchange(
                 "Sendrecv",
-                peer=(rec.rank + 1) % rec.n,
-                nbytes=4096,
+                (rec.rank + 1) % rec.n,
+                (rec.rank - 1) % rec.n,
+                4096,
                 work=(2.0 if rec.rank == 0 else 1.0) * BLOCK / rec.n,
+                rest=0,
             )
-            rec("Sendrecv_recv", site="Sendrecv", peer=(rec.rank - 1) % rec.n, nbytes=4096, work=0)
 
     study, tables = ts.put_study(tmp_path / "study", two_groups, COUNTS)
     found = [

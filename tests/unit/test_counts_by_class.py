@@ -17,22 +17,19 @@ TRACED, LARGER, STEPS = (4, 9, 12, 16), (36, 64), 6
 Often = Callable[[int, int, tuple[int, int]], int]
 
 
-def swaps(often: Often, step: tuple[int, int]) -> corpus.Program:
+@corpus.program
+def swaps(rec: corpus.Recorder, often: Often, step: tuple[int, int]) -> None:
     """Messages along a torus, as often as the sender's place says."""
-
-    def program(rec: corpus.Recorder) -> None:
-        dims = p0, p1 = DIMS[rec.n]
-        i, j = divmod(rec.rank, p1)
-        to = (i + step[0]) % p0, (j + step[1]) % p1
-        back = (i - step[0]) % p0, (j - step[1]) % p1
-        for _ in range(STEPS):
-            for _ in range(often(i, j, dims)):
-                rec("Send", peer=to[0] * p1 + to[1], nbytes=160)
-            for _ in range(often(*back, dims)):
-                rec("Recv", peer=back[0] * p1 + back[1], nbytes=160)
-            rec("Barrier")
-
-    return program
+    dims = p0, p1 = DIMS[rec.n]
+    i, j = divmod(rec.rank, p1)
+    to = (i + step[0]) % p0, (j + step[1]) % p1
+    back = (i - step[0]) % p0, (j - step[1]) % p1
+    for _ in range(STEPS):
+        for _ in range(often(i, j, dims)):
+            rec("Send", peer=to[0] * p1 + to[1], nbytes=160)
+        for _ in range(often(*back, dims)):
+            rec("Recv", peer=back[0] * p1 + back[1], nbytes=160)
+        rec("Barrier")
 
 
 def border(i: int, j: int, dims: tuple[int, int]) -> bool:
@@ -62,34 +59,31 @@ def test_each_class_of_ranks_has_a_law(name: str) -> None:
         assert not found.items_wrong and found.order.equal == n
 
 
-def steps_of_some(alternating: bool) -> corpus.Program:
+@corpus.program
+def steps_of_some(rec: corpus.Recorder, alternating: bool) -> None:
     """A wait wherever a rank posted something in an iteration."""
-
-    def program(rec: corpus.Recorder) -> None:
-        p0, p1 = DIMS[rec.n]
-        i, j = divmod(rec.rank, p1)
-        for t in range(STEPS):
-            open_requests = 0
-            if t % 3 == 0 or not alternating:
-                down = i + 1 < p0 and (alternating or j == 0)
-                up = i > 0 and (alternating or j == 0)
-                if down:
-                    rec("Isend", site="down", peer=rec.rank + p1, nbytes=240)
-                if up:
-                    rec("Irecv", site="up", peer=rec.rank - p1, nbytes=240)
-                open_requests += down + up
-            if t % 3 or not alternating:
-                right, left = i == p0 - 1 and j + 1 < p1, i == p0 - 1 and j > 0
-                if right:
-                    rec("Isend", site="right", peer=rec.rank + 1, nbytes=240)
-                if left:
-                    rec("Irecv", site="left", peer=rec.rank - 1, nbytes=240)
-                open_requests += right + left
-            if open_requests:
-                rec("Waitall", nbytes=open_requests)
-            rec("Allreduce", nbytes=80)
-
-    return program
+    p0, p1 = DIMS[rec.n]
+    i, j = divmod(rec.rank, p1)
+    for t in range(STEPS):
+        open_requests = 0
+        if t % 3 == 0 or not alternating:
+            down = i + 1 < p0 and (alternating or j == 0)
+            up = i > 0 and (alternating or j == 0)
+            if down:
+                rec("Isend", site="down", peer=rec.rank + p1, nbytes=240)
+            if up:
+                rec("Irecv", site="up", peer=rec.rank - p1, nbytes=240)
+            open_requests += down + up
+        if t % 3 or not alternating:
+            right, left = i == p0 - 1 and j + 1 < p1, i == p0 - 1 and j > 0
+            if right:
+                rec("Isend", site="right", peer=rec.rank + 1, nbytes=240)
+            if left:
+                rec("Irecv", site="left", peer=rec.rank - 1, nbytes=240)
+            open_requests += right + left
+        if open_requests:
+            rec("Waitall", nbytes=open_requests)
+        rec("Allreduce", nbytes=80)
 
 
 @pytest.mark.parametrize("alternating", [False, True])

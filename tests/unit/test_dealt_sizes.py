@@ -19,72 +19,61 @@ from p3s.model.reasons import Verdict
 from p3s.model.verdicts import judged_at
 
 
-def halved(words=6, rounds=3):
+@corpus.program
+def halved(rec, words=6, rounds=3):
     """The first rank of an interval sends its upper half what belongs there."""
-
-    def program(rec):
-        for _ in range(rounds):
-            low, high = 0, rec.n
-            while high - low > 1:
-                middle = low + (high - low) // 2
-                nbytes = 8 * words * (high - middle)
-                if rec.rank == low:
-                    rec("Send", peer=middle, nbytes=nbytes)
-                if rec.rank == middle:
-                    rec("Recv", peer=low, nbytes=nbytes)
-                low, high = (low, middle) if rec.rank < middle else (middle, high)
-
-    return program
+    for _ in range(rounds):
+        low, high = 0, rec.n
+        while high - low > 1:
+            middle = low + (high - low) // 2
+            nbytes = 8 * words * (high - middle)
+            if rec.rank == low:
+                rec("Send", peer=middle, nbytes=nbytes)
+            if rec.rank == middle:
+                rec("Recv", peer=low, nbytes=nbytes)
+            low, high = (low, middle) if rec.rank < middle else (middle, high)
 
 
-def scattered(words=5, rounds=3):
+@corpus.program
+def scattered(rec, words=5, rounds=3):
     """A binomial scatter as MPI libraries write it."""
-
-    def program(rec):
-        for _ in range(rounds):
-            mask = 1
-            while mask < rec.n and not rec.rank & mask:
-                mask <<= 1
-            if rec.rank:
-                nbytes = 8 * words * min(mask, rec.n - rec.rank)
-                rec("Recv", peer=rec.rank - mask, nbytes=nbytes)
-            while mask := mask >> 1:
-                if rec.rank + mask < rec.n:
-                    nbytes = 8 * words * min(mask, rec.n - rec.rank - mask)
-                    rec("Send", peer=rec.rank + mask, nbytes=nbytes)
-
-    return program
+    for _ in range(rounds):
+        mask = 1
+        while mask < rec.n and not rec.rank & mask:
+            mask <<= 1
+        if rec.rank:
+            nbytes = 8 * words * min(mask, rec.n - rec.rank)
+            rec("Recv", peer=rec.rank - mask, nbytes=nbytes)
+        while mask := mask >> 1:
+            if rec.rank + mask < rec.n:
+                nbytes = 8 * words * min(mask, rec.n - rec.rank - mask)
+                rec("Send", peer=rec.rank + mask, nbytes=nbytes)
 
 
-def shorter(length=90, batches=3):
+@corpus.program
+def shorter(rec, length=90, batches=3):
     """Each rank passes on one element less than it got."""
-
-    def program(rec):
-        for _ in range(batches):
-            if rec.rank:
-                rec("Recv", peer=rec.rank - 1, nbytes=4 * (length - rec.rank + 1), elem=4)
-            if rec.rank < rec.n - 1:
-                rec("Send", peer=rec.rank + 1, nbytes=4 * (length - rec.rank), elem=4)
-        rec("Barrier")
-
-    return program
+    for _ in range(batches):
+        if rec.rank:
+            rec("Recv", peer=rec.rank - 1, nbytes=4 * (length - rec.rank + 1), elem=4)
+        if rec.rank < rec.n - 1:
+            rec("Send", peer=rec.rank + 1, nbytes=4 * (length - rec.rank), elem=4)
+    rec("Barrier")
 
 
-def pickled(items=121, rounds=3):
+@corpus.program
+def pickled(rec, items=121, rounds=3):
     """A master deals pickled lists to all others."""
 
-    def program(rec):
-        def nbytes(worker):
-            mine = items // (rec.n - 1) + (worker <= items % (rec.n - 1))
-            return len(pickle.dumps([1.5 * k for k in range(mine)], protocol=5))
+    def nbytes(worker):
+        mine = items // (rec.n - 1) + (worker <= items % (rec.n - 1))
+        return len(pickle.dumps([1.5 * k for k in range(mine)], protocol=5))
 
-        for _ in range(rounds):
-            if rec.rank:
-                rec("Recv", peer=0, nbytes=nbytes(rec.rank), elem=1)
-            for worker in range(1, rec.n if rec.rank == 0 else 0):
-                rec("Send", peer=worker, nbytes=nbytes(worker), elem=1)
-
-    return program
+    for _ in range(rounds):
+        if rec.rank:
+            rec("Recv", peer=0, nbytes=nbytes(rec.rank), elem=1)
+        for worker in range(1, rec.n if rec.rank == 0 else 0):
+            rec("Send", peer=worker, nbytes=nbytes(worker), elem=1)
 
 
 @pytest.mark.parametrize(

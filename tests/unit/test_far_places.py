@@ -82,7 +82,7 @@ def test_other_programs(one: str) -> None:
 def loops(*parts: Sequence[str], turns: int = 6, work: float = 1000) -> Program:
     """One loop after the other; each makes these calls in every turn, "+" one of another line."""
 
-    def program(rec: Recorder) -> None:
+    def program(rec: corpus.Recorder) -> None:
         for k, ops in enumerate(parts):
             for _ in range(turns + k):
                 for op in ops:
@@ -139,18 +139,15 @@ def test_sites_that_both_have_stay_what_they_are() -> None:
     assert correspond(own, swapped, {}, {}) is None
 
 
-def split(early: int, late: int, turns: int) -> Program:
+@corpus.program
+def split(rec: corpus.Recorder, early: int, late: int, turns: int) -> None:
     """Rank 0 and the others send from lines of their own, each after calls of their own."""
-
-    def program(rec: Recorder) -> None:
-        first = rec.rank == 0
-        for _ in range(early if first else late):
-            rec("Bcast", comm=rec.comm((rec.rank,)), nbytes=8)
-        for _ in range(turns):
-            rec("Send", site="first" if first else "others", peer=(rec.rank + 1) % rec.n, nbytes=8)
-        rec("Barrier")
-
-    return program
+    first = rec.rank == 0
+    for _ in range(early if first else late):
+        rec("Bcast", comm=rec.comm((rec.rank,)), nbytes=8)
+    for _ in range(turns):
+        rec("Send", site="first" if first else "others", peer=(rec.rank + 1) % rec.n, nbytes=8)
+    rec("Barrier")
 
 
 def test_calls_of_different_ranks_are_not_mixed_up() -> None:

@@ -26,16 +26,12 @@ from p3s.report.equations import render
 from p3s.signature.tables import point_table
 
 
-def ring_of(turns, elapsed=500):
+@corpus.program
+def ring_of(rec, turns, elapsed=500):
     """A ring whose loop turns turns(n) times, one turn costing elapsed / turns."""
-
-    def program(rec):
-        for _ in range(turns(rec.n)):
-            rec("Sendrecv", peer=(rec.rank + 1) % rec.n, nbytes=80)
-            rec("Sendrecv_recv", site="Sendrecv", peer=(rec.rank - 1) % rec.n, nbytes=80)
-            rec("Allreduce", nbytes=8)
-
-    return program
+    for _ in range(turns(rec.n)):
+        rec.exchange("Sendrecv", (rec.rank + 1) % rec.n, (rec.rank - 1) % rec.n, 80)
+        rec("Allreduce", nbytes=8)
 
 
 def wrong_exact(seed, maker=random_programs):
@@ -145,8 +141,7 @@ def test_stated_turns_are_taken_and_the_rest_is_fitted_to_one_turn():
     def program(rec):
         for _ in range(turns.get(rec.n, 250)):
             for _ in range(3):
-                rec("Sendrecv", peer=(rec.rank + 1) % rec.n, nbytes=80)
-                rec("Sendrecv_recv", site="Sendrecv", peer=(rec.rank - 1) % rec.n, nbytes=80)
+                rec.exchange("Sendrecv", (rec.rank + 1) % rec.n, (rec.rank - 1) % rec.n, 80)
             rec("Allreduce", nbytes=8)
 
     tables = [corpus.table(program, n) for n in turns]

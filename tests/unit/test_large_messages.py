@@ -39,18 +39,15 @@ def test_a_capture_keeps_all_bytes(tmp_path: Path, nbytes: int) -> None:
         assert table["count"][table["nbytes"] == nbytes].tolist() == [2]
 
 
-def _halo(total: int):
+@corpus.program
+def _halo(rec, total: int):
     """Rows of a matrix of ``total`` bytes dealt to the processes; each sends its part around."""
-
-    def program(rec) -> None:
-        mine = corpus.block(total // 8, rec.n, rec.rank) * 8
-        for _ in range(3):
-            rec("Irecv", site="r", peer=(rec.rank - 1) % rec.n, nbytes=8 << 30, tag=1)
-            rec("Isend", site="s", peer=(rec.rank + 1) % rec.n, nbytes=mine, tag=1)
-            rec("Waitall", site="w", comm=-1, nbytes=2, elem=1)
-            rec("Allgather", site="g", nbytes=mine)
-
-    return program
+    mine = corpus.block(total // 8, rec.n, rec.rank) * 8
+    for _ in range(3):
+        rec("Irecv", site="r", peer=(rec.rank - 1) % rec.n, nbytes=8 << 30, tag=1)
+        rec("Isend", site="s", peer=(rec.rank + 1) % rec.n, nbytes=mine, tag=1)
+        rec("Waitall", site="w", comm=-1, nbytes=2, elem=1)
+        rec("Allgather", site="g", nbytes=mine)
 
 
 @pytest.mark.parametrize("total", [(5 << 32) + 8 * 1013, (40 << 32) + 8 * 1013])

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import cli
 from machines import synthetic
 from openmp_made import openmp, overhead_ns
 
 from p3s.base.artefacts import write_json
 from p3s.base.errors import Damaged, P3SError, UsageError
-from p3s.cli.main import run
 from p3s.machine import clock, places
 from p3s.machine.compare import compare
 from p3s.machine.compare import render as render_comparison
@@ -234,6 +234,5 @@ def test_a_compiler_without_openmp_is_one_line(tmp_path: Path) -> None:
         openmp_program(str(compiler))
 
 
-def test_oversubscribe_needs_openmp(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["machine", "measure", "--oversubscribe"]) == 2
-    assert "add --openmp" in capsys.readouterr().err
+def test_oversubscribe_needs_openmp() -> None:
+    cli("machine measure --oversubscribe", code=2, err="add --openmp")

@@ -94,8 +94,7 @@ def test_directions_stay_ambiguous_with_two_ranks_per_dimension():
 def test_a_program_that_changes_its_rule_is_caught_by_the_hold_out():
     def program(rec):
         for _ in range(5 if rec.n < 16 else 9):
-            rec("Sendrecv", peer=(rec.rank + 1) % rec.n, nbytes=80)
-            rec("Sendrecv_recv", site="Sendrecv", peer=(rec.rank - 1) % rec.n, nbytes=80)
+            rec.exchange("Sendrecv", (rec.rank + 1) % rec.n, (rec.rank - 1) % rec.n, 80)
 
     model = build_model([corpus.table(program, n) for n in (4, 8, 16)])
     held = model.holdout.comparison.p2p_triples

@@ -10,9 +10,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import corpus
 import numpy as np
 import pytest
-from corpus import Program, Recorder, block, table
+from corpus import block, table
 
 from p3s.base.extents import dims_balanced
 from p3s.model import evaluate, holdout, sizing
@@ -24,20 +25,17 @@ from p3s.model.order.sequence import compare_order
 from p3s.model.stage import as_file
 
 
-def many_sites(sites: int) -> Program:
+@corpus.program
+def many_sites(rec: corpus.Recorder, sites: int) -> None:
     """Return a program that exchanges with two neighbours in a ring at many places, in turns."""
-
-    def program(rec: Any) -> None:
-        for _ in range(2):
-            for k in range(sites):
-                for step in (1, -1):
-                    peer = (rec.rank + step) % rec.n
-                    rec("Irecv", site=f"{k}r", peer=peer, nbytes=8 * (k % 5 + 1))
-                    rec("Isend", site=f"{k}s", peer=peer, nbytes=8 * (k % 5 + 1))
-                rec("Waitall", site=f"{k}w")
-                rec("Allreduce", site=f"{k}a", nbytes=16)
-
-    return program
+    for _ in range(2):
+        for k in range(sites):
+            for step in (1, -1):
+                peer = (rec.rank + step) % rec.n
+                rec("Irecv", site=f"{k}r", peer=peer, nbytes=8 * (k % 5 + 1))
+                rec("Isend", site=f"{k}s", peer=peer, nbytes=8 * (k % 5 + 1))
+            rec("Waitall", site=f"{k}w")
+            rec("Allreduce", site=f"{k}a", nbytes=16)
 
 
 def calls(sites: int) -> int:
@@ -71,7 +69,7 @@ def test_rows_of_equal_call_sites_are_evaluated_once(monkeypatch: pytest.MonkeyP
         )
 
 
-def in_space(rec: Recorder) -> None:
+def in_space(rec: corpus.Recorder) -> None:
     """Exchange with the neighbours across the faces, edges and corners of blocks of a domain."""
     dims = dims_balanced(rec.n, 3)
     here = np.unravel_index(rec.rank, dims)

@@ -24,22 +24,19 @@ from p3s.model.sizes.rivals import differ, differ_at
 from p3s.model.verdicts import judged_at
 
 
-def halo(place, rank_at, faces):
+@corpus.program
+def halo(rec, place, rank_at, faces):
     """Faces to both neighbours of every dimension, open at the border, a call each."""
-
-    def program(rec):
-        here = place(rec.rank, rec.n)
-        for _ in range(3):
-            for d in range(len(here)):
-                for s in (-1, 1):
-                    there = list(here)
-                    there[d] += s
-                    peer = rank_at(there, rec.n)
-                    if peer is not None:
-                        rec("Send", f"send{d}{s}", peer=peer, nbytes=faces(d, here, rec.n))
-        rec("Barrier", "end")
-
-    return program
+    here = place(rec.rank, rec.n)
+    for _ in range(3):
+        for d in range(len(here)):
+            for s in (-1, 1):
+                there = list(here)
+                there[d] += s
+                peer = rank_at(there, rec.n)
+                if peer is not None:
+                    rec("Send", f"send{d}{s}", peer=peer, nbytes=faces(d, here, rec.n))
+    rec("Barrier", "end")
 
 
 def all_equal(model, program, n):

@@ -18,117 +18,98 @@ from p3s.model.order.sequence import compare_order
 SMALL = (4, 8, 16)
 
 
-def octants(sweeps: int = 2, blocks: int = 3) -> corpus.Program:
+@corpus.program
+def octants(rec: corpus.Recorder, sweeps: int = 2, blocks: int = 3) -> None:
     """Sweeps whose direction changes inside one loop; border ranks leave out calls."""
-
-    def program(rec: corpus.Recorder) -> None:
-        p = round(rec.n**0.5)
-        cx, cy = divmod(rec.rank, p)
-        for _ in range(sweeps):
-            for octant in range(4):
-                dx, dy = (1 if octant & 1 else -1), (1 if octant & 2 else -1)
-                for _ in range(blocks):
-                    for op, s in (("Recv", -1), ("Send", 1)):
-                        if 0 <= cx + s * dx < p:
-                            rec(op, site=op + "x", peer=(cx + s * dx) * p + cy, nbytes=96)
-                        if 0 <= cy + s * dy < p:
-                            rec(op, site=op + "y", peer=cx * p + cy + s * dy, nbytes=96)
-            rec("Allreduce", nbytes=8)
-
-    return program
-
-
-def patterned(iters: int = 12) -> corpus.Program:
-    """First, all but the first, every third, listed turns, an inner loop now and then."""
-
-    def program(rec: corpus.Recorder) -> None:
-        for k in range(iters):
-            rec("Allreduce", site="all", nbytes=8)
-            if k == 0:
-                rec("Bcast", site="first", nbytes=8, root=0)
-            if k > 0:
-                rec("Reduce", site="not first", nbytes=8, root=0)
-            if k % 3 == 1:
-                rec("Gather", site="third", nbytes=8, root=0)
-            if k in (2, 3, 7):
-                rec("Barrier", site="listed")
-            if k % 4 == 3:
-                for _ in range(rec.n // 2):
-                    rec("Isend", peer=(rec.rank + 1) % rec.n, nbytes=16)
-                    rec("Recv", peer=(rec.rank - 1) % rec.n, nbytes=16)
-                    rec("Wait", nbytes=1)
-            rec("Scan", site="end", nbytes=8)
-
-    return program
-
-
-def around(sweeps: int = 5) -> corpus.Program:
-    """From partner to partner once, a barrier, and then several times without a pause."""
-
-    def program(rec: corpus.Recorder) -> None:
-        for k in range(sweeps):
-            if k == 1:
-                rec("Barrier")
-            for step in range(1, rec.n):
-                rec("Irecv", peer=(rec.rank + step) % rec.n, nbytes=64)
-                rec("Isend", peer=(rec.rank - step) % rec.n, nbytes=64)
-                rec("Wait", site="received", nbytes=1)
-                rec("Wait", site="sent", nbytes=1)
-
-    return program
-
-
-def panels(dealt: bool, number: int = 48) -> corpus.Program:
-    """The owner of a panel sends it around its row and its column; the last one keeps it."""
-
-    def program(rec: corpus.Recorder) -> None:
-        p0, p1 = dims_balanced(rec.n, 2)
-        c0, c1 = divmod(rec.rank, p1)
-        for k in range(number):
-            rec("Allreduce", site="pivot", nbytes=16)
-            for side, c, p, step in (("row", c1, p1, 1), ("column", c0, p0, p1)):
-                owner = k % p if dealt else k * p // number
-                here = rec.rank - c * step
-                if c != owner:
-                    rec("Recv", site=f"from {side}", peer=here + (c - 1) % p * step, nbytes=800)
-                if (c + 1) % p != owner:
-                    rec("Send", site=f"to {side}", peer=here + (c + 1) % p * step, nbytes=800)
+    p = round(rec.n**0.5)
+    cx, cy = divmod(rec.rank, p)
+    for _ in range(sweeps):
+        for octant in range(4):
+            dx, dy = (1 if octant & 1 else -1), (1 if octant & 2 else -1)
+            for _ in range(blocks):
+                for op, s in (("Recv", -1), ("Send", 1)):
+                    if 0 <= cx + s * dx < p:
+                        rec(op, site=op + "x", peer=(cx + s * dx) * p + cy, nbytes=96)
+                    if 0 <= cy + s * dy < p:
+                        rec(op, site=op + "y", peer=cx * p + cy + s * dy, nbytes=96)
         rec("Allreduce", nbytes=8)
 
-    return program
+
+@corpus.program
+def patterned(rec: corpus.Recorder, iters: int = 12) -> None:
+    """First, all but the first, every third, listed turns, an inner loop now and then."""
+    for k in range(iters):
+        rec("Allreduce", site="all", nbytes=8)
+        if k == 0:
+            rec("Bcast", site="first", nbytes=8, root=0)
+        if k > 0:
+            rec("Reduce", site="not first", nbytes=8, root=0)
+        if k % 3 == 1:
+            rec("Gather", site="third", nbytes=8, root=0)
+        if k in (2, 3, 7):
+            rec("Barrier", site="listed")
+        if k % 4 == 3:
+            for _ in range(rec.n // 2):
+                rec("Isend", peer=(rec.rank + 1) % rec.n, nbytes=16)
+                rec("Recv", peer=(rec.rank - 1) % rec.n, nbytes=16)
+                rec("Wait", nbytes=1)
+        rec("Scan", site="end", nbytes=8)
 
 
-def pickled(rounds: int = 3, ends: bool = False) -> corpus.Program:
+@corpus.program
+def around(rec: corpus.Recorder, sweeps: int = 5) -> None:
+    """From partner to partner once, a barrier, and then several times without a pause."""
+    for k in range(sweeps):
+        if k == 1:
+            rec("Barrier")
+        for step in range(1, rec.n):
+            rec("Irecv", peer=(rec.rank + step) % rec.n, nbytes=64)
+            rec("Isend", peer=(rec.rank - step) % rec.n, nbytes=64)
+            rec("Wait", site="received", nbytes=1)
+            rec("Wait", site="sent", nbytes=1)
+
+
+@corpus.program
+def panels(rec: corpus.Recorder, dealt: bool, number: int = 48) -> None:
+    """The owner of a panel sends it around its row and its column; the last one keeps it."""
+    p0, p1 = dims_balanced(rec.n, 2)
+    c0, c1 = divmod(rec.rank, p1)
+    for k in range(number):
+        rec("Allreduce", site="pivot", nbytes=16)
+        for side, c, p, step in (("row", c1, p1, 1), ("column", c0, p0, p1)):
+            owner = k % p if dealt else k * p // number
+            here = rec.rank - c * step
+            if c != owner:
+                rec("Recv", site=f"from {side}", peer=here + (c - 1) % p * step, nbytes=800)
+            if (c + 1) % p != owner:
+                rec("Send", site=f"to {side}", peer=here + (c + 1) % p * step, nbytes=800)
+    rec("Allreduce", nbytes=8)
+
+
+@corpus.program
+def pickled(rec: corpus.Recorder, rounds: int = 3, ends: bool = False) -> None:
     """Objects reduced in a tree: at each stage a rank sends size and data to one partner, or
     receives both from one; ends: it leaves the tree once it has sent."""
-
-    def program(rec: corpus.Recorder) -> None:
-        for _ in range(rounds):
-            for s in range((rec.n - 1).bit_length()):
-                to, above = rec.rank ^ 1 << s, rec.rank >> s & 1
-                for what, nbytes in (("size", 8), ("data", 21)) if to < rec.n else ():
-                    op = "Send" if above else "Recv"
-                    rec(op, site=f"{op} {what}", peer=to, nbytes=nbytes)
-                if above and ends:
-                    break
-            rec("Bcast", nbytes=8, root=0)
-
-    return program
+    for _ in range(rounds):
+        for s in range((rec.n - 1).bit_length()):
+            to, above = rec.rank ^ 1 << s, rec.rank >> s & 1
+            for what, nbytes in (("size", 8), ("data", 21)) if to < rec.n else ():
+                op = "Send" if above else "Recv"
+                rec(op, site=f"{op} {what}", peer=to, nbytes=nbytes)
+            if above and ends:
+                break
+        rec("Bcast", nbytes=8, root=0)
 
 
-def scanned(rounds: int = 3) -> corpus.Program:
+@corpus.program
+def scanned(rec: corpus.Recorder, rounds: int = 3) -> None:
     """A prefix sum of objects: size and data are exchanged with one partner after the other."""
-
-    def program(rec: corpus.Recorder) -> None:
-        for _ in range(rounds):
-            for s in range((rec.n - 1).bit_length()):
-                if (to := rec.rank ^ 1 << s) < rec.n:
-                    for what, nbytes in (("size", 8), ("data", 21)):
-                        rec("Sendrecv", site=what, peer=to, nbytes=nbytes)
-                        rec("Sendrecv_recv", site=what, peer=to, nbytes=nbytes)
-            rec("Barrier")
-
-    return program
+    for _ in range(rounds):
+        for s in range((rec.n - 1).bit_length()):
+            if (to := rec.rank ^ 1 << s) < rec.n:
+                for what, nbytes in (("size", 8), ("data", 21)):
+                    rec.exchange(what, to, nbytes=nbytes)
+        rec("Barrier")
 
 
 PROGRAMS = {
@@ -302,26 +283,23 @@ def test_malformed_patterns_are_refused() -> None:
             check(bad)
 
 
-def swaps(steps: int = 8) -> corpus.Program:
+@corpus.program
+def swaps(rec: corpus.Recorder, steps: int = 8) -> None:
     """Atoms go to the neighbours on all sides of a periodic grid, one side after the other."""
-
-    def program(rec: corpus.Recorder) -> None:
-        dims = corpus.dims_balanced(rec.n, 3)[::-1]
-        at = np.array(np.unravel_index(rec.rank, dims))
-        for step in range(steps):
-            for d in range(3):
-                for sign in (-1, 1):
-                    to, fro = at.copy(), at.copy()
-                    to[d], fro[d] = (at[d] + sign) % dims[d], (at[d] - sign) % dims[d]
-                    to, fro = (int(np.ravel_multi_index(x, dims)) for x in (to, fro))
-                    atoms = (37 * rec.rank + 11 * fro + 5 * step + 3 * sign) % 89
-                    mine = (37 * to + 11 * rec.rank + 5 * step + 3 * sign) % 89
-                    rec("Irecv", peer=fro, nbytes=24 * (100 + atoms))
-                    rec("Send", peer=to, nbytes=24 * (100 + mine))
-                    rec("Wait", nbytes=1)
-            rec("Allreduce", nbytes=8)
-
-    return program
+    dims = corpus.dims_balanced(rec.n, 3)[::-1]
+    at = np.array(np.unravel_index(rec.rank, dims))
+    for step in range(steps):
+        for d in range(3):
+            for sign in (-1, 1):
+                to, fro = at.copy(), at.copy()
+                to[d], fro[d] = (at[d] + sign) % dims[d], (at[d] - sign) % dims[d]
+                to, fro = (int(np.ravel_multi_index(x, dims)) for x in (to, fro))
+                atoms = (37 * rec.rank + 11 * fro + 5 * step + 3 * sign) % 89
+                mine = (37 * to + 11 * rec.rank + 5 * step + 3 * sign) % 89
+                rec("Irecv", peer=fro, nbytes=24 * (100 + atoms))
+                rec("Send", peer=to, nbytes=24 * (100 + mine))
+                rec("Wait", nbytes=1)
+        rec("Allreduce", nbytes=8)
 
 
 def test_messages_whose_sizes_are_chance_keep_the_order_of_their_neighbours() -> None:
@@ -331,19 +309,16 @@ def test_messages_whose_sizes_are_chance_keep_the_order_of_their_neighbours() ->
     assert order.equal_but_bytes == 32, order.first
 
 
-def heard(backwards: bool = False) -> corpus.Program:
+@corpus.program
+def heard(rec: corpus.Recorder, backwards: bool = False) -> None:
     """The first rank receives from all others, from the last one first where ``backwards``."""
-
-    def program(rec: corpus.Recorder) -> None:
-        for _ in range(6):
-            for other in range(rec.n - 1, 0, -1) if backwards else range(1, rec.n):
-                if rec.rank == 0:
-                    rec("Recv", peer=other, nbytes=64)
-            if rec.rank:
-                rec("Send", peer=0, nbytes=64)
-            rec("Barrier")
-
-    return program
+    for _ in range(6):
+        for other in range(rec.n - 1, 0, -1) if backwards else range(1, rec.n):
+            if rec.rank == 0:
+                rec("Recv", peer=other, nbytes=64)
+        if rec.rank:
+            rec("Send", peer=0, nbytes=64)
+        rec("Barrier")
 
 
 def test_partners_in_another_order_are_told_from_other_events() -> None:
@@ -357,24 +332,21 @@ def test_partners_in_another_order_are_told_from_other_events() -> None:
     assert replace(order, by_chance=1).holds
 
 
-def late_waits(iters: int = 7) -> corpus.Program:
+@corpus.program
+def late_waits(rec: corpus.Recorder, iters: int = 7) -> None:
     """Requests of the iteration before are waited for: of none in the first iteration.
 
     The ranks of a row have one or two neighbours, so that their number has no equation.
     """
-
-    def program(rec: corpus.Recorder) -> None:
-        near = [r for r in (rec.rank - 1, rec.rank + 1) if 0 <= r < rec.n]
-        for k in range(iters + 1):
-            rec("Waitall", nbytes=2 * len(near) * (k > 0))
-            if k < iters:
-                for other in near:
-                    side = "up" if other > rec.rank else "down"
-                    rec("Irecv", site="r" + side, peer=other, nbytes=64)
-                    rec("Isend", site="s" + side, peer=other, nbytes=64)
-        rec("Barrier")
-
-    return program
+    near = [r for r in (rec.rank - 1, rec.rank + 1) if 0 <= r < rec.n]
+    for k in range(iters + 1):
+        rec("Waitall", nbytes=2 * len(near) * (k > 0))
+        if k < iters:
+            for other in near:
+                side = "up" if other > rec.rank else "down"
+                rec("Irecv", site="r" + side, peer=other, nbytes=64)
+                rec("Isend", site="s" + side, peer=other, nbytes=64)
+    rec("Barrier")
 
 
 def test_waits_for_no_request_in_the_first_iteration_are_told_from_the_others() -> None:

@@ -51,20 +51,17 @@ def test_an_order_that_is_right_is_not_told() -> None:
     assert of_order(model.order, model.holdout, limit=1.0) == []
 
 
-def turned(late: int, more: int = 0) -> corpus.Program:
+@corpus.program
+def turned(rec: corpus.Recorder, late: int, more: int = 0) -> None:
     """Two collectives in turn, the other way round from ``late`` processes on.
 
     ``more``: further calls that ranks of so many processes make.
     """
-
-    def program(rec: corpus.Recorder) -> None:
-        for _ in range(3):
-            for name in ("Bcast", "Reduce") if rec.n < late else ("Reduce", "Bcast"):
-                rec(name, nbytes=8, root=0)
-        for _ in range(4 if rec.n == more else 0):
-            rec("Barrier")
-
-    return program
+    for _ in range(3):
+        for name in ("Bcast", "Reduce") if rec.n < late else ("Reduce", "Bcast"):
+            rec(name, nbytes=8, root=0)
+    for _ in range(4 if rec.n == more else 0):
+        rec("Barrier")
 
 
 def test_what_is_not_as_often_is_no_matter_of_order() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commands import cli
 from made_runs import call, run_of, world
 
 from p3s.base.errors import P3SError, PartialResult
@@ -360,12 +361,8 @@ def test_an_archive_as_score_p_writes_it(tmp_path: Path) -> None:
 def test_archives_make_a_study_with_equations(tmp_path: Path, capsys) -> None:
     archives = [halo_as_score_p_does(n, 6, tmp_path / f"np{n}").parent for n in (4, 6, 8)]
     study = str(tmp_path / "study")
-    assert p3s(["add", study, *map(str, archives)]) == 0
-    said = capsys.readouterr()
-    assert f"{archives[0]}" in said.out and "wall time" in said.err
-    assert p3s(["model", study]) == 0
-    shown = capsys.readouterr().out
-    assert "exchange solver.f90" in shown and "Isend" in shown
+    cli("add", study, *map(str, archives), out=f"{archives[0]}", err="wall time")
+    cli("model", study, out=("exchange solver.f90", "Isend"))
     model = json.loads((tmp_path / "study" / "model.json").read_text())
     sends = [item for item in model["items"] if item["op"] == "MPI_Isend"]
     assert len(sends) == 1

@@ -11,35 +11,30 @@ from p3s.model.holdout import build_model
 DIMS = {4: (2, 2), 6: (3, 2), 9: (3, 3), 12: (4, 3), 20: (5, 4), 24: (6, 4)}
 
 
-def ring(extent: int, head: int, width: int) -> corpus.Program:
+@corpus.program
+def ring(rec: corpus.Recorder, extent: int, head: int, width: int) -> None:
     """Blocks of a vector as pickled arrays, from neighbour to neighbour."""
 
-    def program(rec: corpus.Recorder) -> None:
-        def size(rank: int) -> int:
-            return head + width * corpus.block(extent, rec.n, rank)
+    def size(rank: int) -> int:
+        return head + width * corpus.block(extent, rec.n, rank)
 
-        for _ in range(3):
-            back = (rec.rank - 1) % rec.n
-            rec("Isend", peer=(rec.rank + 1) % rec.n, nbytes=size(rec.rank), elem=1)
-            rec("Mrecv", peer=back, nbytes=size(back), elem=1)
-            rec("Wait", nbytes=1)
-
-    return program
+    for _ in range(3):
+        back = (rec.rank - 1) % rec.n
+        rec("Isend", peer=(rec.rank + 1) % rec.n, nbytes=size(rec.rank), elem=1)
+        rec("Mrecv", peer=back, nbytes=size(back), elem=1)
+        rec("Wait", nbytes=1)
 
 
-def rows(extent: int, head: int) -> corpus.Program:
+@corpus.program
+def rows(rec: corpus.Recorder, extent: int, head: int) -> None:
     """Rows of a block of a grid as pickled arrays, down a torus."""
-
-    def program(rec: corpus.Recorder) -> None:
-        p0, p1 = DIMS[rec.n]
-        i, j = divmod(rec.rank, p1)
-        for _ in range(3):
-            size = head + 8 * corpus.block(extent, p1, j)
-            rec("Isend", peer=(i + 1) % p0 * p1 + j, nbytes=size, elem=1)
-            rec("Mrecv", peer=(i - 1) % p0 * p1 + j, nbytes=size, elem=1)
-            rec("Wait", nbytes=1)
-
-    return program
+    p0, p1 = DIMS[rec.n]
+    i, j = divmod(rec.rank, p1)
+    for _ in range(3):
+        size = head + 8 * corpus.block(extent, p1, j)
+        rec("Isend", peer=(i + 1) % p0 * p1 + j, nbytes=size, elem=1)
+        rec("Mrecv", peer=(i - 1) % p0 * p1 + j, nbytes=size, elem=1)
+        rec("Wait", nbytes=1)
 
 
 @pytest.mark.parametrize(("extent", "head", "width"), [(100003, 163, 8), (997, 128, 4)])

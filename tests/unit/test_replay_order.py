@@ -220,60 +220,51 @@ def test_partners_as_one_by_one(seed: int) -> None:
     assert (to.tolist(), source.tolist()) == by_hand(s)
 
 
-def now_and_then(iters: int = 30) -> corpus.Program:
+@corpus.program
+def now_and_then(rec: corpus.Recorder, iters: int = 30) -> None:
     """A first turn of its own, and two that do more than the others."""
-
-    def program(rec: corpus.Recorder) -> None:
-        for k in range(iters):
-            rec("Isend", peer=(rec.rank + 1) % rec.n, nbytes=400)
-            rec("Recv", peer=(rec.rank - 1) % rec.n, nbytes=400)
-            rec("Wait", nbytes=1)
-            if k == 0:
-                rec("Barrier")
-            if k in (11, 17):
-                rec("Gather", nbytes=80, root=0)
-            rec("Allreduce", nbytes=8)
-
-    return program
+    for k in range(iters):
+        rec("Isend", peer=(rec.rank + 1) % rec.n, nbytes=400)
+        rec("Recv", peer=(rec.rank - 1) % rec.n, nbytes=400)
+        rec("Wait", nbytes=1)
+        if k == 0:
+            rec("Barrier")
+        if k in (11, 17):
+            rec("Gather", nbytes=80, root=0)
+        rec("Allreduce", nbytes=8)
 
 
-def pipelined(iters: int = 20) -> corpus.Program:
+@corpus.program
+def pipelined(rec: corpus.Recorder, iters: int = 20) -> None:
     """A receive is posted one turn before the message is sent and completed."""
-
-    def program(rec: corpus.Recorder) -> None:
-        right, left = (rec.rank + 1) % rec.n, (rec.rank - 1) % rec.n
-        rec("Irecv", site="first", peer=left, nbytes=80)
-        for _ in range(iters):
-            rec("Send", peer=right, nbytes=80)
-            rec("Wait", nbytes=1)
-            rec("Irecv", peer=left, nbytes=80)
-        rec("Send", site="last", peer=right, nbytes=80)
-        rec("Wait", site="last wait", nbytes=1)
-
-    return program
+    right, left = (rec.rank + 1) % rec.n, (rec.rank - 1) % rec.n
+    rec("Irecv", site="first", peer=left, nbytes=80)
+    for _ in range(iters):
+        rec("Send", peer=right, nbytes=80)
+        rec("Wait", nbytes=1)
+        rec("Irecv", peer=left, nbytes=80)
+    rec("Send", site="last", peer=right, nbytes=80)
+    rec("Wait", site="last wait", nbytes=1)
 
 
-def line(iters: int = 6) -> corpus.Program:
+@corpus.program
+def line(rec: corpus.Recorder, iters: int = 6) -> None:
     """Neighbours on a line, and once around; MPI_Waitall completes the sends only."""
-
-    def program(rec: corpus.Recorder) -> None:
-        near = [r for r in (rec.rank - 1, rec.rank + 1) if 0 <= r < rec.n]
-        last = rec.rank == rec.n - 1
-        for _ in range(iters):
-            for peer in near:
-                rec("Irecv", peer=peer, nbytes=80)
-            if last:
-                rec("Irecv", peer=0, nbytes=16, site="around")
-            if rec.rank == 0:
-                rec("Isend", peer=rec.n - 1, nbytes=16, site="around")
-            for peer in near:
-                rec("Isend", peer=peer, nbytes=80)
-            rec("Waitall", nbytes=len(near) + (rec.rank == 0))
-            for _ in range(len(near) + last):
-                rec("Wait", nbytes=1)
-            rec("Allreduce", nbytes=8)
-
-    return program
+    near = [r for r in (rec.rank - 1, rec.rank + 1) if 0 <= r < rec.n]
+    last = rec.rank == rec.n - 1
+    for _ in range(iters):
+        for peer in near:
+            rec("Irecv", peer=peer, nbytes=80)
+        if last:
+            rec("Irecv", peer=0, nbytes=16, site="around")
+        if rec.rank == 0:
+            rec("Isend", peer=rec.n - 1, nbytes=16, site="around")
+        for peer in near:
+            rec("Isend", peer=peer, nbytes=80)
+        rec("Waitall", nbytes=len(near) + (rec.rank == 0))
+        for _ in range(len(near) + last):
+            rec("Wait", nbytes=1)
+        rec("Allreduce", nbytes=8)
 
 
 #: Program, traced counts, count, name of a section; the model of a small program is made fast.

@@ -144,12 +144,14 @@ def borders(rec):
     p = round(rec.n**0.5)
     row, column = divmod(rec.rank, p)
     for _ in range(6):
-        rec(
+        rec.exchange(
             "Sendrecv",
-            peer=row * p + (column + 1) % p,
-            nbytes=80,
-            work=2e6 / rec.n if column == 0 else 1e6 / rec.n,
+            row * p + (column + 1) % p,
+            row * p + (column - 1) % p,
+            80,
+            work=2000000.0 / rec.n if column == 0 else 1000000.0 / rec.n,
+            rest=0,
         )
-        rec("Sendrecv_recv", site="Sendrecv", peer=row * p + (column - 1) % p, nbytes=80, work=0)
-        rec("Sendrecv", site="down", peer=(row + 1) % p * p + column, nbytes=80, work=0)
-        rec("Sendrecv_recv", site="down", peer=(row - 1) % p * p + column, nbytes=80, work=0)
+        rec.exchange(
+            "down", (row + 1) % p * p + column, (row - 1) % p * p + column, 80, work=0, rest=0
+        )

@@ -11,9 +11,9 @@ import corpus
 import numpy as np
 import pytest
 import timed_study as ts
+from commands import cli
 
 from p3s.base.study import Study
-from p3s.cli.main import run
 from p3s.program.order import shorten
 from p3s.program.order.sections import sections_of
 from p3s.program.scaled import read_order, read_scaled
@@ -30,8 +30,7 @@ def nested(rec: Any) -> None:
         if i == 0:
             rec("Barrier", work=10)
         for _ in range(3):
-            rec("Sendrecv", peer=ahead, nbytes=4096, work=400)
-            rec("Sendrecv_recv", site="Sendrecv", peer=behind, nbytes=4096, work=0)
+            rec.exchange("Sendrecv", ahead, behind, 4096, work=400, rest=0)
         if i % 10 == 9:
             rec("Allreduce", nbytes=8, work=300)
         if i < ITERS - 1:
@@ -47,7 +46,7 @@ def study(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     root = tmp_path_factory.mktemp(request.param) / "study"
     program: corpus.Program = PROGRAMS[request.param]
     made, _ = ts.put_study(root, program, (4, 8, 16))
-    assert run(["scale", str(root), "-n", str(N)]) == 0
+    cli(f"scale {root} -n {N}")
     return made
 
 
@@ -109,7 +108,7 @@ def put_iterations(root: Path, number: int, trips: bool) -> None:
 def test_iterations_cost_nothing(tmp_path: Path, trips: bool) -> None:
     study, _ = ts.put_study(tmp_path / "study", PROGRAMS["plain"], (4, 8, 16))
     put_iterations(study.root, 10**12, trips)
-    assert run(["scale", str(study.root), "-n", str(N)]) == 0
+    cli(f"scale {study.root} -n {N}")
     trace, order = read_scaled(study.scaled_dir(N)), read_order(study.scaled_dir(N))
     assert shorten.most_events(trace) > 2 * 10**12
     sections = sections_of(trace, order)
@@ -121,7 +120,7 @@ def test_iterations_cost_nothing(tmp_path: Path, trips: bool) -> None:
 
 @pytest.mark.parametrize("parents", [(None, 1), (1, 0), (None, None), (None, 2), (None, -1)])
 def test_phases_that_lie_in_each_other_are_refused(
-    tmp_path: Path, parents: tuple[int | None, int | None], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, parents: tuple[int | None, int | None]
 ) -> None:
     study, _ = ts.put_study(tmp_path / "study", ts.sweeps(1 << 20, 10), (4, 8, 16))
     model = json.loads(study.model_path.read_text())
@@ -129,7 +128,6 @@ def test_phases_that_lie_in_each_other_are_refused(
     for phase, parent in zip(model["phases"], parents, strict=True):
         phase["parent"] = parent
     study.model_path.write_text(json.dumps(model))
-    assert run(["scale", str(study.root), "-n", str(N)]) == 1
-    said = capsys.readouterr().err.strip()
+    said = cli(f"scale {study.root} -n {N}", code=1).err.strip()
     assert "the nest of phases is broken" in said or "parent" in said
     assert said.count("\n") == 0 and not study.scaled_path(N).exists()

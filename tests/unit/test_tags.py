@@ -21,21 +21,18 @@ NAMES: dict[str, Tag] = {
 }
 
 
-def halo(tag: Tag) -> corpus.Program:
+@corpus.program
+def halo(rec: corpus.Recorder, tag: Tag) -> None:
     """Messages to the neighbours of an open grid of two columns."""
-
-    def program(rec: corpus.Recorder) -> None:
-        rows, (i, j) = rec.n // 2, divmod(rec.rank, 2)
-        for t in range(2):
-            for k, (a, b) in enumerate(((1, 0), (-1, 0), (0, 1), (0, -1))):
-                if 0 <= i + a < rows and 0 <= j + b < 2:
-                    to = (i + a) * 2 + j + b
-                    rec("Isend", peer=to, nbytes=80, tag=tag(rec.rank, to, k, t))
-                if 0 <= i - a < rows and 0 <= j - b < 2:
-                    back = (i - a) * 2 + j - b
-                    rec("Irecv", peer=back, nbytes=80, tag=tag(back, rec.rank, k, t))
-
-    return program
+    rows, (i, j) = rec.n // 2, divmod(rec.rank, 2)
+    for t in range(2):
+        for k, (a, b) in enumerate(((1, 0), (-1, 0), (0, 1), (0, -1))):
+            if 0 <= i + a < rows and 0 <= j + b < 2:
+                to = (i + a) * 2 + j + b
+                rec("Isend", peer=to, nbytes=80, tag=tag(rec.rank, to, k, t))
+            if 0 <= i - a < rows and 0 <= j - b < 2:
+                back = (i - a) * 2 + j - b
+                rec("Irecv", peer=back, nbytes=80, tag=tag(back, rec.rank, k, t))
 
 
 def splits(tag: Tag) -> set[bool | None]:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from commands import cli
 from threads_study import ITERS, Hybrid, put_threads
 
 import p3s
@@ -18,7 +19,6 @@ from p3s.base.progress import Progress
 from p3s.base.settings import inputs_in, parse_setting, threads_in
 from p3s.base.study import Study
 from p3s.cli.common import Progress as Bar
-from p3s.cli.main import run
 from p3s.machine.topology.node import read_node
 from p3s.methods.threads import laws as thread_laws
 from p3s.methods.threads import stage
@@ -434,8 +434,9 @@ def test_a_study_at_a_number_of_threads_fills_nodes_with_them(made: Study) -> No
     assert core_teams.filled(Study(made.at_dir("threads=1")), REQUEST) == REQUEST
 
 
-def test_changes_of_a_study_with_several_numbers_of_threads_are_refused(
-    made: Study, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["predict", str(made.root), "-n", "16", "--what-if", "latency/2"]) == 2
-    assert "name one of them, as in --param threads=2" in capsys.readouterr().err
+def test_changes_of_a_study_with_several_numbers_of_threads_are_refused(made: Study) -> None:
+    cli(
+        f"predict {made.root} -n 16 --what-if latency/2",
+        code=2,
+        err="name one of them, as in --param threads=2",
+    )

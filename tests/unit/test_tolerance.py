@@ -9,18 +9,14 @@ from p3s.model.holdout import build_model
 from p3s.model.tripcounts import refusal_text
 
 
-def solver(turns: int, words: int = 1, inner: int = 1) -> corpus.Program:
+@corpus.program
+def solver(rec: corpus.Recorder, turns: int, words: int = 1, inner: int = 1) -> None:
     """A ring whose every iteration ends with a reduction."""
-
-    def program(rec: corpus.Recorder) -> None:
-        for _ in range(turns):
-            for _ in range(inner):
-                rec("Sendrecv", peer=(rec.rank + 1) % rec.n, nbytes=80)
-                rec("Sendrecv_recv", site="Sendrecv", peer=(rec.rank - 1) % rec.n, nbytes=80)
-            rec("Allreduce", nbytes=8 * words)
-        rec("Barrier")
-
-    return program
+    for _ in range(turns):
+        for _ in range(inner):
+            rec.exchange("Sendrecv", (rec.rank + 1) % rec.n, (rec.rank - 1) % rec.n, 80)
+        rec("Allreduce", nbytes=8 * words)
+    rec("Barrier")
 
 
 def verdicts(program: corpus.Program, **known: object) -> dict[str, str]:

@@ -16,25 +16,22 @@ from p3s.model.verdicts import judged_at
 ANYHOW = {4: (2, 2), 6: (2, 3), 8: (4, 2), 12: (2, 6), 24: (6, 4)}
 
 
-def halo(extents, cells=(120, 90)):
+@corpus.program
+def halo(rec, extents, cells=(120, 90)):
     """Faces with both neighbours in two dimensions, open at the border."""
-
-    def program(rec):
-        dims = extents(rec.n)
-        here = [int(x) for x in np.unravel_index(rec.rank, dims)]
-        for _ in range(5):
-            for op, towards in (("Irecv", -1), ("Isend", 1)):
-                for d in range(2):
-                    for s in (-1, 1):
-                        to = list(here)
-                        to[d] += s * towards
-                        if 0 <= to[d] < dims[d]:
-                            peer = int(np.ravel_multi_index(to, dims))
-                            face = 8 * (cells[1 - d] // dims[1 - d])
-                            rec(op, f"{op}{d}{s}", peer=peer, nbytes=face)
-            rec("Waitall", nbytes=12)
-
-    return program
+    dims = extents(rec.n)
+    here = [int(x) for x in np.unravel_index(rec.rank, dims)]
+    for _ in range(5):
+        for op, towards in (("Irecv", -1), ("Isend", 1)):
+            for d in range(2):
+                for s in (-1, 1):
+                    to = list(here)
+                    to[d] += s * towards
+                    if 0 <= to[d] < dims[d]:
+                        peer = int(np.ravel_multi_index(to, dims))
+                        face = 8 * (cells[1 - d] // dims[1 - d])
+                        rec(op, f"{op}{d}{s}", peer=peer, nbytes=face)
+        rec("Waitall", nbytes=12)
 
 
 def test_extents_are_read_off_the_traces_and_none_are_made_up():

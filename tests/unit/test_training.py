@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import cli
 from traffic_patterns import at_faces, fixed_halo
 
 from p3s.base.errors import Damaged, P3SError, UsageError
-from p3s.cli.main import run
 from p3s.machine.topology.read import read_fabric
 from p3s.machine.topology.trees import one_switch
 from p3s.methods.placement.baselines import Hockney
@@ -383,19 +383,18 @@ def test_platforms_that_are_none(tmp_path, text) -> None:
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_written(
-    tmp_path, monkeypatch, capsys, words, code, why
+    tmp_path, monkeypatch, words, code, why
 ) -> None:
     pytest.importorskip("sklearn")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "p.xml").write_text(CLUSTER.format("0-3", ""))
     (tmp_path / "other.json").write_text("{}")
-    assert run(["machine", "learn", *words.split()]) == code
-    said = capsys.readouterr()
+    said = cli("machine learn", *words.split(), code=code)
     assert why in said.err and said.out == "" and said.err.count("\n") == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other.json", "p.xml"]
 
 
-def test_a_model_is_learned_and_shown(tmp_path, monkeypatch, capsys) -> None:
+def test_a_model_is_learned_and_shown(tmp_path, monkeypatch) -> None:
     pytest.importorskip("sklearn")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "p.xml").write_text(CLUSTER.format("0-3", ""))
@@ -406,16 +405,14 @@ def test_a_model_is_learned_and_shown(tmp_path, monkeypatch, capsys) -> None:
     quick = functools.partial(train, settings=Fit(trees=10, rate=0.3, depth=2))
     monkeypatch.setattr("p3s.methods.placement.training.train.train", quick)
     words = "machine learn --simgrid p.xml --ppn 2 --phases 60 --way B --json -o m.json"
-    assert run(words.split()) == 0
-    printed = capsys.readouterr()
+    printed = cli(*words.split())
     card = json.loads(printed.out)["card"]
     assert not card["named"] and card["topology"] == ""
     assert "m.json: for p3s place, with --model m.json" in printed.err
     assert card["features"] == "B" and card["machine"] == "p" and card["rows"] >= 40
     assert {"alpha-beta", "simulation", "A", "B", "C", "corrected"} <= set(card["compared"])
-    assert run(["machine", "show", "m.json"]) == 0
-    text = capsys.readouterr().out
-    assert "class B: and of nodes" in text and "network: one switch" in text
+    cli("machine show m.json", out=("class B: and of nodes", "network: one switch"))
     assert (tmp_path / "m.phases" / "execution-0000.parquet").exists()
     number = len(machine.ran)
-    assert run(words.split()) == 0 and len(machine.ran) == number
+    cli(*words.split())
+    assert len(machine.ran) == number

@@ -18,23 +18,20 @@ from p3s.signature.store import SignatureHead, _table, write_tables
 from p3s.signature.tables import PointTable, first_rows, node_of_row
 
 
-def multipartition(cells: int = 3, steps: int = 2) -> corpus.Program:
+@corpus.program
+def multipartition(rec: corpus.Recorder, cells: int = 3, steps: int = 2) -> None:
     """Blocks of a size that depends on the turn, to one partner; a root that wanders."""
-
-    def program(rec: corpus.Recorder) -> None:
-        p = round(rec.n**0.5)
-        cx, cy = divmod(rec.rank, p)
-        for _ in range(steps):
-            for t in range(p):
-                size = 8 * corpus.block(10, p, (cy + t) % p)
-                rec("Isend", peer=(cx + 1) % p * p + cy, nbytes=size)
-                rec("Irecv", peer=(cx - 1) % p * p + cy, nbytes=size)
-                rec("Wait", nbytes=2)
-            for k in range(rec.n):
-                rec("Bcast", nbytes=8, root=k)
-            rec("Allreduce", nbytes=8)
-
-    return program
+    p = round(rec.n**0.5)
+    cx, cy = divmod(rec.rank, p)
+    for _ in range(steps):
+        for t in range(p):
+            size = 8 * corpus.block(10, p, (cy + t) % p)
+            rec("Isend", peer=(cx + 1) % p * p + cy, nbytes=size)
+            rec("Irecv", peer=(cx - 1) % p * p + cy, nbytes=size)
+            rec("Wait", nbytes=2)
+        for k in range(rec.n):
+            rec("Bcast", nbytes=8, root=k)
+        rec("Allreduce", nbytes=8)
 
 
 def truth(t: PointTable, rank: int) -> list[str]:

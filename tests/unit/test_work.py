@@ -17,51 +17,35 @@ from p3s.model.work.workload import rank_work
 WORK_ROWS = ("rank", "item", "nbytes", "repeat")
 
 
-def stencil(nx=97, ny=61, iters=6, noise=0.0):
+@corpus.program
+def stencil(rec, nx=97, ny=61, iters=6, noise=0.0):
     """A 2-D halo whose work is that of code: set-up, packing, control, a nest of loops, root."""
+    px, py = corpus.dims_balanced(rec.n, 2)
+    cx, cy = divmod(rec.rank, py)
+    lx, ly = corpus.block(nx, px, cx), corpus.block(ny, py, cy)
+    grid = rec.comm(tuple(range(rec.n)), 1, (px, py), (False, False))
+    rng = np.random.default_rng(rec.n * 1000 + rec.rank)
 
-    def program(rec):
-        px, py = corpus.dims_balanced(rec.n, 2)
-        cx, cy = divmod(rec.rank, py)
-        lx, ly = corpus.block(nx, px, cx), corpus.block(ny, py, cy)
-        grid = rec.comm(tuple(range(rec.n)), 1, (px, py), (False, False))
-        rng = np.random.default_rng(rec.n * 1000 + rec.rank)
+    def cost(value):
+        return value * (1 + noise * rng.standard_normal())
 
-        def cost(value):
-            return value * (1 + noise * rng.standard_normal())
-
-        rec("Cart_create", work=cost(8000))
-        before = 31 * lx * ly + 17 * lx + 900
-        for _ in range(iters):
-            for x, y, size in (
-                (cx - 1, cy, ly),
-                (cx + 1, cy, ly),
-                (cx, cy - 1, lx),
-                (cx, cy + 1, lx),
-            ):
-                if 0 <= x < px and 0 <= y < py:
-                    rec(
-                        "Sendrecv",
-                        site=f"{x - cx}{y - cy}",
-                        peer=x * py + y,
-                        nbytes=8 * size,
-                        comm=grid,
-                        work=cost(before + 3 * size),
-                    )
-                    rec(
-                        "Sendrecv_recv",
-                        site=f"{x - cx}{y - cy}",
-                        peer=x * py + y,
-                        nbytes=8 * size,
-                        comm=grid,
-                        work=0,
-                    )
-                    before = 110
-            rec("Allreduce", nbytes=8, comm=grid, work=cost(22 * lx * ly + 9 * lx + 128))
-            before = 200
-        rec("Reduce", nbytes=8, root=0, work=cost(714 + (2600 if rec.rank == 0 else 0)))
-
-    return program
+    rec("Cart_create", work=cost(8000))
+    before = 31 * lx * ly + 17 * lx + 900
+    for _ in range(iters):
+        for x, y, size in ((cx - 1, cy, ly), (cx + 1, cy, ly), (cx, cy - 1, lx), (cx, cy + 1, lx)):
+            if 0 <= x < px and 0 <= y < py:
+                rec.exchange(
+                    f"{x - cx}{y - cy}",
+                    x * py + y,
+                    nbytes=8 * size,
+                    comm=grid,
+                    work=cost(before + 3 * size),
+                    rest=0,
+                )
+                before = 110
+        rec("Allreduce", nbytes=8, comm=grid, work=cost(22 * lx * ly + 9 * lx + 128))
+        before = 200
+    rec("Reduce", nbytes=8, root=0, work=cost(714 + (2600 if rec.rank == 0 else 0)))
 
 
 def errors(program, counts, n):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import corpus
 import numpy as np
 import pytest
-from corpus import Program, Recorder, block, dims_balanced
+from corpus import Program, block, dims_balanced
 
 from p3s.model.compare import compare
 from p3s.model.evaluate import generate
@@ -20,7 +20,9 @@ NULL = -3
 TOLERANCE = 0.01
 
 
+@corpus.program
 def halo(
+    rec: corpus.Recorder,
     nx: int = 400,
     ny: int = 300,
     iters: int = 6,
@@ -29,177 +31,149 @@ def halo(
     joined: bool = True,
     posted: bool = False,
     guarded: bool = False,
-) -> Program:
+) -> None:
     """A bordered halo whose computation is done before its first message, whoever gets that.
 
     joined: an Allreduce ends every step; posted: non-blocking messages; guarded: a rank asks for
     its neighbours itself instead of sending to MPI_PROC_NULL.
     """
+    p = dims_balanced(rec.n, dims)
+    c = np.unravel_index(rec.rank, p)
+    sides = [block(extent, q, int(x)) for extent, q, x in zip((nx, ny, 260), p, c, strict=False)]
+    volume = float(np.prod(sides))
+    left = 0.0
 
-    def program(rec: Recorder) -> None:
-        p = dims_balanced(rec.n, dims)
-        c = np.unravel_index(rec.rank, p)
-        sides = [
-            block(extent, q, int(x)) for extent, q, x in zip((nx, ny, 260), p, c, strict=False)
-        ]
-        volume = float(np.prod(sides))
-        left = 0.0
+    def at(d: int, step: int) -> int:
+        to = [int(x) + step * (e == d) for e, x in enumerate(c)]
+        inside = all(0 <= x < q for x, q in zip(to, p, strict=True))
+        return int(np.ravel_multi_index(to, p)) if inside else NULL
 
-        def at(d: int, step: int) -> int:
-            to = [int(x) + step * (e == d) for e, x in enumerate(c)]
-            inside = all(0 <= x < q for x, q in zip(to, p, strict=True))
-            return int(np.ravel_multi_index(to, p)) if inside else NULL
+    def call(op: str, site: str, peer: int, size: int, work: float) -> None:
+        nonlocal left
+        if guarded and peer == NULL:
+            left += work
+        else:
+            rec(op, site=site, peer=peer, nbytes=8 * size, work=work + left)
+            left = 0.0
 
-        def call(op: str, site: str, peer: int, size: int, work: float) -> None:
-            nonlocal left
-            if guarded and peer == NULL:
-                left += work
-            else:
-                rec(op, site=site, peer=peer, nbytes=8 * size, work=work + left)
-                left = 0.0
-
-        for _ in range(iters):
-            first = 2 * volume + 50
+    for _ in range(iters):
+        first = 2 * volume + 50
+        for d in range(dims):
+            for step in (-1, 1):
+                size, site = int(volume / sides[d]), f"{d}{step}"
+                if posted:
+                    call("Irecv", "r" + site, at(d, -step), size, first)
+                else:
+                    call("Sendrecv", site, at(d, step), size, first)
+                    call("Sendrecv_recv", site, at(d, -step), size, 0)
+                first = 40.0
+        if posted:
             for d in range(dims):
                 for step in (-1, 1):
-                    size, site = int(volume / sides[d]), f"{d}{step}"
-                    if posted:
-                        call("Irecv", "r" + site, at(d, -step), size, first)
-                    else:
-                        call("Sendrecv", site, at(d, step), size, first)
-                        call("Sendrecv_recv", site, at(d, -step), size, 0)
-                    first = 40.0
-            if posted:
-                for d in range(dims):
-                    for step in (-1, 1):
-                        call("Isend", f"s{d}{step}", at(d, step), int(volume / sides[d]), 30)
-                rec("Waitall", nbytes=4, work=25)
-            if joined:
-                rec("Allreduce", nbytes=8, work=volume + left)
-                left = 0.0
-
-    return program
+                    call("Isend", f"s{d}{step}", at(d, step), int(volume / sides[d]), 30)
+            rec("Waitall", nbytes=4, work=25)
+        if joined:
+            rec("Allreduce", nbytes=8, work=volume + left)
+            left = 0.0
 
 
-def chain(length: int = 4000, iters: int = 7, *, all_of_it: bool = False) -> Program:
+@corpus.program
+def chain(
+    rec: corpus.Recorder, length: int = 4000, iters: int = 7, *, all_of_it: bool = False
+) -> None:
     """Ranks in a line: all calls of the loop vanish at one process, the loop with them.
 
     all_of_it: messages hold all that a rank computes, so that the work goes with their bytes.
     """
-
-    def program(rec: Recorder) -> None:
-        work = 10.0 * block(length, rec.n, rec.rank)
-        size = 8 * length // rec.n if all_of_it else 80
-        for _ in range(iters):
-            rec("Send", peer=rec.rank + 1 if rec.rank + 1 < rec.n else NULL, nbytes=size, work=work)
-            rec("Recv", peer=rec.rank - 1 if rec.rank else NULL, nbytes=size, work=20)
-
-    return program
+    work = 10.0 * block(length, rec.n, rec.rank)
+    size = 8 * length // rec.n if all_of_it else 80
+    for _ in range(iters):
+        rec("Send", peer=rec.rank + 1 if rec.rank + 1 < rec.n else NULL, nbytes=size, work=work)
+        rec("Recv", peer=rec.rank - 1 if rec.rank else NULL, nbytes=size, work=20)
 
 
-def swaps(length: int = 40000, iters: int = 12) -> Program:
+@corpus.program
+def swaps(rec: corpus.Recorder, length: int = 40000, iters: int = 12) -> None:
     """Two exchanges a step in a line of ranks, each there and back in a loop over one set of calls.
 
     A rank makes no calls for a neighbour it has not; a rank at an end starts with another call.
     """
+    left = 0.0
 
-    def program(rec: Recorder) -> None:
+    def call(op: str, site: str, **what: int) -> None:
+        nonlocal left
+        rec(op, site=site, work=left, **what)
         left = 0.0
 
-        def call(op: str, site: str, **what: int) -> None:
-            nonlocal left
-            rec(op, site=site, work=left, **what)
-            left = 0.0
+    def exchange(site: str) -> None:
+        nonlocal left
+        for step in (-1, 1):
+            to, source = rec.rank + step, rec.rank - step
+            if 0 <= source < rec.n:
+                call("Irecv", f"{site}r", peer=source, nbytes=800)
+            if 0 <= to < rec.n:
+                call("Send", f"{site}s", peer=to, nbytes=800)
+            if 0 <= source < rec.n:
+                call("Wait", f"{site}w")
+            left += 30.0
 
-        def exchange(site: str) -> None:
-            nonlocal left
-            for step in (-1, 1):
-                to, source = rec.rank + step, rec.rank - step
-                if 0 <= source < rec.n:
-                    call("Irecv", f"{site}r", peer=source, nbytes=800)
-                if 0 <= to < rec.n:
-                    call("Send", f"{site}s", peer=to, nbytes=800)
-                if 0 <= source < rec.n:
-                    call("Wait", f"{site}w")
-                left += 30.0
-
-        rec("Barrier", work=500)
-        for step in range(iters):
-            left += 10.0 * block(length, rec.n, rec.rank)
-            exchange("forward")
-            left += 30.0 * block(length, rec.n, rec.rank)
-            exchange("back")
-            if step:
-                call("Allreduce", "sum", nbytes=8)
-
-    return program
+    rec("Barrier", work=500)
+    for step in range(iters):
+        left += 10.0 * block(length, rec.n, rec.rank)
+        exchange("forward")
+        left += 30.0 * block(length, rec.n, rec.rank)
+        exchange("back")
+        if step:
+            call("Allreduce", "sum", nbytes=8)
 
 
-def sweep(length: int = 4000, iters: int = 7) -> Program:
+@corpus.program
+def sweep(rec: corpus.Recorder, length: int = 4000, iters: int = 7) -> None:
     """There and back along a line of ranks, computing before each message."""
-
-    def program(rec: Recorder) -> None:
-        work = 10.0 * block(length, rec.n, rec.rank)
-        up = rec.rank + 1 if rec.rank + 1 < rec.n else NULL
-        down = rec.rank - 1 if rec.rank else NULL
-        for _ in range(iters):
-            for site, source, target, factor in (("there", down, up, 1), ("back", up, down, 2)):
-                rec("Recv", site=site, peer=source, nbytes=80, work=7)
-                rec("Send", site=site, peer=target, nbytes=80, work=factor * work)
-            rec("Barrier", work=3)
-
-    return program
+    work = 10.0 * block(length, rec.n, rec.rank)
+    up = rec.rank + 1 if rec.rank + 1 < rec.n else NULL
+    down = rec.rank - 1 if rec.rank else NULL
+    for _ in range(iters):
+        for site, source, target, factor in (("there", down, up, 1), ("back", up, down, 2)):
+            rec("Recv", site=site, peer=source, nbytes=80, work=7)
+            rec("Send", site=site, peer=target, nbytes=80, work=factor * work)
+        rec("Barrier", work=3)
 
 
-def alone(length: int = 4000, iters: int = 9) -> Program:
+@corpus.program
+def alone(rec: corpus.Recorder, length: int = 4000, iters: int = 9) -> None:
     """A ring whose exchange is guarded by the number of processes."""
-
-    def program(rec: Recorder) -> None:
-        work = 10.0 * length / rec.n
-        for _ in range(iters):
-            if rec.n > 1:
-                rec("Sendrecv", peer=(rec.rank + 1) % rec.n, nbytes=800, work=work)
-                rec(
-                    "Sendrecv_recv",
-                    site="Sendrecv",
-                    peer=(rec.rank - 1) % rec.n,
-                    nbytes=800,
-                    work=0,
-                )
-            rec("Allreduce", nbytes=8, work=5 * work if rec.n > 1 else 6 * work)
-
-    return program
+    work = 10.0 * length / rec.n
+    for _ in range(iters):
+        if rec.n > 1:
+            rec.exchange(
+                "Sendrecv", (rec.rank + 1) % rec.n, (rec.rank - 1) % rec.n, 800, work=work, rest=0
+            )
+        rec("Allreduce", nbytes=8, work=5 * work if rec.n > 1 else 6 * work)
 
 
-def doubling(length: int = 4000, iters: int = 5) -> Program:
+@corpus.program
+def doubling(rec: corpus.Recorder, length: int = 4000, iters: int = 5) -> None:
     """Stages of a reduction, none at one process, after the computation of a step."""
-
-    def program(rec: Recorder) -> None:
-        for _ in range(iters):
-            work, mask = 10.0 * length / rec.n, 1
-            while mask < rec.n:
-                peer = rec.rank ^ mask
-                rec("Sendrecv", peer=peer, nbytes=80, work=work)
-                rec("Sendrecv_recv", site="Sendrecv", peer=peer, nbytes=80, work=0)
-                work, mask = 0.0, 2 * mask
-            rec("Barrier", work=work + 5)
-
-    return program
+    for _ in range(iters):
+        work, mask = 10.0 * length / rec.n, 1
+        while mask < rec.n:
+            peer = rec.rank ^ mask
+            rec.exchange("Sendrecv", peer, nbytes=80, work=work, rest=0)
+            work, mask = 0.0, 2 * mask
+        rec("Barrier", work=work + 5)
 
 
-def set_up(rows: int = 4000, iters: int = 9) -> Program:
+@corpus.program
+def set_up(rec: corpus.Recorder, rows: int = 4000, iters: int = 9) -> None:
     """Sets up by other functions on one process than on several, as libraries do."""
-
-    def program(rec: Recorder) -> None:
-        work, name = 10.0 * rows / rec.n, "one" if rec.n == 1 else "several"
-        rec("Bcast", nbytes=8, root=0, work=100)
-        for step in range(3):
-            rec("Allreduce", site=f"{name}-{step}", nbytes=8, work=(1 + step) * work)
-        rec("Barrier", site="ready", work=50)
-        for _ in range(iters):
-            rec("Allreduce", nbytes=8, work=work)
-
-    return program
+    work, name = 10.0 * rows / rec.n, "one" if rec.n == 1 else "several"
+    rec("Bcast", nbytes=8, root=0, work=100)
+    for step in range(3):
+        rec("Allreduce", site=f"{name}-{step}", nbytes=8, work=(1 + step) * work)
+    rec("Barrier", site="ready", work=50)
+    for _ in range(iters):
+        rec("Allreduce", nbytes=8, work=work)
 
 
 PROGRAMS: dict[str, Program] = {
@@ -264,7 +238,7 @@ def test_any_counts_give_back_the_work_that_was_traced(name: str) -> None:
 def test_calls_without_a_rule_leave_their_computation_to_the_next() -> None:
     """What is before calls that are not modelled goes to the next call that is."""
 
-    def program(rec: Recorder) -> None:
+    def program(rec: corpus.Recorder) -> None:
         for _ in range(9):
             rec("Allreduce", nbytes=8, work=4e4 / rec.n)
         for _ in range(9):
@@ -304,7 +278,7 @@ def test_calls_of_one_count_are_not_made_at_the_others() -> None:
 def test_messages_that_nobody_sends_to_itself_are_not_there_at_one_process() -> None:
     """Two relations lead to the rank itself there: neither has messages where none were traced."""
 
-    def program(rec: Recorder) -> None:
+    def program(rec: corpus.Recorder) -> None:
         p = dims_balanced(rec.n, 2)
         c = [int(x) for x in np.unravel_index(rec.rank, p)]
         for _ in range(9):
@@ -330,7 +304,7 @@ def test_work_that_is_not_sure_does_not_go_with_bytes_that_grow(counts: tuple[in
     """A few microseconds behind an Allgather of n numbers are no law that grows with n."""
     took = {1: 4000.0, 2: 5600.0, 4: 9700.0, 8: 11300.0}
 
-    def program(rec: Recorder) -> None:
+    def program(rec: corpus.Recorder) -> None:
         rec("Allgather", nbytes=4 * rec.n, work=1e5 / rec.n)
         rec("Barrier", work=took.get(rec.n, 0.0))
 
@@ -343,7 +317,7 @@ def test_work_that_is_not_sure_does_not_go_with_bytes_that_grow(counts: tuple[in
 def test_below_the_traced_counts_is_as_unsure_as_above_them() -> None:
     """Each doubling adds half of the error at the traced counts, on either side of them."""
 
-    def program(rec: Recorder) -> None:
+    def program(rec: corpus.Recorder) -> None:
         for _ in range(9):
             rec("Allreduce", nbytes=8, work=4e4 * (1 + 0.04 * (rec.n % 3)))
 
