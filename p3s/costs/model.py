@@ -61,12 +61,12 @@ def fit_laws(points: Sequence[Point], small: set[Place], phases: int, unit: str)
         places = list(dict.fromkeys(p.place for p in mine))
         whole = phase_points[k] = pooled(mine, dict.fromkeys(places, WHOLE))
         law = fit_cost(whole, unit=unit)
-        entries.append(_entry("phase", k, places, whole, law))
+        entries.append(entry_of("phase", k, places, whole, law))
         parts = _parts(mine, [p for p in places if p in small])
         for kind, some, part in parts:
             # all of a phase in one part: the phase's law is its law
             own = law if len(parts) == 1 else fit_cost(part, unit=unit)
-            entries.append(_entry(kind, k, some, part, own))
+            entries.append(entry_of(kind, k, some, part, own))
     return Laws(tuple(entries), fit_cost(_program(usable), unit=unit), phase_points)
 
 
@@ -166,7 +166,7 @@ def gathered(found: Sequence[Measured], far: Sequence[Point]) -> tuple[list[Poin
     return thinned(points), small
 
 
-def _entry(
+def entry_of(
     kind: Literal["place", "small", "phase"],
     phase: int,
     places: Sequence[Place],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from p3s.base.errors import P3SError
 from p3s.base.serialise import from_data, to_data
 from p3s.costs import lawtext
 from p3s.costs.laws import CostLaw, fit_cost
-from p3s.costs.model import Entry, kept
+from p3s.costs.model import entry_of
 from p3s.costs.points import Point
 from p3s.costs.thesis import PowerLaw
 from p3s.costs.transfer import move, transferred
@@ -340,9 +340,9 @@ def compute(unit: str = "instructions") -> ComputeModel:
             Point(("f", "MPI_Send"), 0, n, x * 10, x, least, typical, 0.02, n, 3, "own", n)
         )
     law = fit_cost(points, unit=unit)
-    entry = Entry("place", 0, (("f", "MPI_Send"),), tuple(points), law)
+    entry = replace(entry_of("place", 0, [("f", "MPI_Send")], points, law), share=1.0)
     phase = phase_costs(0, crm_i=PowerLaw(1.0, -1.0))
-    return compute_model(unit, laws=(kept(entry, 1.0),), rest=law, phases=(phase,))
+    return compute_model(unit, laws=(entry,), rest=law, phases=(phase,))
 
 
 def test_a_compute_model_is_moved_whole() -> None:
