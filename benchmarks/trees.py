@@ -39,8 +39,7 @@ from p3s.base.text import percent, table  # noqa: E402
 from p3s.methods.baseline.trees.choose import Limits, admissible, choose  # noqa: E402
 from p3s.methods.baseline.trees.diagnostics import gate  # noqa: E402
 from p3s.methods.baseline.trees.evaluate import Evaluator  # noqa: E402
-from p3s.methods.baseline.trees.fluctuation import p_value, tail  # noqa: E402
-from p3s.methods.baseline.trees.grow import grow  # noqa: E402
+from p3s.methods.baseline.trees.grow import grow, p_value, tail  # noqa: E402
 from p3s.methods.baseline.trees.store import Stored  # noqa: E402
 from p3s.methods.baseline.trees.types import Growing, Table  # noqa: E402
 

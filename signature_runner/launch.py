@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import struct
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from p3s.base import workers
 from p3s.base.artefacts import cannot_be_written
@@ -21,12 +22,80 @@ from p3s.base.host.cores import cores
 from p3s.base.host.processes import MARK, end_with_parent, new_mark, stop
 from p3s.base.host.teams import Team, team_for
 from p3s.base.study import RUN_SCHEMA, SCHEMA_VERSION, read_json, write_json
+from p3s.capture import layout
 from p3s.capture import recording_plan as plan
-from p3s.signature_runner import build, diagnose, emulate, standard_input, stopping
+from p3s.capture.capture import NAME, read_header
+from p3s.capture.recording_plan import Plan
+from p3s.signature_runner import build, diagnose, emulate, standard_input
 from p3s.signature_runner.deaths import Deaths
 from p3s.signature_runner.recording import INSTRUCTIONS, SHARING, Recording, with_preload
 from p3s.signature_runner.standard_input import StandardInput
 from p3s.signature_runner.untraced import LOST
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+#: Seconds between two looks; ranks on other machines are seen through the shared file system.
+LOOK_S = 0.05
+
+
+class Saturation:
+    """Looks at the captures of a run that is under way."""
+
+    def __init__(self, run_dir: Path, np: int, plan: Plan) -> None:
+        self._run_dir = run_dir
+        self._np = np
+        self._ranks = dict(plan.ranks)
+        self._at: dict[int, int] = {}  # rank -> where its chunk of phases begins
+
+    def reached(self) -> bool:
+        """Whether the program may be ended now."""
+        tables = self._tables()
+        if tables is None or not self._ranks:
+            return False
+        for phase, wanted in self._ranks.items():
+            done = sum(bool(table["state"][phase]) for table in tables)
+            if done < wanted:
+                return False
+        return True
+
+    def _tables(self) -> list[NDArray[np.void]] | None:
+        """Return the rows of phases of every rank, None while one has none."""
+        found = []
+        for rank in range(self._np):
+            table = self._table(rank)
+            if table is None:
+                return None
+            found.append(table)
+        return found
+
+    def _table(self, rank: int) -> NDArray[np.void] | None:
+        import numpy as np
+
+        path = self._run_dir / NAME.format(rank)
+        dtype = np.dtype(layout.PHASE_FIELDS)
+        try:
+            if rank not in self._at:
+                read_header(path)  # whole, and of this version
+            with open(path, "rb") as file:
+                handle = file.fileno()
+                if rank not in self._at:
+                    raw = os.pread(handle, 8, layout.PHASES_AT_OFFSET)
+                    self._at[rank] = int(struct.unpack("<Q", raw)[0])
+                at = self._at[rank]
+                if not at:
+                    del self._at[rank]  # not written yet
+                    return None
+                state = layout.CHUNK.unpack(os.pread(handle, layout.CHUNK_BYTES, at))[-3]
+                payload = os.pread(handle, state & 0xFFFFFFFF, at + layout.CHUNK_BYTES)
+        except (OSError, P3SError, struct.error):
+            return None
+        rows = len(payload) // dtype.itemsize
+        if rows <= max(self._ranks, default=-1):
+            return None
+        return np.frombuffer(payload[: rows * dtype.itemsize], dtype=dtype)
+
 
 #: Called with "stdout" or "stderr" and a piece of text as it appears.
 OnOutput = Callable[[str, str], None]
@@ -130,7 +199,7 @@ class _Limit:
         return self.start_s + self.timeout_s
 
 
-def _wait(process: subprocess.Popen[bytes], limit: _Limit, seen: stopping.Saturation | None) -> str:
+def _wait(process: subprocess.Popen[bytes], limit: _Limit, seen: Saturation | None) -> str:
     """Wait for the end of a launcher; return "ended", "timed out", or "seen" all there was to."""
     begun = limit.begun()
     deadline = None if limit.most_s is None else time.monotonic() + limit.most_s
@@ -138,7 +207,7 @@ def _wait(process: subprocess.Popen[bytes], limit: _Limit, seen: stopping.Satura
         left = None if deadline is None else max(deadline - time.monotonic(), 0)
         try:
             looks = seen is not None or not begun
-            process.wait(min(stopping.LOOK_S, left or stopping.LOOK_S) if looks else left)
+            process.wait(min(LOOK_S, left or LOOK_S) if looks else left)
             return "ended"
         except subprocess.TimeoutExpired:
             if deadline is not None and time.monotonic() >= deadline:
@@ -163,7 +232,7 @@ def _execute(
     limit: _Limit,
     on_output: OnOutput | None,
     np: int,
-    seen: stopping.Saturation | None,
+    seen: Saturation | None,
     on_timeout: Callable[[], None] | None,
 ) -> _Ended:
     """Run a launcher to its end, or until all there was to see has been."""
@@ -344,7 +413,7 @@ def run_traced(
         seen = None
         if recording.plan is not None and tracer is not None:
             recording.plan.write(run_dir)
-            seen = stopping.Saturation(run_dir, np, recording.plan) if recording.stop else None
+            seen = Saturation(run_dir, np, recording.plan) if recording.stop else None
         return _execute(argv, env, run_dir, limit, on_output, np, seen, on_timeout)
 
     ended = attempt(tracer)

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p3s.base.errors import P3SError
-from p3s.methods.baseline.choose import Choice, choose
 from p3s.methods.baseline.families import FAMILIES, Data
+from p3s.methods.baseline.model import Choice, choose
 
 Array = NDArray[np.float64]
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from p3s.base import ops
 from p3s.base.artefacts import crc_of
 from p3s.base.errors import P3SError
 from p3s.base.ops import called
 from p3s.base.serialise import from_data
 from p3s.base.study import Study
 from p3s.base.text import not_used, quoted
+from p3s.capture.other_calls import OtherCall, other_calls
+from p3s.capture.sites import programs_of, traced_ns
 from p3s.costs.files.types import FileUseAt
 from p3s.model.comparison import Comparison, read_comparison
 from p3s.model.order.kinds import Kinds
@@ -29,8 +34,6 @@ from p3s.predict.estimates import AS_FOUND, Estimation, choose, estimates
 from p3s.predict.estimators.messages import network_of
 from p3s.predict.intervals import HOW, total
 from p3s.predict.measured import Measured, measured
-from p3s.predict.other_ways import other_ways
-from p3s.predict.phase_laws import phase_laws
 from p3s.predict.reasons import with_allowed
 from p3s.predict.residual import (
     below_traced,
@@ -45,10 +48,148 @@ from p3s.predict.rows import baseline, related, row_of, why_not_of, with_interva
 from p3s.predict.scaling import knee, limits, recommended, with_efficiencies
 from p3s.predict.structures import structure_of
 from p3s.predict.times import PhaseTimes, wider
-from p3s.predict.types import Count, Prediction, Residual
+from p3s.predict.types import Count, Law, PhaseAt, PhaseLaw, Prediction, Residual, part_s
 
 if TYPE_CHECKING:
     from p3s.predict.estimates import Estimates
+
+PARTS = ("time", "compute", "transfer", "waiting", "software")
+#: Of phases that use files this too.
+FILES = "io"
+#: A law that misses a count by more than this is none.
+WORST_MISS = 0.25
+#: Phases with less than this share of the time at every count get no laws.
+LEAST_SHARE = 0.005
+#: Values below this share of the phase's time at their count do not decide on a law.
+_SMALL = 1e-4
+
+
+def phase_laws(rows: Sequence[Count]) -> tuple[PhaseLaw, ...]:
+    """Return laws over n of every phase's time and parts (rows of prediction.json).
+
+    Sums of non-negative terms in n and log2 n, found by p3s.laws.lawfinder as those of the work
+    are. ``error``: largest relative miss at the counts. A part has no law ("" as text) where fewer
+    counts are there than its terms need and one to check them, or where the best law misses one
+    by more than a quarter.
+    """
+    found = []
+    table = [{phase.phase: phase for phase in row.phases} for row in rows]
+    for number, name in _names(rows).items():
+        mine = [(row.n, phases.get(number)) for row, phases in zip(rows, table, strict=True)]
+        large = any(
+            phase is not None and phase.time_s >= LEAST_SHARE * row.model_s
+            for row, (_, phase) in zip(rows, mine, strict=True)
+        )
+        found.append(
+            PhaseLaw(number, name, {part: _law(part, mine, large) for part in _parts(mine)})
+        )
+    return tuple(found)
+
+
+def _parts(mine: Sequence[tuple[int, PhaseAt | None]]) -> tuple[str, ...]:
+    return (*PARTS, FILES) if any(phase and phase.io_s for _, phase in mine) else PARTS
+
+
+def _names(rows: Sequence[Count]) -> dict[int, str]:
+    return {phase.phase: phase.name for row in rows for phase in row.phases}
+
+
+def _law(part: str, mine: Sequence[tuple[int, PhaseAt | None]], large: bool) -> Law:
+    from p3s.laws.lawfinder import find_law
+
+    points = [
+        (n, seconds, phase.time_s)
+        for n, phase in mine
+        if phase is not None and (seconds := part_s(phase, part)) is not None
+    ]
+    counts = tuple(n for n, _, _ in points)
+    none = Law(text="", latex="", error=None, counts=counts)
+    if not large or len(points) < 3:
+        return none
+    if not any(value > _SMALL * whole for _, value, whole in points):
+        return replace(none, text="0", latex="0", error=0.0)
+    law = find_law(
+        ((n, value) for n, value, _ in points),
+        "work",
+        resolution=[_SMALL * whole for _, _, whole in points],
+    ).fit
+    if len(law.terms) >= len(points):
+        return none
+    miss = max(
+        (
+            abs(float(law.value(n)) - value) / value
+            for n, value, whole in points
+            if value > _SMALL * whole
+        ),
+        default=0.0,
+    )
+    if not miss <= WORST_MISS:
+        return none
+    return Law(
+        text=law.text(),
+        latex=law.latex(),
+        terms=tuple(map(tuple, law.to_json()["terms"])),
+        error=miss,
+        counts=counts,
+    )
+
+
+#: Share of the bytes that an operation moves from which another way of it counts.
+_LARGE = 0.1
+_STARTS = ("MPI_Start", "MPI_Startall")
+
+
+def other_ways(study: Study, model: Model) -> tuple[OtherCall, ...]:
+    """Return the calls that could take over from those that move the program's data.
+
+    Nothing where the program is not on this machine, or was built again since.
+    """
+    stacks = _stacks(model)
+    frames = {module for found in stacks.values() for stack in found for module, _ in stack}
+    every = [frame for frames in model.sites.values() for frame in _frames(frames)]
+    for path in map(Path, programs_of(study)):
+        if path.name in frames and _as_traced(path, study):
+            own = {
+                op: [[address for name, address in stack if name == path.name] for stack in found]
+                for op, found in stacks.items()
+            }
+            try:
+                return other_calls(path, own, [at for name, at in every if name == path.name])
+            except (OSError, ValueError):
+                return ()
+    return ()
+
+
+def _as_traced(path: Path, study: Study) -> bool:
+    traced = traced_ns(study)
+    return path.is_file() and (traced is None or path.stat().st_mtime_ns <= traced)
+
+
+def _stacks(model: Model) -> dict[str, list[list[tuple[str, int]]]]:
+    """Return the call stacks of the operations that move the data: (module, return address).
+
+    Persistent operations move them where they are started: nothing tells whether a call that only
+    makes a request was come to.
+    """
+    moved: dict[str, float] = defaultdict(float)
+    for item in model.items:
+        moved[ops.place_of(item.op)] += item.share.bytes if item.share is not None else 0.0
+    found: dict[str, list[list[tuple[str, int]]]] = defaultdict(list)
+    for item in model.items:
+        op = ops.place_of(item.op)
+        for name in _STARTS if op in _STARTS else (op,):
+            if moved[op] >= _LARGE:
+                found[name].append(_frames(model.sites.get(item.site, ())))
+    return found
+
+
+def _frames(frames: Sequence[str]) -> list[tuple[str, int]]:
+    parts = (frame.rpartition("+0x") for frame in frames)
+    return [
+        (module, int(address, 16))
+        for module, _, address in parts
+        if module and all(digit in "0123456789abcdef" for digit in address)
+    ]
 
 
 #: Nothing is known but times.

@@ -7,22 +7,33 @@ import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from p3s.base.serialise import to_data
 from p3s.base.study import write_bytes
-from p3s.base.text import command_line, percent, processes, seconds, span, visible
+from p3s.base.text import (
+    NOT_KNOWN,
+    command_line,
+    factor,
+    percent,
+    processes,
+    seconds,
+    span,
+    visible,
+)
 from p3s.base.version import __version__
 from p3s.model.text import work_sure
 from p3s.pipeline.content import StudyContent
 from p3s.predict.reasons import untrusted
-from p3s.predict.types import Count
-from p3s.report.call_rows import call_rows
-from p3s.report.call_tree import tree_of
+from p3s.predict.types import Count, Prediction
+from p3s.report.call_tree import CallTree, Node, tree_of, weight
 from p3s.report.charts.curves import efficiency_chart, speedup_chart
-from p3s.report.charts.flame import STEP_NAMES, flame_chart
+from p3s.report.charts.draw import Svg
+from p3s.report.charts.flame import STEP_NAMES, flame_chart, growth, step_of
 from p3s.report.charts.ranges import (
     estimate_chart,
     interval_chart,
@@ -30,12 +41,13 @@ from p3s.report.charts.ranges import (
     shares_chart,
     verdict_class,
 )
-from p3s.report.charts.small import phase_chart
+from p3s.report.charts.scales import Log, log_ends, spaced
 from p3s.report.charts.stacks import MEASURES, Legend, kind_legend, phase_legend, stack_chart
 from p3s.report.costs import (
     KIND_NAMES,
     KINDS,
     SORTS,
+    PhaseCurves,
     kinds_of,
     law_rows,
     limit_text,
@@ -48,13 +60,12 @@ from p3s.report.counts import count_table
 from p3s.report.efficiencies import efficiencies_of
 from p3s.report.equations import VERDICT_HEAD, holdout_rows, next_text, verdict_rows
 from p3s.report.files import files_of
-from p3s.report.gaps import gaps_of
 from p3s.report.mathml import markup
 from p3s.report.matrices import matrix_view
 from p3s.report.parts import Part
 from p3s.report.phase_table import ACCOUNT_HEAD, account_notes, account_rows
 from p3s.report.places import phase_places
-from p3s.report.provenance import commands_of, facts_of
+from p3s.report.provenance import commands_of, facts_of, plain
 from p3s.report.sections import (
     RULE_HEAD,
     computation_of,
@@ -73,12 +84,197 @@ from p3s.report.sure import (
     residuals_of,
     shares_of,
 )
-from p3s.report.verdict import figure_sentences, figures, reasons_of, warning_of
+from p3s.report.verdict import figure_sentences, figures, lines, reasons_of, warning_of
 from p3s.report.what_if import what_if_of
+from p3s.signature.unmodelled import sentences
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
     from markupsafe import Markup
+
+
+def gaps_of(content: StudyContent) -> list[str]:
+    """Return what was not modelled, not measured or approximated, none twice."""
+    prediction, replays = content.prediction, content.replays
+    gaps = lines(prediction.notes) + lines(prediction.not_modelled)
+    if prediction.unknown_share:
+        gaps.append(f"no rule is known for {percent(prediction.unknown_share)} of the program")
+    largest = prediction.last.n
+    gaps += _named("no rule", content.unknown)
+    gaps += [visible(line, 400) for line in sentences(to_data(content.model.not_modelled))]
+    for n, replayed in replays.items():
+        gaps += _named(f"not measured at {processes(n)}", replayed.get("unmeasured"))
+    if largest in replays:
+        gaps += _named(f"taken to cost nothing at {largest}", replays[largest].get("left_out"))
+        shares = replays[largest].get("shares") or {}
+        parts = [f"{visible(how)} {percent(share)}" for how, share in shares.items() if share]
+        if parts:
+            gaps.append(f"events by origin of their cost at {largest}: {', '.join(parts)}")
+    return list(dict.fromkeys(gaps))
+
+
+def _named(what: str, entries: Any, limit: int = 5) -> list[str]:
+    """Return a list of entries as one line, the first few in full."""
+    if not isinstance(entries, list) or not entries:
+        return []
+    shown = "; ".join(visible(plain(entry)) for entry in entries[:limit])
+    more = f" and {len(entries) - limit} more" if len(entries) > limit else ""
+    return [f"{what}: {shown}{more}"]
+
+
+WIDTH, HEIGHT = 360.0, 210.0
+LEFT, RIGHT, TOP, BOTTOM = 62.0, 14.0, 10.0, 28.0
+
+
+def phase_chart(curves: PhaseCurves) -> str:
+    """Return the parts of one phase as lines; a part that is zero somewhere has a gap there."""
+    svg = Svg(WIDTH, HEIGHT, f"Time of phase {curves.name} over the number of processes")
+    values = [value for part in curves.parts.values() for value in part if value]
+    low, high = log_ends(values, 10.0, 23.0)
+    x = Log(curves.counts[0], curves.counts[-1], LEFT + 8, WIDTH - RIGHT - 8)
+    y = Log(low, high, HEIGHT - BOTTOM, TOP)
+    for tick in y.powers(10, 5):
+        svg.line((LEFT, y(tick)), (WIDTH - RIGHT, y(tick)), "grid")
+        svg.text(LEFT - 7, y(tick) + 4, _power(tick), anchor="end")
+    texts = [f"{n:,}" for n in curves.counts]
+    for k, shown in enumerate(spaced([x(n) for n in curves.counts], texts, 10)):
+        if shown:
+            svg.text(x(curves.counts[k]), HEIGHT - 9, texts[k], anchor="middle")
+    svg.line((LEFT, HEIGHT - BOTTOM), (WIDTH - RIGHT, HEIGHT - BOTTOM), "axis")
+    for kind, part in curves.parts.items():
+        svg.group(f"series l-{kind}")
+        run: list[tuple[float, float]] = []
+        for n, value in [*zip(curves.counts, part, strict=True), (0, None)]:
+            if value is not None and value >= low:
+                run.append((x(n), y(value)))
+                continue
+            svg.polyline(run, "part")
+            run = []
+        for n, value in zip(curves.counts, part, strict=True):
+            if value is not None and value >= low:
+                svg.circle(
+                    x(n),
+                    y(value),
+                    2.8,
+                    "dot",
+                    f"{processes(n)}, {KIND_NAMES[kind]}: {seconds(value)}",
+                )
+        svg.end()
+    return svg.markup()
+
+
+def _power(value: float) -> str:
+    """Return a power of ten seconds as short as it can be."""
+    for limit, by, unit in (
+        (0.9e-6, 1e9, "ns"),
+        (0.9e-3, 1e6, "µs"),
+        (0.9, 1e3, "ms"),
+        (0.9e4, 1.0, "s"),
+    ):
+        if value < limit or unit == "s" and value < 0.9e7:
+            return f"{value * by:,.0f} {unit}"
+    return f"{value:.0e} s".replace("e+0", "e").replace("e+", "e")
+
+
+#: Rows of a tree from which on small branches are folded at first, and what is small.
+FOLDED, SMALL = 40, 0.02
+#: Deeper rows are not moved in further.
+MAX_DEPTH = 14
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a cell shows, and what it is sorted by ("": last)."""
+
+    text: str
+    value: str
+
+
+@dataclass(frozen=True)
+class CallRow:
+    """A node: how deep it is, what it is, its cells; ``step``: how much it grows.
+
+    ``closed``: what is in it is folded at first.
+    """
+
+    depth: int
+    kind: str
+    name: str
+    where: str
+    phase: str
+    cells: list[Cell]
+    step: int
+    closed: bool
+
+
+@dataclass(frozen=True)
+class CallRows:
+    """The rows of a tree under their heads, and what is to be kept in mind."""
+
+    head: list[str]
+    rows: list[CallRow]
+    said: list[str]
+
+
+def call_rows(tree: CallTree, prediction: Prediction) -> CallRows:
+    """Return the rows of a tree from the top down."""
+    nodes = list(tree.root.walk())
+    traced = tree.traced_n is not None
+    head = ["call path"]
+    head += [f"traced at {tree.traced_n:,}", "share"] if tree.traced_n is not None else []
+    head += [f"predicted at {tree.n:,}", "share", "computation", "MPI"]
+    head.append(f"core time over that at {tree.base_n:,}")
+    many = len(nodes) > FOLDED
+    rows = [_row(tree, node, depth, many and depth > 0, traced) for depth, node in nodes]
+    said = []
+    if traced:
+        said = [
+            "Traced: computation and MPI, mean over the ranks. Predicted: of the rank that takes "
+            "longest; the model tells times of loops, not of single calls in one."
+        ]
+        run = next((row for row in prediction.counts if row.n == tree.traced_n), None)
+        if run is not None and not run.representative:
+            said.append("The traced ranks shared cores: their times in MPI tell little.")
+    return CallRows(head, rows, [*said, *([tree.cut] if tree.cut else [])])
+
+
+def _row(tree: CallTree, node: Node, depth: int, many: bool, traced: bool) -> CallRow:
+    whole = tree.root
+    cells = [*_timed(node.traced_s, whole.traced_s)] if traced else []
+    spent, before = node.spent, node.before
+    if spent is None:
+        cells += [Cell(NOT_KNOWN, "")] * 5
+        ratio, step = None, -1
+    else:
+        cells += _timed(spent.time_s, whole.spent.time_s if whole.spent else None)
+        cells += [_time(spent.compute_s), _time(spent.comm_s)]
+        ratio = growth(tree, spent.time_s, before.time_s if before else 0.0)
+        step = step_of(ratio) if spent.time_s > 0 else -1
+        cells.append(Cell("new", "1e99") if ratio is None and spent.time_s > 0 else _ratio(ratio))
+    closed = many and bool(node.body) and (weight(node, whole) < SMALL or _calls_only(node))
+    return CallRow(
+        min(depth, MAX_DEPTH), node.kind, node.name, node.where, node.phase, cells, step, closed
+    )
+
+
+def _calls_only(node: Node) -> bool:
+    return all(each.kind == "call" for each in node.body)
+
+
+def _timed(value: float | None, whole: float | None) -> list[Cell]:
+    """Return a time and its share."""
+    if value is None or not whole:
+        return [Cell(NOT_KNOWN, ""), Cell(NOT_KNOWN, "")]
+    return [_time(value), Cell(percent(value / whole), f"{value / whole:.4g}")]
+
+
+def _time(value: float) -> Cell:
+    return Cell(seconds(value), f"{value:.4g}")
+
+
+def _ratio(ratio: float | None) -> Cell:
+    return Cell(NOT_KNOWN, "") if ratio is None else Cell(factor(ratio), f"{ratio:.4g}")
+
 
 #: Style sheet and script of all pages.
 _OWN = ("report.css", "report.js")

@@ -10,8 +10,10 @@ information the graph of the calls tells (p3s.signature.copies), that of the lar
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +21,252 @@ import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.signature.completions import WAITS
-from p3s.signature.copies import calls_by_rank, copied_calls, replaced_waits
+from p3s.signature.cycles import strongly_connected
 from p3s.signature.part import Sites
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
     from p3s.signature.part import Part
     from p3s.signature.tables import PointTable
+
+Pair = tuple[str, str]
+
+
+def copied_calls(table: PointTable, functions: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """Return site -> the one that stands for it and its copies (its own where it has none).
+
+    functions: of every site to be looked at, the functions of its frames, innermost first.
+    """
+    graph = _Graph.of(table)
+    calls = calls_by_rank(table)
+    pairs = set(_candidates(table, functions, graph.component, calls))
+    facts = {site: _Facts() for pair in pairs for site in pair}
+    _collect(facts, table)
+    pairs = {(a, b) for a, b in pairs if facts[a].meets(facts[b])}
+    while True:
+        of_class = _classes(functions, pairs)
+        kept = {
+            (a, b) for a, b in pairs if graph.inside(a, b, of_class) or graph.inside(b, a, of_class)
+        }
+        kept -= _mixed(of_class, kept)
+        if kept == pairs:
+            return of_class
+        pairs = kept
+
+
+def replaced_waits(table: PointTable, functions: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """Return site of a test -> the wait that a program leaves out, or finds done, if it succeeds.
+
+    Both are of one function and complete as many requests; either the wait comes right behind the
+    test and then has nothing to do, or both lie between the same calls.
+    """
+    graph = _Graph.of(table)
+    ops: dict[str, set[str]] = {}
+    for site, op in table.nodes:
+        ops.setdefault(site, set()).add(op)
+    out = {}
+    for test in (site for site in functions if ops[site] <= set(WAITS) and len(ops[site]) == 1):
+        wait = {WAITS[op] for op in ops[test]}
+        found = [
+            site
+            for site in functions
+            if ops[site] == wait
+            and functions[site] == functions[test]
+            and graph.component[site] == graph.component[test]
+            and (_done_before(table, graph, test, site) or graph.instead(test, site))
+            and _requests(table, test) <= _requests(table, site) | {0}
+        ]
+        if len(found) == 1:
+            out[test] = found[0]
+    return out
+
+
+def _done_before(table: PointTable, graph: _Graph, test: str, wait: str) -> bool:
+    """Tell whether a wait always follows a test that succeeded, then with nothing to do."""
+    if graph.behind[test] != {wait}:
+        return False
+    done = np.zeros((2, table.np), dtype=np.int64)
+    for rank, group, nbytes, count in zip(
+        *(getattr(table, name).tolist() for name in ("rank", "group", "nbytes", "count")),
+        strict=True,
+    ):
+        site = table.groups[group].site
+        if site == test or (site == wait and nbytes == 0):
+            done[int(site == wait), rank] += count
+    return bool(np.array_equal(done[0], done[1]))
+
+
+def _requests(table: PointTable, site: str) -> set[int]:
+    """Return how many requests the calls of a site complete."""
+    mine = np.array([g.site == site for g in table.groups], dtype=bool)[table.group]
+    return set(np.unique(table.nbytes[mine]).tolist())
+
+
+def calls_by_rank(table: PointTable) -> dict[str, np.ndarray]:
+    """Return site -> how often every rank makes its calls, those that move nothing included."""
+    number = {site: k for k, site in enumerate(dict.fromkeys(site for site, _ in table.nodes))}
+    of_node = np.array([number[site] for site, _ in table.nodes], dtype=np.int64)
+    edges = table.edges[table.edges[:, 2] >= 0]
+    made = np.zeros((len(number), table.np), dtype=np.int64)
+    np.add.at(made, (of_node[edges[:, 2]], edges[:, 0]), edges[:, 3])
+    return dict(zip(number, made, strict=True))
+
+
+def _unlike(a: np.ndarray, b: np.ndarray) -> bool:
+    """Tell whether no rank that makes both calls makes them equally often."""
+    return not np.any((a == b) & (a > 0))
+
+
+def _candidates(
+    table: PointTable,
+    functions: Mapping[str, tuple[str, ...]],
+    component: Mapping[str, int],
+    calls: Mapping[str, np.ndarray],
+) -> Iterable[Pair]:
+    """Yield the pairs of sites of the same functions whose stacks differ in one of them.
+
+    Both share a loop, and no rank makes both equally often: most calls of a program are made as
+    often as their neighbours, and are in no pair.
+    """
+    ops: dict[str, set[str]] = {}
+    for site, op in table.nodes:
+        ops.setdefault(site, set()).add(op)
+    alike: dict[tuple[object, ...], dict[bytes, list[str]]] = {}
+    for site in sorted(functions):
+        # Copies of whole functions have a suffix: halo.constprop.0
+        plain = tuple(name.partition(".")[0] for name in functions[site])
+        kind = alike.setdefault((plain, frozenset(ops[site]), component[site]), {})
+        kind.setdefault(calls[site].tobytes(), []).append(site)
+    for kind in alike.values():
+        for some, others in _unlike_pairs(kind, calls):
+            for a, b in ((min(pair), max(pair)) for pair in product(some, others)):
+                differ = (
+                    f == g and x != y
+                    for f, g, x, y in zip(
+                        functions[a], functions[b], table.sites[a], table.sites[b], strict=True
+                    )
+                )
+                if sum(differ) <= 1:
+                    yield a, b
+
+
+def _unlike_pairs(
+    kind: Mapping[bytes, list[str]], calls: Mapping[str, np.ndarray]
+) -> Iterable[tuple[list[str], list[str]]]:
+    """Yield the sites that are made alike beside those of which no rank makes as many."""
+    for some, others in combinations(kind.values(), 2):
+        if _unlike(calls[some[0]], calls[others[0]]):
+            yield some, others
+    for some in kind.values():
+        if not calls[some[0]].any():
+            yield from (([a], [b]) for a, b in combinations(some, 2))
+
+
+@dataclass
+class _Facts:
+    """What the calls of a site do: operations, communicators, tags, sizes; distances to partners.
+
+    Sizes are by rank: ranks at a border may have others.
+    """
+
+    does: dict[int, set[tuple[object, ...]]] = field(default_factory=dict)
+    distances: set[int] = field(default_factory=set)
+
+    def meets(self, other: _Facts) -> bool:
+        """Tell whether both do the same, as far as the same ranks make them."""
+        apart = self.distances and other.distances and not self.distances & other.distances
+        return not apart and all(
+            mine <= other.does[rank] or other.does[rank] <= mine
+            for rank, mine in self.does.items()
+            if rank in other.does
+        )
+
+
+def _collect(facts: Mapping[str, _Facts], table: PointTable) -> None:
+    for rank, group, nbytes in zip(
+        table.rank.tolist(), table.group.tolist(), table.nbytes.tolist(), strict=True
+    ):
+        g = table.groups[group]
+        if g.site in facts:
+            mine = facts[g.site]
+            mine.does.setdefault(rank, set()).add((g.op, g.comm, g.tag, nbytes))
+            if g.peer >= 0:
+                mine.distances.add((g.peer - rank) % table.np)
+
+
+def _classes(sites: Iterable[str], pairs: Iterable[Pair]) -> dict[str, str]:
+    """Return site -> the first of those that are copies of each other."""
+    out = {site: site for site in sites}
+    members = {site: [site] for site in out}
+    for a, b in sorted(pairs):
+        first, second = sorted((out[a], out[b]))
+        if first != second:
+            moved = members.pop(second)
+            members[first] += moved
+            out.update(dict.fromkeys(moved, first))
+    return out
+
+
+def _mixed(of_class: Mapping[str, str], pairs: set[Pair]) -> set[Pair]:
+    """Return the pairs of classes that hold sites that are no copies of each other."""
+    members: dict[str, list[str]] = {}
+    for site in sorted({site for pair in pairs for site in pair}):
+        members.setdefault(of_class[site], []).append(site)
+    of_all = Counter(of_class.values())
+    mixed = {
+        one
+        for one, mine in members.items()
+        if of_all[one] != len(mine) or any(pair not in pairs for pair in combinations(mine, 2))
+    }
+    return {pair for pair in pairs if of_class[pair[0]] in mixed}
+
+
+@dataclass(frozen=True)
+class _Graph:
+    """Which call follows which on some rank; component: the loops that share calls, numbered."""
+
+    before: dict[str, set[str]]
+    behind: dict[str, set[str]]
+    component: dict[str, int]
+
+    @staticmethod
+    def of(table: PointTable) -> _Graph:
+        """Return the graph of the sites; what lies in no common loop is not beside another."""
+        sites = list(dict.fromkeys(site for site, _ in table.nodes))
+        number = {site: k for k, site in enumerate(sites)}
+        node = np.array([number[site] for site, _ in table.nodes], dtype=np.int64)
+        inner = table.edges[(table.edges[:, 1] >= 0) & (table.edges[:, 2] >= 0)]
+        steps = np.unique(node[inner[:, 1:3]].reshape(-1, 2), axis=0).tolist()
+        follows: dict[int, list[int]] = {}
+        for u, v in steps:
+            follows.setdefault(u, []).append(v)
+        parts = strongly_connected(range(len(sites)), follows)
+        component = {v: k for k, part in enumerate(parts) for v in part}
+        before: dict[str, set[str]] = {site: set() for site in sites}
+        behind: dict[str, set[str]] = {site: set() for site in sites}
+        for u, v in steps:
+            if component[u] == component[v]:
+                behind[sites[u]].add(sites[v])
+                before[sites[v]].add(sites[u])
+        return _Graph(before, behind, {site: component[number[site]] for site in sites})
+
+    def instead(self, a: str, b: str) -> bool:
+        """Tell whether two calls lie between the same ones and never follow each other."""
+        return b not in self.behind[a] | self.before[a] and all(
+            near[a] and near[b] and (near[a] <= near[b] or near[b] <= near[a])
+            for near in (self.before, self.behind)
+        )
+
+    def inside(self, a: str, b: str, of_class: Mapping[str, str]) -> bool:
+        """Tell whether all that is called before and behind ``a`` is so with ``b``, too."""
+        return all(
+            _kinds(near[a], of_class) <= _kinds(near[b], of_class)
+            for near in (self.before, self.behind)
+        )
+
+
+def _kinds(sites: Sequence[str] | set[str], of_class: Mapping[str, str]) -> set[str]:
+    return {of_class.get(site, site) for site in sites}
 
 
 @dataclass

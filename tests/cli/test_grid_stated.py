@@ -13,10 +13,10 @@ import pytest
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
 from p3s.cli.grid import parse_dims, stated
+from p3s.model import holdout as check
 from p3s.model.compare import compare
 from p3s.model.evaluate import model_grid
 from p3s.model.fit import fit_model
-from p3s.model.grid import check
 from p3s.model.grid.choose import choose_grid
 from p3s.model.grid.grids import Cube, Fixed, Listed
 from p3s.model.grid.nodes import collect_nodes

@@ -22,9 +22,8 @@ from p3s.capture.dump import text
 from p3s.capture.recording_plan import Enough, KnownCall, Plan, Row
 from p3s.capture.recover import recover
 from p3s.capture.where import Place
-from p3s.signature_runner.launch import RunOutcome, run_traced
+from p3s.signature_runner.launch import RunOutcome, Saturation, run_traced
 from p3s.signature_runner.recording import Recording
-from p3s.signature_runner.stopping import Saturation
 
 with_mpi = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 

@@ -13,11 +13,11 @@ from made_predictions import made_prediction, phase_at, record
 from p3s.capture.frames import Where
 from p3s.capture.quoted import Quoted, Sources
 from p3s.predict.types import PhaseAt, Prediction
-from p3s.report.call_rows import call_rows
 from p3s.report.call_tree import Node, tree_of
 from p3s.report.charts.flame import flame_chart, frames_of, growth, step_of
 from p3s.report.compare import compare
 from p3s.report.compare_page import render
+from p3s.report.html import call_rows
 from p3s.signature.phase_file import Call, Loop, Phase, PhaseCost, Phases, Trips
 
 MS = 1_000_000

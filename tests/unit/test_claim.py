@@ -15,8 +15,8 @@ from tracer_helpers import PROGRAMS, compile_c, usable_mpi
 
 from p3s.base.errors import P3SError
 from p3s.capture.capture import read_header
-from p3s.signature_runner import claim as claims
-from p3s.signature_runner.claim import NAME, Launch, claim, this_launch
+from p3s.signature_runner import attach as claims
+from p3s.signature_runner.attach import NAME, Launch, claim, this_launch
 
 OPEN_MPI = {"OMPI_COMM_WORLD_RANK": "0", "PMIX_NAMESPACE": "77"}
 STEP = {"SLURM_JOB_ID": "5", "SLURM_STEP_ID": "2", "SLURM_SRUN_COMM_PORT": "31"}
@@ -62,7 +62,7 @@ def test_a_launch_that_is_over_is_in_nobodys_way(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     code = (
-        "import sys; from pathlib import Path; from p3s.signature_runner.claim import *;"
+        "import sys; from pathlib import Path; from p3s.signature_runner.attach import *;"
         "claim(Path(sys.argv[1]), Launch('one', True))"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, timeout=TIMEOUT_S)

@@ -26,8 +26,7 @@ from p3s.predict.estimated import ESTIMATORS, Communication
 from p3s.predict.estimates import AUTO, choose
 from p3s.predict.intervals import combine, model_part, own_parts, total
 from p3s.predict.measured import Measured
-from p3s.predict.phase_laws import phase_laws
-from p3s.predict.prediction import compose
+from p3s.predict.prediction import compose, phase_laws
 from p3s.predict.reasons import untrusted
 from p3s.predict.residual import residual_part, residuals
 from p3s.predict.rows import slowest_rank

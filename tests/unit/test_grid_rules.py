@@ -26,7 +26,7 @@ from p3s.model.grid.grids import (
 )
 from p3s.model.grid.guardfit import fit_guard
 from p3s.model.grid.nodes import collect_nodes
-from p3s.model.partners import together
+from p3s.model.partners import infer_partners as together
 from p3s.model.partners.communicator_laws import CommunicatorLaw, instances
 from p3s.model.partners.communicators import Communicators
 from p3s.model.partners.infer_partners import infer_partners

@@ -16,7 +16,8 @@ from openmp_made import openmp, overhead_ns
 
 from p3s.base.artefacts import write_json
 from p3s.base.errors import Damaged, P3SError, UsageError
-from p3s.machine import clock, places
+from p3s.machine import places
+from p3s.machine import threads as clock
 from p3s.machine.compare import compare
 from p3s.machine.compare import render as render_comparison
 from p3s.machine.machinefile import Machine

@@ -25,8 +25,7 @@ from nests import (
 
 from p3s.signature.fold import fold
 from p3s.signature.phases import phases_json
-from p3s.signature.refine import refine
-from p3s.signature.structure import structure
+from p3s.signature.structure import refine, structure
 
 
 def text(top: Nest, counts: tuple[int, ...]) -> list[str]:

@@ -9,7 +9,7 @@ from scipy.optimize import nnls
 
 from p3s.laws.nonnegative import nonnegative
 from p3s.model.sizes import cover
-from p3s.model.work.position import _shares
+from p3s.model.work.balance import _shares
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -9,19 +9,17 @@ import pytest
 
 from p3s.base.errors import P3SError
 from p3s.methods.placement.lines import Line, fit_nonnegative
-from p3s.methods.placement.published.one_feature import (
+from p3s.methods.placement.published.regimes import (
     MODELS,
     PRODUCTS,
     OneFeature,
-    fit_one_feature,
-    pearson,
-)
-from p3s.methods.placement.published.regimes import (
     Regimes,
     best_limit,
     clamped,
     fit_line,
+    fit_one_feature,
     fit_regimes,
+    pearson,
     robust,
 )
 

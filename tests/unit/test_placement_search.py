@@ -11,11 +11,10 @@ from traffic_patterns import all_to_all_in_rows, at_faces, fixed_halo, halo
 from p3s.base.errors import UsageError
 from p3s.machine.topology.read import read_fabric
 from p3s.methods.placement.allocation import allocation
-from p3s.methods.placement.arranged import swapped_nodes
 from p3s.methods.placement.candidates import block_on, cyclic_on, random_on
 from p3s.methods.placement.features import class_b
 from p3s.methods.placement.links import link_bytes, paths
-from p3s.methods.placement.search import bisected, improved, link_cost
+from p3s.methods.placement.search import bisected, improved, link_cost, swapped_nodes
 from p3s.methods.placement.traffic import traffic
 
 pytest.importorskip("kahip")

@@ -19,9 +19,8 @@ from p3s.machine.topology.trees import one_switch
 from p3s.methods.placement.allocation import allocation
 from p3s.methods.placement.candidates import block_on, cyclic_on
 from p3s.methods.placement.ranked.job import Job, job_of
-from p3s.methods.placement.ranked.picture import picture
 from p3s.methods.placement.ranked.ranking import Search, placements
-from p3s.methods.placement.ranked.result import overlap, validity
+from p3s.methods.placement.ranked.result import overlap, picture, validity
 from p3s.methods.placement.ranked.types import (
     PLACEMENTS,
     Gain,

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from p3s.machine.topology.read import read_fabric
 from p3s.methods.placement.ranked.advice import advice_of, layers
-from p3s.methods.placement.ranked.picture import positions
-from p3s.methods.placement.ranked.result import drawn
+from p3s.methods.placement.ranked.result import drawn, positions
 from p3s.methods.placement.ranked.types import Placements, Ranked, Validity
 
 

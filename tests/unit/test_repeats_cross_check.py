@@ -16,7 +16,7 @@ from repeats import Repeat, fold_repeats, regular, unrolled
 
 from p3s.signature.fold import Loop, fold
 from p3s.signature.parse import Nest, loop_indices, nest_of, parse
-from p3s.signature.refine import refine
+from p3s.signature.structure import refine
 
 #: Programs in which not every rank has a loop that the plain search finds whole: turns differ.
 UNEVEN = {"irregular", "first-and-last", "master-worker", "every-tenth-inside", "octants-guards"}

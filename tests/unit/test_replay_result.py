@@ -19,10 +19,15 @@ from p3s.machine.topology.switches import flat
 from p3s.program.order.reasons import REASON_TEXT, Reason
 from p3s.program.phase_cells import places
 from p3s.replay.costs.calls import COMPOSED, MEASURED, NONE, CallCost
-from p3s.replay.costs.evaluate import evaluate, simulated
+from p3s.replay.costs.evaluate import (
+    charged,
+    composed,
+    evaluate,
+    simulated,
+    thesis_sum,
+    whole_times,
+)
 from p3s.replay.costs.result import write_result
-from p3s.replay.costs.thesis import charged, composed, thesis_sum
-from p3s.replay.costs.whole import whole_times
 from p3s.replay.engine.results import ProgramResult
 from p3s.replay.plan.classes import CallClass, MessageClass
 from p3s.replay.plan.program import Code

@@ -24,7 +24,7 @@ from p3s.model.types import Decision, NextCount
 from p3s.predict.types import Prediction
 from p3s.report.costs import phase_costs
 from p3s.report.counts import count_table
-from p3s.report.gaps import gaps_of
+from p3s.report.html import gaps_of
 from p3s.report.html import render as render_html
 from p3s.report.phase_table import account_rows
 from p3s.report.pictures import write_picture

@@ -20,10 +20,9 @@ from p3s.report.charts.cells import matrix_chart
 from p3s.report.charts.curves import LEFT, efficiency_chart, speedup_chart
 from p3s.report.charts.ranges import estimate_chart, interval_chart, residual_chart, shares_chart
 from p3s.report.charts.scales import Linear, Log, log_ends, nice_top, spaced, times_label
-from p3s.report.charts.small import phase_chart
 from p3s.report.charts.stacks import MEASURES, stack_chart
 from p3s.report.costs import kinds_of, law_rows, limit_text, phase_curves, stacks_of
-from p3s.report.html import breakable, unbroken
+from p3s.report.html import breakable, phase_chart, unbroken
 from p3s.report.sure import estimates_of, residuals_of, shares_of
 from p3s.signature.matrix import CommMatrix
 

@@ -14,7 +14,7 @@ import timed_study as ts
 from commands import cli
 
 from p3s.base.study import Study
-from p3s.program.order import shorten
+from p3s.program.order import sections as shorten
 from p3s.program.order.sections import sections_of
 from p3s.program.scaled import read_order, read_scaled
 from p3s.simulate.steps import Section

@@ -10,11 +10,9 @@ from openmp_made import openmp
 from p3s.base import serialise
 from p3s.base.errors import P3SError, UsageError
 from p3s.machine.teams import Region
-from p3s.methods.tasks.fit import Samples, fit_work
+from p3s.methods.tasks.fit import FORMS, Samples, fit_misses, fit_overlap, fit_work, penalty
 from p3s.methods.tasks.messages import message_times, never_falling, of_machine
-from p3s.methods.tasks.misses import FORMS, fit_misses
 from p3s.methods.tasks.model import Node, Program, Work, best, iteration, node_of
-from p3s.methods.tasks.overlap import fit_overlap, penalty
 from p3s.methods.tasks.terms import Sum, sum_of
 
 # ---- messages --------------------------------------------------------------------------------

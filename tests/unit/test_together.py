@@ -10,7 +10,7 @@ import pytest
 from p3s.model.grid import guardfit
 from p3s.model.grid.grids import Balanced, Line
 from p3s.model.nextcount import Question, _decisions
-from p3s.model.partners import together
+from p3s.model.partners import infer_partners as together
 from p3s.model.partners.infer_partners import candidates
 from p3s.model.partners.mixture import used_pairs
 from p3s.model.partners.pairs import Pairs

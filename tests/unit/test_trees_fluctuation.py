@@ -10,9 +10,10 @@ from andrews import critical_values
 from scipy.linalg import eigh_tridiagonal
 from scipy.stats import chi2
 
-from p3s.methods.baseline.trees.fluctuation import (
+from p3s.methods.baseline.trees.grow import (
     between_levels,
     corrected,
+    grow,
     increments,
     log_chi2,
     log_p,
@@ -20,7 +21,6 @@ from p3s.methods.baseline.trees.fluctuation import (
     supremum,
     tail,
 )
-from p3s.methods.baseline.trees.grow import grow
 from p3s.methods.baseline.trees.regress import Rows, fit
 from p3s.methods.baseline.trees.types import Growing, Table
 

@@ -8,6 +8,7 @@ import pytest
 from published_choices import TABLE_5_6, TABLE_5_10, TABLE_5_16, choices
 
 from p3s.base.errors import P3SError, UsageError
+from p3s.methods.baseline.treeruns import core_efficiency, core_index, efficiency, index
 from p3s.methods.baseline.trees.choose import Limits, admissible, choose, ranked
 from p3s.methods.baseline.trees.diagnostics import (
     best_table,
@@ -24,7 +25,6 @@ from p3s.methods.baseline.trees.diagnostics import (
     used,
     worst_regions,
 )
-from p3s.methods.baseline.trees.efficiency import core_efficiency, core_index, efficiency, index
 from p3s.methods.baseline.trees.evaluate import Evaluator
 from p3s.methods.baseline.trees.grow import grow
 from p3s.methods.baseline.trees.store import Stored
