@@ -18,7 +18,7 @@ from p3s.program.collectives import nonblocking as nb
 from p3s.program.collectives.job import Job, power_below, shares, whole
 from p3s.program.collectives.registry import COLLECTIVES, CREATIONS
 from p3s.program.collectives.rules import MPICH, Library
-from p3s.program.collectives.tuned import TUNED, tuned
+from p3s.program.collectives.tuned import switch_points, tuned
 from p3s.program.collectives.writer import Schedule, Writer
 from p3s.simulate.steps import Ints
 
@@ -66,7 +66,7 @@ def choose(library: Library, call: str, at: Ints, element: int, blocking: bool =
         return Choice(name if blocking else nb.mpich(call, p, int(at[-1]), size, name))
     if not blocking:
         return Choice(nb.libnbc(call, p, int(at[-1]), element))
-    if call in TUNED:
+    if call in switch_points():
         return Choice(tuned(call, p, size))
     return Choice("linear_nonempty" if call == "alltoallw" else "linear")
 
