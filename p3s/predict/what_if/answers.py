@@ -35,7 +35,7 @@ from p3s.predict.what_if.simulated import Costs, Made, Simulation, moves, other_
 from p3s.predict.what_if.threads import NOT_ASKED, MoreThreads, NotKnown, on_all_ranks, why_no_row
 from p3s.program.collectives.registry import COLLECTIVES
 from p3s.program.collectives.rules import Rule
-from p3s.program.collectives.tuned import NUMBERS
+from p3s.program.collectives.tuned import algorithms
 from p3s.program.mapping import BLOCK, CYCLIC
 from p3s.program.scaled import scaled_head
 
@@ -319,7 +319,7 @@ def _algorithms(there: Simulation) -> Iterator[Rule]:
     usual_time: float | None = None
     for call in calls:
         times = {}
-        for name in dict.fromkeys(NUMBERS.get(call, ())):
+        for name in dict.fromkeys(algorithms(call)):
             if name in COLLECTIVES[call].algorithms:
                 rule = Rule(call, name)
                 seconds = _seconds(there, Changes("", (Algorithm(rule),)))

@@ -29,6 +29,12 @@ def switch_points() -> dict[str, dict[str, Any]]:
     return found
 
 
+def algorithms(call: str) -> list[str]:
+    """Return the names of a call's algorithms by number from 1; none where it has no table."""
+    names: list[str] = switch_points().get(call, {}).get("algorithms", [])
+    return names
+
+
 @cache
 def rows(call: str) -> tuple[Row, ...]:
     """Return (members below, ((bytes below, number), ...)) of a call; None: no limit."""
@@ -49,5 +55,5 @@ def tuned(call: str, members: int, nbytes: int) -> str:
         if below is None or members < below:
             for limit, number in sizes:
                 if limit is None or nbytes < limit:
-                    return str(switch_points()[call]["algorithms"][number - 1])
+                    return algorithms(call)[number - 1]
     raise AssertionError(call)
