@@ -99,7 +99,7 @@ def test_the_command_prints_it(monkeypatch: pytest.MonkeyPatch) -> None:
     streams = cli("doctor --report")
     assert streams.out.startswith("P3S bug report\n") and "FAIL mpi  no mpicc" in streams.out
     assert streams.err.count("\n") == 1
-    cli("doctor --report --json", code=2, err="without other options")
+    cli("doctor --report --json", code=2, err="not with --json")
 
 
 def test_it_says_for_which_mpis_compiled_files_came(monkeypatch: pytest.MonkeyPatch) -> None:
