@@ -46,4 +46,3 @@ def test_borders_that_say_who_sends_leave_no_rule_with_a_guard(tmp_path: Path) -
     code, out, err = called("scale", str(study), "-n", "64", "--json")
     (count,) = json.loads(out)["counts"]
     assert (code, count.get("open")) == (0, None), err
-    assert count["share"]["ambiguous"]["events"] == 0.0
