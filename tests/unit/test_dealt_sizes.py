@@ -11,8 +11,8 @@ import pytest
 from p3s.model.compare import compare
 from p3s.model.grid.at import GridAt
 from p3s.model.holdout import build_model
-from p3s.model.partners.lines import Stride, Tree
 from p3s.model.partners.halving import Halves
+from p3s.model.partners.lines import Stride, Tree
 from p3s.model.partners.relations import branches
 from p3s.model.partners.shift import Shift
 from p3s.model.reasons import Verdict

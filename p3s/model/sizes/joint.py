@@ -18,11 +18,11 @@ import numpy as np
 
 from p3s.laws.expr import Expr
 from p3s.model.sizes.affine import step_of
-from p3s.model.sizes.blocks import GHOSTS, FittedSize, Observations
+from p3s.model.sizes.blocks import FittedSize, Observations
 from p3s.model.sizes.cover import Cover
 from p3s.model.sizes.hypotheses import Constant, Given, Hypothesis, Slot, bits_of, whole_bits
 from p3s.model.sizes.positions import moving
-from p3s.model.sizes.terms import CUTS, Term, Terms
+from p3s.model.sizes.terms import CUTS, Terms
 
 K = TypeVar("K", bound=Hashable)
 
@@ -85,43 +85,6 @@ def joint_sizes(
     joint = JointSizes(slots, typed)
     joint.find_rivals()
     return joint.laws()
-
-
-@dataclass(frozen=True)
-class Alone:
-    """What one slot shows by itself: its cheapest law of blocks, None without one.
-
-    plain: one block is enough; usual: blocks are, without more at the border of the domain.
-    """
-
-    law: FittedSize | None = None
-    plain: bool = False
-    usual: bool = False
-
-
-def alone(obs: Observations, typed: frozenset[int], law: FittedSize | None = None) -> Alone:
-    """Return the law of a slot's sizes with its rivals, whatever other slots show.
-
-    law: one of another form, taken where it costs less.
-    """
-    groups = _groups({0: (obs, law)}, typed)
-    if not groups:
-        return Alone()
-    (g,) = groups
-    blocks = [h for h in g.hypotheses if h.terms]
-    usual = [h for h in blocks if all(_is_usual(t) for t in h.terms)]
-    plain = any(h.factor == 1 and len(h.terms) == 1 and not h.terms[0].ghost for h in usual)
-    bits = [h.own() + sum(bits_of(c, typed) for c in h.constants) for h in g.hypotheses]
-    g.chosen = int(np.argmin(bits))
-    for k, each in enumerate(bits):
-        if each - bits[g.chosen] <= BUDGET:
-            g.rival(k, each - bits[g.chosen])
-    return Alone(_law_of(g), plain, bool(usual))
-
-
-def _is_usual(t: Term) -> bool:
-    """Tell whether a term is a block that all ranks have alike, but for a common ghost layer."""
-    return not any(t.cut.border) and t.cut.kind != "roof" and t.ghost in GHOSTS
 
 
 class JointSizes(Generic[K]):

@@ -19,9 +19,6 @@ from p3s.laws.whole import evaluate_int
 from p3s.model.sizes.blocks import ExtentPool, FittedSize, Observations
 from p3s.model.sizes.positions import moving
 
-#: Laws of all levels that are kept.
-MOST_LAWS = 4
-
 Recurse = Callable[[Observations, ExtentPool], FittedSize | None]
 
 
@@ -167,15 +164,9 @@ def fit_levels(obs: Observations, pool: ExtentPool, recurse: Recurse) -> FittedS
             if law is None:
                 continue
             groups = np.exp2(np.asarray(evaluate(e, obs.env), dtype=float)).max()
-            found = [
-                expr
-                for finest in (law.expr, *law.others)
-                for expr in _coarser(finest, e, groups <= obs.env["n"].max())
-                if np.array_equal(evaluate_int(expr, obs.env, undefined=-1), obs.value)
-            ]
-            if found:
-                others = tuple(found[1:MOST_LAWS])
-                return FittedSize(found[0], law.free, points, law.even, law.rivals, others)
+            for expr in _coarser(law.expr, e, groups <= obs.env["n"].max()):
+                if np.array_equal(evaluate_int(expr, obs.env, undefined=-1), obs.value):
+                    return FittedSize(expr, law.free, points, law.even, law.rivals)
     return None
 
 
