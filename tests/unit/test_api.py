@@ -98,10 +98,10 @@ NOT_USED = (
 def test_a_prediction_of_what_is_there_imports_what_it_needs(tmp_path: Path) -> None:
     """Of a study whose model is right at the hold-out: else it looks for what to trace next."""
     made = put(tmp_path / "study", jacobi2d(), (4, 9, 16, 25)).path
-    p3s.open(made).predict([8, 32], estimator="typical")
+    p3s.open(made).predict([36, 64], estimator="typical")
     code = (
         "import sys, p3s.cli.main as m\n"
-        f"words = ['predict', {str(made)!r}, '-n', '8,32', '--only', '--estimator', 'typical']\n"
+        f"words = ['predict', {str(made)!r}, '-n', '36,64', '--only', '--estimator', 'typical']\n"
         "code = m.run(words)\n"
         f"loaded = [name for name in {NOT_USED!r} if name in sys.modules]\n"
         "sys.exit(' '.join(loaded) or int(code not in (0, 3)))"

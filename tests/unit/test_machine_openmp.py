@@ -236,4 +236,4 @@ def test_a_compiler_without_openmp_is_one_line(tmp_path: Path) -> None:
 
 
 def test_oversubscribe_needs_openmp() -> None:
-    cli("machine measure --oversubscribe", code=2, err="add --openmp")
+    cli("machine measure --oversubscribe", code=2, err="only with --openmp")

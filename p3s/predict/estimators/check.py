@@ -21,11 +21,11 @@ from p3s.model.evaluate import Amounts, Evaluator, ScaledRows
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.fewer import Checked, slower, taken_to
 from p3s.predict.estimators.grids import COMM, Grids, Simulated
-from p3s.program.fewer import Fewer
 from p3s.simulate.steps import Ints
 
 if TYPE_CHECKING:
     from p3s.predict.estimators.settings import Setting
+    from p3s.program.fewer import Fewer
 
 #: Steps of all ranks in the iterations that are simulated first: usually, and at most where no
 #: count has so few.
@@ -45,6 +45,8 @@ def missed(grids: Grids, setting: Setting, cores: int) -> Checked | None:
     share (0.1: smaller grids say 10 % more), with what variation adds where that is no small part.
     None where there is no such count. ``cores``: ranks of a node.
     """
+    from p3s.program.fewer import Fewer
+
     for few in _smaller(grids, cores):
         asked = grids.asked or grids.few.large.n
         there = replace(grids, few=few, asked=asked, ranks=None, keep=False)
