@@ -413,14 +413,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint32_t odd = byte(in);
     int64_t slots = odd & 1 ? number(in) : one_of(in, 64);
     int count = (int)one_of(in, MOST_EVENTS), lists = (int)one_of(in, MOST_LISTS),
-        persistent = (int)one_of(in, 4), n_comms = (int)one_of(in, 4);
-    struct program g = {.count = count, .n_persistent = persistent, .n_lists = lists,
-                        .n_slots = slots, .n_comms = n_comms, .idle = odd >> 1 & 1,
+        n_comms = (int)one_of(in, 4);
+    struct program g = {.count = count, .n_lists = lists, .n_slots = slots,
+                        .n_comms = n_comms, .idle = odd >> 1 & 1,
                         .in_bytes = odd & 4 ? number(in) : byte(in) * 64,
                         .out_bytes = odd & 8 ? number(in) : byte(in) * 64};
     /* Of exactly the size that is said: a sanitizer sees what is read beyond. */
-    struct event *events = malloc(sizeof *events * (size_t)count + 1),
-                 *some_persistent = malloc(sizeof *events * (size_t)persistent + 1);
+    struct event *events = malloc(sizeof *events * (size_t)count + 1);
     int64_t *list = malloc(sizeof *list * (size_t)lists + 1),
             *record = malloc(sizeof *record * (size_t)count + 1);
     int *comms = malloc(sizeof *comms * (size_t)n_comms + 1);
@@ -428,11 +427,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         comms[i] = (int)one_of(in, HANDLES);
     for (int i = 0; i < lists; i++)
         list[i] = odd & 16 ? number(in) : one_of(in, (uint32_t)(slots > 0 ? slots & 63 : 1));
-    for (int i = 0; i < persistent; i++) {
-        some_persistent[i] = event(in, slots);
-        if (byte(in) & 7)
-            some_persistent[i].code = byte(in) & 1 ? IRECV : ISEND;
-    }
     for (int i = 0; i < count; i++) {
         events[i] = event(in, slots);
         /* As recorded() in collect.py has it. */
@@ -440,7 +434,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         record[i] = kept ? g.records++ : -1;
     }
     g.events = events;
-    g.persistent = some_persistent;
     g.lists = list;
     g.record = record;
     g.comms = comms;
@@ -460,7 +453,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     while (alive)
         forget(alive);
     free(events);
-    free(some_persistent);
     free(list);
     free(record);
     free(comms);
