@@ -203,7 +203,7 @@ def test_an_interrupted_run_leaves_nothing(
 
     before = fingerprint(study)
     monkeypatch.setattr(runs, "trace_once", interrupted)
-    assert far(study, "-n", "2,4", *launch(programs / "workload", 5000, 40)) != 0
+    far(study, "-n", "2,4", *launch(programs / "workload", 5000, 40), code=130)
     assert fingerprint(study) == before
 
 

@@ -49,7 +49,7 @@ def test_nothing_is_asked_of_a_network(
     for words, codes in (
         (["characterize", "-n", "2,4,6", "-o", "study", "--", *launch, "--iterations", "6"], (0,)),
         (["model", "study"], (0, 3)),
-        (["scale", "study", "-n", "16"], (0,)),
+        (["scale", "study", "-n", "16"], (0, 3)),
         (["replay", "study", "-n", "16", "--budget", "1"], (0, 3)),
         (["predict", "study", "-n", "16"], (0, 3)),
         (["report", "study"], (0, 3)),
