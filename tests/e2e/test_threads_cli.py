@@ -97,9 +97,8 @@ def test_predict_over_threads_and_advise(study: Study, tmp_path: Path) -> None:
 
 
 def test_what_more_threads_save_is_in_the_table(study: Study) -> None:
-    done = p3s("predict", study.root, "-n", "16", "--param", "threads=2", "--what-if", "table",
-               "--json")  # fmt: skip
-    assert done.code in (0, 3), done.err
+    words = ("-n", "16", "--param", "threads=2", "--what-if", "table", "--json")
+    done = p3s("predict", study.root, *words, code=(0, 3))
     rows = {row["text"]: row["counts"][-1] for row in done.data["what_if"]}
     assert rows["threads=4"]["saved_low_s"] < rows["threads=4"]["saved_s"]
 
