@@ -79,5 +79,5 @@ def test_wrong_numbers_are_refused_in_one_line(name, mpiexec, tmp_path):
         timeout=LIMIT_S,
         env={**os.environ, **rooted},
     )
-    assert done.code != 0
-    assert f"{name}: --steps: 0 is smaller than 1" in done.err
+    assert done.returncode != 0
+    assert f"{name}: --steps: 0 is smaller than 1" in done.stderr

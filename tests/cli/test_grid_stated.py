@@ -9,6 +9,7 @@ import corpus
 import grid_programs as g
 import models
 import pytest
+from corpus import Grid
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
@@ -246,12 +247,9 @@ def _all_but_the_first(rank, n):
     """Neighbours of a 2-D grid that begins with rank 1."""
     if rank == 0:
         return []
-    dims = g.dims_balanced(n - 1, 2)
-    at = g._grid(rank - 1, dims)
-    near = [[c + step * (d == e) for e, c in enumerate(at)] for d in (0, 1) for step in (-1, 1)]
-    return [
-        1 + g._rank(c, dims) for c in near if all(0 <= x < p for x, p in zip(c, dims, strict=True))
-    ]
+    grid = Grid(g.dims_balanced(n - 1, 2), rank - 1)
+    near = [grid.step(d, step) for d in (0, 1) for step in (-1, 1)]
+    return [1 + each for each in near if each is not None]
 
 
 def test_arguments_are_no_grid_of_some_ranks_only():
