@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from p3s.base.text import processes, seconds
 from p3s.capture.other_calls import OtherCall
@@ -40,11 +41,7 @@ OUTSIDE_LIMIT = 16.0
 
 def stand_ins(case: Case) -> Iterator[Reason]:
     """Say where smaller process grids, simulated instead of all ranks, are far off, or may be."""
-    talks = {
-        row.n: row.stand_ins
-        for row in case.rows
-        if row.stand_ins is not None and row.comm_s > doubts.UNSETTLED_LIMIT * row.model_s
-    }
+    talks = {row.n: row.stand_ins for row in case.rows if row.stand_ins is not None and _talks(row)}
     off = {n: one for n, one in talks.items() if one.most_missed > STAND_INS_LIMIT}
     unchecked = {n for n, one in talks.items() if one.checked_n is None and n not in off}
     if off:
@@ -57,6 +54,23 @@ def stand_ins(case: Case) -> Iterator[Reason]:
     if unchecked:
         what = "that could be checked at no smaller count, with every rank in few enough steps"
         yield _stand_ins_at(max(unchecked), what, bool(case.estimated & unchecked), case)
+
+
+def _talks(row: Count) -> bool:
+    """Tell whether communication is so much of a run time that its doubts are those of the time."""
+    return row.comm_s > doubts.UNSETTLED_LIMIT * row.model_s
+
+
+def structure(case: Case) -> Iterable[Reason]:
+    """Say where structures that explain the traces differ; against it where ranks talk much."""
+    rows = {row.n: row for row in case.rows}
+    found = [
+        replace(reason, untrustworthy=_talks(rows[n]))
+        for n, made in sorted(case.times.items())
+        if n in rows
+        for reason in doubts.of_structure(made.head, case.commands)
+    ]
+    return sorted(found, key=lambda reason: not reason.untrustworthy)[:1]
 
 
 def _stand_ins_at(n: int, what: str, against: bool, case: Case) -> Reason:
@@ -417,6 +431,7 @@ CHECKS: tuple[Callable[[Case], Iterable[Reason]], ...] = (
     superlinear,
     same_work,
     wide,
+    structure,
     model,
     lambda case: doubts.of_order(
         case.facts.order,

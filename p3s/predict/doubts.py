@@ -96,8 +96,6 @@ def of_rules(heads: Iterable[Mapping[str, Any]], commands: Commands = NO_STUDY) 
         gone = _not_modelled(head)
         if found := of_calls(head):
             reasons.setdefault("left-out", found[0])
-        if "open" not in reasons:
-            reasons.update((reason.code, reason) for reason in of_structure(head, commands))
         rest = max(share - gone.get(what, 0.0) for what, share in _unknown(head).items())
         if rest > UNKNOWN_LIMIT and "no-rule" not in reasons:
             reasons["no-rule"] = Reason(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import corpus
@@ -10,6 +12,10 @@ import grid_programs
 import pytest
 from made_captures import write_study
 from old_studies import called
+
+from p3s.predict import checks
+from p3s.predict.case import Case
+from p3s.predict.reasons import Reason
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +39,24 @@ def test_nothing_is_open_at_traced_counts_and_where_all_agree(either_grid: Path,
     assert (code, json.loads(out)["counts"][0].get("open")) == (0, None), err
 
 
-def test_a_prediction_says_so(either_grid: Path) -> None:
+@pytest.mark.parametrize(("share", "against"), [(0.5, True), (0.01, False)])
+def test_a_prediction_says_so_and_distrusts_it_where_ranks_talk_much(
+    either_grid: Path, monkeypatch: pytest.MonkeyPatch, share: float, against: bool
+) -> None:
+    """A grid that is open changes messages: where these take a hundredth, it is to be minded."""
+    real = checks.structure
+
+    def talking(case: Case) -> Iterable[Reason]:
+        rows = [replace(row, comm_s=share * row.model_s) for row in case.rows]
+        return real(replace(case, rows=rows))
+
+    monkeypatch.setattr(
+        checks, "CHECKS", tuple(talking if each is real else each for each in checks.CHECKS)
+    )
     code, out, _ = called("predict", str(either_grid), "-n", "36", "--no-replay", "--json")
-    assert code == 3
     (reason,) = [each for each in json.loads(out)["reasons"] if each["code"] == "open"]
-    assert "6x6 or 9x4" in reason["text"]
+    assert "6x6 or 9x4" in reason["text"] and reason["untrustworthy"] is against
+    assert code == 3 or not against
 
 
 def test_borders_that_say_who_sends_leave_no_rule_with_a_guard(tmp_path: Path) -> None:

@@ -396,7 +396,7 @@ def _busiest(job: Job, where: RankMap) -> float:
 
 def _reasons(job: Job, simulated: Sequence[PhaseTimes], valid: Validity) -> Iterator[Reason]:
     """Yield what speaks against the times."""
-    yield from doubts.of_rules([job.alone.head])
+    yield from [*doubts.of_rules([job.alone.head]), *doubts.of_structure(job.alone.head)]
     if valid.left_out > doubts.UNKNOWN_LIMIT:
         yield Reason(
             "left-out",
