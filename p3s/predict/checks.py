@@ -56,16 +56,19 @@ def stand_ins(case: Case) -> Iterator[Reason]:
         yield _stand_ins_at(max(unchecked), what, bool(case.estimated & unchecked), case)
 
 
-def _talks(row: Count) -> bool:
-    """Tell whether communication is so much of a run time that its doubts are those of the time."""
-    return row.comm_s > doubts.UNSETTLED_LIMIT * row.model_s
+def _talks(row: Count, waiting: float = 0.0) -> bool:
+    """Tell whether communication, less some waiting, is so much that its doubts are the time's."""
+    return row.comm_s - waiting > doubts.UNSETTLED_LIMIT * row.model_s
 
 
 def structure(case: Case) -> Iterable[Reason]:
-    """Say where structures that explain the traces differ; against it where ranks talk much."""
+    """Say where structures that explain the traces differ; against it where messages take long.
+
+    Waiting counts not: on cores that are shared it is mostly noise, whatever the structure.
+    """
     rows = {row.n: row for row in case.rows}
     found = [
-        replace(reason, untrustworthy=_talks(rows[n]))
+        replace(reason, untrustworthy=_talks(rows[n], rows[n].waiting_s or 0.0))
         for n, made in sorted(case.times.items())
         if n in rows
         for reason in doubts.of_structure(made.head, case.commands)

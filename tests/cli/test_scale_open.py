@@ -47,7 +47,10 @@ def test_a_prediction_says_so_and_distrusts_it_where_ranks_talk_much(
     real = checks.structure
 
     def talking(case: Case) -> Iterable[Reason]:
-        rows = [replace(row, comm_s=share * row.model_s) for row in case.rows]
+        rows = [
+            replace(row, comm_s=(share + 0.2) * row.model_s, waiting_s=0.2 * row.model_s)
+            for row in case.rows
+        ]
         return real(replace(case, rows=rows))
 
     monkeypatch.setattr(
