@@ -32,15 +32,16 @@ def prebuild(wrappers: Sequence[str], folder: Path) -> str:
 
 
 def _compile(wrappers: Sequence[str], folder: Path) -> None:
-    from p3s.base.host import mpi, prebuilt
+    from p3s.base.host import mpi
+    from p3s.base.host import compiling
     from p3s.base.host.compiling import c_compiler, compiled, version_of
-    from p3s.capture import varint
+    from p3s.capture import chunks
     from p3s.machine import build as machine
     from p3s.replay.engine import inner
     from p3s.signature_runner import build
-    from p3s.simulate import build as simulate
+    from p3s.simulate import core as simulate
 
-    prebuilt.FOLDER = folder  # nothing is there yet: all is compiled
+    compiling.FOLDER = folder  # nothing is there yet: all is compiled
     made = []
     version = version_of(c_compiler("P3S"))
 
@@ -51,10 +52,10 @@ def _compile(wrappers: Sequence[str], folder: Path) -> None:
         file = folder / f"{stem}{of}{dot}{ending}"
         _strip(path, file)
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
-        sources_are = prebuilt.source_digest(sources, flags)
-        made.append(prebuilt.Prebuilt(name, file.name, digest, sources_are, library, version))
+        sources_are = compiling.source_digest(sources, flags)
+        made.append(compiling.Prebuilt(name, file.name, digest, sources_are, library, version))
 
-    for name, module in (("simulate.so", simulate), ("varint.so", varint)):
+    for name, module in (("simulate.so", simulate), ("varint.so", chunks)):
         path = compiled(
             name,
             module.SOURCES,
@@ -71,7 +72,7 @@ def _compile(wrappers: Sequence[str], folder: Path) -> None:
     for wrapper in wrappers:
         install = mpi.describe(os.path.abspath(wrapper))
         path = _libmpi(wrapper, install.mpiexec) if install else None
-        library = prebuilt.library_at(path) if path else None
+        library = compiling.library_at(path) if path else None
         if library is None:
             raise SystemExit(f"{wrapper}: no compiler of an MPI with its libmpi and mpiexec")
         name = f"tracer-{library.family}.so"
@@ -83,7 +84,7 @@ def _compile(wrappers: Sequence[str], folder: Path) -> None:
             sources = [machine.source_of(source)]
             ranks = _unlinked(install.mpicc, sources, machine.LIBRARY_FLAGS)
             put(machine.name_of(source, ".so"), ranks, sources, machine.LIBRARY_FLAGS, library)
-    prebuilt.write_index(folder, made)
+    compiling.write_index(folder, made)
 
 
 def _libmpi(wrapper: str, mpiexec: str | None) -> str | None:

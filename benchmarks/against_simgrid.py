@@ -27,8 +27,8 @@ sys.path = [*(path for path in sys.path if Path(path).resolve() != HERE), str(HE
 def main() -> None:
     """Print one line per study."""
     from p3s.formats.simgrid.smpirun import replay
+    from p3s.program.collectives.choose import library_of
     from p3s.program.collectives.expand import expand
-    from p3s.program.collectives.library import library_of
     from p3s.program.order.sections import whole_run
     from p3s.program.scaled import read_order, read_scaled
     from p3s.simulate.network import rough_network

@@ -207,8 +207,7 @@ def measured(model: Model, run: Path) -> np.ndarray:
     from p3s.capture import run_files
     from p3s.model.evaluate import generate
     from p3s.model.tree import assign
-    from p3s.signature.intact import join_files
-    from p3s.signature.part import Sites
+    from p3s.signature.part import Sites, join_files
     from p3s.signature.tables import table_of
 
     files = run_files(run)

@@ -244,7 +244,7 @@ class Study:
     @property
     def model(self) -> Model:
         """The laws, fitted where they are missing or older than the runs."""
-        from p3s.pipeline.places import model_with_places
+        from p3s.pipeline.stages import model_with_places
         from p3s.report.equations import render
         from p3s.report.rules import phase_rules
 

@@ -14,7 +14,7 @@ from p3s.base.errors import P3SError
 from p3s.replay.settings import END_S, ReplaySettings
 
 if TYPE_CHECKING:
-    from p3s.program.collectives.rules import Library
+    from p3s.program.collectives.choose import Library
     from p3s.program.scaled import ScaledTrace
     from p3s.replay.engine.results import ProgramResult
     from p3s.replay.launch.landing import Place
@@ -67,7 +67,7 @@ def prepare(
     """Plan the replay of a scaled trace; launches nothing. ``machine``: file for the estimates."""
     from p3s.base.host.hosts import allocated_hosts
     from p3s.machine.topology.switches import read_topology
-    from p3s.program.collectives.library import USUAL_LIBRARY, library_of
+    from p3s.program.collectives.choose import USUAL_LIBRARY, library_of
     from p3s.program.mapping import mapping_of
     from p3s.program.order.sections import read_sections
     from p3s.program.scaled import read_scaled

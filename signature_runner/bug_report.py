@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from p3s.base.host import mpi, prebuilt
+from p3s.base.host import compiling, mpi
 from p3s.base.host.cores import cores, quota
 from p3s.base.host.private import hider
 from p3s.base.text import one_line, size_text
@@ -95,7 +95,7 @@ def _versions() -> Iterator[tuple[str, str]]:
     compiler = shutil.which("cc") or shutil.which("gcc")
     said = mpi.ask([compiler, "--version"], timeout_s=5.0) if compiler else None
     yield "compiler", said.partition("\n")[0] if said else "none that answers"
-    came = ", ".join(f"{each.family} {each.version}" for each in prebuilt.libraries())
+    came = ", ".join(f"{each.family} {each.version}" for each in compiling.libraries())
     yield "prebuilt", f"C for {came} came with P3S" if came else "no compiled C came with P3S"
 
 

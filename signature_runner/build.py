@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from p3s.base.errors import P3SError
-from p3s.base.host import mpi, prebuilt
+from p3s.base.host import compiling, mpi
 from p3s.base.host.compiling import (
     c_compiler,
     cache_dir,
@@ -146,11 +146,11 @@ def _came_along(
     install: mpi.MpiInstall | None, program: str | None, launcher: str | None, likely: str | None
 ) -> TracerBuild | None:
     """Return the tracer that came with P3S for a program's MPI, None where none fits."""
-    found = prebuilt.runtime(program, launcher, likely)
+    found = compiling.runtime(program, launcher, likely)
     if found is None:
         return None
     library, of = found
-    made = prebuilt.taken(f"tracer-{of.family}.so", generator_paths(), FLAGS, library)
+    made = compiling.taken(f"tracer-{of.family}.so", generator_paths(), FLAGS, library)
     mpicc = install.mpicc if install and install.family == of.family else ""
     return TracerBuild(made, of.family, of.version, mpicc) if made else None
 
@@ -161,7 +161,7 @@ def ensure_counter() -> Path:
     What qemu itself defines is resolved when it loads the plugin. Errors: P3SError when it did not
     come and there is no C compiler.
     """
-    made = prebuilt.taken(COUNTER_NAME, COUNTER_SOURCES, COUNTER_FLAGS)
+    made = compiling.taken(COUNTER_NAME, COUNTER_SOURCES, COUNTER_FLAGS)
     return made or compiled(
         COUNTER_NAME,
         COUNTER_SOURCES,

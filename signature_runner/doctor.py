@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 
 from p3s.base.errors import P3SError
-from p3s.base.host import compiling, mpi, prebuilt
+from p3s.base.host import compiling, mpi
 from p3s.base.host.cores import cores
 from p3s.signature_runner import build, emulate, trials
 from p3s.signature_runner.trials import FAIL, INFO, OK, WARN, Check
@@ -32,7 +32,7 @@ def checks(command: Sequence[str] = ()) -> list[Check]:
 
         return [_compiler(), _cache(), _directory(), *examine(command)]
     installs = mpi.find_mpi()
-    runtimes = prebuilt.runtimes(installs)
+    runtimes = compiling.runtimes(installs)
     return [
         _python(),
         _libraries(),
@@ -72,7 +72,7 @@ def _compiler() -> Check:
     if found:
         return Check("compiler", OK, found)
     detail, fix = "neither cc nor gcc on PATH", "install gcc (Debian: apt install gcc libc6-dev)"
-    came = prebuilt.libraries()
+    came = compiling.libraries()
     if came:
         named = ", ".join(f"{each.family} {each.version.partition('.')[0]}" for each in came)
         detail += (

@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.host.placeholders import with_count
+from p3s.base.extents import with_count
 from p3s.base.study import read_json, write_json
 from p3s.base.trust import is_signed, sign
 from p3s.capture.capture import NAME, read_header

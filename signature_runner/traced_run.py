@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.base import workers
 from p3s.base.errors import P3SError, RunFailed, UsageError
-from p3s.base.host.placeholders import extents_at, names_count, shape, with_extents
+from p3s.base.extents import extents_at, names_count, shape, with_extents
 from p3s.base.progress import Progress
 from p3s.base.study import RUN_SCHEMA, Study, read_json, write_json
 from p3s.base.text import one_line

@@ -18,8 +18,7 @@ from p3s.base import schemas
 from p3s.base.artefacts import SCHEMA_VERSION
 from p3s.base.extensions import provided
 from p3s.base.records import RUN_SCHEMA, ReplayRead, RunRead, StudyRead
-from p3s.base.schemas.published import Published
-from p3s.base.serialise import Range, is_array, number_of
+from p3s.base.serialise import Published, Range, is_array, number_of
 from p3s.base.study import REPLAY_SCHEMA, REPLAY_VERSION, STUDY_SCHEMA
 from p3s.costs import stage as costs
 from p3s.costs.parameters import stage as parameters

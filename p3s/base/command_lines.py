@@ -32,8 +32,8 @@ def arguments(study: Study) -> str:
 
 def without_arguments(words: list[str]) -> list[str]:
     """Return a launcher command up to its program (the script of an interpreter)."""
+    from p3s.base.extents import names_count
     from p3s.base.host.command import parse
-    from p3s.base.host.placeholders import names_count
 
     if ":" in words:
         return words  # several programs: which arguments make the input is not known

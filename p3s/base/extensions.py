@@ -111,7 +111,7 @@ class Estimator:
 class Extension:
     """What one method or format adds; words are ``module:name`` of an object of that protocol.
 
-    ``sections``: p3s.report.parts.Section. ``schemas``: p3s.base.schemas.published.Published.
+    ``sections``: p3s.report.sections.Section. ``schemas``: p3s.base.serialise.Published.
     ``studies``: functions of a study's directory, its progress and more, which the Python API
     offers as methods of a study, under their names. ``alternatives``: a command of the core, and a
     function that is asked first: of parameters of the command, by their names, and typer options

@@ -170,7 +170,7 @@ ROOTED = frozenset(
     if blocking.removeprefix("MPI_") in "Bcast Reduce Gather Gatherv Scatter Scatterv".split()
 )
 
-#: Ends the name of a call on a communicator with processes of another world (p3s.capture.outside).
+#: Ends the name of a call on a communicator with processes of another world (p3s.capture.types).
 _OUTSIDE = "_outside"
 
 #: Queues of requests: a completion completes the oldest of its own one.

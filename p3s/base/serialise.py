@@ -1,14 +1,4 @@
-"""Records to plain data and back: one way for every file that a frozen dataclass is kept in.
-
-A field is written unless it has the default it would be read as (with ``always`` in its metadata
-then too, or where that, called with the record, says so). Where the name in the file is no name in
-Python, the metadata has it as ``key``. Classes with ``to_json`` and ``from_json`` of their own
-(rules, of which there are several kinds) are written and read by these. Named tuples are rows:
-lists without keys. What is read is checked: types exactly (no text for a number, no infinities),
-missing and unknown keys; ranges, where a type says one (``Annotated[int, Range(0)]``); and what
-fields must be to each other: references, cycles, lengths, by a record's own method ``valid``, which
-raises ValueError.
-"""
+"""Records to plain data and back, and the published formats of files that hold one record."""
 
 from __future__ import annotations
 
@@ -16,10 +6,13 @@ import dataclasses
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum, StrEnum
 from functools import cache
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from pathlib import Path
+from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
+from p3s.base.artefacts import read_json, unusable
 from p3s.base.errors import P3SError
 
 T = TypeVar("T")
@@ -291,3 +284,42 @@ def _first(problems: list[str]) -> str:
     """Return the first of the problems that were found, with its place."""
     text, _, place = (problems[0] if problems else "it has another form").partition(" @ ")
     return f"{place.lstrip('.') or 'it'}: {text}" if place else text
+
+
+#: What stands before the record.
+_HEAD = ("schema", "schema_version", "p3s_version")
+
+
+@dataclass(frozen=True)
+class Published(Generic[T]):
+    """A format: its name, version, record.
+
+    ``more``: readers pass over keys that they do not know. ``again``: what to do about a damaged
+    file. ``show``: ``module:name`` of what makes of a file's path what p3s machine show prints, as
+    JSON and as text; empty: it shows none.
+    """
+
+    schema: str
+    version: int
+    kind: type[T]
+    more: bool = False
+    again: str = ""
+    show: str = ""
+
+    @property
+    def file(self) -> str:
+        """The name of its schema: "model-2"."""
+        return f"{self.schema.removeprefix('p3s.')}-{self.version}"
+
+    def data(self, record: T) -> dict[str, Any]:
+        """Return a record as the JSON object of its file."""
+        return {"schema": self.schema, "schema_version": self.version, **to_data(record)}
+
+    def read(self, path: Path) -> T:
+        """Return the record of a file; P3SError, one line, Damaged for one that holds none."""
+        found = read_json(path, self.schema, self.version)
+        try:
+            own = {key: value for key, value in found.items() if key not in _HEAD}
+            return from_data(self.kind, own, more=self.more)
+        except ShapeError as err:
+            raise unusable(path, err, self.again) from err

@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.host.placeholders import EXTENTS
+from p3s.base.extents import EXTENTS
 from p3s.base.study import Study, read_json
 
 #: Value of every parameter, by name.

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from p3s.capture.dwarf import Line
-from p3s.capture.names import readable
+from p3s.capture.modules import readable
 
 _TIMEOUT_S = 120.0
 _PLACE = re.compile(r"^(?P<file>.*):(?P<line>\d+|\?)(?: \(discriminator \d+\))?$")

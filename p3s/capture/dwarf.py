@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from p3s.capture.names import readable
+from p3s.capture.modules import readable
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from p3s.capture.dwarf import Line, lines_of, units_of
-from p3s.capture.names import readable
+from p3s.capture.modules import readable
 
 T = TypeVar("T")
 P = ParamSpec("P")

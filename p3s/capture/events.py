@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from p3s.capture import layout
-from p3s.capture.chunks import Chunk
-from p3s.capture.varint import decode, unzigzag
+from p3s.capture.chunks import Chunk, decode, unzigzag
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from p3s.base.text import visible
-from p3s.capture.frames import Where
+from p3s.capture.callpath import Where
 
 #: Names of files that hold source, by their ends: nothing else is ever read.
 SUFFIXES = frozenset(

@@ -14,10 +14,18 @@ from p3s.base.foreign_formats import ReadBy, refuse_foreign
 from p3s.capture import layout
 from p3s.capture.capture import NAME, Capture, read_capture, read_header
 from p3s.capture.chunks import Header, open_capture
-from p3s.capture.merge import CallsInBlocks, Tables, event_calls
-from p3s.capture.outside import unmodelled_events
-from p3s.capture.ranks import BLOCK_EVENTS, LazyRanks, Source, head_of, in_order, rank_trace
-from p3s.capture.types import RunTrace
+from p3s.capture.ranks import (
+    BLOCK_EVENTS,
+    CallsInBlocks,
+    LazyRanks,
+    Source,
+    Tables,
+    event_calls,
+    head_of,
+    in_order,
+    rank_trace,
+)
+from p3s.capture.types import RunTrace, unmodelled_events
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,9 +17,8 @@ import numpy as np
 from p3s.base import ops
 from p3s.capture import anybody, cancelled, neighbours, one_sided, partitions
 from p3s.capture.arrivals import Accesses
-from p3s.capture.outside import named_outside, unmodelled_events
 from p3s.capture.parts import CallBook, Parts, replaced
-from p3s.capture.types import Call, Ranks, RankTrace, RunTrace
+from p3s.capture.types import Call, Ranks, RankTrace, RunTrace, named_outside, unmodelled_events
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,7 +9,7 @@ from pathlib import Path
 from p3s.base.errors import P3SError
 from p3s.base.settings import sources
 from p3s.base.study import Study
-from p3s.capture.frames import Where
+from p3s.capture.callpath import Where
 
 
 def resolve_sites(
@@ -19,7 +19,7 @@ def resolve_sites(
 
     ``more`` are directories in which the program and its libraries are looked for too.
     """
-    from p3s.capture.frames import shown
+    from p3s.capture.callpath import shown
     from p3s.capture.modules import Modules
     from p3s.capture.source import resolve
 
@@ -49,7 +49,7 @@ def chains(study: Study, sites: Mapping[str, Sequence[str]]) -> Chains:
 
     A frame without a line stands for itself; inlined functions are frames of their own.
     """
-    from p3s.capture.frames import parse
+    from p3s.capture.callpath import parse
 
     places, _ = resolve_sites(study, sites)
     out = Chains({}, {})

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from p3s.base.text import joined
-from p3s.capture.frames import Where, parse
+from p3s.capture.callpath import Where, parse
 from p3s.capture.modules import Modules
 
 if TYPE_CHECKING:

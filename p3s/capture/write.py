@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from p3s.base.artefacts import write_bytes
 from p3s.capture import layout
-from p3s.capture.chunks import Chunk, chunk_bytes
+from p3s.capture.chunks import Chunk, chunk_bytes, encode, zigzag
 from p3s.capture.records import RawComm, RawSite
 from p3s.capture.types import Call
-from p3s.capture.varint import encode, zigzag
 
 if TYPE_CHECKING:
     import numpy as np

@@ -269,7 +269,7 @@ def _table(rows: Sequence[TracedCount]) -> str:
 
 def _grid(row: TracedCount) -> str:
     """Return the extents that the program was given."""
-    from p3s.base.host.placeholders import shape
+    from p3s.base.extents import shape
 
     return next((shape(run.dims) for run in row.runs if run.dims), "-")
 

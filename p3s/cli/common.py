@@ -20,7 +20,7 @@ from p3s.cli.helptext import WORDS, Command, argument, option
 
 if TYPE_CHECKING:
     from p3s.pipeline.tracing.counts import Asked
-    from p3s.predict.reasons import Reason
+    from p3s.predict.types import Reason
 
 #: No study goes above this; larger numbers are typing errors.
 MAX_COUNT = 1 << 24
@@ -62,7 +62,7 @@ def say_reasons(reasons: Iterable[Reason], what: str = "prediction", *, told: bo
 
     ``told``: the reasons are on stdout already, for people.
     """
-    from p3s.predict.reasons import in_short, untrusted
+    from p3s.predict.types import in_short, untrusted
 
     found = untrusted(reasons)
     if not found:
@@ -76,7 +76,7 @@ def say_reasons(reasons: Iterable[Reason], what: str = "prediction", *, told: bo
 
 def allowed_codes(given: list[str]) -> frozenset[str]:
     """Return the codes of --allow; raises UsageError that lists them for one that is none."""
-    from p3s.predict.reasons import CODES
+    from p3s.predict.types import CODES
 
     found = frozenset(word.strip() for text in given for word in text.split(","))
     for word in sorted(found - set(CODES)):

@@ -39,8 +39,8 @@ def compare(
     from p3s.predict.saved import read_prediction
     from p3s.report.compare import as_columns, as_json, as_text
     from p3s.report.compare import compare as compared
+    from p3s.report.counts import columns_csv
     from p3s.report.pictures import format_of, write_comparison
-    from p3s.report.spreadsheet import columns_csv
 
     for path in picture:
         format_of(path)

@@ -29,8 +29,8 @@ def explain(
     from p3s.base.serialise import to_data
     from p3s.base.study import Study
     from p3s.capture.sites import resolve_sites
-    from p3s.model.phase_values import phase_values
     from p3s.model.stage import load
+    from p3s.model.text import phase_values
     from p3s.pipeline.stages import ensure_model
     from p3s.report.explain import chosen, render
 

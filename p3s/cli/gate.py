@@ -12,7 +12,7 @@ from p3s.cli.helptext import argument, option
 
 if TYPE_CHECKING:
     from p3s.predict.gate import Finding, Value
-    from p3s.predict.reasons import Reason
+    from p3s.predict.types import Reason
 
 EPILOG = """Quantities: time, speedup, efficiency, cost (core hours), each also .low and .high;
 compute, communication, transfer, waiting, software; knee, recommended, unknown, extrapolation.
@@ -50,8 +50,8 @@ def gate(
     """
     from p3s.base.serialise import to_data
     from p3s.predict.gate import check, parse
-    from p3s.predict.reasons import named, untrusted
     from p3s.predict.saved import PredictionFile, as_of_now
+    from p3s.predict.types import named, untrusted
 
     if not fail_if:
         raise UsageError("no condition given; add one: --fail-if 'efficiency@largest < 0.5'")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from p3s.base.errors import UsageError
-from p3s.base.host.placeholders import EXTENTS, extents_in, shape
+from p3s.base.extents import EXTENTS, extents_in, shape
 from p3s.base.study import Study
 from p3s.cli.common import MAX_COUNT, quoted
 from p3s.cli.helptext import option

@@ -28,7 +28,7 @@ from p3s.cli.common import (
 from p3s.cli.helptext import Command, argument, option
 
 if TYPE_CHECKING:
-    from p3s.base.schemas.published import Published
+    from p3s.base.serialise import Published
     from p3s.machine.filesystem import FileSystem
 
 EPILOG = """\b

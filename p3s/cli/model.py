@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from p3s.base.study import Study
     from p3s.model.comparison import HoldOut
     from p3s.model.types import Model
-    from p3s.predict.reasons import Reason
+    from p3s.predict.types import Reason
 
 EPILOG = """\b
 Example:

@@ -9,7 +9,7 @@ from p3s.cli.common import JSON_OPTION, MODULES, STUDY, emit_json, out, parse_co
 from p3s.cli.helptext import option
 
 if TYPE_CHECKING:
-    from p3s.capture.frames import Where
+    from p3s.capture.callpath import Where
 
 EPILOG = """docs/phases.md tells how to read the table.
 

@@ -141,8 +141,8 @@ def predict(
     from p3s.model.grid.stated import keep_dims
     from p3s.pipeline.basis import request_of, with_placement
     from p3s.pipeline.before import check_launcher, check_request, check_study
-    from p3s.pipeline.places import places_of
     from p3s.pipeline.predicting import PredictArguments, predicted, what_ifs_of
+    from p3s.pipeline.stages import places_of
     from p3s.pipeline.tracing.runs import TraceRequest
     from p3s.pipeline.tracing.study import missing_counts, trace_missing
     from p3s.pipeline.weak import has_parameters

@@ -57,11 +57,11 @@ def report(
         return _print_csv(prediction, phases)
     from p3s.pipeline.content import content_of
     from p3s.report.html import write_html
-    from p3s.report.parts import parts_of
     from p3s.report.pictures import SIZE, write_picture
     from p3s.report.places import phase_places
+    from p3s.report.sections import parts_of
+    from p3s.report.sure import verdict_of
     from p3s.report.terminal import summary
-    from p3s.report.verdict import verdict_of
 
     content = content_of(study, prediction.content, source=not no_source)
     parts = parts_of(study, prediction.content)
@@ -95,7 +95,7 @@ def report(
 
 
 def _print_csv(prediction: PredictionFile, phases: bool) -> int:
-    from p3s.report.spreadsheet import counts_csv, phases_csv
+    from p3s.report.counts import counts_csv, phases_csv
 
     write_out((phases_csv if phases else counts_csv)(prediction))
     return say_reasons(prediction.reasons)

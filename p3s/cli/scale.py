@@ -21,7 +21,7 @@ from p3s.cli.common import (
 from p3s.cli.helptext import option
 
 if TYPE_CHECKING:
-    from p3s.predict.reasons import Reason
+    from p3s.predict.types import Reason
 
 EPILOG = """\b
 Example:
@@ -44,8 +44,7 @@ def scale(
     """Write the logical trace at larger counts: one row per event and rank, as Parquet."""
     from p3s.base.study import Study
     from p3s.pipeline.before import check_study
-    from p3s.pipeline.room import check_scaled_room
-    from p3s.pipeline.stages import doubted, ensure_compute, ensure_model
+    from p3s.pipeline.stages import check_scaled_room, doubted, ensure_compute, ensure_model
     from p3s.predict.commands import Commands
     from p3s.predict.doubts import of_structure
     from p3s.program import as_file, scaled_dir, write_scaled

@@ -68,7 +68,7 @@ def _page(study: Study, *, source: bool) -> bytes:
     from p3s.pipeline.content import content_of
     from p3s.predict.saved import PredictionFile, as_of_now
     from p3s.report.html import as_bytes, render
-    from p3s.report.parts import parts_of
+    from p3s.report.sections import parts_of
 
     prediction = as_of_now(PredictionFile.load(study.root)).content
     content = content_of(study, prediction, source=source)

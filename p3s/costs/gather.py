@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from p3s.base.ops import INIT_OPS
-from p3s.costs.points import OWN, WHOLE, Place, Point, per_rank
+from p3s.costs.thesis import OWN, WHOLE, Place, Point, per_rank
 from p3s.model.evaluate import ScaledRows, generate, phase_weight
 from p3s.model.tripcounts import as_traced
 from p3s.model.types import Model

@@ -1,9 +1,4 @@
-"""The cost of a unit of work as a law of the working set, with intervals (thesis, chapter 6).
-
-The law holds all curves that the points leave (families.py, posterior.py), as a table over log x:
-their weighted median and a 90 % interval, which contains the noise of one more run, the choice of
-the family, and beyond the points the steps that nobody has seen yet.
-"""
+"""The cost of a unit of work as a law of the working set, with intervals (thesis, chapter 6)."""
 
 from __future__ import annotations
 
@@ -19,9 +14,9 @@ from p3s.costs.families import CONSTANT, Column
 from p3s.laws.mixture import quantiles
 
 if TYPE_CHECKING:
-    from p3s.costs.points import Point
-    from p3s.costs.posterior import Best, Draws
-    from p3s.costs.scoring import Measured
+    from p3s.costs.families import Column
+    from p3s.costs.posterior import Best, Draws, Measured
+    from p3s.costs.thesis import Point
 
 Floats = NDArray[np.float64]
 #: Share inside the interval.
@@ -157,8 +152,7 @@ def fit_cost(points: Sequence[Point], *, unit: str) -> CostLaw:
 
 @lru_cache(maxsize=1024)  # with and without what is held out, most places have the same points
 def _fitted(points: tuple[Point, ...], unit: str) -> CostLaw:
-    from p3s.costs.posterior import posterior
-    from p3s.costs.scoring import measured_points, usable_points
+    from p3s.costs.posterior import measured_points, posterior, usable_points
 
     usable = usable_points(points)
     if not usable:
@@ -333,3 +327,60 @@ def _erfinv(y: np.ndarray) -> np.ndarray:
     first = 2 / (np.pi * a) + log_term / 2
     result: np.ndarray = np.sign(y) * np.sqrt(np.sqrt(first * first - log_term / a) - first)
     return result
+
+
+#: Costs at the ends of the points that differ by less than this share are not told apart.
+TELLING = 0.05
+
+
+def text(law: CostLaw) -> str:
+    """Return the law as one line: the cost in the middle of the points, and where it changes.
+
+    Named are the steps inside the covered range, and the costs on either side of them.
+    """
+    if not law.columns:
+        return f"unknown ({law.refused})"
+    per = f"per {law.unit}"
+    shape = list(zip(law.columns, law.coefficients, strict=True))
+    low, high = law.covered
+    steps = [
+        2.0**c.first
+        for c, height in shape
+        if c.kind in ("step", "capacity") and height > 0 and low < 2.0**c.first < high
+    ]
+    powers = [(c, a) for c, a in shape if c.kind == "power"]
+    if steps:
+        edges = [low, *steps, high]
+        between = [(a * b) ** 0.5 for a, b in zip(edges[1:-2], edges[2:-1], strict=True)]
+        costs = law.cost(np.array([low, *between, high]))
+        words = [f"{number(costs[0])} below {number(steps[0])} per iteration"]
+        words += [
+            f"{number(c)} up to {number(x)}" for c, x in zip(costs[1:-1], steps[1:], strict=True)
+        ]
+        words.append(f"{number(costs[-1])} above")
+        return f"{number(float(law.cost((low * high) ** 0.5)))} ns {per} ({', '.join(words)})"
+    if powers:
+        level = sum(a for c, a in shape if c.kind == "one")
+        parts = [number(level)] if level else []
+        parts += [f"{number(_at_one(c, a))} x**{c.first:.3g}" for c, a in powers]
+        return f"{' + '.join(parts)} ns {per}, x the work per iteration"
+    first, middle, last = law.cost(np.array([low, (low * high) ** 0.5, high])).tolist()
+    ends = (
+        ""
+        if abs(last - first) < TELLING * middle
+        else (
+            f" ({number(first)} at {number(low)} per iteration, {number(last)} at {number(high)})"
+        )
+    )
+    return f"{number(middle)} ns {per}{ends}"
+
+
+def _at_one(column: Column, coefficient: float) -> float:
+    """Return the coefficient of x**exponent of a column that is one at 2**centre."""
+    return float(coefficient * np.exp2(np.clip(-column.first * column.second, -900.0, 900.0)))
+
+
+def number(value: float) -> str:
+    """Return three digits of a number."""
+    out = f"{value:.3g}"
+    return out.replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")

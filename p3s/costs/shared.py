@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from p3s.costs.gather import Measured, in_the_run, modelled_work, places_of, weights_at, work_of
-from p3s.costs.points import Place, Point
+from p3s.costs.thesis import Place, Point
 from p3s.model.evaluate import Evaluator
 from p3s.model.types import Model
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.base.artefacts import LastRead
 from p3s.base.errors import P3SError
-from p3s.base.schemas.published import Published
+from p3s.base.serialise import Published
 from p3s.base.study import Study, write_json
 from p3s.costs.types import ComputeModel, CostHoldOut, NotUsed, Pooled, TimedRun
 from p3s.model.types import Model
 
 if TYPE_CHECKING:
     from p3s.costs.gather import Measured
-    from p3s.costs.points import Point
+    from p3s.costs.thesis import Point
 
 COMPUTE = Published("p3s.compute", 1, ComputeModel, again="run p3s model again")
 
@@ -95,11 +95,9 @@ def fit(model: Model, found: Sequence[Measured], far: Sequence[Point]) -> Comput
     said of the runs themselves.
     """
     from p3s.costs.gather import by_count, shares, turned, x_scale
-    from p3s.costs.holdout import hold_out
-    from p3s.costs.model import fit_laws, gathered
-    from p3s.costs.phases import group_costs, phase_costs
-    from p3s.costs.points import OWN, POOL, WHOLE
+    from p3s.costs.model import fit_laws, gathered, group_costs, hold_out, phase_costs
     from p3s.costs.shared import share_points, shared_work, steady
+    from p3s.costs.thesis import OWN, POOL, WHOLE
     from p3s.signature.clock import TIMES
 
     unit = model.work_unit

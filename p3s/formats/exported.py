@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.base.artefacts import write_json
 from p3s.formats.place import new_directory
-from p3s.program.order.reasons import REASON_TEXT, Reason
+from p3s.program.order.calls import REASON_TEXT, Reason
 
 if TYPE_CHECKING:
     from p3s.simulate.steps import Section

@@ -106,7 +106,7 @@ def _by_metric(
 def _runs(study: Study, done: Exported, alone: set[int]) -> Iterator[Point]:
     """Yield the run time of every run whose ranks had cores of their own; ``alone``: the counts."""
     from p3s.capture import read_run
-    from p3s.predict.measured import OFF_CORE_LIMIT, run_times
+    from p3s.predict.residual import OFF_CORE_LIMIT, run_times
 
     shared: set[int] = set()
     for n in study.counts():

@@ -10,7 +10,7 @@ import numpy as np
 from p3s.base import ops
 from p3s.base.ops import kind_of
 from p3s.base.study import Study
-from p3s.capture.frames import stack
+from p3s.capture.callpath import stack
 from p3s.formats.exported import Exported, Options, Say
 from p3s.formats.run import Run, run_at, shown
 

@@ -16,8 +16,8 @@ from p3s.formats.exported import SIMULATED, Exported, Options, Say
 from p3s.machine.machinefile import NAME, Machine
 from p3s.predict.estimators.messages import library_for, networks
 from p3s.predict.estimators.settings import Setting
+from p3s.program.collectives.choose import Library
 from p3s.program.collectives.expand import MOST_STEPS, Expanded, expand
-from p3s.program.collectives.rules import Library
 from p3s.program.order.sections import read_sections, read_whole
 from p3s.program.order.unstick import endless
 from p3s.program.scaled import ScaledTrace, read_scaled

@@ -38,10 +38,9 @@ from p3s.laws.counts import (
 from p3s.laws.counts import MAX_DENOMINATOR as SMALL_DENOMINATOR
 from p3s.laws.exact import Symbols, exact_value
 from p3s.laws.expr import Expr, mul, num
-from p3s.laws.powers import Powers, fit_powers
 from p3s.laws.shapes import basis, bits_of
 from p3s.laws.shares import remainder
-from p3s.laws.worklaws import WorkLaw, fit_work
+from p3s.laws.worklaws import Powers, WorkLaw, fit_powers, fit_work
 
 #: Where a value was seen: a process count, or a mapping of symbols.
 At = int | Symbols

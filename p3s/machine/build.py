@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from p3s.base.host import prebuilt
+from p3s.base.host import compiling
 from p3s.base.host.compiling import c_compiler, compiled, version_of
 
 #: Of the base instruction set, as most programs are: a binary that runs on both machines.
@@ -85,8 +85,8 @@ def for_ranks(source: str, mpicc: str, libmpi: str | None) -> Built:
 def _came(name: str, source: str, flags: Sequence[str], library: str | None = None) -> Built | None:
     """Return what came compiled with P3S, None where nothing that fits did."""
     sources = [source_of(source)]
-    found = prebuilt.came(name, sources, flags, library)
-    made = prebuilt.taken(name, sources, flags, library) if found else None
+    found = compiling.came(name, sources, flags, library)
+    made = compiling.taken(name, sources, flags, library) if found else None
     if found is None or made is None:
         return None
     return Built(made, "came with P3S", found.compiler, _told(flags), library)

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from p3s.base.artefacts import write_json
 from p3s.base.errors import P3SError
-from p3s.base.schemas.published import Published
-from p3s.base.serialise import NotNegative, Positive
+from p3s.base.serialise import NotNegative, Positive, Published
 
 SCHEMA, VERSION = "p3s.filesystem", 1
 #: Name of the file, in a study, of the file system that is predicted for.

@@ -10,8 +10,7 @@ from typing import Any
 
 from p3s.base.artefacts import read_json, unusable, write_json
 from p3s.base.errors import Damaged, P3SError
-from p3s.base.schemas.published import Published
-from p3s.base.serialise import Natural, NotNegative, Positive, ShapeError, from_data
+from p3s.base.serialise import Natural, NotNegative, Positive, Published, ShapeError, from_data
 from p3s.base.text import quoted
 from p3s.machine.facts import Facts
 from p3s.machine.filesystem import FileSystem

@@ -84,7 +84,7 @@ def launcher_of(launcher: Sequence[str] | None, program: str | None = None) -> L
     unless its MPI cannot share cores or has no compiler here. Errors: P3SError when there is none,
     or neither a compiler of the same MPI nor something compiled for it that came with P3S.
     """
-    from p3s.base.host import command, mpi, prebuilt
+    from p3s.base.host import command, compiling, mpi
 
     words = list(launcher or ()) or _default()
     place = next(
@@ -97,7 +97,7 @@ def launcher_of(launcher: Sequence[str] | None, program: str | None = None) -> L
         install = next((one for one in mpi.find_mpi() if one.family == likely), None)
     else:
         install = mpi.mpi_for(program, path)
-    if install is None and (found := prebuilt.runtime(program, path, likely)):
+    if install is None and (found := compiling.runtime(program, path, likely)):
         libmpi, install = found
     if install is None or (kind in (mpi.OPENMPI, mpi.MPICH) and install.family != kind):
         raise P3SError(
@@ -125,7 +125,7 @@ def measured_both(launcher: Sequence[str] | None, budget_s: float) -> dict[str, 
 
 def _default() -> list[str]:
     """Return the launcher to use when none is named."""
-    from p3s.base.host import command, mpi, prebuilt
+    from p3s.base.host import command, compiling, mpi
 
     with contextlib.suppress(P3SError):
         path = command.find_launcher("mpiexec")
@@ -137,7 +137,7 @@ def _default() -> list[str]:
         ):
             return [path]
     installs = mpi.find_mpi()
-    installs = installs or prebuilt.runtimes(installs)
+    installs = installs or compiling.runtimes(installs)
     found = [str(one.mpiexec) for one in installs if one.mpiexec is not None]
     if not found:
         raise P3SError(

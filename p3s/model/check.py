@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from p3s.capture.layout import MAX_RANKS
 from p3s.laws.expr import Expr
 from p3s.laws.expr import check as check_expr
-from p3s.model.grid import domain_grids, node_grids, traced_grids, uncut
+from p3s.model.grid import domain_grids, grids, uncut
 from p3s.model.law_types import LoopRule, OrderedItem, Rival
 from p3s.model.order.patterns import check as check_patterns
 from p3s.model.partners import relations
@@ -127,6 +127,6 @@ def _check_tree(parents: Sequence[int | None], what: str) -> None:
 
 
 #: The kinds of relations and grids that a model may hold are known once they are imported.
-RULES = (*relations.KINDS, domain_grids, node_grids, traced_grids, uncut)
+RULES = (*relations.KINDS, domain_grids, grids, domain_grids, uncut)
 
 __all__ = ["RULES", "check", "check_exprs"]

@@ -23,8 +23,8 @@ from p3s.model.comparison import (
     WorkErrors,
 )
 from p3s.model.evaluate import ScaledRows, generate, phase_weight
-from p3s.model.grid.guards import GridAt
-from p3s.model.order.sequence import compare_order
+from p3s.model.grid.at import GridAt
+from p3s.model.order.unfold import compare_order
 from p3s.model.tree import item_of_rows, phase_stages
 from p3s.model.types import Agreement, Item, Model
 from p3s.model.work.workload import rank_work

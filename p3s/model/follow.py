@@ -22,8 +22,7 @@ from p3s.base.ops import (
     like,
     unwaited,
 )
-from p3s.model.grid.atom import DEAR
-from p3s.model.grid.guards import Guard
+from p3s.model.grid.at import DEAR, Guard
 from p3s.model.law_types import CountLaw
 from p3s.model.sizes.observed import Observed
 from p3s.model.types import Item

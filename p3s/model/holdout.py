@@ -11,16 +11,15 @@ import numpy as np
 
 from p3s.base import workers
 from p3s.base.errors import P3SError
-from p3s.base.host.placeholders import shape
+from p3s.base.extents import shape
 from p3s.base.ops import COMPLETION
 from p3s.base.text import processes
 from p3s.model.compare import compare, order_at
 from p3s.model.comparison import HoldOut, Moved
 from p3s.model.evaluate import generate
 from p3s.model.fit import MIN_COUNTS, fit_model
+from p3s.model.grid.at import GridAt, dimensions
 from p3s.model.grid.choose import GridChoice, Vote, choose_grid
-from p3s.model.grid.grids import dimensions
-from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import Node, collect_nodes, tag_splits
 from p3s.model.grid.stated import Contradiction, Statement
 from p3s.model.judge import judged_weights, phase_key, shares

@@ -16,11 +16,10 @@ from p3s.laws.expr import Expr, symbols_of
 from p3s.model.compare import items_wrong
 from p3s.model.evaluate import ScaledRows, model_grid
 from p3s.model.grid import admissible
-from p3s.model.grid.guards import Above
+from p3s.model.grid.atoms import Above
 from p3s.model.measured import shares_of
 from p3s.model.partners.irregular import sampled
-from p3s.model.partners.relation import Relation, Staged
-from p3s.model.partners.shift import Shift
+from p3s.model.partners.relation import Relation, Shift, Staged
 from p3s.model.reasons import VERDICTS, Code, Reason, Verdict, in_order
 from p3s.model.sizes.rankcounts import by_class
 from p3s.model.tree import item_of_rows

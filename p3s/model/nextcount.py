@@ -14,14 +14,13 @@ from p3s.base.errors import P3SError
 from p3s.base.text import joined
 from p3s.model.evaluate import model_grid
 from p3s.model.grid import admissible
-from p3s.model.grid.grid_rule import GridRule
-from p3s.model.grid.guards import GridAt
+from p3s.model.grid.at import GridAt, GridRule
+from p3s.model.grid.domain_grids import Traced
 from p3s.model.grid.nodes import grid_at
-from p3s.model.grid.traced_grids import Traced
 from p3s.model.law_types import CountLaw, SizeLaw
 from p3s.model.partners.relation import Relation
 from p3s.model.reasons import Code, Verdict
-from p3s.model.sizes.rivals import differ
+from p3s.model.sizes.observed import differ
 from p3s.model.types import NO_SHARE, Decision, Item, Model, NextCount
 from p3s.model.verdicts import items_with_rivals, leaves_remainder, partners_differ, ranks_differ
 

@@ -13,12 +13,11 @@ from functools import cache
 from typing import Any, ClassVar
 
 from p3s.base.ops import COLLECTIVE, IO, RECV, SEND
-from p3s.laws import markup
+from p3s.laws import symbolic
 from p3s.laws.expr import Expr, mul, num
 from p3s.laws.symbolic import simplified, sympy_to_latex, sympy_to_mathml, to_sympy, to_text
 from p3s.laws.worklaws import WorkLaw
-from p3s.model.amount import Amount
-from p3s.model.law_types import CountLaw, SizeLaw
+from p3s.model.law_types import Amount, CountLaw, SizeLaw
 from p3s.model.partners.relation import Relation
 from p3s.model.types import Item, Model, Slot
 
@@ -230,30 +229,30 @@ class MathML(Notation):
 
         top, bottom = sympy.fraction(simplified(expr))
         over = sympy_to_mathml(top)
-        over = markup.fenced(over) if top.is_Add else over
+        over = symbolic.fenced(over) if top.is_Add else over
         names = {"here": "<mi>b</mi>", "before": "<msub><mi>b</mi><mn>0</mn></msub>"}
         message = [names[factor]] if factor in names else []
         under = [] if bottom == 1 else [sympy_to_mathml(bottom)]
         under += ["<mi>m</mi>"] if factor == "once" else []
-        return markup.fraction([markup.number(coefficient), over, *message], under)
+        return symbolic.fraction([symbolic.number(coefficient), over, *message], under)
 
     def total(self, terms: Sequence[str]) -> str:
-        return markup.total(terms)
+        return symbolic.total(terms)
 
     def listed(self, parts: Sequence[str]) -> str:
-        return markup.listed(parts) if parts else ""
+        return symbolic.listed(parts) if parts else ""
 
     def modulo(self, to: str, extent: str) -> str:
-        return markup.row(markup.fenced(to), markup.MOD, extent)
+        return symbolic.row(symbolic.fenced(to), symbolic.MOD, extent)
 
     def about(self, amount: str) -> str:
-        return markup.row("<mo>≈</mo>", amount)
+        return symbolic.row("<mo>≈</mo>", amount)
 
     def follows(self, factor: Sequence[int]) -> str:
         return ""
 
     def shared(self, total: str) -> str:
-        return markup.row(total, "<mtext> in all, shared evenly</mtext>")
+        return symbolic.row(total, "<mtext> in all, shared evenly</mtext>")
 
 
 TEXT, LATEX, MATHML = Text(), Latex(), MathML()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from p3s.base.artefacts import LastRead
 from p3s.base.errors import OtherVersion, P3SError
-from p3s.base.host.placeholders import names_count
+from p3s.base.extents import names_count
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
@@ -30,7 +30,7 @@ def build(study_dir: Path, holdout: bool = True) -> Model:
     from p3s.model.check import check
     from p3s.model.grid.stated import Contradiction, known_grid
     from p3s.model.holdout import build_model
-    from p3s.model.order.chance import with_chance
+    from p3s.model.order.unfold import with_chance
     from p3s.signature.store import load_table
 
     study = Study.open(Path(study_dir))

@@ -12,7 +12,7 @@ from p3s.base.ops import COMPLETION, RECV, SEND, is_on_comm, kind_of, named
 from p3s.laws.expr import whole_number
 from p3s.laws.lawfinder import find_law
 from p3s.laws.whole import evaluate_int
-from p3s.model.grid.guards import GridAt
+from p3s.model.grid.at import GridAt
 from p3s.model.grid.nodes import node_key
 from p3s.model.law_types import CountLaw, Rival
 from p3s.model.partners.communicator_laws import CommunicatorLaw, World
@@ -21,8 +21,8 @@ from p3s.model.partners.irregular import sampled
 from p3s.model.partners.relations import partners, stages_depend_on_n
 from p3s.model.types import Item, Phase
 from p3s.model.work_types import PhaseWork
+from p3s.signature.calltable import least_backward
 from p3s.signature.fold import Loop
-from p3s.signature.order import least_backward
 from p3s.signature.structure import REQUESTS, Structure
 from p3s.signature.tables import PointTable
 

@@ -17,7 +17,7 @@ import numpy as np
 from p3s.base.errors import P3SError
 from p3s.laws.expr import mul, num
 from p3s.laws.lawfinder import find_law
-from p3s.model.grid.guards import GridAt
+from p3s.model.grid.at import GridAt
 from p3s.model.law_types import CountLaw
 from p3s.model.sizes.observed import Observed
 from p3s.model.tree import item_of_rows

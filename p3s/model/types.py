@@ -1,25 +1,23 @@
-"""The model: what one file, model.json, holds of a program.
-
-Keys of the file are the names of the fields; docs/formats.md says the same to people. Counts that
-are keys are text there and here.
-"""
+"""The model: what one file, model.json, holds of a program."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from p3s.laws.worklaws import WorkLaw
 from p3s.model.comparison import HoldOut
-from p3s.model.grid.grid_rule import GridRule
-from p3s.model.grid.guards import Guard
+from p3s.model.grid.at import GridRule, Guard
 from p3s.model.grid.stated import Statement
 from p3s.model.law_types import CountLaw, IterationsLaw, Order, RootLaw, SizeLaw, When
 from p3s.model.partners.communicator_laws import CommunicatorLaw
 from p3s.model.partners.relation import Relation
 from p3s.model.reasons import Reason, Verdict
 from p3s.model.work_types import PhaseWork, WorkLevel
+
+if TYPE_CHECKING:
+    from p3s.signature.tables import PointTable
 
 
 # ---- calls -------------------------------------------------------------------------------------
@@ -39,7 +37,7 @@ NO_SHARE = Share(0.0, 0.0, 0.0)
 class Slot:
     """One communication as equations: who takes part, how often, how many elements, which root.
 
-    guard: a conjunction of atoms (p3s.model.grid.guards), None when unknown; seen: traced counts;
+    guard: a conjunction of atoms (p3s.model.grid.guardfit), None when unknown; seen: traced counts;
     work, work_points: of one occurrence; guard_rivals: other guards with the traced ranks.
     """
 
@@ -394,3 +392,42 @@ class Model:
     def splits(self) -> dict[tuple[str, str], bool]:
         """(site, operation) -> whether tags tell communications apart there."""
         return {(site, op): tagged for site, op, tagged in self.tag_splits}
+
+
+#: Averages that are closer than this share are one.
+_EVEN = 1e-3
+
+
+def packed_of(tables: Sequence[PointTable]) -> tuple[Packed, ...]:
+    """Return the calls some of whose datatypes have gaps; tables: by count, ascending."""
+    keys = dict.fromkeys(key for t in tables for key, found in t.pieces.items() if found[2] > 0)
+    return tuple(_packed(key, tables) for key in keys)
+
+
+def _packed(key: str, tables: Sequence[PointTable]) -> Packed:
+    op, site = key.split(" ", 1)
+    found = {t.np: t.pieces[key] for t in tables if key in t.pieces}
+    block = {str(n): gaps / pieces for n, (_, gaps, pieces) in found.items() if pieces > 0}
+    whole, gaps, _ = found[max(found)]
+    return Packed(op, site, block, gaps / whole if whole > 0 else 0.0)
+
+
+def block_at(block: Mapping[int, float], n: int) -> tuple[float, float, float]:
+    """Return the bytes in a row at a count: least, usual, largest; ``block``: by traced count.
+
+    A power of the count from its first to its last value; beyond the traced counts between the
+    last value and that. Never below one byte.
+    """
+    import numpy as np
+
+    counts = sorted(block)
+    values = [block[c] for c in counts]
+    if max(values) - min(values) <= _EVEN * max(values):
+        return (values[-1],) * 3
+    logs = np.log(counts), np.log(values)
+    if n <= counts[-1]:
+        inside = float(np.exp(np.interp(np.log(n), *logs)))
+        return (inside,) * 3
+    slope = (logs[1][-1] - logs[1][0]) / (logs[0][-1] - logs[0][0])
+    trend = max(float(values[-1] * (n / counts[-1]) ** slope), 1.0)
+    return min(trend, values[-1]), trend, max(trend, values[-1])

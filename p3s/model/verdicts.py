@@ -11,15 +11,15 @@ import numpy as np
 from p3s.laws.exact import exact_value
 from p3s.laws.expr import Expr, symbols_of
 from p3s.model.evaluate import model_grid
-from p3s.model.grid.guards import GridAt
-from p3s.model.grid.stage_atoms import HasPartner
+from p3s.model.grid.at import GridAt
+from p3s.model.grid.atoms import HasPartner
 from p3s.model.judge import divides, judged_completions
 from p3s.model.partners.communicator_laws import World
 from p3s.model.partners.relation import Relation
 from p3s.model.partners.relations import at_stage, partners
 from p3s.model.partners.rivals import reached
 from p3s.model.reasons import Code, Reason, Verdict
-from p3s.model.sizes.rivals import differ_at
+from p3s.model.sizes.observed import differ_at
 from p3s.model.types import Item, Model, Phase, Slot
 
 #: Verdicts of rules that are no surer than the process grid and the partners they hold for.

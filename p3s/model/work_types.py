@@ -8,7 +8,7 @@ from typing import Literal
 
 from p3s.laws.expr import Expr
 from p3s.laws.worklaws import WorkLaw
-from p3s.model.grid.guards import Guard
+from p3s.model.grid.at import Guard
 
 Place = tuple[str, str]
 #: Whose laws say the mean work of a rank.

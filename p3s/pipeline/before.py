@@ -8,8 +8,7 @@ from pathlib import Path
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
 from p3s.pipeline.basis import AUTO, Request, several_nodes
-from p3s.pipeline.room import check_room
-from p3s.pipeline.stages import MIN_COUNTS
+from p3s.pipeline.stages import MIN_COUNTS, check_room
 from p3s.pipeline.tracing.study import check_counts
 from p3s.predict.estimated import FROM_REPLAY
 from p3s.signature_runner.traced_run import check_template, program_of
@@ -26,7 +25,7 @@ def check_request(
     ``machine``, ``base``: of the command line. A study need not be there yet.
     """
     from p3s.machine.cluster import cluster_of
-    from p3s.program.collectives.library import rules_of
+    from p3s.program.collectives.choose import rules_of
     from p3s.program.types import MOST_PREDICTED, MOST_RANKS
 
     if counts[-1] > MOST_PREDICTED:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from p3s.base.errors import P3SError
 from p3s.base.study import RunRecord, Study
 from p3s.base.trust import is_made_here
-from p3s.capture.frames import Where, stack
+from p3s.capture.callpath import Where, stack
 from p3s.capture.quoted import Quoted, Sources
 from p3s.capture.sites import resolve_sites, traced_ns
 from p3s.costs.types import ComputeModel

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.base.errors import P3SError, PartialResult, UsageError
 from p3s.base.extensions import Reader, provided
+from p3s.base.extents import extents_of, names_count, shape, with_count
 from p3s.base.foreign_formats import ReadBy, refuse_foreign
-from p3s.base.host.placeholders import extents_of, names_count, shape, with_count
 from p3s.base.staging import discard
 from p3s.base.study import RUN_SCHEMA, SCHEMA_VERSION, Study, read_json, write_json
 from p3s.base.trust import is_signed, sign

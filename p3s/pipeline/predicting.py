@@ -14,8 +14,8 @@ from p3s.base.staging import alone
 from p3s.base.study import Study, write_json
 from p3s.base.text import processes
 from p3s.pipeline.basis import Request, basis_of, setting_of, told_of
-from p3s.pipeline.room import check_scaled_room
 from p3s.pipeline.stages import (
+    check_scaled_room,
     check_times,
     doubted,
     earlier_counts,

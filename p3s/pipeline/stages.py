@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,11 @@ from p3s.base.errors import Damaged, OtherVersion, P3SError
 from p3s.base.progress import Progress
 from p3s.base.records import is_old_replay
 from p3s.base.study import SIGNATURE_SCHEMA, SIGNATURE_VERSION, Study, read_json
-from p3s.base.text import joined, processes
+from p3s.base.text import joined, processes, size_text
+from p3s.capture.callpath import Where
+from p3s.capture.sites import resolve_sites
+from p3s.model.stage import load
+from p3s.model.types import Model
 from p3s.replay.settings import ReplaySettings
 
 if TYPE_CHECKING:
@@ -302,7 +308,7 @@ def _repair_signatures(study: Study, counts: Sequence[int], bar: Progress) -> bo
 
 def scaled_is_missing(study: Study, n: int) -> bool:
     """Tell whether there is no scaled trace at ``n``, or one that is older than its laws."""
-    from p3s.costs.files.stage import inputs_of_study
+    from p3s.costs.files.places import inputs_of_study
 
     inputs = [study.model_path, study.compute_path, *inputs_of_study(study.root)]
     return is_stale(study.scaled_path(n), inputs)
@@ -389,3 +395,57 @@ def doubted(study: Study, counts: Sequence[int]) -> dict[int, str]:
 
     model = as_of_now(study, read(study.model_path))
     return {n: why for n in counts if (why := doubt(model.admissible, n))}
+
+
+def places_of(study: Study) -> tuple[Model, Mapping[str, Where]] | None:
+    """Return the model of a study with the places of its calls; None where it has no model."""
+    try:
+        return model_with_places(study)
+    except P3SError:
+        return None
+
+
+def model_with_places(study: Study) -> tuple[Model, Mapping[str, Where]]:
+    """Return the same; raises P3SError where there is no model that can be read."""
+    model = load(study.root)
+    return model, resolve_sites(study, model.sites)[0]
+
+
+#: Bytes of a row of a scaled trace; packed they are fewer.
+ROW_BYTES = 32
+#: Ranks whose rows are counted to tell how many all have.
+_SAMPLE = 64
+
+
+def check_room(root: Path, needed: int, what: str = "a study") -> None:
+    """Raise P3SError where a directory cannot be written or has no room."""
+    place = next(path for path in (root.absolute(), *root.absolute().parents) if path.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        raise P3SError(f"{root}: {place} cannot be written; name another study directory")
+    free = shutil.disk_usage(place).free
+    if free < needed:
+        raise P3SError(
+            f"{root}: {size_text(free)} are free, {what} needs {size_text(needed)}; make room, "
+            "or name a directory on another disk"
+        )
+
+
+def check_scaled_room(study: Study, counts: Sequence[int]) -> None:
+    """Raise P3SError where the scaled traces of ``counts`` do not fit on the disk."""
+    needed = sum(scaled_bytes(study, n) for n in counts)
+    named = ", ".join(map(str, counts))
+    check_room(study.root, max(needed, 1), f"the scaled trace of {named} processes")
+
+
+def scaled_bytes(study: Study, n: int) -> int:
+    """Return how large the scaled trace of ``n`` processes becomes at most, from some ranks."""
+    import numpy as np
+
+    from p3s.model.evaluate import SPREAD, SPREAD_RUN, Evaluator
+    from p3s.model.stage import load
+    from p3s.program.types import MOST_RANKS
+
+    some = np.unique(np.linspace(0, n - 1, min(n, _SAMPLE)).astype(np.int64))
+    rows = len(Evaluator(load(study.root), n).rows(some).rank)
+    written = n if n <= MOST_RANKS else SPREAD * SPREAD_RUN
+    return int(rows / len(some) * written * ROW_BYTES)

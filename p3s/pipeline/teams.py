@@ -14,9 +14,9 @@ from p3s.base.text import plural
 from p3s.machine.topology.node import Node
 from p3s.pipeline.basis import Request, basis_of
 from p3s.pipeline.stages import machine_file
-from p3s.predict.reasons import Reason
 from p3s.predict.surface import Surface
-from p3s.predict.what_if.threads import MoreThreads, NotKnown
+from p3s.predict.types import Reason
+from p3s.predict.what_if.changes import MoreThreads, NotKnown
 
 
 @dataclass(frozen=True)

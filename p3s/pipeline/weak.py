@@ -173,8 +173,8 @@ def _composed(
     """Return the prediction of each count in its own study."""
     from p3s.predict.estimates import Estimation, choose, estimates
     from p3s.predict.estimators.messages import network_of
-    from p3s.predict.measured import measured
     from p3s.predict.prediction import compose, replays_behind
+    from p3s.predict.residual import measured
 
     last = studies[max(studies)]
     file = pipeline.machine_file(last)

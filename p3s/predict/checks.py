@@ -11,9 +11,8 @@ from p3s.predict import doubts
 from p3s.predict.advice import again, another, narrower, narrower_by, smaller
 from p3s.predict.case import Case
 from p3s.predict.doubts import few
-from p3s.predict.reasons import OTHER_CALLS, Reason
 from p3s.predict.residual import BELOW_LIMIT, RESIDUAL_LIMIT, is_off, off_by
-from p3s.predict.types import Count, PhaseAt
+from p3s.predict.types import OTHER_CALLS, Count, PhaseAt, Reason
 
 #: By which share smaller grids may miss communication that they stand for.
 STAND_INS_LIMIT = 0.10

@@ -93,9 +93,9 @@ class Commands:
     def smaller_input(self, n: int) -> dict[str, Any] | None:
         """Return the smaller workload that :meth:`next` names for ``n``, and ``arguments``.
 
-        As :func:`p3s.costs.small_runs.propose.propose`; None where there is no model to tell.
+        As :func:`p3s.costs.small_runs.lookup.propose`; None where there is no model to tell.
         """
-        from p3s.costs.small_runs.propose import propose
+        from p3s.costs.small_runs.lookup import propose
         from p3s.costs.stage import measured_range
 
         if n not in self._inputs:
@@ -169,7 +169,7 @@ def of_traces(study: Study) -> Commands:
 # ---- counts ------------------------------------------------------------------------------------
 def count_to_predict(study: Study) -> int:
     """Return a count to predict: far above the traced ones, and one that the program takes."""
-    from p3s.costs.small_runs.propose import default_target
+    from p3s.costs.small_runs.lookup import default_target
     from p3s.model.stage import read
 
     with suppress(P3SError):
@@ -264,7 +264,7 @@ def _options(study: Study, repeats: int) -> list[str]:
 
 def _dims(study: Study, model: Model | None, counts: Sequence[int]) -> list[str]:
     """Return --dims for a program that gets its grid, where MPI_Dims_create deals another one."""
-    from p3s.base.host.placeholders import extents_at, extents_in, shape
+    from p3s.base.extents import extents_at, extents_in, shape
 
     words = launcher(study)
     grids = model.grid.dims if model is not None else {}

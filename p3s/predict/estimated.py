@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from p3s.base.extensions import Estimator, extensions
-from p3s.simulate.followed import Followed, StandIns
+from p3s.simulate.totals import Followed, StandIns
 
 if TYPE_CHECKING:
     import numpy as np

@@ -14,8 +14,7 @@ from p3s.base.errors import P3SError
 from p3s.base.study import Study
 from p3s.base.text import joined, quoted
 from p3s.machine.machinefile import MACHINE, NAME, Machine
-from p3s.predict.reasons import Reason
-from p3s.predict.types import Prediction
+from p3s.predict.types import Prediction, Reason
 
 if TYPE_CHECKING:
     from p3s.costs.types import Moved

@@ -33,12 +33,12 @@ from p3s.predict.estimated import FROM_REPLAY, TYPICAL
 from p3s.predict.estimates import AS_FOUND, Estimation, choose, estimates
 from p3s.predict.estimators.messages import network_of
 from p3s.predict.intervals import HOW, total
-from p3s.predict.measured import Measured, measured
-from p3s.predict.reasons import with_allowed
 from p3s.predict.residual import (
+    Measured,
     below_traced,
     beyond,
     contradictions,
+    measured,
     residual_part,
     residuals,
     trend_part,
@@ -48,7 +48,16 @@ from p3s.predict.rows import baseline, related, row_of, why_not_of, with_interva
 from p3s.predict.scaling import knee, limits, recommended, with_efficiencies
 from p3s.predict.structures import structure_of
 from p3s.predict.times import PhaseTimes, wider
-from p3s.predict.types import Count, Law, PhaseAt, PhaseLaw, Prediction, Residual, part_s
+from p3s.predict.types import (
+    Count,
+    Law,
+    PhaseAt,
+    PhaseLaw,
+    Prediction,
+    Residual,
+    part_s,
+    with_allowed,
+)
 
 if TYPE_CHECKING:
     from p3s.predict.estimates import Estimates

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.predict.estimated import ESTIMATORS
 from p3s.predict.intervals import OWN, Factors, combine, model_part, own_parts
-from p3s.predict.measured import Measured
+from p3s.predict.residual import Measured
 from p3s.predict.times import PhaseTimes
 from p3s.predict.types import Count, Estimate, IntervalParts, PhaseAt, part_s
 

@@ -17,9 +17,8 @@ from p3s.base.serialise import ShapeError, from_data, to_data
 from p3s.base.study import Study, as_json, read_json, write_json
 from p3s.base.text import plural, processes
 from p3s.predict.commands import Commands, count_to_predict
-from p3s.predict.reasons import Reason, untrusted
 from p3s.predict.rows import baseline
-from p3s.predict.types import PREDICTION, Efficiencies, Prediction
+from p3s.predict.types import PREDICTION, Efficiencies, Prediction, Reason, untrusted
 
 #: Values of a row that a table of counts holds, in this order.
 COUNT_COLUMNS = (

@@ -30,7 +30,7 @@ from p3s.predict.intervals import total
 from p3s.predict.types import Because, Count, Efficiencies, Limit, PhaseAt, Recommended, part_s
 
 if TYPE_CHECKING:
-    from p3s.predict.measured import Measured
+    from p3s.predict.residual import Measured
     from p3s.predict.times import PhaseTimes
 
 

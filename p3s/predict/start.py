@@ -37,7 +37,7 @@ def start_and_end(study: Study, counts: Sequence[int]) -> tuple[StartAndEnd, ...
 
 def _measured(records: Sequence[RunRecord]) -> tuple[float, ...]:
     """Return the time of each launch beyond its run, of complete runs."""
-    from p3s.predict.measured import times_of
+    from p3s.predict.residual import times_of
 
     found = []
     for record in records:
@@ -74,7 +74,7 @@ def _law(
     """Return a + b shape(n), neither negative, and by which factor it misses a point at most."""
     import numpy as np
 
-    from p3s.laws.nonnegative import nonnegative
+    from p3s.laws.mixture import nonnegative
 
     time = np.array([seconds_ for _, seconds_ in points])
     matrix = np.array([[1.0, shape(float(n))] for n, _ in points]) / time[:, None]

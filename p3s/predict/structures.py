@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from p3s.model.comparison import Comparison
     from p3s.predict.estimates import Estimates
     from p3s.predict.estimators.settings import Setting
-    from p3s.predict.measured import Measured
-    from p3s.predict.reasons import Reason
-    from p3s.predict.types import Prediction
+    from p3s.predict.residual import Measured
+    from p3s.predict.types import Prediction, Reason
 
 
 @dataclass(frozen=True)

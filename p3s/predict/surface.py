@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from p3s.base.artefacts import write_json
-from p3s.base.schemas.published import Published
+from p3s.base.serialise import Published
 from p3s.base.study import Study
 from p3s.predict.intervals import combine
-from p3s.predict.reasons import Reason
-from p3s.predict.types import Count, Prediction, TimeFrom
+from p3s.predict.types import Count, Prediction, Reason, TimeFrom
 
 #: Laws of threads make an interval wide where theirs is this part of it, in logarithms: then half
 #: of its square.

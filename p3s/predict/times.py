@@ -15,7 +15,7 @@ from p3s.base.tables import checked_columns, codes, known_tables, numbers, open_
 from p3s.predict.ends import END, REST, START, Ends, ends_of
 from p3s.program.scaled import parts_of, scaled_head
 from p3s.signature.clock import TIMES
-from p3s.simulate.followed import Followed, StandIns
+from p3s.simulate.totals import Followed, StandIns
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,10 +12,9 @@ if TYPE_CHECKING:
     from p3s.base.study import Study
     from p3s.model.comparison import Comparison
     from p3s.model.types import Model
-    from p3s.predict.measured import Measured
-    from p3s.predict.reasons import Reason
+    from p3s.predict.residual import Measured
     from p3s.predict.structures import Dealt
-    from p3s.predict.types import Count, Prediction
+    from p3s.predict.types import Count, Prediction, Reason
 
 #: Why a measured run time and a predicted one cannot be compared.
 WHY_NOT = {
@@ -127,7 +126,7 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> Validation:
 
 def _left_to_chance(compared: Comparison, run_dir: Path) -> Comparison:
     """Return a comparison that knows which ranks' partners may come in any order."""
-    from p3s.model.order.chance import left_to_chance
+    from p3s.model.order.unfold import left_to_chance
 
     if compared.order is None:
         return compared
@@ -179,7 +178,7 @@ def run_time(study: Study, run_dir: Path, n: int) -> dict[str, Any]:
     ``inside`` is None where they cannot be compared; ``why_not``, one of WHY_NOT, says why.
     """
     from p3s.base.records import runs_in
-    from p3s.predict.measured import measured_in
+    from p3s.predict.residual import measured_in
 
     records = [run for run in runs_in(run_dir.parent, n) if run.path == run_dir]
     run = measured_in(records, n)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.program.collectives.rules import MPICH
+from p3s.program.collectives.choose import MPICH
 from p3s.program.scaled import COMM, Floats, Ints, ScaledTrace
 
 #: Table of a member, and a comparison of two keys, in ns: least, usual, largest. Sorting is that

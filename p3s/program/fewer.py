@@ -18,11 +18,10 @@ from math import prod
 import numpy as np
 
 from p3s.costs.apply import Costs
-from p3s.costs.files.stage import FilesOf
+from p3s.costs.files.places import FilesOf
 from p3s.costs.types import ComputeModel
 from p3s.model.evaluate import Amounts, Evaluator, ScaledRows, model_grid, phase_weight
-from p3s.model.grid.grid_rule import dimensions
-from p3s.model.grid.guards import GridAt
+from p3s.model.grid.at import GridAt, dimensions
 from p3s.model.law_types import TraceOrder
 from p3s.model.reasons import Verdict
 from p3s.model.types import Model

@@ -20,14 +20,13 @@ from p3s.base.serialise import to_data
 from p3s.base.staging import discard
 from p3s.base.tables import TableFacts
 from p3s.costs.apply import Costs, PhaseSums
-from p3s.costs.files.stage import FileSums
+from p3s.costs.files.places import FileSums
 from p3s.costs.types import ComputeModel
 from p3s.model.evaluate import Evaluator, phase_weight, spread_ranks
 from p3s.model.law_types import OrderedItem, OrderedSlot, TraceOrder
 from p3s.model.order.unfold import places_asked_for
-from p3s.model.packed import block_at
 from p3s.model.reasons import Verdict
-from p3s.model.types import Model, Phase
+from p3s.model.types import Model, Phase, block_at
 from p3s.model.verdicts import other_extents, structure_open
 from p3s.program.emptied import emptied
 from p3s.program.parts import Call, RankSums, first_slots, forget, laws_of, part_of, verdicts_of

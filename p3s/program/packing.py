@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.program.collectives.rules import MPICH
+from p3s.program.collectives.choose import MPICH
 from p3s.program.scaled import COLLECTIVE, RECV, SEND, Floats, ScaledTrace
 
 #: Medians on a core of 2.6 GHz of messages of 16 KiB, ns per byte, by the bytes in a row, last of

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from p3s.base.text import visible
-from p3s.capture.callpath import PASS_ON
-from p3s.capture.frames import Where, stack
+from p3s.capture.callpath import PASS_ON, Where, stack
 from p3s.predict.ends import END, REST, START
 from p3s.predict.types import Count, PhaseAt, Prediction
 from p3s.report.costs import kinds_of

@@ -19,10 +19,9 @@ from p3s.base.text import (
     seconds,
     visible,
 )
-from p3s.predict.reasons import Reason, in_short, untrusted
-from p3s.predict.types import Count, PhaseAt, Prediction, part_s
+from p3s.predict.types import Count, PhaseAt, Prediction, Reason, in_short, part_s, untrusted
 from p3s.report.counts import DOUBTFUL
-from p3s.report.verdict import reason_lines, reasons_of
+from p3s.report.sure import reason_lines, reasons_of
 
 #: Phases listed one by one in a table; the rest is summed up and said so.
 MAX_PHASES = 12

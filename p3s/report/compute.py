@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 
 from p3s.base.text import aligned, percent, processes, seconds, visible
 from p3s.costs.laws import CostLaw
-from p3s.costs.lawtext import text as text_of
-from p3s.costs.phases import NOT_LEFT
+from p3s.costs.laws import text as text_of
+from p3s.costs.model import NOT_LEFT
 from p3s.costs.table import SHOWN, Row, laws_of, shares, unknown_costs
 from p3s.costs.types import ComputeModel, CostHoldOut, GroupCosts, LawEntry, PhaseCosts, TimedRun
-from p3s.report.spreadsheet import lines_csv, rows_of
+from p3s.report.counts import lines_csv, rows_of
 from p3s.signature.clock import TIMES
 
 _UNITS = {

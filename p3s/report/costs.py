@@ -194,7 +194,7 @@ def law_rows(prediction: Prediction) -> tuple[list[LawRow], str]:
 
     Phases come with the largest time at the largest count first.
     """
-    from p3s.report.mathml import maths
+    from p3s.report.equations import maths
 
     last = {str(phase.phase): phase.time_s for phase in prediction.last.phases}
     found = []

@@ -1,16 +1,18 @@
-"""The process counts of a prediction as tables: a short one for terminals, a full one for pages."""
+"""The process counts of a prediction as tables, points of its curve, and tables as CSV."""
 
 from __future__ import annotations
 
+import csv
+import io
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from p3s.base.text import NOT_KNOWN, UNKNOWN, factor, interval, percent, seconds, span, visible
 from p3s.predict.checks import WIDE
-from p3s.predict.reasons import untrusted
-from p3s.predict.types import Count, Prediction, part_s
+from p3s.predict.saved import PredictionFile
+from p3s.predict.types import Count, Prediction, part_s, untrusted
 
 T = TypeVar("T")
 
@@ -198,3 +200,80 @@ def thinned(values: Sequence[T], most: int) -> list[T]:
         return list(values)
     last = len(values) - 1
     return [values[round(k * last / (most - 1))] for k in range(most)]
+
+
+R = TypeVar("R")
+#: Signs with which a cell is a formula for a spreadsheet.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def rows_of(
+    columns: Mapping[str, Callable[[R], T]], records: Iterable[R]
+) -> list[list[str] | list[T]]:
+    """Return the head of a table, the names of its columns, then a row of cells for each record."""
+    cells = columns.values()
+    return [list(columns), *([cell(each) for cell in cells] for each in records)]
+
+
+def counts_csv(prediction: PredictionFile) -> str:
+    """Return the counts as CSV; times in s, cost in core hours, empty where not known."""
+    return columns_csv(prediction.columns())
+
+
+def phases_csv(prediction: PredictionFile) -> str:
+    """Return the phases at all counts as CSV; times in s, empty where not known."""
+    return columns_csv(prediction.phase_columns())
+
+
+def columns_csv(columns: Mapping[str, Sequence[Any]]) -> str:
+    """Return columns as CSV with a head; texts that a spreadsheet would execute get a quote."""
+    rows = ([_cell(value) for value in row] for row in zip(*columns.values(), strict=True))
+    return lines_csv([list(columns), *rows]).encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def lines_csv(lines: Iterable[Sequence[Any]]) -> str:
+    """Return lines of cells, the head first, as CSV."""
+    sink = io.StringIO()
+    csv.writer(sink, lineterminator="\n").writerows(lines)
+    return sink.getvalue()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        text = value.replace("\0", "\\x00")
+        return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text
+    return repr(value)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One process count on the curve; speedups relative to the baseline, None if unknown."""
+
+    n: int
+    speedup: float
+    low: float | None
+    high: float | None
+    ideal: float
+    measured: bool
+    model: float | None
+
+
+def points_of(prediction: Prediction) -> list[Point]:
+    """Return the points of the speedup curve."""
+    base = prediction.base
+    return [
+        Point(
+            row.n,
+            row.speedup,
+            row.speedup_low,
+            row.speedup_high,
+            row.n / base.n,
+            row.time_from == "measured",
+            base.time_s / row.model_s if row.model_s else None,
+        )
+        for row in prediction.counts
+    ]

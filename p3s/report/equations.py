@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from html import escape
 from itertools import zip_longest
+
+from markupsafe import Markup
 
 from p3s.base.serialise import to_data
 from p3s.base.text import (
@@ -21,13 +24,14 @@ from p3s.base.text import (
     text_width,
     visible,
 )
-from p3s.model import growth, text
+from p3s.model import fit, text
 from p3s.model.grid import admissible
+from p3s.model.notation import MATHML
 from p3s.model.reasons import Verdict
 from p3s.model.tripcounts import refusal_text
 from p3s.model.types import NO_SHARE, Model, NextCount
 from p3s.report.places import Places, joined_places
-from p3s.report.rules import PhaseRules, Rule, Share, phase_rules, used_symbols
+from p3s.report.rules import Equation, PhaseRules, Rule, Share, phase_rules, used_symbols
 from p3s.signature import buffers, tracing
 from p3s.signature.unmodelled import sentences
 
@@ -325,7 +329,7 @@ def notes(model: Model, places: Places) -> list[str]:
                 600,
             )
         )
-    found += [visible(line, 600) for line in growth.text(model.growth, _late(model, places))]
+    found += [visible(line, 600) for line in fit.text(model.growth, _late(model, places))]
     if taken := admissible.text(model.admissible):
         found.append(visible(taken, 400))
     found += [f"run next: {next_text(each)}" for each in model.next]
@@ -349,3 +353,26 @@ def next_text(each: NextCount) -> str:
     """Return one count worth tracing with its reason, as one line."""
     grid = f" ({'x'.join(map(str, each.dims))})" if each.dims else ""
     return visible(f"{processes(each.n)}{grid}: {each.why}", 600)
+
+
+#: Longest equation of a cell.
+MAX_LENGTH = 600
+
+
+def maths(words: str, formula: str, before: str = "", after: str = "") -> Markup:
+    """Return a text with the formula in it, which has ``before`` and ``after`` around it.
+
+    One without a formula, or that is a number as it is written, stays text.
+    """
+    core = words.removeprefix(before).removesuffix(after)
+    if not formula or len(words) > MAX_LENGTH or core.replace(".", "", 1).isdigit():
+        return Markup(escape(visible(words, MAX_LENGTH)))
+    size = ' displaystyle="true"' if "<mfrac>" in formula else ""
+    shown = f'<math{size} alttext="{escape(core)}">{formula}</math>'
+    return Markup(f"{escape(before)}{shown}{escape(after)}")
+
+
+def markup(cell: Equation, formulas: bool = True) -> Markup:
+    """Return a cell for a page; without ``formulas`` its text alone."""
+    write = cell.formula if formulas and len(cell.text) <= MAX_LENGTH else None
+    return maths(cell.text, write(MATHML) if write else "", cell.before, cell.after)

@@ -14,8 +14,8 @@ from p3s.base.text import aligned, paragraph, percent, plural, processes, text_w
 from p3s.model import text
 from p3s.model.law_types import CountLaw, SizeLaw
 from p3s.model.notation import TEXT, bytes_of
-from p3s.model.phase_values import MAX_RIVALS, Difference, PhaseValues, SlotRivals
 from p3s.model.reasons import Code, Verdict
+from p3s.model.text import MAX_RIVALS, Difference, PhaseValues, SlotRivals
 from p3s.model.tripcounts import refusal_text
 from p3s.model.types import (
     NO_SHARE,

@@ -28,8 +28,7 @@ from p3s.base.text import (
 from p3s.base.version import __version__
 from p3s.model.text import work_sure
 from p3s.pipeline.content import StudyContent
-from p3s.predict.reasons import untrusted
-from p3s.predict.types import Count, Prediction
+from p3s.predict.types import Count, Prediction, untrusted
 from p3s.report.call_tree import CallTree, Node, tree_of, weight
 from p3s.report.charts.curves import efficiency_chart, speedup_chart
 from p3s.report.charts.draw import Svg
@@ -58,19 +57,20 @@ from p3s.report.costs import (
 )
 from p3s.report.counts import count_table
 from p3s.report.efficiencies import efficiencies_of
-from p3s.report.equations import VERDICT_HEAD, holdout_rows, next_text, verdict_rows
+from p3s.report.equations import VERDICT_HEAD, holdout_rows, markup, next_text, verdict_rows
 from p3s.report.files import files_of
-from p3s.report.mathml import markup
 from p3s.report.matrices import matrix_view
-from p3s.report.parts import Part
 from p3s.report.phase_table import ACCOUNT_HEAD, account_notes, account_rows
 from p3s.report.places import phase_places
-from p3s.report.provenance import commands_of, facts_of, plain
 from p3s.report.sections import (
     RULE_HEAD,
+    Part,
+    commands_of,
     computation_of,
     equations_of,
+    facts_of,
     instructions_of,
+    plain,
     quoted_source,
 )
 from p3s.report.sure import (
@@ -80,11 +80,15 @@ from p3s.report.sure import (
     SHARES_HEAD,
     change,
     estimates_of,
+    figure_sentences,
+    figures,
+    lines,
+    reasons_of,
     residual_cells,
     residuals_of,
     shares_of,
+    warning_of,
 )
-from p3s.report.verdict import figure_sentences, figures, lines, reasons_of, warning_of
 from p3s.report.what_if import what_if_of
 from p3s.signature.unmodelled import sentences
 

@@ -15,14 +15,14 @@ from p3s.base.errors import P3SError
 from p3s.base.progress import Progress
 from p3s.base.study import Study
 from p3s.base.text import plural
-from p3s.pipeline.places import places_of
+from p3s.pipeline.stages import places_of
 from p3s.predict import saved, types
-from p3s.predict.reasons import untrusted
+from p3s.predict.types import untrusted
 from p3s.report.charts.curves import Size, speedup_chart
 from p3s.report.charts.looks import ON_ANY_PAGE, inlined
 from p3s.report.counts import count_rows, thinned
 from p3s.report.places import phase_places
-from p3s.report.verdict import figure_sentences, reasons_of, warning_of
+from p3s.report.sure import figure_sentences, reasons_of, warning_of
 
 if TYPE_CHECKING:
     import pandas

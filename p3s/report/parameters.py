@@ -7,7 +7,7 @@ from p3s.costs.parameters.text import is_ordered, rules
 from p3s.costs.parameters.types import Check, Family, Part
 from p3s.model.comparison import HoldOut, Summary
 from p3s.predict.doubts import work_missed
-from p3s.predict.reasons import Reason
+from p3s.predict.types import Reason
 
 
 def render(family: Family) -> str:

@@ -22,7 +22,7 @@ from p3s.report.charts.looks import inlined
 from p3s.report.compare import Comparison
 from p3s.report.costs import stacks_of
 from p3s.report.matrix import totals
-from p3s.report.verdict import network_of, warning_of
+from p3s.report.sure import network_of, warning_of
 from p3s.signature.matrix import CommMatrix
 
 #: Formats by the end of the file's name.

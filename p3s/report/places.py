@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from p3s.base.text import NOT_KNOWN, visible
-from p3s.capture.callpath import call_path
-from p3s.capture.frames import Where, stack
+from p3s.capture.callpath import Where, call_path, stack
 
 if TYPE_CHECKING:
     from p3s.model.types import Model, Phase  # takes longer than all that `p3s phases` needs

@@ -15,7 +15,7 @@ from p3s.predict.types import Prediction
 from p3s.report.charts.files import as_svg
 from p3s.report.charts.ranges import interval_chart
 from p3s.report.pictures import PLOTS, SIZE, Plot, drawing, format_of, matrix_drawing, write_drawing
-from p3s.report.verdict import network_of, warning_of
+from p3s.report.sure import network_of, warning_of
 from p3s.signature.matrix import CommMatrix
 
 

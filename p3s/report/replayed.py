@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from p3s.base.text import percent, seconds, table
-from p3s.report.spreadsheet import rows_of
+from p3s.report.counts import rows_of
 
 #: Message classes shown; the others are in the JSON file.
 _MOST = 12

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from p3s.base.text import aligned, percent, visible
 from p3s.model.work.scic import InstructionTable, Row
 from p3s.report.compute import number
-from p3s.report.spreadsheet import lines_csv, rows_of
+from p3s.report.counts import lines_csv, rows_of
 
 _NAMES = {"instructions": "instructions", "cpu_ns": "ns of CPU time", "wall_ns": "ns"}
 

@@ -1,14 +1,30 @@
-"""Parts of a report that show the model: equations per phase, the tables of the thesis."""
+"""Parts of a report: those that show the model, where it comes from, those of extensions."""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
-from p3s.base.text import not_used, plural, processes, quoted, visible
+from p3s.base.extensions import provided
+from p3s.base.study import Study
+from p3s.base.text import (
+    command_line,
+    not_used,
+    percent,
+    plural,
+    processes,
+    quoted,
+    seconds,
+    visible,
+)
+from p3s.base.version import __version__
 from p3s.capture.quoted import Quoted
 from p3s.model import text
 from p3s.model.types import NO_SHARE, Model
-from p3s.pipeline.content import MAX_CALLS, StudyContent
+from p3s.pipeline.content import MAX_CALLS, Program, StudyContent
+from p3s.predict.types import Prediction
 from p3s.report.equations import chosen_phases, chosen_rules
 from p3s.report.rules import PhaseRules, Rule, phase_rules, used_symbols
 
@@ -129,3 +145,130 @@ def computation_of(content: StudyContent) -> str:
 
 def _printable(text: str) -> str:
     return "\n".join(visible(line, 400) for line in text.split("\n"))
+
+
+def plain(value: Any) -> str:
+    """Return a value of JSON as words."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {plain(entry)}" for key, entry in value.items())
+    if isinstance(value, (list, tuple)):
+        return "; ".join(plain(entry) for entry in value) or "none"
+    return str(value)
+
+
+def facts_of(content: StudyContent) -> list[tuple[str, str]]:
+    """Return pairs of what and its value: program, version, runs, replays, estimator, machine."""
+    program, prediction = content.program, content.prediction
+    facts = [
+        ("program", visible(command_line(program.command), 400)),
+        ("p3s", __version__),
+        ("study made", visible(program.created)),
+    ]
+    for run in program.runs:
+        detail = [
+            run.status,
+            *["left out of the model"] * (run.np in program.left_out),
+            f"launcher ran for {seconds(run.info.get('wall_s'))}",
+        ]
+        if run.info.get("oversubscribed"):
+            detail.append(f"ranks shared {run.info.get('cores', '?')} cores")
+        if run.info.get("mpi"):
+            detail.append(plain(run.info["mpi"]))
+        facts.append((f"traced at {run.np} (run {run.rep})", visible(", ".join(detail))))
+    for n, replayed in content.replays.items():
+        nodes = visible(", ".join(dict.fromkeys(str(k) for k in replayed.get("nodes") or () if k)))
+        detail = [
+            f"on {nodes or '?'}",
+            f"{visible(str(replayed.get('iterations', '?')))} iterations",
+        ]
+        share = replayed.get("measured_share")
+        if share is not None:
+            detail.append(f"{percent(share)} of the events measured")
+        facts.append((f"replayed at {n}", ", ".join(detail)))
+    if estimator := visible(prediction.estimator, 400):
+        why = visible(prediction.estimator_why, 400)
+        facts.append(("communication", estimator + (f": {why}" if why else "")))
+    for key, value in (prediction.machine or {}).items():
+        if isinstance(value, (str, int, float)):
+            facts.append((f"machine: {visible(str(key))}", visible(plain(value), 400)))
+    return facts
+
+
+def commands_of(program: Program, prediction: Prediction) -> list[str]:
+    """Return the commands that make the report again, in the order to type them."""
+    name = shlex.quote(visible(program.name) or "study")
+    command = visible(command_line(program.command), 2000)
+    traced = ",".join(map(str, program.complete))
+    without = ",".join(map(str, program.left_out))
+    modelled = {*program.complete} - {*program.left_out}
+    every = [row.n for row in prediction.counts]
+    asked = [n for n in every if n not in modelled]
+    counts = ",".join(map(str, asked or every))
+    most = max((run.rep for run in program.runs), default=0) + 1
+    repeats = f" -r {most}" if most > 1 else ""
+    knee = prediction.knee_efficiency
+    knee_text = "" if knee == 0.5 else f" --knee {knee:g}"
+    return [
+        f"p3s characterize -n {traced}{repeats} -o {name} -- {command}",
+        f"p3s model {name}" + f" --without {without}" * bool(without),
+        f"p3s predict {name} -n {counts}{knee_text}",
+        f"p3s report {name}",
+    ]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Run times by another method, drawn behind the predicted curve; empty: nothing to draw.
+
+    counts: ascending, with low, mid, high in seconds at each. ``sentences``: below the chart.
+    """
+
+    legend: str
+    counts: Sequence[int]
+    low: Sequence[float]
+    mid: Sequence[float]
+    high: Sequence[float]
+    sentences: Sequence[str]
+
+
+@dataclass(frozen=True)
+class PartTable:
+    """A table of texts; ``lead``: a sentence above it."""
+
+    label: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    lead: str = ""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the page, and ``lines`` of the terminal; without a heading it has a curve alone.
+
+    ``charts``: caption, what is drawn, SVG of each.
+    """
+
+    name: str
+    heading: str = ""
+    lead: str = ""
+    tables: Sequence[PartTable] = ()
+    charts: Sequence[tuple[str, str, str]] = ()
+    notes: Sequence[str] = ()
+    curve: Curve | None = None
+    lines: Sequence[str] = ()
+
+
+class Section(Protocol):
+    """What an extension registers to add a part to reports; None where it has nothing to say."""
+
+    def __call__(self, study: Study, prediction: Prediction) -> Part | None:
+        """Return the part of a study's report of a prediction."""
+
+
+def parts_of(study: Study, prediction: Prediction) -> list[Part]:
+    """Return the parts that extensions add to a report, in their order."""
+    sections: list[Section] = list(provided("sections"))
+    made = (section(study, prediction) for section in sections)
+    return [part for part in made if part is not None]

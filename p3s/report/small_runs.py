@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from p3s.base.text import aligned, paragraph, visible
 from p3s.costs.small_runs.summary import FarFile, FarRow
 from p3s.costs.small_runs.walk import PhaseCost
-from p3s.report.spreadsheet import rows_of
+from p3s.report.counts import rows_of
 
 _BY_SITE = "by call site"
 _STATUS = {

@@ -1,13 +1,254 @@
-"""How sure a prediction is: estimators, parts of the interval, residuals, verdicts, hold-out."""
+"""The result of a prediction in sentences, and how sure it is."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
-from p3s.base.text import percent, seconds, span, visible
+from p3s.base.text import (
+    NOT_KNOWN,
+    UNKNOWN,
+    factor,
+    interval,
+    paragraph,
+    percent,
+    processes,
+    seconds,
+    span,
+    visible,
+)
 from p3s.predict.estimated import ESTIMATORS
-from p3s.predict.types import Prediction, Residual, part_s
-from p3s.report.verdict import lines
+from p3s.predict.types import (
+    Count,
+    Limit,
+    PhaseAt,
+    Prediction,
+    Reason,
+    Residual,
+    in_short,
+    named,
+    part_s,
+    untrusted,
+)
+from p3s.report.counts import core_hours, factors, not_known
+
+#: Characters of a line of text.
+_BECAUSE = {
+    "compute": "computation that does not shrink",
+    "io": "files",
+    "transfer": "data transfer",
+    "waiting": "ranks waiting for each other",
+    "software": "MPI software",
+}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure at the top of the page: what it is, its value, and a line below."""
+
+    name: str
+    value: str
+    below: str
+    tone: str = ""
+
+
+def reasons_of(prediction: Prediction, of: str = "") -> list[Reason]:
+    """Return the reasons of a prediction in printable words; texts begin with ``of``."""
+    return [
+        Reason(
+            visible(each.code, 60),
+            visible(each.text, 600),
+            visible(each.advice, 1000),
+            each.untrustworthy,
+        )
+        for each in (named(prediction.reasons, of) if of else prediction.reasons)
+    ]
+
+
+def reason_lines(reasons: Sequence[Reason]) -> list[str]:
+    """Return reasons as lines of text: what is wrong, or to be minded, and what to do about it."""
+    said = []
+    for reason in reasons:
+        head = reason.code if reason.untrustworthy else "caution"
+        said += paragraph(f"{head}: {reason.text}", 0, 4)
+        if reason.advice:  # in one line: a command that is broken in two cannot be copied
+            said.append(f"    to do: {reason.advice}")
+    return said
+
+
+def lines(texts: Sequence[str], limit: int = 400) -> list[str]:
+    """Return texts as they can be printed, none empty and none twice."""
+    return [line for line in dict.fromkeys(visible(each, limit) for each in texts) if line]
+
+
+def warning_of(prediction: Prediction, what: str = "prediction") -> str:
+    """Return that a prediction is not to be relied on, and why in a few words; "" if it is."""
+    why = in_short(untrusted(reasons_of(prediction)))
+    return f"Do not rely on this {what}: {why}." if why else ""
+
+
+def remedy_of(prediction: Prediction) -> str:
+    """Return what would give a trustworthy prediction, as a sentence; "" where nothing is wrong."""
+    found = dict.fromkeys(each.advice for each in untrusted(reasons_of(prediction)) if each.advice)
+    return f"To get one you can rely on: {'; '.join(found)}." if found else ""
+
+
+def verdict_of(prediction: Prediction) -> str:
+    """Return the result in a few sentences; no knee is named in times that are not trusted."""
+    return " ".join(verdict_sentences(prediction))
+
+
+def verdict_sentences(prediction: Prediction, places: Mapping[str, str] | None = None) -> list[str]:
+    """Return the result, the most important sentence first.
+
+    Where the prediction is not to be trusted that is what comes first, then what would give one.
+    places: where the calls of a phase are in the program, by its number.
+    """
+    before = [warning_of(prediction), remedy_of(prediction)]
+    return [*filter(None, before), *figure_sentences(prediction, places)]
+
+
+def figure_sentences(prediction: Prediction, places: Mapping[str, str] | None = None) -> list[str]:
+    """Return what the figures say, whether they are to be trusted or not."""
+    warning = warning_of(prediction)
+    first, last = prediction.base, prediction.last
+    if prediction.starts_only:
+        launch = next(each for each in prediction.start_and_end if each.n == last.n)
+        return [
+            f"Nothing here scales: the program calls MPI in no loop, and at {processes(last.n)} it "
+            f"takes {seconds(last.time_s)}, its launch {seconds(launch.time_s)}."
+        ]
+    network = network_of(prediction)
+    network = f", {network}" if network else ""
+    if first is last:
+        said = [
+            f"At {processes(last.n)} the program takes {seconds(last.time_s)}"
+            f"{_between(last)}{network}."
+        ]
+    else:
+        change = (
+            "stays about as fast"
+            if abs(last.speedup - 1.0) < 0.02
+            else "becomes slower"
+            if last.speedup < 1
+            else f"becomes {factor(last.speedup)} as fast"
+        )
+        said = [
+            f"From {first.n} to {last.n} processes the program {change} "
+            f"({seconds(first.time_s)} to {seconds(last.time_s)}), an efficiency of "
+            f"{percent(last.efficiency)}{network}."
+        ]
+        said += [] if warning else _knee(prediction)
+    phases = sorted(last.phases, key=attrgetter("time_s"), reverse=True)
+    whole = sum(phase.time_s for phase in phases)
+    if phases and whole > 0:
+        top = phases[0]
+        parts = {"computation": top.compute_s, "communication": top.comm_s, "files": top.io_s}
+        kind = max(parts, key=lambda part: parts[part])
+        said.append(
+            f"Phase {_named(top, places)} takes most of the time at {last.n} "
+            f"({percent(top.time_s / whole)}, mostly {kind})."
+        )
+    said += _limit(prediction, places)
+    if warning:
+        said[0] = f"Taken at face value: {said[0][0].lower()}{said[0][1:]}"
+    return said
+
+
+def network_of(prediction: Prediction) -> str:
+    """Return what network the prediction is for, "" where it is that of this machine."""
+    network = prediction.network
+    if network is None or not network.published:
+        return ""
+    label = visible(network.label, 80)
+    return {"typical": "for a typical ", "file": "for "}[network.source] + label if label else ""
+
+
+def _between(row: Count) -> str:
+    if unknown := not_known(row):
+        return f" ({unknown})"
+    low, high = row.low_s, row.high_s
+    return "" if low is None or high is None or low == high else f" ({interval(low, high)})"
+
+
+def _knee(prediction: Prediction) -> list[str]:
+    found, threshold, best = prediction.counts, prediction.knee_efficiency, prediction.recommended
+    limit, knee = f"{100 * threshold:.3g} %", prediction.knee
+    worth = []
+    if best is not None and best.n < found[-1].n:
+        are = "is" if best.n == 1 else "are"
+        at = f" (efficiency {percent(best.efficiency)})"
+        worth = [f"Up to {processes(best.n)} {are} worth using{at}."]
+    if knee and knee == found[-1].n:
+        return [f"Efficiency drops below {limit} at {processes(knee)}.", *worth]
+    if knee:
+        return [f"Efficiency drops below {limit} from {processes(knee)} on.", *worth]
+    below = [row.n for row in found if row.efficiency < threshold]
+    if below:
+        return [f"Efficiency is below {limit} at {processes(below)}, above it later."]
+    return [f"Efficiency stays above {limit} up to there."]
+
+
+def _named(phase: PhaseAt | Limit, places: Mapping[str, str] | None) -> str:
+    """Return the name of a phase, and where it is."""
+    place = (places or {}).get(str(phase.phase))
+    return visible(phase.name) + (f" ({place})" if place else "")
+
+
+def _limit(prediction: Prediction, places: Mapping[str, str] | None) -> list[str]:
+    """Return what costs most of the lost core time, if something does."""
+    if not prediction.limits or not prediction.limits[0].share:
+        return []
+    first, last = prediction.limits[0], prediction.last
+    lost = (
+        f"{percent(first.share)} of the core time lost at {processes(last.n)}, "
+        f"mostly {_BECAUSE[first.because]}"
+    )
+    if last.phases and max(last.phases, key=attrgetter("time_s")).phase == first.phase:
+        return [f"It accounts for {lost}."]
+    return [f"Scaling is limited first by {_named(first, places)}: {lost}."]
+
+
+def figures(prediction: Prediction) -> list[Figure]:
+    """Return the figures at the top of the page; a figure that is not known is left out."""
+    base, last = prediction.base, prediction.last
+    doubt = "doubtful" if warning_of(prediction) else ""
+    shown = [Figure("Run time", seconds(last.time_s), _or_none(_between(last)[2:-1]), doubt)]
+    if len(prediction.counts) > 1:
+        ends = factors(last)
+        over = f"over {processes(base.n)}"
+        shown.append(
+            Figure(
+                "Speedup",
+                factor(last.speedup),
+                over if ends in (NOT_KNOWN, UNKNOWN) else ends,
+                doubt,
+            )
+        )
+        ideal = last.n / base.n
+        shown.append(
+            Figure("Efficiency", percent(last.efficiency), f"ideal would be {factor(ideal)}", doubt)
+        )
+    best = prediction.recommended
+    if best is not None and not doubt:
+        shown.append(Figure("Worth using", f"{best.n:,}", f"efficiency {percent(best.efficiency)}"))
+    knee, limit = prediction.knee, prediction.knee_efficiency
+    if len(prediction.counts) > 1 and not doubt:
+        shown.append(
+            Figure(
+                f"Below {100 * limit:.3g} % from",
+                f"{knee:,}" if knee else "never",
+                "processes on" if knee else f"up to {processes(last.n)}",
+            )
+        )
+    cost = core_hours(last.cost_core_h)
+    return [*shown, Figure("Core-hours", cost, "one core per process", doubt)]
+
+
+def _or_none(text: str) -> str:
+    return text or "no interval is known"
+
 
 #: What the parts of an interval are, in the order of the page.
 PARTS = {

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from p3s.base.text import NOT_KNOWN, interval, percent, plural, seconds, table, visible
-from p3s.predict.reasons import in_short, untrusted
 from p3s.predict.surface import Cell, Surface
+from p3s.predict.types import in_short, untrusted
 from p3s.report.counts import DOUBTFUL
-from p3s.report.verdict import reason_lines
+from p3s.report.sure import reason_lines
 
 #: Rows shown; all of them are in surface.json.
 MOST_ROWS, MOST_LINES = 60, 12

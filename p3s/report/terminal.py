@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from p3s.base.text import aligned, paragraph, percent, processes, seconds, visible
-from p3s.predict.reasons import untrusted
-from p3s.predict.types import Prediction
+from p3s.predict.types import Prediction, untrusted
 from p3s.report.costs import KIND_NAMES
-from p3s.report.counts import count_rows, signs, thinned
+from p3s.report.counts import Point, count_rows, points_of, signs, thinned
 from p3s.report.efficiencies import summary_line
 from p3s.report.efficiencies import terminal_lines as efficiency_lines
 from p3s.report.files import files_of
-from p3s.report.points import Point, points_of
-from p3s.report.sure import estimates_of, residuals_of
-from p3s.report.verdict import (
+from p3s.report.sure import (
+    estimates_of,
     figure_sentences,
     lines,
     reason_lines,
     reasons_of,
+    residuals_of,
     verdict_sentences,
     warning_of,
 )

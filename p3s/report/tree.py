@@ -11,8 +11,7 @@ from itertools import groupby
 
 from p3s.base.ops import COMPLETION, kind_of
 from p3s.base.text import percent, processes, visible
-from p3s.capture.callpath import CallPath, call_path
-from p3s.capture.frames import Where, stack
+from p3s.capture.callpath import CallPath, Where, call_path, stack
 from p3s.report.phase_table import WIDTH, accounting, cut, of_ranks, span, table, volume
 from p3s.report.places import Places, lines_of
 from p3s.signature.phase_file import Call, Loop, Phase, Phases, Trips

@@ -5,7 +5,7 @@ from __future__ import annotations
 from p3s.base.text import aligned, percent, processes, seconds, visible
 from p3s.predict.types import Prediction
 from p3s.report.counts import count_rows, signs
-from p3s.report.verdict import reason_lines, reasons_of, warning_of
+from p3s.report.sure import reason_lines, reasons_of, warning_of
 
 
 def render(result: Prediction, grown: str) -> str:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.signature.completions import WAITS
 from p3s.signature.cycles import strongly_connected
+from p3s.signature.parse import WAITS
 from p3s.signature.part import Sites
 
 if TYPE_CHECKING:
@@ -425,7 +425,7 @@ def contradicted(study: Study, np_: int, known: KnownSites) -> list[int]:
 
 def read_alike(study: Study, model_sites: Collection[str], files: Sequence[Path]) -> Part:
     """Return a run, one Part, with its call sites taken as those of the study's model are."""
-    from p3s.signature.intact import join_files
+    from p3s.signature.part import join_files
     from p3s.signature.tables import table_of
 
     # Where the model tells the calls of one site apart, the run's are told apart alike.

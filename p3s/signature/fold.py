@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from p3s.signature.calltable import least_backward
 from p3s.signature.cycles import adjacency, cyclic, natural_loop, strongly_connected
-from p3s.signature.order import least_backward
 
 START, END = -1, -2
 Edge = tuple[int, int]

@@ -1,18 +1,24 @@
-"""Where each event is in the loop nest: loop indices, trips per entry, which turns have a call.
-
-The second pass over a rank's events. Every transition between two nodes says which loops begin an
-iteration (fold.count_turns); everything here are sums over these marks, a few array operations per
-level of the nest, nothing is searched for."""
+"""The events of every rank as labels, and where in the loop nest each of them is."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from p3s.base import ops
+from p3s.capture.parts import gathered
+from p3s.capture.types import RankTrace
 from p3s.signature.fold import Loop
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from p3s.capture import Call, RankTrace, RunTrace
 
 Ints = NDArray[np.int64]
 
@@ -170,3 +176,297 @@ def turns_with(parsed: Parsed, nodes: Ints) -> dict[int, tuple[Ints, Ints]]:
             if len(rows):
                 out[each] = (turn[rows], total[rows])
     return out
+
+
+#: Events kept of one process count, of ranks that differ; of longer runs there are only samples.
+MAX_EVENTS = 1 << 26
+
+
+class Sequences:
+    """Keeps the codes of all ranks, or of none where they are too many."""
+
+    def __init__(self, most: int = MAX_EVENTS) -> None:
+        self.kept: dict[int, np.ndarray] = {}
+        self._known: dict[bytes, np.ndarray] = {}
+        self._left = most
+
+    def offer(self, rank: int, codes: np.ndarray | None) -> None:
+        """Keep a rank's codes, unless there is no room (None: too many): then nothing is kept."""
+        if codes is None:
+            self.drop()
+        if self._left < 0 or codes is None:
+            return
+        small = compact(codes)
+        key = small.dtype.char.encode() + hashlib.blake2b(small.data).digest()
+        if key not in self._known:
+            self._left -= len(small)
+            if self._left < 0:
+                self.drop()
+                return
+            self._known[key] = small
+        self.kept[rank] = self._known[key]
+
+    def drop(self) -> None:
+        """Keep nothing: some rank's codes are not known."""
+        self.kept, self._known, self._left = {}, {}, -1
+
+
+def compact(codes: np.ndarray) -> np.ndarray:
+    """Return codes in two bytes each where they fit, else in four."""
+    bound = np.iinfo(np.int16)
+    small = not len(codes) or bool(codes.min() >= bound.min and codes.max() <= bound.max)
+    return codes.astype(np.int16 if small else np.int32, copy=False)
+
+
+class Codes:
+    """The codes of one rank, given block by block; of too many events there are none."""
+
+    def __init__(self) -> None:
+        self._blocks: list[np.ndarray] = []
+        self.events = 0
+
+    def take(self, node: np.ndarray, keep: np.ndarray, row: np.ndarray) -> None:
+        """Take the next events: the node of each, and the row of the call of those in ``keep``."""
+        self.events += len(node)
+        if self.events > MAX_EVENTS:
+            self._blocks = []
+            return
+        codes = -1 - np.asarray(node, dtype=np.int64)
+        codes[keep] = row
+        self._blocks.append(compact(codes))
+
+    def finish(self, rows: np.ndarray) -> np.ndarray | None:
+        """Return the codes, None of too many events; rows: those the rank uses, ascending."""
+        if self.events > MAX_EVENTS:
+            return None
+        local = np.zeros(int(rows[-1]) + 1 if len(rows) else 1, dtype=np.int64)
+        local[rows] = np.arange(len(rows))
+        moved = [np.where(b >= 0, local[np.maximum(b, 0)], b) for b in self._blocks]
+        return np.concatenate([compact(block) for block in moved])
+
+
+def renumbered(codes: np.ndarray, node_to: np.ndarray) -> np.ndarray:
+    """Return codes with the nodes of null events under other numbers."""
+    null = codes < 0
+    if not null.any():
+        return codes
+    out = codes.astype(np.int64)
+    out[null] = -1 - node_to[-1 - out[null]]
+    return out
+
+
+def distinct(sequences: dict[int, np.ndarray]) -> list[tuple[list[int], np.ndarray]]:
+    """Return (ranks that share it, codes) of every kept sequence, in the order of first ranks."""
+    found: dict[int, tuple[list[int], np.ndarray]] = {}
+    for rank, codes in sequences.items():
+        found.setdefault(id(codes), ([], codes))[0].append(rank)
+    return list(found.values())
+
+
+def nodes_of(codes: np.ndarray, first: int, of_row: Ints) -> Ints:
+    """Return the node of each event (codes of a rank whose rows begin at ``first``)."""
+    wide = codes.astype(np.int64)
+    null = wide < 0
+    out: Ints = of_row[np.where(null, 0, wide + first)] if len(of_row) else -1 - wide
+    out[null] = -1 - wide[null]
+    return out
+
+
+#: The waits that successful tests replace.
+WAITS = {"MPI_Test": "MPI_Wait", "MPI_Testall": "MPI_Waitall"}
+#: Calls that complete as many requests as happen to be done.
+SOME = ("MPI_Testsome", "MPI_Waitsome")
+
+
+@dataclass(frozen=True)
+class Completions:
+    """A run with its calls so named; site: of each call; tests: calls that replace a wait.
+
+    sums: of a call that completes some requests, the calls that complete so many at once.
+    """
+
+    run: RunTrace
+    site: list[str]
+    tests: np.ndarray
+    sums: dict[tuple[int, int], int]
+
+    @staticmethod
+    def of(run: RunTrace, site: list[str], replaces_wait: Callable[[str], bool]) -> Completions:
+        """Return the completions of a run; replaces_wait: of the keys of sites of the capture."""
+        tests = [c.site >= 0 and replaces_wait(run.sites[c.site].key) for c in run.calls]
+        if any(tests):
+            run = replace(run, calls=tuple(map(_as_wait, run.calls, tests)))
+        found = Completions(run, site, np.array(tests, dtype=bool), {})
+        return found._with_sums() if any(c.op in SOME for c in run.calls) else found
+
+    @property
+    def changes(self) -> bool:
+        """Whether a rank may have other events than it recorded."""
+        return bool(self.tests.any() or self.sums)
+
+    def _with_sums(self) -> Completions:
+        """Return it with a call for every sum of requests that some rank completes in one go."""
+        calls, site, sums = list(self.run.calls), list(self.site), dict(self.sums)
+        ranks = self.run.ranks
+        present = getattr(ranks, "present", None)
+        for rt in ranks if present is None else (ranks[rank] for rank in present):
+            first, total, _ = self._goes(np.asarray(rt.call))
+            for number, requests in zip(first.tolist(), total.tolist(), strict=True):
+                if requests != calls[number].bytes and (number, requests) not in sums:
+                    sums[(number, requests)] = len(calls)
+                    calls.append(replace(calls[number], bytes=requests))
+                    site.append(site[number])
+        tests = np.append(self.tests, np.zeros(len(calls) - len(self.tests), dtype=bool))
+        return Completions(replace(self.run, calls=tuple(calls)), site, tests, sums)
+
+    def _goes(self, call: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return of calls that complete some, in a row at one site: the first, all requests, and
+        which events begin a row or are none of these."""
+        some = np.array([c.op in SOME for c in self.run.calls], dtype=bool)[call]
+        at = self._places()[call]
+        begins = np.ones(len(call), dtype=bool)
+        begins[1:] = ~(some[1:] & some[:-1] & (at[1:] == at[:-1]))
+        if not some.any():
+            return call[:0], call[:0], begins
+        size = np.array([c.bytes for c in self.run.calls], dtype=np.int64)[call]
+        starts = np.flatnonzero(begins)
+        rows = some[starts]
+        return call[starts][rows], np.add.reduceat(size, starts)[rows], begins
+
+    def _places(self) -> np.ndarray:
+        number = {name: k for k, name in enumerate(dict.fromkeys(self.site))}
+        return np.array([number[name] for name in self.site], dtype=np.int64)
+
+    def once(self, rt: RankTrace) -> RankTrace:
+        """Return a rank with one event per completion."""
+        call = np.asarray(rt.call)
+        if not len(call) or not self.changes:
+            return rt
+        first, total, begins = self._goes(call)
+        at, calls = self._places()[call], self.run.calls
+        nothing = np.array([c.bytes == 0 and c.op in WAITS.values() for c in calls])[call]
+        again = self.tests[call[:-1]] & nothing[1:] & (at[1:] == at[:-1]) & ~self.tests[call[1:]]
+        begins[1:] &= ~again
+        some = np.flatnonzero(begins & np.array([c.op in SOME for c in calls], dtype=bool)[call])
+        call = call.copy()
+        call[some] = [
+            self.sums.get(key, key[0]) for key in zip(first.tolist(), total.tolist(), strict=True)
+        ]
+        return _kept(replace(rt, call=call), np.flatnonzero(begins))
+
+
+def _as_wait(call: Call, replaces: bool) -> Call:
+    return replace(call, op=WAITS.get(call.op, call.op)) if replaces else call
+
+
+def _kept(rt: RankTrace, keep: np.ndarray) -> RankTrace:
+    """Return a rank with some of its events; those before the next one add to its time."""
+    if len(keep) == len(rt.call):
+        return rt
+    return replace(
+        rt,
+        call=rt.call[keep],
+        start_ns=np.asarray(rt.start_ns)[keep],
+        elapsed_ns=np.add.reduceat(np.asarray(rt.elapsed_ns), keep),
+        work=gathered(rt.work, keep),
+        counters=np.asarray(rt.counters)[keep] if len(rt.counters) else rt.counters,
+        ordinal=None if rt.ordinal is None else rt.ordinal[keep],
+        thread=None if rt.thread is None else rt.thread[keep],
+        gap=None if rt.gap is None else rt.gap[keep],
+    )
+
+
+@dataclass(frozen=True)
+class Label:
+    """What tells the events of a label from others; -1 (``nbytes``, ``tag``) where nothing does.
+
+    ``offset`` is (partner - rank) modulo the number of ranks, -1 without a partner and -3 for
+    MPI_PROC_NULL; all but ``site`` and ``op`` are -1 where the site is not shared. ``order``: of
+    labels by order alone (SequenceNodes.in_order), else -1.
+    """
+
+    site: str
+    op: str
+    tag: int = -1
+    nbytes: int = -1
+    offset: int = -1
+    order: int = -1
+
+
+@dataclass
+class SequenceNodes:
+    """Labels of a run's events; ``labels`` grows as ranks are asked for, in that order.
+
+    ``shared``: indices of the sites (RunTrace.sites) at which events are told apart.
+    """
+
+    run: RunTrace
+    shared: frozenset[int]
+    labels: list[Label] = field(default_factory=list)
+    _number: dict[Label, int] = field(default_factory=dict, repr=False)
+
+    def of(self, rank: int, trace: RankTrace | None = None) -> Ints:
+        """Return the label (index of ``labels``) of each event of a rank."""
+        trace = self.run.ranks[rank] if trace is None else trace
+        return self._numbered(
+            trace, {call: self._label(call, rank) for call in np.unique(trace.call).tolist()}
+        )
+
+    def in_order(self, rank: int, trace: RankTrace | None = None) -> Ints:
+        """Return labels that ranks and process counts have in common.
+
+        At a shared site an event is the k-th different thing (tag, bytes, relative partner) that
+        its operation did there on this rank: it is the same place as long as ranks do the same
+        things for the first time in the same order, whatever their sizes and partners are.
+        """
+        trace = self.run.ranks[rank] if trace is None else trace
+        used, first = np.unique(trace.call, return_index=True)
+        things: dict[tuple[str, str], dict[Label, int]] = {}
+        named = {}
+        for call in used[np.argsort(first)].tolist():
+            label = self._label(call, rank)
+            if self.run.calls[call].site in self.shared:
+                seen = things.setdefault((label.site, label.op), {})
+                order = seen.setdefault(label, len(seen))
+                label = Label(label.site, label.op, order=order)
+            named[call] = label
+        return self._numbered(trace, named)
+
+    def _numbered(self, trace: RankTrace, named: dict[int, Label]) -> Ints:
+        number = np.zeros(len(self.run.calls), dtype=np.int64)
+        for call, label in named.items():
+            if label not in self._number:
+                self._number[label] = len(self.labels)
+                self.labels.append(label)
+            number[call] = self._number[label]
+        return number[trace.call]
+
+    def _label(self, call: int, rank: int) -> Label:
+        c = self.run.calls[call]
+        site = self.run.sites[c.site].key if c.site >= 0 else ""
+        kind = ops.kind_of(c.op)
+        if c.site not in self.shared or kind == ops.COMPLETION:
+            return Label(site, c.op)
+        offset = (c.peer - rank) % self.run.np if c.peer >= 0 else c.peer
+        return Label(site, c.op, c.tag, c.bytes, offset)
+
+
+def sequence_nodes(run: RunTrace, shared: Set[int] | None = None) -> SequenceNodes:
+    """Return labels that tell events of one shared site apart by what they do.
+
+    At the sites in ``shared`` an event is its operation, tag, bytes and relative partner;
+    elsewhere site and operation. Without ``shared`` these are the sites of :func:`shared_sites`.
+    """
+    return SequenceNodes(run, frozenset(shared_sites(run) if shared is None else shared))
+
+
+def shared_sites(run: RunTrace) -> set[int]:
+    """Return the sites that stand for several places: one line through which all calls go.
+
+    A place makes one call; the halves of MPI_Sendrecv, and requests of several kinds that one
+    MPI_Startall starts, are one.
+    """
+    seen: dict[int, set[str]] = {}
+    for call in run.calls:
+        seen.setdefault(call.site, set()).add(ops.place_of(call.op))
+    return {site for site, made in seen.items() if site >= 0 and len(made) > 1}

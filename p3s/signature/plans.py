@@ -13,7 +13,7 @@ from p3s.base.ops import named, of_one_call
 from p3s.base.text import processes
 from p3s.capture.parts import OF_MANY
 from p3s.capture.recording_plan import Enough, KnownCall, Plan, Row
-from p3s.signature.completions import WAITS
+from p3s.signature.parse import WAITS
 from p3s.signature.phase_file import Loop, PhaseCost, Phases
 
 if TYPE_CHECKING:

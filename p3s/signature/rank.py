@@ -9,7 +9,7 @@ import numpy as np
 from p3s.capture.order import Forward
 from p3s.capture.parts import gathered
 from p3s.signature.clock import Clock, Load, SegmentTimes
-from p3s.signature.events import Codes
+from p3s.signature.parse import Codes
 from p3s.signature.segments import Pairs
 
 if TYPE_CHECKING:

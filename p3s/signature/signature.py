@@ -15,8 +15,7 @@ from p3s.capture.reader import mark_of
 from p3s.signature import clock
 from p3s.signature.beside import write_teams, write_uses
 from p3s.signature.clones import contradicted, copies_of, known_sites, sites_of
-from p3s.signature.intact import intact_runs
-from p3s.signature.part import Part, Sites
+from p3s.signature.part import Part, Sites, intact_runs
 from p3s.signature.phases import phases_json
 from p3s.signature.store import SCHEMA, VERSION, write_tables
 from p3s.signature.structure import Structure, structure, total_turns, undecided

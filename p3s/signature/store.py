@@ -32,7 +32,7 @@ from p3s.base.tables import (
     unusable_tables,
 )
 from p3s.signature import segments
-from p3s.signature.events import compact, distinct
+from p3s.signature.parse import compact, distinct
 from p3s.signature.tables import Group, Place, PointTable
 
 SCHEMA, VERSION = SIGNATURE_SCHEMA, SIGNATURE_VERSION

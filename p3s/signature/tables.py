@@ -10,7 +10,9 @@ import numpy
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.signature.part import CPU, INSTRUCTIONS, Group, Part, Place, part_of
+from p3s.signature.calls import Group
+from p3s.signature.part import CPU, Part, Place, part_of
+from p3s.signature.rank import INSTRUCTIONS
 from p3s.signature.segments import least, none
 from p3s.signature.tracing import Cost
 
@@ -30,7 +32,7 @@ class PointTable:
     event). nodes: (site, operation). edges: rows (rank, from node, to node, count, ordinal of the
     first), START and END included. samples: rank -> its events as node numbers, in program order,
     of one rank of each kind (equal transitions, equally often), the beginning of very long ones.
-    sequences: rank -> all its events as codes (p3s.signature.events); empty where there are
+    sequences: rank -> all its events as codes (p3s.signature.parse); empty where there are
     too many. turn: of each row, see p3s.model.order.iterations (0 unless it was asked for).
     segments: work between calls (p3s.signature.segments), empty in tables that lack it.
     Of varying, moved: partners or their number differ between repeats, whatever the sizes;

@@ -93,8 +93,7 @@ def make_times(study: Study, np: int) -> Times | None:
     They are those of the study's own runs where these have a clock, else of the native runs
     beside them (timed/). Raises P3SError when the signature is not there or damaged.
     """
-    from p3s.signature.intact import intact_runs
-    from p3s.signature.part import Sites
+    from p3s.signature.part import Sites, intact_runs
     from p3s.signature.store import load_table
 
     table = load_table(study.root, np)

@@ -25,11 +25,21 @@ from typing import Any
 import numpy as np
 
 from p3s.base.text import figures
-from p3s.simulate.followed import Followed
-from p3s.simulate.iterations import Alike, alike, by_rank, closed, last_of, none_of, part, whole
-from p3s.simulate.packed import Packs
+from p3s.simulate.packed import Packs, Tally
 from p3s.simulate.steps import Bools, Floats, Ints, Section, Steps
-from p3s.simulate.totals import Tally, Totals, added_up
+from p3s.simulate.totals import (
+    Alike,
+    Followed,
+    Totals,
+    added_up,
+    alike,
+    by_rank,
+    closed,
+    last_of,
+    none_of,
+    part,
+    whole,
+)
 
 #: Windows repeat when no rank's time in calls changes by more than this share of a window's time.
 TOLERANCE = 1e-3

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.simulate.collectives import Instances, instances
 from p3s.simulate.core import APART, FLAWED, FLAWS, NO_ROOM, SIZE, STEP, Columns, Input, Packing
 from p3s.simulate.network import Network, rough_network
-from p3s.simulate.steps import Bools, Floats, Ints, Op, Steps
+from p3s.simulate.steps import Bools, Floats, Instances, Ints, Op, Steps, instances
 
 #: Fields of Steps that do not have an entry per step.
 _OTHER = ("n", "ranks", "start", "done_start", "done", "calls", "members")
@@ -116,7 +115,7 @@ class Packed:
 
     def in_order(self) -> Packed:
         """Return the same steps as they began in a simulation of all of them."""
-        from p3s.simulate.build import library
+        from p3s.simulate.core import library
 
         order = self.begun  # another thread may have another one in a moment
         assert order is not None
@@ -198,7 +197,7 @@ def pack(steps: Steps, node_of: Ints, distance: Any, network: Network, cell: Any
     steps in the order in which they shall lie in memory. Errors: P3SError when steps refer to what
     is not there.
     """
-    from p3s.simulate.build import library
+    from p3s.simulate.core import library
 
     _check(steps, node_of)
     if cell is not None and len(cell) != len(steps):
@@ -241,7 +240,7 @@ def surely_end(steps: Steps) -> bool:
     False: that is not so, or a simulation must tell, or steps refer to what is not there. Costs do
     not matter.
     """
-    from p3s.simulate.build import library
+    from p3s.simulate.core import library
 
     node_of = np.zeros(steps.n, dtype=np.int64)
     work = np.asarray(steps.work_ns)

@@ -11,13 +11,12 @@ import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.base.ops import is_answer
-from p3s.simulate.collectives import rough_costs
 from p3s.simulate.core import DEADLOCK, FLAWS, LIVE, Input, Output
 from p3s.simulate.network import Network
-from p3s.simulate.packed import MANY, Packed, Weighed, pack
-from p3s.simulate.steps import Bools, Floats, Ints, Steps
+from p3s.simulate.packed import MANY, Packed, Tally, Weighed, pack
+from p3s.simulate.steps import Bools, Floats, Ints, Steps, rough_costs
 from p3s.simulate.switch_links import routes
-from p3s.simulate.totals import PARTS, Drawn, Room, Tally, Totals
+from p3s.simulate.totals import PARTS, Drawn, Room, Totals
 
 
 @dataclass(frozen=True)
@@ -179,7 +178,7 @@ def totals(
 
 def _changed(steps: Steps, state: np.ndarray | None) -> tuple[int, tuple[str, ...]]:
     """Return how many calls were taken as not waiting, and what was changed so that all end."""
-    from p3s.simulate.deadlock import cut, loosened
+    from p3s.simulate.core import cut, loosened
 
     return (0, ()) if state is None else (cut(state), loosened(steps, state))
 
@@ -199,7 +198,7 @@ def _run(
 
     With a ``tally`` times are added up in ``room``, and only ends are in the result, by place.
     """
-    from p3s.simulate.build import library
+    from p3s.simulate.core import library
 
     room = room or Room()
     size, ranks = len(steps), len(steps.ranks)
@@ -224,7 +223,7 @@ def _run(
     out = Output(*(column.ctypes.data for column in columns), order.ctypes.data if logs else 0)
     result = library().p3s_simulate(ctypes.byref(inputs), ctypes.byref(out))
     if result == DEADLOCK:
-        from p3s.simulate.deadlock import stuck
+        from p3s.simulate.core import stuck
 
         where = np.where(at >= 0, packed.number_of(np.maximum(at, 0)), steps.start[1:])
         raise P3SError(stuck(steps, packed.calls, where, packed.by_number(state)))

@@ -12,7 +12,7 @@ import numpy as np
 from p3s.base.artefacts import write_bytes, write_json
 from p3s.base.serialise import to_data
 from p3s.base.tables import TABLES, facts_of, parquet_bytes
-from p3s.program.order.reasons import SETUP_REASONS
+from p3s.program.order.calls import SETUP_REASONS
 from p3s.replay.costs.calls import INTERPOLATED, CallCost
 from p3s.replay.costs.estimate import PhaseTimes
 from p3s.replay.costs.messages import NEAREST, NONE, PAIR, PAIR_BOTH, TRACE, TRACE_BOTH, USUAL

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from p3s.base.errors import P3SError
-from p3s.base.host import mpi, prebuilt
+from p3s.base.host import compiling, mpi
 from p3s.base.host.compiling import compiled
 from p3s.replay.plan.program import EVENT, Code
 from p3s.replay.settings import PAGES
@@ -40,8 +40,8 @@ def compile_inner(mpicc: str) -> Path:
     P3SError when there is no compiler, it fails, or no place is writable.
     """
     name = "replay.so"
-    library = mpi.library_of_python(sys.executable) if prebuilt.libraries() else None
-    if library and (made := prebuilt.taken(name, SOURCES, FLAGS, library[1])):
+    library = mpi.library_of_python(sys.executable) if compiling.libraries() else None
+    if library and (made := compiling.taken(name, SOURCES, FLAGS, library[1])):
         return made
     if not mpicc:
         raise P3SError(

@@ -15,8 +15,8 @@ import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.machine.topology.switches import Topology
+from p3s.program.collectives.choose import Library
 from p3s.program.collectives.expand import Used, expand
-from p3s.program.collectives.rules import Library
 from p3s.program.mapping import RankMap
 from p3s.replay.plan.build_holes import Noise
 from p3s.replay.plan.build_traffic import needs_hole

@@ -212,7 +212,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
     monkeypatch.setattr("p3s.base.host.command.parse", stand_in.parse)
     monkeypatch.setattr("p3s.replay.run", stand_in.replay)
     monkeypatch.setattr("p3s.pipeline.before._check_launch", lambda _: None)
-    monkeypatch.setattr("p3s.pipeline.room.scaled_bytes", lambda *_: 0)
+    monkeypatch.setattr("p3s.pipeline.stages.scaled_bytes", lambda *_: 0)
     monkeypatch.setattr("p3s.predict.validate.validate", stand_in.validate)
     monkeypatch.setattr("p3s.report.equations.render", lambda model, *_: "the equations")
     monkeypatch.setattr("p3s.signature.signature.characterize", stand_in.characterize)

@@ -15,15 +15,13 @@ from commands import cli
 from p3s.base.errors import UsageError
 from p3s.base.study import Study, write_json
 from p3s.laws.expr import num
-from p3s.model.amount import Amount
 from p3s.model.holdout import build_model
-from p3s.model.law_types import CountLaw, SizeLaw
+from p3s.model.law_types import Amount, CountLaw, SizeLaw
 from p3s.model.notation import TEXT
-from p3s.model.partners.shift import Shift
-from p3s.model.phase_values import phase_values
+from p3s.model.partners.relation import Shift
 from p3s.model.reasons import Verdict
 from p3s.model.stage import as_file
-from p3s.model.text import destination, partner
+from p3s.model.text import destination, partner, phase_values
 from p3s.model.types import NO_SHARE, Model, Share
 from p3s.report import equations, explain
 from p3s.report import next as next_

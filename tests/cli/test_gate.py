@@ -16,8 +16,8 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
 from p3s.cli.main import run
 from p3s.predict.gate import QUANTITIES, UNITS, check, parse
-from p3s.predict.reasons import CODES
 from p3s.predict.saved import PredictionFile
+from p3s.predict.types import CODES
 
 
 def prediction(**rows: Any) -> PredictionFile:

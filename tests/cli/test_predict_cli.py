@@ -391,15 +391,15 @@ def test_without_a_compiler_the_compiler_is_what_is_said(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from p3s.simulate import build
+    from p3s.simulate import core
 
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("CC", raising=False)
-    build.library.cache_clear()
+    core.library.cache_clear()
     try:
         code = run(["predict", str(study.root), "-n", "16"])
     finally:
-        build.library.cache_clear()
+        core.library.cache_clear()
     last = capsys.readouterr().err.splitlines()[-1]
     assert code == 1 and last.startswith("p3s: no C compiler (cc) for the simulation; install gcc")

@@ -26,11 +26,9 @@ from p3s.predict import saved
 from p3s.predict.saved import COUNT_COLUMNS, PHASE_COLUMNS
 from p3s.report.charts.curves import efficiency_chart, speedup_chart
 from p3s.report.compare import as_text, compare
-from p3s.report.counts import count_table
+from p3s.report.counts import columns_csv, count_table, counts_csv, phases_csv, points_of
 from p3s.report.notebook import fragment
 from p3s.report.pictures import FORMATS, PLOTS, format_of, size_of, write_picture
-from p3s.report.points import points_of
-from p3s.report.spreadsheet import columns_csv, counts_csv, phases_csv
 from p3s.report.terminal import curve, render
 
 Json = dict[str, Any]

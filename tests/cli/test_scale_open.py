@@ -15,7 +15,7 @@ from old_studies import called
 
 from p3s.predict import checks
 from p3s.predict.case import Case
-from p3s.predict.reasons import Reason
+from p3s.predict.types import Reason
 
 
 @pytest.fixture(scope="module")

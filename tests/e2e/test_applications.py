@@ -24,8 +24,7 @@ from paths import ROOT
 
 from p3s.base import ops
 from p3s.capture import read_run
-from p3s.capture.callpath import call_path
-from p3s.capture.frames import stack
+from p3s.capture.callpath import call_path, stack
 from p3s.capture.modules import Modules
 from p3s.capture.source import resolve
 from p3s.signature_runner import build

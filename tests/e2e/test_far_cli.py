@@ -13,9 +13,9 @@ from commands import Shown, cli
 from tracer_helpers import PROGRAMS, compile_c, the_mpi, usable_mpi
 
 from p3s.base.study import Study
-from p3s.costs.points import Point
 from p3s.costs.small_runs.record import name_for
 from p3s.costs.stage import other_points
+from p3s.costs.thesis import Point
 from p3s.model.stage import load
 
 OTHER = """

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from p3s.costs.laws import fit_cost
-from p3s.costs.points import POOL, WHOLE
 from p3s.costs.spread import Spread
+from p3s.costs.thesis import POOL, WHOLE
 from p3s.costs.types import ComputeModel, PhaseCosts, Pooled
 
 

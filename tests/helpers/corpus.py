@@ -16,7 +16,7 @@ from typing import Any, Concatenate, ParamSpec
 
 import numpy as np
 
-from p3s.model.grid.grids import dims_balanced
+from p3s.base.extents import dims_balanced
 from p3s.signature.tables import PointTable, point_table
 
 Program = Callable[["Recorder"], None]

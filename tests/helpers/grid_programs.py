@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from corpus import CROSS, Grid, Program, Recorder, binomial_tree, block, program
 
-from p3s.model.grid.grids import dims_balanced
+from p3s.base.extents import dims_balanced
 
 #: (rank, n) -> partners in the order of the calls, or the partners of a rank at a stage.
 Partners = Callable[[int, int], Iterable[int]]

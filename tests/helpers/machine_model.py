@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from p3s.costs.points import Point
+from p3s.costs.thesis import Point
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 from corpus import Recorder, block, program
 
-from p3s.model.grid.grids import dims_balanced
+from p3s.base.extents import dims_balanced
 
 Dims = Callable[[int], tuple[int, ...]]
 Vector = tuple[int, ...]

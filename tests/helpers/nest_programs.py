@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from nests import PROC_NULL, At, Call, Nest, main, nest, sendrecv
 
-from p3s.model.grid.grids import dims_balanced
+from p3s.base.extents import dims_balanced
 
 
 def next_rank(step: int, loop: str = "") -> Callable[[At], int]:

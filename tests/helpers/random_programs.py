@@ -14,7 +14,7 @@ import corpus
 import numpy as np
 from corpus import Program, Recorder
 
-from p3s.model.grid.grids import dims_balanced, dims_greedy
+from p3s.base.extents import dims_balanced, dims_greedy
 
 #: Counts to learn from and to check at, of programs that run at any count, powers of two, squares.
 COUNTS = {

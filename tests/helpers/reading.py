@@ -229,13 +229,13 @@ READERS: tuple[Reader, ...] = (
     Reader(
         "collectives",
         "collectives.json",
-        _by("p3s.program.collectives.library:rules_of"),
+        _by("p3s.program.collectives.choose:rules_of"),
         keeps=False,
     ),
     Reader(
         "collectives, TOML",
         "collectives.toml",
-        _by("p3s.program.collectives.library:rules_of"),
+        _by("p3s.program.collectives.choose:rules_of"),
         keeps=False,
     ),
     Reader("capture", "run/rank-000001.p3t", _capture),

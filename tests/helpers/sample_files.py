@@ -287,7 +287,9 @@ def _baseline(root: Path) -> None:
 
 def _learned(root: Path) -> None:
     """A communication model of one split, without a library that learns."""
-    from p3s.methods.placement.learned import Card, Learned, Line, Widening, save
+    from p3s.methods.placement.intervals import Widening
+    from p3s.methods.placement.learned import Card, Learned, save
+    from p3s.methods.placement.lines import Line
     from p3s.methods.placement.trees import Trees
 
     ints, reals = np.array([-1, -1]), np.array([1.0, 2.0])

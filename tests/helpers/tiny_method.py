@@ -11,7 +11,7 @@ from p3s.base.progress import Progress
 from p3s.base.study import Study
 from p3s.cli.common import out
 from p3s.predict.types import Prediction
-from p3s.report.parts import Curve, Part, PartTable
+from p3s.report.sections import Curve, Part, PartTable
 
 EPILOG = "Example: p3s tiny study"
 

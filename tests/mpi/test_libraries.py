@@ -22,8 +22,7 @@ from patterns import ALL, PAIRS, Program, outcome, traced
 from tracer_helpers import usable_mpi
 
 from p3s.capture import read_run
-from p3s.capture.callpath import call_path
-from p3s.capture.frames import stack
+from p3s.capture.callpath import call_path, stack
 from p3s.capture.modules import Modules
 from p3s.capture.source import resolve
 

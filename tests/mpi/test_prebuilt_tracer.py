@@ -12,7 +12,7 @@ import pytest
 from paths import ROOT
 from tracer_helpers import PROGRAMS, compile_c, usable_mpi
 
-from p3s.base.host import mpi, prebuilt
+from p3s.base.host import compiling, mpi
 from p3s.signature_runner import build, doctor
 from p3s.signature_runner.launch import run_traced
 
@@ -35,17 +35,17 @@ def came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> mpi.MpiInstall:
     """The MPI here, its tracer as in a wheel, and no compiler."""
     install = usable_mpi()
     program = compile_c(PROGRAMS / "dies.c", tmp_path / "dies")
-    library = prebuilt.library_at(str(mpi.libmpi_for(str(program), None)))
+    library = compiling.library_at(str(mpi.libmpi_for(str(program), None)))
     assert library is not None
     folder = tmp_path / "prebuilt"
     folder.mkdir()
     made = build.ensure_tracer(install.mpicc).path
     name = f"tracer-{library.family}.so"
     shutil.copy(made, folder / name)
-    sources = prebuilt.source_digest(build.generator_paths(), build.FLAGS)
+    sources = compiling.source_digest(build.generator_paths(), build.FLAGS)
     digest = made.with_name(f"{made.name}.sha256").read_text().strip()
-    prebuilt.write_index(folder, [prebuilt.Prebuilt(name, name, digest, sources, library)])
-    monkeypatch.setattr(prebuilt, "FOLDER", folder)
+    compiling.write_index(folder, [compiling.Prebuilt(name, name, digest, sources, library)])
+    monkeypatch.setattr(compiling, "FOLDER", folder)
     return install
 
 
@@ -75,7 +75,7 @@ def test_a_program_is_traced_without_a_compiler(
 
 
 def test_libraries_of_mpi_say_which_they_are(came: mpi.MpiInstall) -> None:
-    (library,) = prebuilt.libraries()
+    (library,) = compiling.libraries()
     assert library.family == came.family
     assert library.version.partition(".")[0] == came.version.partition(".")[0]
     assert {"MPI_Init", "MPI_Send", "MPI_Allreduce"} <= library.functions
@@ -111,7 +111,7 @@ def brought(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_platform_wheel(brought: Path) -> None:
     """What it brings for MPIs is not linked to one, and nothing says where it was compiled."""
-    rows = prebuilt.index(brought)
+    rows = compiling.index(brought)
     family = {row.library.family for row in rows if row.library}
     assert {row.name for row in rows} == {
         *("simulate.so", "varint.so", "counter.so", "machine-kernels"),
@@ -132,7 +132,7 @@ def test_a_machine_is_measured_without_a_compiler(
     from p3s.machine.runner import Runners
     from p3s.signature_runner.build import ensure_counter
 
-    monkeypatch.setattr(prebuilt, "FOLDER", brought)
+    monkeypatch.setattr(compiling, "FOLDER", brought)
     monkeypatch.setenv("PATH", without_compilers(tmp_path / "bin"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("CC", raising=False)

@@ -17,12 +17,12 @@ from replay_random import Pattern, pattern
 from scripted_mpi import BUFFERING, TEMPERS, Outcome, execute
 
 from p3s.machine.topology.switches import flat
-from p3s.program.collectives.library import library_of
+from p3s.program.collectives.choose import library_of
 from p3s.program.mapping import mapping_of
 from p3s.replay.engine.job import result_path, write_job
+from p3s.replay.plan.build_traffic import WHY_TEXT, Why
 from p3s.replay.plan.plan import make_plan, timed_programs
 from p3s.replay.plan.program import Program
-from p3s.replay.plan.settle import WHY_TEXT, Why
 from p3s.replay.plan.types import ReplayPlan
 from p3s.replay.plan.world import BLACK_HOLE, MEASURED
 from p3s.replay.settings import ReplaySettings

@@ -9,8 +9,7 @@ import pytest
 from tracer_helpers import PROGRAMS, compile_c, the_mpi, trace
 
 from p3s.capture import RunTrace
-from p3s.capture.callpath import call_path
-from p3s.capture.frames import stack
+from p3s.capture.callpath import call_path, stack
 from p3s.capture.modules import Modules
 from p3s.capture.source import resolve
 

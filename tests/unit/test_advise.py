@@ -13,7 +13,7 @@ from p3s.methods.threads.advise.text import table_of
 from p3s.methods.threads.advise.types import Objective
 from p3s.methods.threads.law import ThreadLaw, fit_law
 from p3s.methods.threads.types import Value, samples
-from p3s.predict.reasons import CODES
+from p3s.predict.types import CODES
 
 NODE = read_node("2x2x8+smt2+64GB")
 WORK = 64.0

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from p3s.laws.expr import num, symbols_of
-from p3s.model.law_types import SizeLaw
-from p3s.model.partners.shift import Shift
-from p3s.model.sizes.amounts import Amount, alike, fit_amount, fit_amounts
+from p3s.model.law_types import Amount, SizeLaw
+from p3s.model.partners.relation import Shift
+from p3s.model.sizes.amounts import alike, fit_amount, fit_amounts
 
 DIMS = {4: (1, 2, 2), 8: (2, 2, 2), 12: (2, 2, 3), 16: (2, 2, 4), 18: (2, 3, 3), 27: (3, 3, 3)}
 LARGE = {64: (4, 4, 4), 128: (4, 4, 8), 1000: (10, 10, 10)}

@@ -21,8 +21,8 @@ from report_studies import HOSTILE, hostile_prediction, put_study
 
 from p3s.methods.threads import page as teams_page
 from p3s.pipeline.content import content_of
-from p3s.predict.reasons import Reason
 from p3s.predict.surface import Cell, Surface
+from p3s.predict.types import Reason
 from p3s.report import surface as surfaces
 from p3s.report.compare import compare
 from p3s.report.compare_page import write_page

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 from commands import cli
 
-from p3s.base.host import prebuilt
+from p3s.base.host import compiling
 from p3s.base.host.private import hider
 from p3s.base.version import __version__
 from p3s.signature_runner import bug_report
@@ -104,6 +104,6 @@ def test_the_command_prints_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_it_says_for_which_mpis_compiled_files_came(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no compiled C came with P3S" in bug_report.bug_report(found)
-    here = [prebuilt.Library("openmpi", "5.0.11", frozenset({"MPI_Init"}))]
-    monkeypatch.setattr(prebuilt, "libraries", lambda: here)
+    here = [compiling.Library("openmpi", "5.0.11", frozenset({"MPI_Init"}))]
+    monkeypatch.setattr(compiling, "libraries", lambda: here)
     assert "C for openmpi 5.0.11 came with P3S" in bug_report.bug_report(found)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from made_predictions import made_prediction, phase_at, record
 
-from p3s.capture.frames import Where
+from p3s.capture.callpath import Where
 from p3s.capture.quoted import Quoted, Sources
 from p3s.predict.types import PhaseAt, Prediction
 from p3s.report.call_tree import Node, tree_of

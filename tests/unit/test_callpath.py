@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from p3s.capture.callpath import CallPath, call_path
-from p3s.capture.frames import Where, parse
+from p3s.capture.callpath import CallPath, Where, call_path, parse
 from p3s.report.places import call_place, common_place, joined_places
 
 LIBRARY = "libsolve.so.3"

@@ -25,14 +25,12 @@ from p3s.predict.case import Facts
 from p3s.predict.estimated import ESTIMATORS, Communication
 from p3s.predict.estimates import AUTO, choose
 from p3s.predict.intervals import combine, model_part, own_parts, total
-from p3s.predict.measured import Measured
 from p3s.predict.prediction import compose, phase_laws
-from p3s.predict.reasons import untrusted
-from p3s.predict.residual import residual_part, residuals
+from p3s.predict.residual import Measured, residual_part, residuals
 from p3s.predict.rows import slowest_rank
 from p3s.predict.scaling import crossing, limits, recommended
 from p3s.predict.times import PhaseTimes, computation, with_communication
-from p3s.predict.types import PREDICTION, Count, StartAndEnd
+from p3s.predict.types import PREDICTION, Count, StartAndEnd, untrusted
 from p3s.report.terminal import render
 
 WHY = "all nodes are one machine"

@@ -13,8 +13,8 @@ from test_predict import REPLAYED, run_of, times_at
 
 from p3s.base.study import Study
 from p3s.predict.checks import OUTSIDE_LIMIT
-from p3s.predict.measured import Measured, run_times
 from p3s.predict.prediction import compose, predict
+from p3s.predict.residual import Measured, run_times
 from p3s.predict.times import PhaseTimes
 
 TIMED: dict[str, Any] = {

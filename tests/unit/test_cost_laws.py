@@ -12,10 +12,10 @@ from machine_model import Machine, Noise, Program, points
 
 from p3s.base.errors import P3SError
 from p3s.base.serialise import from_data
-from p3s.costs import lawtext
+from p3s.costs import laws
 from p3s.costs.laws import CostLaw, fit_cost
-from p3s.costs.points import Point
-from p3s.costs.scoring import usable_points
+from p3s.costs.posterior import usable_points
+from p3s.costs.thesis import Point
 
 QUIET = Noise(run=0.0, row=0.002, outlier=0.0)
 
@@ -40,7 +40,7 @@ def test_a_step_is_found_and_told():
     assert law.kind == "step"
     assert law.cost([1e8, 2e9]) == pytest.approx([0.4, 0.8], rel=0.01)
     assert law.columns[1].first == pytest.approx(29.0, abs=0.3)
-    levels = [float(t) for t in re.findall(r"([0-9.]+) (?:below|above)", lawtext.text(law))]
+    levels = [float(t) for t in re.findall(r"([0-9.]+) (?:below|above)", laws.text(law))]
     assert levels == pytest.approx([0.4, 0.8], rel=0.02)
     assert law.cost(1e6) == pytest.approx(0.4, rel=0.01)
 
@@ -136,7 +136,7 @@ def test_points_that_tell_nothing_are_refused(change, word):
     law = fit_cost([replace(p, **change) for p in study(Machine(0.5))], unit="instruction")
     assert law.refused and word in law.refused and "\n" not in law.refused
     assert np.all(law.cost([1e3, 1e9]) == 0) and law.outside(1e3) == 1
-    assert "unknown" in lawtext.text(law)
+    assert "unknown" in laws.text(law)
     assert from_data(CostLaw, json.loads(json.dumps(law.to_json()))).refused == law.refused
 
 
@@ -164,7 +164,7 @@ def test_json_gives_the_same_law():
     assert again.cost(x) == pytest.approx(law.cost(x), rel=1e-4)
     for one, other in zip(again.interval(x), law.interval(x), strict=True):
         assert one == pytest.approx(other, rel=1e-4)
-    assert lawtext.text(again) == lawtext.text(law) and again.kind == law.kind
+    assert laws.text(again) == laws.text(law) and again.kind == law.kind
     assert again.to_json() == law.to_json()
 
 

@@ -15,8 +15,7 @@ import pytest
 
 from p3s.base.errors import P3SError
 from p3s.base.serialise import from_data, to_data
-from p3s.costs.points import Point
-from p3s.costs.thesis import FarPoint, PowerLaw, crm, fit_power, minimum_cost_point
+from p3s.costs.thesis import FarPoint, Point, PowerLaw, crm, fit_power, minimum_cost_point
 
 #: Table 6.2: processes, weight, shift of the weight.
 TABLE_6_2 = (

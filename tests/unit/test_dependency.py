@@ -10,7 +10,7 @@ import pytest
 from steps_builder import Builder
 
 from p3s.base.errors import P3SError
-from p3s.simulate import build
+from p3s.simulate import core
 from p3s.simulate.network import Curve, Network, Path, line
 from p3s.simulate.simulate import Simulated, simulate, simulate_anyway
 from p3s.simulate.steps import Steps
@@ -629,12 +629,12 @@ def test_narrow_columns_are_the_same_steps() -> None:
 def test_no_compiler_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("CC", raising=False)
-    build.library.cache_clear()
+    core.library.cache_clear()
     try:
         with pytest.raises(P3SError, match="no C compiler .* install gcc"):
-            build.library()
+            core.library()
     finally:
-        build.library.cache_clear()
+        core.library.cache_clear()
 
 
 def test_no_steps() -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from steps_builder import Builder
 
+from p3s.program.collectives.choose import library_of
 from p3s.program.collectives.expand import expand
-from p3s.program.collectives.library import library_of
 from p3s.simulate.network import Network, Path, line
 from p3s.simulate.simulate import simulate
 
@@ -63,7 +63,7 @@ def test_recursive_doubling_takes_its_rounds() -> None:
 
 
 def test_wanted_algorithms_are_known_before_anything_else_is_imported() -> None:
-    words = "from p3s.program.collectives.library import rules_of; rules_of('bcast=binomial')"
+    words = "from p3s.program.collectives.choose import rules_of; rules_of('bcast=binomial')"
     command = [sys.executable, "-c", words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from corpus import block
 
+from p3s.base.extents import dims_balanced
 from p3s.laws.whole import evaluate_int
-from p3s.model.grid.grids import dims_balanced
 from p3s.model.sizes.blocks import ExtentPool, Observations
 from p3s.model.sizes.elements import distinct, fit_elements
 from p3s.model.sizes.joint import joint_sizes

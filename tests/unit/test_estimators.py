@@ -23,8 +23,8 @@ from p3s.machine.facts import Facts
 from p3s.machine.network import ranges
 from p3s.predict.estimated import ESTIMATORS
 from p3s.predict.estimators import Setting, available, estimate, estimate_many
+from p3s.predict.estimators.drawn import Variation, own_deviation
 from p3s.predict.estimators.messages import library_for, networks
-from p3s.predict.estimators.variation import Variation, own_deviation
 
 BYTES = [0, 1000, 100_000]
 NETWORK = {

@@ -9,9 +9,9 @@ import pytest
 from loops import AHEAD, HALO, SWEEP, loop_of, section_of, turns_of
 
 from p3s.simulate.folded import folded, strung
-from p3s.simulate.iterations import alike, closed, part
 from p3s.simulate.network import rough_network
 from p3s.simulate.simulate import simulate
+from p3s.simulate.totals import alike, closed, part
 
 NETWORK = rough_network()
 UNLIMITED = replace(NETWORK, rate=float("inf"))

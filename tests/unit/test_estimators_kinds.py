@@ -17,7 +17,7 @@ from test_any_counts import put_times
 from p3s.base.study import Study
 from p3s.costs.stage import build as build_compute
 from p3s.model.holdout import build_model
-from p3s.model.partners.shift import Shift
+from p3s.model.partners.relation import Shift
 from p3s.model.stage import load as load_model
 from p3s.model.types import Model
 from p3s.predict.estimated import Communication

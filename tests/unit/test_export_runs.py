@@ -15,7 +15,8 @@ from p3s.capture import Comm, RunTrace
 from p3s.capture.types import ANY_SOURCE, PROC_NULL
 from p3s.formats import extrap
 from p3s.formats.exported import Exported
-from p3s.formats.otf2.archive import library, write_archive
+from p3s.formats.otf2.archive import write_archive
+from p3s.formats.otf2.library import library
 from p3s.formats.run import Run
 from p3s.signature.phase_file import Loop, Phase, PhaseCost, Phases
 

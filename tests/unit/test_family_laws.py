@@ -19,7 +19,7 @@ from p3s.base.settings import (
     settings_of,
     value_text,
 )
-from p3s.costs.parameters.paramlaws import EXACT, FITTED, OPEN, Number, find_number, value_at
+from p3s.costs.parameters.paramlaws import EXACT, FITTED, OPEN, Number, find_number
 from p3s.costs.parameters.types import (
     Check,
     Family,
@@ -30,6 +30,7 @@ from p3s.costs.parameters.types import (
     SettingInfo,
 )
 from p3s.costs.parameters.weak import parse_laws, settings_along
+from p3s.laws.exact import value_at
 from p3s.laws.symbolic import to_text
 from p3s.model.comparison import HoldOut, Overlap, Summary, Weights
 from p3s.model.work_types import Segment

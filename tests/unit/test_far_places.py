@@ -10,7 +10,7 @@ import corpus
 import pytest
 from corpus import Recorder
 
-from p3s.capture.frames import Where
+from p3s.capture.callpath import Where
 from p3s.costs.small_runs.places import (
     FUNCTION,
     LINE,

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from p3s.base.footer import values_of
+from p3s.base.tables import values_of
 
 TABLE = pa.table(
     {

@@ -10,19 +10,18 @@ import pytest
 from corpus import table
 from grid_programs import split_by
 
-from p3s.base.extents import dims_balanced, dims_rounded
+from p3s.base.extents import dims_balanced, dims_nested, dims_rounded
+from p3s.model.grid.at import GridRule
 from p3s.model.grid.choose import choose_grid
 from p3s.model.grid.grids import (
     Balanced,
     Bits,
     Cube,
     Fixed,
-    GridRule,
     Line,
     Listed,
     all_rules,
     candidate_rules,
-    dims_nested,
 )
 from p3s.model.grid.guardfit import fit_guard
 from p3s.model.grid.nodes import collect_nodes

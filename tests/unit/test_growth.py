@@ -12,8 +12,7 @@ from load_captures import Program, many_sites, write_run
 from p3s.model import tree
 from p3s.model.stage import build
 from p3s.signature import clones as copies
-from p3s.signature.intact import join_files
-from p3s.signature.part import Sites
+from p3s.signature.part import Sites, join_files
 from p3s.signature.signature import characterize
 from p3s.signature.tables import PointTable, table_of
 

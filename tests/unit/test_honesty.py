@@ -12,13 +12,13 @@ import random_domains
 import random_programs
 
 from p3s.base.errors import P3SError
-from p3s.capture.frames import Where
+from p3s.capture.callpath import Where
 from p3s.laws.expr import num
 from p3s.model.compare import compare
 from p3s.model.evaluate import generate
 from p3s.model.fit import fit_model
+from p3s.model.fit import text as growth_text
 from p3s.model.grid import admissible
-from p3s.model.growth import text as growth_text
 from p3s.model.holdout import build_model
 from p3s.model.tripcounts import refusal_text
 from p3s.model.verdicts import judged_at

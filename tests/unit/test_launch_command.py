@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from p3s.base import extents
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.host import command, mpi, placeholders
+from p3s.base.host import command, mpi
 
 FAMILIES = {
     "mpiexec.openmpi": mpi.OPENMPI,
@@ -82,21 +83,21 @@ def test_extents_of_the_grid_are_placeholders_too(
     words: str, np: int, listed: dict[int, tuple[int, ...]], program: str
 ) -> None:
     template = ["mpiexec.openmpi", "-n", "{np}", "/bin/true", *words.split()]
-    given = placeholders.with_extents(template, np, listed)
+    given = extents.with_extents(template, np, listed)
     assert given[4:] == program.split() and given[2] == "{np}"
-    extents = placeholders.extents_at(template, np, listed)
-    assert placeholders.extents_of(template, ["/bin/true", *program.split()]) == extents
+    grid = extents.extents_at(template, np, listed)
+    assert extents.extents_of(template, ["/bin/true", *program.split()]) == grid
     if not listed:  # what is still open when a command is taken apart is MPI_Dims_create's
         assert command.parse(template, np).program[1:] == tuple(program.split())
 
 
 def test_arguments_that_are_no_extents_are_refused() -> None:
     template = ["mpiexec", "-n", "{np}", "app", "-g{px}x{py}"]
-    assert placeholders.extents_of(template, ["app", "-g4x2"]) == (4, 2)
-    assert placeholders.extents_of(["mpiexec", "-n", "{np}", "app"], ["app"]) == ()
+    assert extents.extents_of(template, ["app", "-g4x2"]) == (4, 2)
+    assert extents.extents_of(["mpiexec", "-n", "{np}", "app"], ["app"]) == ()
     for wrong in (["app"], ["app", "-g4"], ["app", "-g4x2", "more"]):
         with pytest.raises(UsageError, match="are no arguments of"):
-            placeholders.extents_of(template, wrong)
+            extents.extents_of(template, wrong)
 
 
 def test_several_programs_share_the_count() -> None:

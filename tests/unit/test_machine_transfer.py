@@ -13,11 +13,10 @@ from machines import CYCLES, synthetic, true_cost
 
 from p3s.base.errors import P3SError
 from p3s.base.serialise import from_data, to_data
-from p3s.costs import lawtext
+from p3s.costs import laws
 from p3s.costs.laws import CostLaw, fit_cost
 from p3s.costs.model import entry_of
-from p3s.costs.points import Point
-from p3s.costs.thesis import PowerLaw
+from p3s.costs.thesis import Point, PowerLaw
 from p3s.costs.transfer import move, transferred
 from p3s.costs.types import ComputeModel
 from p3s.machine.explain import resident_sizes, unknown_sizes
@@ -183,7 +182,7 @@ def test_laws_fitted_to_points_are_moved_too() -> None:
             law, base.machine("base", 0.01, seed), target.machine("target", 0.01, seed + 1)
         )
         moved = transferred(law, factor)
-        assert lawtext.text(from_data(CostLaw, moved.to_json()))
+        assert laws.text(from_data(CostLaw, moved.to_json()))
         x = np.array([8e8 / 64, 8e8 / 16, 8e8 / 2])
         real = np.array([truth.cost(target, v) for v in x])
         low, high = moved.interval(x)

@@ -21,7 +21,7 @@ from p3s.model.fit import fit_model
 from p3s.model.grid.stated import Statement
 from p3s.model.holdout import build_model
 from p3s.model.order import unfold
-from p3s.model.order.sequence import compare_order
+from p3s.model.order.unfold import compare_order
 from p3s.model.stage import as_file
 
 

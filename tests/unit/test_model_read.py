@@ -19,7 +19,7 @@ from p3s.model.types import Model
 def test_reading_a_model_knows_all_kinds_of_grids() -> None:
     code = (
         "import p3s.model.stage, p3s.model.check\n"
-        "from p3s.model.grid.grid_rule import GridRule\n"
+        "from p3s.model.grid.at import GridRule\n"
         "known = set(GridRule.kinds)\n"
         "import p3s.model.fit\n"
         "assert known == set(GridRule.kinds), set(GridRule.kinds) - known\n"

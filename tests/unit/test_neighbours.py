@@ -13,9 +13,8 @@ from p3s.model.compare import compare
 from p3s.model.grid.at import GridAt
 from p3s.model.holdout import build_model
 from p3s.model.partners.infer_partners import infer_partners
-from p3s.model.partners.mixture import mixture
 from p3s.model.partners.pairs import Pairs
-from p3s.model.partners.relations import partners
+from p3s.model.partners.relations import mixture, partners
 from p3s.model.partners.stencil import stencil
 from p3s.model.reasons import Verdict
 from p3s.model.verdicts import judged_at

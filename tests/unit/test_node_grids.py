@@ -13,14 +13,14 @@ from random_domains import block
 from p3s.base.extents import dims_balanced
 from p3s.laws.expr import num, sym
 from p3s.model.compare import compare
-from p3s.model.grid.grid_rule import GridRule
-from p3s.model.grid.node_grids import OfNodes, rules_of_nodes
+from p3s.model.grid.at import GridRule
+from p3s.model.grid.grids import OfNodes, rules_of_nodes
 from p3s.model.grid.uncut import Uncut
 from p3s.model.holdout import build_model
 from p3s.model.law_types import Rival, SizeLaw
 from p3s.model.partners.communicator_laws import Axes, CommunicatorLaw, Inside, Nodes, instances
 from p3s.model.reasons import Verdict
-from p3s.model.sizes.rivals import differ, differ_at
+from p3s.model.sizes.observed import differ, differ_at
 from p3s.model.verdicts import judged_at
 
 

@@ -13,7 +13,7 @@ from p3s.model.comparison import Difference
 from p3s.model.evaluate import generate
 from p3s.model.fit import fit_model
 from p3s.model.order.patterns import Turns, check, fit_when, holds, text
-from p3s.model.order.sequence import compare_order
+from p3s.model.order.unfold import compare_order
 
 SMALL = (4, 8, 16)
 

@@ -20,9 +20,8 @@ from p3s.model.comparison import Moved, OrderAgreement
 from p3s.model.evaluate import generate
 from p3s.model.fit import fit_model
 from p3s.model.holdout import build_model
-from p3s.model.order.chance import left_to_chance, with_chance
 from p3s.model.order.kinds import Kinds
-from p3s.model.order.sequence import compare_order
+from p3s.model.order.unfold import compare_order, left_to_chance, with_chance
 from p3s.predict.doubts import of_order
 from p3s.predict.saved import read_prediction
 

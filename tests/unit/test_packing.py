@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from p3s.machine import network, show
-from p3s.model.packed import block_at, packed_of
+from p3s.model.types import block_at, packed_of
 from p3s.predict.estimated import Communication
-from p3s.predict.estimators.packing import with_packing
+from p3s.predict.estimators.messages import with_packing
 from p3s.program.packing import PackCosts, measured, ns_per_byte, packing_ns, usual
 from p3s.program.scaled import ScaledTrace, build
 from p3s.program.types import PackedCall

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from p3s.methods.placement.phases import all_traffic, phase_traffic
-from p3s.program.collectives.library import library_of
+from p3s.program.collectives.choose import library_of
 from p3s.program.scaled import ScaledTrace, build
 
 LIBRARY = library_of("openmpi", "4.1")

@@ -13,9 +13,9 @@ import pytest
 from paths import ROOT
 
 from p3s.base.errors import P3SError
-from p3s.base.host import compiling, prebuilt
-from p3s.base.host.prebuilt import Library, Prebuilt
-from p3s.simulate import build as simulate
+from p3s.base.host import compiling
+from p3s.base.host.compiling import Library, Prebuilt
+from p3s.simulate import core as simulate
 
 OPENMPI = Library("openmpi", "4.1.8", frozenset({"MPI_Init", "MPI_Send"}))
 
@@ -41,17 +41,17 @@ def came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "simulate.so",
         "simulate.so",
         hashlib.sha256(made.read_bytes()).hexdigest(),
-        prebuilt.source_digest(simulate.SOURCES, simulate.FLAGS),
+        compiling.source_digest(simulate.SOURCES, simulate.FLAGS),
     )
-    prebuilt.write_index(folder, [row])
-    monkeypatch.setattr(prebuilt, "FOLDER", folder)
+    compiling.write_index(folder, [row])
+    monkeypatch.setattr(compiling, "FOLDER", folder)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
-    prebuilt.index.cache_clear()
+    compiling.index.cache_clear()
     simulate.library.cache_clear()
     yield folder
-    prebuilt.index.cache_clear()
+    compiling.index.cache_clear()
     simulate.library.cache_clear()
 
 
@@ -78,8 +78,8 @@ def test_what_other_sources_were_compiled_to_is_not_used(
 
 @pytest.mark.parametrize("text", ["", "{}", '{"files": [{"name": 1}]}', "[1]"])
 def test_an_index_that_says_nothing(text: str, tmp_path: Path) -> None:
-    (tmp_path / prebuilt.INDEX).write_text(text)
-    assert prebuilt.index(tmp_path) == ()
+    (tmp_path / compiling.INDEX).write_text(text)
+    assert compiling.index(tmp_path) == ()
 
 
 def test_an_index_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -87,8 +87,8 @@ def test_an_index_is_read_as_it_was_written(tmp_path: Path) -> None:
         Prebuilt("a.so", "a-1.so", "0" * 64, "1" * 64, OPENMPI),
         Prebuilt("b.so", "b.so", "", ""),
     )
-    prebuilt.write_index(tmp_path, rows)
-    assert prebuilt.index(tmp_path) == rows
+    compiling.write_index(tmp_path, rows)
+    assert compiling.index(tmp_path) == rows
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_which_mpi_a_compiled_file_fits(
 
 def test_a_file_that_is_no_mpi(tmp_path: Path) -> None:
     (tmp_path / "libmpi.so.40").write_bytes(b"\x7fELF")
-    assert prebuilt.library_at(str(tmp_path / "libmpi.so.40")) is None
+    assert compiling.library_at(str(tmp_path / "libmpi.so.40")) is None
 
 
 def test_a_wheel_becomes_one_for_a_kind_of_machine(tmp_path: Path) -> None:

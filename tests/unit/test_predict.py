@@ -17,9 +17,10 @@ from p3s.capture import Call, RankTrace, RunTrace
 from p3s.model.comparison import HoldOut, Overlap, Weights
 from p3s.predict.case import Facts
 from p3s.predict.doubts import unknown_share
+from p3s.predict.estimates import Estimation
 from p3s.predict.estimators import estimate
-from p3s.predict.measured import Measured, run_times
-from p3s.predict.prediction import Estimation, compose, predict
+from p3s.predict.prediction import compose, predict
+from p3s.predict.residual import Measured, run_times
 from p3s.predict.times import PhaseTimes, computation, with_communication
 from p3s.predict.types import Prediction
 from p3s.signature.unmodelled import sentences

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from p3s.base.errors import UsageError
-from p3s.base.host.placeholders import with_count
+from p3s.base.extents import with_count
 from p3s.signature_runner.programs import Block, launched
 
 

@@ -25,17 +25,15 @@ from p3s.predict.case import Facts
 from p3s.predict.commands import NO_STUDY
 from p3s.predict.doubts import missed, of_validation
 from p3s.predict.estimated import Communication
-from p3s.predict.measured import Measured
 from p3s.predict.prediction import compose, predict
-from p3s.predict.reasons import CODES, Reason, in_short, named, untrusted
-from p3s.predict.residual import contradictions
+from p3s.predict.residual import Measured, contradictions
 from p3s.predict.rows import comm_ends
 from p3s.predict.saved import PredictionFile
 from p3s.predict.times import PhaseTimes
-from p3s.predict.types import PREDICTION, Prediction
+from p3s.predict.types import CODES, PREDICTION, Prediction, Reason, in_short, named, untrusted
 from p3s.program.order.unstick import moved_earlier
 from p3s.simulate.folded import Folded, Settling
-from p3s.simulate.followed import Followed, StandIns
+from p3s.simulate.totals import Followed, StandIns
 
 Json = dict[str, Any]
 

@@ -7,11 +7,10 @@ import pytest
 
 from p3s.laws.lawfinder import EXACT, find_law
 from p3s.laws.worklaws import fit_work
-from p3s.model.grid.grids import coords_of
-from p3s.model.grid.guards import GridAt
+from p3s.model.grid.at import GridAt, coords_of
 from p3s.model.partners.lines import Xor
+from p3s.model.partners.relation import Shift
 from p3s.model.partners.relations import partners
-from p3s.model.partners.shift import Shift
 
 #: BT class D, phase 1: processes -> weight, and instructions of a process in one turn.
 BT_WEIGHT = {16: 1255, 25: 1506, 36: 1757, 49: 2008, 64: 2259, 81: 2510, 100: 2761}

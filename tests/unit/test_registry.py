@@ -14,10 +14,9 @@ from grid_programs import _halo, split_by
 from p3s.base.errors import P3SError
 from p3s.base.serialise import from_data, to_data
 from p3s.model.evaluate import generate
-from p3s.model.grid.at import GridAt
-from p3s.model.grid.atom import Atom, Guard
+from p3s.model.grid.at import Atom, GridAt, GridRule, Guard
 from p3s.model.grid.choose import choose_grid
-from p3s.model.grid.grids import GridRule, Line
+from p3s.model.grid.grids import Line
 from p3s.model.grid.guardfit import fit_guard
 from p3s.model.grid.nodes import collect_nodes, used
 from p3s.model.holdout import build_model
@@ -27,9 +26,8 @@ from p3s.model.partners.infer_partners import infer_partners
 from p3s.model.partners.pairs import Pairs
 from p3s.model.partners.relation import Relation
 from p3s.model.types import Model
-from p3s.program.collectives.choose import chosen_name, schedule
+from p3s.program.collectives.choose import chosen_name, library_of, schedule
 from p3s.program.collectives.job import Job
-from p3s.program.collectives.library import library_of
 from p3s.program.collectives.registry import COLLECTIVES, algorithm
 from p3s.program.collectives.rooted import bcast_pipeline
 from p3s.program.collectives.writer import Writer

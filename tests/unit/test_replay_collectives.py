@@ -15,12 +15,20 @@ from paths import PROGRAMS
 from steps_builder import Builder
 
 from p3s.base.errors import P3SError
-from p3s.program.collectives.choose import division, element_of, most_common, schedule
+from p3s.program.collectives.choose import (
+    MPICH,
+    OPENMPI,
+    Library,
+    Rule,
+    division,
+    element_of,
+    library_of,
+    most_common,
+    schedule,
+    tuned,
+)
 from p3s.program.collectives.expand import FIRST_TAG, expand
-from p3s.program.collectives.library import library_of
 from p3s.program.collectives.registry import COLLECTIVES, CREATIONS
-from p3s.program.collectives.rules import MPICH, OPENMPI, Library, Rule
-from p3s.program.collectives.tuned import tuned
 from p3s.program.order.pairs import pair
 from p3s.simulate.steps import Op, Steps
 

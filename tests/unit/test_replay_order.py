@@ -18,10 +18,9 @@ from p3s.base.errors import P3SError
 from p3s.base.study import Study, write_json
 from p3s.model import build
 from p3s.program import write_scaled
-from p3s.program.order.completions import wanted
-from p3s.program.order.links import first_in_first_out
+from p3s.program.order.calls import unmatched
+from p3s.program.order.completions import first_in_first_out, wanted
 from p3s.program.order.pairs import pair
-from p3s.program.order.reasons import unmatched
 from p3s.program.order.sections import read_sections, sections_of, take
 from p3s.program.order.unstick import _ends_simulated, ends, unstuck
 from p3s.program.scaled import ScaledTrace, read_scaled

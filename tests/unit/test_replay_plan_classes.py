@@ -8,8 +8,8 @@ from plan_patterns import halo, ring
 from steps_builder import Builder
 
 from p3s.machine.topology.switches import flat
+from p3s.program.collectives.choose import library_of
 from p3s.program.collectives.expand import expand
-from p3s.program.collectives.library import library_of
 from p3s.program.mapping import block, cyclic
 from p3s.replay.plan.choose import alike_nodes, choose, cover_all, direct_needs, needs_of, traffic
 from p3s.replay.plan.classes import classify, node_loads, power_of_two, size_bins

@@ -11,7 +11,7 @@ from steps_builder import Builder
 
 from p3s.base.errors import P3SError
 from p3s.machine.topology.switches import flat, read_topology
-from p3s.program.collectives.library import library_of
+from p3s.program.collectives.choose import library_of
 from p3s.program.mapping import block, cyclic
 from p3s.replay.plan.check import check
 from p3s.replay.plan.plan import make_plan, timed_programs

@@ -13,14 +13,14 @@ from steps_builder import Builder
 
 from p3s.replay.plan.build import build_program
 from p3s.replay.plan.build_holes import AHEAD, Noise
-from p3s.replay.plan.build_traffic import needs_hole
+from p3s.replay.plan.build_traffic import WHY_TEXT, Why, needs_hole
 from p3s.replay.plan.check import check, describe
 from p3s.replay.plan.classes import MessageClass
 from p3s.replay.plan.direct import fits
 from p3s.replay.plan.loaded import Loaded
 from p3s.replay.plan.micro import link_programs, pair_programs
 from p3s.replay.plan.program import TAG_NOISE, Code, Program
-from p3s.replay.plan.settle import WHY_TEXT, Settled, Why, settled
+from p3s.replay.plan.settle import Settled, settled
 from p3s.replay.plan.world import MEASURED, NOISE, World, lay_out
 from p3s.simulate.steps import Steps
 

@@ -16,7 +16,7 @@ from test_replay_network import PAUSE, network
 from p3s.base.artefacts import read_json
 from p3s.base.study import REPLAY_VERSION
 from p3s.machine.topology.switches import flat
-from p3s.program.order.reasons import REASON_TEXT, Reason
+from p3s.program.order.calls import REASON_TEXT, Reason
 from p3s.program.phase_cells import places
 from p3s.replay.costs.calls import COMPOSED, MEASURED, NONE, CallCost
 from p3s.replay.costs.evaluate import (

@@ -23,14 +23,13 @@ from p3s.model.reasons import Code, Reason
 from p3s.model.types import Decision, NextCount
 from p3s.predict.types import Prediction
 from p3s.report.costs import phase_costs
-from p3s.report.counts import count_table
+from p3s.report.counts import Point, count_table, points_of
 from p3s.report.html import gaps_of
 from p3s.report.html import render as render_html
 from p3s.report.phase_table import account_rows
 from p3s.report.pictures import write_picture
-from p3s.report.points import Point, points_of
+from p3s.report.sure import verdict_of
 from p3s.report.terminal import curve, render
-from p3s.report.verdict import verdict_of
 from p3s.signature.phases import phases_json
 from p3s.signature.structure import structure
 

@@ -19,7 +19,7 @@ from p3s.laws.symbolic import simplified, sympy_to_mathml
 from p3s.laws.worklaws import WorkLaw
 from p3s.model.notation import LATEX, MATHML
 from p3s.model.partners.relation import Relation
-from p3s.report.mathml import markup, maths
+from p3s.report.equations import markup, maths
 from p3s.report.rules import Equation, phase_rules
 
 TAGS = {"math", "mrow", "mi", "mn", "mo", "mfrac", "msup", "msub", "msqrt", "mroot", "mtext"}

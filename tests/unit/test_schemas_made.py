@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from schemas import FORMATS, made
 
 from p3s.base.schemas import first_problem, load_schema
-from p3s.base.schemas.published import Published
+from p3s.base.serialise import Published
 from p3s.model.holdout import build_model
 from p3s.model.stage import as_file
 

@@ -17,15 +17,16 @@ from test_dependency_random import network, pattern
 from p3s.base.errors import P3SError
 from p3s.costs.spread import Distribution, Spread
 from p3s.predict.estimators import drawn as of_draws
-from p3s.predict.estimators import variation as of_variation
-from p3s.predict.estimators.variation import Variation
+from p3s.predict.estimators import drawn as of_variation
+from p3s.predict.estimators.drawn import Variation
 from p3s.simulate import packed as of_packed
 from p3s.simulate import simulate as simulation
 from p3s.simulate.folded import folded, folded_totals
 from p3s.simulate.network import rough_network
+from p3s.simulate.packed import Tally
 from p3s.simulate.simulate import simulate_anyway, totals
 from p3s.simulate.steps import constant, narrowed, taken
-from p3s.simulate.totals import PARTS, Drawn, Room, Tally, added_up
+from p3s.simulate.totals import PARTS, Drawn, Room, added_up
 
 CELLS = 24
 

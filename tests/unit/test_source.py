@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from p3s.capture.frames import Where, parse, shown, stack
-from p3s.capture.modules import Modules
-from p3s.capture.names import readable, without_parameters
+from p3s.capture.callpath import Where, parse, shown, stack
+from p3s.capture.modules import Modules, readable, without_parameters
 from p3s.capture.source import resolve
 
 TIMEOUT_S = 300.0

@@ -13,7 +13,7 @@ from sketch import sketched
 
 from p3s.base.errors import P3SError
 from p3s.methods.pas2p.phases import Similarity, loop_of, thesis_phases
-from p3s.signature.sequence import Label, sequence_nodes, shared_sites
+from p3s.signature.parse import Label, sequence_nodes, shared_sites
 
 LONG = 1_000_000  # ns: far above what the clock cannot tell apart
 

@@ -37,8 +37,7 @@ from p3s.pipeline.basis import request_of
 from p3s.pipeline.predicting import PredictArguments, predicted, what_ifs_of
 from p3s.pipeline.weak import ensure_family
 from p3s.predict import surface as surfaces
-from p3s.predict.reasons import Reason
-from p3s.predict.types import Prediction
+from p3s.predict.types import Prediction, Reason
 from p3s.replay.settings import ReplaySettings
 from p3s.report import surface as surface_text
 

@@ -12,10 +12,9 @@ from p3s.model.grid.grids import Balanced, Line
 from p3s.model.nextcount import Question, _decisions
 from p3s.model.partners import infer_partners as together
 from p3s.model.partners.infer_partners import candidates
-from p3s.model.partners.mixture import used_pairs
 from p3s.model.partners.pairs import Pairs
 from p3s.model.partners.relation import Relation, Staged
-from p3s.model.partners.relations import partners
+from p3s.model.partners.relations import partners, used_pairs
 
 
 def some_pairs(family, seed: int) -> list[Pairs]:

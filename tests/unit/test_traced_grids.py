@@ -9,7 +9,7 @@ import pytest
 from p3s.base.errors import P3SError
 from p3s.base.extents import dims_balanced
 from p3s.model.compare import compare
-from p3s.model.grid.grid_rule import GridRule
+from p3s.model.grid.at import GridRule
 from p3s.model.holdout import build_model
 from p3s.model.verdicts import judged_at
 

@@ -11,7 +11,7 @@ import numpy as np
 from p3s.base.serialise import from_data, to_data
 from p3s.base.tables import TABLES
 from p3s.model.order.iterations import with_turns
-from p3s.signature.events import Sequences, nodes_of
+from p3s.signature.parse import Sequences, nodes_of
 from p3s.signature.part import join, part_of
 from p3s.signature.signature import signature_json
 from p3s.signature.store import SignatureHead, _table, write_tables

@@ -19,7 +19,7 @@ from p3s.predict.what_if.changes import (
     check_phases,
     read_changes,
 )
-from p3s.program.collectives.rules import Rule
+from p3s.program.collectives.choose import Rule
 from p3s.simulate.network import Network, rough_network
 from p3s.simulate.switch_links import Trunks
 

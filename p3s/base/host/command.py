@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from p3s.base.errors import P3SError, UsageError
+from p3s.base.extents import names_count, with_count, with_extents
 from p3s.base.host import mpi
-from p3s.base.host.placeholders import names_count, with_count, with_extents
 
 LAUNCHERS = (
     "mpiexec",

@@ -19,9 +19,9 @@ from p3s.costs.parameters.types import Law, Means
 from p3s.laws.counts import WorkLaw
 from p3s.laws.expr import Expr, num
 from p3s.laws.whole import evaluate_int
-from p3s.model.amount import Amount
 from p3s.model.evaluate import ScaledRows, generate, model_grid
-from p3s.model.grid.grids import GridRule
+from p3s.model.grid.at import GridRule
+from p3s.model.law_types import Amount
 from p3s.model.sizes.observed import env_of
 from p3s.model.types import Model
 

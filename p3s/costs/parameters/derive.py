@@ -26,7 +26,7 @@ from p3s.laws.symbolic import to_text
 from p3s.model.compare import compare
 from p3s.model.comparison import Comparison, HoldOut, Summary
 from p3s.model.evaluate import generate, model_grid
-from p3s.model.grid.grids import GridRule
+from p3s.model.grid.at import GridRule
 from p3s.model.judge import phase_key
 from p3s.model.law_types import Order
 from p3s.model.reasons import VERDICTS, Code, Reason, Verdict

@@ -13,7 +13,7 @@ from p3s.laws import lawfinder
 from p3s.laws.exact import value_at
 from p3s.laws.expr import Expr, num
 from p3s.laws.lawfinder import find_law
-from p3s.laws.powers import Powers
+from p3s.laws.worklaws import Powers
 
 #: A law is exact, with a value to spare; open: as many numbers as values, or rivals; fitted: real.
 EXACT, OPEN, FITTED = "exact", "open", "fitted"

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.base.schemas.published import Published
+from p3s.base.serialise import Published
 from p3s.base.settings import (
     MIN_COUNTS,
     MIN_SETTINGS,
@@ -41,8 +41,8 @@ from p3s.costs.parameters.derive import Fitted, leave_out, model_at, summary
 from p3s.costs.parameters.tree import Leaves, nearest, numbering, rules_of
 from p3s.costs.parameters.types import Check, Family, MissedRules, Part, SettingInfo
 from p3s.costs.parameters.work import fit_family_work
-from p3s.costs.points import Point
 from p3s.costs.shared import mean_of
+from p3s.costs.thesis import Point
 from p3s.model.comparison import HoldOut
 from p3s.model.stage import as_file as model_file
 from p3s.model.types import Model

@@ -27,8 +27,8 @@ from p3s.model.evaluate import model_grid
 from p3s.model.sizes.observed import env_of
 from p3s.model.tree import assign
 from p3s.model.types import Item
-from p3s.model.work.cases import Run, run_of
 from p3s.model.work.features import ONCE, Feature, feature_values, features
+from p3s.model.work.flows import Run, run_of
 from p3s.model.work.segments import (
     counts_and_work,
     most_terms,

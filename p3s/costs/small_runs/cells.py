@@ -15,8 +15,8 @@ import numpy as np
 from p3s.base.errors import P3SError
 from p3s.base.ops import COMPLETION, kind_of
 from p3s.costs.gather import by_place_and_rank, in_the_run, numbers_of, places_of, work_of
-from p3s.costs.points import Place
 from p3s.costs.small_runs.places import Same
+from p3s.costs.thesis import Place
 from p3s.model.types import Model
 from p3s.signature.tables import INSTRUCTIONS, PointTable
 

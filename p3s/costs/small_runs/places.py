@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from p3s.base.ops import INIT_OPS
-from p3s.capture.frames import Where, parse
+from p3s.capture.callpath import Where, parse
 from p3s.signature.fold import Loop
 from p3s.signature.phases import RELEVANT_SHARE
 from p3s.signature.structure import Node, Structure, structure

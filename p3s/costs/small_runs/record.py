@@ -13,8 +13,8 @@ from pathlib import Path
 
 from p3s.base.artefacts import reason, sync_directory, write_json, writing
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.host.placeholders import names_count
-from p3s.base.schemas.published import Published
+from p3s.base.extents import names_count
+from p3s.base.serialise import Published
 from p3s.base.staging import discard, new_directory, release
 from p3s.base.study import Study
 from p3s.costs.small_runs.places import Same, correspond, known

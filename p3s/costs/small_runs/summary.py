@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from p3s.base.artefacts import write_json
 from p3s.base.errors import P3SError
-from p3s.base.schemas.published import Published
-from p3s.base.serialise import Natural, NotNegative, ProcessCount
+from p3s.base.serialise import Natural, NotNegative, ProcessCount, Published
 from p3s.costs.gather import in_the_run, places_of
 from p3s.costs.small_runs.cells import spent
 from p3s.costs.small_runs.match import Found, matched_all

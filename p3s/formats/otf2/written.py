@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.base import ops
 from p3s.base.ops import blocking_of, kind_of
-from p3s.capture.frames import stack
+from p3s.capture.callpath import stack
 from p3s.formats.run import Run, shown
 
 if TYPE_CHECKING:

@@ -19,9 +19,8 @@ from p3s.formats.simgrid.platform import lacks
 from p3s.formats.simgrid.smpirun import replay
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.machine import by_phase
-from p3s.predict.estimators.messages import measured_messages
+from p3s.predict.estimators.messages import measured_messages, with_packing
 from p3s.predict.estimators.messages import why_not as no_costs
-from p3s.predict.estimators.packing import with_packing
 from p3s.predict.estimators.prepared import Prepared, prepare
 from p3s.predict.estimators.settings import Setting
 from p3s.predict.times import read_head

@@ -14,7 +14,7 @@ from p3s.methods.baseline.fromstudy import measured_of
 from p3s.methods.baseline.model import TESTED_RATIO, Baseline, Said, fit_series
 from p3s.methods.baseline.times import from_mapping
 from p3s.predict.types import Count, Prediction, part_s
-from p3s.report.parts import Curve, Part
+from p3s.report.sections import Curve, Part
 
 
 @dataclass(frozen=True)

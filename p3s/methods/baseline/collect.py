@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p3s.base.errors import Damaged, P3SError, UsageError
-from p3s.base.host.placeholders import shape, with_extents
+from p3s.base.extents import shape, with_extents
 from p3s.methods.baseline.read import read, write
 from p3s.methods.baseline.times import RunTime, Times
 

@@ -21,7 +21,7 @@ def times_of_study(study: Study) -> Times:
     Errors: P3SError where no run has a time.
     """
     from p3s.capture import read_run
-    from p3s.predict.measured import run_times
+    from p3s.predict.residual import run_times
 
     runs: list[RunTime] = []
     shared: set[int] = set()

@@ -14,9 +14,8 @@ import numpy as np
 
 from p3s.base.artefacts import write_json
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.schemas.published import Published
 from p3s.base.scores import relative_error
-from p3s.base.serialise import Natural, NotNegative
+from p3s.base.serialise import Natural, NotNegative, Published
 from p3s.base.text import plural, processes
 from p3s.methods.baseline import threeterm
 from p3s.methods.baseline.bootstrap import interval

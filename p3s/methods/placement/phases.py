@@ -10,9 +10,8 @@ import numpy as np
 from p3s.base.ops import blocking_of, leaves_request
 from p3s.machine.topology.units import Ints
 from p3s.methods.placement.traffic import Traffic, together, traffic
-from p3s.program.collectives.choose import schedule
+from p3s.program.collectives.choose import Library, schedule
 from p3s.program.collectives.registry import COLLECTIVES
-from p3s.program.collectives.rules import Library
 from p3s.program.scaled import COLLECTIVE, SEND, ScaledTrace
 from p3s.simulate.steps import SENDS
 

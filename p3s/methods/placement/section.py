@@ -21,8 +21,8 @@ from p3s.methods.placement.text import (
 )
 from p3s.predict.types import Prediction
 from p3s.report.charts.draw import LETTER, Svg
-from p3s.report.parts import Part, PartTable
 from p3s.report.phase_table import volume
+from p3s.report.sections import Part, PartTable
 
 WIDTH, HEIGHT, EDGE = 460.0, 300.0, 16.0
 #: Shades of links, and how large nodes and switches are at most.

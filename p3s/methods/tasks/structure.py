@@ -20,18 +20,17 @@ from p3s.methods.tasks.queue import Queue, Range, most_workers
 from p3s.methods.tasks.recognise import learned, of_path
 from p3s.methods.tasks.tasks import TaskQueue, time_of
 from p3s.predict.checks import EFFICIENCY_LIMIT
-from p3s.predict.measured import Measured
+from p3s.predict.residual import Measured
 from p3s.predict.structures import Dealt, Structure
 from p3s.predict.times import PhaseTimes
-from p3s.simulate.followed import Followed
+from p3s.simulate.totals import Followed
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
     from p3s.model.comparison import Comparison
     from p3s.predict.estimates import Estimate, Estimates
     from p3s.predict.estimators.settings import Setting
-    from p3s.predict.reasons import Reason
-    from p3s.predict.types import Prediction
+    from p3s.predict.types import Prediction, Reason
     from p3s.simulate.network import Network
 
 _NS = 1e9

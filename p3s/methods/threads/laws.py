@@ -29,7 +29,7 @@ from p3s.pipeline.stages import (
     machine_file,
 )
 from p3s.pipeline.teams import plain_node
-from p3s.predict.what_if.threads import MoreThreads, NotKnown
+from p3s.predict.what_if.changes import MoreThreads, NotKnown
 
 if TYPE_CHECKING:
     from p3s.costs.types import Teams

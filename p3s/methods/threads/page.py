@@ -14,8 +14,8 @@ from p3s.base.version import __version__
 from p3s.methods.threads import text as teams
 from p3s.methods.threads.advise import text as advising
 from p3s.methods.threads.stage import load as load_threads
-from p3s.predict.reasons import Reason, in_short, untrusted
 from p3s.predict.surface import SURFACE, Surface, surface_path
+from p3s.predict.types import Reason, in_short, untrusted
 from p3s.report import surface as surfaces
 from p3s.report.charts.draw import Svg
 from p3s.report.html import as_bytes, page

@@ -12,8 +12,7 @@ import numpy as np
 
 from p3s.base.artefacts import write_bytes, write_json
 from p3s.base.errors import P3SError
-from p3s.base.schemas.published import Published
-from p3s.base.serialise import Positive, Share
+from p3s.base.serialise import Positive, Published, Share
 from p3s.base.settings import (
     MIN_COUNTS,
     THREADS,

@@ -17,7 +17,7 @@ from p3s.methods.threads.settings import at_threads, with_threads
 from p3s.methods.threads.stage import ThreadFile
 from p3s.methods.threads.types import Part
 from p3s.predict.checks import UNSURE
-from p3s.predict.reasons import Reason
+from p3s.predict.types import Reason
 from p3s.signature.beside import load_teams
 from p3s.signature.teams import Teams
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from p3s.base.ops import RECV, SEND, is_on_comm
+from p3s.model.grid.at import GridAt, GridRule
 from p3s.model.grid.carts import Cart, cart_of
 from p3s.model.grid.directions import settle
 from p3s.model.grid.domain_grids import (
@@ -19,14 +20,12 @@ from p3s.model.grid.domain_grids import (
     nearest_shape,
     of_shape,
     rules_of_domains,
+    rules_of_traces,
     shape_of_messages,
 )
-from p3s.model.grid.grids import Balanced, Greedy, GridRule, candidate_rules, rules_in_part
-from p3s.model.grid.guards import GridAt
-from p3s.model.grid.node_grids import rules_of_nodes
+from p3s.model.grid.grids import Balanced, Greedy, candidate_rules, rules_in_part, rules_of_nodes
 from p3s.model.grid.nodes import Node, unique_pairs, used
 from p3s.model.grid.stated import Statement, rules
-from p3s.model.grid.traced_grids import rules_of_traces
 from p3s.model.partners.communicator_laws import CommunicatorLaw
 from p3s.model.partners.communicators import Communicators, Used
 from p3s.model.partners.infer_partners import Explanation, infer_partners, rough_cost

@@ -1,8 +1,4 @@
-"""Finding guards: the simplest predicate equal to who was seen to take part, at all counts.
-
-All atoms are evaluated for all ranks and stages of all counts at once; a conjunction is
-a set of atoms that together leave out everybody who does not take part. Geometric atoms come first,
-and a guard must need fewer words than the list of those who take part."""
+"""Finding guards: the simplest predicate equal to who was seen to take part, at all counts."""
 
 from __future__ import annotations
 
@@ -12,10 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from p3s.model.grid.at import GridAt
-from p3s.model.grid.atom import DEAR, GEOMETRIC, PARTNER, RANK, STAGE, Atom, Guard, proposed
-from p3s.model.grid.guards import WITH_PARTNER
-from p3s.model.grid.stage_atoms import ForPartner, Not
+from p3s.model.grid.at import DEAR, GEOMETRIC, PARTNER, RANK, STAGE, Atom, GridAt, Guard, proposed
+from p3s.model.grid.atoms import ForPartner, HasPartner, Not
+
+#: The guard that all guards of messages begin with.
+WITH_PARTNER = Guard((HasPartner(),))
+
+
+def of_ranks(guard: Guard) -> Guard:
+    """Return the part of a guard that depends on the rank alone."""
+    return Guard(tuple(a for a in guard.atoms if a.reads == RANK))
+
 
 #: Atoms of a conjunction at most.
 MOST_ATOMS = 6

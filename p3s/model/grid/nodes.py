@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from p3s.base.ops import RECV, SEND, kind_of
-from p3s.model.grid.grids import GridRule
-from p3s.model.grid.guards import GridAt
+from p3s.model.grid.at import GridAt, GridRule
 from p3s.model.order.iterations import needless
 from p3s.model.partners.communicators import Used
 from p3s.model.partners.pairs import Pairs

@@ -12,19 +12,16 @@ from itertools import permutations
 from typing import Any
 
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.extents import dims_balanced
-from p3s.base.host.placeholders import extents_in, shape
+from p3s.base.extents import dims_balanced, extents_in, shape
 from p3s.base.study import Study
+from p3s.model.grid.at import GridRule, dimensions, layout_of
 from p3s.model.grid.grids import (
     Balanced,
     Bits,
-    GridRule,
     Line,
     Listed,
     all_rules,
     candidate_rules,
-    dimensions,
-    layout_of,
     rules_in_part,
 )
 

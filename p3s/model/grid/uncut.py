@@ -14,10 +14,10 @@ from math import prod
 
 from p3s.base.ops import SEND
 from p3s.laws.expr import Expr
-from p3s.model.grid.at import GridAt
+from p3s.model.grid.at import GridAt, GridRule
 from p3s.model.grid.domain_grids import rules_for
-from p3s.model.grid.grids import GridRule, Several
-from p3s.model.partners.shift import Shift
+from p3s.model.grid.grids import Several
+from p3s.model.partners.relation import Shift
 from p3s.model.types import Item
 
 #: Fields that one message may hold, and bytes of a number where sizes are in bytes.

@@ -20,7 +20,7 @@ import numpy as np
 from p3s.base.ops import COMPLETION
 from p3s.laws.expr import Expr
 from p3s.laws.lawfinder import find_law
-from p3s.model.grid.guards import GridAt
+from p3s.model.grid.at import GridAt
 from p3s.model.law_types import LoopRule, Order, TripLaw, Trips, Walk, When
 from p3s.model.order.observe import Seen, cells_of_rows, first_signs, see
 from p3s.model.order.patterns import (
@@ -36,8 +36,8 @@ from p3s.model.order.patterns import (
     where,
 )
 from p3s.model.types import Item, Model
+from p3s.signature.calltable import least_backward
 from p3s.signature.fold import Loop
-from p3s.signature.order import least_backward
 from p3s.signature.parse import Nest
 from p3s.signature.structure import PARTNERS, Structure
 from p3s.signature.tables import PointTable

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from p3s.signature.events import compact, nodes_of
-from p3s.signature.parse import loop_indices, parse
+from p3s.signature.parse import compact, loop_indices, nodes_of, parse
 from p3s.signature.structure import Structure, structure
 from p3s.signature.tables import PointTable, first_rows, node_of_row
 

@@ -15,10 +15,9 @@ import numpy as np
 from p3s.base.ops import COMPLETION, RECV, SEND, is_on_comm
 from p3s.model.grid.nodes import node_key
 from p3s.model.order.patterns import Cell, Ints, LoopTurns, turn_of
-from p3s.model.partners.shift import Shift
+from p3s.model.partners.relation import Shift
 from p3s.model.types import Model
-from p3s.signature.events import nodes_of
-from p3s.signature.parse import Nest, loop_indices, parse
+from p3s.signature.parse import Nest, loop_indices, nodes_of, parse
 from p3s.signature.structure import Structure
 from p3s.signature.tables import PointTable, first_rows, node_of_row
 

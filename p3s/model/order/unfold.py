@@ -1,16 +1,21 @@
-"""The events of any rank in program order, from the model evaluated at any count."""
+"""The events of any rank in program order, at any count, beside the order of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from p3s.base.ops import COMPLETION
+from p3s.base.errors import P3SError
+from p3s.base.ops import COLLECTIVE, COMPLETION, IO, RECV, SEND
+from p3s.base.study import Study
+from p3s.capture.anybody import receivers
 from p3s.laws.whole import evaluate_int
-from p3s.model.grid.guards import GridAt
+from p3s.model.comparison import Difference, Moved, OrderAgreement
+from p3s.model.grid.at import GridAt
 from p3s.model.law_types import LoopRule, OrderedItem, TripLaw, Trips, When
 from p3s.model.order.patterns import (
     Bools,
@@ -24,7 +29,8 @@ from p3s.model.order.patterns import (
     turn_of,
     where,
 )
-from p3s.model.types import Item
+from p3s.model.types import Item, Model
+from p3s.signature.tables import PointTable, first_rows
 
 
 class Unfolder:
@@ -313,3 +319,161 @@ def rule_for(rules: Sequence[R], items: set[int]) -> R | None:
         if best is None or like > best[0]:
             best = (like, rule)
     return best[1] if best else None
+
+
+Event = tuple[str, int, int]
+
+
+def compare_order(
+    model: Model, t: PointTable, rows: Any, modelled: np.ndarray | None = None
+) -> OrderAgreement | None:
+    """Return how many ranks do all their calls in the order of the model, and the first that not.
+
+    modelled: for every row of the table whether the model has it (None: all); what it leaves out
+    is counted elsewhere (compare) and is no difference of order. Compared are operation, partner,
+    bytes of every event that moves something (of completions and the like the operation);
+    ``first``: rank, position (0: the first such event), expected (in the run) and found (in the
+    model), null where one of them has ended. ``events``: how many of all ranks lie before the
+    first difference of their rank; ``equal_but_bytes``: ranks whose operations and partners are
+    in order; ``shuffled``: those whose partners alone are in another one; ``moved``: those whose
+    calls are, sizes and what is not as often in both left aside. None where the run was
+    too long to keep all sequences or the model holds no order.
+    """
+    if model.order is None or len(t.sequences) < len(np.unique(t.rank)):
+        return None
+    code: dict[Event, int] = {}
+    ours = _codes(model, rows, code)
+    theirs = np.array(
+        [
+            code.setdefault(_event(g.op, g.kind, g.peer, size), len(code))
+            for g, size in ((t.groups[gi], int(b)) for gi, b in zip(t.group, t.nbytes, strict=True))
+        ],
+        dtype=np.int64,
+    )
+    unfolder = Unfolder(model.items, model.order.loops, rows)
+    begin = first_rows(t)
+    equal = alike = total = bare = 0
+    first: Difference | None = None
+    names = list(code)
+    plain: dict[tuple[str, int], int] = {}
+    nobody: dict[tuple[str, int], int] = {}
+    partnerless = np.array([nobody.setdefault(e[::2], len(nobody)) for e in names], dtype=np.int64)
+    shuffled: list[int] = []
+    moved: list[int] = []
+    sizeless = np.array([plain.setdefault(e[:2], len(plain)) for e in names], dtype=np.int64)
+    for rank, codes in sorted(t.sequences.items()):
+        row = codes[codes >= 0].astype(np.int64) + begin.get(rank, 0)
+        a = theirs[row if modelled is None else row[modelled[row]]]
+        b = ours[unfolder.sequence(rank)]
+        upto = min(len(a), len(b))
+        differ = np.flatnonzero(a[:upto] != b[:upto])
+        same = int(differ[0]) if len(differ) else upto
+        total += len(a)
+        alike += same
+        bare += len(a) == len(b) and bool(np.array_equal(sizeless[a], sizeless[b]))
+        if same == len(a) == len(b):
+            equal += 1
+            continue
+        if np.array_equal(partnerless[a], partnerless[b]) and _same_events(a, b):
+            shuffled.append(int(rank))
+        if _moved(sizeless[a], sizeless[b]):
+            moved.append(int(rank))
+        if first is None:
+            first = Difference(
+                rank=rank,
+                position=same,
+                expected=text(names[a[same]]) if same < len(a) else None,
+                found=text(names[b[same]]) if same < len(b) else None,
+            )
+    return OrderAgreement(
+        ranks=len(t.sequences),
+        equal=equal,
+        equal_but_bytes=int(bare),
+        events={"true": total, "equal": alike},
+        first=first,
+        shuffled=tuple(shuffled),
+        moved=tuple(moved),
+    )
+
+
+def _same_events(a: np.ndarray, b: np.ndarray) -> bool:
+    """Tell whether two sequences hold the same events, in whatever order."""
+    return bool(np.array_equal(np.sort(a), np.sort(b)))
+
+
+def _moved(a: np.ndarray, b: np.ndarray) -> bool:
+    """Tell whether the events that are as often in both sequences come in another order."""
+    values, inverse = np.unique(np.concatenate([a, b]), return_inverse=True)
+    ours, theirs = inverse[: len(a)], inverse[len(a) :]
+    often = [np.bincount(each, minlength=len(values)) for each in (ours, theirs)]
+    same = often[0] == often[1]
+    return not np.array_equal(ours[same[ours]], theirs[same[theirs]])
+
+
+def _codes(model: Model, rows: Any, code: dict[Event, int]) -> np.ndarray:
+    items = model.items
+    return np.array(
+        [
+            code.setdefault(_event(items[i].op, items[i].kind, peer, size), len(code))
+            for i, peer, size in zip(
+                rows.item.tolist(), rows.peer.tolist(), rows.nbytes.tolist(), strict=True
+            )
+        ],
+        dtype=np.int64,
+    )
+
+
+def _event(op: str, kind: str, peer: int, size: int) -> Event:
+    if kind in (SEND, RECV):
+        return op, peer, size
+    return op, -1, size if kind in (COLLECTIVE, IO) else -1
+
+
+def text(event: Event) -> str:
+    """Return an event for people."""
+    op, peer, size = event
+    where = f" with {peer}" if peer >= 0 else ""
+    return f"{op}{where}" + (f", {size} bytes" if size >= 0 else "")
+
+
+def left_to_chance(order: OrderAgreement, run_dir: Path) -> OrderAgreement:
+    """Return how orders agree, with what chance decides; raises P3SError as reading the run does.
+
+    ``moved`` is then without the ranks that receive from anybody.
+    """
+    if not order.shuffled and not order.moved:
+        return order
+    chance = receivers(run_dir, {*order.shuffled, *order.moved})
+    return replace(
+        order,
+        by_chance=len(chance & {*order.shuffled}),
+        moved=tuple(rank for rank in order.moved if rank not in chance),
+    )
+
+
+def with_chance(model: Model, study: Study) -> Model:
+    """Return a model that holds no rank's order against itself that chance decides.
+
+    What runs that are gone received from anybody nobody knows: there it does.
+    """
+    there = model.holdout and model.holdout.comparison
+    if model.holdout and there and there.order:
+        order = _told(there.order, study, there.n)
+        held = replace(model.holdout, comparison=replace(there, order=order))
+        model = replace(model, holdout=held)
+    if model.order is None or not model.order.moved:
+        return model
+    rest = []
+    for each in model.order.moved:
+        told = _told(OrderAgreement(each.ranks, 0, 0, {}, None, moved=each.moved), study, each.n)
+        rest += [Moved(each.n, told.moved, each.ranks)] if told.moved else []
+    return replace(model, order=replace(model.order, moved=tuple(rest)))
+
+
+def _told(order: OrderAgreement, study: Study, n: int) -> OrderAgreement:
+    """Return how orders agree, as it is where there is no run to read."""
+    run = next((run.path for run in study.runs(n) if run.status == "complete"), None)
+    try:
+        return order if run is None else left_to_chance(order, run)
+    except P3SError:
+        return order

@@ -16,9 +16,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from p3s.model.grid.at import GridAt
-from p3s.model.grid.grids import Balanced, BalancedUp, Cube, Greedy, GreedyUp, GridRule, Power2
-from p3s.model.grid.guards import Guard
+from p3s.model.grid.at import GridAt, GridRule, Guard
+from p3s.model.grid.grids import Balanced, BalancedUp, Cube, Greedy, GreedyUp, Power2
 from p3s.model.partners.pairs import Pairs
 from p3s.model.registry import Rule, left_out
 

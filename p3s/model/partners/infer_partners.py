@@ -12,11 +12,17 @@ import numpy as np
 from p3s.model.grid.at import GridAt
 from p3s.model.grid.axes import Axis, line
 from p3s.model.partners.communicator_laws import CommunicatorLaw
-from p3s.model.partners.mixture import mixture, used_pairs
 from p3s.model.partners.pairs import Pairs
-from p3s.model.partners.relation import Relation, Staged
-from p3s.model.partners.relations import partners
-from p3s.model.partners.shift import MAX_REACH, Shift, bordered_steps, is_stencil, shift_vectors
+from p3s.model.partners.relation import (
+    MAX_REACH,
+    Relation,
+    Shift,
+    Staged,
+    bordered_steps,
+    is_stencil,
+    shift_vectors,
+)
+from p3s.model.partners.relations import mixture, partners, used_pairs
 from p3s.model.partners.single import Oneself
 from p3s.model.partners.stencil import stencil
 
@@ -41,7 +47,7 @@ def _stack(rels: Sequence[Relation], g: GridAt) -> tuple[np.ndarray, np.ndarray]
 class Together:
     """What some relations lead to, of one node's pairs.
 
-    used: for each count as of :func:`p3s.model.partners.mixture.used_pairs`.
+    used: for each count as of :func:`p3s.model.partners.relations.used_pairs`.
     """
 
     def __init__(

@@ -8,15 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from p3s.base.ops import RECV, SEND, is_on_comm
+from p3s.model.grid.at import GridAt
 from p3s.model.grid.choose import GridChoice
-from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import Node, pairs_on, used
 from p3s.model.partners.communicator_laws import CommunicatorLaw, World
 from p3s.model.partners.infer_partners import Explanation
-from p3s.model.partners.mixture import at_partners, known_cells, ways_to
-from p3s.model.partners.relation import Relation
-from p3s.model.partners.relations import partners
-from p3s.model.partners.shift import Shift
+from p3s.model.partners.relation import Relation, Shift
+from p3s.model.partners.relations import at_partners, known_cells, partners, ways_to
 from p3s.model.reasons import Code, Reason
 from p3s.model.sizes.observed import Observed, Rows
 from p3s.signature.tables import PointTable

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p3s.model.grid.guards import GridAt
+from p3s.model.grid.at import GridAt
 from p3s.model.partners.communicator_laws import CommunicatorLaw, World, numbered
 
 Ints = NDArray[np.int64]

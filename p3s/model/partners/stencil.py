@@ -14,8 +14,8 @@ from itertools import product
 import numpy as np
 
 from p3s.model.partners.pairs import Pairs
+from p3s.model.partners.relation import Shift
 from p3s.model.partners.relations import partners
-from p3s.model.partners.shift import Shift
 
 Vector = tuple[int, ...]
 #: What a neighbourhood costs (a relation is 1): all neighbours in both directions, all dimensions

@@ -21,11 +21,9 @@ import numpy as np
 
 from p3s.base.scores import Z90
 from p3s.laws.expr import Env, Expr, add, evaluate, mul, num, power, sym
-from p3s.laws.mixture import seen
-from p3s.laws.nonnegative import nonnegative
-from p3s.model.amount import Amount
-from p3s.model.law_types import SizeLaw
-from p3s.model.partners.shift import Shift
+from p3s.laws.mixture import nonnegative, seen
+from p3s.model.law_types import Amount, SizeLaw
+from p3s.model.partners.relation import Shift
 from p3s.model.types import Item
 
 T = TypeVar("T", bound=Hashable)

@@ -1,9 +1,4 @@
-"""Blocks: extents cut over grid dimensions, solved from the sizes that ranks were seen to have.
-
-The extents found are pooled over the program: slots that determine an extent well are solved
-first, the others choose among what was found. Small extents fit by chance, so a factor of one
-and extents that are known are tried first.
-"""
+"""Blocks: extents cut over grid dimensions, solved from the sizes that ranks were seen to have."""
 
 from __future__ import annotations
 
@@ -11,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,7 +15,37 @@ from p3s.laws.counts import Law
 from p3s.laws.expr import BLOCK_KINDS, Expr, block_size
 from p3s.laws.shapes import roundness
 from p3s.model.sizes.cells import Candidate, Votes
-from p3s.model.sizes.columns import distinct_columns
+
+
+def distinct_columns(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the distinct entries of columns, where each is first, and which one every row has.
+
+    columns: whole numbers, of equal length; the entries are in ascending order, (columns, entries).
+    """
+    key, most = np.zeros(len(columns[0]), dtype=np.int64), 1
+    for column in columns:
+        low = int(column.min(initial=0))
+        many = int(column.max(initial=0)) - low + 1
+        if most * many > 1 << 62:
+            key = np.unique(key, return_inverse=True)[1].ravel()
+            most = len(key)
+        key, most = key * many + (column - low), most * many
+    _, first, which = np.unique(key, return_index=True, return_inverse=True)
+    return np.stack([column[first] for column in columns]), first, which.ravel()
+
+
+def cells_of(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the same as :func:`distinct_columns`, remembered: many slots have equal rows."""
+    return _cells_of(tuple(column.tobytes() for column in columns))
+
+
+@lru_cache(maxsize=512)
+def _cells_of(columns: tuple[bytes, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    found = distinct_columns([np.frombuffer(column, dtype=np.int64) for column in columns])
+    for part in found:
+        part.setflags(write=False)
+    return found
+
 
 GHOSTS = (0, 1, 2, 4)
 #: Shares rounded down or up whatever the block.

@@ -12,8 +12,7 @@ import numpy as np
 
 from p3s.laws.expr import Expr, mul, num
 from p3s.laws.whole import evaluate_int
-from p3s.model.sizes.blocks import Axis, FittedSize, Observations
-from p3s.model.sizes.columns import cells_of
+from p3s.model.sizes.blocks import Axis, FittedSize, Observations, cells_of
 from p3s.model.sizes.levels import blocks_in
 from p3s.model.sizes.positions import decides, plain_axes
 from p3s.model.sizes.terms import BORDERS, CUTS, Profile, Term, Terms, joined, profile, terms_along

@@ -14,8 +14,7 @@ from itertools import combinations, product
 import numpy as np
 
 from p3s.laws.expr import Expr, add, evaluate, mul, num, sym
-from p3s.model.sizes.blocks import Axis, Observations
-from p3s.model.sizes.columns import cells_of
+from p3s.model.sizes.blocks import Axis, Observations, cells_of
 
 #: Offsets of an affine coordinate.
 OFFSETS = (0, -1, 1, -2, 2)

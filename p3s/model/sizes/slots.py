@@ -15,19 +15,16 @@ from p3s.laws.counts import WorkLaw
 from p3s.laws.expr import symbols_of, whole_number
 from p3s.laws.lawfinder import find_law
 from p3s.laws.whole import evaluate_int
+from p3s.model.grid.at import GridAt, Guard
+from p3s.model.grid.atoms import Above, HasPartner
 from p3s.model.grid.guardfit import fit_guards
-from p3s.model.grid.guards import Above, GridAt, Guard
-from p3s.model.grid.stage_atoms import HasPartner
 from p3s.model.law_types import CountLaw, IterationsLaw, Rival, RootLaw, SizeLaw
+from p3s.model.partners.relation import Shift
 from p3s.model.partners.relations import at_stage
-from p3s.model.partners.shift import Shift
 from p3s.model.reasons import Code, Reason
-from p3s.model.sizes import sampled
-from p3s.model.sizes.blocks import ExtentPool, FittedSize, Observations
-from p3s.model.sizes.by_iteration import fit_root, fit_turns, turns_matter
-from p3s.model.sizes.columns import distinct_columns
-from p3s.model.sizes.elements import fit_elements
-from p3s.model.sizes.numbers import fit_count
+from p3s.model.sizes import rankcounts
+from p3s.model.sizes.blocks import ExtentPool, FittedSize, Observations, distinct_columns
+from p3s.model.sizes.elements import fit_count, fit_elements, fit_root, fit_turns, turns_matter
 from p3s.model.sizes.observed import Observed, Rows, env_of
 from p3s.model.sizes.pickled import fit_pickled
 from p3s.model.types import Slot
@@ -405,7 +402,7 @@ def sample_slots(item: Observed, counts: Sequence[int]) -> tuple[Slot, ...]:
             work_points=points,
             why=(Reason(Code.SAMPLE), *why),
         )
-        for count, elements in sampled.laws(sampled.calls_of(rows), elem)
+        for count, elements in rankcounts.laws(rankcounts.calls_of(rows), elem)
     )
 
 
@@ -425,7 +422,7 @@ def count_of(
     if law.sample is not None and peers is not None:
         unit = replace(slot, count=replace(law, sample=None))
         each = count_of(unit, g, ranks, None, stage, cells)
-        return np.asarray(each * sampled.of_pairs(slot.relation, law.sample, g.n, ranks, peers))
+        return np.asarray(each * rankcounts.of_pairs(slot.relation, law.sample, g.n, ranks, peers))
     if law.expr is not None:
         value = evaluate_int(law.expr, env_of(g, ranks, peers, stage))
         return np.broadcast_to(value, (len(ranks),)).astype(np.int64)
@@ -449,7 +446,7 @@ def bytes_of(
     """Return the bytes of one occurrence for each rank, int64."""
     law = slot.elements
     if law.sample is not None and peers is not None:
-        elements = sampled.of_pairs(slot.relation, law.sample, g.n, ranks, peers)
+        elements = rankcounts.of_pairs(slot.relation, law.sample, g.n, ranks, peers)
         return np.asarray(elements * slot.elem_bytes)
     if law.expr is not None:
         tree = slot.relation if "b" in symbols_of(law.expr) else None

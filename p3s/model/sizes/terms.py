@@ -15,8 +15,7 @@ from math import lcm
 import numpy as np
 
 from p3s.laws.expr import Expr, add, block, block_size, mul, num
-from p3s.model.sizes.blocks import Axis, Observations, divisors
-from p3s.model.sizes.columns import cells_of, distinct_columns
+from p3s.model.sizes.blocks import Axis, Observations, cells_of, distinct_columns, divisors
 
 #: Ways of cutting an extent: those of blocks, and bounds at ceil(c L / p), floor seen from the end.
 EVEN_CUTS = ("first", "floor", "last", "roof", "low", "high")

@@ -18,7 +18,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from p3s.model.grid.guards import GridAt
+from p3s.model.grid.at import GridAt
 from p3s.model.types import Model, Phase
 from p3s.model.work_types import Profile, WorkPlace
 

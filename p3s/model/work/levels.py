@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from p3s.base.scores import Z90
-from p3s.model.grid.guards import GridAt
+from p3s.model.grid.at import GridAt
 from p3s.model.tree import phase_weight
 from p3s.model.types import Model
 from p3s.model.work.means import PER_DOUBLING, fit_mean, mean_at, spread_at

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.model.grid.guards import Guard
+from p3s.model.grid.at import Guard
 from p3s.model.types import Model, Phase
 
 #: Ranks of one instruction group differ by no more than this share of their work.

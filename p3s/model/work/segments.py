@@ -19,14 +19,14 @@ import numpy as np
 from p3s.laws.counts import WorkLaw
 from p3s.laws.expr import Expr, mul, num, power, sym
 from p3s.laws.lawfinder import find_law
-from p3s.model.grid.guards import GridAt
+from p3s.model.grid.at import GridAt
 from p3s.model.partners.relations import partners
 from p3s.model.sizes.observed import env_of
 from p3s.model.tree import item_of_rows
 from p3s.model.types import Item, Phase
 from p3s.model.work.balance import Spent, apart, fit_profile, same_order, with_gains
-from p3s.model.work.cases import Run, Seen, cases_of, rows_of, run_of
 from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values, features
+from p3s.model.work.flows import Run, Seen, cases_of, rows_of, run_of
 from p3s.model.work.levels import EXACT, PhasePoints, fit_level, phase_law, scalars
 from p3s.model.work.scic import instruction_groups, ranges
 from p3s.model.work.sparse import GROWING, MAX_TERMS, Fit, fit_alike, fit_sparse

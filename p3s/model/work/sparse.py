@@ -13,8 +13,7 @@ from itertools import combinations
 
 import numpy as np
 
-from p3s.laws.mixture import seen
-from p3s.laws.nonnegative import nonnegative
+from p3s.laws.mixture import nonnegative, seen
 
 MAX_TERMS = 4
 #: A further term has to divide the held-out error by 1.5; errors below are taken as none.

@@ -11,7 +11,7 @@ import numpy as np
 
 from p3s.base.scores import Z90
 from p3s.laws.expr import Expr
-from p3s.model.grid.guards import GridAt
+from p3s.model.grid.at import GridAt
 from p3s.model.sizes.observed import env_of
 from p3s.model.tree import phase_weight
 from p3s.model.types import Model

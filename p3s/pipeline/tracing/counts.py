@@ -39,8 +39,7 @@ class Grids:
 
 def grids_of(study: Study | None, words: Sequence[str], given: Mapping[int, Extents]) -> Grids:
     """Return the grids of a program: as its arguments or the user say, else usual ones."""
-    from p3s.base.extents import dims_balanced
-    from p3s.base.host.placeholders import extents_at, extents_in
+    from p3s.base.extents import dims_balanced, extents_at, extents_in
     from p3s.model.grid.counts import USUAL
     from p3s.model.grid.stated import listed_extents, stated_by_user
 

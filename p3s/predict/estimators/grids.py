@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from p3s.predict.estimators.messages import Messages
     from p3s.predict.estimators.prepared import Prepared, Program
     from p3s.predict.estimators.settings import Setting
-    from p3s.program.collectives.rules import Library
+    from p3s.program.collectives.choose import Library
     from p3s.program.fewer import Fewer, Laws
 
 #: How many times as long grids are in one dimension, the longest where that is not too many steps.
@@ -136,7 +136,7 @@ class Grids:
 
     @cached_property
     def _laws(self) -> Laws:
-        from p3s.costs.files.stage import files_of_study
+        from p3s.costs.files.places import files_of_study
         from p3s.costs.stage import load as load_compute
         from p3s.program.fewer import Laws, means_of
 

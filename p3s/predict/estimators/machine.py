@@ -22,24 +22,35 @@ from p3s.base.host.memory import give_back
 from p3s.base.text import processes
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.check import missed
-from p3s.predict.estimators.drawn import Altered, Draws, runner, varied, windows_of
+from p3s.predict.estimators.drawn import (
+    Altered,
+    Draws,
+    Variation,
+    runner,
+    variation_of,
+    varied,
+    windows_of,
+)
 from p3s.predict.estimators.fewer import smaller, taken_to
 from p3s.predict.estimators.grids import Grids
-from p3s.predict.estimators.messages import Messages, measured_messages, published_messages
-from p3s.predict.estimators.packing import with_creation, with_packing
+from p3s.predict.estimators.messages import (
+    Messages,
+    measured_messages,
+    published_messages,
+    with_creation,
+    with_packing,
+)
 from p3s.predict.estimators.prepared import Prepared, prepare
 from p3s.predict.estimators.settings import Setting, silent
-from p3s.predict.estimators.variation import Variation, variation_of
 from p3s.predict.estimators.wired import on_wires, said_of
 from p3s.predict.times import read_head, some_ranks
 from p3s.program.creation import usual as usual_creation
 from p3s.program.packing import usual as usual_packing
 from p3s.program.types import MOST_RANKS
 from p3s.simulate.folded import Folded, Loop, Settling, folded_totals
-from p3s.simulate.followed import Followed
 from p3s.simulate.network import Network
 from p3s.simulate.steps import Floats
-from p3s.simulate.totals import PARTS, Room
+from p3s.simulate.totals import PARTS, Followed, Room
 
 if TYPE_CHECKING:
     from p3s.base.study import Study

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from p3s.base.errors import P3SError
 from p3s.base.text import quoted
 from p3s.predict import types
-from p3s.predict.estimated import FROM_REPLAY, TYPICAL
+from p3s.predict.estimated import FROM_REPLAY, TYPICAL, Communication
 from p3s.predict.estimators.settings import Setting
 from p3s.simulate.network import (
     Network,
@@ -25,9 +25,11 @@ from p3s.simulate.switch_links import ANSWERS
 if TYPE_CHECKING:
     from p3s.base.study import Study
     from p3s.machine.machinefile import Machine
-    from p3s.program.collectives.rules import Library
+    from p3s.program.collectives.choose import Library
     from p3s.program.creation import OwnPart
     from p3s.program.packing import PackCosts
+    from p3s.program.scaled import ScaledTrace
+    from p3s.simulate.steps import Floats
 
 #: Libraries that move large messages only while their rank is inside a call.
 _NO_PROGRESS = ("openmpi", "mpich")
@@ -161,7 +163,7 @@ def _ends(found: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
 
 def library_for(study: Study, machine: Machine | None, setting: Setting) -> Library:
     """Return the library whose collectives are taken: the told one, the machine's, the runs'."""
-    from p3s.program.collectives.library import USUAL_LIBRARY, library_of
+    from p3s.program.collectives.choose import USUAL_LIBRARY, library_of
 
     network: Mapping[str, Any] = (machine.network if machine is not None else None) or {}
     told = [
@@ -280,3 +282,50 @@ def _of_hosts(name: str, hosts: Sequence[str]) -> types.Network | None:
         return None
     source = "measured" if len(different) > 1 else "one machine"
     return types.Network(name, ", ".join(different), source)
+
+
+_NS_PER_S = 1e9
+
+
+def with_packing(
+    found: Communication, trace: ScaledTrace, costs: PackCosts, ends: bool = True
+) -> Communication:
+    """Return communication with packing as software time; without ``ends`` of no interval.
+
+    That others wait for a rank that packs is not in it.
+    """
+    from p3s.program.packing import packing_ns
+
+    if not trace.packed:
+        return found
+    parts = packing_ns(trace, found.phases, costs)
+    what = "the cost of packing non-contiguous datatypes"
+    return _with_software(found, parts, what, costs.measured, ends)
+
+
+def with_creation(
+    found: Communication, trace: ScaledTrace, costs: OwnPart, ends: bool = True
+) -> Communication:
+    """Return communication with what ranks do by themselves when they make communicators."""
+    from p3s.program.creation import creation_ns
+
+    parts = creation_ns(trace, found.phases, costs)
+    what = "what making a communicator costs a rank itself"
+    return _with_software(found, parts, what, costs.measured, ends)
+
+
+def _with_software(
+    found: Communication, parts_ns: Floats, what: str, measured: bool, ends: bool
+) -> Communication:
+    """Return communication with more software time; its low end, typical value and high end."""
+    low, typical, high = parts_ns / _NS_PER_S
+    if not high.any():
+        return found
+    return replace(
+        found,
+        comm=found.comm + typical,
+        low=found.low + (low if ends else typical),
+        high=found.high + (high if ends else typical),
+        software=found.software + typical,
+        notes=(*found.notes, f"{what} {'was measured' if measured else 'is a typical figure'}"),
+    )

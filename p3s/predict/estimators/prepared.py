@@ -16,14 +16,13 @@ from p3s.predict.estimators.settings import Setting
 from p3s.predict.estimators.wired import Wired, wired
 from p3s.program.scaled import read_order
 from p3s.simulate.folded import Loop
-from p3s.simulate.followed import Followed
-from p3s.simulate.iterations import alike, closed
 from p3s.simulate.steps import Ints, Section
+from p3s.simulate.totals import Followed, alike, closed
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
     from p3s.model.law_types import TraceOrder
-    from p3s.program.collectives.rules import Library
+    from p3s.program.collectives.choose import Library
     from p3s.program.mapping import RankMap
     from p3s.program.scaled import ScaledTrace
 
@@ -133,7 +132,7 @@ def program_of(
 
     ``most``: iterations of a loop, at most, that are simulated at once.
     """
-    from p3s.program.order.reasons import unmatched
+    from p3s.program.order.calls import unmatched
     from p3s.program.order.sections import sections_of
 
     rows, least = max(trace.rows, 1), min(TURNS, most)
@@ -210,7 +209,7 @@ def _hangs(section: Section) -> bool:
 
 def _left_out(sections: Sequence[Section]) -> list[str]:
     """Say which calls with communication are not simulated."""
-    from p3s.program.order.reasons import SETUP_REASONS
+    from p3s.program.order.calls import SETUP_REASONS
 
     events: dict[tuple[str, str], float] = {}
     for section in sections:

@@ -10,7 +10,7 @@ from p3s.base.study import Study
 from p3s.base.tables import check_sums, known_tables, read_table
 from p3s.base.text import processes, quoted
 from p3s.predict.estimated import FROM_REPLAY, Communication
-from p3s.simulate.followed import Followed
+from p3s.simulate.totals import Followed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -59,8 +59,12 @@ def _with_packing(
     found: Communication, study: Study, machine: Path | None, setting: Setting
 ) -> Communication:
     """Return what an estimator said of contiguous bytes with the packing of a study's datatypes."""
-    from p3s.predict.estimators.messages import library_for, load_machine, machine_path
-    from p3s.predict.estimators.packing import with_packing
+    from p3s.predict.estimators.messages import (
+        library_for,
+        load_machine,
+        machine_path,
+        with_packing,
+    )
     from p3s.predict.times import read_head
     from p3s.program.packing import measured, usual
     from p3s.program.scaled import read_scaled

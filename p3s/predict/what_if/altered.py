@@ -17,8 +17,8 @@ from p3s.simulate.steps import Floats, Ints
 if TYPE_CHECKING:
     import pathlib
 
+    from p3s.predict.estimators.drawn import Variation
     from p3s.predict.estimators.prepared import Prepared
-    from p3s.predict.estimators.variation import Variation
     from p3s.predict.times import PhaseTimes
     from p3s.simulate.folded import Loop
 

@@ -21,21 +21,24 @@ from p3s.predict.scaling import with_transfer
 from p3s.predict.structures import structure_of
 from p3s.predict.types import Count, Prediction, WhatIf, WhatIfAt
 from p3s.predict.what_if.changes import (
+    NOT_ASKED,
     Algorithm,
     Change,
     Changes,
+    MoreThreads,
+    NotKnown,
     Placed,
     Scaled,
     Threads,
     check_phases,
+    on_all_ranks,
     read_changes,
     text_of,
+    why_no_row,
 )
 from p3s.predict.what_if.simulated import Costs, Made, Simulation, moves, other_costs, run_time
-from p3s.predict.what_if.threads import NOT_ASKED, MoreThreads, NotKnown, on_all_ranks, why_no_row
+from p3s.program.collectives.choose import Rule, algorithms
 from p3s.program.collectives.registry import COLLECTIVES
-from p3s.program.collectives.rules import Rule
-from p3s.program.collectives.tuned import algorithms
 from p3s.program.mapping import BLOCK, CYCLIC
 from p3s.program.scaled import scaled_head
 

@@ -36,16 +36,21 @@ from p3s.predict.what_if.altered import (
 )
 from p3s.predict.what_if.changes import (
     COSTS,
+    HIGH,
     IDEAL,
+    LOW,
+    NOT_ASKED,
+    VALUE,
     Algorithm,
     Balanced,
     Changes,
+    MoreThreads,
+    NotKnown,
     OnNetwork,
     Placed,
     Scaled,
     Threads,
 )
-from p3s.predict.what_if.threads import HIGH, LOW, NOT_ASKED, VALUE, MoreThreads, NotKnown
 from p3s.program.mapping import BLOCK, CYCLIC
 from p3s.program.types import MOST_RANKS
 

@@ -1,26 +1,110 @@
-"""Which algorithm a library takes for a call, and the schedule of messages that it makes.
-
-Open MPI: collectives.tuned for what the "tuned" component (priority 30) implements; what it does
-not - Gatherv, Scatterv, Alltoallw, Scan, Exscan - comes from "basic" (priority 10). Other
-components are off by default or need hardware. Open MPI 5 on several nodes: "han" (35), see
-collectives.nodes. MPICH 4 and 5: maint/tuning/coll/mpir/generic.json (the same file in
-4.1.2, 4.2.3 and 5.0.1), and for communicators on several nodes maint/tuning/coll/ch4/generic.json.
-"""
+"""Which algorithm a library takes for a call, and the schedule of messages that it makes."""
 
 from __future__ import annotations
 
+import json
+import re
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from p3s.base.artefacts import parse_json
+from p3s.base.errors import P3SError
 from p3s.program.collectives import creation, exchanges, nodes, reductions, rooted
 from p3s.program.collectives import nonblocking as nb
 from p3s.program.collectives.job import Job, power_below, shares, whole
 from p3s.program.collectives.registry import COLLECTIVES, CREATIONS
-from p3s.program.collectives.rules import MPICH, Library
-from p3s.program.collectives.tuned import switch_points, tuned
 from p3s.program.collectives.writer import Schedule, Writer
 from p3s.simulate.steps import Ints
+
+OPENMPI = "openmpi"
+MPICH = "mpich"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Take this algorithm for a call, below these sizes (None: any); see ``Library``.
+
+    ``segment``: messages are cut into pieces of so many bytes where the algorithm can, 0: not.
+    """
+
+    call: str
+    algorithm: str
+    segment: int = 0
+    members_below: int | None = None
+    bytes_below: int | None = None
+
+
+@dataclass(frozen=True)
+class Library:
+    """An MPI library: family, (major, minor) version, and rules that come before its own.
+
+    ``device``: MPICH's collectives that are aware of nodes are on (its default; off with
+    MPIR_CVAR_DEVICE_COLLECTIVES=none). ``chosen_as``: (members, as of how many): communicators of
+    so many members stand for larger ones, whose algorithms they take (p3s.program.fewer).
+    """
+
+    family: str
+    version: tuple[int, int]
+    rules: tuple[Rule, ...] = ()
+    device: bool = True
+    chosen_as: tuple[tuple[int, int], ...] = ()
+
+    def members(self, p: int) -> int:
+        """Return as of how many members the algorithm of a communicator of ``p`` is chosen."""
+        return dict(self.chosen_as).get(p, p)
+
+    def __str__(self) -> str:
+        name = "Open MPI" if self.family == OPENMPI else "MPICH"
+        return f"{name} {self.version[0]}.{self.version[1]}"
+
+
+Row = tuple[int | None, tuple[tuple[int | None, int], ...]]
+
+
+@cache
+def switch_points() -> dict[str, dict[str, Any]]:
+    """Return what openmpi-tuned.json holds by call: ``algorithms`` and ``members``."""
+    found: dict[str, dict[str, Any]] = json.loads(
+        Path(__file__).with_name("openmpi-tuned.json").read_text()
+    )["calls"]
+    return found
+
+
+def algorithms(call: str) -> list[str]:
+    """Return the names of a call's algorithms by number from 1; none where it has no table."""
+    names: list[str] = switch_points().get(call, {}).get("algorithms", [])
+    return names
+
+
+@cache
+def rows(call: str) -> tuple[Row, ...]:
+    """Return (members below, ((bytes below, number), ...)) of a call; None: no limit."""
+    found = []
+    for line in switch_points()[call]["members"]:
+        members, *words = line.split()
+        sizes = []
+        for word in words:
+            limit, _, number = word.rpartition(":")
+            sizes.append((int(limit[1:]) if limit else None, int(number)))
+        found.append((None if members == "-" else int(members), tuple(sizes)))
+    return tuple(found)
+
+
+def tuned(call: str, members: int, nbytes: int) -> str:
+    """Return the name of the algorithm for a communicator of this size and this many bytes."""
+    for below, sizes in rows(call):
+        if below is None or members < below:
+            for limit, number in sizes:
+                if limit is None or nbytes < limit:
+                    return algorithms(call)[number - 1]
+    raise AssertionError(call)
+
 
 KNOMIAL_RADIX = 4
 #: The files of algorithms.
@@ -216,3 +300,104 @@ def schedule(
     w = Writer(len(sizes), proof)
     write(w, setting, call, at, root)
     return w.finish()
+
+
+#: Whose choice of algorithms is taken for a plan where no MPI is installed.
+USUAL_LIBRARY = (OPENMPI, "4.1")
+
+
+def library_of(family: str, version: str, overrides: str | Path = "") -> Library:
+    """Return the library of a family and version as p3s.base.host.mpi tells them.
+
+    ``overrides``: "allreduce=ring,bcast=pipeline:65536", or a TOML or JSON file. Raises P3SError.
+    """
+    if family not in (OPENMPI, MPICH):
+        raise P3SError(
+            f"no table of collective algorithms for the MPI library {family!r}; known:"
+            f" {OPENMPI}, {MPICH}"
+        )
+    found = re.match(r"(\d+)(?:\.(\d+))?", version)
+    if found is None:
+        raise P3SError(
+            f"version {version!r} of {family} has no number in front; say for example 4.1"
+        )
+    return Library(family, (int(found[1]), int(found[2] or 0)), rules_of(overrides))
+
+
+def rules_of(overrides: str | Path) -> tuple[Rule, ...]:
+    """Return the rules of an option or a file; see ``library_of``."""
+    text = str(overrides).strip()
+    if not text:
+        return ()
+    if "=" in text and not Path(text).is_file():
+        return tuple(_rule_of_word(word) for word in text.split(",") if word.strip())
+    return _rules_of_file(Path(text))
+
+
+def _rule_of_word(word: str) -> Rule:
+    call, _, rest = word.strip().partition("=")
+    name, _, segment = rest.partition(":")
+    if segment and not segment.isdigit():
+        raise P3SError(
+            f"collectives: {word.strip()!r}: the segment size {segment!r} is no number"
+            " of bytes; write for example bcast=pipeline:65536"
+        )
+    return checked(Rule(call.strip().lower(), name.strip().lower(), int(segment or 0)))
+
+
+def _rules_of_file(path: Path) -> tuple[Rule, ...]:
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as err:
+        why = err.strerror if isinstance(err, OSError) else "not text"
+        raise P3SError(f"collectives: {path}: {why}; give a file or CALL=ALGORITHM") from err
+    try:
+        told = parse_json(text.encode()) if path.suffix == ".json" else tomllib.loads(text)
+    except ValueError as err:
+        why = " ".join(str(err).split())[:120]
+        raise P3SError(f"{path}: not {path.suffix.lstrip('.') or 'TOML'}: {why}") from err
+    if not isinstance(told, Mapping):
+        raise P3SError(f'{path}: not a table of calls; write for example allreduce = "ring"')
+    rules = []
+    for call, value in told.items():
+        for entry in value if isinstance(value, list) else [value]:
+            rules.append(_rule_of_entry(path, str(call).lower(), entry))
+    return tuple(rules)
+
+
+def _rule_of_entry(path: Path, call: str, entry: Any) -> Rule:
+    if isinstance(entry, str):
+        entry = {"algorithm": entry}
+    known = {"algorithm", "segment", "members_below", "bytes_below"}
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("algorithm"), str):
+        raise P3SError(f'{path}: {call}: no algorithm; write for example {call} = "ring"')
+    for key, value in entry.items():
+        if key not in known:
+            raise P3SError(f"{path}: {call}: unknown key {key!r}; known: {', '.join(known)}")
+        if key != "algorithm" and (
+            not isinstance(value, int) or isinstance(value, bool) or value < 0
+        ):
+            raise P3SError(f"{path}: {call}: {key} is {value!r}; it must be a number >= 0")
+    return checked(
+        Rule(
+            call,
+            entry["algorithm"].lower(),
+            entry.get("segment", 0),
+            entry.get("members_below"),
+            entry.get("bytes_below"),
+        ),
+        f"{path}: ",
+    )
+
+
+def checked(rule: Rule, where: str = "collectives: ") -> Rule:
+    """Return a rule that names a known call and a known algorithm of it; else P3SError."""
+    call = rule.call.removeprefix("mpi_")
+    if call not in COLLECTIVES:
+        raise P3SError(f"{where}no collective {rule.call!r}; known: {', '.join(COLLECTIVES)}")
+    if rule.algorithm not in COLLECTIVES[call].algorithms:
+        raise P3SError(
+            f"{where}{call} has no algorithm {rule.algorithm!r}; known:"
+            f" {', '.join(COLLECTIVES[call].algorithms)}"
+        )
+    return Rule(call, rule.algorithm, rule.segment, rule.members_below, rule.bytes_below)

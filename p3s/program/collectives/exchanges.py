@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from p3s.program.collectives import trees
-from p3s.program.collectives.job import Job, power_below, whole
+from p3s.program.collectives.job import Job, in_order, power_below, whole
 from p3s.program.collectives.registry import algorithm
 from p3s.program.collectives.writer import UNITE, Handle, Pieces, Writer
 from p3s.simulate.steps import Ints, Op
@@ -78,7 +77,7 @@ def barrier_dissemination(w: Writer, job: Job) -> None:
 @algorithm("tree", "barrier")
 def barrier_tree(w: Writer, job: Job) -> None:
     """Up a binomial tree to member 0 and down again."""
-    parent, kids = trees.in_order(job.p)
+    parent, kids = in_order(job.p)
     child = job.everyone[1:]
     for column in range(kids.shape[1]):
         has = np.flatnonzero(kids[:, column] >= 0)

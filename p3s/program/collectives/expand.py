@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from p3s.base.ops import blocking_of
-from p3s.program.collectives.choose import chosen_name, most_common, schedule
+from p3s.program.collectives.choose import Library, chosen_name, most_common, schedule
 from p3s.program.collectives.registry import COLLECTIVES
-from p3s.program.collectives.rules import Library
 from p3s.program.collectives.writer import Schedule
 from p3s.simulate.steps import Bools, Ints, Op, Steps, constant, narrow, taken
 

@@ -12,8 +12,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from p3s.program.collectives.halving import Folded, double_back, halve, merged_blocks, windows_of
-from p3s.program.collectives.job import Job, power_below, shares, whole
+from p3s.program.collectives.job import (
+    Folded,
+    Job,
+    double_back,
+    halve,
+    merged_blocks,
+    power_below,
+    shares,
+    whole,
+    windows_of,
+)
 from p3s.program.collectives.registry import algorithm
 from p3s.program.collectives.rooted import bcast_linear, reduce_linear
 from p3s.program.collectives.writer import ADD, ADD_BOTH, Pieces, Writer

@@ -9,16 +9,29 @@ from __future__ import annotations
 
 import numpy as np
 
-from p3s.program.collectives import trees
-from p3s.program.collectives.halving import Folded, gather_back, halve, windows_of
-from p3s.program.collectives.job import Job, power_below
+from p3s.program.collectives.job import (
+    Folded,
+    Job,
+    Tree,
+    binary,
+    binomial,
+    chain,
+    gather_back,
+    halve,
+    in_order,
+    in_order_binary,
+    knomial,
+    power_below,
+    turned,
+    windows_of,
+)
 from p3s.program.collectives.registry import algorithm
 from p3s.program.collectives.writer import ADD, Handle, Writer
 
 
-def _down(w: Writer, job: Job, tree: trees.Tree, *, blocking: bool = False) -> None:
+def _down(w: Writer, job: Job, tree: Tree, *, blocking: bool = False) -> None:
     """Every member passes on what its parent gave it; segments in a pipeline of two."""
-    parent, kids = trees.turned(tree, job.root)
+    parent, kids = turned(tree, job.root)
     child = np.flatnonzero(parent >= 0)
     inner = np.flatnonzero((kids >= 0).any(axis=1))
     pieces = job.cut()
@@ -61,32 +74,32 @@ def bcast_linear(w: Writer, job: Job) -> None:
 @algorithm("pipeline", "bcast")
 def bcast_pipeline(w: Writer, job: Job) -> None:
     """A chain through all members."""
-    _down(w, job, trees.chain(job.p))
+    _down(w, job, chain(job.p))
 
 
 @algorithm("binary", "bcast")
 def bcast_binary(w: Writer, job: Job) -> None:
     """Binary tree."""
-    _down(w, job, trees.binary(job.p))
+    _down(w, job, binary(job.p))
 
 
 @algorithm("binomial", "bcast")
 def bcast_binomial(w: Writer, job: Job) -> None:
     """Binomial tree, the nearest child first."""
-    _down(w, job, trees.binomial(job.p))
+    _down(w, job, binomial(job.p))
 
 
 @algorithm("binomial_far", "bcast")
 def bcast_binomial_far(w: Writer, job: Job) -> None:
     """Binomial tree by blocking sends, the biggest subtree first."""
-    parent, kids = trees.in_order(job.p)
+    parent, kids = in_order(job.p)
     _down(w, job, (parent, kids[:, ::-1]), blocking=True)
 
 
 @algorithm("knomial", "bcast")
 def bcast_knomial(w: Writer, job: Job) -> None:
     """k-nomial tree."""
-    _down(w, job, trees.knomial(job.p, job.radix))
+    _down(w, job, knomial(job.p, job.radix))
 
 
 @algorithm("split_binary", "bcast")
@@ -97,7 +110,7 @@ def bcast_split_binary(w: Writer, job: Job) -> None:
     if count < 2 or job.p < 3:
         bcast_pipeline(w, job)
         return
-    parent, kids = trees.binary(job.p)
+    parent, kids = binary(job.p)
     p, root = job.p, job.root
     away = np.arange(p)
     side = (away + 1) % 2  # odd distances from the root are on the left
@@ -204,9 +217,9 @@ def bcast_scatter_doubling(w: Writer, job: Job) -> None:
         mask <<= 1
 
 
-def _up(w: Writer, job: Job, tree: trees.Tree, root: int) -> None:
+def _up(w: Writer, job: Job, tree: Tree, root: int) -> None:
     """Every member combines its children's vectors, two receives posted, and sends up."""
-    parent, kids = trees.turned(tree, root)
+    parent, kids = turned(tree, root)
     child = np.flatnonzero(parent >= 0)
     pieces = job.cut()
     if len(pieces) == 1 and kids.shape[1] == 1:  # a chain: nothing to overlap
@@ -245,25 +258,25 @@ def reduce_linear(w: Writer, job: Job) -> None:
 @algorithm("pipeline", "reduce")
 def reduce_pipeline(w: Writer, job: Job) -> None:
     """A chain through all members to the root."""
-    _up(w, job, trees.chain(job.p), job.root)
+    _up(w, job, chain(job.p), job.root)
 
 
 @algorithm("binary", "reduce")
 def reduce_binary(w: Writer, job: Job) -> None:
     """Binary tree."""
-    _up(w, job, trees.binary(job.p), job.root)
+    _up(w, job, binary(job.p), job.root)
 
 
 @algorithm("binomial", "reduce")
 def reduce_binomial(w: Writer, job: Job) -> None:
     """Binomial tree, two receives posted at a time."""
-    _up(w, job, trees.in_order(job.p), job.root)
+    _up(w, job, in_order(job.p), job.root)
 
 
 @algorithm("binomial_blocking", "reduce")
 def reduce_binomial_blocking(w: Writer, job: Job) -> None:
     """Binomial tree, one receive after the other."""
-    parent, kids = trees.turned(trees.in_order(job.p), job.root)
+    parent, kids = turned(in_order(job.p), job.root)
     for column in range(kids.shape[1]):
         has = np.flatnonzero(kids[:, column] >= 0)
         w.recv(has, kids[has, column], job.nbytes, ADD)
@@ -275,7 +288,7 @@ def reduce_binomial_blocking(w: Writer, job: Job) -> None:
 def reduce_in_order_binary(w: Writer, job: Job) -> None:
     """Binary tree that keeps the order of members, to the last one; it sends to the root."""
     last = job.p - 1
-    _up(w, job, trees.in_order_binary(job.p), 0)
+    _up(w, job, in_order_binary(job.p), 0)
     if job.root != last:
         w.send([last], job.root, 0, job.nbytes)
         w.recv([job.root], last, job.nbytes)
@@ -380,7 +393,7 @@ def _subtrees(job: Job) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
     away = (job.everyone - job.root) % job.p
     low = np.where(away > 0, away & -away, job.p)
     first, n = job.blocks(job.everyone, np.minimum(low, job.p - away))
-    parent, kids = trees.turned(trees.in_order(job.p), job.root)
+    parent, kids = turned(in_order(job.p), job.root)
     return first, n, parent, kids
 
 

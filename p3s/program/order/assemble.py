@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from p3s.base.errors import P3SError
+from p3s.program.order.calls import Reason
 from p3s.program.order.columns import Flat, Rows, steps_of, sums
 from p3s.program.order.completions import RECEIVES as RECEIVES_FIRST
+from p3s.program.order.completions import Outstanding
 from p3s.program.order.cut import Part, Piece
-from p3s.program.order.links import Outstanding
 from p3s.program.order.pairs import pair_channels
-from p3s.program.order.reasons import Reason
 from p3s.program.order.sequence import Kind
 from p3s.program.scaled import Bools, Floats, Ints, ScaledTrace
 from p3s.simulate.steps import RECEIVES, REQUESTS, WAITS, Op, Steps, narrow, narrowed

@@ -15,10 +15,10 @@ from p3s.model.law_types import LoopRule, OrderedItem, TraceOrder, TripLaw
 from p3s.model.order.patterns import Pattern
 from p3s.model.order.unfold import constant_trips
 from p3s.program.order.assemble import Assembled, assemble
+from p3s.program.order.calls import REASON_TEXT, Reason, reasons_of
 from p3s.program.order.columns import Rows, with_weights
 from p3s.program.order.cut import MOST_TOTAL, Piece, by_phase, cut
 from p3s.program.order.pairs import row_channels
-from p3s.program.order.reasons import REASON_TEXT, Reason, reasons_of
 from p3s.program.order.sequence import (
     Kind,
     calls_of,

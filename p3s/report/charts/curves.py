@@ -14,10 +14,9 @@ from p3s.report.charts.draw import Svg
 from p3s.report.charts.hatching import edges_of, hatching
 from p3s.report.charts.scales import Linear, Log, log_ends, nice_top, spaced, times_label
 from p3s.report.compare import Comparison
-from p3s.report.counts import interval_of
-from p3s.report.parts import Curve
-from p3s.report.points import Point, points_of
-from p3s.report.verdict import warning_of
+from p3s.report.counts import Point, interval_of, points_of
+from p3s.report.sections import Curve
+from p3s.report.sure import warning_of
 
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 18.0, 14.0, 46.0
 

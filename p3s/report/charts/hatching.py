@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from p3s.report.points import Point
+from p3s.report.counts import Point
 
 #: Distance between the lines of a hatching, and the least height of what is hatched.
 HATCH_STEP, HATCH_HEIGHT = 7.0, 16.0

@@ -10,7 +10,7 @@ import numpy as np
 
 from p3s.base.artefacts import write_json
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.schemas.published import Published
+from p3s.base.serialise import Published
 from p3s.methods.baseline.trees.evaluate import Evaluator
 from p3s.methods.baseline.trees.features import Caches, counter_columns, derived
 from p3s.methods.baseline.trees.types import Array, Tree

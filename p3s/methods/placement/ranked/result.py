@@ -29,9 +29,9 @@ from p3s.methods.placement.ranked.types import (
 )
 from p3s.predict import doubts
 from p3s.predict.intervals import total
-from p3s.predict.reasons import Reason
 from p3s.predict.rows import phases_of, row_of
 from p3s.predict.times import PhaseTimes
+from p3s.predict.types import Reason
 from p3s.program.mapping import BLOCK, CYCLIC, RankMap
 from p3s.program.scaled import COLLECTIVE, COMPLETION, SEND, ScaledTrace
 

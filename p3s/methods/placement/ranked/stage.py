@@ -23,8 +23,8 @@ from p3s.methods.placement.ranked.job import Job, job_of
 from p3s.methods.placement.ranked.ranking import Search, placements
 from p3s.methods.placement.ranked.types import Advice, Placements, save
 from p3s.pipeline.basis import Request, basis_of, setting_of, told_of
-from p3s.pipeline.room import check_scaled_room
 from p3s.pipeline.stages import (
+    check_scaled_room,
     check_times,
     doubted,
     ensure_compute,

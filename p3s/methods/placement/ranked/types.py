@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from p3s.base.artefacts import write_json
-from p3s.base.schemas.published import Published
+from p3s.base.serialise import Published
 from p3s.base.study import Study
-from p3s.predict.reasons import Reason
+from p3s.predict.types import Reason
 
 
 @dataclass(frozen=True, kw_only=True)

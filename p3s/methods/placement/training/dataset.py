@@ -13,12 +13,12 @@ import numpy as np
 
 from p3s.base.artefacts import write_bytes, write_json
 from p3s.base.errors import Damaged, P3SError
-from p3s.base.schemas.published import Published
 from p3s.base.serialise import (
     MOST_PROCESSES,
     Natural,
     NotNegative,
     Positive,
+    Published,
     Range,
     ShapeError,
     Share,

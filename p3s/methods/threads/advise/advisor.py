@@ -24,7 +24,7 @@ from p3s.methods.threads.advise.configurations import Configuration, uses_of
 from p3s.methods.threads.advise.types import Advice, Cell, Choice, Interval, NextRun, Objective
 from p3s.methods.threads.law import PreparedLaw, ThreadLaw, value_of
 from p3s.methods.threads.types import Envelope, Seen, Uses, Value
-from p3s.predict.reasons import Reason
+from p3s.predict.types import Reason
 
 #: How far outside the traced runs a law is still believed: threads, threads of a node, processes,
 #: work of a process, as ratios.

@@ -28,8 +28,8 @@ from p3s.model.stage import read as read_model
 from p3s.model.types import Model
 from p3s.pipeline.basis import Request
 from p3s.pipeline.teams import Wanted, node_of
-from p3s.predict.reasons import Reason
 from p3s.predict.surface import Surface
+from p3s.predict.types import Reason
 
 #: Numbers of nodes that are predicted for each number of threads; those between are interpolated.
 _LADDER = 4

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from p3s.base.artefacts import write_json
-from p3s.base.schemas.published import Published
+from p3s.base.serialise import Published
 from p3s.base.study import Study
 from p3s.base.text import NOT_KNOWN, interval, percent, plural, seconds, table
 from p3s.machine.topology.node import Node
 from p3s.methods.threads.advise.configurations import Configuration
 from p3s.methods.threads.advise.types import Advice, Cell, Interval, NextRun, Objective
-from p3s.predict.reasons import Reason, in_short, untrusted
+from p3s.predict.types import Reason, in_short, untrusted
 from p3s.report.counts import thinned
-from p3s.report.verdict import reason_lines
+from p3s.report.sure import reason_lines
 
 NAME = "advice.json"
 MOST_LINES, MOST_ROWS = 12, 16

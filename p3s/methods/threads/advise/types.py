@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from p3s.methods.threads.advise.configurations import Configuration
-from p3s.predict.reasons import Reason
+from p3s.predict.types import Reason
 
 
 class Objective(StrEnum):
