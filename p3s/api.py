@@ -297,6 +297,7 @@ class Study:
         machine: Path | str | None = None,
         only: bool = False,
         allowed: Collection[str] = (),
+        within: float | None = None,
         settings: ReplaySettings | None = None,
         what_if: Iterable[str] = (),
     ) -> Prediction:
@@ -305,8 +306,9 @@ class Study:
         ``network``: a cluster of p3s machine list or a file. ``knee``: efficiency below which more
         processes are not worth it. ``machine``: file of another machine to predict for. Counts that
         were predicted before stay, unless ``only``. ``allowed``: codes of reasons that do not
-        speak against it. ``what_if``: changes such as latency/2, as of --what-if. Raises P3SError,
-        in one line.
+        speak against it. ``within``: relative half width that intervals must have, or the
+        prediction is unusable. ``what_if``: changes such as latency/2, as of --what-if. Raises
+        P3SError, in one line.
         """
         wanted = _wanted(counts)
         file = None if machine is None else Path(machine)
@@ -317,6 +319,7 @@ class Study:
             knee=knee,
             only=only,
             allowed=frozenset(allowed),
+            within=within,
             what_if=what_ifs_of(list(what_if)),
         )
         study, result = predicted(self._directory, arguments, self._progress)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -82,6 +83,17 @@ def allowed_codes(given: list[str]) -> frozenset[str]:
     for word in sorted(found - set(CODES)):
         raise UsageError(f"--allow {word}: is no reason; they are {', '.join(CODES)}")
     return found
+
+
+def parse_share(text: str, option: str) -> float:
+    """Return a share of an option such as 10% or 0.1; raises UsageError."""
+    try:
+        number = float(text.strip().rstrip("%")) / (100.0 if text.strip().endswith("%") else 1.0)
+    except ValueError:
+        number = math.nan
+    if not 0.0 < number < math.inf:
+        raise UsageError(f"{option} {text}: is no share; give one as in {option} 10%")
+    return number
 
 
 class ReaderGone(Exception):

@@ -19,6 +19,7 @@ from p3s.cli.common import (
     out,
     parse_asked,
     parse_counts,
+    parse_share,
     progress,
     quoted,
     say,
@@ -91,6 +92,11 @@ ALLOW = option(
     "Trust the prediction although these reasons speak against it, as in "
     "--allow other-calls; may be repeated.",
 )
+WITHIN = option(
+    "",
+    "--within SHARE",
+    "How well run times must be known, as in --within 10%; exit code 3 where they are not.",
+)
 WHAT_IF = option(
     [],
     "--what-if CHANGE",
@@ -101,10 +107,27 @@ WHAT_IF = option(
 DEFAULT_FROM = "2,4,8,16"
 
 
+def _ahead(study_dir: Path, words: list[str], traced: str) -> list[int]:
+    """Return the counts to predict where none is named, of about 2 and 4 times the largest."""
+    from p3s.base.study import Study
+    from p3s.predict.commands import Commands
+
+    study = Study.find(study_dir)
+    if study is not None and not words:
+        return Commands(study).ahead()
+    asked = parse_asked(traced or DEFAULT_FROM, "--from")
+    largest = max(asked.counts, default=asked.top)
+    return [2 * largest, 4 * largest]
+
+
 def predict(
     ctx: typer.Context,
     study_dir: Path = STUDY,
-    counts: str = option(..., "-n --counts COUNTS", "Process counts, for example 32,64."),
+    counts: str = option(
+        "",
+        "-n --counts COUNTS",
+        "Process counts, for example 32,64 [default: about 2 and 4 times the largest traced].",
+    ),
     traced: str = option("", "--from COUNTS", f"Counts to trace first [default: {DEFAULT_FROM}]."),
     repeats: int = option(1, "-r --repeats R", "Runs per count.", min=1, max=1000),
     dims: str = DIMS,
@@ -133,6 +156,7 @@ def predict(
     what_if: list[str] = WHAT_IF,
     only: bool = ONLY,
     allow: list[str] = ALLOW,
+    within: str = WITHIN,
     json_: bool = JSON_OPTION,
 ) -> int:
     """Predict run time, speedup and the knee; runs every stage that is missing or out of date."""
@@ -151,15 +175,17 @@ def predict(
     from p3s.report.terminal import render
     from p3s.signature_runner.standard_input import own
 
-    wanted, allowed, changes = parse_counts(counts), allowed_codes(allow), what_ifs_of(what_if)
+    allowed, changes = allowed_codes(allow), what_ifs_of(what_if)
+    share = parse_share(within, "--within") if within else None
     settings = settings_of(hosts, cores_per_node, budget, launcher, collectives=collectives)
     request = request_of(
         estimator, network, no_replay, settings, topology, placed=placement is not None
     )
     request = replace(request, every_rank=every_rank)
+    words = launcher_words(ctx)
+    wanted = parse_counts(counts) if counts else _ahead(study_dir, words, traced)
     if placement is not None:
         request = with_placement(request, placement, wanted)
-    words = launcher_words(ctx)
     with_parameters = bool(param or weak or has_parameters(study_dir))
     if with_parameters and words:
         raise UsageError(f"{study_dir}: has parameters; trace first, with p3s characterize --param")
@@ -172,7 +198,8 @@ def predict(
     if not words and Study.find(study_dir) is None:
         raise P3SError(
             f"{study_dir}: no study here; give the launcher command to trace first: "
-            f"p3s predict {quoted(study_dir)} -n {counts} -- mpiexec -n {{np}} PROGRAM"
+            f"p3s predict {quoted(study_dir)} -n {','.join(map(str, wanted))} "
+            "-- mpiexec -n {np} PROGRAM"
         )
     system = file_system(io)
     extents = parse_dims(dims, words) if words else {}
@@ -210,6 +237,7 @@ def predict(
             knee=knee,
             only=only or placement is not None,
             allowed=allowed,
+            within=share,
             what_if=changes,
         )
         study, result = predicted(Study.open(study_dir), arguments, bar)

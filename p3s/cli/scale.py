@@ -89,4 +89,7 @@ def scale(
         out(table(rows, ["processes", "grid", "phases", "scaled trace"], left=1))
     if some is None:
         say(f"next: p3s replay {quoted(study.root)} -n {','.join(map(str, wanted))}")
+    for reason in doubts:
+        if not reason.untrustworthy:
+            say(f"caution ({reason.code}): {reason.sentence}")
     return say_reasons(doubts, "scaled trace")

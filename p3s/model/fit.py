@@ -271,7 +271,7 @@ def _other_grids(choice: GridChoice) -> Iterator[OtherGrid]:
     for near in choice.near[:MAX_OTHERS]:
         partners = tuple((node, tuple(e.relations)) for node, e in near.explained.items())
         for rule in (near.family, *near.rivals[: MAX_ALIKE - 1]):
-            yield OtherGrid(rule, partners)
+            yield OtherGrid(rule, partners, max(near.cost - choice.cost, 0.0))
 
 
 def _powers_only(choice: GridChoice, items: Sequence[Item]) -> bool:

@@ -268,11 +268,13 @@ class Dropped:
 class OtherGrid:
     """Another grid on which all partners that were traced have rules.
 
-    partners: the relations of every node (``Item.node``) there.
+    partners: the relations of every node (``Item.node``) there; more: what these cost more than
+    those on the grid that was chosen, in relations.
     """
 
     rule: GridRule
     partners: tuple[tuple[int, tuple[Relation, ...]], ...]
+    more: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from p3s.laws.exact import exact_value
 from p3s.laws.expr import Expr, symbols_of
 from p3s.model.evaluate import model_grid
-from p3s.model.grid.at import GridAt
+from p3s.model.grid.at import RELATION_BITS, GridAt
 from p3s.model.grid.atoms import HasPartner
 from p3s.model.judge import divides, judged_completions
 from p3s.model.partners.communicator_laws import World
@@ -42,6 +42,26 @@ def other_extents(model: Model, n: int) -> tuple[tuple[int, ...], ...]:
     return tuple(dict.fromkeys(tuple(other.grid.dims) for other in others))
 
 
+def chance_of_another(model: Model, n: int) -> float:
+    """Return how likely it is that the structure at ``n`` is another, between 0 and 1.
+
+    Process grids that differ there weigh as often as programs have them; partners that several
+    rules lead to are as likely as not. model: as judged at ``n``.
+    """
+    codes = {why.code for item in model.items for why in item.why}
+    chance = 0.5 if Code.PARTNERS_OPEN in codes else 0.0
+    if Code.GRID_OPEN in codes:
+        grid, rules = model_grid(model, n), model.grid
+        differ = sum(other.weight for other in _other_grids(model, grid))
+        agree = rules.family.weight() + sum(
+            rule.weight()
+            for rule in rules.rivals
+            if (there := rule.at(n)) is not None and _key(there) == _key(grid)
+        )
+        chance = max(chance, differ / (differ + agree))
+    return chance
+
+
 def judged_at(model: Model, n: int) -> Model:
     """Return the model with the verdicts that its items and weights have at ``n`` processes.
 
@@ -63,10 +83,12 @@ class _Other:
     """A grid that the program may have instead.
 
     elsewhere: nodes that have other partners on it; None where all have the same relations there.
+    weight: how likely its rules are, relative to others.
     """
 
     grid: GridAt
     elsewhere: frozenset[int] | None
+    weight: float = 0.0
 
 
 def _other_grids(model: Model, grid: GridAt) -> list[_Other]:
@@ -77,7 +99,7 @@ def _other_grids(model: Model, grid: GridAt) -> list[_Other]:
         other = rule.at(grid.n)
         if other is not None and _key(other) not in seen:
             seen.add(_key(other))
-            found.append(_Other(other, None))
+            found.append(_Other(other, None, rule.weight()))
     here: dict[int, np.ndarray] | None = None
     for near in model.grid.others:
         other = near.rule.at(grid.n)
@@ -90,7 +112,8 @@ def _other_grids(model: Model, grid: GridAt) -> list[_Other]:
             for node, pairs in here.items()
             if node not in there or not np.array_equal(there[node], pairs)
         )
-        found.append(_Other(other, elsewhere))
+        weight = near.rule.weight() * 2.0 ** (-RELATION_BITS * near.more)
+        found.append(_Other(other, elsewhere, weight))
     return found
 
 

@@ -60,8 +60,8 @@ class PredictArguments:
 
     counts: ascending. machine: file of another machine to predict for, base: that of the runs.
     knee: efficiency below which the knee is reached. only: counts predicted before do not stay.
-    allowed: codes of reasons that do not speak against the prediction. what_if: changes whose
-    effect is asked for.
+    allowed: codes of reasons that do not speak against the prediction. within: relative half
+    width that the intervals must have, None: any. what_if: changes whose effect is asked for.
     """
 
     counts: tuple[int, ...]
@@ -71,6 +71,7 @@ class PredictArguments:
     knee: float = KNEE_EFFICIENCY
     only: bool = False
     allowed: frozenset[str] = frozenset()
+    within: float | None = None
     what_if: WhatIfs = NOTHING
 
 
@@ -136,6 +137,7 @@ def predicted(
             threshold=arguments.knee,
             allowed=arguments.allowed,
             requested=asked,
+            within=arguments.within,
             say=lambda text: progress.start(f"predicting: {text}"),
             done=lambda name, n: progress.done(f"n={n}: simulated ({name})"),
             keep={},

@@ -32,7 +32,8 @@ class Facts:
     computation of all ranks together at traced counts that are not predicted, in s. other: calls
     that may take over at larger counts. calls: the operations that the program calls. allowed:
     codes of reasons that do not make a prediction untrustworthy. requested: counts that the user
-    wants to know, None: all.
+    wants to know, None: all. within: half width, relative to the time, that intervals must have,
+    None: any.
     """
 
     threshold: float = KNEE_EFFICIENCY
@@ -51,6 +52,7 @@ class Facts:
     calls: Collection[str] = ()
     allowed: Collection[str] = ()
     requested: Collection[int] | None = None
+    within: float | None = None
 
     @property
     def weak(self) -> bool:

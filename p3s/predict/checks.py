@@ -25,8 +25,10 @@ SAME_WORK, _GROWN = 0.8, 4
 WEAK_LIMIT = 1.05
 #: High over low end of an interval from which it says that the time is not known.
 WIDE = 4.0
-#: Half width of an interval, relative, above which its run time is not relied upon.
+#: Half width of an interval, relative, above which its run time is known roughly only.
 UNSURE, ROUNDING = 0.10, 1e-9
+#: Share of a run time below which what is wrong with its messages does not matter.
+SMALL = 0.02
 #: How many times the largest traced count may be exceeded.
 EXTRAPOLATION_LIMIT = 32.0
 #: Phases below this share of the computation at a count are not looked at.
@@ -55,24 +57,38 @@ def stand_ins(case: Case) -> Iterator[Reason]:
         yield _stand_ins_at(max(unchecked), what, bool(case.estimated & unchecked), case)
 
 
-def _talks(row: Count, waiting: float = 0.0) -> bool:
-    """Tell whether communication, less some waiting, is so much that its doubts are the time's."""
-    return row.comm_s - waiting > doubts.UNSETTLED_LIMIT * row.model_s
+def _talks(row: Count) -> bool:
+    """Tell whether communication is so much that its doubts are the time's."""
+    return row.comm_s > doubts.UNSETTLED_LIMIT * row.model_s
+
+
+def _weighed(reasons: Iterable[Reason], case: Case, ns: Iterable[int] = ()) -> list[Reason]:
+    """Return reasons about messages with the weight of the time that these take, at most.
+
+    ns: the counts that they are of, none: all that are not measured. Waiting counts not: on cores
+    that are shared it is mostly noise, whatever the messages.
+    """
+    rows = [row for row in case.rows if row.n in (set(ns) or case.estimated)]
+    spent = ((row.comm_s - (row.waiting_s or 0.0)) / max(row.model_s, 1e-300) for row in rows)
+    share = max(spent, default=0.0)
+    if share > doubts.UNSETTLED_LIMIT:
+        return list(reasons)
+    return [
+        replace(each, untrustworthy=False, rough=share > SMALL) if each.untrustworthy else each
+        for each in reasons
+    ]
 
 
 def structure(case: Case) -> Iterable[Reason]:
-    """Say where structures that explain the traces differ; against it where messages take long.
-
-    Waiting counts not: on cores that are shared it is mostly noise, whatever the structure.
-    """
-    rows = {row.n: row for row in case.rows}
+    """Say where structures that explain the traces differ."""
+    there = {row.n for row in case.rows}
     found = [
-        replace(reason, untrustworthy=_talks(rows[n], rows[n].waiting_s or 0.0))
+        reason
         for n, made in sorted(case.times.items())
-        if n in rows
-        for reason in doubts.of_structure(made.head, case.commands)
+        if n in there
+        for reason in _weighed(doubts.of_structure(made.head, case.commands), case, [n])
     ]
-    return sorted(found, key=lambda reason: not reason.untrustworthy)[:1]
+    return sorted(found, key=_weight)[:1]
 
 
 def _stand_ins_at(n: int, what: str, against: bool, case: Case) -> Reason:
@@ -183,17 +199,19 @@ def same_work(case: Case) -> Iterator[Reason]:
 
 
 def wide(case: Case) -> Iterator[Reason]:
-    """Say where an interval is so wide that the run time is not relied upon."""
+    """Say where a run time is known roughly only, or less well than was asked for."""
+    limit = UNSURE if case.facts.within is None else case.facts.within
     found = [
         row
         for row in case.rows
         if (case.facts.requested is None or row.n in case.facts.requested)
         and row.time_from != "measured"
-        and _span(row) > UNSURE + ROUNDING
+        and half_width(row) > limit + ROUNDING
     ]
     if not found:
         return
-    worst, runs = max(found, key=_span), sorted(case.runs)
+    worst, runs = max(found, key=half_width), sorted(case.runs)
+    unknown = max((row.high_s or 0.0) / max(row.low_s or 0.0, 1e-300) for row in found) > WIDE
     parts = worst.interval_parts.known()
     widest = max(parts, key=lambda name: _width(parts[name]), default="work")
     where = f"at {worst.n} it" if len(found) > 1 else "it"
@@ -201,13 +219,15 @@ def wide(case: Case) -> Iterator[Reason]:
     yield Reason(
         "wide",
         f"the run time at {processes([row.n for row in found])} is uncertain by more than "
-        f"{100 * UNSURE:.0f} %: {where} lies between {seconds(worst.low_s)} and "
+        f"{100 * limit:.3g} %: {where} lies between {seconds(worst.low_s)} and "
         f"{seconds(worst.high_s)}{f' ({less})' if less else ''}",
         narrower(widest, worst, runs, case.commands, case.contradicting),
+        unknown or case.facts.within is not None,
+        rough=True,
     )
 
 
-def _span(row: Count) -> float:
+def half_width(row: Count) -> float:
     """Return the half width of a row's interval, relative to its time; 0 if not known."""
     low, high = row.low_s, row.high_s
     if low is None or high is None or row.time_s <= 0:
@@ -223,7 +243,13 @@ def model(case: Case) -> list[Reason]:
     """Say what speaks against the model; of each code of a validation only what is new."""
     heads = [made.head for made in case.times.values()]
     found = doubts.of_rules(heads, case.commands)
-    found += doubts.missed(case.facts.holdout, commands=case.commands)
+    held = case.facts.holdout
+    there = None if held is None else held.comparison
+    for reason in doubts.missed(held, commands=case.commands):
+        # iterations that were missed are computation, too
+        counted = there is not None and there.weights.exact == there.weights.phases
+        small = counted and reason.code == "holdout-missed"
+        found += _weighed([reason], case) if small else [reason]
     codes = {reason.code for reason in found}
     more = [
         reason
@@ -301,6 +327,8 @@ def extrapolated(case: Case) -> Iterator[Reason]:
         f"trace a larger count: {case.commands.trace(larger)}"
         if larger
         else "try a larger input, which may run at a larger count",
+        False,
+        rough=True,
     )
 
 
@@ -424,9 +452,23 @@ def off_core(case: Case) -> Iterator[Reason]:
             )
 
 
+def order(case: Case) -> list[Reason]:
+    """Say where the order of calls is not that of the program."""
+    facts, counts = case.facts, [row.n for row in case.rows]
+    found = doubts.of_order(
+        facts.order, facts.holdout, commands=facts.commands, kinds=facts.kinds, counts=counts
+    )
+    return _weighed(found, case)
+
+
+def _weight(reason: Reason) -> tuple[bool, bool]:
+    """Return a key that sorts reasons by what they make of a prediction, the worst first."""
+    return (not reason.untrustworthy, not reason.rough)
+
+
 #: In the order in which reasons of the same weight are told.
 CHECKS: tuple[Callable[[Case], Iterable[Reason]], ...] = (
-    lambda case: doubts.of_communication(case.why_not, case.rows, case.commands),
+    lambda case: _weighed(doubts.of_communication(case.why_not, case.rows, case.commands), case),
     lambda case: doubts.of_simulation(case.followed, case.rows, case.commands),
     stand_ins,
     model_off,
@@ -435,13 +477,7 @@ CHECKS: tuple[Callable[[Case], Iterable[Reason]], ...] = (
     wide,
     structure,
     model,
-    lambda case: doubts.of_order(
-        case.facts.order,
-        case.facts.holdout,
-        commands=case.commands,
-        kinds=case.facts.kinds,
-        counts=[row.n for row in case.rows],
-    ),
+    order,
     other_calls,
     emptied,
     extrapolated,
@@ -456,4 +492,4 @@ CHECKS: tuple[Callable[[Case], Iterable[Reason]], ...] = (
 def reasons_of(case: Case) -> list[Reason]:
     """Return the reasons, those that make the prediction untrustworthy first, none twice."""
     found = dict.fromkeys(reason for check in CHECKS for reason in check(case))
-    return sorted(found, key=lambda reason: not reason.untrustworthy)
+    return sorted(found, key=_weight)

@@ -73,6 +73,18 @@ class Commands:
 
         return larger(self._admissible) if self._admissible else 2 * n
 
+    def ahead(self) -> list[int]:
+        """Return counts of about 2 and 4 times the largest that ran, which the program may take."""
+        from p3s.model.grid.admissible import candidates
+
+        known, ran = self._admissible, self.study.counts() if self.study else []
+        largest = max(ran, default=1)
+        if known is None:
+            return [2 * largest, 4 * largest]
+        taken = [n for n in candidates(known, 4 * largest + 1) if n > largest]
+        about = min((n for n in taken if n >= 2 * largest), default=largest)
+        return sorted({about, max(taken, default=largest)})
+
     def names_counts(self) -> bool:
         """Tell whether :meth:`next` names a count that has not run, or failed, since.
 

@@ -26,6 +26,9 @@ UNSETTLED_LIMIT = 0.10
 #: How far work may be off where the model was checked, as a share of it.
 WORK_LIMIT = 0.25
 
+#: How likely another structure may be where a prediction is used: intervals hold as often.
+CHANCE_LIMIT = 0.10
+
 _UNKNOWN = frozenset({"unknown", "not seen", "not_seen"})
 
 
@@ -111,6 +114,7 @@ def of_structure(head: Mapping[str, Any], commands: Commands = NO_STUDY) -> list
     found = head.get("open")
     if not found or max(found["events"], found["bytes"]) <= UNKNOWN_LIMIT:
         return []
+    chance = float(found.get("chance", 1.0))
     n = int(head["n"])
     used = _extents(head["grid"])
     grids = [each for each in map(_extents, found["grids"]) if each != used]
@@ -119,8 +123,10 @@ def of_structure(head: Mapping[str, Any], commands: Commands = NO_STUDY) -> list
         Reason(
             "open",
             f"at {processes(n)} the traced runs allow {what}: {plural(found['calls'], 'call')} "
-            f"({100 * found['bytes']:.0f} % of the bytes) would differ",
+            f"({100 * found['bytes']:.0f} % of the bytes) would differ, and the structure used is "
+            f"right with {100 * (1 - chance):.0f} %",
             another(commands),
+            chance > CHANCE_LIMIT,
         )
     ]
 

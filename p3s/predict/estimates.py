@@ -37,8 +37,8 @@ class Estimation:
     cluster and library of the full run; where it names a network, the costs of that are asked for
     instead of those between two ranks. stale: counts whose replays are older than their scaled
     traces. threshold: efficiency of the knee. allowed: codes of reasons that do not make it
-    untrustworthy. requested: as of Facts. done is told every estimator that has simulated a count;
-    keep gets what was found with every rank.
+    untrustworthy. requested, within: as of Facts. done is told every estimator that has simulated a
+    count; keep gets what was found with every rank.
     """
 
     estimator: str = AUTO
@@ -48,6 +48,7 @@ class Estimation:
     threshold: float = KNEE_EFFICIENCY
     allowed: Collection[str] = ()
     requested: Collection[int] | None = None
+    within: float | None = None
     say: Say | None = None
     done: Callable[[str, int], None] | None = None
     keep: Kept | None = None

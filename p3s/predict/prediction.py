@@ -258,6 +258,7 @@ def predict(
             calls={called(item.op) for item in model.items},
             allowed=how.allowed,
             requested=how.requested,
+            within=how.within,
         ),
     )
     unused = not_used(model.without, of_traces(study).take_back(model.without))

@@ -18,7 +18,7 @@ from p3s.base.study import Study, as_json, read_json, write_json
 from p3s.base.text import plural, processes
 from p3s.predict.commands import Commands, count_to_predict
 from p3s.predict.rows import baseline
-from p3s.predict.types import PREDICTION, Efficiencies, Prediction, Reason, untrusted
+from p3s.predict.types import PREDICTION, Efficiencies, Grade, Prediction, Reason, untrusted
 
 #: Values of a row that a table of counts holds, in this order.
 COUNT_COLUMNS = (
@@ -126,6 +126,11 @@ class PredictionFile:
     def reasons(self) -> tuple[Reason, ...]:
         """Why not to trust it, and what to mind of it."""
         return self.content.reasons
+
+    @property
+    def grade(self) -> Grade:
+        """What its times are worth: "usable", "rough" (known less well) or "unusable"."""
+        return self.content.grade
 
     @property
     def trustworthy(self) -> bool:

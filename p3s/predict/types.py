@@ -13,6 +13,8 @@ from p3s.costs.files.types import FileUseAt
 from p3s.predict.intervals import PARTS, Factors
 from p3s.simulate.totals import StandIns
 
+#: What a prediction is worth: its times may be used, are known roughly, or have no grounds.
+Grade = Literal["usable", "rough", "unusable"]
 #: The program has other calls for what it did in the traced runs.
 OTHER_CALLS = "other-calls"
 #: What a code means, in words that may follow "do not rely on this prediction:".
@@ -26,7 +28,7 @@ CODES: dict[str, str] = {
     "deadlock": "the model's order of calls would deadlock",
     "superlinear": "an efficiency is implausibly high",
     "same-work": "processes do not share the work",
-    "wide": "the interval is too wide",
+    "wide": "the interval is wider than wanted",
     "holdout-missed": "the model missed messages or iterations of the run it was checked on",
     "order": "the model's order of calls is not that of the traced runs",
     "depends-on-timing": "communication depends on timing and differs between runs",
@@ -60,14 +62,16 @@ class Reason:
     """One thing that is wrong with a prediction, or to be minded.
 
     code: one of CODES; text: what is wrong, with its figures; advice: what to do about it, or "";
-    untrustworthy: whether the prediction is not to be trusted because of it. Both texts are
-    clauses, without a capital and a full stop.
+    untrustworthy: whether the prediction is unusable because of it; rough: whether it is a rough
+    one; else the reason is to be minded only. Both texts are clauses, without a capital and a full
+    stop.
     """
 
     code: str
     text: str
     advice: str = field(default="", metadata={"always": True})
     untrustworthy: bool = field(default=True, metadata={"always": True})
+    rough: bool = False
 
     @property
     def sentence(self) -> str:
@@ -90,6 +94,14 @@ def with_allowed(reasons: Iterable[Reason], allowed: Collection[str]) -> list[Re
 def untrusted(reasons: Iterable[Reason], allowed: Collection[str] = ()) -> list[Reason]:
     """Return the reasons that make a prediction untrustworthy, but for codes that are allowed."""
     return [each for each in reasons if each.untrustworthy and each.code not in allowed]
+
+
+def grade_of(reasons: Iterable[Reason]) -> Grade:
+    """Return what a prediction with these reasons is worth."""
+    reasons = list(reasons)
+    if any(each.untrustworthy for each in reasons):
+        return "unusable"
+    return "rough" if any(each.rough for each in reasons) else "usable"
 
 
 def in_short(reasons: Sequence[Reason]) -> str:
@@ -401,9 +413,10 @@ class Prediction:
 
     counts: ascending; baseline_n: count that speedups relate to; knee: the smallest from which the
     efficiency stays below knee_efficiency; files: what call sites do to files at the largest count,
-    files_from: whose costs that has; machine: how the computation was moved, in predictions
-    for another machine. start_and_end: what is no part of the times, where launches were timed.
-    what_if: what changes would save, at the largest count most first.
+    files_from: whose costs that has; grade: what its times are worth, by its reasons; machine: how
+    the computation was moved, in predictions for another machine. start_and_end: what is no part
+    of the times, where launches were timed. what_if: what changes would save, at the largest count
+    most first.
     """
 
     counts: tuple[Count, ...]
@@ -423,6 +436,7 @@ class Prediction:
     verdict_share: Mapping[str, Mapping[str, float]]
     traced_counts: tuple[int, ...]
     extrapolation_ratio: float | None
+    grade: Grade = field(default="usable", metadata={"always": True})
     reasons: tuple[Reason, ...]
     not_modelled: tuple[str, ...]
     notes: tuple[str, ...]
@@ -431,6 +445,9 @@ class Prediction:
     machine: Mapping[str, Any] | None = None
     start_and_end: tuple[StartAndEnd, ...] = ()
     what_if: tuple[WhatIf, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "grade", grade_of(self.reasons))  # whatever a file says
 
     @property
     def base(self) -> Count:

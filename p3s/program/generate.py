@@ -27,7 +27,7 @@ from p3s.model.law_types import OrderedItem, OrderedSlot, TraceOrder
 from p3s.model.order.unfold import places_asked_for
 from p3s.model.reasons import Verdict
 from p3s.model.types import Model, Phase, block_at
-from p3s.model.verdicts import other_extents, structure_open
+from p3s.model.verdicts import chance_of_another, other_extents, structure_open
 from p3s.program.emptied import emptied
 from p3s.program.parts import Call, RankSums, first_slots, forget, laws_of, part_of, verdicts_of
 from p3s.program.types import (
@@ -241,7 +241,9 @@ class _Head:
             float(part / whole) if whole else 0.0
             for part, whole in zip(self.open, total, strict=False)
         )
-        return OpenStructure(calls, events, nbytes, other_extents(self.model, self.evaluator.n))
+        n = self.evaluator.n
+        chance = chance_of_another(self.model, n)
+        return OpenStructure(calls, events, nbytes, other_extents(self.model, n), chance)
 
     def of(self, ranks: int, of: tuple[tuple[int, int], ...] | None) -> ScaledHead:
         """Return the head; ranks: how many the rows are of, and ``of`` which, None for all."""

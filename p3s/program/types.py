@@ -93,13 +93,15 @@ class OpenStructure:
     """Calls whose process grid or partners several rules that explain the traces disagree on.
 
     calls: number of calls; events, bytes: their shares of the trace, between 0 and 1; grids:
-    extents of the other process grids.
+    extents of the other process grids; chance: that the program's structure is another, between 0
+    and 1.
     """
 
     calls: Natural
     events: float
     bytes: float
     grids: tuple[tuple[Natural, ...], ...] = field(default=(), metadata=ALWAYS)
+    chance: float = 1.0
 
 
 @dataclass(frozen=True)

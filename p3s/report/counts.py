@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from p3s.base.text import NOT_KNOWN, UNKNOWN, factor, interval, percent, seconds, span, visible
-from p3s.predict.checks import WIDE
+from p3s.predict.checks import ROUNDING, UNSURE, WIDE, half_width
 from p3s.predict.saved import PredictionFile
 from p3s.predict.types import Count, Prediction, part_s, untrusted
 
 T = TypeVar("T")
 
-#: What an asterisk means.
+#: What a tilde and an asterisk mean.
+ROUGH = f"~     known roughly: by more than {100 * UNSURE:.0f} % to either side"
 DOUBTFUL = "*     communication was not measured as in a real run"
 #: Rows of the full table; more are thinned out, and it says so.
 MAX_COUNTS = 60
@@ -32,7 +33,8 @@ def uses_files(prediction: Prediction) -> bool:
 def count_rows(prediction: Prediction) -> list[list[str]]:
     """Return the table of counts, its head first.
 
-    A measured time that is not representative is in brackets, a predicted one has an asterisk.
+    A measured time that is not representative is in brackets, a predicted one has an asterisk; one
+    that is known roughly has a tilde.
     """
     weak = prediction.counts[0].setting
     head = [
@@ -50,7 +52,7 @@ def count_rows(prediction: Prediction) -> list[list[str]]:
             [
                 str(row.n),
                 *([visible(", ".join((row.setting or {}).values()))] if weak is not None else []),
-                seconds(row.time_s) + ("*" if row.doubtful else " "),
+                _rough(row) + seconds(row.time_s) + ("*" if row.doubtful else " "),
                 interval_of(row),
                 *([factor(row.speedup)] if weak is None else []),
                 percent(row.efficiency),
@@ -61,6 +63,12 @@ def count_rows(prediction: Prediction) -> list[list[str]]:
             ]
         )
     return table
+
+
+def _rough(row: Count) -> str:
+    """Return the sign of a predicted time that is known roughly, "" for another."""
+    rough = row.time_from != "measured" and half_width(row) > UNSURE + ROUNDING
+    return "~" if rough else ""
 
 
 def spread_of(row: Count) -> float:
@@ -95,6 +103,8 @@ def signs(rows: Iterable[Count]) -> list[str]:
         lines.append("(...) measured, but not as in a real run")
     if any(row.doubtful for row in rows):
         lines.append(DOUBTFUL)
+    if any(_rough(row) for row in rows):
+        lines.append(ROUGH)
     return lines
 
 
@@ -147,7 +157,7 @@ def count_table(prediction: Prediction) -> CountTable:
         marks[prediction.recommended.n] = "recommended"
     rows = []
     for row in found:
-        time = seconds(row.time_s) + ("*" if row.doubtful else "")
+        time = _rough(row) + seconds(row.time_s) + ("*" if row.doubtful else "")
         cells = [
             f"{row.n:,}",
             time,

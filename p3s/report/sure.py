@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -61,6 +62,7 @@ def reasons_of(prediction: Prediction, of: str = "") -> list[Reason]:
             visible(each.text, 600),
             visible(each.advice, 1000),
             each.untrustworthy,
+            each.rough,
         )
         for each in (named(prediction.reasons, of) if of else prediction.reasons)
     ]
@@ -70,7 +72,7 @@ def reason_lines(reasons: Sequence[Reason]) -> list[str]:
     """Return reasons as lines of text: what is wrong, or to be minded, and what to do about it."""
     said = []
     for reason in reasons:
-        head = reason.code if reason.untrustworthy else "caution"
+        head = reason.code if reason.untrustworthy or reason.rough else "caution"
         said += paragraph(f"{head}: {reason.text}", 0, 4)
         if reason.advice:  # in one line: a command that is broken in two cannot be copied
             said.append(f"    to do: {reason.advice}")
@@ -92,6 +94,17 @@ def remedy_of(prediction: Prediction) -> str:
     """Return what would give a trustworthy prediction, as a sentence; "" where nothing is wrong."""
     found = dict.fromkeys(each.advice for each in untrusted(reasons_of(prediction)) if each.advice)
     return f"To get one you can rely on: {'; '.join(found)}." if found else ""
+
+
+def within(row: Count) -> str:
+    """Return how well a predicted time is known: "within 8 %", "within 1.4 times"; "" if not."""
+    low, high = row.low_s, row.high_s
+    if row.time_from == "measured" or not_known(row) or not (low and high and row.time_s > 0):
+        return ""
+    times = max(high / row.time_s, row.time_s / low)
+    if times < 1.195:
+        return f"within {max(math.ceil(100 * (times - 1)), 1)} %"
+    return f"within {math.ceil(10 * times) / 10:.1f} times"
 
 
 def verdict_of(prediction: Prediction) -> str:
@@ -127,6 +140,8 @@ def figure_sentences(prediction: Prediction, places: Mapping[str, str] | None = 
             f"{_between(last)}{network}."
         ]
     else:
+        known = within(last)
+        known = f", known {known}" if known else ""
         change = (
             "stays about as fast"
             if abs(last.speedup - 1.0) < 0.02
@@ -136,7 +151,7 @@ def figure_sentences(prediction: Prediction, places: Mapping[str, str] | None = 
         )
         said = [
             f"From {first.n} to {last.n} processes the program {change} "
-            f"({seconds(first.time_s)} to {seconds(last.time_s)}), an efficiency of "
+            f"({seconds(first.time_s)} to {seconds(last.time_s)}{known}), an efficiency of "
             f"{percent(last.efficiency)}{network}."
         ]
         said += [] if warning else _knee(prediction)
@@ -151,6 +166,8 @@ def figure_sentences(prediction: Prediction, places: Mapping[str, str] | None = 
             f"({percent(top.time_s / whole)}, mostly {kind})."
         )
     said += _limit(prediction, places)
+    if prediction.grade == "rough":
+        said[0] = f"Roughly: {said[0][0].lower()}{said[0][1:]}"
     if warning:
         said[0] = f"Taken at face value: {said[0][0].lower()}{said[0][1:]}"
     return said

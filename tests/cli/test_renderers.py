@@ -340,7 +340,7 @@ def test_the_terminal_says_the_result_first_and_what_limits() -> None:
     assert f"other estimators at 512 processes: {told}" in text
     assert "measured / model, run time: 1.03 at 4, 1.03 at 8, 1.03 at 16" in text
     assert "not included: MPI_File_write_all" in text
-    table = [line.split()[0] for line in lines if re.match(r" +\d+ +[\d.]+ m?s", line)]
+    table = [line.split()[0] for line in lines if re.match(r" +\d+ +~?[\d.]+ m?s", line)]
     assert table == ["4", "8", "16", "32", "64", "128", "256", "512"]
 
 

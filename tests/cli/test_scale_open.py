@@ -25,11 +25,25 @@ def either_grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_study(tmp_path_factory.mktemp("grid") / "study", program, (4, 8, 12, 16))
 
 
+@pytest.fixture(scope="module")
+def either_partner(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study whose ranks may be on many grids, with partners by two rules, above 16 processes."""
+    program = grid_programs.row_gather()
+    return write_study(tmp_path_factory.mktemp("row") / "study", program, (4, 8, 12, 16))
+
+
+def test_partners_that_are_as_likely_as_others_are_an_exit_code(either_partner: Path) -> None:
+    code, out, err = called("scale", str(either_partner), "-n", "36", "--json")
+    assert code == 3 and json.loads(out)["counts"][0]["open"]["chance"] == 0.5
+    assert "(open): at 36 processes the traced runs allow process grids 6x6, 9x4, 4x9 or" in err
+
+
 def test_the_grids_are_named_where_they_differ(either_grid: Path) -> None:
+    """One that few programs have is to be minded."""
     code, out, err = called("scale", str(either_grid), "-n", "36", "--json")
-    assert code == 3
-    assert json.loads(out)["counts"][0]["open"]["grids"] == [[9, 4]]
-    assert "(open): at 36 processes the traced runs allow process grids 6x6 or 9x4" in err
+    (found,) = (count["open"] for count in json.loads(out)["counts"])
+    assert code == 0 and found["grids"] == [[9, 4]] and 0.0 < found["chance"] < 0.1
+    assert "caution (open): at 36 processes the traced runs allow process grids 6x6 or 9x4" in err
     assert "p3s next" in err
 
 
@@ -41,7 +55,7 @@ def test_nothing_is_open_at_traced_counts_and_where_all_agree(either_grid: Path,
 
 @pytest.mark.parametrize(("share", "against"), [(0.5, True), (0.01, False)])
 def test_a_prediction_says_so_and_distrusts_it_where_ranks_talk_much(
-    either_grid: Path, monkeypatch: pytest.MonkeyPatch, share: float, against: bool
+    either_partner: Path, monkeypatch: pytest.MonkeyPatch, share: float, against: bool
 ) -> None:
     """A grid that is open changes messages: where these take a hundredth, it is to be minded."""
     real = checks.structure
@@ -56,9 +70,9 @@ def test_a_prediction_says_so_and_distrusts_it_where_ranks_talk_much(
     monkeypatch.setattr(
         checks, "CHECKS", tuple(talking if each is real else each for each in checks.CHECKS)
     )
-    code, out, _ = called("predict", str(either_grid), "-n", "36", "--no-replay", "--json")
+    code, out, _ = called("predict", str(either_partner), "-n", "36", "--no-replay", "--json")
     (reason,) = [each for each in json.loads(out)["reasons"] if each["code"] == "open"]
-    assert "6x6 or 9x4" in reason["text"] and reason["untrustworthy"] is against
+    assert "grids 6x6, 9x4, 4x9 or 4x3x3" in reason["text"] and reason["untrustworthy"] is against
     assert code == 3 or not against
 
 

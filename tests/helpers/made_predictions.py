@@ -75,6 +75,7 @@ def made_prediction(
         },
         "traced_counts": runs,
         "extrapolation_ratio": max(counts) / max(runs) if runs else None,
+        "grade": "usable" if representative else "unusable",
         "reasons": [] if representative else [_SHARED],
         "not_modelled": [
             "what lies before the end of MPI_Init and after the start of MPI_Finalize",

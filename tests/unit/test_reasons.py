@@ -47,6 +47,12 @@ def halving(*counts: int, seconds: float = 64.0) -> dict[int, PhaseTimes]:
     return {n: times_at(n, seconds / n) for n in counts}
 
 
+def talking(made: PhaseTimes, seconds: float = 60.0) -> PhaseTimes:
+    """Return times with so many seconds more in calls."""
+    comm = made.comm + seconds
+    return replace(made, comm=comm, comm_low=comm, comm_high=comm)
+
+
 def run_of(n: int, total: float, *, wall: float | None = None, repeats: int = 1) -> Measured:
     """Return a run whose ranks together compute ``total`` seconds, all alike."""
     wall = total / n if wall is None else wall
@@ -57,7 +63,9 @@ def run_of(n: int, total: float, *, wall: float | None = None, repeats: int = 1)
 def test_every_reason_has_a_code_that_is_known_and_says_what_to_do() -> None:
     """All that can be wrong at once; what a file holds is what was made."""
     times = {
-        n: replace(times_at(n, 1.0 / n**2, 3.0), why_not="all nodes are one machine")
+        n: replace(
+            talking(times_at(n, 1.0 / n**2, 3.0), 0.13 / n**2), why_not="all nodes are one machine"
+        )
         for n in (2, 4, 400)
     }
     held = held_out(4, p2p_triples=Overlap(9, 9, 0), work=work((1.0, 0.4), total=0.4))
@@ -69,7 +77,8 @@ def test_every_reason_has_a_code_that_is_known_and_says_what_to_do() -> None:
     validation = comparison(8, unmodelled=Unmodelled(9, 0.2), work=work((0.5, -1.0), (0.5, 0.0)))
     facts = Facts(holdout=held, validations=[validation])
     result = compose(times, {2: run_of(2, 1.0)}, {}, [2, 4], facts)
-    found = set(codes(result))
+    assert result.grade == "unusable"
+    found = {each.code for each in result.reasons if each.untrustworthy or each.rough}
     assert found == {
         "not-representative",
         "model-off",
@@ -98,6 +107,36 @@ def test_codes_in_short_name_each_once() -> None:
     assert named([one], "base") == [Reason("wide", "base: a")]
 
 
+# ---- what a prediction is worth ----------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("part", "within", "grade"),
+    [
+        (0.08, None, "usable"),
+        (0.3, None, "rough"),
+        (0.3, 0.35, "usable"),
+        (0.3, 0.2, "unusable"),
+        (0.08, 0.05, "unusable"),
+        (0.7, None, "unusable"),
+    ],
+)
+def test_how_well_a_time_is_known_is_a_grade(part: float, within: float | None, grade: str) -> None:
+    """A wide interval is an answer; beyond a factor of four it says nothing."""
+    made = times_at(8, 1.0)
+    made.phases[0].update(compute_low=1.0 - part, compute_high=1.0 + part)
+    result = compose({8: made}, {}, {8: REPLAYED}, [4], Facts(within=within))
+    assert result.grade == grade
+    assert PredictionFile.of(PREDICTION.data(result)).grade == grade
+
+
+def test_messages_that_take_no_time_make_no_prediction_unusable() -> None:
+    """What the model missed weighs what its messages may cost, iterations what they compute."""
+    held = held_out(4, p2p_triples=Overlap(9, 9, 0))
+    for comm, grade in ((0.0, "usable"), (0.05, "rough"), (1.0, "unusable")):
+        made = replace(times_at(8, 1.0), comm=times_at(8, 1.0).comm + comm)
+        result = compose({8: made}, {}, {8: REPLAYED}, [4], Facts(holdout=held))
+        assert result.grade == grade and texts(result, "holdout-missed")
+
+
 # ---- each condition --------------------------------------------------------------------------
 def test_communication_that_was_not_measured_as_in_a_run() -> None:
     times = {
@@ -105,7 +144,9 @@ def test_communication_that_was_not_measured_as_in_a_run() -> None:
         for n, made in halving(2, 4, 8).items()
     }
     result = compose(times, {}, {}, [2])
-    assert codes(result) == ["not-representative"]
+    assert codes(result) == [] and result.grade == "usable", "no time is spent in messages"
+    slow = {n: talking(made) for n, made in times.items()}
+    assert codes(compose(slow, {}, {}, [2])) == ["not-representative"]
     assert "at 2 and 8 processes" in texts(result, "not-representative")[0]
     measured = {n: run_of(n, 64.0) for n in (2, 8)}
     result = compose(times, measured, {}, [2, 8])
@@ -115,9 +156,7 @@ def test_communication_that_was_not_measured_as_in_a_run() -> None:
 
 def with_messages(n: int, followed: Followed) -> PhaseTimes:
     """One second of computation and three in calls, of a simulation that got so far."""
-    made = times_at(n, 1.0)
-    comm = made.comm + 3.0
-    return replace(made, comm=comm, comm_low=comm, comm_high=comm, followed=followed)
+    return replace(talking(times_at(n, 1.0), 3.0), followed=followed)
 
 
 @pytest.mark.parametrize(("left", "against"), [(0.0, False), (1.0, True), (3.0, True)])
@@ -243,7 +282,7 @@ def test_a_model_that_is_far_off_at_the_smallest_count_is_no_baseline(model_s: f
     runs = {n: run_of(n, total, wall=99.0) for n, total in ((1, 21.3), (2, 22.0), (4, 24.0))}
     result = compose(times, runs, {}, [1, 2, 4])
     first, second, _ = result.counts
-    assert codes(result) == ["model-off", "wide"] and result.baseline_n == 1
+    assert codes(result) == ["model-off"] and result.baseline_n == 1
     assert (first.time_from, first.model_s) == ("computation", model_s)
     assert first.time_s == pytest.approx(21.3) and first.speedup == pytest.approx(1.0)
     assert second.speedup == pytest.approx(21.3 / 11.0)
@@ -259,7 +298,7 @@ def test_a_model_that_is_a_little_off_stays_the_baseline() -> None:
         for n, s in ((1, 26.0), (2, 11.0))
     }
     result = compose(times, {1: run_of(1, 21.3)}, {}, [1, 2])
-    assert result.counts[0].time_from == "model" and codes(result) == ["wide"]
+    assert result.counts[0].time_from == "model" and result.grade == "rough"
 
 
 @pytest.mark.parametrize(("seconds", "against"), [(7.0, False), (6.6, True)])
@@ -540,7 +579,7 @@ def test_laws_that_fit_as_well_widen_the_interval() -> None:
     assert (row.low_s, row.high_s) == (pytest.approx(0.5), pytest.approx(1.5))
     assert row.phases[0].compute_low_s == pytest.approx(0.5)
     (said,) = texts(result, "no-trend")
-    assert why in said and codes(result) == ["wide"]
+    assert why in said and result.grade == "rough"
     timed = times_at(8, 1.0)
     timed.phases[0].update(
         compute_low=0.9, compute_high=1.1, work_error=0.06, no_trend=made.phases[0]["no_trend"]

@@ -323,7 +323,7 @@ def test_verdict_sentence() -> None:
     assert "below 50 % from 64 processes on" in verdict_of(made(counts=twice))
     assert "Phase sweep takes most of the time at 64 (70.0 %, mostly computation)" in text
     slower = [row(2, 1.0, 1.0), row(4, 3.0, 1.0)]
-    assert "becomes slower (1.00 s to 3.00 s)" in verdict_of(made(counts=slower))
+    assert "becomes slower (1.00 s to 3.00 s, known within 12 %)" in verdict_of(made(counts=slower))
     good = [row(2, 8.0, 8.0), row(4, 4.1, 8.0)]
     assert "stays above" in verdict_of(made(counts=good, knee=None))
     dip = [row(2, 8.0, 8.0), row(3, 20.0, 8.0), row(4, 4.1, 8.0)]

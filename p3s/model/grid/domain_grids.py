@@ -65,6 +65,8 @@ class OfDomain(Several):
 class LeastSurface(OfDomain, kind="least_surface"):
     """The extents whose blocks have the least surface; of equal ones the first, or the last (1)."""
 
+    seen = 2.5
+
     def extents(self, n: int) -> tuple[int, ...] | None:
         best: tuple[float, tuple[int, ...]] | None = None
         for dims in factorisations(n, self.ndims):
@@ -115,6 +117,8 @@ class PastRatio(OfDomain, kind="past_ratio"):
     """Two extents with p0/p1 near L0/L1: p1 the first divisor that brings p0/p1 to at most that
     (extent 0), the last that does not bring it below (1), or the one with the nearest ratio (2).
     """
+
+    seen = 2.5
 
     variants = (0, 1, 2)
 

@@ -22,6 +22,8 @@ _MOST = 4
 class Line(GridRule, kind="line"):
     """All ranks in one dimension."""
 
+    seen = 99.5
+
     @classmethod
     def proposed(cls, ndims: int) -> Iterator[GridRule]:
         if ndims == 1:
@@ -61,6 +63,8 @@ class Several(GridRule):
 class Cube(Several, kind="cube"):
     """Equal extents."""
 
+    seen = 28.5
+
     @classmethod
     def in_part(cls, ndims: int, part: str) -> Iterator[GridRule]:
         if ndims > 1:
@@ -94,6 +98,8 @@ class Factors(Several):
 class Balanced(Factors, kind="balanced"):
     """MPI_Dims_create as MPICH has it."""
 
+    seen = 60.5
+
     rule = staticmethod(dims_balanced)
     named_as = "MPI_Dims_create (balanced), descending"
 
@@ -115,6 +121,8 @@ class Greedy(Factors, kind="greedy"):
 class BalancedUp(Balanced, kind="balanced_up"):
     """The same, ascending."""
 
+    seen = 42.5
+
     turned = True
     named_as = "MPI_Dims_create (balanced), ascending"
 
@@ -130,6 +138,8 @@ class GreedyUp(Greedy, kind="greedy_up"):
 @dataclass(frozen=True)
 class Power2(Several, kind="power2"):
     """Powers of two; order: the dimension doubled first, second, ..."""
+
+    seen = 2.5
 
     @classmethod
     def proposed(cls, ndims: int) -> Iterator[GridRule]:
@@ -202,6 +212,8 @@ class Bits(Power2, kind="bits"):
     From the highest down (extent 0), or from the lowest up (1).
     """
 
+    seen = 3.5
+
     @classmethod
     def proposed(cls, ndims: int) -> Iterator[GridRule]:
         if 1 < ndims < _MOST:
@@ -237,6 +249,8 @@ class Bits(Power2, kind="bits"):
 @dataclass(frozen=True)
 class Fixed(Several, kind="fixed"):
     """One ``extent`` is always the same, that of dimension order[0]; the others are ``rest``'s."""
+
+    seen = 4.5
 
     price = 0.4
 
@@ -375,6 +389,8 @@ class OfNodes(Several, kind="of_nodes"):
     layout: in which order the nodes are numbered; extent: the ranks of a node row by row (0) or
     column by column (1).
     """
+
+    seen = 1.5
 
     price = 0.4
 
