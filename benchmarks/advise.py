@@ -36,10 +36,9 @@ from synthetic_node import (
     rows_of,
 )
 
-from p3s.machine.topology.node import read_node
+from p3s.machine.topology.inside import read_node
 from p3s.methods.threads.advise.advisor import Advisor, Workload, next_runs
-from p3s.methods.threads.advise.configurations import Configuration, Limits, admissible
-from p3s.methods.threads.advise.types import Objective
+from p3s.methods.threads.advise.types import Configuration, Limits, Objective, admissible
 from p3s.methods.threads.law import ThreadLaw, fit_law, value_of
 from p3s.methods.threads.types import Value, samples
 

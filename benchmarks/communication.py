@@ -48,6 +48,7 @@ from p3s.methods.placement.baselines import best_variant, seconds_of  # noqa: E4
 from p3s.methods.placement.candidates import candidates  # noqa: E402
 from p3s.methods.placement.costs import SIMULATED, Phase, network_id, row_of  # noqa: E402
 from p3s.methods.placement.learned import Learned, columns, learn  # noqa: E402
+from p3s.methods.placement.phases import Traffic  # noqa: E402
 from p3s.methods.placement.published.hybrids import HYBRIDS, counted_features  # noqa: E402
 from p3s.methods.placement.ranking import (  # noqa: E402
     agreement,
@@ -57,7 +58,6 @@ from p3s.methods.placement.ranking import (  # noqa: E402
     regret,
 )
 from p3s.methods.placement.simulated import simulated_seconds  # noqa: E402
-from p3s.methods.placement.traffic import Traffic  # noqa: E402
 from p3s.methods.placement.training import train as training  # noqa: E402
 from p3s.methods.placement.training.campaign import Settings  # noqa: E402
 from p3s.methods.placement.training.costs import hockney_of, network_of  # noqa: E402

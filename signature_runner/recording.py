@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from p3s.base.errors import UsageError
-from p3s.base.host.teams import CLOSE, LOCAL_RANK, Team
+from p3s.base.host.cores import CLOSE, LOCAL_RANK, Team
 from p3s.capture.recording_plan import NAME as PLAN_NAME
 from p3s.capture.recording_plan import Plan
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.host.teams import threads_in
+from p3s.base.host.cores import threads_in
 from p3s.base.records import work_of
 from p3s.base.settings import sources, threads_of
 from p3s.base.study import RunRecord, Study

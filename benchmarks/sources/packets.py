@@ -18,10 +18,10 @@ from p3s.base.errors import P3SError
 from p3s.base.host.compiling import c_compiler, compiled
 from p3s.machine.topology.direct import Torus
 from p3s.machine.topology.fabric import Fabric
-from p3s.machine.topology.units import Floats, Ints
+from p3s.machine.topology.levels import Floats, Ints
 from p3s.methods.placement.links import Paths, network_links, paths, queues
+from p3s.methods.placement.phases import Traffic
 from p3s.methods.placement.published.hybrids import Counters
-from p3s.methods.placement.traffic import Traffic
 from p3s.program.mapping import RankMap
 
 #: Bytes of a packet of Blue Gene/Q.

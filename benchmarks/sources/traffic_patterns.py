@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.machine.topology.units import Ints
-from p3s.methods.placement.traffic import Traffic, together, traffic
+from p3s.machine.topology.levels import Ints
+from p3s.methods.placement.phases import Traffic, together, traffic
 
 #: A neighbour, as how far it is in each dimension: -1, 0 or 1.
 Offset = tuple[int, ...]

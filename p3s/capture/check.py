@@ -19,8 +19,8 @@ from p3s.capture.capture import NAME, Capture, intact_chunks, rank_of, read_capt
 from p3s.capture.chunks import Header
 from p3s.capture.order import Forward, backwards
 from p3s.capture.reader import no_capture, of_another_run
+from p3s.capture.recover import Place
 from p3s.capture.types import ANY_SOURCE
-from p3s.capture.where import Place
 
 if TYPE_CHECKING:
     import numpy as np

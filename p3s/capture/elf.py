@@ -305,7 +305,7 @@ class Binary:
                 dwarf = elf.get_dwarf_info()
                 found = None
                 if units_of(dwarf, wanted) > _MANY_UNITS:
-                    from p3s.capture.addr2line import ask
+                    from p3s.capture.dwarf import ask
 
                     found = ask(elf.stream.name, wanted)
                 return lines_of(dwarf, wanted) if found is None else found

@@ -33,7 +33,7 @@ def check(
     """
     from p3s.capture.check import COMPLETE, PARTIAL
     from p3s.capture.check import check as check_place
-    from p3s.capture.where import places_at
+    from p3s.capture.recover import places_at
 
     found = []
     for place in places_at(path, others=True):

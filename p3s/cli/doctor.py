@@ -43,7 +43,7 @@ def doctor(
         return _report(ctx)
     if tracer_archive is not None:
         return _archive(tracer_archive, mpicc, json_)
-    from p3s.signature_runner.doctor import checks
+    from p3s.signature_runner.examine import checks
 
     found = list(checks(launcher_words(ctx)))
     failed = [check for check in found if check.status == "fail"]
@@ -65,7 +65,7 @@ def doctor(
 def _report(ctx: typer.Context) -> int:
     """Print the bug report; it is a success also where checks fail."""
     from p3s.signature_runner.bug_report import bug_report
-    from p3s.signature_runner.doctor import checks
+    from p3s.signature_runner.examine import checks
 
     write_out(bug_report(lambda: checks(launcher_words(ctx))))
     say("read it, fill in what you did and what happened, and send it as its last lines say")

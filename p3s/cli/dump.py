@@ -12,7 +12,7 @@ from p3s.cli.helptext import argument, option
 
 if TYPE_CHECKING:
     from p3s.capture import RunTrace, ThreadTotals
-    from p3s.capture.where import Place
+    from p3s.capture.recover import Place
 
 EPILOG = """\b
 Example:
@@ -34,7 +34,7 @@ def dump(
 
     Exit code 3 when the capture is partial or damaged: what is intact is there all the same.
     """
-    from p3s.capture.where import one_place, places_at
+    from p3s.capture.recover import one_place, places_at
 
     if summary:
         return _summaries(places_at(path), json_)

@@ -114,7 +114,7 @@ def model(
         emit_json(as_file(fitted))
     elif scic:
         from p3s.model.work.scic import instruction_table, larger_counts
-        from p3s.report import scic as instructions
+        from p3s.report import sections as instructions
 
         found = instruction_table(fitted, wanted or larger_counts(fitted))
         out((instructions.csv if csv else instructions.table)(found).rstrip("\n"))

@@ -38,7 +38,7 @@ def phases(
     from p3s.base.study import Study
     from p3s.capture.sites import resolve_sites
     from p3s.pipeline.stages import ensure_phases
-    from p3s.report.tree import render
+    from p3s.report.call_tree import render
     from p3s.signature.phase_file import SCHEMA, VERSION
 
     wanted = parse_counts(counts) if counts is not None else None

@@ -37,8 +37,7 @@ def with_teams(
     Errors: UsageError for affinities that there are not, for threads as a --param, and for more
     threads than cores without --oversubscribe.
     """
-    from p3s.base.host.cores import cores
-    from p3s.base.host.teams import AFFINITIES, check_affinity, check_threads
+    from p3s.base.host.cores import AFFINITIES, check_affinity, check_threads, cores
     from p3s.base.settings import THREADS
 
     if any(word.partition("=")[0] == THREADS for word in params):
@@ -89,7 +88,7 @@ def predict(
 ) -> int:
     """Predict run times over processes and threads; write and print the surface."""
     from p3s.base.settings import threads_in
-    from p3s.machine.topology.node import read_node
+    from p3s.machine.topology.inside import read_node
     from p3s.pipeline.teams import Wanted, over_threads
     from p3s.predict.surface import SURFACE, write
     from p3s.report.surface import render

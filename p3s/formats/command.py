@@ -68,8 +68,7 @@ def export(
 ) -> int:
     """Write a trace, schedule, timeline or points for another tool; says what it leaves out."""
     from p3s.base.study import Study
-    from p3s.formats.exported import Options
-    from p3s.formats.place import check_free
+    from p3s.formats.exported import Options, check_free
     from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_scaled
 
     if to not in WRITERS:

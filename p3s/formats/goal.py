@@ -17,8 +17,7 @@ import numpy as np
 
 from p3s.base.study import Study
 from p3s.formats.calls import RECEIVING, SENDING, RankProgram
-from p3s.formats.exported import Exported, Options, Say, new_export
-from p3s.formats.place import new_file
+from p3s.formats.exported import Exported, Options, Say, new_export, new_file
 from p3s.formats.scaled import programs_of
 from p3s.simulate.steps import Op
 

@@ -18,8 +18,7 @@ from p3s.base.ops import kind_of, leaves_request
 from p3s.base.study import Study
 from p3s.base.text import quoted
 from p3s.capture.callpath import stack
-from p3s.formats.exported import Exported, Options, Say, new_export
-from p3s.formats.place import new_file
+from p3s.formats.exported import Exported, Options, Say, new_export, new_file
 from p3s.formats.run import Run, plain, shown, threads_of, timeline_at
 
 if TYPE_CHECKING:

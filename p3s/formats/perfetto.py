@@ -14,8 +14,7 @@ import numpy as np
 
 from p3s.base.study import Study
 from p3s.base.text import plural
-from p3s.formats.exported import Exported, Options, Say
-from p3s.formats.place import new_file
+from p3s.formats.exported import Exported, Options, Say, new_file
 from p3s.formats.scaled import Pieces, Simulated, Simulation
 from p3s.simulate.steps import RECEIVES, SENDS, Bools, Ints, Op, Section, Steps
 

@@ -24,9 +24,18 @@ from itertools import combinations
 import numpy as np
 
 from p3s.laws import shares
-from p3s.laws.exact import exact_value, value_at
+from p3s.laws.exact import (
+    Basis,
+    Envs,
+    Settings,
+    Shape,
+    basis,
+    bits_of,
+    exact_value,
+    parameter_basis,
+    value_at,
+)
 from p3s.laws.expr import Expr, add, evaluate, mul, num, sym
-from p3s.laws.shapes import Basis, Envs, Settings, Shape, basis, bits_of, parameter_basis
 from p3s.laws.worklaws import WorkLaw as WorkLaw
 
 #: Largest denominator of a coefficient, and of a multiple of a shape in parameters.

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
+from itertools import combinations
+
+import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.laws.expr import MAX_TERMS, Expr, evaluate
+from p3s.laws.expr import MAX_TERMS, Expr, add, evaluate, mul, num, power, sym
 
 #: Values of symbols: whole numbers (n, extents) or fractions (parameters of the input).
 Symbols = Mapping[str, int | Fraction]
@@ -148,3 +153,183 @@ def _block(kind: str, extent: int, p: int, c: int) -> Fraction | None:
         "high": width,
     }
     return Fraction(sizes[kind])
+
+
+#: Where numbers were seen: the symbols at each point.
+Envs = Sequence[Symbols]
+#: Values of parameters of the input, one mapping per run.
+Settings = Sequence[Mapping[str, Fraction]]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A function of the symbols; bits: its price; plain: may be a factor of a product."""
+
+    expr: Expr
+    bits: float
+    plain: bool = False
+
+    def exact(self, env: Symbols) -> Fraction | None:
+        """Return the exact value, None where it is irrational."""
+        return exact_value(self.expr, env)
+
+
+def shapes(ndims: int) -> list[Shape]:
+    """Return the shapes in n and, for grids of several dimensions, in the extents."""
+    n, log = sym("n"), ["log2", sym("n")]
+    root = power(n, Fraction(1, 2))
+    extents = [sym(f"p{d}") for d in range(ndims if ndims > 1 else 0)]
+    out = [
+        Shape(n, 1.0, True),
+        Shape(log, 2.0, True),
+        Shape(root, 2.2, True),
+        Shape(add(n, num(-1)), 2.4, True),
+        Shape(add(n, num(1)), 3.4, True),
+    ]
+    for p in extents:
+        out += [
+            Shape(p, 2.6, True),
+            Shape(["log2", p], 2.8, True),
+            Shape(add(p, num(-1)), 3.0, True),
+            Shape(add(p, num(1)), 3.6, True),
+        ]
+    if extents:
+        out += [
+            Shape(add(*extents), 3.2),
+            # how many dimensions have neighbours at all
+            Shape(add(*(["min", add(p, num(-1)), num(1)] for p in extents)), 3.4),
+        ]
+    whole = [["floor", log], ["ceil", log]]
+    out += [
+        Shape(add(log, num(1)), 4.6, True),
+        Shape(whole[1], 3.6),
+        Shape(whole[0], 3.7),
+        Shape(add(n, num(-2)), 3.8),
+        Shape(add(root, num(-1)), 3.9, True),
+        Shape(power(n, Fraction(1, 3)), 4.0),
+        Shape(power(n, -1), 2.5, True),
+        Shape(power(add(n, num(-1)), -1), 3.8),  # what a master deals to the others
+        Shape(power(n, Fraction(-1, 2)), 4.1, True),
+        Shape(power(n, Fraction(-2, 3)), 4.3),
+        Shape(power(n, 2), 4.2),
+        Shape(power(n, -2), 4.4),
+    ]
+    for p in extents:
+        out += [
+            Shape(power(p, -1), 2.7, True),
+            Shape(add(p, num(-2)), 4.5),
+            Shape(["ceil", ["log2", p]], 4.6),
+        ]
+    # counts that are no power of two: the largest one below, what is left above it, the next
+    below = ["exp2", whole[0]]
+    out += [
+        Shape(below, 4.8),
+        Shape(["exp2", whole[1]], 5.0),
+        Shape(add(n, mul(num(-1), below)), 5.0),
+    ]
+    # the extents of 2-D grids of powers of two, one dimension doubled first
+    half = mul(num(Fraction(1, 2)), log)
+    sides: list[Expr] = [["exp2", [kind, half]] for kind in ("ceil", "floor")]
+    out += [Shape(side, 5.2 if ndims == 1 else 7.0, ndims == 1) for side in sides]
+    if ndims == 1:
+        out.append(Shape(add(*sides), 5.8))
+    return out
+
+
+def parameter_shapes(settings: Settings) -> list[Shape]:
+    """Return the shapes in the parameters that differ between settings."""
+    varying = [name for name in settings[0] if len({s[name] for s in settings}) > 1]
+    powers = ((1, 1.0), (2, 3.0), (3, 4.0), (-1, 4.0), (Fraction(1, 2), 5.0))
+    made = [(power(sym(name), e), bits) for name in varying for e, bits in powers]
+    made += [(["log2", sym(name)], 5.0) for name in varying]
+    made += [(["ceil", ["log2", sym(name)]], 6.0) for name in varying]
+    made += [(["floor", ["log2", sym(name)]], 6.0) for name in varying]
+    made += [(mul(sym(name), ["log2", sym(name)]), 7.0) for name in varying]
+    for count in range(2, len(varying) + 1):
+        for some in combinations(varying, count):
+            made.append((mul(*(sym(name) for name in some)), 1.0 + count))
+    for a, b in ((a, b) for a in varying for b in varying if a != b):
+        made.append((mul(sym(a), power(sym(b), -1)), 5.0))
+        made.append((mul(power(sym(a), 2), sym(b)), 5.0))
+    return [Shape(expr, bits + max(0, len(varying) - 1)) for expr, bits in made]
+
+
+@dataclass(frozen=True)
+class Basis:
+    """Shapes with their values at the points: row i of ``values`` belongs to ``shapes[i]``.
+
+    Only shapes with a value everywhere, in n none that is the same everywhere. pairs: indices of
+    shapes whose products are tried.
+    """
+
+    shapes: tuple[Shape, ...]
+    values: np.ndarray
+    pairs: np.ndarray
+
+    def products(self) -> np.ndarray:
+        """Return the values of the products, one row per pair."""
+        result: np.ndarray = self.values[self.pairs[:, 0]] * self.values[self.pairs[:, 1]]
+        return result
+
+
+def basis(envs: Envs, ndims: int) -> Basis:
+    """Return the shapes that are usable at these counts with their values."""
+    return _basis(tuple(tuple(sorted((k, int(v)) for k, v in e.items())) for e in envs), ndims)
+
+
+@lru_cache(maxsize=256)
+def _basis(key: tuple[tuple[tuple[str, int], ...], ...], ndims: int) -> Basis:
+    names = [k for k, _ in key[0]]
+    env = {name: np.array([dict(e)[name] for e in key], dtype=float) for name in names}
+    kept, rows = [], []
+    for shape in shapes(ndims):
+        row = np.asarray(evaluate(shape.expr, env), dtype=float) + np.zeros(len(key))
+        if np.all(np.isfinite(row)) and not np.all(row == row[0]):
+            kept.append(shape)
+            rows.append(row)
+    plain = [i for i, s in enumerate(kept) if s.plain]
+    pairs = [
+        (i, j)
+        for k, i in enumerate(plain)
+        for j in plain[k:]
+        if not _cancel(kept[i].expr, kept[j].expr)
+    ]
+    return Basis(
+        tuple(kept),
+        np.array(rows).reshape(len(kept), len(key)),
+        np.array(pairs, dtype=np.int64).reshape(len(pairs), 2),
+    )
+
+
+def parameter_basis(settings: Settings) -> Basis:
+    """Return the shapes in parameters that have an exact value at every setting."""
+    kept, rows = [], []
+    for shape in parameter_shapes(settings):
+        row = [value_at(shape.expr, s) for s in settings]
+        if None not in row:
+            kept.append(shape)
+            rows.append([float(v) for v in row if v is not None])
+    values = np.array(rows).reshape(len(kept), len(settings))
+    return Basis(tuple(kept), values, np.zeros((0, 2), dtype=np.int64))
+
+
+def _cancel(a: Expr, b: Expr) -> bool:
+    """Whether a product is one of the single shapes, or a constant, once more."""
+    bases = [(e[1], Fraction(e[2], e[3])) if e[0] == "pow" else (e, Fraction(1)) for e in (a, b)]
+    return bases[0][0] == bases[1][0] and (bases[0][1] != bases[1][1] or bases[0][0] == sym("n"))
+
+
+def bits_of(value: int | Fraction) -> float:
+    """Return what it takes to write a number down, in bits; fractions cost their denominator."""
+    value = Fraction(value)
+    return 1.0 + math.log2(1 + abs(value.numerator)) + 2.0 * math.log2(value.denominator)
+
+
+def roundness(e: int) -> int:
+    """Return how round a number is: trailing decimal zeros first, then factors of two."""
+    twos = (e & -e).bit_length() - 1
+    tens = 0
+    while e and e % 10 == 0:
+        e //= 10
+        tens += 1
+    return max(2 * tens, twos // 2)

@@ -36,9 +36,8 @@ from p3s.laws.counts import (
     rivals_of,
 )
 from p3s.laws.counts import MAX_DENOMINATOR as SMALL_DENOMINATOR
-from p3s.laws.exact import Symbols, exact_value
+from p3s.laws.exact import Symbols, basis, bits_of, exact_value
 from p3s.laws.expr import Expr, mul, num
-from p3s.laws.shapes import basis, bits_of
 from p3s.laws.shares import remainder
 from p3s.laws.worklaws import Powers, WorkLaw, fit_powers, fit_work
 

@@ -12,9 +12,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from p3s.laws.exact import value_at
+from p3s.laws.exact import Envs, Settings, bits_of, roundness, value_at
 from p3s.laws.expr import Expr, mul, num, sym
-from p3s.laws.shapes import Envs, Settings, bits_of, roundness
 
 #: What the form costs besides its extents and dimensions, in bits.
 SHARE_BITS, REMAINDER_BITS, PRODUCT_BITS, ROUNDED_BITS = 3.0, 4.0, 5.0, 5.0

@@ -14,6 +14,7 @@ import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.laws import symbolic
+from p3s.laws.exact import Settings
 from p3s.laws.mixture import (
     FLOAT_ERROR,
     MAX_TERMS,
@@ -25,7 +26,6 @@ from p3s.laws.mixture import (
     interval,
     mixture,
 )
-from p3s.laws.shapes import Settings
 
 #: Counts, as multiples of the largest traced one, at which the interval is stored.
 BAND_STEPS = tuple(2**k for k in range(0, 13, 2))

@@ -16,10 +16,10 @@ from p3s.model.grid import domain_grids, grids, uncut
 from p3s.model.grid.at import GridAt, GridRule, Guard, standing_for_all
 from p3s.model.grid.guardfit import of_ranks
 from p3s.model.grid.nodes import grid_at
-from p3s.model.partners import relations
+from p3s.model.partners import stencil
 from p3s.model.partners.communicator_laws import World
 from p3s.model.partners.members import Communicators
-from p3s.model.partners.relations import at_stage, partners
+from p3s.model.partners.stencil import at_stage, partners
 from p3s.model.registry import frozen
 from p3s.model.sizes.elements import share, turns_at
 from p3s.model.sizes.observed import env_of
@@ -31,7 +31,7 @@ from p3s.model.work.workload import of_segments, share_out
 __all__ = ["Evaluator", "Model", "ScaledRows", "generate", "model_grid", "phase_weight"]
 
 #: Modules of rules that a file may hold: a kind is known once its module was imported.
-RULES = (domain_grids, grids, domain_grids, uncut, relations)
+RULES = (domain_grids, grids, domain_grids, uncut, stencil)
 #: Up to how many times a count the counts are looked at of which one may have a grid.
 _SEARCHED = 5
 #: Ranks that the mean work of all is taken from, at most, where not all are asked for; as many at

@@ -18,7 +18,7 @@ from p3s.model.law_types import CountLaw, Rival
 from p3s.model.partners.communicator_laws import CommunicatorLaw, World
 from p3s.model.partners.communicators import same_communicator
 from p3s.model.partners.irregular import sampled
-from p3s.model.partners.relations import partners, stages_depend_on_n
+from p3s.model.partners.stencil import partners, stages_depend_on_n
 from p3s.model.types import Item, Phase
 from p3s.model.work_types import PhaseWork
 from p3s.signature.calltable import least_backward

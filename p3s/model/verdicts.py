@@ -16,8 +16,8 @@ from p3s.model.grid.atoms import HasPartner
 from p3s.model.judge import divides, judged_completions
 from p3s.model.partners.communicator_laws import World
 from p3s.model.partners.relation import Relation
-from p3s.model.partners.relations import at_stage, partners
 from p3s.model.partners.rivals import reached
+from p3s.model.partners.stencil import at_stage, partners
 from p3s.model.reasons import Code, Reason, Verdict
 from p3s.model.sizes.observed import differ_at
 from p3s.model.types import Item, Model, Phase, Slot

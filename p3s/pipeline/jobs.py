@@ -10,8 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.host.batch import Surroundings, by_hand, of_array, script
-from p3s.base.host.schedulers import Job, Scheduler, seconds_of_limit
+from p3s.base.host.schedulers import (
+    Job,
+    Scheduler,
+    Surroundings,
+    by_hand,
+    of_array,
+    script,
+    seconds_of_limit,
+)
 from p3s.base.study import Study, write_bytes
 from p3s.base.text import quoted
 from p3s.pipeline.tracing.counts import Asked

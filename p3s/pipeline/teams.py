@@ -11,7 +11,7 @@ from p3s.base.progress import Progress
 from p3s.base.settings import Setting, threads_of
 from p3s.base.study import Study
 from p3s.base.text import plural
-from p3s.machine.topology.node import Node
+from p3s.machine.topology.inside import Node
 from p3s.pipeline.basis import Request, basis_of
 from p3s.pipeline.stages import machine_file
 from p3s.predict.surface import Surface

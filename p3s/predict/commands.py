@@ -198,7 +198,7 @@ def count_to_validate(study: Study, predicted: Sequence[int]) -> int | None:
 
 def counts_to_add(study: Study, needed: int) -> list[int]:
     """Return counts to trace beside those that ran, so that there are ``needed`` at least."""
-    from p3s.model.grid.counts import ENOUGH, choose
+    from p3s.model.grid.admissible import ENOUGH, choose
 
     ran, failed, stopped = study.counts(), study.failed_counts(), study.stopped_counts()
     if stopped and len({*ran, *stopped}) >= needed:

@@ -28,7 +28,7 @@ ESTIMATORS = {
             "simulation",
             "dependency simulation with the costs that the replay measured",
             "costs of messages were measured by a replay at every count",
-            "p3s.predict.estimators.replayed:simulation",
+            "p3s.predict.estimators.one:simulation",
         ),
         Estimator(
             "machine",
@@ -48,7 +48,7 @@ ESTIMATORS = {
             "thesis",
             "sum of each rank's own calls with immediate black holes (Eq. 8.1)",
             "nothing but the sum of each rank's calls is there",
-            "p3s.predict.estimators.replayed:thesis",
+            "p3s.predict.estimators.one:thesis",
         ),
     )
 }

@@ -185,7 +185,7 @@ def whole_table(scaled_dir: Path) -> pa.Table:
 
 def read_order(scaled_dir: Path) -> TraceOrder:
     """Read ``order.json`` of a directory; raises P3SError, in one line, where it is damaged."""
-    from p3s.model.check import check_loops
+    from p3s.model.stage import check_loops
 
     path = Path(scaled_dir) / "order.json"
     data = read_json(path, "p3s.order")

@@ -31,7 +31,7 @@ from p3s.pipeline.content import StudyContent
 from p3s.predict.types import Count, Prediction, untrusted
 from p3s.report.call_tree import CallTree, Node, tree_of, weight
 from p3s.report.charts.curves import efficiency_chart, speedup_chart
-from p3s.report.charts.draw import Svg
+from p3s.report.charts.draw import Log, Svg, log_ends, spaced
 from p3s.report.charts.flame import STEP_NAMES, flame_chart, growth, step_of
 from p3s.report.charts.ranges import (
     estimate_chart,
@@ -40,7 +40,6 @@ from p3s.report.charts.ranges import (
     shares_chart,
     verdict_class,
 )
-from p3s.report.charts.scales import Log, log_ends, spaced
 from p3s.report.charts.stacks import MEASURES, Legend, kind_legend, phase_legend, stack_chart
 from p3s.report.costs import (
     KIND_NAMES,

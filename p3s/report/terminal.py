@@ -149,7 +149,7 @@ def _few(what: str, texts: Sequence[str]) -> Iterator[str]:
 
 def curve(points: Sequence[Point], width: int = WIDTH, height: int = HEIGHT) -> str:
     """Draw the speedup over the count, both logarithmic: ideal ., interval |, points o and *."""
-    from p3s.report.charts.scales import Log, log_ends, times_label
+    from p3s.report.charts.draw import Log, log_ends, times_label
 
     shown = [v for p in points for v in (p.speedup, p.low, p.high, p.ideal, p.model) if v]
     across = Log(points[0].n, points[-1].n, 0.0, 1.0)

@@ -10,9 +10,8 @@ import numpy
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.signature.calls import Group
 from p3s.signature.part import CPU, Part, Place, part_of
-from p3s.signature.rank import INSTRUCTIONS
+from p3s.signature.rank import INSTRUCTIONS, Group
 from p3s.signature.segments import least, none
 from p3s.signature.tracing import Cost
 

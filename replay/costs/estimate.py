@@ -1,20 +1,165 @@
-"""Time of every rank in every phase, from the dependency simulation fed with measured costs."""
+"""Time of every rank in every phase, simulated with measured costs, as messages vary."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from p3s.program.phase_cells import Places
+from p3s.replay.costs.messages import Key
+from p3s.replay.engine.results import ProgramResult
+from p3s.replay.plan.program import Program
 from p3s.simulate.network import Network
 from p3s.simulate.simulate import simulate_anyway
-from p3s.simulate.steps import Floats, Ints, Steps
+from p3s.simulate.steps import SENDS, Floats, Ints, Op, Steps
 
-if TYPE_CHECKING:
-    from p3s.replay.costs.spread import Spread
+#: Fewest deviations that stand for a size; else those of the nearest size are taken.
+_FEWEST = 20
+#: Quantiles that are kept of the deviations of one size.
+_KEPT = 401
+#: Simulations that are averaged: as many as this many steps allow, in these bounds.
+_STEPS = 2_000_000
+_REPEATS = (2, 12)
+#: Computation shorter than this is not emulated by itself, and does not vary.
+_WORK_NS = 150_000.0
+#: No message becomes shorter than this share of its typical time.
+_SHORTEST = 0.1
+
+Spread = dict[Key, Floats]
+
+#: Distance and bytes as one number.
+_HOP = 1 << 48
+_SEND_OPS = [int(op) for op in SENDS]
+
+
+def spread_of(
+    points: Mapping[Key, float], burst: float, *deviations: Mapping[Key, Floats]
+) -> Spread:
+    """Return per (distance, bytes) quantiles of how far transfers are off, in ns.
+
+    ``points``: transfers on an idle network. ``deviations``: from the simulated transfers, the
+    best origin first. Where messages may queue at a link (larger than its ``burst``), those whose
+    median is off by more than the transfer have a reason that the simulation does not know, and
+    are not taken. Others show what ranks wait for cores, and that belongs to the run.
+    """
+    spread = {}
+    for (distance, size), idle in points.items():
+        for origin in deviations:
+            every = origin.get((distance, size), np.zeros(0))
+            if len(every) < _FEWEST:
+                continue
+            if distance == 0 or size <= burst or abs(float(np.median(every))) <= idle:
+                share = np.linspace(0.0, 1.0, min(len(every), _KEPT))
+                spread[distance, size] = np.quantile(every, share)
+                break
+    return spread
+
+
+def repeats_of(steps: Steps) -> int:
+    """Return how many simulations of these steps are averaged."""
+    return int(np.clip(_STEPS // max(len(steps), 1), *_REPEATS))
+
+
+def work_spread(programs: Sequence[Program], results: Mapping[int, ProgramResult]) -> Floats:
+    """Return quantiles of what emulated computation took beyond its length, in ns; empty: unknown.
+
+    From the programs that do what the ranks do: on these nodes computation varies like that.
+    """
+    parts = [
+        result.work_error_ns
+        for number, result in results.items()
+        if programs[number].what == "trace" and len(result.work_error_ns)
+    ]
+    every = np.concatenate(parts) if parts else np.zeros(0)
+    if len(every) < _FEWEST:
+        return np.zeros(0)
+    return np.asarray(np.quantile(every, np.linspace(0.0, 1.0, min(len(every), _KEPT))))
+
+
+@dataclass(frozen=True)
+class Varied:
+    """Messages that may vary: their steps, how they are off, and how much shorter they may become.
+
+    ``kind``: of each message, the number of its entry in ``off`` and ``shortest``. ``work``: how
+    far computation is off. ``one``, ``other``: steps that exchange messages in one call.
+    """
+
+    steps: Steps
+    step: Ints
+    kind: Ints
+    off: tuple[Floats, ...]
+    shortest: tuple[float, ...]
+    work: Floats
+    one: Ints
+    other: Ints
+
+    def computing(self, rng: np.random.Generator) -> Steps:
+        """Return the steps with computation of other lengths."""
+        if not len(self.work):
+            return self.steps
+        busy = np.flatnonzero(self.steps.work_ns > _WORK_NS)
+        work = self.steps.work_ns.copy()
+        drawn = self.work[rng.integers(0, len(self.work), len(busy))]
+        work[busy] = np.maximum(work[busy] + drawn, 0.0)
+        return replace(self.steps, work_ns=work)
+
+    def draw(self, rng: np.random.Generator) -> Floats:
+        """Return what is added to the transfer of each step's message, in ns."""
+        extra = np.zeros(len(self.steps))
+        for kind, (off, shortest) in enumerate(zip(self.off, self.shortest, strict=True)):
+            mine = self.step[self.kind == kind]
+            extra[mine] = np.maximum(off[rng.integers(0, len(off), len(mine))], shortest)
+        # Two calls that send to each other and receive end together: what was measured of each is
+        # the later of the two messages already.
+        extra[self.other] = extra[self.one]
+        return extra
+
+
+def varied(
+    steps: Steps,
+    node_of: Ints,
+    distance: Ints | None,
+    network: Network,
+    spread: Mapping[Key, Floats],
+    work: Floats,
+) -> Varied:
+    """Return the messages of these steps whose transfers vary; ``work``: see work_spread."""
+    sends = np.flatnonzero(np.isin(steps.op, _SEND_OPS) & (steps.peer >= 0))
+    here, there = node_of[steps.rank[sends]], node_of[steps.peer[sends]]
+    hops = (here != there).astype(np.int64) if distance is None else distance[here, there]
+    keys, which = np.unique(
+        hops * _HOP + np.minimum(steps.bytes[sends], _HOP - 1), return_inverse=True
+    )
+    off: list[Floats] = []
+    shortest: list[float] = []
+    number = np.full(len(keys), -1, dtype=np.int64)
+    for i, code in enumerate(keys.tolist()):
+        d, size = divmod(code, _HOP)
+        if (near := _nearest((d, size), spread)) is not None:
+            number[i] = len(off)
+            off.append(spread[near])
+            shortest.append((_SHORTEST - 1.0) * float(network.path(d).transfer.at(size)))
+    kind = number[which.reshape(-1)] if len(keys) else np.zeros(0, dtype=np.int64)
+    known = kind >= 0
+    both = np.flatnonzero(
+        (steps.op == int(Op.SENDRECV)) & (steps.to >= 0) & (steps.to == steps.source)
+    )
+    both = both[both < steps.to[both]]
+    return Varied(
+        steps, sends[known], kind[known], tuple(off), tuple(shortest), work, both, steps.to[both]
+    )
+
+
+def _nearest(key: Key, spread: Mapping[Key, Floats]) -> Key | None:
+    """Return the measured size nearest by ratio, on the same side of the node's border."""
+    d, size = key
+    near = [k for k in spread if (k[0] > 0) == (d > 0)]
+    if not near:
+        return None
+    return min(near, key=lambda k: (abs(k[0] - d), abs(np.log((k[1] + 1) / (size + 1))), k))
 
 
 @dataclass(frozen=True)
@@ -66,7 +211,6 @@ def phase_times(
     section when each step begins (the schedule of timed black holes), and what had to be changed
     so that all ranks come to their end.
     """
-    from p3s.replay.costs.spread import repeats_of, varied
 
     found: list[list[Floats]] = [[] for _ in range(7)]
     notes: dict[str, None] = {}

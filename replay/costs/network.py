@@ -9,22 +9,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.replay.costs.correct import (
-    FLOOR,
-    Executions,
-    checked,
-    corrected,
-    deviations,
-    node_distance,
-)
+from p3s.replay.costs.estimate import Spread, spread_of, varied, work_spread
 from p3s.replay.costs.link import Flood, Link, carried, fit_link
 from p3s.replay.costs.messages import (
+    FLOOR,
+    Executions,
     Key,
     MessageCost,
     Observed,
+    checked,
     chosen,
+    corrected,
+    deviations,
     in_trace,
     message_costs,
+    node_distance,
     observations,
 )
 from p3s.replay.costs.messages import level as level_of
@@ -39,7 +38,6 @@ from p3s.replay.costs.software import (
     post_cost,
     received_in_trace,
 )
-from p3s.replay.costs.spread import Spread, spread_of, varied, work_spread
 from p3s.replay.costs.trunks import Fabric, Known, flows_of, known
 from p3s.replay.engine.results import ProgramResult
 from p3s.replay.plan.classes import MessageClass

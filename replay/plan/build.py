@@ -17,10 +17,9 @@ import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.replay.plan.build_blocks import Blocks, Table, waited
-from p3s.replay.plan.build_buffers import receive_offsets
-from p3s.replay.plan.build_holes import Noise, add_answers, add_noise, add_timed
+from p3s.replay.plan.build_holes import Noise, add_answers, add_noise, add_timed, receive_offsets
 from p3s.replay.plan.build_traffic import Traffic, traffic_of
-from p3s.replay.plan.direct import collective_numbers
+from p3s.replay.plan.executed import collective_numbers
 from p3s.replay.plan.loaded import Loaded
 from p3s.replay.plan.logical import completers
 from p3s.replay.plan.program import Code, Pairing, Program, among

@@ -9,7 +9,7 @@ import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.program.order.pairs import codes_of
-from p3s.replay.plan.direct import MAX_COLLECTIVE_BYTES, fits
+from p3s.replay.plan.executed import MAX_COLLECTIVE_BYTES, fits
 from p3s.replay.plan.loaded import Loaded
 from p3s.replay.plan.program import FIRST_TAG
 from p3s.replay.plan.world import BLACK_HOLE, MEASURED, World

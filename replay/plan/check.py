@@ -16,8 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from p3s.replay.plan.build_blocks import SLOT_CODES, waited
-from p3s.replay.plan.direct import calls_of_comms
-from p3s.replay.plan.executed import CONTROL_TAG, Executed, executed
+from p3s.replay.plan.executed import CONTROL_TAG, Executed, calls_of_comms, executed
 from p3s.replay.plan.program import TAG_GO, TAG_NOISE, Code, Program, among
 from p3s.simulate.steps import RECEIVES, SENDS, WAITS, Bools, Ints, Op, Steps
 

@@ -10,7 +10,7 @@ import numpy as np
 from p3s.base.errors import P3SError
 from p3s.program.mapping import RankMap
 from p3s.program.order.pairs import codes_of
-from p3s.replay.plan.direct import fits
+from p3s.replay.plan.executed import fits
 from p3s.replay.plan.logical import Transit, completers, logical_time, order_on_ranks
 from p3s.simulate.steps import RECEIVES, SENDS, WAITS, Floats, Ints, Op, Steps
 

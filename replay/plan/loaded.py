@@ -10,7 +10,7 @@ import numpy as np
 from p3s.program.mapping import RankMap
 from p3s.program.order.sections import take
 from p3s.replay.plan.classes import Whole
-from p3s.replay.plan.direct import fits
+from p3s.replay.plan.executed import fits
 from p3s.simulate.steps import PLAIN, Bools, Floats, Ints, Op, Steps
 
 

@@ -19,9 +19,9 @@ import numpy as np
 from p3s.replay.plan.build_blocks import DEFAULTS, Blocks
 from p3s.replay.plan.build_traffic import MAX_MESSAGE_BYTES
 from p3s.replay.plan.classes import MessageClass
-from p3s.replay.plan.places import Placement, placement_of
 from p3s.replay.plan.program import FIELDS, FIRST_TAG, Code, Collective, Pairing, Program
 from p3s.replay.plan.settle import refuse_unproven
+from p3s.replay.plan.types import Placement, placement_of
 from p3s.replay.plan.world import MEASURED, World
 from p3s.simulate.steps import Ints
 

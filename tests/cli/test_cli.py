@@ -224,9 +224,9 @@ def test_json_errors_are_json_on_stdout() -> None:
 
 
 def fake_doctor(monkeypatch: pytest.MonkeyPatch, behaviour: Callable[[], object]) -> None:
-    module = types.ModuleType("p3s.signature_runner.doctor")
+    module = types.ModuleType("p3s.signature_runner.examine")
     module.checks = lambda words: behaviour()  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "p3s.signature_runner.doctor", module)
+    monkeypatch.setitem(sys.modules, "p3s.signature_runner.examine", module)
 
 
 @pytest.mark.parametrize(
@@ -257,9 +257,9 @@ def test_every_ending_has_its_exit_code_and_one_line(
 def test_traceback_only_when_asked_for(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import sys, types\n"
-        "m = types.ModuleType('p3s.signature_runner.doctor')\n"
+        "m = types.ModuleType('p3s.signature_runner.examine')\n"
         "m.checks = lambda: 1 / 0\n"
-        "sys.modules['p3s.signature_runner.doctor'] = m\n"
+        "sys.modules['p3s.signature_runner.examine'] = m\n"
     )
     path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     for debug in ("", "1"):

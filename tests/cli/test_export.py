@@ -20,9 +20,8 @@ from p3s.base.ops import MAKES_COMM
 from p3s.base.study import Study, write_json
 from p3s.formats import goal
 from p3s.formats.calls import programs_of_steps
-from p3s.formats.exported import Exported, Options
+from p3s.formats.exported import Exported, Options, check_free, new_directory, new_file
 from p3s.formats.goal import to_goal
-from p3s.formats.place import check_free, new_directory, new_file
 from p3s.formats.simgrid import format as simgrid
 from p3s.formats.simgrid.platform import lines_of, settings, write_platform
 from p3s.formats.simgrid.writer import to_simgrid

@@ -11,7 +11,7 @@ from p3s.base.extents import dims_balanced
 from p3s.base.study import Study
 from p3s.cli.common import Progress, parse_asked
 from p3s.model.grid import admissible
-from p3s.model.grid.counts import choose, hidden, left_open, telling
+from p3s.model.grid.admissible import choose, hidden, left_open, telling
 from p3s.pipeline.tracing.counts import Asked, Grids, trace_asked, warn
 from p3s.pipeline.tracing.results import Failure, Traced, reasons
 

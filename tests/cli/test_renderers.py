@@ -456,7 +456,7 @@ def test_charts_and_notebooks_say_so_too() -> None:
 
 
 def test_a_hatching_can_be_seen_where_an_interval_is_narrow() -> None:
-    from p3s.report.charts.hatching import HATCH_HEIGHT, hatching
+    from p3s.report.charts.draw import HATCH_HEIGHT, hatching
 
     (first, *_), single = hatching([(0.0, 50.0, 50.0), (70.0, 50.0, 50.0)]), hatching([(9, 5, 6)])
     bottom, top = (float(word) for word in re.findall(r" (\d+\.\d)", first))

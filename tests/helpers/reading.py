@@ -66,7 +66,7 @@ def _scaled(path: Path) -> Any:
 
 
 def _replay(path: Path) -> Any:
-    from p3s.predict.estimators.replayed import communication
+    from p3s.predict.estimators.one import communication
 
     study = Study(path.parents[1])
     return study.replay(AT), communication("simulation", study, AT)

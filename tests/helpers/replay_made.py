@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.replay.costs.correct import node_distance
+from p3s.replay.costs.messages import node_distance
 from p3s.replay.engine.results import ProgramResult
 from p3s.replay.plan.executed import executed
 from p3s.replay.plan.program import EVENT, Code, Pairing, Program

@@ -224,7 +224,7 @@ def _sampled(root: Path) -> None:
 def _threads(root: Path) -> None:
     """Laws of threads, messages over threads, times over both, advice."""
     from p3s.base.progress import Progress
-    from p3s.machine.topology.node import read_node
+    from p3s.machine.topology.inside import read_node
     from p3s.methods.threads import laws as thread_laws
     from p3s.methods.threads import surface as teams
     from p3s.methods.threads.advise.stage import Asked, advised

@@ -16,7 +16,7 @@ from tracer_helpers import PROGRAMS, compile_c, the_mpi, usable_mpi
 
 from p3s.base.errors import P3SError
 from p3s.base.host import mpi
-from p3s.signature_runner import doctor, examine, trials
+from p3s.signature_runner import examine, trials
 from p3s.signature_runner.launch import run_traced
 
 pytestmark = [pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
@@ -54,7 +54,7 @@ def about(cwd: Path, *command: str) -> tuple[Shown, dict[str, dict[str, str]]]:
 
 
 def test_every_event_of_every_trial_is_there() -> None:
-    found = doctor.checks()
+    found = examine.checks()
     assert all(check.status in STATUSES for check in found)
     assert all(check.fix for check in found if check.status in ("warn", "fail"))
     traced = [check for check in found if check.name.startswith("trace ")]
@@ -187,7 +187,7 @@ def test_places_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     tmp_path.chmod(0o500)
     try:
-        check = doctor._directory()
+        check = examine._directory()
     finally:
         tmp_path.chmod(0o700)
     assert check.status == "warn" and "-o" in check.fix and str(tmp_path) in check.detail
@@ -195,14 +195,14 @@ def test_places_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_directory_on_which_nothing_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/proc/self")  # also for root
-    check = doctor._directory()
+    check = examine._directory()
     assert check.status == "warn" and "nothing can be written" in check.detail and check.fix
 
 
 def test_no_place_for_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
     monkeypatch.setattr("tempfile.tempdir", "/proc/nowhere either")
-    check = doctor._cache()
+    check = examine._cache()
     assert check.status == "fail" and "XDG_CACHE_HOME" in check.fix
     assert "/proc/nowhere" in check.detail
 
@@ -211,32 +211,34 @@ def test_a_library_that_does_not_load(tmp_path: Path) -> None:
     """It is named in one line, by the command that needs it and by doctor."""
     (tmp_path / "pyarrow.py").write_text("raise ImportError('needs NumPy 2.0\\nor newer')\n")
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    code = "from p3s.signature_runner.doctor import _libraries as f; print(f().status, f().detail)"
+    code = "from p3s.signature_runner.examine import _libraries as f; print(f().status, f().detail)"
     ran = subprocess.run(
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120
     )
     assert ran.stdout == "fail pyarrow cannot be loaded: needs NumPy 2.0\n"
-    assert doctor._libraries().status == "ok"
+    assert examine._libraries().status == "ok"
 
 
 def test_no_mpi_at_all() -> None:
-    (check,) = doctor._installs([], [])
+    (check,) = examine._installs([], [])
     assert check.status == "fail" and "pip install mpich" in check.fix
 
 
 def test_an_mpi_without_a_compiler_is_enough_where_the_tracer_came_with_p3s() -> None:
     there = mpi.MpiInstall(mpi.MPICH, "5.0.2", "", "/m/mpiexec", True, "")
-    (check,) = doctor._installs([], [there])
+    (check,) = examine._installs([], [there])
     assert check.status == "ok" and "the tracer came with P3S" in check.detail
 
 
 def test_mpich_that_waits_without_yielding_is_named() -> None:
     old = mpi.MpiInstall(mpi.MPICH, "4.0.2", "/m/mpicc", "/m/mpiexec", False, "waits")
-    (check,) = doctor._installs([old], [])
+    (check,) = examine._installs([old], [])
     assert check.status == "warn" and "waits" in check.detail and check.fix
 
 
 def test_every_check_that_failed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [doctor.Check(name, "fail", "absent", "bring it") for name in ("compiler", "mpi")]
-    monkeypatch.setattr(doctor, "checks", lambda command=(): [*found, doctor.Check("a", "ok", "")])
+    found = [examine.Check(name, "fail", "absent", "bring it") for name in ("compiler", "mpi")]
+    monkeypatch.setattr(
+        examine, "checks", lambda command=(): [*found, examine.Check("a", "ok", "")]
+    )
     assert cli("doctor", code=1).err == "2 of 3 checks failed: compiler, mpi\n"

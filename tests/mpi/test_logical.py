@@ -16,7 +16,7 @@ from tracer_helpers import PROGRAMS, compile_c, the_mpi, trace
 
 from p3s.base.errors import P3SError
 from p3s.capture import read_run
-from p3s.methods.pas2p import worklist
+from p3s.methods.pas2p import logical
 from p3s.methods.pas2p.logical import logical_time
 from p3s.methods.pas2p.match import CANCELLED
 
@@ -150,7 +150,7 @@ def test_a_wait_elsewhere_does_not_suffer_from_a_circle(tmp_path: Path) -> None:
 def test_too_many_contradictions_are_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worklist, "MOST_CUTS", 3)
+    monkeypatch.setattr(logical, "MOST_CUTS", 3)
     turns = [(recv(1), send(1)), (recv(0), send(0))]
     run = sketched(tmp_path, *([event for _ in range(9) for event in turn] for turn in turns))
     with pytest.raises(P3SError, match="contradict each other") as caught:

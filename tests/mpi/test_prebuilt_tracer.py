@@ -13,7 +13,7 @@ from paths import ROOT
 from tracer_helpers import PROGRAMS, compile_c, usable_mpi
 
 from p3s.base.host import compiling, mpi
-from p3s.signature_runner import build, doctor
+from p3s.signature_runner import build, examine
 from p3s.signature_runner.launch import run_traced
 
 COMPILERS = ("cc", "gcc", "clang", "tcc", "mpicc", "cpp", "c99", "c89", "x86_64-linux-gnu")
@@ -67,7 +67,7 @@ def test_a_program_is_traced_without_a_compiler(
             tmp_path / "run",
             timeout_s=300,
         )
-        compiler = doctor._compiler()
+        compiler = examine._compiler()
     finally:
         mpi.describe.cache_clear()
         mpi._find.cache_clear()

@@ -15,8 +15,7 @@ import slurm_cluster
 from paths import ROOT
 from replay_patterns import halo
 
-from p3s.base.host.batch import Surroundings, script
-from p3s.base.host.schedulers import SCHEDULERS, Job
+from p3s.base.host.schedulers import SCHEDULERS, Job, Surroundings, script
 
 MPIEXEC = Path("/usr/bin/mpiexec.openmpi")
 WHY = slurm_cluster.missing() or ("" if MPIEXEC.exists() else "no Open MPI of Debian")

@@ -14,8 +14,7 @@ from p3s.replay.driver import Spare
 from p3s.replay.engine.job import write_job
 from p3s.replay.launch import run
 from p3s.replay.launch.launcher import find_mpi, on_hosts
-from p3s.replay.launch.run import run_job
-from p3s.replay.launch.watch import processes_of, what_is_seen
+from p3s.replay.launch.run import processes_of, run_job, what_is_seen
 from p3s.replay.plan.program import Code
 from p3s.replay.settings import ReplaySettings
 

@@ -20,8 +20,7 @@ from p3s.capture.capture import read_capture
 from p3s.capture.check import check
 from p3s.capture.dump import text
 from p3s.capture.recording_plan import Enough, KnownCall, Plan, Row
-from p3s.capture.recover import recover
-from p3s.capture.where import Place
+from p3s.capture.recover import Place, recover
 from p3s.signature_runner.launch import RunOutcome, Saturation, run_traced
 from p3s.signature_runner.recording import Recording
 

@@ -18,7 +18,7 @@ from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi
 from p3s.base.errors import P3SError
 from p3s.base.progress import Progress
 from p3s.base.study import Study, read_json, write_json
-from p3s.capture.where import places_at
+from p3s.capture.recover import places_at
 from p3s.pipeline.tracing.counts import Asked
 from p3s.pipeline.tracing.runs import TraceRequest, trace_counts
 from p3s.signature.store import load_table

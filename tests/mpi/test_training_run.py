@@ -22,7 +22,7 @@ from p3s.machine.topology.trees import one_switch
 from p3s.methods.placement.baselines import seconds_of
 from p3s.methods.placement.costs import network_id, predict
 from p3s.methods.placement.learned import Settings as Fit
-from p3s.methods.placement.traffic import together, traffic
+from p3s.methods.placement.phases import together, traffic
 from p3s.methods.placement.training import jobs
 from p3s.methods.placement.training.campaign import Settings, random_pairs
 from p3s.methods.placement.training.costs import hockney_of, network_of
@@ -89,7 +89,7 @@ def test_the_runner_is_resumed_after_it_was_killed(tmp_path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "import sys\nfrom pathlib import Path\n"
-        "from p3s.methods.placement.traffic import traffic\n"
+        "from p3s.methods.placement.phases import traffic\n"
         "from p3s.methods.placement.training.jobs import Job, Repeats, measure, real_machine\n"
         "sent = {k: traffic(2, [0], [1], 1 << 20, 40) for k in range(40)}\n"
         "job = Job(('localhost',) * 2, sent, Repeats(0, 4))\n"

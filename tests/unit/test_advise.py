@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from p3s.base.errors import P3SError, UsageError
-from p3s.machine.topology.node import read_node
+from p3s.machine.topology.inside import read_node
 from p3s.methods.threads.advise.advisor import Advisor, Workload, next_runs, regret_of
-from p3s.methods.threads.advise.configurations import Configuration, Limits, admissible, uses_of
 from p3s.methods.threads.advise.text import table_of
-from p3s.methods.threads.advise.types import Objective
+from p3s.methods.threads.advise.types import Configuration, Limits, Objective, admissible, uses_of
 from p3s.methods.threads.law import ThreadLaw, fit_law
 from p3s.methods.threads.types import Value, samples
 from p3s.predict.types import CODES

@@ -11,8 +11,7 @@ from test_baseline import ABC, Q, data, noisy
 from benchmarks.regression.parts import fit_parts
 from p3s.base.errors import P3SError, UsageError
 from p3s.methods.baseline import threeterm
-from p3s.methods.baseline.bootstrap import interval
-from p3s.methods.baseline.families import FAMILIES, Data, fit, weights_of
+from p3s.methods.baseline.families import FAMILIES, Data, fit, interval, weights_of
 from p3s.methods.baseline.model import BASELINE, choose, fit_series, held_out
 from p3s.methods.baseline.times import Point, RunTime, from_mapping, series_of
 

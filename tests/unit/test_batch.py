@@ -10,9 +10,18 @@ from pathlib import Path
 import pytest
 
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.host.batch import Surroundings, by_hand, of_array, script
 from p3s.base.host.hosts import allocated_hosts
-from p3s.base.host.schedulers import SCHEDULERS, Job, hours, scheduler, seconds_of_limit
+from p3s.base.host.schedulers import (
+    SCHEDULERS,
+    Job,
+    Surroundings,
+    by_hand,
+    hours,
+    of_array,
+    scheduler,
+    script,
+    seconds_of_limit,
+)
 
 SLURM, PBS, LSF = (SCHEDULERS[name] for name in ("slurm", "pbs", "lsf"))
 ALL = list(SCHEDULERS.values())

@@ -93,9 +93,9 @@ def test_places_that_all_machines_have_stay() -> None:
 
 
 def test_the_command_prints_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    from p3s.signature_runner import doctor
+    from p3s.signature_runner import examine
 
-    monkeypatch.setattr(doctor, "checks", lambda words: [Check("mpi", FAIL, "no mpicc on PATH")])
+    monkeypatch.setattr(examine, "checks", lambda words: [Check("mpi", FAIL, "no mpicc on PATH")])
     streams = cli("doctor --report")
     assert streams.out.startswith("P3S bug report\n") and "FAIL mpi  no mpicc" in streams.out
     assert streams.err.count("\n") == 1

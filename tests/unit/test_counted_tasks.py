@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from p3s.capture.types import Call, RankTrace, RunTrace
-from p3s.methods.tasks.counted import counter_of
-from p3s.methods.tasks.tasks import queue_of, time_of
+from p3s.methods.tasks.queue import queue_of, time_of
+from p3s.methods.tasks.served import counter_of
 
 FETCH, FLUSH, ADD, BARRIER, END = range(5)
 

@@ -14,7 +14,7 @@ from p3s.model.holdout import build_model
 from p3s.model.partners.halving import Halves
 from p3s.model.partners.lines import Stride, Tree
 from p3s.model.partners.relation import Shift
-from p3s.model.partners.relations import branches
+from p3s.model.partners.stencil import branches
 from p3s.model.reasons import Verdict
 from p3s.model.verdicts import judged_at
 

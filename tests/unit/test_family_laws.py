@@ -19,15 +19,19 @@ from p3s.base.settings import (
     settings_of,
     value_text,
 )
-from p3s.costs.parameters.paramlaws import EXACT, FITTED, OPEN, Number, find_number
 from p3s.costs.parameters.types import (
+    EXACT,
+    FITTED,
+    OPEN,
     Check,
     Family,
     Means,
     MissedRules,
+    Number,
     Part,
     SegmentLaws,
     SettingInfo,
+    find_number,
 )
 from p3s.costs.parameters.weak import parse_laws, settings_along
 from p3s.laws.exact import value_at

@@ -31,7 +31,7 @@ from p3s.model.partners.communicators import Communicators
 from p3s.model.partners.infer_partners import infer_partners
 from p3s.model.partners.pairs import Pairs
 from p3s.model.partners.relation import Relation
-from p3s.model.partners.relations import partners
+from p3s.model.partners.stencil import partners
 
 LINE = Line(1)
 

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.machine.topology.inside import Core, Inside, read_inside
-from p3s.methods.placement.files import as_text
-from p3s.methods.placement.traffic import traffic
-from p3s.methods.placement.within import in_order, on_cores
+from p3s.methods.placement.phases import traffic
+from p3s.methods.placement.within import as_text, in_order, on_cores
 from p3s.program.mapping import rank_map
 
 

@@ -18,7 +18,7 @@ from p3s.model.types import Model
 
 def test_reading_a_model_knows_all_kinds_of_grids() -> None:
     code = (
-        "import p3s.model.stage, p3s.model.check\n"
+        "import p3s.model.stage, p3s.model.stage\n"
         "from p3s.model.grid.at import GridRule\n"
         "known = set(GridRule.kinds)\n"
         "import p3s.model.fit\n"

@@ -14,8 +14,7 @@ from p3s.model.grid.at import GridAt
 from p3s.model.holdout import build_model
 from p3s.model.partners.infer_partners import infer_partners
 from p3s.model.partners.pairs import Pairs
-from p3s.model.partners.relations import mixture, partners
-from p3s.model.partners.stencil import stencil
+from p3s.model.partners.stencil import mixture, partners, stencil
 from p3s.model.reasons import Verdict
 from p3s.model.verdicts import judged_at
 

@@ -8,7 +8,7 @@ import pytest
 from test_inside import xml
 
 from p3s.base.errors import P3SError, UsageError
-from p3s.machine.topology.node import Node, read_node
+from p3s.machine.topology.inside import Node, read_node
 
 
 def test_short_texts_say_sockets_domains_and_cores() -> None:

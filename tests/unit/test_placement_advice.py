@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p3s.methods.placement.ranked.advice import layers, matters
+from p3s.methods.placement.ranked.types import layers, matters
 
 #: Three layers of three configurations each.
 CORES = [1, 2, 4, 1, 2, 4, 1, 2, 4]

@@ -20,8 +20,8 @@ from p3s.methods.placement.baselines import (
 from p3s.methods.placement.candidates import block_on, random_on
 from p3s.methods.placement.features import CLASS_A, Hierarchy, features
 from p3s.methods.placement.learned import Settings, learn
+from p3s.methods.placement.phases import Traffic, traffic
 from p3s.methods.placement.ranking import agreement
-from p3s.methods.placement.traffic import Traffic, traffic
 from p3s.methods.placement.training.campaign import random_pairs
 from p3s.program.mapping import RankMap, block
 

@@ -14,7 +14,6 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.machine.topology.read import read_fabric
 from p3s.methods.placement.allocation import allocation, put
 from p3s.methods.placement.candidates import block_on, candidates, cyclic_on, random_on
-from p3s.methods.placement.files import as_text, returns
 from p3s.methods.placement.links import link_features
 from p3s.methods.placement.orders import (
     hilbert,
@@ -26,6 +25,7 @@ from p3s.methods.placement.orders import (
     tilted,
     turned,
 )
+from p3s.methods.placement.within import as_text, returns
 from p3s.program.mapping import block, cyclic, rank_map, read_rank_file
 
 

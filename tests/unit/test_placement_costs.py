@@ -18,8 +18,7 @@ from p3s.methods.placement.costs import (
 )
 from p3s.methods.placement.intervals import Widening
 from p3s.methods.placement.learned import Card, Learned
-from p3s.methods.placement.phases import PhaseTraffic
-from p3s.methods.placement.traffic import Traffic, traffic
+from p3s.methods.placement.phases import PhaseTraffic, Traffic, traffic
 from p3s.methods.placement.trees import Trees
 from p3s.program.mapping import rank_map
 from p3s.simulate.network import rough_network

@@ -22,7 +22,7 @@ from p3s.methods.placement.features import (
     features,
     table,
 )
-from p3s.methods.placement.traffic import Traffic, traffic
+from p3s.methods.placement.phases import Traffic, traffic
 from p3s.program.mapping import RankMap, block, rank_map
 
 #: Eight ranks on four nodes, two a node: what each sends to whom.

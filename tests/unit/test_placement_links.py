@@ -21,6 +21,7 @@ from p3s.methods.placement.links import (
     paths,
     prior_metrics,
 )
+from p3s.methods.placement.phases import traffic
 from p3s.methods.placement.published.hybrids import (
     COUNTED,
     HYBRIDS,
@@ -28,7 +29,6 @@ from p3s.methods.placement.published.hybrids import (
     chosen,
     counted_features,
 )
-from p3s.methods.placement.traffic import traffic
 from p3s.program.mapping import block, rank_map
 
 

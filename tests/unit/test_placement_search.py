@@ -14,8 +14,8 @@ from p3s.methods.placement.allocation import allocation
 from p3s.methods.placement.candidates import block_on, cyclic_on, random_on
 from p3s.methods.placement.features import class_b
 from p3s.methods.placement.links import link_bytes, paths
+from p3s.methods.placement.phases import traffic
 from p3s.methods.placement.search import bisected, improved, link_cost, swapped_nodes
-from p3s.methods.placement.traffic import traffic
 
 pytest.importorskip("kahip")
 TREE = read_fabric("fat-tree:4,2,4", 16)

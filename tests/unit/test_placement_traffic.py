@@ -21,7 +21,7 @@ from traffic_patterns import (
 )
 
 from p3s.base.errors import P3SError
-from p3s.methods.placement.traffic import Traffic, together, traffic
+from p3s.methods.placement.phases import Traffic, together, traffic
 from p3s.methods.placement.training.campaign import random_pairs
 
 

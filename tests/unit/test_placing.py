@@ -31,7 +31,7 @@ from p3s.methods.placement.ranked.types import (
     path_of,
     save,
 )
-from p3s.methods.placement.text import as_csv, notes, phase_rows, render, verdict
+from p3s.methods.placement.section import as_csv, notes, phase_rows, render, verdict
 from p3s.predict.estimators.messages import measured_messages, networks
 from p3s.predict.estimators.settings import Setting
 

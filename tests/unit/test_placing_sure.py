@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p3s.machine.topology.read import read_fabric
-from p3s.methods.placement.ranked.advice import advice_of, layers
 from p3s.methods.placement.ranked.result import drawn, positions
-from p3s.methods.placement.ranked.types import Placements, Ranked, Validity
+from p3s.methods.placement.ranked.types import Placements, Ranked, Validity, advice_of, layers
 
 
 def test_what_is_certain_has_no_regret() -> None:

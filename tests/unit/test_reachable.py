@@ -19,7 +19,7 @@ _LINEAR = "the linear models and patterns of the sources of placement get their 
 PARKED = {
     **{
         f"p3s.methods.tasks.{name}": _CHAPTER_3
-        for name in ("counters", "fit", "messages", "model", "terms")
+        for name in ("counters", "fit", "messages", "terms")
     },
     "p3s.methods.placement.published": _LINEAR,
 }

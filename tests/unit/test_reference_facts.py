@@ -10,7 +10,7 @@ from p3s.laws.worklaws import fit_work
 from p3s.model.grid.at import GridAt, coords_of
 from p3s.model.partners.lines import Xor
 from p3s.model.partners.relation import Shift
-from p3s.model.partners.relations import partners
+from p3s.model.partners.stencil import partners
 
 #: BT class D, phase 1: processes -> weight, and instructions of a process in one turn.
 BT_WEIGHT = {16: 1255, 25: 1506, 36: 1757, 49: 2008, 64: 2259, 81: 2510, 100: 2761}

@@ -20,7 +20,7 @@ from p3s.model.grid.grids import Line
 from p3s.model.grid.guardfit import fit_guard
 from p3s.model.grid.nodes import collect_nodes, used
 from p3s.model.holdout import build_model
-from p3s.model.partners import relations
+from p3s.model.partners import stencil
 from p3s.model.partners.communicator_laws import CommunicatorLaw, Seen, Tried, instances
 from p3s.model.partners.infer_partners import infer_partners
 from p3s.model.partners.pairs import Pairs
@@ -91,7 +91,7 @@ def test_a_relation_from_elsewhere(kinds: None) -> None:
     data = json.loads(json.dumps(found.relations[0].to_json()))
     assert data == {"kind": "doubled", "k": 3}
     read = Relation.load(data)
-    assert relations.partners(read, LINE.at(20))[0].tolist() == [3 * r % 20 for r in range(20)]
+    assert stencil.partners(read, LINE.at(20))[0].tolist() == [3 * r % 20 for r in range(20)]
     assert read.text() == "rank 3 r mod n" and read == doubled(k=3)
 
 

@@ -8,7 +8,7 @@ import pytest
 from p3s.base.errors import P3SError
 from p3s.machine.topology.switches import flat, read_topology
 from p3s.program.mapping import block, cyclic, mapping_of, read_rank_file
-from p3s.replay.plan.places import place, placement_of
+from p3s.replay.plan.types import place, placement_of
 
 SLURM = """
 # two racks of two switches

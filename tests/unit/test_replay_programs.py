@@ -16,7 +16,7 @@ from p3s.replay.plan.build_holes import AHEAD, Noise
 from p3s.replay.plan.build_traffic import WHY_TEXT, Why, needs_hole
 from p3s.replay.plan.check import check, describe
 from p3s.replay.plan.classes import MessageClass
-from p3s.replay.plan.direct import fits
+from p3s.replay.plan.executed import fits
 from p3s.replay.plan.loaded import Loaded
 from p3s.replay.plan.micro import link_programs, pair_programs
 from p3s.replay.plan.program import TAG_NOISE, Code, Program

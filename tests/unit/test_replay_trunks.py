@@ -21,7 +21,7 @@ from p3s.replay.costs.result import network_entry
 from p3s.replay.costs.trunks import Fabric, Flow, Known, known, link_name, nothing_known
 from p3s.replay.plan.check import check
 from p3s.replay.plan.micro import link_programs, pair_programs, trunk_programs
-from p3s.replay.plan.places import flows_of, place
+from p3s.replay.plan.types import flows_of, place
 from p3s.replay.plan.world import World, lay_out
 from p3s.report.replayed import trunk_lines
 from p3s.simulate.network import Network

@@ -18,8 +18,8 @@ from p3s.methods.baseline.agreement import curve_of
 from p3s.predict.types import Prediction
 from p3s.report.charts.cells import matrix_chart
 from p3s.report.charts.curves import LEFT, efficiency_chart, speedup_chart
+from p3s.report.charts.draw import Linear, Log, log_ends, nice_top, spaced, times_label
 from p3s.report.charts.ranges import estimate_chart, interval_chart, residual_chart, shares_chart
-from p3s.report.charts.scales import Linear, Log, log_ends, nice_top, spaced, times_label
 from p3s.report.charts.stacks import MEASURES, stack_chart
 from p3s.report.costs import kinds_of, law_rows, limit_text, phase_curves, stacks_of
 from p3s.report.html import breakable, phase_chart, unbroken

@@ -16,7 +16,7 @@ from p3s.base.artefacts import VERSIONS
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study, read_json, write_bytes, write_json
 from p3s.base.text import differing
-from p3s.formats.place import new_directory, new_file
+from p3s.formats.exported import new_directory, new_file
 from p3s.predict.commands import counts_to_add
 
 COMMAND = ["mpiexec", "-n", "{np}", "./app", "-o", "x y"]

@@ -16,7 +16,7 @@ from p3s.base.progress import Progress
 from p3s.base.study import Study
 from p3s.capture.check import check
 from p3s.capture.reader import mark_of
-from p3s.capture.where import places_at
+from p3s.capture.recover import places_at
 from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_scaled, is_stale
 
 BAR = Progress()

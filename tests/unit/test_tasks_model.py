@@ -12,8 +12,7 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.machine.teams import Region
 from p3s.methods.tasks.fit import FORMS, Samples, fit_misses, fit_overlap, fit_work, penalty
 from p3s.methods.tasks.messages import message_times, never_falling, of_machine
-from p3s.methods.tasks.model import Node, Program, Work, best, iteration, node_of
-from p3s.methods.tasks.terms import Sum, sum_of
+from p3s.methods.tasks.terms import Node, Program, Sum, Work, best, iteration, node_of, sum_of
 
 # ---- messages --------------------------------------------------------------------------------
 

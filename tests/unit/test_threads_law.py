@@ -9,7 +9,7 @@ import pytest
 
 from p3s.base.artefacts import write_json
 from p3s.base.errors import Damaged, P3SError
-from p3s.machine.topology.node import read_node
+from p3s.machine.topology.inside import read_node
 from p3s.methods.threads.law import MEAN, ThreadLaw, fit_law, fit_laws, measured_of, rows_of
 from p3s.methods.threads.stage import THREADS_FILE, ThreadFile
 from p3s.methods.threads.types import Samples, Uses, samples, uses

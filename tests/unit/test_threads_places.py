@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from p3s.machine.topology.node import read_node
+from p3s.machine.topology.inside import read_node
 from p3s.methods.threads.places import cores_of, places, same_places
 from p3s.methods.threads.types import uses
 

@@ -19,7 +19,7 @@ from p3s.base.progress import Progress
 from p3s.base.settings import inputs_in, parse_setting, threads_in
 from p3s.base.study import Study
 from p3s.cli.common import Progress as Bar
-from p3s.machine.topology.node import read_node
+from p3s.machine.topology.inside import read_node
 from p3s.methods.threads import laws as thread_laws
 from p3s.methods.threads import stage
 from p3s.methods.threads import surface as teams
@@ -27,10 +27,9 @@ from p3s.methods.threads import text as teams_text
 from p3s.methods.threads.advise import text as advice_text
 from p3s.methods.threads.advise.stage import Asked, advised
 from p3s.methods.threads.advise.types import Objective
-from p3s.methods.threads.checks import check_messages
 from p3s.methods.threads.page import view_of, write_page
 from p3s.methods.threads.runs import _made_up
-from p3s.methods.threads.settings import base_of
+from p3s.methods.threads.settings import base_of, check_messages
 from p3s.model.stage import load
 from p3s.pipeline import teams as core_teams
 from p3s.pipeline.basis import request_of

@@ -14,7 +14,7 @@ from p3s.model.partners import infer_partners as together
 from p3s.model.partners.infer_partners import candidates
 from p3s.model.partners.pairs import Pairs
 from p3s.model.partners.relation import Relation, Staged
-from p3s.model.partners.relations import partners, used_pairs
+from p3s.model.partners.stencil import partners, used_pairs
 
 
 def some_pairs(family, seed: int) -> list[Pairs]:

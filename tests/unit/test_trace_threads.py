@@ -11,9 +11,8 @@ from capture_writer import THREADS, Writer, small
 from p3s.capture import dump, read_file, read_run, thread_totals, threads_of
 from p3s.capture.capture import read_capture
 from p3s.capture.check import check
-from p3s.capture.recover import recover
+from p3s.capture.recover import Place, recover
 from p3s.capture.threads import COLUMNS, ENDED
-from p3s.capture.where import Place
 
 FIRST = (2, 1, 4, 3, 9000, 800, 8000, 20000, 7000, 4000, 100, 0, 0, 1, 2, 3, 4, 5, 6, 7)
 SECOND = (0, 0, 0, 0, 500, 400, 0, 0, 0, 0, 0, 300, 200, *(0,) * 7)

@@ -22,8 +22,8 @@ from p3s.methods.placement.costs import SIMULATED, network_id, predict, row_of
 from p3s.methods.placement.intervals import Widening, doublings, missed, widening
 from p3s.methods.placement.learned import Settings as Fit
 from p3s.methods.placement.learned import load, save
+from p3s.methods.placement.phases import Traffic, traffic
 from p3s.methods.placement.simulated import simulated_seconds, steps_of
-from p3s.methods.placement.traffic import Traffic, traffic
 from p3s.methods.placement.training import campaign, platform
 from p3s.methods.placement.training.campaign import Settings, executions, shapes
 from p3s.methods.placement.training.costs import (

@@ -21,7 +21,7 @@ from p3s.methods.baseline.trees.grow import (
     supremum,
     tail,
 )
-from p3s.methods.baseline.trees.regress import Rows, fit
+from p3s.methods.baseline.trees.splits import Rows, fit
 from p3s.methods.baseline.trees.types import Growing, Table
 
 

@@ -14,7 +14,7 @@ from p3s.base.artefacts import write_json
 from p3s.base.errors import Damaged, P3SError, UsageError
 from p3s.methods.baseline.trees.evaluate import Evaluator, Said
 from p3s.methods.baseline.trees.grow import grow, least_rows
-from p3s.methods.baseline.trees.regress import Rows, fit, integer_weights, weights
+from p3s.methods.baseline.trees.splits import Rows, fit, integer_weights, weights
 from p3s.methods.baseline.trees.store import TREE, Stored, save
 from p3s.methods.baseline.trees.types import OBJECTIVES, Growing, Table, Tree
 
@@ -113,7 +113,7 @@ def test_objectives(runs: Table, objective: str, regression: str) -> None:
 
 def _by_refitting(table: Table, expression: str, growing: Growing) -> float:
     from p3s.methods.baseline.trees.prototype import parse
-    from p3s.methods.baseline.trees.regress import rows_of
+    from p3s.methods.baseline.trees.splits import rows_of
 
     design, z = parse(expression).design(table.columns), table.columns["workload"]
     rows = rows_of(design, table.y, growing)

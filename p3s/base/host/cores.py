@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+
+from p3s.base.errors import UsageError
+from p3s.base.host import mpi
+from p3s.base.host.command import Command
 
 _PROC = Path("/proc/self/cgroup")
 _ROOT = Path("/sys/fs/cgroup")
@@ -64,3 +70,144 @@ def _quota_v1(folder: Path) -> float | None:
         return limit / period if limit > 0 else None
     except (OSError, ValueError, ZeroDivisionError):
         return None
+
+
+#: Where the threads of a process are: on neighbouring cores, spread over the process's part of the
+#: node, or wherever the launcher and the system put them.
+CLOSE, FAR, NONE = "close", "far", "none"
+AFFINITIES = (CLOSE, FAR, NONE)
+#: Most threads of a process that can be asked for.
+MOST = 4096
+
+_SYSFS = Path("/sys/devices/system/cpu")
+#: Variables in which launchers tell a rank its number on its node.
+LOCAL_RANK = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_LOCAL_RANKID", "SLURM_LOCALID")
+#: Options of launchers that say where processes run: the user's own come before those of P3S.
+_BINDING = {
+    mpi.OPENMPI: "bind-to map-by rankfile rf cpu-set cpu-list bind-to-core bind-to-socket "
+    "cpus-per-proc cpus-per-rank slot-list",
+    mpi.MPICH: "bind-to map-by membind",
+    mpi.SLURM: "cpu-bind",
+}
+
+
+@dataclass(frozen=True)
+class Team:
+    """Threads of every process of a run: ``count``, and ``affinity`` as asked for.
+
+    ``sets``: the cores of the processes of a node, a list such as ``0-3`` for each; empty where
+    P3S binds nothing.
+    """
+
+    count: int
+    affinity: str = CLOSE
+    sets: tuple[str, ...] = ()
+
+    def environment(self) -> dict[str, str]:
+        """Return what the OpenMP runtime of a process reads (OpenMP 5.2, chapter 21)."""
+        bind = {CLOSE: "close", FAR: "spread"}.get(self.affinity, "false") if self.sets else "false"
+        wait = {} if self.sets else {"OMP_WAIT_POLICY": "passive"}
+        places = {"OMP_PLACES": "cores"} if self.sets else {}
+        return {
+            "OMP_NUM_THREADS": str(self.count),
+            "OMP_DYNAMIC": "false",
+            "OMP_PROC_BIND": bind,
+            **places,
+            **wait,
+        }
+
+    def as_info(self) -> dict[str, object]:
+        """Return the entry of run.json."""
+        return {
+            "count": self.count,
+            "affinity": self.affinity if self.sets else NONE,
+            "cores": list(self.sets),
+        }
+
+
+def team_for(count: int, affinity: str, parsed: Command, np: int) -> Team:
+    """Return the threads of a run of ``np`` processes that this machine starts.
+
+    Nothing is bound where processes and threads together are more than the cores, or where the
+    launcher's own options say where processes run.
+    """
+    if affinity == NONE or binds(parsed):
+        return Team(count, NONE)
+    here = np if parsed.family != mpi.SLURM else 1  # srun: a node's share is not known here
+    usable = cores()
+    if here * count > usable:
+        return Team(count, affinity)
+    return Team(count, affinity, core_sets(usable // here if affinity == FAR else count))
+
+
+def binds(parsed: Command) -> bool:
+    """Tell whether a launcher command has options that say where processes run."""
+    names = set(_BINDING.get(parsed.family, "").split())
+    return any(word.lstrip("-").split("=")[0] in names for word in parsed.before if word[:1] == "-")
+
+
+def core_sets(width: int, usable: Sequence[int] | None = None) -> tuple[str, ...]:
+    """Return the cores of each process of a node, ``width`` of them, as lists of taskset.
+
+    ``usable``: processors that may be used [those of this process]. Cores of a process are
+    neighbours; one hardware thread of each core is used while the cores suffice.
+    """
+    cpus = _ordered(sorted(os.sched_getaffinity(0)) if usable is None else list(usable))
+    groups = [cpus[k : k + width] for k in range(0, len(cpus) - width + 1, width)]
+    return tuple(",".join(map(str, sorted(group))) for group in groups)
+
+
+def _ordered(cpus: Sequence[int]) -> list[int]:
+    """Return processors by socket and core, neighbours together, second threads of cores last."""
+    seen: dict[tuple[int, int], int] = {}
+    found = []
+    for cpu in cpus:
+        place = _place(cpu)
+        found.append((seen.get(place, 0), place, cpu))
+        seen[place] = seen.get(place, 0) + 1
+    return [cpu for _, _, cpu in sorted(found)]
+
+
+def _place(cpu: int) -> tuple[int, int]:
+    folder = _SYSFS / f"cpu{cpu}" / "topology"
+    try:
+        return (
+            int((folder / "physical_package_id").read_text()),
+            int((folder / "core_id").read_text()),
+        )
+    except (OSError, ValueError):
+        return 0, cpu
+
+
+def check_threads(counts: Sequence[int], oversubscribe: bool, usable: int) -> None:
+    """Refuse more threads than cores unless the user says so; raises UsageError."""
+    most = max(counts)
+    if most > MOST:
+        raise UsageError(f"--threads {most}: more than {MOST} threads of a process")
+    if most > usable and not oversubscribe:
+        raise UsageError(
+            f"--threads {most}: there {'is' if usable == 1 else 'are'} {usable} "
+            f"core{'s' if usable > 1 else ''} here; with --oversubscribe threads share cores, "
+            "and CPU times are all that counts"
+        )
+
+
+def check_affinity(
+    affinity: str, processes: Sequence[int], threads: Sequence[int], usable: int
+) -> None:
+    """Refuse threads far from each other where no process has more cores than threads."""
+    room = any(t > 1 and usable // n > t for n in processes for t in threads)
+    if affinity == FAR and processes and not room:
+        raise UsageError(
+            f"--affinity far: with {usable} core{'s' if usable > 1 else ''} no process of these "
+            "runs has more cores than threads, so that close and far are the same; leave it out"
+        )
+
+
+def threads_in(info: Mapping[str, object]) -> tuple[int, str] | None:
+    """Return threads and affinity that run.json says, None for a run without."""
+    found = info.get("threads")
+    if not isinstance(found, Mapping):
+        return None
+    count, affinity = found.get("count"), found.get("affinity")
+    return (count, str(affinity)) if isinstance(count, int) else None

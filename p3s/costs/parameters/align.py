@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from p3s.base.settings import Setting, setting_name
-from p3s.costs.parameters.paramlaws import FITTED, Number, find_number
 from p3s.costs.parameters.tree import Differs, Leaves, join, numbering, rules_of
-from p3s.costs.parameters.types import Law, Means
+from p3s.costs.parameters.types import FITTED, Law, Means, Number, find_number
 from p3s.laws.counts import WorkLaw
 from p3s.laws.expr import Expr, num
 from p3s.laws.whole import evaluate_int

@@ -16,9 +16,8 @@ from p3s.base.serialise import from_data, to_data
 from p3s.base.settings import Setting, setting_name, value_text
 from p3s.costs.gather import work_of
 from p3s.costs.parameters.align import Alike, number_at, points_at, sure
-from p3s.costs.parameters.paramlaws import FITTED
 from p3s.costs.parameters.tree import fill, leaves_of, nearest
-from p3s.costs.parameters.types import Law, Means, MissedRules, SegmentLaws
+from p3s.costs.parameters.types import FITTED, Law, Means, MissedRules, SegmentLaws
 from p3s.costs.parameters.work import places_at
 from p3s.laws.counts import WorkLaw
 from p3s.laws.lawfinder import find_law

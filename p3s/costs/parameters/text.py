@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from p3s.base.ops import COMPLETION
-from p3s.costs.parameters.paramlaws import FITTED, Number
 from p3s.costs.parameters.tree import leaves_of
-from p3s.costs.parameters.types import Law, Part
+from p3s.costs.parameters.types import FITTED, Law, Number, Part
 from p3s.laws.symbolic import to_text
 
 

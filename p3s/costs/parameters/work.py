@@ -18,9 +18,8 @@ import numpy as np
 from p3s.base.serialise import from_data, to_data
 from p3s.base.settings import Setting
 from p3s.costs.parameters.align import Alike
-from p3s.costs.parameters.paramlaws import find_number, with_values
 from p3s.costs.parameters.tree import fill, leaves_of
-from p3s.costs.parameters.types import SegmentLaws
+from p3s.costs.parameters.types import SegmentLaws, find_number, with_values
 from p3s.laws.exact import exact_value
 from p3s.laws.expr import Expr, mul, num, power, sym, symbols_of
 from p3s.model.evaluate import model_grid

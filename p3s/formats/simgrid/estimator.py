@@ -21,8 +21,7 @@ from p3s.predict.estimated import Communication
 from p3s.predict.estimators.machine import by_phase
 from p3s.predict.estimators.messages import measured_messages, with_packing
 from p3s.predict.estimators.messages import why_not as no_costs
-from p3s.predict.estimators.prepared import Prepared, prepare
-from p3s.predict.estimators.settings import Setting
+from p3s.predict.estimators.settings import Prepared, Setting, prepare
 from p3s.predict.times import read_head
 from p3s.program.packing import usual
 from p3s.simulate.folded import Loop, Settling, folded

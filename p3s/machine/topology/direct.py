@@ -6,10 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from p3s.machine.topology.fabric import About, Fabric
-from p3s.machine.topology.levels import Level, several
-from p3s.machine.topology.routes import Routes, compress
-from p3s.machine.topology.units import Floats, Ints
+from p3s.machine.topology.fabric import About, Fabric, Routes, compress
+from p3s.machine.topology.levels import Floats, Ints, Level, several
 
 
 @dataclass(frozen=True, eq=False)

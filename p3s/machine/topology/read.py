@@ -14,6 +14,7 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.base.schemas import first_problem, load_schema
 from p3s.machine.topology.direct import Dragonfly, Torus
 from p3s.machine.topology.fabric import About, Extra, Fabric
+from p3s.machine.topology.levels import Ints, ns_of, speed_of
 from p3s.machine.topology.switches import (
     Entry,
     Topology,
@@ -24,7 +25,6 @@ from p3s.machine.topology.switches import (
     read_text,
 )
 from p3s.machine.topology.trees import FatTree, Tree, tree_of
-from p3s.machine.topology.units import Ints, ns_of, speed_of
 
 _SHORT = re.compile(r"(fat-tree|torus|mesh|dragonfly):([0-9x,]+)(?:@([^,@]+)(?:,([^,@]+))?)?")
 _FORMS = "fat-tree:16,4, torus:4x4x4, mesh:8x8 or dragonfly:9,4,2, each also with @SPEED,LATENCY"

@@ -17,7 +17,7 @@ from p3s.base.errors import P3SError
 from p3s.base.foreign_formats import ReadBy, refuse_foreign
 from p3s.base.host.hosts import MOST_HOSTS, expand_hosts
 from p3s.machine.topology.ancestry import chains, hops, links_between
-from p3s.machine.topology.units import Bools, Floats, Ints, speed_of
+from p3s.machine.topology.levels import Bools, Floats, Ints, speed_of
 
 #: Distance between two nodes where nobody has said what is between them.
 FLAT_HOPS = 1

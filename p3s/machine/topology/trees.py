@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from p3s.machine.topology.ancestry import MAX_LEVELS, chains, common
-from p3s.machine.topology.fabric import About, Fabric
-from p3s.machine.topology.levels import Level, several
-from p3s.machine.topology.routes import Routes, compress
+from p3s.machine.topology.fabric import About, Fabric, Routes, compress
+from p3s.machine.topology.levels import Floats, Ints, Level, several
 from p3s.machine.topology.switches import Topology
-from p3s.machine.topology.units import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)

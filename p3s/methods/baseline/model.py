@@ -18,7 +18,6 @@ from p3s.base.scores import relative_error
 from p3s.base.serialise import Natural, NotNegative, Published
 from p3s.base.text import plural, processes
 from p3s.methods.baseline import threeterm
-from p3s.methods.baseline.bootstrap import interval
 from p3s.methods.baseline.families import (
     FAMILIES,
     WEIGHTS,
@@ -26,6 +25,7 @@ from p3s.methods.baseline.families import (
     Data,
     Fitted,
     fit,
+    interval,
     text_of,
     weights_of,
 )

@@ -16,11 +16,11 @@ import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.machine.topology.fabric import Fabric
-from p3s.machine.topology.units import Floats
+from p3s.machine.topology.levels import Floats
 from p3s.methods.placement.lines import fit_nonnegative
 from p3s.methods.placement.links import Paths, paths
+from p3s.methods.placement.phases import Traffic, sums
 from p3s.methods.placement.ranking import agreement
-from p3s.methods.placement.traffic import Traffic, sums
 from p3s.program.mapping import RankMap
 
 

@@ -15,14 +15,13 @@ import numpy as np
 
 from p3s.machine.topology.direct import Dragonfly
 from p3s.machine.topology.fabric import Fabric
+from p3s.machine.topology.levels import Floats, Ints
 from p3s.machine.topology.read import node_numbers
-from p3s.machine.topology.units import Floats, Ints
 from p3s.methods.placement.features import Hierarchy, class_a, class_b, class_c
 from p3s.methods.placement.learned import Learned, Predicted, load
 from p3s.methods.placement.links import link_features, paths
-from p3s.methods.placement.phases import PhaseTraffic
+from p3s.methods.placement.phases import PhaseTraffic, Traffic, sums
 from p3s.methods.placement.simulated import simulated_seconds
-from p3s.methods.placement.traffic import Traffic, sums
 from p3s.program.mapping import RankMap
 from p3s.simulate.network import Network
 

@@ -14,10 +14,10 @@ import numpy as np
 
 from p3s.machine.topology.direct import Torus
 from p3s.machine.topology.fabric import Fabric
+from p3s.machine.topology.levels import Bools, Floats, Ints
 from p3s.machine.topology.read import node_numbers
-from p3s.machine.topology.units import Bools, Floats, Ints
 from p3s.methods.placement.features import check_ranks
-from p3s.methods.placement.traffic import Traffic, sums
+from p3s.methods.placement.phases import Traffic, sums
 from p3s.program.mapping import RankMap
 
 #: Share of the largest value from which one is among the top ones.

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.machine.topology.units import Ints
+from p3s.machine.topology.levels import Ints
 
 
 def rows(dims: Sequence[int]) -> Ints:

@@ -1,4 +1,4 @@
-"""Traffic of the phases of a scaled trace, collectives as the messages of their algorithms."""
+"""Traffic of the phases of a scaled trace: messages as columns, those of collectives included."""
 
 from __future__ import annotations
 
@@ -6,14 +6,113 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
+from p3s.base.errors import P3SError
 from p3s.base.ops import blocking_of, leaves_request
-from p3s.machine.topology.units import Ints
-from p3s.methods.placement.traffic import Traffic, together, traffic
+from p3s.machine.topology.levels import Floats, Ints
 from p3s.program.collectives.choose import Library, schedule
 from p3s.program.collectives.registry import COLLECTIVES
 from p3s.program.scaled import COLLECTIVE, SEND, ScaledTrace
 from p3s.simulate.steps import SENDS
+
+#: What columns may be given as.
+Column = Sequence[int] | npt.NDArray[np.integer]
+
+
+@dataclass(frozen=True, eq=False)
+class Traffic:
+    """Who sends how much to whom in one phase; nothing says when.
+
+    Each row is ``messages`` messages of ``nbytes`` bytes each, from rank ``source`` to rank
+    ``dest``. Several rows may have the same two ranks. ``ranks``: how many there are.
+    """
+
+    ranks: int
+    source: Ints
+    dest: Ints
+    messages: Ints
+    nbytes: Ints
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @property
+    def volume(self) -> Ints:
+        """Bytes of each row."""
+        return self.messages * self.nbytes
+
+    @property
+    def number(self) -> int:
+        """Number of messages."""
+        return int(self.messages.sum())
+
+    def scaled(self, times: int) -> Traffic:
+        """Return what so many repetitions of the phase send."""
+        return Traffic(self.ranks, self.source, self.dest, self.messages * times, self.nbytes)
+
+    def merged(self) -> Traffic:
+        """Return the same with one row for each source, destination and size, in this order."""
+        key = np.stack([self.source, self.dest, self.nbytes])
+        rows, place = np.unique(key, axis=1, return_inverse=True)
+        number = np.bincount(place.ravel(), weights=self.messages, minlength=rows.shape[1])
+        source, dest, nbytes = rows
+        return Traffic(self.ranks, source, dest, number.astype(np.int64), nbytes)
+
+
+def traffic(
+    ranks: int, source: Column, dest: Column, nbytes: Column | int, messages: Column | int = 1
+) -> Traffic:
+    """Return the traffic of columns; a number stands for a column of it.
+
+    Errors: P3SError, in one line, where columns differ in length, a rank is not there, or a size
+    or a number of messages is less than 0. Rows without a message are left out.
+    """
+    first, second = _column(source, 0), _column(dest, 0)
+    size, number = _column(nbytes, len(first)), _column(messages, len(first))
+    lengths = {len(first), len(second), len(size), len(number)}
+    if len(lengths) != 1:
+        raise P3SError(f"traffic: columns have {sorted(lengths)} rows; give each as many")
+    for name, ends in (("source", first), ("destination", second)):
+        outside = np.flatnonzero((ends < 0) | (ends >= ranks))
+        if len(outside):
+            row = int(outside[0])
+            raise P3SError(
+                f"traffic, row {row}: {name} {int(ends[row])} is no rank of {ranks}; "
+                f"ranks are 0 to {ranks - 1}"
+            )
+    for name, column in (("bytes", size), ("messages", number)):
+        if len(column) and int(column.min()) < 0:
+            raise P3SError(f"traffic, row {int(column.argmin())}: {name} are less than 0")
+    kept = number > 0
+    return Traffic(ranks, first[kept], second[kept], number[kept], size[kept])
+
+
+def together(parts: Sequence[Traffic]) -> Traffic:
+    """Return all messages of several phases as one. Errors: P3SError where ranks differ."""
+    counts = {part.ranks for part in parts}
+    if len(counts) != 1:
+        raise P3SError(f"traffic of {sorted(counts)} ranks cannot be put together")
+    return Traffic(
+        counts.pop(),
+        np.concatenate([part.source for part in parts]),
+        np.concatenate([part.dest for part in parts]),
+        np.concatenate([part.messages for part in parts]),
+        np.concatenate([part.nbytes for part in parts]),
+    )
+
+
+def sums(key: Ints, column: Ints | Floats, number: int) -> Floats:
+    """Return the sum of a column for each of the keys 0 to ``number`` - 1."""
+    found = np.bincount(key, weights=column, minlength=number)
+    return np.asarray(found, dtype=np.float64)
+
+
+def _column(values: Column | int, rows: int) -> Ints:
+    if isinstance(values, int | np.integer):
+        return np.full(rows, values, dtype=np.int64)
+    return np.asarray(values, dtype=np.int64)
+
 
 #: Messages of collectives that are worked out again and again are kept for so many calls.
 _MOST_KEPT = 256

@@ -16,11 +16,11 @@ import numpy as np
 from p3s.base.errors import P3SError
 from p3s.machine.topology.direct import Torus
 from p3s.machine.topology.fabric import Fabric
+from p3s.machine.topology.levels import Bools, Floats, Ints
 from p3s.machine.topology.read import node_numbers
-from p3s.machine.topology.units import Bools, Floats, Ints
 from p3s.methods.placement.allocation import Allocation
 from p3s.methods.placement.links import link_bytes, paths
-from p3s.methods.placement.traffic import Traffic, sums
+from p3s.methods.placement.phases import Traffic, sums
 from p3s.program.mapping import RankMap, rank_map
 
 #: Tables of this many nodes squared are made at most.

@@ -1,28 +1,268 @@
-"""Placements of a report: those of a predicted count that were ranked last."""
+"""Placements as text, CSV and part of a report: what to do, the ranking, which phases gain."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import csv
+import io
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from textwrap import wrap
 
 from p3s.base.errors import P3SError
 from p3s.base.study import Study
-from p3s.base.text import processes
-from p3s.methods.placement.ranked.types import PLACEMENTS, Cable, LinkPicture, Placements, path_of
-from p3s.methods.placement.text import (
-    HEAD,
-    PHASE_HEAD,
-    default_of,
-    notes,
-    phase_rows,
-    rows_of,
-    verdict,
+from p3s.base.text import joined, percent, plural, processes, seconds, span, table, text_width
+from p3s.methods.placement.ranked.types import (
+    PLACEMENTS,
+    Advice,
+    Cable,
+    Gain,
+    LinkPicture,
+    Placements,
+    Ranked,
+    path_of,
 )
 from p3s.predict.types import Prediction
+from p3s.program.mapping import BLOCK, CYCLIC
 from p3s.report.charts.draw import LETTER, Svg
 from p3s.report.phase_table import volume
 from p3s.report.sections import Part, PartTable
+
+#: Rows of a table.
+_MOST_ROWS, _MOST_PHASES = 12, 8
+#: What is worth a sentence.
+_IMBALANCE, _OVERLAP, _SMALL = 0.1, 0.1, 0.005
+#: Below this chance of being the fastest, others are named beside the first.
+_SURE = 0.5
+HEAD = ("placement", "time", "90 %, messages", "to the first", "regret", "fastest", "busiest link")
+PHASE_HEAD = ("phase", "time", "gain", "gain of the run")
+_ADVICE_HEAD = (
+    "processes", "nodes", "per node", "time", "90 %, messages", "placement", "cores", "nodes front",
+)  # fmt: skip
+
+
+def render(found: Placements) -> str:
+    """Return placements as text: what to do first, then the ranking and the phases."""
+    parts = [*_wrapped(verdict(found)), "", ranking(found), ""]
+    if phases := phase_rows(found):
+        parts += [f"{found.ranked[0].name} instead of {default_of(found).name}:"]
+        parts += [table(phases[:_MOST_PHASES], PHASE_HEAD), ""]
+    parts += [f"note: {line}" for line in notes(found)]
+    return "\n".join(parts).rstrip()
+
+
+def default_of(found: Placements) -> Ranked:
+    """Return what launchers do by themselves: block, or the last with a time where it has none."""
+    block = found.named(BLOCK)
+    return block if block is not None and block.time_s is not None else found.timed[-1]
+
+
+def verdict(found: Placements) -> list[str]:
+    """Return what to do, a sentence each."""
+    first = found.ranked[0]
+    told = [_size(found)]
+    if not found.matters:
+        told.append(
+            f"Placement does not matter: the {len(found.timed)} that were looked at more closely "
+            f"differ by {percent(_spread(found))}."
+        )
+        return told
+    gains = [gain for gain in found.gains if gain.middle > _SMALL]
+    if first.name == BLOCK or not any(gain.over == BLOCK for gain in gains):
+        told.append("Keep block: nothing that was tried is faster by more than 0.5 %.")
+        gains = [gain for gain in gains if gain.over != BLOCK]
+        told += [f"It is {_gain(gain)}." for gain in gains if first.name == BLOCK]
+        return told
+    told.append(f"Take {first.name}: {joined(map(_gain, gains))}.")
+    if first.chance is not None and first.chance < _SURE:
+        others = [
+            one.name for one in found.timed[1:] if (one.regret or 0.0) < 2 * _SMALL + _regret(first)
+        ]
+        if others:
+            told.append(f"As good, as far as can be told: {joined(others[:3])}.")
+    return told
+
+
+def _regret(one: Ranked) -> float:
+    return one.regret or 0.0
+
+
+def _size(found: Placements) -> str:
+    per = sorted(set(found.slots))
+    each = f"{per[0]}" if len(per) == 1 else f"{per[0]} to {per[-1]}"
+    where = f", {found.network}" if found.network else ""
+    nodes = plural(len(found.hosts), "node")
+    which = " each" if len(found.hosts) > 1 else ""
+    return f"{found.n:,} processes on {nodes} with room for {each}{which}{where}."
+
+
+def _spread(found: Placements) -> float:
+    times = [one.time_s or 0.0 for one in found.timed]
+    return max(times) / min(times) - 1.0 if min(times) > 0 else 0.0
+
+
+def _gain(gain: Gain) -> str:
+    told = f"{percent(gain.middle)} faster than {gain.over}"
+    if gain.low is None or gain.high is None:
+        return told
+    return f"{told} ({100 * gain.low:.1f} to {100 * gain.high:.1f} %)"
+
+
+def ranking(found: Placements) -> str:
+    """Return the placements with a time as a table."""
+    return table(rows_of(found), HEAD)
+
+
+def rows_of(found: Placements) -> list[list[str]]:
+    """Return a row for each of the best placements, and for block and cyclic."""
+    kept = [
+        one for k, one in enumerate(found.timed) if k < _MOST_ROWS or one.name in (BLOCK, CYCLIC)
+    ]
+    return [_row(found, one) for one in kept]
+
+
+def _row(found: Placements, one: Ranked) -> list[str]:
+    least = found.ranked[0].time_s or 1.0
+    return [
+        one.name,
+        seconds(one.time_s),
+        span(one.low_s, one.high_s),
+        f"+{percent((one.time_s or 0.0) / least - 1.0)}",
+        percent(one.regret),
+        percent(one.chance),
+        _bytes(one.busiest),
+    ]
+
+
+def _bytes(number: float) -> str:
+    for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if number >= limit:
+            return f"{number / limit:.3g} {unit}"
+    return f"{number:.0f} B"
+
+
+def phase_rows(found: Placements) -> list[list[str]]:
+    """Return the phases whose time differs under the first placement, those that gain most first.
+
+    Columns: name, time under the first, gain of the phase, gain as a share of the whole run.
+    """
+    before, after = default_of(found), found.ranked[0]
+    times = {phase.phase: phase.time_s for phase in before.phases}
+    whole = before.time_s or 1.0
+    rows = []
+    for phase in after.phases:
+        less = times.get(phase.phase, phase.time_s) - phase.time_s
+        if abs(less) > _SMALL / 10 * whole:
+            was = times[phase.phase]
+            rows.append(
+                (
+                    less,
+                    [phase.name, seconds(phase.time_s), _signed(less / was), _signed(less / whole)],
+                )
+            )
+    return [row for _, row in sorted(rows, key=lambda pair: -pair[0])]
+
+
+def _signed(share: float) -> str:
+    return f"{100 * share:+.1f} %"
+
+
+def notes(found: Placements) -> list[str]:
+    """Return what is to be minded, a line each."""
+    told = []
+    if found.estimator:
+        told.append(
+            f"{len(found.timed)} of {len(found.ranked)} candidates were simulated, those that cost "
+            f"least by {found.cost}; --csv has all"
+        )
+    told += _of_validity(found)
+    outside = sorted({name for one in found.timed for name in one.outside})
+    if outside:
+        told.append(f"the learned model has not seen such values of {joined(outside[:5])}")
+    return told + list(found.notes)
+
+
+def _of_validity(found: Placements) -> Iterator[str]:
+    valid = found.validity
+    if valid.left_out:
+        share = percent(valid.left_out)
+        yield f"the cost leaves out {share} of the calls, whose messages are not known"
+    if not found.estimator:  # nothing was simulated: phases are added up
+        if valid.imbalance > _IMBALANCE:
+            yield (
+                f"the busiest rank computes {percent(valid.imbalance)} more than the mean: a sum "
+                "of phases does not tell who waits"
+            )
+        if valid.overlap > _OVERLAP:
+            yield (
+                f"{percent(valid.overlap)} of the computation is done while messages are on their "
+                "way: a sum of phases counts both"
+            )
+
+
+def render_advice(found: Advice) -> str:
+    """Return configurations as text, with what is best."""
+    first = found.configurations[0]
+    told = [
+        f"Fastest: {first.n:,} processes, {first.ppn} on each of {plural(first.nodes, 'node')} "
+        f"({first.placement}): {seconds(first.time_s)}."
+    ]
+    if found.breaks_at is not None:
+        told.append(f"Above {found.breaks_at:,} processes it gets slower.")
+    told += [_worth(found, name) for name in ("cores", "nodes")]
+    rows = [
+        [
+            f"{one.n:,}", str(one.nodes), str(one.ppn), seconds(one.time_s),
+            span(one.low_s, one.high_s), one.placement,
+            _layer(one.cores_front), _layer(one.nodes_front),
+        ]
+        for one in found.configurations
+    ]  # fmt: skip
+    return "\n".join([*_wrapped(told), "", table(rows, _ADVICE_HEAD, left=0)])
+
+
+def _worth(found: Advice, what: str) -> str:
+    """Say which configurations are on a front, the cheapest first."""
+    front = [one for one in found.configurations if getattr(one, f"{what}_front") == 0]
+    cost = {"cores": lambda one: one.n, "nodes": lambda one: one.nodes}[what]
+    told = [f"{one.n:,} x {one.ppn}" for one in sorted(front, key=cost)]
+    return f"Worth their {what} (processes x ranks per node): {joined(told)}."
+
+
+def _layer(number: int) -> str:
+    return "worth it" if number == 0 else f"layer {number}"
+
+
+def _wrapped(told: Sequence[str]) -> list[str]:
+    return [line for text in told for line in wrap(text, text_width())]
+
+
+def as_csv(found: Placements) -> str:
+    """Return all placements as CSV, a row each, times in s; what is not known is empty."""
+    out = io.StringIO()
+    rows = csv.writer(out, lineterminator="\n")
+    rows.writerow(
+        ["placement", "time_s", "low_s", "high_s", "regret", "chance", "busiest_bytes", "cost_s"]
+    )
+    for one in found.ranked:
+        values = (one.time_s, one.low_s, one.high_s, one.regret, one.chance)
+        busiest = "" if one.time_s is None else repr(one.busiest)
+        told = ["" if value is None else repr(value) for value in values]
+        rows.writerow([one.name, *told, busiest, repr(one.cost_s)])
+    return out.getvalue()
+
+
+def advice_csv(found: Advice) -> str:
+    """Return configurations as CSV, a row each."""
+    out = io.StringIO()
+    rows = csv.writer(out, lineterminator="\n")
+    names = ["n", "nodes", "ppn", "time_s", "low_s", "high_s", "placement"]
+    names += ["cores_front", "nodes_front"]
+    rows.writerow(names)
+    for one in found.configurations:
+        rows.writerow([getattr(one, name) for name in names])
+    return out.getvalue()
+
 
 WIDTH, HEIGHT, EDGE = 460.0, 300.0, 16.0
 #: Shades of links, and how large nodes and switches are at most.

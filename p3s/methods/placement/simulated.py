@@ -10,10 +10,10 @@ from dataclasses import replace
 import numpy as np
 
 from p3s.machine.topology.fabric import Fabric
+from p3s.machine.topology.levels import Floats, Ints
 from p3s.machine.topology.read import node_numbers
-from p3s.machine.topology.units import Floats, Ints
 from p3s.methods.placement.features import check_ranks
-from p3s.methods.placement.traffic import Traffic
+from p3s.methods.placement.phases import Traffic
 from p3s.program.mapping import RankMap
 from p3s.simulate.network import Network
 from p3s.simulate.simulate import simulate

@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from p3s.base.errors import P3SError
-from p3s.methods.tasks.model import Node, Work
-from p3s.methods.tasks.terms import Floats, Sum, Term, sum_of
+from p3s.methods.tasks.terms import Floats, Node, Sum, Term, Work, sum_of
 
 #: A factor cannot be told where its term is less than this share of the penalty.
 LEAST_SHARE = 0.05

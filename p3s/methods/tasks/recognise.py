@@ -3,7 +3,7 @@
 A server receives from anybody (MPI_ANY_SOURCE, also by a probe) and answers the one that it has
 heard from before it looks again. Between an answer and a worker's next message lies a task. The
 order in which tasks were handed out is the server's; how many each worker did depends on timing.
-Where nobody is such a server, a counter in a window may be (p3s.methods.tasks.counted).
+Where nobody is such a server, a counter in a window may be (p3s.methods.tasks.served).
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ import numpy.typing as npt
 from p3s.base.errors import P3SError
 from p3s.base.ops import RECV, SEND, kind_of
 from p3s.capture.types import ANY_SOURCE
-from p3s.methods.tasks.counted import counter_of
-from p3s.methods.tasks.served import Served
+from p3s.methods.tasks.served import Served, counter_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from p3s.base.study import Study
     from p3s.capture import RankTrace, RunTrace
-    from p3s.methods.tasks.tasks import TaskQueue
+    from p3s.methods.tasks.queue import TaskQueue
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -196,7 +195,7 @@ def learned(study: Study) -> TaskQueue | None:
 
 
 def _learned(study: Study) -> TaskQueue | None:
-    from p3s.methods.tasks.tasks import queue_of
+    from p3s.methods.tasks.queue import queue_of
 
     runs = {}
     for n in study.counts():

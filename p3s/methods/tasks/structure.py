@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.base.text import figures, percent, processes, seconds
-from p3s.methods.tasks.queue import Queue, Range, most_workers
+from p3s.methods.tasks.queue import Queue, Range, TaskQueue, most_workers, time_of
 from p3s.methods.tasks.recognise import learned, of_path
-from p3s.methods.tasks.tasks import TaskQueue, time_of
 from p3s.predict.checks import EFFICIENCY_LIMIT
 from p3s.predict.residual import Measured
 from p3s.predict.structures import Dealt, Structure

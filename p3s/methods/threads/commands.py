@@ -69,7 +69,7 @@ def advise(
     by the simulation. Exit code 3 where the advice is not to be trusted.
     """
     from p3s.cli.teams import inputs_of, parse_threads, with_teams_of
-    from p3s.machine.topology.node import read_node
+    from p3s.machine.topology.inside import read_node
     from p3s.methods.threads.advise.stage import Asked, advised
     from p3s.methods.threads.advise.text import ADVICE, reasons_of, render, write
     from p3s.methods.threads.advise.types import Objective

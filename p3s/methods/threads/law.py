@@ -17,14 +17,12 @@ from functools import cached_property
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.machine.topology.node import Node
-from p3s.machine.topology.units import Floats, Ints
+from p3s.machine.topology.inside import Node
+from p3s.machine.topology.levels import Floats, Ints
 from p3s.methods.threads import columns
 from p3s.methods.threads.columns import Curve, Rows, Shapes
-from p3s.methods.threads.misfit import Misfit, covariance, features, misfit
-from p3s.methods.threads.places import places
-from p3s.methods.threads.priors import prior_of, unit_of
-from p3s.methods.threads.sampler import Problem, State, sample
+from p3s.methods.threads.places import Misfit, covariance, features, misfit, places
+from p3s.methods.threads.sampler import Problem, State, prior_of, sample, unit_of
 from p3s.methods.threads.types import Envelope, Machine, Part, Samples, Seen, Uses, Value, rounded
 
 SHARE, THREADS, RATIO = "share", "threads", "ratio"

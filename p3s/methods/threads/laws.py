@@ -33,7 +33,7 @@ from p3s.predict.what_if.changes import MoreThreads, NotKnown
 
 if TYPE_CHECKING:
     from p3s.costs.types import Teams
-    from p3s.machine.topology.node import Node
+    from p3s.machine.topology.inside import Node
     from p3s.methods.threads.law import Measured
     from p3s.methods.threads.stage import ThreadFile
 

@@ -26,11 +26,16 @@ from p3s.base.study import Study
 from p3s.costs.stage import COMPUTE
 from p3s.costs.stage import read as read_compute
 from p3s.costs.types import TeamFactor, Teams
-from p3s.machine.topology.node import Node
-from p3s.methods.threads.checks import ThreadCheck, check_messages
+from p3s.machine.topology.inside import Node
 from p3s.methods.threads.law import NOT_MEASURED, Measured, ThreadLaw, fit_laws
 from p3s.methods.threads.runs import calls_inside, samples_of, work_and_iterations, work_at
-from p3s.methods.threads.settings import at_threads, base_of, with_threads
+from p3s.methods.threads.settings import (
+    ThreadCheck,
+    at_threads,
+    base_of,
+    check_messages,
+    with_threads,
+)
 from p3s.methods.threads.types import Uses, uses
 from p3s.model.judge import phase_key
 from p3s.model.stage import load as load_model

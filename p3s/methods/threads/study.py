@@ -8,7 +8,7 @@ from p3s.base.errors import UsageError
 from p3s.base.progress import Progress
 from p3s.base.settings import threads_in
 from p3s.base.study import Study
-from p3s.machine.topology.node import read_node
+from p3s.machine.topology.inside import read_node
 from p3s.methods.threads.advise.stage import Asked, advised
 from p3s.methods.threads.advise.types import Advice, Objective
 from p3s.methods.threads.surface import surface

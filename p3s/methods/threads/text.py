@@ -10,10 +10,9 @@ from p3s.base.serialise import to_data
 from p3s.base.settings import inputs_in, threads_in
 from p3s.base.study import Study
 from p3s.base.text import NOT_KNOWN, joined, percent, plural, processes, seconds, table
-from p3s.methods.threads.checks import ThreadCheck
 from p3s.methods.threads.law import SHARE
 from p3s.methods.threads.runs import shared_cores
-from p3s.methods.threads.settings import at_threads, with_threads
+from p3s.methods.threads.settings import ThreadCheck, at_threads, with_threads
 from p3s.methods.threads.stage import ThreadFile
 from p3s.methods.threads.types import Part
 from p3s.predict.checks import UNSURE

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.machine.topology.units import Bools, Floats, Ints
+from p3s.machine.topology.levels import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ from p3s.model.grid.at import GridAt
 from p3s.model.grid.nodes import Node, pairs_on
 from p3s.model.partners.infer_partners import Explanation
 from p3s.model.partners.relation import Relation, Shift
-from p3s.model.partners.relations import partners
+from p3s.model.partners.stencil import partners
 
 Vector = tuple[int, ...]
 #: Both directions, and what a sign says of a node otherwise.

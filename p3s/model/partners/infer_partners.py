@@ -22,9 +22,8 @@ from p3s.model.partners.relation import (
     is_stencil,
     shift_vectors,
 )
-from p3s.model.partners.relations import mixture, partners, used_pairs
 from p3s.model.partners.single import Oneself
-from p3s.model.partners.stencil import stencil
+from p3s.model.partners.stencil import mixture, partners, stencil, used_pairs
 
 #: Cells of partners that are kept, and that are compared at once.
 MOST_CELLS = 1 << 22
@@ -47,7 +46,7 @@ def _stack(rels: Sequence[Relation], g: GridAt) -> tuple[np.ndarray, np.ndarray]
 class Together:
     """What some relations lead to, of one node's pairs.
 
-    used: for each count as of :func:`p3s.model.partners.relations.used_pairs`.
+    used: for each count as of :func:`p3s.model.partners.stencil.used_pairs`.
     """
 
     def __init__(

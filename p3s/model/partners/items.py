@@ -14,7 +14,7 @@ from p3s.model.grid.nodes import Node, pairs_on, used
 from p3s.model.partners.communicator_laws import CommunicatorLaw, World
 from p3s.model.partners.infer_partners import Explanation
 from p3s.model.partners.relation import Relation, Shift
-from p3s.model.partners.relations import at_partners, known_cells, partners, ways_to
+from p3s.model.partners.stencil import at_partners, known_cells, partners, ways_to
 from p3s.model.reasons import Code, Reason
 from p3s.model.sizes.observed import Observed, Rows
 from p3s.signature.tables import PointTable

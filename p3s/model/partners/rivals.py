@@ -12,7 +12,7 @@ from p3s.model.partners.communicator_laws import CommunicatorLaw
 from p3s.model.partners.infer_partners import Explanation, candidates
 from p3s.model.partners.pairs import Pairs
 from p3s.model.partners.relation import MAX_REACH, Relation, Shift
-from p3s.model.partners.relations import MOST_CELLS, at_stage, partners
+from p3s.model.partners.stencil import MOST_CELLS, at_stage, partners
 
 #: What a rival costs more at most, and how many are kept.
 _WITHIN, _MOST = 1.3, 6

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from p3s.laws.counts import Law
+from p3s.laws.exact import roundness
 from p3s.laws.expr import BLOCK_KINDS, Expr, block_size
-from p3s.laws.shapes import roundness
 from p3s.model.sizes.cells import Candidate, Votes
 
 

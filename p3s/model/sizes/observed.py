@@ -13,7 +13,7 @@ from p3s.model.grid.at import GridAt
 from p3s.model.law_types import CountLaw, SizeLaw
 from p3s.model.partners.communicator_laws import CommunicatorLaw
 from p3s.model.partners.relation import Relation
-from p3s.model.partners.relations import branches, partners
+from p3s.model.partners.stencil import branches, partners
 from p3s.model.reasons import Reason
 from p3s.model.sizes.blocks import differs
 

@@ -20,7 +20,7 @@ from p3s.model.grid.atoms import Above, HasPartner
 from p3s.model.grid.guardfit import fit_guards
 from p3s.model.law_types import CountLaw, IterationsLaw, Rival, RootLaw, SizeLaw
 from p3s.model.partners.relation import Shift
-from p3s.model.partners.relations import at_stage
+from p3s.model.partners.stencil import at_stage
 from p3s.model.reasons import Code, Reason
 from p3s.model.sizes import rankcounts
 from p3s.model.sizes.blocks import ExtentPool, FittedSize, Observations, distinct_columns

@@ -20,7 +20,7 @@ from p3s.laws.counts import WorkLaw
 from p3s.laws.expr import Expr, mul, num, power, sym
 from p3s.laws.lawfinder import find_law
 from p3s.model.grid.at import GridAt
-from p3s.model.partners.relations import partners
+from p3s.model.partners.stencil import partners
 from p3s.model.sizes.observed import env_of
 from p3s.model.tree import item_of_rows
 from p3s.model.types import Item, Phase

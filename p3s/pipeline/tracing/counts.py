@@ -12,7 +12,7 @@ from p3s.base.text import joined, processes
 from p3s.pipeline.tracing.results import Traced, alike
 
 if TYPE_CHECKING:
-    from p3s.model.grid.counts import ExtentsAt
+    from p3s.model.grid.admissible import ExtentsAt
     from p3s.model.grid.stated import Extents
 
 #: Batches of counts without one that runs, after which the program is not asked again.
@@ -40,7 +40,7 @@ class Grids:
 def grids_of(study: Study | None, words: Sequence[str], given: Mapping[int, Extents]) -> Grids:
     """Return the grids of a program: as its arguments or the user say, else usual ones."""
     from p3s.base.extents import dims_balanced, extents_at, extents_in
-    from p3s.model.grid.counts import USUAL
+    from p3s.model.grid.admissible import USUAL
     from p3s.model.grid.stated import listed_extents, stated_by_user
 
     listed = {**(listed_extents(study) if study is not None else {}), **given}
@@ -53,7 +53,7 @@ def grids_of(study: Study | None, words: Sequence[str], given: Mapping[int, Exte
 
 def chosen(asked: Asked, study: Study | None, grids: Grids, bar: Progress) -> list[int]:
     """Return the counts to trace first."""
-    from p3s.model.grid.counts import choose
+    from p3s.model.grid.admissible import choose
 
     if not asked.top:
         return list(asked.counts)
@@ -71,7 +71,7 @@ def warn(
     asked: Asked, counts: Sequence[int], study: Study | None, grids: Grids, bar: Progress
 ) -> None:
     """Say what counts that the user chose for a study without a model will not show of a grid."""
-    from p3s.model.grid.counts import left_open
+    from p3s.model.grid.admissible import left_open
 
     if asked.top or (study is not None and study.model_path.exists()):
         return  # they are the best up to a maximum; a model says what is open
@@ -93,8 +93,7 @@ def trace_asked(
 
     Where it fails alike at two that have little in common, the counts are not to blame: it ends.
     """
-    from p3s.model.grid.admissible import probes
-    from p3s.model.grid.counts import choose
+    from p3s.model.grid.admissible import choose, probes
 
     two = probes(first) if asked.top and not study.counts() else list(first)
     done = trace(two)

@@ -24,7 +24,7 @@ from p3s.simulate.totals import PARTS, Drawn, Room, Totals
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
-    from p3s.predict.estimators.prepared import Prepared
+    from p3s.predict.estimators.settings import Prepared
     from p3s.simulate.network import Network
     from p3s.simulate.steps import Bools, Ints, Steps
 

@@ -22,8 +22,7 @@ from p3s.simulate.steps import Floats, Ints
 if TYPE_CHECKING:
     from p3s.base.study import Study
     from p3s.predict.estimators.messages import Messages
-    from p3s.predict.estimators.prepared import Prepared, Program
-    from p3s.predict.estimators.settings import Setting
+    from p3s.predict.estimators.settings import Prepared, Program, Setting
     from p3s.program.collectives.choose import Library
     from p3s.program.fewer import Fewer, Laws
 
@@ -167,7 +166,7 @@ class Grids:
         return tuple(self.grid(number, few) for number, few in enumerate(self.all))
 
     def _prepared(self, number: int, few: Fewer) -> Grid:
-        from p3s.predict.estimators.prepared import program_of
+        from p3s.predict.estimators.settings import program_of
         from p3s.program.fewer import trace_of
 
         extents = " x ".join(map(str, few.dims))
@@ -239,7 +238,7 @@ def _on_nodes(
     messages: Messages, few: Fewer, program: Program, setting: Setting, *, calls: bool = False
 ) -> Prepared:
     """Return a grid's program on nodes; ``calls``: each collective is one call."""
-    from p3s.predict.estimators.prepared import on_nodes
+    from p3s.predict.estimators.settings import on_nodes
 
     library: Library | None = None
     if not calls:

@@ -40,8 +40,7 @@ from p3s.predict.estimators.messages import (
     with_creation,
     with_packing,
 )
-from p3s.predict.estimators.prepared import Prepared, prepare
-from p3s.predict.estimators.settings import Setting, silent
+from p3s.predict.estimators.settings import Prepared, Setting, prepare, silent
 from p3s.predict.estimators.wired import on_wires, said_of
 from p3s.predict.times import read_head, some_ranks
 from p3s.program.creation import usual as usual_creation

@@ -4,14 +4,176 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from p3s.base import workers
 from p3s.base.errors import P3SError
 from p3s.base.extensions import load
+from p3s.base.records import is_old_replay
 from p3s.base.study import Study
+from p3s.base.tables import check_sums, known_tables, read_table
 from p3s.base.text import processes, quoted
 from p3s.predict.estimated import ESTIMATORS, FROM_REPLAY, Communication
 from p3s.predict.estimators.settings import Setting, silent
+from p3s.simulate.totals import Followed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from p3s.predict.estimators.settings import Setting
+
+    FloatArray = NDArray[np.float64]
+
+_COLUMNS = (
+    "comm_ns",
+    "comm_low_ns",
+    "comm_high_ns",
+    "waiting_ns",
+    "transfer_ns",
+    "software_ns",
+    "thesis_ns",
+)
+_NS_PER_S = 1e9
+
+
+def why_not(study: Study, n: int) -> str:
+    """Return "" or why there is no replay to read."""
+    path = study.replay_path(n)
+    again = f"p3s replay {quoted(study.root)} -n {n}"
+    if not path.exists() or not study.replay_table(n).exists():
+        return f"there is no replay of {processes(n)}; run {again}"
+    if is_old_replay(path):
+        return f"the replay of {processes(n)} was made by an older P3S; make it again: {again}"
+    return ""
+
+
+def _of(name: str) -> Callable[..., Communication]:
+    def of_replay(
+        study: Study, n: int, machine: Path | None, setting: Setting, say: Callable[[str], None]
+    ) -> Communication:
+        return _with_packing(communication(name, study, n), study, machine, setting)
+
+    return of_replay
+
+
+def _with_packing(
+    found: Communication, study: Study, machine: Path | None, setting: Setting
+) -> Communication:
+    """Return what an estimator said of contiguous bytes with the packing of a study's datatypes."""
+    from p3s.predict.estimators.messages import (
+        library_for,
+        load_machine,
+        machine_path,
+        with_packing,
+    )
+    from p3s.predict.times import read_head
+    from p3s.program.packing import measured, usual
+    from p3s.program.scaled import read_scaled
+
+    if not read_head(study.scaled_dir(found.n), found.n).get("packed"):
+        return found
+    path = machine_path(study, machine)
+    known = load_machine(path) if path.exists() else None
+    costs = measured(known.network or {}) if known is not None else None
+    costs = costs or usual(library_for(study, known, setting).family)
+    return with_packing(found, read_scaled(study.scaled_dir(found.n)), costs)
+
+
+def communication(name: str, study: Study, n: int) -> Communication:
+    """Return what the replay's table says, as the estimator ``simulation`` or ``thesis``.
+
+    The sum of calls knows neither waiting nor an interval: its parts are NaN, its ends itself.
+    """
+    import numpy as np
+
+    from p3s.predict.times import read_head
+
+    phases = tuple(int(phase["phase"]) for phase in read_head(study.scaled_dir(n), n)["phases"])
+    head = study.replay(n)
+    columns = _table(study.replay_table(n), n, phases, head)
+    why = (
+        ""
+        if head.get("representative")
+        else str(head.get("why_not_representative") or "no reason given")
+    )
+    if name == "thesis":
+        comm = columns["thesis_ns"]
+        unknown = np.full_like(comm, np.nan)
+        return Communication(
+            name,
+            n,
+            phases,
+            comm,
+            comm.copy(),
+            comm.copy(),
+            unknown,
+            unknown.copy(),
+            unknown.copy(),
+            why,
+            ("each rank's own calls alone: nobody waits for a late partner",),
+        )
+    comm = columns["comm_ns"]
+    notes = [str(note) for note in head.get("notes") or ()]
+    return Communication(
+        name,
+        n,
+        phases,
+        comm,
+        np.minimum(columns["comm_low_ns"], comm),
+        np.maximum(columns["comm_high_ns"], comm),
+        columns["waiting_ns"],
+        columns["transfer_ns"],
+        columns["software_ns"],
+        why,
+        tuple(notes),
+        Followed().with_unmatched(head.get("unmatched") or {}),
+    )
+
+
+simulation, thesis = map(_of, FROM_REPLAY)
+
+
+def _table(
+    path: Path, n: int, phases: tuple[int, ...], head: Mapping[str, Any]
+) -> dict[str, FloatArray]:
+    """Return the columns of the replay's table in seconds, shape (ranks, phases).
+
+    Raises P3SError when the table is damaged or does not belong to these phases.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    again = "run p3s replay again"
+    try:
+        kinds = {"rank": int, "phase": int, **dict.fromkeys(_COLUMNS, float)}
+        known = known_tables(head)
+        table = read_table(path, kinds, known)
+        rank = table.column("rank").to_numpy().astype(np.int64)
+        phase = table.column("phase").to_numpy().astype(np.int64)
+        values = {name: table.column(name).to_numpy().astype(np.float64) for name in _COLUMNS}
+        check_sums({name: float(values[name].sum()) for name in _COLUMNS}, known)
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as err:
+        why = " ".join(str(err).split())[:120]
+        raise P3SError(f"{path}: damaged ({why}); {again}") from err
+    slot = {number: i for i, number in enumerate(phases)}
+    if len(rank) and (rank.min() < 0 or rank.max() >= n or not set(phase.tolist()) <= set(slot)):
+        raise P3SError(
+            f"{path}: damaged: a row has a rank or phase that is not in scaled.json; {again}"
+        )
+    width = max(len(phases), 1)
+    where = rank * width + np.array([slot[p] for p in phase.tolist()], dtype=np.int64)
+    found = {}
+    for name, column in values.items():
+        if not np.isfinite(column).all() or (column < 0).any():
+            raise P3SError(f"{path}: damaged: {name} is negative or no number; {again}")
+        summed = np.bincount(where, weights=column, minlength=n * width)
+        found[name] = np.asarray(summed.reshape(n, width)[:, : len(phases)] / _NS_PER_S)
+    return found
+
 
 Say = Callable[[str], None]
 #: Two counts of so many ranks are worth a second process: it imports and reads all that one does.
@@ -41,8 +203,6 @@ def _why_not(name: str, study: Study, n: int, machine: Path | None) -> str:
     if n == 1:
         return ""  # one process communicates with nobody
     if name in FROM_REPLAY:
-        from p3s.predict.estimators.replayed import why_not
-
         return why_not(study, n)
     return lacking(name, study, machine)
 

@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from p3s.base.artefacts import LastRead, files_in
+from p3s.base.text import plural
+from p3s.predict.estimators.wired import Wired, wired
 from p3s.program.mapping import RankMap, mapping_of
+from p3s.program.scaled import read_order
+from p3s.simulate.folded import Loop
+from p3s.simulate.steps import Ints, Section
+from p3s.simulate.totals import Followed, alike, closed
+
+if TYPE_CHECKING:
+    from p3s.base.study import Study
+    from p3s.model.law_types import TraceOrder
+    from p3s.program.collectives.choose import Library
+    from p3s.program.mapping import RankMap
+    from p3s.program.scaled import ScaledTrace
 
 
 @dataclass(frozen=True)
@@ -55,3 +74,200 @@ class Setting:
 
 def silent(_: object) -> None:
     """Say nothing: what estimators get where nobody listens."""
+
+
+#: Iterations of a loop that are put into one window, at least and at most.
+TURNS, MANY_TURNS = 6, 24
+#: Steps of all ranks in a window, as far as the rows of the trace tell: where links have no queues,
+#: where they have, and where turns differ or messages reach from one to the next.
+FEW_STEPS, QUEUED_STEPS, MANY_STEPS = 100_000, 300_000, 1_000_000
+_NAMED = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """What of a scaled trace is simulated, wherever its ranks are.
+
+    ``phases``: columns of the cells, ascending. ``repeated``: each section is a phase, its steps
+    those of one iteration. ``followed``: what of the messages is in it.
+    """
+
+    trace: ScaledTrace
+    sections: tuple[Section, ...]
+    phases: tuple[int, ...]
+    repeated: bool
+    followed: Followed
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What is simulated: loops with expanded steps, where ranks are, and what was approximated.
+
+    ``phases``: columns of the cells, ascending. ``followed``: what of the messages is in them.
+    ``wired``: the network between the nodes, None where nobody has said it. ``of``: how many
+    processes these stand for, 0: for themselves; ``among``: which of the nodes of all of them,
+    ``of_nodes`` in number, each of their nodes is.
+    """
+
+    trace: ScaledTrace
+    phases: tuple[int, ...]
+    loops: tuple[Loop, ...]
+    node_of: Ints
+    distance: Ints | None
+    notes: tuple[str, ...]
+    followed: Followed = Followed()
+    wired: Wired | None = None
+    of: int = 0
+    of_nodes: int = 0
+    among: Ints | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of processes whose times are asked for."""
+        return self.of or self.trace.n
+
+    @property
+    def nodes(self) -> int:
+        """The number of nodes of these."""
+        return self.of_nodes or int(self.node_of.max()) + 1
+
+
+def prepare(
+    study: Study, n: int, library: Library, setting: Setting, cores: int, *, queues: bool = False
+) -> Prepared:
+    """Return what is to be simulated at ``n``; ``cores``: of a node, where nobody says it.
+
+    ``queues``: links of nodes have queues, which need several turns to fill.
+    """
+    return on_nodes_of(read_program(study.scaled_dir(n), queues=queues), library, setting, cores)
+
+
+def on_nodes_of(program: Program, library: Library, setting: Setting, cores: int) -> Prepared:
+    """Return a program with its ranks on the nodes of a setting; ``cores`` as in prepare."""
+    mapping = setting.mapping_at(program.trace.n, cores)
+    there = wired(setting.topology, mapping, setting.hosts) if setting.topology else None
+    return on_nodes(program, library, mapping, there)
+
+
+def read_program(directory: Path, *, queues: bool = False) -> Program:
+    """Return what of the scaled trace in a directory is simulated; ``queues`` as in prepare."""
+    return _last_programs[queues](directory)
+
+
+def _read_program(directory: Path, *, queues: bool) -> Program:
+    from p3s.program.scaled import read_scaled
+
+    path = directory / "order.json"
+    return program_of(
+        read_scaled(directory), read_order(directory) if path.exists() else None, queues=queues
+    )
+
+
+def _few(program: Program) -> bool:
+    return sum(len(section.steps) for section in program.sections) <= _FEW
+
+
+#: Programs of few steps are remembered: a prediction and what changes save simulate the same.
+_FEW, _COUNTS = 50_000, 8
+_last_programs = {
+    queues: LastRead(partial(_read_program, queues=queues), _COUNTS, files_in, _few)
+    for queues in (False, True)
+}
+
+
+def program_of(
+    trace: ScaledTrace, order: TraceOrder | None, *, queues: bool = False, most: int = MANY_TURNS
+) -> Program:
+    """Return what of a scaled trace is simulated; ``queues`` as in prepare.
+
+    ``most``: iterations of a loop, at most, that are simulated at once.
+    """
+    from p3s.program.order.calls import unmatched
+    from p3s.program.order.sections import sections_of
+
+    rows, least = max(trace.rows, 1), min(TURNS, most)
+    many = int(np.clip(MANY_STEPS // rows, least, most))
+    turns = int(np.clip((QUEUED_STEPS if queues else FEW_STEPS) // rows, least, many))
+    sections = sections_of(trace, order, turns=turns)
+    if turns < many and any(_hangs(section) for section in sections):
+        sections = sections_of(trace, order, turns=many)
+    return Program(
+        trace,
+        tuple(sections),
+        tuple(sorted(set(trace.weights) | set(np.unique(trace.phase).tolist()))),
+        order is None or order.loops is None,
+        Followed(reordered=sum(section.moved for section in sections)).with_unmatched(
+            unmatched(trace, [one for s in sections for one in s.left_out])
+        ),
+    )
+
+
+def on_nodes(
+    program: Program, library: Library | None, mapping: RankMap, there: Wired | None
+) -> Prepared:
+    """Return a program with its ranks on nodes, collectives as the library's algorithms there.
+
+    Without a library each collective stays one call.
+    """
+    from p3s.program.collectives.expand import Expanded, expand
+    from p3s.program.phase_cells import places
+
+    trace, sections, phases = program.trace, program.sections, program.phases
+    expanded = [
+        Expanded(section.steps, np.arange(len(section.steps)))
+        if library is None
+        else expand(section.steps, library, node_of=mapping.node_of)
+        for section in sections
+    ]
+    full = [one.steps for one in expanded]
+    origins = [one.origin for one in expanded]
+    where = places(trace.n, phases, sections, full, origins, trace.phase)
+    loops = tuple(
+        Loop(section, steps, cell, weight, trace.n * len(phases), program.repeated)
+        for section, steps, cell, weight in zip(
+            sections, full, where.cell, where.weight, strict=True
+        )
+    )
+    notes = [note for section in sections for note in section.notes]
+    notes += [note for one in expanded for note in one.notes]
+    notes += _left_out(sections)
+    return Prepared(
+        trace,
+        phases,
+        loops,
+        mapping.node_of,
+        None if there is None else there.distance,
+        tuple(dict.fromkeys(notes)),
+        program.followed,
+        there,
+    )
+
+
+def _hangs(section: Section) -> bool:
+    """Tell whether a window needs many iterations.
+
+    That is so where more than the first and the last one are unlike the others, and where messages
+    or requests reach from one iteration of a folded loop into another.
+    """
+    group = alike(section)
+    if group is None or not group.folded:
+        return False
+    kept = np.isin(section.steps.turn, group.turns)
+    others = np.unique(section.steps.turn[~kept & (section.steps.row >= 0)])
+    return len(others) > 2 or not closed(section.steps, kept)
+
+
+def _left_out(sections: Sequence[Section]) -> list[str]:
+    """Say which calls with communication are not simulated."""
+    from p3s.program.order.calls import SETUP_REASONS
+
+    events: dict[tuple[str, str], float] = {}
+    for section in sections:
+        for left in section.left_out:
+            if left.why not in SETUP_REASONS:
+                key = left.call, left.why
+                events[key] = events.get(key, 0.0) + left.events
+    return [
+        f"{plural(round(number), 'call')} of {call} not simulated: {why}"
+        for (call, why), number in sorted(events.items(), key=lambda pair: -pair[1])[:_NAMED]
+    ]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pathlib
 
     from p3s.predict.estimators.drawn import Variation
-    from p3s.predict.estimators.prepared import Prepared
+    from p3s.predict.estimators.settings import Prepared
     from p3s.predict.times import PhaseTimes
     from p3s.simulate.folded import Loop
 

@@ -21,8 +21,7 @@ from p3s.predict.estimators.drawn import Altered, Draws
 from p3s.predict.estimators.fewer import EVERY_RANK, Ways, smaller, taken_to
 from p3s.predict.estimators.machine import grids_of, placed
 from p3s.predict.estimators.messages import Messages, messages_of, published_messages
-from p3s.predict.estimators.prepared import on_nodes_of, read_program
-from p3s.predict.estimators.settings import silent
+from p3s.predict.estimators.settings import on_nodes_of, read_program, silent
 from p3s.predict.intervals import total
 from p3s.predict.times import PhaseTimes, computation, computed_in, with_communication
 from p3s.predict.what_if.altered import (
@@ -59,7 +58,7 @@ if TYPE_CHECKING:
     from p3s.predict.estimated import Communication
     from p3s.predict.estimates import Kept
     from p3s.predict.estimators.grids import Grid, Grids
-    from p3s.predict.estimators.prepared import Prepared, Program
+    from p3s.predict.estimators.settings import Prepared, Program
     from p3s.predict.what_if.changes import Change
 
 #: Draws of computation where only a ratio is asked for, whose two times draw the same.

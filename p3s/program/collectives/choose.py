@@ -15,7 +15,7 @@ import numpy as np
 
 from p3s.base.artefacts import parse_json
 from p3s.base.errors import P3SError
-from p3s.program.collectives import creation, exchanges, nodes, reductions, rooted
+from p3s.program.collectives import exchanges, nodes, reductions, registry, rooted
 from p3s.program.collectives import nonblocking as nb
 from p3s.program.collectives.job import Job, power_below, shares, whole
 from p3s.program.collectives.registry import COLLECTIVES, CREATIONS
@@ -108,7 +108,7 @@ def tuned(call: str, members: int, nbytes: int) -> str:
 
 KNOMIAL_RADIX = 4
 #: The files of algorithms.
-FILES = (exchanges, rooted, reductions, nb, creation)
+FILES = (exchanges, rooted, reductions, nb, registry)
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from p3s.base.text import processes
-from p3s.report.charts.draw import LETTER, Svg, at
-from p3s.report.charts.scales import nice_step
+from p3s.report.charts.draw import LETTER, Svg, at, nice_step
 from p3s.report.matrix import shaded
 from p3s.report.phase_table import volume
 from p3s.signature.matrix import CommMatrix

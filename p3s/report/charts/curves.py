@@ -10,9 +10,17 @@ from typing import Any
 
 from p3s.base.text import NOT_KNOWN, factor, percent, processes, seconds
 from p3s.predict.types import Count, Prediction
-from p3s.report.charts.draw import Svg
-from p3s.report.charts.hatching import edges_of, hatching
-from p3s.report.charts.scales import Linear, Log, log_ends, nice_top, spaced, times_label
+from p3s.report.charts.draw import (
+    Linear,
+    Log,
+    Svg,
+    edges_of,
+    hatching,
+    log_ends,
+    nice_top,
+    spaced,
+    times_label,
+)
 from p3s.report.compare import Comparison
 from p3s.report.counts import Point, interval_of, points_of
 from p3s.report.sections import Curve

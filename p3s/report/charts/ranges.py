@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from p3s.base.text import percent, processes, seconds
 from p3s.predict.types import Count, Residual
-from p3s.report.charts.draw import LETTER, Svg
-from p3s.report.charts.scales import Linear
+from p3s.report.charts.draw import LETTER, Linear, Svg
 from p3s.report.sure import Estimate, Shares, verdict_order
 
 WIDTH = 560.0

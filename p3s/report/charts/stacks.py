@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from p3s.base.text import percent, processes, seconds
-from p3s.report.charts.draw import Svg
-from p3s.report.charts.hatching import hatching
-from p3s.report.charts.scales import Linear, nice_top, spaced
+from p3s.report.charts.draw import Linear, Svg, hatching, nice_top, spaced
 from p3s.report.costs import KIND_NAMES, KINDS, Stack, Stacks
 
 SIZE = (560.0, 330.0)

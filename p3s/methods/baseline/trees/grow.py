@@ -19,7 +19,7 @@ from scipy.special import chdtrc, eval_jacobi, gammaln, roots_jacobi
 from p3s.base.errors import P3SError, UsageError
 from p3s.methods.baseline.trees import splits
 from p3s.methods.baseline.trees.prototype import Prototype, parse
-from p3s.methods.baseline.trees.regress import Fit, Rows, fit, rows_of
+from p3s.methods.baseline.trees.splits import Fit, Rows, fit, rows_of
 from p3s.methods.baseline.trees.types import Array, Growing, Ints, Node, Split, Table, Test, Tree
 
 #: Polynomials; with 30 the p-values of up to 40 dimensions have 1e-10.

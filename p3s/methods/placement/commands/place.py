@@ -152,7 +152,7 @@ class _Output:
 
 def _check(told: _Output, several: bool) -> None:
     """Raise UsageError where options contradict each other, before anything is made."""
-    from p3s.methods.placement.files import FORMATS, OPEN_MPI
+    from p3s.methods.placement.within import FORMATS, OPEN_MPI
 
     if told.format not in (_AUTO, *FORMATS):
         raise UsageError(f"--format {told.format}: there are {', '.join(FORMATS)}")
@@ -168,7 +168,7 @@ def _rank(
     from p3s.methods.placement.candidates import block_on
     from p3s.methods.placement.ranked.stage import job_at, placed
     from p3s.methods.placement.ranked.types import PLACEMENTS
-    from p3s.methods.placement.text import as_csv, render
+    from p3s.methods.placement.section import as_csv, render
 
     with progress(1) as bar:
         job = job_at(study, n, nodes, request, search, bar)
@@ -194,7 +194,7 @@ def _write(job: Job, found: Placements, told: _Output, path: Path) -> None:
     import numpy as np
 
     from p3s.base.artefacts import write_bytes
-    from p3s.methods.placement.files import MPICH, returns
+    from p3s.methods.placement.within import MPICH, returns
     from p3s.program.mapping import rank_map
 
     best = found.ranked[0]
@@ -213,7 +213,7 @@ def _write(job: Job, found: Placements, told: _Output, path: Path) -> None:
 
 def _text(job: Job, where: RankMap, told: _Output) -> tuple[str, str]:
     """Return a placement as a launcher's file, and its format. Errors: UsageError."""
-    from p3s.methods.placement.files import OPEN_MPI, as_text
+    from p3s.methods.placement.within import OPEN_MPI, as_text
 
     chosen = told.format
     if chosen == _AUTO:
@@ -271,7 +271,7 @@ def _advise(
 ) -> int:
     from p3s.base.serialise import to_data
     from p3s.methods.placement.ranked.stage import advised
-    from p3s.methods.placement.text import advice_csv, render_advice
+    from p3s.methods.placement.section import advice_csv, render_advice
 
     if any(each == 0 for each in ppns):
         raise UsageError("--ppn: say how many ranks a node has room for, for several counts")

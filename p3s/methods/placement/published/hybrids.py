@@ -9,9 +9,9 @@ import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.machine.topology.fabric import Fabric
-from p3s.machine.topology.units import Floats, Ints
+from p3s.machine.topology.levels import Floats, Ints
 from p3s.methods.placement.links import link_features, network_links, outliers
-from p3s.methods.placement.traffic import Traffic
+from p3s.methods.placement.phases import Traffic
 from p3s.program.mapping import RankMap
 
 #: What only counters tell, of a run or of the packet simulation.

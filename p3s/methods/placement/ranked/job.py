@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.machine.topology.fabric import Fabric
-from p3s.machine.topology.units import Floats, Ints
+from p3s.machine.topology.levels import Floats, Ints
 from p3s.methods.placement.allocation import Allocation
 from p3s.methods.placement.links import paths
-from p3s.methods.placement.phases import PhaseTraffic, phase_traffic
-from p3s.methods.placement.traffic import Traffic
+from p3s.methods.placement.phases import PhaseTraffic, Traffic, phase_traffic
 from p3s.predict.estimators.machine import placed
 from p3s.predict.estimators.messages import Messages
-from p3s.predict.estimators.prepared import Program, on_nodes, read_program
-from p3s.predict.estimators.settings import Setting
+from p3s.predict.estimators.settings import Program, Setting, on_nodes, read_program
 from p3s.predict.estimators.wired import on_wires, wired_on
 from p3s.predict.times import PhaseTimes, computation, with_communication
 from p3s.program.mapping import RankMap, block

@@ -13,10 +13,9 @@ from p3s.base.scores import Z90
 from p3s.base.text import percent
 from p3s.machine.topology.direct import Dragonfly, Torus
 from p3s.machine.topology.fabric import Fabric
-from p3s.machine.topology.units import Bools, Floats, Ints
+from p3s.machine.topology.levels import Bools, Floats, Ints
 from p3s.methods.placement.costs import CostModel, Seconds
 from p3s.methods.placement.phases import PhaseTraffic, all_traffic
-from p3s.methods.placement.ranked.advice import matters
 from p3s.methods.placement.ranked.job import Job
 from p3s.methods.placement.ranked.types import (
     Cable,
@@ -26,6 +25,7 @@ from p3s.methods.placement.ranked.types import (
     Placements,
     Ranked,
     Validity,
+    matters,
 )
 from p3s.predict import doubts
 from p3s.predict.intervals import total

@@ -13,15 +13,14 @@ from p3s.base.progress import Progress
 from p3s.base.study import Study
 from p3s.base.text import figures
 from p3s.machine.topology.fabric import Fabric
+from p3s.machine.topology.levels import Ints
 from p3s.machine.topology.read import named, read_fabric
 from p3s.machine.topology.trees import one_switch
-from p3s.machine.topology.units import Ints
 from p3s.methods.placement.allocation import Allocation, allocation
 from p3s.methods.placement.costs import LearnedCost
-from p3s.methods.placement.ranked.advice import advice_of
 from p3s.methods.placement.ranked.job import Job, job_of
 from p3s.methods.placement.ranked.ranking import Search, placements
-from p3s.methods.placement.ranked.types import Advice, Placements, save
+from p3s.methods.placement.ranked.types import Advice, Placements, advice_of, save
 from p3s.pipeline.basis import Request, basis_of, setting_of, told_of
 from p3s.pipeline.stages import (
     check_scaled_room,

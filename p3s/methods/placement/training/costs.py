@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from p3s.machine.topology.fabric import Fabric
-from p3s.machine.topology.units import Floats, Ints
+from p3s.machine.topology.levels import Floats, Ints
 from p3s.methods.placement.baselines import Hockney, fit_ping_pong
+from p3s.methods.placement.phases import Traffic, traffic
 from p3s.methods.placement.simulated import SINGLE
-from p3s.methods.placement.traffic import Traffic, traffic
 from p3s.simulate.network import Curve, Network, Path, line
 
 #: Messages that follow each other in a stream.

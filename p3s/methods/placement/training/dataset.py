@@ -26,7 +26,7 @@ from p3s.base.serialise import (
 )
 from p3s.base.tables import parquet_bytes, read_rows
 from p3s.machine.topology.fabric import Fabric
-from p3s.machine.topology.units import Floats, Ints
+from p3s.machine.topology.levels import Floats, Ints
 from p3s.methods.placement.costs import Phase, row_of
 from p3s.methods.placement.training import campaign
 from p3s.methods.placement.training.campaign import Draw, Execution, Settings

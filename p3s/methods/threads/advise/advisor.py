@@ -18,10 +18,18 @@ from p3s.base.errors import P3SError
 from p3s.base.scores import Z90
 from p3s.base.text import plural, processes
 from p3s.base.text import seconds as time_text
-from p3s.machine.topology.node import Node
-from p3s.machine.topology.units import Floats, Ints
-from p3s.methods.threads.advise.configurations import Configuration, uses_of
-from p3s.methods.threads.advise.types import Advice, Cell, Choice, Interval, NextRun, Objective
+from p3s.machine.topology.inside import Node
+from p3s.machine.topology.levels import Floats, Ints
+from p3s.methods.threads.advise.types import (
+    Advice,
+    Cell,
+    Choice,
+    Configuration,
+    Interval,
+    NextRun,
+    Objective,
+    uses_of,
+)
 from p3s.methods.threads.law import PreparedLaw, ThreadLaw, value_of
 from p3s.methods.threads.types import Envelope, Seen, Uses, Value
 from p3s.predict.types import Reason

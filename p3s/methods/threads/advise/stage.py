@@ -12,11 +12,10 @@ from p3s.base.progress import Progress
 from p3s.base.scores import Z90
 from p3s.base.settings import inputs_in
 from p3s.base.study import Study
-from p3s.machine.topology.node import Node
+from p3s.machine.topology.inside import Node
 from p3s.methods.threads.advise.advisor import Advisor, Workload, next_runs
-from p3s.methods.threads.advise.configurations import Configuration, Limits, admissible
 from p3s.methods.threads.advise.text import AdviceFile
-from p3s.methods.threads.advise.types import NextRun, Objective
+from p3s.methods.threads.advise.types import Configuration, Limits, NextRun, Objective, admissible
 from p3s.methods.threads.laws import check_fits, ensure_base, ensure_threads
 from p3s.methods.threads.runs import work_and_iterations
 from p3s.methods.threads.settings import at_threads, base_of

@@ -9,9 +9,15 @@ from p3s.base.artefacts import write_json
 from p3s.base.serialise import Published
 from p3s.base.study import Study
 from p3s.base.text import NOT_KNOWN, interval, percent, plural, seconds, table
-from p3s.machine.topology.node import Node
-from p3s.methods.threads.advise.configurations import Configuration
-from p3s.methods.threads.advise.types import Advice, Cell, Interval, NextRun, Objective
+from p3s.machine.topology.inside import Node
+from p3s.methods.threads.advise.types import (
+    Advice,
+    Cell,
+    Configuration,
+    Interval,
+    NextRun,
+    Objective,
+)
 from p3s.predict.types import Reason, in_short, untrusted
 from p3s.report.counts import thinned
 from p3s.report.sure import reason_lines

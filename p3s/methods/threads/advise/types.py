@@ -2,12 +2,179 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from p3s.methods.threads.advise.configurations import Configuration
+from p3s.base.errors import UsageError
+from p3s.base.text import plural
+from p3s.machine.topology.inside import Node
+from p3s.methods.threads.places import same_places
+from p3s.methods.threads.types import Uses, uses
 from p3s.predict.types import Reason
+
+#: Numbers of nodes are tried in steps of a quarter of a doubling (1, 2, 3, 4, 5, 6, 7, 8, 10, ...).
+_STEPS = 4
+#: Nodes may be left empty in parts: by halves, down to this share.
+_EMPTIEST = 8
+Accepted = Collection[int] | Callable[[int], bool] | None
+
+
+@dataclass(frozen=True, order=True)
+class Configuration:
+    """Processes with threads each, so many of them on a node, on so many nodes; far: threads of a
+    process lie far from each other (p3s.methods.threads.places)."""
+
+    processes: int
+    threads: int
+    per_node: int
+    nodes: int
+    far: bool = False
+
+    @property
+    def text(self) -> str:
+        """The configuration for people: processes x threads."""
+        lies = ", far" if self.far else ""
+        return f"{self.processes} x {self.threads} on {plural(self.nodes, 'node')}{lies}"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What bounds configurations.
+
+    nodes: how many there are; cores: how many may be used in all (None: all); smt: whether hardware
+    threads may be used; threads: those of a process to choose from (empty: powers of two and
+    what fills a domain, a socket, the node); accepted: process counts that the program takes, or
+    what says whether it takes one; memory: bytes of a node (None: the node's); footprint: bytes
+    of a process of n processes; places: far beside close.
+    """
+
+    node: Node
+    nodes: int = 1
+    cores: int | None = None
+    smt: bool = False
+    threads: tuple[int, ...] = ()
+    accepted: Accepted = None
+    memory: float | None = None
+    footprint: Callable[[int], float] | None = None
+    places: tuple[bool, ...] = (False, True)
+
+
+def admissible(limits: Limits) -> tuple[Configuration, ...]:
+    """Return all configurations within limits, in a fixed order.
+
+    Errors: UsageError, in one line, for limits that no configuration can meet.
+    """
+    _check(limits)
+    found = dict.fromkeys(
+        each
+        for threads in _threads(limits)
+        for per_node in _per_node(limits, threads)
+        for each in _filled(limits, threads, per_node)
+    )
+    if not found:
+        raise UsageError(f"no configuration of {_bounds(limits)} is admissible; {_loosen(limits)}")
+    return tuple(sorted(found))
+
+
+def uses_of(configurations: Sequence[Configuration]) -> Uses:
+    """Return configurations as columns of uses of nodes."""
+    rows = [(c.processes, c.threads, c.per_node, c.far) for c in configurations]
+    n, threads, per_node, far = zip(*rows, strict=True)
+    return uses(n, threads, per_node, far)
+
+
+def _check(limits: Limits) -> None:
+    room = limits.node.slots if limits.smt else limits.node.cores
+    if limits.nodes < 1 or (limits.cores is not None and limits.cores < 1):
+        raise UsageError("the advisor needs one node and one core at least; give more")
+    if any(t < 1 for t in limits.threads):
+        raise UsageError("threads of a process are 1 and more; leave the others out")
+    if limits.threads and min(limits.threads) > room:
+        more = "" if limits.smt or limits.node.smt == 1 else "; hardware threads may be allowed"
+        raise UsageError(
+            f"{min(limits.threads)} threads do not fit on a node of {limits.node.cores} cores{more}"
+        )
+    if limits.footprint is not None and _memory(limits) is None:
+        raise UsageError(
+            f"{limits.node.source}: memory of a node is not known; say how much it has"
+        )
+
+
+def _memory(limits: Limits) -> float | None:
+    return limits.node.memory if limits.memory is None else limits.memory
+
+
+def _bounds(limits: Limits) -> str:
+    cores = "" if limits.cores is None else f", {plural(limits.cores, 'core')} in all"
+    return f"{plural(limits.nodes, 'node')} of {limits.node.text}{cores}"
+
+
+def _loosen(limits: Limits) -> str:
+    if limits.footprint is not None:
+        return "allow more nodes, or nodes with more memory"
+    return "allow more nodes or other process counts"
+
+
+def _threads(limits: Limits) -> list[int]:
+    """Return threads of a process to choose from."""
+    node = limits.node
+    room = node.slots if limits.smt else node.cores
+    sockets = int(node.socket_of.tolist().count(0))
+    fills = {node.domains[0], sockets, node.cores, room}
+    some = limits.threads or sorted({1 << k for k in range(room.bit_length())} | fills)
+    return [t for t in some if t <= room]
+
+
+def _per_node(limits: Limits, threads: int) -> list[int]:
+    """Return processes on a node: full ones, and halves of it; with hardware threads twice."""
+    out = {limits.node.cores // threads}
+    if limits.smt:
+        out.add(limits.node.slots // threads)
+    part = 2
+    while part <= _EMPTIEST:
+        out.add(limits.node.cores // (threads * part))
+        part *= 2
+    return sorted(out - {0})
+
+
+def _filled(limits: Limits, threads: int, per_node: int) -> Iterator[Configuration]:
+    """Yield the configurations with so many processes on each node, perhaps fewer on the last."""
+    for n in _counts(limits, per_node):
+        nodes = -(-n // per_node)
+        on_node = min(per_node, n)
+        if nodes > limits.nodes or not _takes(limits.accepted, n):
+            continue
+        if limits.cores is not None and n * threads > limits.cores:
+            continue
+        if not _has_room(limits, n, on_node):
+            continue
+        full = same_places(limits.node, on_node, threads)
+        for far in limits.places:
+            if not (far and full and False in limits.places):
+                yield Configuration(n, threads, on_node, nodes, far)
+
+
+def _counts(limits: Limits, per_node: int) -> list[int]:
+    if isinstance(limits.accepted, Collection):
+        return sorted({int(n) for n in limits.accepted if n >= 1})
+    numbers, k = {limits.nodes}, 1
+    while k <= limits.nodes:
+        numbers |= {k + k * step // _STEPS for step in range(_STEPS)}
+        k *= 2
+    return [per_node * m for m in sorted(numbers) if m <= limits.nodes]
+
+
+def _takes(accepted: Accepted, n: int) -> bool:
+    return accepted(n) if callable(accepted) else accepted is None or n in accepted
+
+
+def _has_room(limits: Limits, n: int, on_node: int) -> bool:
+    memory = _memory(limits)
+    if limits.footprint is None or memory is None:
+        return True
+    return on_node * limits.footprint(n) <= memory
 
 
 class Objective(StrEnum):
