@@ -612,6 +612,17 @@ def test_predict_makes_what_is_missing_and_only_that(stages: Stages, root: Path)
     assert stages.kinds() == [("scale", 32), ("replay", 32)]
 
 
+def test_without_counts_those_ahead_are_predicted(stages: Stages, root: Path) -> None:
+    """Twice and four times the largest; a width that is demanded is an exit code."""
+    characterize(root, "2,4,8", code=None)
+    result = cli(f"predict {root}", *REPLAYED, "--json").data
+    assert [row["n"] for row in result["counts"]] == [2, 4, 8, 16, 32]
+    assert result["grade"] == "rough"
+    cli(f"predict {root} --within 50%", *REPLAYED, code=0)
+    cli(f"predict {root} --within 0.01", *REPLAYED, code=3, err="wider than wanted")
+    cli(f"predict {root} --within much", *REPLAYED, code=2, err="is no share")
+
+
 def test_predict_rebuilds_what_is_older_than_its_inputs(stages: Stages, root: Path) -> None:
     characterize(root, "2,4,8", code=None)
     cli(f"predict {root} -n 16", *REPLAYED)
