@@ -32,8 +32,7 @@ def prebuild(wrappers: Sequence[str], folder: Path) -> str:
 
 
 def _compile(wrappers: Sequence[str], folder: Path) -> None:
-    from p3s.base.host import mpi
-    from p3s.base.host import compiling
+    from p3s.base.host import compiling, mpi
     from p3s.base.host.compiling import c_compiler, compiled, version_of
     from p3s.capture import chunks
     from p3s.machine import build as machine

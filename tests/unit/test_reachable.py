@@ -18,8 +18,7 @@ _CHAPTER_3 = "the model of chapter 3 of Castellanos' thesis gets its command lat
 _LINEAR = "the linear models and patterns of the sources of placement get their command later"
 PARKED = {
     **{
-        f"p3s.methods.tasks.{name}": _CHAPTER_3
-        for name in ("counters", "fit", "messages", "terms")
+        f"p3s.methods.tasks.{name}": _CHAPTER_3 for name in ("counters", "fit", "messages", "terms")
     },
     "p3s.methods.placement.published": _LINEAR,
 }
