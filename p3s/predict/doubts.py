@@ -123,8 +123,8 @@ def of_structure(head: Mapping[str, Any], commands: Commands = NO_STUDY) -> list
         Reason(
             "open",
             f"at {processes(n)} the traced runs allow {what}: {plural(found['calls'], 'call')} "
-            f"({100 * found['bytes']:.0f} % of the bytes) would differ, and the structure used is "
-            f"right with {100 * (1 - chance):.0f} %",
+            f"({100 * found['bytes']:.0f} % of the bytes) would differ; what is used is right with "
+            f"a probability of {100 * (1 - chance):.0f} %",
             another(commands),
             chance > CHANCE_LIMIT,
         )
