@@ -28,7 +28,7 @@ CODES: dict[str, str] = {
     "deadlock": "the model's order of calls would deadlock",
     "superlinear": "an efficiency is implausibly high",
     "same-work": "processes do not share the work",
-    "wide": "the interval is wider than wanted",
+    "wide": "the run time is not known well enough",
     "holdout-missed": "the model missed messages or iterations of the run it was checked on",
     "order": "the model's order of calls is not that of the traced runs",
     "depends-on-timing": "communication depends on timing and differs between runs",

@@ -619,7 +619,7 @@ def test_without_counts_those_ahead_are_predicted(stages: Stages, root: Path) ->
     assert [row["n"] for row in result["counts"]] == [2, 4, 8, 16, 32]
     assert result["grade"] == "rough"
     cli(f"predict {root} --within 50%", *REPLAYED, code=0)
-    cli(f"predict {root} --within 0.01", *REPLAYED, code=3, err="wider than wanted")
+    cli(f"predict {root} --within 0.01", *REPLAYED, code=3, err="not known well enough")
     cli(f"predict {root} --within much", *REPLAYED, code=2, err="is no share")
 
 
