@@ -265,7 +265,7 @@ def predict(
     held = None if model.holdout is None else model.holdout.comparison
     checked = {"holdout-missed": [held] if held else [], "validate-missed": validations}
     result = structure.told(result, choice.name, checked)
-    around = start.start_and_end(study, wanted)
+    around = start.start_and_end(study)
     return replace(
         result,
         notes=(*result.notes, *filter(None, [unused])),

@@ -352,16 +352,15 @@ class Limit:
 
 @dataclass(frozen=True)
 class StartAndEnd:
-    """What a launch takes beyond the run at one count: launcher, MPI_Init, MPI_Finalize; in s.
+    """What a launch took beyond the run at a traced count: launcher, MPI_Init, MPI_Finalize; in s.
 
-    measured: at a traced count; low_s, high_s are then those of its repeats.
+    time_s: the median of the repeats; low_s, high_s: the least and the most of them.
     """
 
     n: int
     time_s: float
     low_s: float
     high_s: float
-    measured: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -463,8 +462,9 @@ class Prediction:
     def starts_only(self) -> bool:
         """Whether no loop takes time, and each run is shorter than its launch: nothing scales."""
         launch = {each.n: each.time_s for each in self.start_and_end}
+        longest = max(launch.values(), default=0.0)
         return all(
-            row.time_s < launch.get(row.n, 0.0)
+            row.time_s < launch.get(row.n, longest)
             and not any(phase.kind == "loop" and phase.time_s > 0 for phase in row.phases)
             for row in self.counts
         )

@@ -127,10 +127,11 @@ def figure_sentences(prediction: Prediction, places: Mapping[str, str] | None = 
     warning = warning_of(prediction)
     first, last = prediction.base, prediction.last
     if prediction.starts_only:
-        launch = next(each for each in prediction.start_and_end if each.n == last.n)
+        launch = prediction.start_and_end[-1]
         return [
             f"Nothing here scales: the program calls MPI in no loop, and at {processes(last.n)} it "
-            f"takes {seconds(last.time_s)}, its launch {seconds(launch.time_s)}."
+            f"takes {seconds(last.time_s)}; its launch took {seconds(launch.time_s)} at "
+            f"{processes(launch.n)}."
         ]
     network = network_of(prediction)
     network = f", {network}" if network else ""

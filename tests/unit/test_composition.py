@@ -454,10 +454,10 @@ def test_the_one_that_is_asked_for_is_taken_or_refused() -> None:
 def test_what_is_shorter_than_its_launch_and_has_no_loop_does_not_scale() -> None:
     phases = [{**phase, "kind": "rest"} for phase in growing(2).phases]
     made = compose({n: replace(growing(n), phases=phases) for n in (2, 4)}, {}, {}, [2])
-    launched = [StartAndEnd(row.n, 1e3, 1e3, 1e3, measured=True) for row in made.counts]
+    launched = [StartAndEnd(row.n, 1e3, 1e3, 1e3) for row in made.counts]
     found = replace(made, start_and_end=tuple(launched))
     assert found.starts_only and not made.starts_only
-    assert not replace(found, start_and_end=found.start_and_end[:1]).starts_only
+    assert not replace(found, start_and_end=()).starts_only
     looped = tuple(replace(p, kind="loop") for p in found.last.phases)
     assert not replace(found, counts=(replace(found.last, phases=looped),)).starts_only
     text = render(found)

@@ -2,37 +2,19 @@
 
 from types import SimpleNamespace
 
-import pytest
+from p3s.predict.start import sentences
+from p3s.predict.types import StartAndEnd
 
-from p3s.predict.start import at, sentences
-
-
-def test_traced_counts_are_as_measured() -> None:
-    found = at({2: (0.4, 0.5), 4: (0.6,)}, 2)
-    assert found.measured and (found.low_s, found.high_s) == (0.4, 0.5)
+TRACED = [StartAndEnd(2, 0.4, 0.4, 0.5), StartAndEnd(8, 0.7, 0.6, 0.9)]
 
 
-@pytest.mark.parametrize("n", [64, 1024])
-def test_the_interval_holds_launchers_that_grow_as_a_line_and_as_a_tree(n: int) -> None:
-    import math
-
-    line = {k: (0.3 + 0.01 * k,) for k in (2, 4, 8)}
-    tree = {k: (0.3 + 0.05 * math.log2(k),) for k in (2, 4, 8)}
-    for traced, truth in ((line, 0.3 + 0.01 * n), (tree, 0.3 + 0.05 * math.log2(n))):
-        found = at(traced, n)
-        assert found.low_s <= truth <= found.high_s and not found.measured
+def rows(*counts: int) -> list[SimpleNamespace]:
+    return [SimpleNamespace(n=n, time_s=8.0 / n) for n in counts]
 
 
-def test_one_count_says_the_same_for_all_with_a_wide_interval() -> None:
-    found = at({4: (0.5,)}, 64)
-    assert found.low_s < 0.5 < found.high_s
-
-
-def test_it_is_said_where_it_becomes_the_limit() -> None:
-    traced = {2: (0.4,), 4: (0.5,), 8: (0.7,)}
-    rows = [SimpleNamespace(n=n, time_s=8.0 / n) for n in (2, 8, 64)]
-    said = sentences([at(traced, n) for n in (2, 8, 64)], rows)  # type: ignore[arg-type]
-    assert len(said) == 3 and "from 64 processes on" in said[1]
-    quick = sentences([at(traced, n) for n in (2, 8)], rows[:2])  # type: ignore[arg-type]
-    assert len(quick) == 2
-    assert sentences([], rows) == []  # type: ignore[arg-type]
+def test_it_is_known_at_the_traced_counts_alone() -> None:
+    (said,) = sentences(TRACED, rows(2, 8, 64))  # type: ignore[arg-type]
+    assert "took 700 ms (600 ms to 900 ms) at 8 processes; what they take at 64 is not" in said
+    (said,) = sentences(TRACED, rows(2, 8))  # type: ignore[arg-type]
+    assert said.endswith("at 8 processes")
+    assert sentences([], rows(2)) == []  # type: ignore[arg-type]
