@@ -100,7 +100,7 @@ def validate(
     The study's own command is run without a question only if you have made the study.
     """
     from p3s.cli.grid import outermost, parse_dims
-    from p3s.costs.parameters.stage import of_one_value
+    from p3s.costs.parameters.derived import of_one_value
     from p3s.model.evaluate import model_grid
     from p3s.model.grid.stated import check_dims, keep_dims
     from p3s.model.stage import load

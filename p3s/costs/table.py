@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from p3s.base.text import percent, visible
+from p3s.costs.apply import Costs, PhaseSums
 from p3s.costs.gather import work_of
 from p3s.costs.model import NO_TIME, NO_WORK
-from p3s.costs.shared import Costs, PhaseSums
 from p3s.costs.types import ComputeModel, LawEntry, PhaseCosts
 from p3s.model.evaluate import SPREAD_RUN, Evaluator, spread_ranks
 from p3s.model.types import Model

@@ -207,7 +207,7 @@ def _is_old(path: Path, runs: Sequence[RunRecord]) -> bool:
 
 def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bool = False) -> None:
     """Fit the model when it is missing or older than a signature, or when told to."""
-    from p3s.costs.parameters.stage import refresh
+    from p3s.costs.parameters.derived import refresh
 
     if refresh(study, again):  # a model derived from those of other values of a parameter
         return

@@ -17,8 +17,8 @@ from math import prod
 
 import numpy as np
 
+from p3s.costs.apply import Costs
 from p3s.costs.files.places import FilesOf
-from p3s.costs.shared import Costs
 from p3s.costs.types import ComputeModel
 from p3s.model.evaluate import Amounts, Evaluator, ScaledRows, model_grid, phase_weight
 from p3s.model.grid.at import GridAt, dimensions

@@ -19,8 +19,8 @@ from p3s.base.errors import P3SError
 from p3s.base.serialise import to_data
 from p3s.base.staging import discard
 from p3s.base.tables import TableFacts
+from p3s.costs.apply import Costs, PhaseSums
 from p3s.costs.files.places import FileSums
-from p3s.costs.shared import Costs, PhaseSums
 from p3s.costs.types import ComputeModel
 from p3s.model.evaluate import Evaluator, phase_weight, spread_ranks
 from p3s.model.law_types import OrderedItem, OrderedSlot, TraceOrder

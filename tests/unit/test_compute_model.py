@@ -424,7 +424,7 @@ def test_a_damaged_compute_json_is_one_line(timed: Any, how: str) -> None:
 
 def test_ends_of_intervals_are_of_work_and_cost_together(timed: Any) -> None:
     """Half widths of work and of cost add in quadrature; ranks share their laws and add up."""
-    from p3s.costs.shared import Costs
+    from p3s.costs.apply import Costs
     from p3s.model.evaluate import generate
     from p3s.model.work.workload import rank_work
 

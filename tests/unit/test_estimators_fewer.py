@@ -17,7 +17,7 @@ from test_estimators import machine_file
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
 from p3s.costs import table as of_table
-from p3s.costs.shared import Costs
+from p3s.costs.apply import Costs
 from p3s.costs.stage import build as build_compute
 from p3s.costs.stage import load as load_compute
 from p3s.model import evaluate as of_evaluate
