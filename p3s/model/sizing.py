@@ -14,6 +14,7 @@ from math import log2
 
 from p3s.base.ops import COMPLETION, RECV, SEND
 from p3s.laws.expr import Expr
+from p3s.model.grid.at import RELATION_BITS
 from p3s.model.grid.choose import GridChoice, Vote
 from p3s.model.grid.nodes import Node
 from p3s.model.law_types import CountLaw
@@ -28,8 +29,8 @@ from p3s.model.sizes.slots import OF_SIZES, SizedSlot, finished, fit_sizes, numb
 from p3s.model.types import Item, Slot
 from p3s.signature.tables import PointTable
 
-#: Bits that cost as much as a relation, and those of sizes and numbers without a law.
-BITS, WITHOUT_LAW = 20.0, 60.0
+#: Bits of sizes and numbers without a law.
+WITHOUT_LAW = 60.0
 #: Bits of a number among the program's arguments, and of cutting an extent along a dimension.
 _TYPED, _CUT = 0.5, 1.6
 
@@ -48,12 +49,12 @@ def cost_of_sizes(slots: Iterable[Slot], typed: Collection[int] = ()) -> float:
         else:
             used.update(_constants(law.expr, "mul"))
             bits += _operations(law.expr)
-    return (bits + sum(_bits(each, typed) for each in used)) / BITS
+    return (bits + sum(_bits(each, typed) for each in used)) / RELATION_BITS
 
 
 def cost_without_laws(laws: Iterable[CountLaw]) -> float:
     """Return what those of the laws cost that have no equation, in relations."""
-    return sum(law.expr is None for law in laws) * WITHOUT_LAW / BITS
+    return sum(law.expr is None for law in laws) * WITHOUT_LAW / RELATION_BITS
 
 
 def _constants(expr: Expr, inside: str) -> Iterator[object]:

@@ -27,7 +27,8 @@ WEAK_LIMIT = 1.05
 WIDE = 4.0
 #: Half width of an interval, relative, above which its run time is known roughly only.
 UNSURE, ROUNDING = 0.10, 1e-9
-#: Share of a run time below which what is wrong with its messages does not matter.
+#: Share of a run time below which what is wrong with its messages does not matter: a fifth of what
+#: a usable time may be off by.
 SMALL = 0.02
 #: How many times the largest traced count may be exceeded.
 EXTRAPOLATION_LIMIT = 32.0
@@ -62,14 +63,17 @@ def _talks(row: Count) -> bool:
     return row.comm_s > doubts.UNSETTLED_LIMIT * row.model_s
 
 
-def _weighed(reasons: Iterable[Reason], case: Case, ns: Iterable[int] = ()) -> list[Reason]:
+def _weighed(
+    reasons: Iterable[Reason], case: Case, ns: Iterable[int] = (), *, waits: bool = False
+) -> list[Reason]:
     """Return reasons about messages with the weight of the time that these take, at most.
 
-    ns: the counts that they are of, none: all that are not measured. Waiting counts not: on cores
-    that are shared it is mostly noise, whatever the messages.
+    ns: the counts that they are of, none: all that are not measured. waits: waiting counts, too;
+    else not, as on cores that are shared it is mostly noise, whatever the messages.
     """
     rows = [row for row in case.rows if row.n in (set(ns) or case.estimated)]
-    spent = ((row.comm_s - (row.waiting_s or 0.0)) / max(row.model_s, 1e-300) for row in rows)
+    less = [0.0 if waits else row.waiting_s or 0.0 for row in rows]
+    spent = [(r.comm_s - w) / max(r.model_s, 1e-300) for r, w in zip(rows, less, strict=True)]
     share = max(spent, default=0.0)
     if share > doubts.UNSETTLED_LIMIT:
         return list(reasons)
@@ -458,7 +462,7 @@ def order(case: Case) -> list[Reason]:
     found = doubts.of_order(
         facts.order, facts.holdout, commands=facts.commands, kinds=facts.kinds, counts=counts
     )
-    return _weighed(found, case)
+    return _weighed(found, case, waits=True)  # the order is what ranks wait for
 
 
 def _weight(reason: Reason) -> tuple[bool, bool]:

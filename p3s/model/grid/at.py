@@ -295,7 +295,7 @@ PARTS = {
 }
 
 
-#: Bits that a relation costs.
+#: Bits that cost as much as a relation.
 RELATION_BITS = 20.0
 #: How many times as many grids of the corpus are row-major, or of all ranks, as are not.
 _PLAIN = 36.0
