@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError
 from p3s.base.host.compiling import c_compiler, compiled
 from p3s.machine.topology.direct import Torus
 from p3s.machine.topology.fabric import Fabric
-from p3s.machine.topology.levels import Floats, Ints
 from p3s.methods.placement.links import Paths, network_links, paths, queues
 from p3s.methods.placement.phases import Traffic
 from p3s.methods.placement.published.hybrids import Counters

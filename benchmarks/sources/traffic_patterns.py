@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError
-from p3s.machine.topology.levels import Ints
 from p3s.methods.placement.phases import Traffic, together, traffic
 
 #: A neighbour, as how far it is in each dimension: -1, 0 or 1.

@@ -249,6 +249,12 @@ def leaves_request(op: str) -> bool:
     return op in _BLOCKING and _BLOCKING[op] != op
 
 
+def waits(op: str) -> bool:
+    """Tell whether a call may wait for another rank: it neither starts nor prepares a transfer."""
+    starts = like(op).startswith("MPI_I") and kind_of(op) in (SEND, RECV, COLLECTIVE)
+    return not (starts or op.endswith("_init"))
+
+
 def like(op: str) -> str:
     """Return the call that does what a part of a call that is read as messages does.
 

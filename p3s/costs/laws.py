@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from p3s.base.arrays import Floats
 from p3s.costs.families import CONSTANT, Column
 from p3s.laws.mixture import quantiles
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from p3s.costs.posterior import Best, Draws, Measured
     from p3s.costs.thesis import Point
 
-Floats = NDArray[np.float64]
 #: Share inside the interval.
 INSIDE = 0.90
 #: Knots of the table per doubling of x inside the points and outside; doublings outside.

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.program.order.pairs import codes_of
-from p3s.simulate.steps import REQUESTS, Floats, Ints, Op, Steps
+from p3s.simulate.steps import REQUESTS, Op, Steps
 
 #: What entries do. A persistent operation that is started is its nonblocking twin; MPI_Sendrecv is
 #: ISEND, RECV and the WAIT for the send; MPI_Waitany and MPI_Waitsome are WAIT for the requests

@@ -12,11 +12,12 @@ from typing import IO, Any
 
 import numpy as np
 
+from p3s.base.arrays import Bools, Ints
 from p3s.base.study import Study
 from p3s.base.text import plural
 from p3s.formats.exported import Exported, Options, Say, new_file
 from p3s.formats.scaled import Pieces, Simulated, Simulation
-from p3s.simulate.steps import RECEIVES, SENDS, Bools, Ints, Op, Section, Steps
+from p3s.simulate.steps import RECEIVES, SENDS, Op, Section, Steps
 
 _NS_PER_US = 1e3
 

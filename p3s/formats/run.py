@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from p3s.base import ops
+from p3s.base.arrays import Floats, Ints
 from p3s.base.ops import COLLECTIVE, RECV, SEND, kind_of, place_of
 from p3s.base.study import Study
 from p3s.base.text import plural, processes
@@ -22,7 +23,7 @@ from p3s.capture.types import NO_RANK, PROC_NULL, Call, Comm, RankTrace, RunTrac
 from p3s.formats.exported import Exported, Options, Say
 from p3s.formats.scaled import Pieces, Simulated, Simulation
 from p3s.model.stage import load
-from p3s.simulate.steps import RECEIVES, SENDS, WAITS, Floats, Ints, Op, Section, Steps
+from p3s.simulate.steps import RECEIVES, SENDS, WAITS, Op, Section, Steps
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
 from p3s.base.text import plural, processes, quoted
@@ -23,7 +24,7 @@ from p3s.program.order.unstick import endless
 from p3s.program.scaled import ScaledTrace, read_scaled
 from p3s.simulate.network import Network, rough_network
 from p3s.simulate.simulate import simulate_anyway
-from p3s.simulate.steps import Bools, Floats, Ints, Op, Section, Steps
+from p3s.simulate.steps import Op, Section, Steps
 
 #: Events of a whole run, at most: each takes some 350 bytes of memory.
 MOST_EVENTS = 20_000_000

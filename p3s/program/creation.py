@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.program.collectives.choose import MPICH
-from p3s.program.scaled import COMM, Floats, Ints, ScaledTrace
+from p3s.program.scaled import COMM, ScaledTrace
 
 #: Table of a member, and a comparison of two keys, in ns: least, usual, largest. Sorting is that
 #: of all keys of the parent at most, of one's own colour at least: none.

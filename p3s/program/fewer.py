@@ -17,6 +17,7 @@ from math import prod
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.costs.apply import Costs
 from p3s.costs.files.places import FilesOf
 from p3s.costs.types import ComputeModel
@@ -28,7 +29,7 @@ from p3s.model.types import Model
 from p3s.model.work.workload import rank_work
 from p3s.program.generate import order_of, packed_at
 from p3s.program.parts import columns_of, compute_ns
-from p3s.program.scaled import Floats, Ints, ScaledTrace, build
+from p3s.program.scaled import ScaledTrace, build
 
 #: The shortest sides: of a grid of one or two dimensions, and of more.
 _SHORTEST, _SHORTEST_OF_MANY = 6, 4

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError
-from p3s.simulate.steps import Ints
 
 BLOCK = "block"
 CYCLIC = "cyclic"

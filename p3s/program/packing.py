@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.arrays import Floats
 from p3s.program.collectives.choose import MPICH
-from p3s.program.scaled import COLLECTIVE, RECV, SEND, Floats, ScaledTrace
+from p3s.program.scaled import COLLECTIVE, RECV, SEND, ScaledTrace
 
 #: Medians on a core of 2.6 GHz of messages of 16 KiB, ns per byte, by the bytes in a row, last of
 #: one piece: pack and unpack of near pieces, of far ones.

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.base.ops import INIT_OPS
 from p3s.program.scaled import ScaledTrace
-from p3s.simulate.steps import Floats, Ints, Section, Steps, narrow
+from p3s.simulate.steps import Section, Steps, narrow
 
 
 @dataclass(frozen=True)

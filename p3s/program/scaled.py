@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.artefacts import LastRead, unusable
 from p3s.base.errors import Damaged, P3SError
 from p3s.base.serialise import ShapeError, from_data
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 T = TypeVar("T")
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 
 SEND = "send"
 RECV = "recv"

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p3s.base import ops
+from p3s.base.arrays import Ints
 from p3s.capture.parts import gathered
 from p3s.capture.types import RankTrace
 from p3s.signature.fold import Loop
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from p3s.capture import Call, RankTrace, RunTrace
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

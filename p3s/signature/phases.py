@@ -18,7 +18,7 @@ from p3s.base.ops import COMPLETION, named
 from p3s.signature.phase_file import SCHEMA, VERSION, Phases, load
 
 if TYPE_CHECKING:
-    from p3s.signature.parse import Ints
+    from p3s.base.arrays import Ints
     from p3s.signature.structure import Member, Structure
     from p3s.signature.tables import PointTable
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError
 from p3s.base.host import compiling
 from p3s.base.host.compiling import c_compiler, compiled
-from p3s.simulate.steps import Instances, Ints, Op, Steps
+from p3s.simulate.steps import Instances, Op, Steps
 
 _INTS = ctypes.c_void_p
 #: struct live, struct step and struct size of state.h.

@@ -24,9 +24,10 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.text import figures
 from p3s.simulate.packed import Packs, Tally
-from p3s.simulate.steps import Bools, Floats, Ints, Section, Steps
+from p3s.simulate.steps import Section, Steps
 from p3s.simulate.totals import (
     Alike,
     Followed,

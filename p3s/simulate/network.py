@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import Damaged, P3SError
 from p3s.simulate.switch_links import Trunks, Wires, tree
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 NETWORK_SCHEMA = "p3s.network"
 NETWORK_VERSION = 1
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 #: Messages of a stream are held up by more than their calls if they are this much further apart.
 _APART = 1.5

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.errors import P3SError
 from p3s.simulate.core import APART, FLAWED, FLAWS, NO_ROOM, SIZE, STEP, Columns, Input, Packing
 from p3s.simulate.network import Network, rough_network
-from p3s.simulate.steps import Bools, Floats, Instances, Ints, Op, Steps, instances
+from p3s.simulate.steps import Instances, Op, Steps, instances
 
 #: Fields of Steps that do not have an entry per step.
 _OTHER = ("n", "ranks", "start", "done_start", "done", "calls", "members")

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.errors import P3SError
 from p3s.base.ops import is_answer
 from p3s.simulate.core import DEADLOCK, FLAWS, LIVE, Input, Output
 from p3s.simulate.network import Network
 from p3s.simulate.packed import MANY, Packed, Tally, Weighed, pack
-from p3s.simulate.steps import Bools, Floats, Ints, Steps, rough_costs
+from p3s.simulate.steps import Steps, rough_costs
 from p3s.simulate.switch_links import routes
 from p3s.simulate.totals import PARTS, Drawn, Room, Totals
 

@@ -6,13 +6,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
-import numpy.typing as npt
 
+from p3s.base.arrays import Bools, Floats, Ints
 from p3s.simulate.network import Network
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 
 class Op(IntEnum):

@@ -8,12 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from p3s.base.arrays import Floats, Ints
 from p3s.machine.topology.fabric import Fabric
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 #: What TCP's answers take of the links back, as a share of a message's rate: Velho et al., "On the
 #: validity of flow-level TCP network models", 2013, section 5.3.

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.arrays import Bools, Floats, Ints
 from p3s.simulate.packed import Packed, Packs, Tally
-from p3s.simulate.steps import PLAIN, Bools, Floats, Ints, Section, Steps, instances, narrow, taken
+from p3s.simulate.steps import PLAIN, Section, Steps, instances, narrow, taken
 
 #: Times of steps: whole, waiting, transfer, software.
 PARTS = 4

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from p3s.base.arrays import Floats
 from p3s.replay.engine.results import ProgramResult
 from p3s.replay.plan.classes import CallClass
 from p3s.replay.plan.program import Program
 from p3s.replay.stats import NOTHING, Estimate, median_interval
-from p3s.simulate.steps import Floats
 
 MEASURED = "measured"
 COMPOSED = "composed"

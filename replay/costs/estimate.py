@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.program.phase_cells import Places
 from p3s.replay.costs.messages import Key
 from p3s.replay.engine.results import ProgramResult
 from p3s.replay.plan.program import Program
 from p3s.simulate.network import Network
 from p3s.simulate.simulate import simulate_anyway
-from p3s.simulate.steps import SENDS, Floats, Ints, Op, Steps
+from p3s.simulate.steps import SENDS, Op, Steps
 
 #: Fewest deviations that stand for a size; else those of the nearest size are taken.
 _FEWEST = 20

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.base.study import REPLAY_SCHEMA, REPLAY_VERSION
 from p3s.program.creation import OwnPart, creation_ns
 from p3s.program.order.calls import unmatched
@@ -35,7 +36,7 @@ from p3s.replay.plan.program import Program
 from p3s.replay.plan.world import MEASURED, World
 from p3s.replay.stats import Estimate
 from p3s.simulate.network import Network
-from p3s.simulate.steps import WAITS, Floats, Ints, Op, Steps
+from p3s.simulate.steps import WAITS, Op, Steps
 
 if TYPE_CHECKING:
     from p3s.replay.plan.types import ReplayPlan

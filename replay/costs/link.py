@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from p3s.simulate.steps import Floats
+from p3s.base.arrays import Floats
 
 #: A link is a token bucket only where it slows the flood down by this much after its burst.
 _KNEE = 1.25

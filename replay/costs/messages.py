@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError
 from p3s.replay.costs.trunks import Fabric
 from p3s.replay.engine.results import ProgramResult
@@ -18,7 +19,6 @@ from p3s.replay.plan.world import NODES, World
 from p3s.replay.stats import NOTHING, Estimate, median_interval
 from p3s.simulate.network import Network
 from p3s.simulate.simulate import simulate_anyway
-from p3s.simulate.steps import Floats, Ints
 
 TRACE = "measured in the trace"
 TRACE_BOTH = "measured in the trace, both ways at once"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError
 from p3s.replay.costs.estimate import Spread, spread_of, varied, work_spread
 from p3s.replay.costs.link import Flood, Link, carried, fit_link
@@ -47,7 +48,6 @@ from p3s.replay.plan.world import MEASURED, World
 from p3s.replay.stats import Estimate
 from p3s.simulate.network import Curve, Network, Path, rough_network
 from p3s.simulate.simulate import simulate_anyway
-from p3s.simulate.steps import Floats
 
 #: Simulations with drawn deviations per program, and programs that are looked at.
 _DRAWS, _MOST = 6, 8

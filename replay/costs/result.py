@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.arrays import Floats
 from p3s.base.artefacts import write_bytes, write_json
 from p3s.base.serialise import to_data
 from p3s.base.tables import TABLES, facts_of, parquet_bytes
@@ -20,7 +21,7 @@ from p3s.replay.costs.network import Costs
 from p3s.replay.costs.trunks import link_name
 from p3s.replay.plan.classes import CallClass, MessageClass
 from p3s.replay.plan.world import NODES, World
-from p3s.simulate.steps import Floats, LeftOut
+from p3s.simulate.steps import LeftOut
 
 ESTIMATOR = (
     "dependency simulation of all ranks, fed with the costs of message classes; beside "

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from p3s.base.arrays import Floats
 from p3s.replay.engine.results import ProgramResult
 from p3s.replay.plan.program import Code, Program
 from p3s.replay.plan.world import World
 from p3s.replay.stats import Estimate, median_interval
 from p3s.simulate.network import Curve
-from p3s.simulate.steps import Floats
 
 SEND, RECEIVE, POST, WAIT, LATE = "send", "receive", "post", "wait", "late"
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.machine.topology.ancestry import common, heights, links_between
 from p3s.machine.topology.switches import Topology
 from p3s.replay.costs.link import SHARED, Flood, Link, carried
@@ -21,7 +22,6 @@ from p3s.replay.engine.results import ProgramResult
 from p3s.replay.plan.program import Code, Program
 from p3s.replay.plan.world import World
 from p3s.simulate.network import Network
-from p3s.simulate.steps import Floats, Ints
 from p3s.simulate.switch_links import Trunks
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.replay.engine.inner import InnerLoop
-from p3s.simulate.steps import Floats, Ints
 
 ROUNDS = 40
 

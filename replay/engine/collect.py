@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.replay.engine import clocks
 from p3s.replay.engine.inner import Part, Timings
 from p3s.replay.engine.results import ProgramResult
 from p3s.replay.plan.program import Code, Program
 from p3s.replay.stats import is_narrow
-from p3s.simulate.steps import Floats, Ints
 
 #: A completion that took longer has waited; one that need not wait takes about 0.1 us.
 WAITED_NS = 2000.0

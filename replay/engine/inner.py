@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError
 from p3s.base.host import compiling, mpi
 from p3s.base.host.compiling import compiled
 from p3s.replay.plan.program import EVENT, Code
 from p3s.replay.settings import PAGES
-from p3s.simulate.steps import Ints
 
 SOURCES = [
     Path(__file__).with_name(name)

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.base.artefacts import file_bytes
 from p3s.base.errors import P3SError
 from p3s.base.tables import read_arrays
-from p3s.simulate.steps import Floats, Ints
 
 #: Written into every file; other versions are refused.
 VERSION = 2

@@ -24,8 +24,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from p3s.base.arrays import Ints
 from p3s.replay.plan.program import EVENT, Code
-from p3s.simulate.steps import Ints
 
 #: Exit codes of a process that was stopped because nothing moved, or because another one died.
 EXIT_STALLED = 86

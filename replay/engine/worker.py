@@ -20,6 +20,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError
 from p3s.replay.engine import clocks, watchdog, witness
 from p3s.replay.engine.collect import Collector, part_of, recorded
@@ -29,7 +30,6 @@ from p3s.replay.engine.results import save_result
 from p3s.replay.engine.watchdog import ERROR_MARK, Page, Watchdog, say
 from p3s.replay.plan.program import Program
 from p3s.replay.plan.world import Process
-from p3s.simulate.steps import Ints
 
 #: Passes of one batch, and the fewest of a program.
 BATCH = 8

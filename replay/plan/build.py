@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from p3s.base.arrays import Bools, Ints
 from p3s.base.errors import P3SError
 from p3s.replay.plan.build_blocks import Blocks, Table, waited
 from p3s.replay.plan.build_holes import Noise, add_answers, add_noise, add_timed, receive_offsets
@@ -24,7 +25,7 @@ from p3s.replay.plan.loaded import Loaded
 from p3s.replay.plan.logical import completers
 from p3s.replay.plan.program import Code, Pairing, Program, among
 from p3s.replay.plan.world import World
-from p3s.simulate.steps import REQUESTS, Bools, Ints, Op
+from p3s.simulate.steps import REQUESTS, Op
 
 _BLOCKING = (Op.SEND, Op.SSEND, Op.BSEND, Op.RECV, Op.SENDRECV)
 

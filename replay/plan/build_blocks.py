@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from p3s.base.arrays import Bools, Ints
 from p3s.replay.plan.program import EVENT, FIELDS, Code, among
-from p3s.simulate.steps import Bools, Ints
 
 #: Codes that leave a request behind, in a slot of its own.
 SLOT_CODES = (

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from p3s.base.arrays import Bools, Floats, Ints
 from p3s.program.order.pairs import codes_of
 from p3s.replay.plan.build_blocks import Blocks
 from p3s.replay.plan.build_traffic import Traffic
 from p3s.replay.plan.loaded import Loaded
 from p3s.replay.plan.program import TAG_GO, TAG_NOISE, Code
 from p3s.replay.plan.world import NOISE, World
-from p3s.simulate.steps import Bools, Floats, Ints, Op
+from p3s.simulate.steps import Op
 
 ALIGNMENT = 64
 #: Receives of one process share room beyond this size; nobody looks at what they receive.

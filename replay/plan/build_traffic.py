@@ -7,13 +7,14 @@ from enum import IntEnum
 
 import numpy as np
 
+from p3s.base.arrays import Bools, Ints
 from p3s.base.errors import P3SError
 from p3s.program.order.pairs import codes_of
 from p3s.replay.plan.executed import MAX_COLLECTIVE_BYTES, fits
 from p3s.replay.plan.loaded import Loaded
 from p3s.replay.plan.program import FIRST_TAG
 from p3s.replay.plan.world import BLACK_HOLE, MEASURED, World
-from p3s.simulate.steps import RECEIVES, SENDS, Bools, Ints, Op
+from p3s.simulate.steps import RECEIVES, SENDS, Op
 
 #: Larger messages are not replayed; their cost is extrapolated.
 MAX_MESSAGE_BYTES = 64 << 20

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from p3s.base.arrays import Bools, Ints
 from p3s.replay.plan.build_blocks import SLOT_CODES, waited
 from p3s.replay.plan.executed import CONTROL_TAG, Executed, calls_of_comms, executed
 from p3s.replay.plan.program import TAG_GO, TAG_NOISE, Code, Program, among
-from p3s.simulate.steps import RECEIVES, SENDS, WAITS, Bools, Ints, Op, Steps
+from p3s.simulate.steps import RECEIVES, SENDS, WAITS, Op, Steps
 
 _MOST_NAMED = 64
 _SENDING = (Code.SEND, Code.SSEND, Code.ISEND, Code.ISSEND, Code.SENDRECV, Code.BUFFERED)

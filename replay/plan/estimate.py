@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from p3s.base.arrays import Floats
 from p3s.replay.plan.program import Code, Program
 from p3s.simulate.network import Network
-from p3s.simulate.steps import Floats, Section
+from p3s.simulate.steps import Section
 
 #: Passes of a program that are thrown away (connections, caches), and those that usually make a
 #: class narrow enough.

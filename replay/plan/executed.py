@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from p3s.base.arrays import Bools, Ints
 from p3s.base.ops import ROOTED, blocking_of
 from p3s.program.order.pairs import pair
 from p3s.replay.plan.program import Code, Collective, Program
 from p3s.replay.plan.world import NOISE, World
-from p3s.simulate.steps import Bools, Ints, Op, Steps
+from p3s.simulate.steps import Op, Steps
 
 #: Tag, which no other message has, and bytes of control messages: questions to a black hole.
 CONTROL_TAG, _CONTROL_BYTES = 1 << 30, 32

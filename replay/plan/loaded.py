@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.arrays import Bools, Floats, Ints
 from p3s.program.mapping import RankMap
 from p3s.program.order.sections import take
 from p3s.replay.plan.classes import Whole
 from p3s.replay.plan.executed import fits
-from p3s.simulate.steps import PLAIN, Bools, Floats, Ints, Op, Steps
+from p3s.simulate.steps import PLAIN, Op, Steps
 
 
 @dataclass(frozen=True)

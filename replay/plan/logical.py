@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from p3s.base.arrays import Ints
 from p3s.simulate.network import Network, Path, line
 from p3s.simulate.simulate import simulate
-from p3s.simulate.steps import Ints, Steps
+from p3s.simulate.steps import Steps
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from p3s.base.arrays import Bools
 from p3s.replay.plan.build_holes import Noise
 from p3s.replay.plan.logical import Transit
-from p3s.simulate.steps import Bools
 
 #: Ticks in one program; a section with more is thinned out evenly.
 MAX_TICKS = 32

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError
 from p3s.machine.topology.switches import Topology
 from p3s.program.collectives.choose import Library
@@ -53,7 +54,7 @@ from p3s.replay.plan.world import World, lay_out
 from p3s.replay.settings import NOISES, ReplaySettings
 from p3s.simulate.network import Network
 from p3s.simulate.simulate import simulate_anyway
-from p3s.simulate.steps import WAITS, Floats, Ints, LeftOut, Op, Section, Steps
+from p3s.simulate.steps import WAITS, LeftOut, Op, Section, Steps
 
 
 def make_plan(

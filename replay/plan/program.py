@@ -8,7 +8,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from p3s.simulate.steps import Bools, Ints
+from p3s.base.arrays import Bools, Ints
 
 
 class Code(IntEnum):

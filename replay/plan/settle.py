@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError
 from p3s.replay.plan.build import Built, build_program
 from p3s.replay.plan.build_holes import Noise
@@ -15,7 +16,7 @@ from p3s.replay.plan.check import Verdict, check, describe
 from p3s.replay.plan.loaded import Loaded
 from p3s.replay.plan.program import Program
 from p3s.replay.plan.world import MEASURED, World
-from p3s.simulate.steps import Ints, LeftOut
+from p3s.simulate.steps import LeftOut
 
 #: Blocking sends of up to this many bytes are taken to be buffered by every MPI library.
 EAGER_BYTES = 4096

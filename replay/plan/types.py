@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from p3s.base.arrays import Bools, Floats, Ints
 from p3s.machine.topology.switches import Topology
 from p3s.program.collectives.expand import Used
 from p3s.program.mapping import RankMap
@@ -15,7 +16,7 @@ from p3s.replay.plan.estimate import Estimate
 from p3s.replay.plan.program import Program
 from p3s.replay.plan.world import NODES, World
 from p3s.replay.settings import NOISES, ReplaySettings
-from p3s.simulate.steps import Bools, Floats, Ints, LeftOut, Op, Section, Steps
+from p3s.simulate.steps import LeftOut, Op, Section, Steps
 
 Pair = tuple[int, int]
 

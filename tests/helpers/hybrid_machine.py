@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from p3s.base.arrays import Floats
 from p3s.methods.baseline.trees.features import derived
-from p3s.methods.baseline.trees.types import Array, Table
+from p3s.methods.baseline.trees.types import Table
 
 EXPRESSION = {
     "nb": "b4*w2 + b3*w1 + b2*workers + b1*local_workld + b0",
@@ -47,11 +48,11 @@ def workloads(text: str) -> list[float]:
     return [float(word) for word in text.split()]
 
 
-def _message(size: Array) -> Array:
+def _message(size: Floats) -> Floats:
     return 25e-6 + size / 1.1e8 + np.where(size > 65536, 60e-6, 0.0)
 
 
-def times(program: str, w: Array, k: Array, t: NDArray[np.int64]) -> tuple[Array, Array]:
+def times(program: str, w: Floats, k: Floats, t: NDArray[np.int64]) -> tuple[Floats, Floats]:
     """Return seconds of an iteration, and of its computation in all workers, without noise."""
     local = w / k
     if program == "nb":
@@ -68,7 +69,7 @@ def times(program: str, w: Array, k: Array, t: NDArray[np.int64]) -> tuple[Array
     return whole, k * (compute + region)
 
 
-def grid(of: list[float], workers: tuple[int, ...] = WORKERS) -> dict[str, Array]:
+def grid(of: list[float], workers: tuple[int, ...] = WORKERS) -> dict[str, Floats]:
     """Return the columns of all configurations at some workloads."""
     w, k, t = (a.ravel() for a in np.meshgrid(of, workers, THREADS, indexing="ij"))
     columns = derived(w.astype(float), k.astype(float), t.astype(float))

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from p3s.base.arrays import Floats
 from p3s.simulate.folded import Loop
-from p3s.simulate.steps import SENDS, Floats, Op, Section, Steps
+from p3s.simulate.steps import SENDS, Op, Section, Steps
 
 #: One turn: op, offset of the partner's place (rows, columns) or None, place of the partner's
 #: call, requests completed (places of this turn; negative: of the turn before).

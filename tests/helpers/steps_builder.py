@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError
 from p3s.base.ops import ISENDRECV_RECV
 from p3s.program.order.calls import AT_ONCE, MANY, op_of, requests_of
 from p3s.program.order.completions import Outstanding
 from p3s.program.order.pairs import pair
-from p3s.simulate.steps import RECEIVES, REQUESTS, WAITS, Ints, Op, Steps
+from p3s.simulate.steps import RECEIVES, REQUESTS, WAITS, Op, Steps
 
 #: Columns of Steps that a call fills, with their values where nothing is said.
 _DEFAULTS = {

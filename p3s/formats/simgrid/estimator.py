@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.base.study import Study
 from p3s.base.text import processes
 from p3s.formats.simgrid.platform import lacks
@@ -26,7 +27,7 @@ from p3s.predict.times import read_head
 from p3s.program.packing import usual
 from p3s.simulate.folded import Loop, Settling, folded
 from p3s.simulate.network import Network
-from p3s.simulate.steps import Floats, Ints, Steps
+from p3s.simulate.steps import Steps
 
 
 def why_not(study: Study, machine: Path | None) -> str:

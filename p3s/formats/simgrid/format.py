@@ -12,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.base.ops import blocking_of
 from p3s.formats.calls import SENDING, RankProgram, Table
 from p3s.formats.exported import Exported
-from p3s.simulate.steps import Floats, Ints, Op
+from p3s.simulate.steps import Op
 
 #: List of the files of the ranks.
 INDEX = "trace.txt"

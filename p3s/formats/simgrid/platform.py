@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from p3s.base.arrays import Ints
 from p3s.simulate.network import Curve, Network
 from p3s.simulate.network import Path as Path_
-from p3s.simulate.steps import Ints
 
 #: Bytes per ns of a link that is no limit.
 _NO_LIMIT = 1e4

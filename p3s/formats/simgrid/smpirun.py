@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError
 from p3s.base.host.simgrid import run_simgrid, simgrid_program
 from p3s.formats.calls import RankProgram, programs_of_steps
@@ -15,7 +16,7 @@ from p3s.formats.exported import Exported
 from p3s.formats.simgrid.format import INDEX, acts, write_trace
 from p3s.formats.simgrid.platform import HOSTS, PLATFORM, write_platform
 from p3s.simulate.network import Network
-from p3s.simulate.steps import Floats, Ints, Op, Steps
+from p3s.simulate.steps import Op, Steps
 
 #: Seconds after which a replay is given up.
 PATIENCE_S = 1800.0

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from p3s.base.arrays import Bools, Ints
 from p3s.base.errors import P3SError
-from p3s.machine.topology.levels import Bools, Ints
 
 #: Switches above one another, at most: fat trees that are built have up to five levels. Tables of
 #: a tree have this many columns at most, so that they grow with its switches, not their square.

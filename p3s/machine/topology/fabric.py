@@ -9,8 +9,9 @@ from functools import cached_property
 
 import numpy as np
 
+from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.errors import P3SError
-from p3s.machine.topology.levels import Bools, Floats, Ints, Level
+from p3s.machine.topology.levels import Level
 
 
 @dataclass(frozen=True)

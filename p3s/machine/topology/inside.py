@@ -11,10 +11,10 @@ from xml.etree import ElementTree
 
 import numpy as np
 
+from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.foreign_formats import ReadBy, refuse_foreign
 from p3s.machine.topology.fabric import About
-from p3s.machine.topology.levels import Ints
 from p3s.machine.topology.trees import Tree
 
 _LARGEST = 64 << 20

@@ -9,12 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from p3s.base.arrays import Ints
 from p3s.base.artefacts import parse_json
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.schemas import first_problem, load_schema
 from p3s.machine.topology.direct import Dragonfly, Torus
 from p3s.machine.topology.fabric import About, Extra, Fabric
-from p3s.machine.topology.levels import Ints, ns_of, speed_of
+from p3s.machine.topology.levels import ns_of, speed_of
 from p3s.machine.topology.switches import (
     Entry,
     Topology,

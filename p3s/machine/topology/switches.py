@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.errors import P3SError
 from p3s.base.foreign_formats import ReadBy, refuse_foreign
 from p3s.base.host.hosts import MOST_HOSTS, expand_hosts
 from p3s.machine.topology.ancestry import chains, hops, links_between
-from p3s.machine.topology.levels import Bools, Floats, Ints, speed_of
+from p3s.machine.topology.levels import speed_of
 
 #: Distance between two nodes where nobody has said what is between them.
 FLAT_HOPS = 1

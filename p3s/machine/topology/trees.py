@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.machine.topology.ancestry import MAX_LEVELS, chains, common
 from p3s.machine.topology.fabric import About, Fabric, Routes, compress
-from p3s.machine.topology.levels import Floats, Ints, Level, several
+from p3s.machine.topology.levels import Level, several
 from p3s.machine.topology.switches import Topology
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.scores import Z90
 from p3s.methods.baseline import learned, regression, threeterm
@@ -18,7 +19,7 @@ from p3s.methods.baseline.times import REDUCTIONS, Point, Series
 WEIGHTS = ("relative", "absolute")
 
 
-def weights_of(kind: str, seconds: Array) -> Array:
+def weights_of(kind: str, seconds: Floats) -> Floats:
     """Return the factor of every residual (unit: 1/s, or none for absolute ones).
 
     "relative" makes relative errors small (1/T: the largest counts weigh as much as the smallest),
@@ -31,7 +32,6 @@ def weights_of(kind: str, seconds: Array) -> Array:
     raise UsageError(f"{kind}: no weights of this name; one of {', '.join(WEIGHTS)}")
 
 
-Array = NDArray[np.float64]
 #: What a fit is made of: plain numbers and lists, so that it can be saved as they are.
 Parameters = dict[str, Any]
 
@@ -40,9 +40,9 @@ Parameters = dict[str, Any]
 class Data:
     """Points as columns: counts, seconds, and one column of values per input parameter."""
 
-    n: Array
-    seconds: Array
-    inputs: Array
+    n: Floats
+    seconds: Floats
+    inputs: Floats
     names: tuple[str, ...] = ()
 
     @classmethod
@@ -65,8 +65,8 @@ class Data:
         return Data(self.n[keep], self.seconds[keep], self.inputs[keep], self.names)
 
 
-Fit = Callable[[Array, Array, Array, Array, Sequence[str]], Parameters]
-Evaluate = Callable[[Parameters, Array, Array], Array]
+Fit = Callable[[Floats, Floats, Floats, Floats, Sequence[str]], Parameters]
+Evaluate = Callable[[Parameters, Floats, Floats], Floats]
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Fitted:
         """Number of fitted coefficients."""
         return int(self.parameters["n_params"])
 
-    def predict(self, n: Sequence[float] | Array, inputs: Array | None = None) -> Array:
+    def predict(self, n: Sequence[float] | Floats, inputs: Floats | None = None) -> Floats:
         """Return seconds at counts; ``inputs``: one row per count, or one for all of them."""
         q = np.asarray(n, dtype=np.float64)
         x = np.zeros((len(q), 0)) if inputs is None else np.atleast_2d(np.asarray(inputs, float))
@@ -114,7 +114,7 @@ class Fitted:
             return family_of(self.family).evaluate(self.parameters, q, x)
 
 
-def fit(name: str, data: Data, weights: Array) -> Fitted:
+def fit(name: str, data: Data, weights: Floats) -> Fitted:
     """Fit one family; ``weights``: factor of every residual in seconds.
 
     Errors: UsageError for a family that is not known; P3SError where there are too few counts, the
@@ -141,22 +141,22 @@ def family_of(name: str) -> Family:
     return FAMILIES[name]
 
 
-def _three_term(q: Array, t: Array, _x: Array, w: Array, _names: Sequence[str]) -> Parameters:
+def _three_term(q: Floats, t: Floats, _x: Floats, w: Floats, _names: Sequence[str]) -> Parameters:
     a, b, c = threeterm.by_nnls(q, t, w).tolist()
     return {"a": a, "b": b, "c": c, "n_params": 3}
 
 
-def _three_term_value(p: Mapping[str, Any], q: Array, _x: Array) -> Array:
+def _three_term_value(p: Mapping[str, Any], q: Floats, _x: Floats) -> Floats:
     return threeterm.value(np.array([p["a"], p["b"], p["c"]]), q)
 
 
-def _amdahl(q: Array, t: Array, _x: Array, w: Array, _names: Sequence[str]) -> Parameters:
+def _amdahl(q: Floats, t: Floats, _x: Floats, w: Floats, _names: Sequence[str]) -> Parameters:
     columns = np.column_stack([np.ones_like(q), 1.0 / q])
     serial, parallel = threeterm.nonnegative(columns, t, w).tolist()
     return {"serial": serial, "parallel": parallel, "n_params": 2}
 
 
-def _amdahl_value(p: Mapping[str, Any], q: Array, _x: Array) -> Array:
+def _amdahl_value(p: Mapping[str, Any], q: Floats, _x: Floats) -> Floats:
     return np.asarray(p["serial"] + p["parallel"] / q)
 
 
@@ -254,14 +254,14 @@ def interval(
     points: Sequence[Point],
     fitted: Fitted,
     at: Sequence[int],
-    inputs: Array | None = None,
+    inputs: Floats | None = None,
     *,
     weights: str = "relative",
     reduction: str = "min",
     method: str = "auto",
     draws: int = DRAWS,
     seed: int = 0,
-) -> tuple[Array, Array] | None:
+) -> tuple[Floats, Floats] | None:
     """Return the lower and upper ends of the 90 % interval in seconds at counts ``at``.
 
     "configurations": points drawn with replacement, and their repeats within each; "residuals":
@@ -345,8 +345,8 @@ def _residuals(points: Sequence[Point], fitted: Fitted, rng: np.random.Generator
 
 
 def _jackknife(
-    points: Sequence[Point], fitted: Fitted, where: Array, inputs: Array | None, weights: str
-) -> tuple[Array, Array] | None:
+    points: Sequence[Point], fitted: Fitted, where: Floats, inputs: Floats | None, weights: str
+) -> tuple[Floats, Floats] | None:
     found = []
     for i in range(len(points)):
         data = Data.of([p for j, p in enumerate(points) if j != i], fitted.inputs)

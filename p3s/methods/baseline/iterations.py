@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError
-from p3s.machine.topology.levels import Floats
 from p3s.methods.baseline import iteration_table
 from p3s.methods.baseline.iteration_table import Run
 from p3s.methods.baseline.times import RunTime, Times

@@ -12,11 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError
 
-Array = NDArray[np.float64]
 HIDDEN = 16
 TREES = 100
 #: Width of the Gaussian of rbf and svm, in standardised features.
@@ -28,13 +27,13 @@ WHAT = {
     "rbf": "a sum of Gaussians around the runs",
 }
 
-Fit = Callable[[Array, Array, Array, Array, Sequence[str]], dict[str, Any]]
+Fit = Callable[[Floats, Floats, Floats, Floats, Sequence[str]], dict[str, Any]]
 
 
 def fitter(name: str) -> Fit:
     """Return what fits the learned model ``name``."""
 
-    def fit(q: Array, t: Array, x: Array, w: Array, _names: Sequence[str]) -> dict[str, Any]:
+    def fit(q: Floats, t: Floats, x: Floats, w: Floats, _names: Sequence[str]) -> dict[str, Any]:
         _needed(name)
         raw = _features(q, x)
         middle, width = raw.mean(axis=0), raw.std(axis=0)
@@ -66,13 +65,13 @@ def _needed(name: str) -> None:
         ) from error
 
 
-def _features(q: Array, x: Array) -> Array:
+def _features(q: Floats, x: Floats) -> Floats:
     if (x <= 0).any():
         raise P3SError("an input is zero or negative, so it has no logarithm; leave it out")
     return np.column_stack([np.log2(q), np.log2(x)])
 
 
-def value(p: Mapping[str, Any], q: Array, x: Array) -> Array:
+def value(p: Mapping[str, Any], q: Floats, x: Floats) -> Floats:
     """Return T in seconds of a learned model."""
     z = (_features(q, x) - np.array(p["middle"])) / np.array(p["width"])
     return np.asarray(np.exp2(_VALUES[p["kind"]](p, z) * p["size"] + p["centre"]))
@@ -81,7 +80,7 @@ def value(p: Mapping[str, Any], q: Array, x: Array) -> Array:
 # ---- network -------------------------------------------------------------------------------
 
 
-def _fit_mlp(z: Array, y: Array, _importance: Array) -> dict[str, Any]:
+def _fit_mlp(z: Floats, y: Floats, _importance: Floats) -> dict[str, Any]:
     import warnings
 
     from sklearn.neural_network import MLPRegressor
@@ -104,7 +103,7 @@ def _fit_mlp(z: Array, y: Array, _importance: Array) -> dict[str, Any]:
     return {"layers": layers, "n_params": sum(w.size for w in [*net.coefs_, *net.intercepts_])}
 
 
-def _mlp(p: Mapping[str, Any], z: Array) -> Array:
+def _mlp(p: Mapping[str, Any], z: Floats) -> Floats:
     first, last = p["layers"]
     hidden = z @ np.array(first["weights"]) + np.array(first["shift"])
     hidden = 1.0 / (1.0 + np.exp(-hidden))
@@ -114,7 +113,7 @@ def _mlp(p: Mapping[str, Any], z: Array) -> Array:
 # ---- forest --------------------------------------------------------------------------------
 
 
-def _fit_forest(z: Array, y: Array, importance: Array) -> dict[str, Any]:
+def _fit_forest(z: Floats, y: Floats, importance: Floats) -> dict[str, Any]:
     from sklearn.ensemble import RandomForestRegressor
 
     forest = RandomForestRegressor(TREES, random_state=0)
@@ -134,13 +133,13 @@ def _fit_forest(z: Array, y: Array, importance: Array) -> dict[str, Any]:
     return {"trees": trees, "n_params": sum(len(tree["value"]) for tree in trees)}
 
 
-def _forest(p: Mapping[str, Any], z: Array) -> Array:
+def _forest(p: Mapping[str, Any], z: Floats) -> Floats:
     z = z.astype(np.float32).astype(np.float64)  # scikit-learn compares single precision
-    result: Array = np.mean([_tree(tree, z) for tree in p["trees"]], axis=0)
+    result: Floats = np.mean([_tree(tree, z) for tree in p["trees"]], axis=0)
     return result
 
 
-def _tree(tree: Mapping[str, Any], z: Array) -> Array:
+def _tree(tree: Mapping[str, Any], z: Floats) -> Floats:
     left, right = np.array(tree["left"]), np.array(tree["right"])
     feature, threshold = np.array(tree["feature"]), np.array(tree["threshold"])
     at = np.zeros(len(z), dtype=np.int64)
@@ -153,7 +152,7 @@ def _tree(tree: Mapping[str, Any], z: Array) -> Array:
 # ---- Gaussians -----------------------------------------------------------------------------
 
 
-def _fit_svm(z: Array, y: Array, importance: Array) -> dict[str, Any]:
+def _fit_svm(z: Floats, y: Floats, importance: Floats) -> dict[str, Any]:
     from sklearn.svm import SVR
 
     machine = SVR(kernel="rbf", gamma=GAMMA, C=100.0, epsilon=0.01).fit(z, y, importance)
@@ -165,7 +164,7 @@ def _fit_svm(z: Array, y: Array, importance: Array) -> dict[str, Any]:
     }
 
 
-def _fit_rbf(z: Array, y: Array, importance: Array) -> dict[str, Any]:
+def _fit_rbf(z: Floats, y: Floats, importance: Floats) -> dict[str, Any]:
     from sklearn.kernel_ridge import KernelRidge
 
     ridge = KernelRidge(alpha=1e-3, kernel="rbf", gamma=GAMMA).fit(z, y, importance)
@@ -177,19 +176,19 @@ def _fit_rbf(z: Array, y: Array, importance: Array) -> dict[str, Any]:
     }
 
 
-def _gaussians(p: Mapping[str, Any], z: Array) -> Array:
+def _gaussians(p: Mapping[str, Any], z: Floats) -> Floats:
     centres = np.array(p["centres"])
     squares = ((z[:, None, :] - centres[None, :, :]) ** 2).sum(axis=2)
     return np.asarray(np.exp(-GAMMA * squares) @ np.array(p["heights"]) + p["level"])
 
 
-_FITS: dict[str, Callable[[Array, Array, Array], dict[str, Any]]] = {
+_FITS: dict[str, Callable[[Floats, Floats, Floats], dict[str, Any]]] = {
     "mlp": _fit_mlp,
     "forest": _fit_forest,
     "svm": _fit_svm,
     "rbf": _fit_rbf,
 }
-_VALUES: dict[str, Callable[[Mapping[str, Any], Array], Array]] = {
+_VALUES: dict[str, Callable[[Mapping[str, Any], Floats], Floats]] = {
     "mlp": _mlp,
     "forest": _forest,
     "svm": _gaussians,

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.arrays import Floats
 from p3s.base.artefacts import write_json
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.scores import relative_error
@@ -21,7 +22,6 @@ from p3s.methods.baseline import threeterm
 from p3s.methods.baseline.families import (
     FAMILIES,
     WEIGHTS,
-    Array,
     Data,
     Fitted,
     fit,
@@ -322,7 +322,7 @@ class Baseline:
             for i, n in enumerate(counts)
         ]
 
-    def _others(self, counts: Sequence[int], row: Array | None) -> list[Array]:
+    def _others(self, counts: Sequence[int], row: Floats | None) -> list[Floats]:
         """Return the curves of the families that cannot be told from the chosen one."""
         data = Data.of(self.points, self.inputs)
         found = []

@@ -9,22 +9,21 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from p3s.base.arrays import Floats
 
 
-def design(q: Array) -> Array:
+def design(q: Floats) -> Floats:
     """Return the columns q, 1/q and 1/sqrt(q)."""
     return np.column_stack([q, 1.0 / q, 1.0 / np.sqrt(q)])
 
 
-def by_nnls(q: Array, seconds: Array, weights: Array) -> Array:
+def by_nnls(q: Floats, seconds: Floats, weights: Floats) -> Floats:
     """Return a, b, c >= 0 of least weighted squares, by a non-negative least squares solver."""
     return nonnegative(design(q), seconds, weights)
 
 
-def nonnegative(columns: Array, seconds: Array, weights: Array) -> Array:
+def nonnegative(columns: Floats, seconds: Floats, weights: Floats) -> Floats:
     """Return non-negative coefficients of least weighted squares; columns are scaled before."""
     from scipy.optimize import nnls
 
@@ -36,12 +35,12 @@ def nonnegative(columns: Array, seconds: Array, weights: Array) -> Array:
     return np.asarray(found * size / scale, dtype=np.float64)
 
 
-def value(abc: Array, q: Array) -> Array:
+def value(abc: Floats, q: Floats) -> Floats:
     """Return T(q) in seconds."""
     return np.asarray(design(q) @ abc)
 
 
-def turnover(abc: Array) -> float | None:
+def turnover(abc: Floats) -> float | None:
     """Return q* where T is least, the root of 2 a s^4 - c s - 2 b = 0 with s = sqrt(q).
 
     None where the time never rises (a = 0) or never falls (b = c = 0).

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import joined, plural
 from p3s.methods.baseline.times import REDUCTIONS, TOTAL, RunTime, Times, chosen
@@ -16,13 +17,13 @@ from p3s.methods.baseline.trees.diagnostics import Report, by_workload, prune, r
 from p3s.methods.baseline.trees.features import COUNTER, derived
 from p3s.methods.baseline.trees.grow import grow
 from p3s.methods.baseline.trees.store import AFFINITIES, AFFINITY, Stored, placed
-from p3s.methods.baseline.trees.types import Array, Growing, Ints, Table, Tree
+from p3s.methods.baseline.trees.types import Growing, Table, Tree
 
 #: By how much computation may exceed what workers had time for: clocks of two processes.
 _CLOCKS = 1e-6
 
 
-def efficiency(workers: Array, time: Array, computed: Array) -> Array:
+def efficiency(workers: Floats, time: Floats, computed: Floats) -> Floats:
     """Return E = T_c / (K T_iter), at most 1.
 
     ``workers`` K, ``time`` T_iter of an iteration and ``computed`` T_c, the computation of all
@@ -33,7 +34,7 @@ def efficiency(workers: Array, time: Array, computed: Array) -> Array:
     return np.asarray(found)
 
 
-def index(workers: Array, time: Array, computed: Array) -> Array:
+def index(workers: Floats, time: Floats, computed: Floats) -> Floats:
     """Return E_index = T_iter / E = K T_iter^2 / T_c in seconds (eq. 4.9), never below T_iter.
 
     The less the better. Threads are no resource in it: see :func:`core_index`.
@@ -41,19 +42,19 @@ def index(workers: Array, time: Array, computed: Array) -> Array:
     return np.asarray(time / efficiency(workers, time, computed))
 
 
-def core_efficiency(workers: Array, threads: Array, time: Array, busy: Array) -> Array:
+def core_efficiency(workers: Floats, threads: Floats, time: Floats, busy: Floats) -> Floats:
     """Return E_core = seconds that threads were busy, all added up, over K T T_iter."""
     found = busy / (workers * threads * time)
     _check(found, "the threads were busy for longer than all of them had time for")
     return np.asarray(found)
 
 
-def core_index(workers: Array, threads: Array, time: Array, busy: Array) -> Array:
+def core_index(workers: Floats, threads: Floats, time: Floats, busy: Floats) -> Floats:
     """Return T_iter / E_core in seconds: the index with cores as the resource."""
     return np.asarray(time / core_efficiency(workers, threads, time, busy))
 
 
-def _check(found: Array, what: str) -> None:
+def _check(found: Floats, what: str) -> None:
     wrong = np.flatnonzero(~((found > 0) & (found <= 1 + _CLOCKS)))
     if len(wrong):
         at = int(wrong[0])
@@ -144,11 +145,11 @@ def table_of(times: Times, reading: Reading, words: Sequence[str] = ()) -> TreeR
     return TreeRuns(table, same, tuple(notes))
 
 
-def _seconds(runs: Sequence[RunTime]) -> Array:
+def _seconds(runs: Sequence[RunTime]) -> Floats:
     return np.array([run.seconds for run in runs], dtype=float)
 
 
-def _columns(runs: Sequence[RunTime]) -> dict[str, Array]:
+def _columns(runs: Sequence[RunTime]) -> dict[str, Floats]:
     names = [name for name, _ in runs[0].inputs]
     for run in runs:
         if [name for name, _ in run.inputs] != names:
@@ -175,11 +176,11 @@ def _levels(labels: Mapping[str, Sequence[str]], name: str) -> tuple[str, ...]:
     return tuple(sorted(set(labels[name])))
 
 
-def _one_of(columns: Mapping[str, Array], known: Sequence[str]) -> str | None:
+def _one_of(columns: Mapping[str, Floats], known: Sequence[str]) -> str | None:
     return next((name for name in columns if name.lower() in known), None)
 
 
-def _measured(columns: dict[str, Array], seconds: Array, reading: Reading) -> Array:
+def _measured(columns: dict[str, Floats], seconds: Floats, reading: Reading) -> Floats:
     """Return what the tree is to tell of each run; takes the columns it needs for it away."""
     computed, busy = _one_of(columns, _COMPUTED), _one_of(columns, _BUSY)
     taken = {name: columns.pop(name) for name in (computed, busy) if name}
@@ -199,7 +200,7 @@ def _measured(columns: dict[str, Array], seconds: Array, reading: Reading) -> Ar
     return core_index(workers, _threads(columns), seconds, taken[wanted])
 
 
-def _threads(columns: Mapping[str, Array]) -> Array:
+def _threads(columns: Mapping[str, Floats]) -> Floats:
     name = _one_of(columns, _THREADS)
     return columns[name] if name else np.ones(len(columns["processes"]))
 
@@ -244,7 +245,7 @@ def _described(table: Table, labels: Mapping[str, Sequence[str]], reading: Readi
     return Table(made, table.y, table.levels)
 
 
-def _far(table: Table, labels: Mapping[str, Sequence[str]]) -> Array:
+def _far(table: Table, labels: Mapping[str, Sequence[str]]) -> Floats:
     """Return which runs are placed far; P3SError for a placement that is none."""
     for word in sorted(set(labels.get(AFFINITY, ())) - {*AFFINITIES}):
         raise P3SError(f"affinity {word!r:.20}: is neither {' nor '.join(AFFINITIES)}")

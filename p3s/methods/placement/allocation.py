@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from p3s.base.arrays import Ints
 from p3s.base.errors import UsageError
-from p3s.machine.topology.levels import Ints
 from p3s.program.mapping import RankMap, rank_map
 
 

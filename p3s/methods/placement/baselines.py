@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError
 from p3s.machine.topology.fabric import Fabric
-from p3s.machine.topology.levels import Floats
 from p3s.methods.placement.lines import fit_nonnegative
 from p3s.methods.placement.links import Paths, paths
 from p3s.methods.placement.phases import Traffic, sums

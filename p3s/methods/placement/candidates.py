@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError
 from p3s.machine.topology.direct import Torus
 from p3s.machine.topology.fabric import Fabric
-from p3s.machine.topology.levels import Ints, Level
+from p3s.machine.topology.levels import Level
 from p3s.machine.topology.read import node_numbers
 from p3s.methods.placement.allocation import Allocation, put
 from p3s.methods.placement.orders import hilbert, morton, snake, tiled, tiles_of, tilted, turned

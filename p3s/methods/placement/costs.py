@@ -13,9 +13,9 @@ from typing import Protocol
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.machine.topology.direct import Dragonfly
 from p3s.machine.topology.fabric import Fabric
-from p3s.machine.topology.levels import Floats, Ints
 from p3s.machine.topology.read import node_numbers
 from p3s.methods.placement.features import Hierarchy, class_a, class_b, class_c
 from p3s.methods.placement.learned import Learned, Predicted, load

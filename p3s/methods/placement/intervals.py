@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from p3s.machine.topology.levels import Floats
+from p3s.base.arrays import Floats
 
 #: Share of the times that intervals are to hold.
 HELD = 0.9

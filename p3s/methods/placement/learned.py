@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.artefacts import write_json
 from p3s.base.errors import OtherVersion, P3SError
 from p3s.base.serialise import Published
-from p3s.machine.topology.levels import Bools, Floats, Ints
 from p3s.methods.placement.intervals import HELD, Widening, doublings, missed, widening
 from p3s.methods.placement.lines import Line, Product, fit_nonnegative
 from p3s.methods.placement.ranking import Agreement, agreement

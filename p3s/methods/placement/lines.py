@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from p3s.machine.topology.levels import Floats
+from p3s.base.arrays import Floats
 
 #: A product of features; of none it is 1.
 Product = tuple[str, ...]

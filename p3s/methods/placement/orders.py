@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError
-from p3s.machine.topology.levels import Ints
 
 
 def rows(dims: Sequence[int]) -> Ints:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError
 from p3s.base.ops import blocking_of, leaves_request
-from p3s.machine.topology.levels import Floats, Ints
 from p3s.program.collectives.choose import Library, schedule
 from p3s.program.collectives.registry import COLLECTIVES
 from p3s.program.scaled import COLLECTIVE, SEND, ScaledTrace

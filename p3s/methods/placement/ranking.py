@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from p3s.machine.topology.levels import Bools, Floats, Ints
+from p3s.base.arrays import Bools, Floats, Ints
 
 Values = Sequence[float] | npt.NDArray[np.floating]
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.errors import P3SError
 from p3s.machine.topology.direct import Torus
 from p3s.machine.topology.fabric import Fabric
-from p3s.machine.topology.levels import Bools, Floats, Ints
 from p3s.machine.topology.read import node_numbers
 from p3s.methods.placement.allocation import Allocation
 from p3s.methods.placement.links import link_bytes, paths

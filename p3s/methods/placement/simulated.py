@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.machine.topology.fabric import Fabric
-from p3s.machine.topology.levels import Floats, Ints
 from p3s.machine.topology.read import node_numbers
 from p3s.methods.placement.features import check_ranks
 from p3s.methods.placement.phases import Traffic

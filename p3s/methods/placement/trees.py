@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError
-from p3s.machine.topology.levels import Floats, Ints
 
 #: Rows times trees that are evaluated at a time: bounds the memory.
 _CHUNK = 1 << 21

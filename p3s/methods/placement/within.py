@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from p3s.base.arrays import Ints
 from p3s.base.errors import UsageError
 from p3s.machine.topology.inside import Inside
-from p3s.machine.topology.levels import Ints
 from p3s.methods.placement.allocation import allocation
 from p3s.methods.placement.phases import Traffic
 from p3s.methods.placement.search import bisected

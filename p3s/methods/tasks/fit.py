@@ -14,8 +14,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError
-from p3s.methods.tasks.terms import Floats, Node, Sum, Term, Work, sum_of
+from p3s.methods.tasks.terms import Node, Sum, Term, Work, sum_of
 
 #: A factor cannot be told where its term is less than this share of the penalty.
 LEAST_SHARE = 0.05

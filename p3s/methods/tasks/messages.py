@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError
 from p3s.machine.machinefile import Machine
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,8 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
+from p3s.base.arrays import Floats
 from p3s.methods.tasks.served import Served
-
-Floats = npt.NDArray[np.float64]
 
 #: Requests that are followed one by one, at most; a longer run is this many and the rate after.
 MOST_REQUESTS = 200_000

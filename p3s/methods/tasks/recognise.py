@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.errors import P3SError
 from p3s.base.ops import RECV, SEND, kind_of
 from p3s.capture.types import ANY_SOURCE
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from p3s.capture import RankTrace, RunTrace
     from p3s.methods.tasks.queue import TaskQueue
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 #: A server hears from at least so many, answers at least this share of what it hears, and at least
 #: so many times in all: else a wildcard is only a way to write a receive.

@@ -6,15 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from p3s.base.arrays import Floats, Ints
 from p3s.base.ops import ONE_SIDED, RECV, RMA, SEND, is_on_comm, kind_of
 
 if TYPE_CHECKING:
     from p3s.capture import Call, RankTrace, RunTrace
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError, UsageError
 from p3s.machine.teams import OpenMP, Region, line_at
 from p3s.methods.tasks.messages import MessageTimes
-
-Floats = npt.NDArray[np.float64]
 
 
 class Term(NamedTuple):

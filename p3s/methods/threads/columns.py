@@ -26,7 +26,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from p3s.machine.topology.levels import Floats
+from p3s.base.arrays import Floats
 from p3s.methods.threads.places import Places
 
 NAMES = ("parallel", "balance", "ranks", "serial", "fixed", "fork", "team")

@@ -16,9 +16,9 @@ from functools import cached_property
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError
 from p3s.machine.topology.inside import Node
-from p3s.machine.topology.levels import Floats, Ints
 from p3s.methods.threads import columns
 from p3s.methods.threads.columns import Curve, Rows, Shapes
 from p3s.methods.threads.places import Misfit, covariance, features, misfit, places

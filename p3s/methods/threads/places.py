@@ -12,8 +12,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.machine.topology.inside import Node
-from p3s.machine.topology.levels import Floats, Ints
 from p3s.methods.threads.types import Uses, rounded
 
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from p3s.base.arrays import Floats
 from p3s.machine.topology.inside import Node
-from p3s.machine.topology.levels import Floats
 from p3s.methods.threads import columns
 from p3s.methods.threads.columns import NAMES, Rows, Shapes
 from p3s.methods.threads.types import Samples

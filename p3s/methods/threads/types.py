@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.errors import P3SError
-from p3s.machine.topology.levels import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from p3s.base.arrays import Bools, Ints
 from p3s.base.ops import COMPLETION
 from p3s.laws.expr import Expr
 from p3s.laws.lawfinder import find_law
@@ -24,9 +25,7 @@ from p3s.model.grid.at import GridAt
 from p3s.model.law_types import LoopRule, Order, TripLaw, Trips, Walk, When
 from p3s.model.order.observe import Seen, cells_of_rows, first_signs, see
 from p3s.model.order.patterns import (
-    Bools,
     Cell,
-    Ints,
     LoopTurns,
     Pattern,
     Turns,

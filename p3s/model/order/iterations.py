@@ -12,13 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from p3s.base.arrays import Ints
 from p3s.signature.parse import compact, loop_indices, nodes_of, parse
 from p3s.signature.structure import Structure, structure
 from p3s.signature.tables import PointTable, first_rows, node_of_row
 
-Ints = NDArray[np.int64]
 #: A loop of more iterations than this is none that numbers the blocks or stages of an exchange.
 MAX_TURNS = 1024
 

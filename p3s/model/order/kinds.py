@@ -1,39 +1,52 @@
-"""Kinds of ranks: which calls they make, whoever their partners are and whatever they send."""
+"""Which calls ranks make together, whoever their partners are and whatever they send."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from p3s.base import ops
+from p3s.base.arrays import Bools, Ints
 from p3s.base.errors import P3SError
 
 if TYPE_CHECKING:
     from p3s.model.types import Model
 
-#: Of more processes, those of a half, a quarter ... are looked at: kinds repeat.
+#: Of more processes, those of a half, a quarter ... are looked at: ranks repeat.
 MOST = 512
 
 
-@dataclass(frozen=True)
 class Kinds:
-    """The kinds of ranks that a model has at any count; two are alike that make the same calls."""
+    """The calls that ranks make at any count, and which of them they make together."""
 
-    model: Model
-    _known: dict[int, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self._known: dict[int, Bools] = {}
+        # a call is an item's slot; slots of one item follow each other
+        self._first = np.cumsum([0, *(len(item.slots) for item in model.items)])
+        waits = [ops.waits(item.op) for item in model.items for _ in item.slots]
+        self._waits = np.array(waits, dtype=bool)
 
-    def unseen(self, n: int, counts: Collection[int]) -> tuple[int, np.ndarray]:
-        """Return a count, ``n`` if it is not too large, and its ranks of kinds not in ``counts``.
+    def unseen(self, n: int, counts: Collection[int], *, wait: bool = False) -> tuple[int, Ints]:
+        """Return a count, ``n`` if it is not too large, and its ranks with calls in no known order.
 
+        Such a rank makes two calls that no rank of ``counts`` makes both. wait: only those of which
+        one may wait for another rank, so that the order of the two changes a run time.
         Raises P3SError where the program's grid has no form at any count that is looked at.
         """
         at, here = self._at(n)
-        there = [self._at(each)[1] for each in counts]
-        return at, np.flatnonzero(~np.isin(here, np.concatenate([*there, here[:0]])))
+        open_ = np.ones((len(self._waits),) * 2, dtype=bool)
+        for each in counts:
+            there = self._at(each)[1].astype(np.float32)
+            open_ &= there.T @ there == 0
+        if wait:
+            open_ &= self._waits[:, None] | self._waits
+        made = here.astype(np.float32)
+        return at, np.flatnonzero(((made @ open_) * made).any(axis=1))
 
-    def _at(self, n: int) -> tuple[int, np.ndarray]:
+    def _at(self, n: int) -> tuple[int, Bools]:
         from p3s.model.evaluate import model_grid
 
         last: P3SError | None = None
@@ -45,27 +58,17 @@ class Kinds:
             except P3SError as err:
                 last = last or err
                 continue
-            return at, self._known.setdefault(at, self._kinds(at))
+            return at, self._known.setdefault(at, self._made(at))
         raise last or P3SError(f"{n} is no number of processes")
 
-    def _kinds(self, n: int) -> np.ndarray:
-        """Return a number for the kind of each rank."""
+    def _made(self, n: int) -> Bools:
+        """Return which of the calls each rank makes, shape (n, calls)."""
         from p3s.model.evaluate import generate
         from p3s.model.tripcounts import as_traced
 
         model = as_traced(self.model, n) if n in self.model.counts else self.model
         rows = generate(model, n, work=False)
-        made = rows.repeat > 0
-        calls = np.unique(np.stack([rows.rank, rows.item, rows.slot])[:, made], axis=1)
-        number = _mixed(calls[1] * (int(calls[2].max(initial=0)) + 1) + calls[2])
-        kinds = np.zeros(n, dtype=np.uint64)
-        np.add.at(kinds, calls[0], number)
-        return kinds
-
-
-def _mixed(numbers: np.ndarray) -> np.ndarray:
-    """Return numbers with their bits mixed (splitmix64), so that sums of them tell sets apart."""
-    z = numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+        made = np.zeros((n, len(self._waits)), dtype=bool)
+        there = rows.repeat > 0
+        made[rows.rank[there], self._first[rows.item[there]] + rows.slot[there]] = True
+        return made

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.arrays import Ints
 from p3s.base.ops import COMPLETION, RECV, SEND, is_on_comm
 from p3s.model.grid.nodes import node_key
-from p3s.model.order.patterns import Cell, Ints, LoopTurns, turn_of
+from p3s.model.order.patterns import Cell, LoopTurns, turn_of
 from p3s.model.partners.relation import Shift
 from p3s.model.types import Model
 from p3s.signature.parse import Nest, loop_indices, nodes_of, parse

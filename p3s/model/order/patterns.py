@@ -24,8 +24,8 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from p3s.base.arrays import Bools, Ints
 from p3s.base.errors import P3SError
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 Pattern = list[Any]
 #: An item, its slot, its stage, its turn: what is evaluated by itself.
 Cell = tuple[int, int, int, int]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 #: Longest list of iterations that is kept, as runs.
 _MOST_RUNS = 256
 #: Iterations in which a call is made that a pattern is compared with before all others.

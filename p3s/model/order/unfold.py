@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from p3s.base.arrays import Bools, Ints
 from p3s.base.errors import P3SError
 from p3s.base.ops import COLLECTIVE, COMPLETION, IO, RECV, SEND
 from p3s.base.study import Study
@@ -18,8 +19,6 @@ from p3s.model.comparison import Difference, Moved, OrderAgreement
 from p3s.model.grid.at import GridAt
 from p3s.model.law_types import LoopRule, OrderedItem, TripLaw, Trips, When
 from p3s.model.order.patterns import (
-    Bools,
-    Ints,
     LoopTurns,
     Pattern,
     all_hold,

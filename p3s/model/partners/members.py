@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from p3s.base.arrays import Ints
 from p3s.model.grid.at import GridAt
 from p3s.model.partners.communicator_laws import CommunicatorLaw, World, numbered
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

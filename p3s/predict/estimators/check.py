@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError
 from p3s.base.text import joined, processes
 from p3s.model.evaluate import Amounts, Evaluator, ScaledRows
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.fewer import Checked, slower, taken_to
 from p3s.predict.estimators.grids import COMM, Grids, Simulated
-from p3s.simulate.steps import Ints
 
 if TYPE_CHECKING:
     from p3s.predict.estimators.settings import Setting

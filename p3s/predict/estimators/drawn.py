@@ -13,20 +13,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p3s.base import workers
+from p3s.base.arrays import Floats, Ints
 from p3s.base.artefacts import LastRead, files_in
 from p3s.costs.spread import EVEN, Distribution, Spread
 from p3s.signature.clock import TIMES
 from p3s.simulate.folded import AddUp, Folded, folded_totals
 from p3s.simulate.packed import Tally
 from p3s.simulate.simulate import totals
-from p3s.simulate.steps import Floats, Ints
 from p3s.simulate.totals import PARTS, Drawn, Room, Totals
 
 if TYPE_CHECKING:
+    from p3s.base.arrays import Bools, Ints
     from p3s.base.study import Study
     from p3s.predict.estimators.settings import Prepared
     from p3s.simulate.network import Network
-    from p3s.simulate.steps import Bools, Ints, Steps
+    from p3s.simulate.steps import Steps
 
 #: Capture files of a run that is read for it, in bytes, at most, where there is a smaller one.
 _MOST_BYTES = 64 << 20

@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.text import figures, processes
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.grids import COMM, SOFTWARE, TRANSFER, WAITING, Simulated
 from p3s.program.mapping import BLOCK
-from p3s.simulate.steps import Bools, Floats, Ints
 from p3s.simulate.totals import StandIns
 
 if TYPE_CHECKING:

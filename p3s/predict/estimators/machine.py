@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError
 from p3s.base.host.memory import give_back
 from p3s.base.text import processes
@@ -48,7 +49,6 @@ from p3s.program.packing import usual as usual_packing
 from p3s.program.types import MOST_RANKS
 from p3s.simulate.folded import Folded, Loop, Settling, folded_totals
 from p3s.simulate.network import Network
-from p3s.simulate.steps import Floats
 from p3s.simulate.totals import PARTS, Followed, Room
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError
 from p3s.base.text import quoted
 from p3s.predict import types
@@ -19,17 +20,16 @@ from p3s.simulate.network import (
     network_from_cluster,
     network_from_machine,
 )
-from p3s.simulate.steps import Ints
 from p3s.simulate.switch_links import ANSWERS
 
 if TYPE_CHECKING:
+    from p3s.base.arrays import Floats
     from p3s.base.study import Study
     from p3s.machine.machinefile import Machine
     from p3s.program.collectives.choose import Library
     from p3s.program.creation import OwnPart
     from p3s.program.packing import PackCosts
     from p3s.program.scaled import ScaledTrace
-    from p3s.simulate.steps import Floats
 
 #: Libraries that move large messages only while their rank is inside a call.
 _NO_PROGRESS = ("openmpi", "mpich")

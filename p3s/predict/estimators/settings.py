@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from p3s.base.arrays import Ints
 from p3s.base.artefacts import LastRead, files_in
 from p3s.base.text import plural
 from p3s.predict.estimators.wired import Wired, wired
 from p3s.program.mapping import RankMap, mapping_of
 from p3s.program.scaled import read_order
 from p3s.simulate.folded import Loop
-from p3s.simulate.steps import Ints, Section
+from p3s.simulate.steps import Section
 from p3s.simulate.totals import Followed, alike, closed
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError
 from p3s.base.text import figures
 from p3s.program.mapping import RankMap
 from p3s.simulate.network import Curve, Network, Path
-from p3s.simulate.steps import Ints
 from p3s.simulate.switch_links import ANSWERS, LEAST_PAYLOAD, Wires
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.predict.ends import END, REST, START, Ends, ends_of
 from p3s.predict.what_if.changes import COMPUTE, IDEAL, Balanced, Change, OnNetwork, Scaled
 from p3s.simulate.network import NEVER, Curve, Network, Path
-from p3s.simulate.steps import Floats, Ints
 
 if TYPE_CHECKING:
     import pathlib

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.arrays import Ints
 from p3s.base.artefacts import parse_json
 from p3s.base.errors import P3SError
 from p3s.program.collectives import exchanges, nodes, reductions, registry, rooted
@@ -20,7 +21,6 @@ from p3s.program.collectives import nonblocking as nb
 from p3s.program.collectives.job import Job, power_below, shares, whole
 from p3s.program.collectives.registry import COLLECTIVES, CREATIONS
 from p3s.program.collectives.writer import Schedule, Writer
-from p3s.simulate.steps import Ints
 
 OPENMPI = "openmpi"
 MPICH = "mpich"

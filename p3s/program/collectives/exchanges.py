@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from p3s.base.arrays import Ints
 from p3s.program.collectives.job import Job, in_order, power_below, whole
 from p3s.program.collectives.registry import algorithm
 from p3s.program.collectives.writer import UNITE, Handle, Pieces, Writer
-from p3s.simulate.steps import Ints, Op
+from p3s.simulate.steps import Op
 
 #: Open MPI keeps at most this many receives (and sends) of an all-to-all outstanding
 #: (coll_tuned_component.c, init_max_requests), MPICH starts so many at a time

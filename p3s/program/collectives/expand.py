@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.arrays import Bools, Ints
 from p3s.base.ops import blocking_of
 from p3s.program.collectives.choose import Library, chosen_name, most_common, schedule
 from p3s.program.collectives.registry import COLLECTIVES
 from p3s.program.collectives.writer import Schedule
-from p3s.simulate.steps import Bools, Ints, Op, Steps, constant, narrow, taken
+from p3s.simulate.steps import Op, Steps, constant, narrow, taken
 
 #: Tags of the messages of collectives: this and the number of the call on its communicator.
 FIRST_TAG = 1 << 20

@@ -8,8 +8,8 @@ from functools import cache
 
 import numpy as np
 
+from p3s.base.arrays import Ints
 from p3s.program.collectives.writer import ADD, Writer
-from p3s.simulate.steps import Ints
 
 #: A pipelined message is cut into at most this many segments; they grow beyond that.
 MOST_SEGMENTS = 1024

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from p3s.base.arrays import Ints
 from p3s.program.collectives.job import whole
 from p3s.program.collectives.writer import Writer
-from p3s.simulate.steps import Ints
 
 #: Open MPI's han cuts a vector into segments of this many bytes (coll_han_*_segsize).
 SEGMENT = 65536

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from p3s.base.arrays import Ints
 from p3s.program.collectives.job import (
     Folded,
     Job,
@@ -26,7 +27,6 @@ from p3s.program.collectives.job import (
 from p3s.program.collectives.registry import algorithm
 from p3s.program.collectives.rooted import bcast_linear, reduce_linear
 from p3s.program.collectives.writer import ADD, ADD_BOTH, Pieces, Writer
-from p3s.simulate.steps import Ints
 
 
 @algorithm("linear", "allreduce")

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from p3s.base.arrays import Ints
 from p3s.program.collectives.job import Job, shares, whole
 from p3s.program.collectives.writer import Writer
-from p3s.simulate.steps import Ints
 
 Algorithm = Callable[[Writer, Job], None]
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from p3s.simulate.steps import Bools, Ints, Op
+from p3s.base.arrays import Bools, Ints
+from p3s.simulate.steps import Op
 
 #: What a receive does with the data, for the proof by data flow: takes it as it is, combines
 #: contributions that must be distinct, combines them also into the result kept behind the vector

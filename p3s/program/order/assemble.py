@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.errors import P3SError
 from p3s.program.order.calls import Reason
 from p3s.program.order.columns import Flat, Rows, steps_of, sums
@@ -15,7 +16,7 @@ from p3s.program.order.completions import Outstanding
 from p3s.program.order.cut import Part, Piece
 from p3s.program.order.pairs import pair_channels
 from p3s.program.order.sequence import Kind
-from p3s.program.scaled import Bools, Floats, Ints, ScaledTrace
+from p3s.program.scaled import ScaledTrace
 from p3s.simulate.steps import RECEIVES, REQUESTS, WAITS, Op, Steps, narrow, narrowed
 
 _REQUESTS = [int(op) for op in REQUESTS]

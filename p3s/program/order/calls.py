@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.arrays import Ints
 from p3s.base.ops import COLLECTIVE as COLLECTIVE_KIND
 from p3s.base.ops import (
     HALF_OF_ONE,
@@ -25,7 +26,7 @@ from p3s.base.ops import (
     queue_of,
     unwaited,
 )
-from p3s.program.scaled import COLLECTIVE, COMM, COMPLETION, IO, RECV, SEND, Ints, ScaledTrace
+from p3s.program.scaled import COLLECTIVE, COMM, COMPLETION, IO, RECV, SEND, ScaledTrace
 from p3s.simulate.steps import LeftOut, Op
 
 #: A started persistent operation carries the name of the call that made it.

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from p3s.base.arrays import Bools, Floats, Ints
 from p3s.program.order.calls import op_of, step_name
 from p3s.program.order.sequence import Calls
-from p3s.program.scaled import IO, Bools, Floats, Ints, ScaledTrace
+from p3s.program.scaled import IO, ScaledTrace
 from p3s.simulate.steps import WAITS, Op, Steps, constant, narrow, narrowed, taken
 
 _WAITS = [int(op) for op in WAITS]

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from p3s.simulate.steps import Ints, Op
+from p3s.base.arrays import Ints
+from p3s.simulate.steps import Op
 
 #: Of a pool that never gets empty, so many more are listed than can be outstanding.
 _SPARE = 64

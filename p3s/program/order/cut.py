@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from p3s.base.arrays import Ints
 from p3s.model.law_types import LoopRule, Trips
 from p3s.program.order.sequence import Kind
-from p3s.program.scaled import Ints
 
 #: Steps of all ranks in one section, at most; a window has fewer iterations, or a loop is taken
 #: apart.

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from p3s.base.arrays import Bools, Ints
 from p3s.program.scaled import ScaledTrace
-from p3s.simulate.steps import RECEIVES, SENDS, Bools, Ints, Steps, narrow
+from p3s.simulate.steps import RECEIVES, SENDS, Steps, narrow
 
 #: Tags of messages whose tag is not known: from here to twice this.
 _MADE_TAG = 1 << 18

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError
 from p3s.model.law_types import LoopRule, OrderedItem, TraceOrder, TripLaw
 from p3s.model.order.patterns import Pattern
@@ -27,7 +28,7 @@ from p3s.program.order.sequence import (
     with_preferences,
 )
 from p3s.program.order.unstick import moved_earlier, unstuck
-from p3s.program.scaled import RECV, SEND, Floats, Ints, ScaledTrace, read_order, read_scaled
+from p3s.program.scaled import RECV, SEND, ScaledTrace, read_order, read_scaled
 from p3s.simulate.steps import PLAIN, RECEIVES, SENDS, LeftOut, Op, Section, Steps, taken
 
 #: Calls of a rank that are put into their order one by one.

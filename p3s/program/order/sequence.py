@@ -8,13 +8,14 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from p3s.base.arrays import Bools, Ints
 from p3s.base.errors import P3SError
 from p3s.base.ops import HALF_OF_ONE, queue_of
 from p3s.model.law_types import TraceOrder
 from p3s.model.order.unfold import Unfolder
 from p3s.program.order.calls import MANY, op_of, requests_of
 from p3s.program.order.completions import EVENTS, Sample, first_in_first_out, preferences, wanted
-from p3s.program.scaled import COMPLETION, Bools, Ints, ScaledTrace
+from p3s.program.scaled import COMPLETION, ScaledTrace
 from p3s.simulate.steps import RECEIVES as RECEIVE_OPS
 from p3s.simulate.steps import WAITS, Op
 

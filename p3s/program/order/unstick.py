@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError
 from p3s.base.text import plural
-from p3s.program.scaled import Ints
 from p3s.simulate.network import rough_network
 from p3s.simulate.steps import PLAIN, REQUESTS, SENDS, WAITS, Op, Steps, taken
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError, UsageError
 from p3s.methods.baseline.trees.evaluate import Evaluator, Said
-from p3s.methods.baseline.trees.types import Array, Ints
 
 #: What a configuration is chosen by: seconds, an index that the tree tells, or seconds times cores.
 OBJECTIVES = ("time", "index", "core-hours")
@@ -36,7 +36,7 @@ class Limits:
     node_cores: int | None = None
 
 
-def admissible(workers: Sequence[float], threads: Sequence[float], limits: Limits) -> Array:
+def admissible(workers: Sequence[float], threads: Sequence[float], limits: Limits) -> Floats:
     """Return all pairs of workers and threads within the limits, (pairs, 2).
 
     Errors: P3SError where there is none; UsageError for too many to look at.
@@ -78,7 +78,7 @@ class Choice:
 
 
 def choose(
-    evaluator: Evaluator, columns: Mapping[str, Array], objective: str = "time", top: int = 3
+    evaluator: Evaluator, columns: Mapping[str, Floats], objective: str = "time", top: int = 3
 ) -> list[Choice]:
     """Return the best of some configurations, the best first; equal ones by fewer cores.
 
@@ -105,13 +105,13 @@ def check_objective(evaluator: Evaluator, objective: str) -> None:
         )
 
 
-def ranked(value: Array, cores: Array) -> Ints:
+def ranked(value: Floats, cores: Floats) -> Ints:
     """Return the numbers of configurations by value, equal ones by cores."""
     return np.lexsort((cores, value))
 
 
 def _choice(
-    evaluator: Evaluator, columns: Mapping[str, Array], said: Said, value: Array, i: int
+    evaluator: Evaluator, columns: Mapping[str, Floats], said: Said, value: Floats, i: int
 ) -> Choice:
     return Choice(
         int(i),

@@ -10,14 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.errors import P3SError
 from p3s.methods.baseline.trees.evaluate import CLIP, Evaluator
-from p3s.methods.baseline.trees.types import Array, Ints, Node, Table, Tree
-
-Bools = NDArray[np.bool_]
+from p3s.methods.baseline.trees.types import Node, Table, Tree
 
 #: Groups of a variable with many values: as many rows each.
 _GROUPS = 12
@@ -40,7 +38,7 @@ class Box:
     outliers: int
 
 
-def box(errors: Array) -> Box:
+def box(errors: Floats) -> Box:
     """Return the box of errors without signs."""
     first, median, third = (float(q) for q in np.percentile(errors, [25, 50, 75]))
     reach = 1.5 * (third - first)
@@ -66,7 +64,7 @@ class Group:
     level: str = ""
 
 
-def errors_of(tree: Tree, table: Table) -> Array:
+def errors_of(tree: Tree, table: Table) -> Floats:
     """Return |predicted - real| / real of every row (eq. 5.1)."""
     said = Evaluator.of(tree).predict(table.columns)
     return np.abs(said.value - table.y) / table.y
@@ -85,7 +83,7 @@ def shares(tree: Tree) -> dict[str, float]:
 
 
 def groups(
-    table: Table, errors: Array, variables: Sequence[str], level: float = _LEVEL
+    table: Table, errors: Floats, variables: Sequence[str], level: float = _LEVEL
 ) -> list[Group]:
     """Return the boxes of each variable's groups, by variable, then value.
 
@@ -97,7 +95,7 @@ def groups(
     return [_group(table, errors, name, rows, level / len(parts)) for name, rows in parts]
 
 
-def _parts(values: Array) -> list[Bools]:
+def _parts(values: Floats) -> list[Bools]:
     """Return which rows have each value; where there are many values, as many rows each."""
     distinct = np.unique(values)
     if len(distinct) > _GROUPS:
@@ -108,7 +106,7 @@ def _parts(values: Array) -> list[Bools]:
     return [which == i for i in range(int(which.max()) + 1) if (which == i).any()]
 
 
-def _larger(errors: Array, rows: Bools) -> float:
+def _larger(errors: Floats, rows: Bools) -> float:
     """Return p of errors as large as some rows' if they are as the others' (Mann and Whitney)."""
     ranks = np.empty(len(errors))
     ranks[np.argsort(errors, kind="stable")] = np.arange(1, len(errors) + 1)
@@ -117,7 +115,7 @@ def _larger(errors: Array, rows: Bools) -> float:
     return float(ndtr(-more / np.sqrt(mine * others * (len(errors) + 1) / 12)))
 
 
-def _group(table: Table, errors: Array, name: str, rows: Bools, level: float) -> Group:
+def _group(table: Table, errors: Floats, name: str, rows: Bools, level: float) -> Group:
     values, levels = table.columns[name][rows], table.levels.get(name, ())
     word = levels[int(values[0])] if levels else ""
     times, p = 1.0, 1.0
@@ -154,7 +152,7 @@ class Verdict:
         return not self.broken
 
 
-def gate(errors: Array, workload: Array) -> Verdict:
+def gate(errors: Floats, workload: Floats) -> Verdict:
     """Return whether errors are as section 4.5 asks: median 5 %, dispersion 20 %, outliers 5 %."""
     boxes = {float(w): box(errors[workload == w]) for w in np.unique(workload)}
     whole = box(errors)
@@ -202,7 +200,7 @@ class Best:
         return "close" if self.regret <= 0.10 else "far"
 
 
-def best_table(table: Table, predicted: Array, names: Sequence[str]) -> list[Best]:
+def best_table(table: Table, predicted: Floats, names: Sequence[str]) -> list[Best]:
     """Return a row per workload: best by what was measured and by what was predicted.
 
     ``names``: variables that make a configuration, as workers and threads.
@@ -230,7 +228,7 @@ def kinds(rows: Sequence[Best]) -> dict[str, float]:
     return {kind: found.count(kind) / max(1, len(found)) for kind in ("exact", "close", "far")}
 
 
-def by_workload(workload: Array, every: int) -> tuple[Ints, Ints]:
+def by_workload(workload: Floats, every: int) -> tuple[Ints, Ints]:
     """Return rows to train with and to validate with: every so many-th workload, with all its rows.
 
     Neither the least nor the largest workload is left out where others are there: a tree is not
@@ -264,7 +262,7 @@ class Region:
     workloads: tuple[float, ...]
 
 
-def worst_regions(tree: Tree, table: Table, errors: Array, limit: int = 1) -> list[Region]:
+def worst_regions(tree: Tree, table: Table, errors: Floats, limit: int = 1) -> list[Region]:
     """Return the regions whose errors are largest by their third quartile, the worst first.
 
     A region is three neighbouring workloads of ``table``; regions do not overlap. Each new workload
@@ -331,7 +329,7 @@ def prune(tree: Tree, table: Table) -> Tree:
     return replace(tree, nodes=_reached(kept))
 
 
-def _missed(tree: Tree, node: Node, design: Array, y: Array) -> float:
+def _missed(tree: Tree, node: Node, design: Floats, y: Floats) -> float:
     """Return the sum of relative errors of a node's own regression."""
     value = design @ np.array(node.coefficients)
     low, high = CLIP[0] * node.low, CLIP[1] * node.high

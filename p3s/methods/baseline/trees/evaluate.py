@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.errors import UsageError
 from p3s.methods.baseline.trees.prototype import Prototype, parse
-from p3s.methods.baseline.trees.types import Array, Ints, Tree
+from p3s.methods.baseline.trees.types import Tree
 
-Bools = NDArray[np.bool_]
 #: A prediction lies between these times the least and the largest value of its leaf.
 CLIP = (0.8, 1.25)
 #: The gap of a leaf: nothing lies to the right of it.
@@ -28,7 +27,7 @@ class Said:
     lies outside those of the row's leaves; ``clipped``: a regression said something else.
     """
 
-    value: Array
+    value: Floats
     leaf: Ints
     extrapolated: Bools
     outside: Bools
@@ -41,7 +40,7 @@ class _Parts:
 
     row: Ints
     leaf: Ints
-    weight: Array
+    weight: Floats
 
 
 @dataclass(frozen=True)
@@ -57,11 +56,11 @@ class Evaluator:
     prototype: Prototype
     child: Ints
     variable: Ints
-    gap: Array
+    gap: Floats
     levels: Mapping[int, tuple[int, ...]]
-    coefficients: Array
-    bounds: Array
-    ranges: Array
+    coefficients: Floats
+    bounds: Floats
+    ranges: Floats
 
     @staticmethod
     def of(tree: Tree) -> Evaluator:
@@ -82,14 +81,14 @@ class Evaluator:
             np.array([node.ranges for node in nodes]),
         )
 
-    def leaf(self, z: Array) -> Ints:
+    def leaf(self, z: Floats) -> Ints:
         """Return the leaf of each row of splitting variables, (rows, variables).
 
         Of rows between two leaves it is the one that counts most.
         """
         return self._main(self._parts(z), len(z))
 
-    def predict(self, columns: Mapping[str, Array]) -> Said:
+    def predict(self, columns: Mapping[str, Floats]) -> Said:
         """Return what the tree says of rows; ``columns``: a value of each variable per row.
 
         Errors: UsageError for a variable that is missing.
@@ -109,7 +108,7 @@ class Evaluator:
         leaf = self._main(parts, rows)
         return Said(value, leaf, _beyond(self.tree, columns), self._outside(parts, z), clipped)
 
-    def _parts(self, z: Array) -> _Parts:
+    def _parts(self, z: Floats) -> _Parts:
         """Return the leaves of rows: two for each split that a row lies in the gap of."""
         row, at, weight = np.arange(len(z)), np.zeros(len(z), dtype=np.int64), np.ones(len(z))
         while True:
@@ -138,7 +137,7 @@ class Evaluator:
         found[parts.row[order]] = parts.leaf[order]
         return found
 
-    def _outside(self, parts: _Parts, z: Array) -> Bools:
+    def _outside(self, parts: _Parts, z: Floats) -> Bools:
         """Return which rows lie outside what their leaves' runs had, taken together."""
         least, most = np.full_like(z, np.inf), np.full_like(z, -np.inf)
         np.minimum.at(least, parts.row, self.ranges[parts.leaf, :, 0])
@@ -146,7 +145,7 @@ class Evaluator:
         return np.asarray(((z < least) | (z > most)).any(axis=1))
 
 
-def _share(value: Array, low: Array, high: Array) -> Array:
+def _share(value: Floats, low: Floats, high: Floats) -> Floats:
     """Return where values lie between two others, 0 to 1; of ratios where all are above zero."""
     ratio = low > 0
     one = np.where(ratio, np.log(np.where(ratio, value / np.where(ratio, low, 1), 1)), value - low)
@@ -154,7 +153,7 @@ def _share(value: Array, low: Array, high: Array) -> Array:
     return np.asarray(one / whole)
 
 
-def _beyond(tree: Tree, columns: Mapping[str, Array]) -> Bools:
+def _beyond(tree: Tree, columns: Mapping[str, Floats]) -> Bools:
     """Return which rows have a variable outside the runs that the tree was grown from."""
     found = np.zeros(len(next(iter(columns.values()))), dtype=bool)
     for name, (low, high) in tree.box.items():

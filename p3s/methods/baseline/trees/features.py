@@ -13,10 +13,10 @@ from xml.etree import ElementTree
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import UsageError
 from p3s.base.text import plural, processes
 from p3s.machine.topology.inside import read_inside
-from p3s.methods.baseline.trees.types import Array, Ints
 
 #: What cores may share, the widest first: names of the objects in hwloc's files.
 _LEVELS = (("Package", "Socket"), ("L3Cache",), ("L2Cache",))
@@ -80,7 +80,7 @@ def regular(sockets: int, l3: int, l2: int, cores: int) -> Caches:
 COUNTER = re.compile(r"(s|pl3_|tl3_|l2_)\d+", re.ASCII)
 
 
-def derived(workload: Array, workers: Array, threads: Array) -> dict[str, Array]:
+def derived(workload: Floats, workers: Floats, threads: Floats) -> dict[str, Floats]:
     """Return the variables w2, w1, workers, workload, local_workld, threads of runs.
 
     w2 = W^2 / (K T), w1 = W / (K T) (eq. 4.2), local_workld = W / K.
@@ -163,8 +163,8 @@ def counters(caches: Caches, count: int, threads: int, far: bool = False) -> dic
 
 
 def counter_columns(
-    caches: Caches, count: Array, threads: Array, far: Array | None = None
-) -> dict[str, Array]:
+    caches: Caches, count: Floats, threads: Floats, far: Floats | None = None
+) -> dict[str, Floats]:
     """Return the counters of runs as columns; ``count``: processes of a node, per run."""
     spread = np.zeros(len(count), dtype=bool) if far is None else np.asarray(far, dtype=bool)
     keys = np.stack([count, threads, spread], axis=1).astype(np.int64)

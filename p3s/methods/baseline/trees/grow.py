@@ -16,11 +16,12 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import chdtrc, eval_jacobi, gammaln, roots_jacobi
 
+from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError, UsageError
 from p3s.methods.baseline.trees import splits
 from p3s.methods.baseline.trees.prototype import Prototype, parse
 from p3s.methods.baseline.trees.splits import Fit, Rows, fit, rows_of
-from p3s.methods.baseline.trees.types import Array, Growing, Ints, Node, Split, Table, Test, Tree
+from p3s.methods.baseline.trees.types import Growing, Node, Split, Table, Test, Tree
 
 #: Polynomials; with 30 the p-values of up to 40 dimensions have 1e-10.
 _SIZE = 40
@@ -32,7 +33,7 @@ _SHORT = 0.5825971579390107
 
 
 @lru_cache(maxsize=64)
-def _basis(k: int) -> tuple[Array, Array, Array, Array]:
+def _basis(k: int) -> tuple[Floats, Floats, Floats, Floats]:
     """Return nodes in [0, 1], weights for u^(k/2 - 1) du, orthonormal (1-u) P_i, derivatives."""
     a = k / 2 - 1
     x, w = roots_jacobi(2 * _SIZE + 30, 0, a)
@@ -109,7 +110,7 @@ _EXACT = 1e-12
 _SMALL = 0.01
 
 
-def increments(fit: Fit, t: Array, w: Array) -> Array | None:
+def increments(fit: Fit, t: Floats, w: Floats) -> Floats | None:
     """Return the decorrelated scores of the rows, (rows, kept); None where the fit is exact.
 
     psi = residual x, J = sum of w psi psi' / n, d = w J^(-1/2) psi / sqrt(n), n the sum of w. They
@@ -128,7 +129,7 @@ def increments(fit: Fit, t: Array, w: Array) -> Array | None:
     return np.asarray(w[:, None] * (scores @ half) / math.sqrt(n))
 
 
-def supremum(d: Array, z: Array, w: Array, trim: float) -> tuple[float, int] | None:
+def supremum(d: Floats, z: Floats, w: Floats, trim: float) -> tuple[float, int] | None:
     """Return supLM of a numeric variable: largest ||C(t)||^2 / (t (1 - t)), t in [trim, 1 - trim].
 
     C cumulates the scores by the values of ``z``, t the weights; both are seen between two values
@@ -145,7 +146,7 @@ def supremum(d: Array, z: Array, w: Array, trim: float) -> tuple[float, int] | N
     return float(np.max(np.einsum("ij,ij->i", walk, walk) / (t * (1 - t)))), len(t)
 
 
-def between_levels(d: Array, z: Array, w: Array) -> tuple[float, int] | None:
+def between_levels(d: Floats, z: Floats, w: Floats) -> tuple[float, int] | None:
     """Return sum over levels of n / n_c ||sum of d||^2 and its degrees of freedom k (C - 1)."""
     _, which = np.unique(z, return_inverse=True)
     count = np.bincount(which, w)
@@ -165,7 +166,7 @@ def log_chi2(x: float, dof: int) -> float:
 
 
 def least_stable(
-    d: Array, z: Array, names: Sequence[str], words: Container[str], w: Array, growing: Growing
+    d: Floats, z: Floats, names: Sequence[str], words: Container[str], w: Floats, growing: Growing
 ) -> tuple[Test, int] | None:
     """Return the test with the least p-value of the variables ``z``, and how many were tested.
 
@@ -239,7 +240,7 @@ def grow(
     )
 
 
-def _range(values: Array) -> tuple[float, float]:
+def _range(values: Floats) -> tuple[float, float]:
     return float(values.min()), float(values.max())
 
 
@@ -254,7 +255,7 @@ class _Grower:
 
     prototype: Prototype
     variables: tuple[str, ...]
-    z: Array
+    z: Floats
     table: Table
     rows: Rows
     growing: Growing
@@ -303,11 +304,11 @@ class _Grower:
         split = Split(test.variable, 0, 0, cut.low, cut.high, cut.levels)
         return replace(node, split=split), left
 
-    def column(self, z: Array, test: Test) -> Array:
+    def column(self, z: Floats, test: Test) -> Floats:
         """Return the values of a test's variable."""
         return np.asarray(z[:, self.variables.index(test.variable)])
 
-    def test(self, made: Fit, rows: Rows, z: Array) -> Test | None:
+    def test(self, made: Fit, rows: Rows, z: Floats) -> Test | None:
         """Return the test of the least stable variable; None where rows are too few for any."""
         growing = self.growing
         size = float(rows.w.sum()) if growing.in_weights else float(len(rows.w))
@@ -320,7 +321,7 @@ class _Grower:
         test, tested = found
         return replace(test, log_p=corrected(test.log_p, tested)) if growing.bonferroni else test
 
-    def cut(self, made: Fit, rows: Rows, z: Array, test: Test | None) -> splits.Cut | None:
+    def cut(self, made: Fit, rows: Rows, z: Floats, test: Test | None) -> splits.Cut | None:
         """Return the cut of the least stable variable; None: the node is a leaf."""
         if test is None or test.log_p > math.log(self.growing.alpha):
             return None

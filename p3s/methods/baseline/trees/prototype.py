@@ -20,12 +20,11 @@ from functools import cached_property
 from itertools import accumulate
 
 import numpy as np
-from numpy.typing import NDArray
 
+from p3s.base.arrays import Floats
 from p3s.base.errors import UsageError
 from p3s.laws.expr import Expr, add, evaluate, mul, num, power, sym, symbols_of
 
-Array = NDArray[np.float64]
 #: Other names of the variables: those of the thesis's equations.
 ALIASES = {
     "W": "workload",
@@ -69,7 +68,7 @@ class Prototype:
         """Names of the variables, sorted."""
         return tuple(sorted({name for _, expr in self.terms for name in symbols_of(expr)}))
 
-    def design(self, columns: Mapping[str, Array]) -> Array:
+    def design(self, columns: Mapping[str, Floats]) -> Floats:
         """Return a column per coefficient, (rows, coefficients), from the variables' values.
 
         Errors: UsageError for a variable that is not there, or a term without a value in a row.

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from p3s.methods.baseline.trees.types import Array, Growing, Ints
+from p3s.base.arrays import Bools, Floats, Ints
+from p3s.methods.baseline.trees.types import Growing
 
 #: Share of a column that is left beside the others, below which it says nothing new.
 _NEW = 1e-7
@@ -22,17 +23,17 @@ class Rows:
     A residual of ``t`` times ``relative`` is a relative error of what was measured.
     """
 
-    x: Array
-    t: Array
-    w: Array
-    relative: Array
+    x: Floats
+    t: Floats
+    w: Floats
+    relative: Floats
 
     def only(self, at: Ints) -> Rows:
         """Return some rows."""
         return Rows(self.x[at], self.t[at], self.w[at], self.relative[at])
 
 
-def rows_of(design: Array, y: Array, growing: Growing) -> Rows:
+def rows_of(design: Floats, y: Floats, growing: Growing) -> Rows:
     """Return the rows of a regression of ``y``.
 
     Relative: 1 over x / y, the residuals are relative errors (weights 1/y^2); weighted: integers
@@ -45,13 +46,13 @@ def rows_of(design: Array, y: Array, growing: Growing) -> Rows:
     return Rows(design, y, w, 1.0 / y)
 
 
-def weights(y: Array) -> Array:
+def weights(y: Floats) -> Floats:
     """Return max log2(10^4 y) - log2(10^4 y) + 1 for every run (eq. 4.5, 4.6)."""
     size = np.log2(y * 1e4)
     return np.asarray(size.max() - size + 1)
 
 
-def integer_weights(y: Array) -> Array:
+def integer_weights(y: Floats) -> Floats:
     """Return the weights of eq. 4.6 rounded to whole numbers, at least 1, as its library wants."""
     return np.maximum(np.rint(weights(y)), 1.0)
 
@@ -64,10 +65,10 @@ class Fit:
     ``q``: (rows, kept) columns that span the same, sum of w q q' the identity; ``residuals`` of t.
     """
 
-    coefficients: Array
+    coefficients: Floats
     kept: Ints
-    q: Array
-    residuals: Array
+    q: Floats
+    residuals: Floats
 
 
 def fit(rows: Rows) -> Fit:
@@ -104,7 +105,6 @@ def fit(rows: Rows) -> Fit:
     return Fit(found, np.array(kept, dtype=np.int64), q, rows.t - q @ along)
 
 
-Bools = NDArray[np.bool_]
 #: Eigenvalue below which a side's rows do not tell a combination of coefficients.
 _TOLD = 1e-9
 #: Words: up to so many levels all ways to part them are tried, above it those along one order.
@@ -130,10 +130,10 @@ class Cut:
 class _Sums:
     """Sums over rows: w r q (.., kept), w q q' (.., kept, kept), weights, numbers of rows."""
 
-    score: Array
-    gram: Array
-    weight: Array
-    count: Array
+    score: Floats
+    gram: Floats
+    weight: Floats
+    count: Floats
 
     def along(self) -> _Sums:
         """Return the sums up to each value but the last."""
@@ -141,7 +141,7 @@ class _Sums:
             *(np.cumsum(a, axis=0)[:-1] for a in (self.score, self.gram, self.weight, self.count))
         )
 
-    def of(self, parts: Array) -> _Sums:
+    def of(self, parts: Floats) -> _Sums:
         """Return the sums over the values of each part, (ways, values) of 0 and 1."""
         return _Sums(
             *(np.tensordot(parts, a, 1) for a in (self.score, self.gram, self.weight, self.count))
@@ -156,12 +156,12 @@ class _Sums:
 class _Sides:
     """The regressions left and right of all ways: what is added to the node's coefficients of q."""
 
-    left: Array
-    right: Array
-    won: Array
+    left: Floats
+    right: Floats
+    won: Floats
 
 
-def best(fit: Fit, rows: Rows, z: Array, growing: Growing, least: int, words: bool) -> Cut | None:
+def best(fit: Fit, rows: Rows, z: Floats, growing: Growing, least: int, words: bool) -> Cut | None:
     """Return the best cut of a variable; None where no cut leaves enough rows on both sides.
 
     least: rows of a side. Of cuts that are as good the first is taken.
@@ -210,7 +210,7 @@ def _large_enough(left: _Sums, all_: _Sums, growing: Growing, least: int) -> Boo
     return np.asarray((rows >= least) & (size >= growing.minsplit))
 
 
-def _subsets(score: Array) -> Array:
+def _subsets(score: Floats) -> Floats:
     """Return ways to part levels: all, or along the scores' main direction where they are many."""
     size = len(score)
     if size <= _LEVELS:
@@ -233,8 +233,8 @@ def _sides(left: _Sums) -> _Sides:
 
 
 def _misses(
-    fit: Fit, rows: Rows, sides: _Sides, parts: Array, which: NDArray[np.intp], objective: str
-) -> Array:
+    fit: Fit, rows: Rows, sides: _Sides, parts: Floats, which: NDArray[np.intp], objective: str
+) -> Floats:
     """Return the sum over both sides of w |y - fitted| / y, or of |sum of w (y - fitted)|."""
     found = np.empty(len(parts))
     for some in _pieces(len(parts), len(which)):
@@ -255,7 +255,7 @@ def _pieces(ways: int, rows: int) -> Iterator[slice]:
     return (slice(start, start + step) for start in range(0, ways, step))
 
 
-def _first_least(missed: Array) -> int:
+def _first_least(missed: Floats) -> int:
     """Return the first of the least; what differs in the last digits is the same."""
     least = float(missed.min())
     return int(np.flatnonzero(missed <= least + 1e-9 * abs(least))[0])

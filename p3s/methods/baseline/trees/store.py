@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
+from p3s.base.arrays import Floats
 from p3s.base.artefacts import write_json
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.serialise import Published
 from p3s.methods.baseline.trees.evaluate import Evaluator
 from p3s.methods.baseline.trees.features import Caches, counter_columns, derived
-from p3s.methods.baseline.trees.types import Array, Tree
+from p3s.methods.baseline.trees.types import Tree
 
 #: The variable that says how threads and processes are placed, and its words.
 AFFINITY, AFFINITIES = "affinity", ("close", "far")
@@ -63,8 +64,8 @@ class Stored:
                 raise ValueError(f"its {what} cannot be these")
 
     def columns(
-        self, workload: float, pairs: Array, inputs: Mapping[str, float], affinity: str = ""
-    ) -> dict[str, Array]:
+        self, workload: float, pairs: Floats, inputs: Mapping[str, float], affinity: str = ""
+    ) -> dict[str, Floats]:
         """Return the tree's variables for pairs of workers and threads, a row each.
 
         ``inputs``: values of its other variables; ``affinity``: "close" or "far", where the runs
@@ -81,7 +82,7 @@ class Stored:
             made |= placed(self.cores, made["processes"], t, self.per_node, np.full(len(k), far))
         return made
 
-    def fitting(self, pairs: Array) -> Array:
+    def fitting(self, pairs: Floats) -> Floats:
         """Return the pairs of workers and threads whose threads find cores on the known node."""
         if not self.cores:
             return pairs
@@ -104,11 +105,11 @@ class Stored:
 
 def placed(
     cores: Sequence[tuple[int, int, int]],
-    processes: Array,
-    threads: Array,
+    processes: Floats,
+    threads: Floats,
     per_node: int,
-    far: Array,
-) -> dict[str, Array]:
+    far: Floats,
+) -> dict[str, Floats]:
     """Return the counters of caches and sockets of runs, as columns.
 
     ``per_node``: processes of a node, 0: all. Of several nodes it is the first, which is full.

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import UsageError
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 #: What the regressions of the nodes make small: relative errors, squares with the thesis's weights,
 #: plain squares.
 REGRESSIONS = ("relative", "weighted", "plain")
@@ -82,8 +81,8 @@ class Table:
     ``levels``: the names of the values of variables that are words; their columns have numbers.
     """
 
-    columns: Mapping[str, Array]
-    y: Array
+    columns: Mapping[str, Floats]
+    y: Floats
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def only(self, keep: NDArray[np.bool_] | Ints) -> Table:
@@ -91,7 +90,7 @@ class Table:
         kept = {name: column[keep] for name, column in self.columns.items()}
         return replace(self, columns=kept, y=self.y[keep])
 
-    def column(self, name: str) -> Array:
+    def column(self, name: str) -> Floats:
         """Return the values of a variable; UsageError for one that is not there."""
         if name not in self.columns:
             raise UsageError(f"{name}: is no variable of these runs; there are {self.names}")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError
 from p3s.machine.topology.fabric import Fabric
-from p3s.machine.topology.levels import Floats, Ints
 from p3s.methods.placement.links import link_features, network_links, outliers
 from p3s.methods.placement.phases import Traffic
 from p3s.program.mapping import RankMap

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.errors import P3SError
-from p3s.machine.topology.levels import Bools, Floats, Ints
 from p3s.methods.placement.lines import Columns, Line, Product, design
 
 #: Powers of x and of log2 x.

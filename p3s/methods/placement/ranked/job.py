@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.machine.topology.fabric import Fabric
-from p3s.machine.topology.levels import Floats, Ints
 from p3s.methods.placement.allocation import Allocation
 from p3s.methods.placement.links import paths
 from p3s.methods.placement.phases import PhaseTraffic, Traffic, phase_traffic

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError
 from p3s.base.progress import Progress
 from p3s.base.text import plural
-from p3s.machine.topology.levels import Ints
 from p3s.methods.placement.candidates import USUAL, candidates
 from p3s.methods.placement.costs import CostModel, QuickCost, whole_cost
 from p3s.methods.placement.phases import PhaseTraffic, all_traffic

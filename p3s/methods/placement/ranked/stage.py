@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.progress import Progress
 from p3s.base.study import Study
 from p3s.base.text import figures
 from p3s.machine.topology.fabric import Fabric
-from p3s.machine.topology.levels import Ints
 from p3s.machine.topology.read import named, read_fabric
 from p3s.machine.topology.trees import one_switch
 from p3s.methods.placement.allocation import Allocation, allocation

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.artefacts import write_json
 from p3s.base.serialise import Published
 from p3s.base.study import Study
-from p3s.machine.topology.levels import Bools, Floats, Ints
 from p3s.methods.placement.ranking import Values
 from p3s.predict.types import Reason
 

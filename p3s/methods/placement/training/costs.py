@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.machine.topology.fabric import Fabric
-from p3s.machine.topology.levels import Floats, Ints
 from p3s.methods.placement.baselines import Hockney, fit_ping_pong
 from p3s.methods.placement.phases import Traffic, traffic
 from p3s.methods.placement.simulated import SINGLE

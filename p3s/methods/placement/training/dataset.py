@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.base.artefacts import write_bytes, write_json
 from p3s.base.errors import Damaged, P3SError
 from p3s.base.serialise import (
@@ -26,7 +27,6 @@ from p3s.base.serialise import (
 )
 from p3s.base.tables import parquet_bytes, read_rows
 from p3s.machine.topology.fabric import Fabric
-from p3s.machine.topology.levels import Floats, Ints
 from p3s.methods.placement.costs import Phase, row_of
 from p3s.methods.placement.training import campaign
 from p3s.methods.placement.training.campaign import Draw, Execution, Settings

@@ -13,11 +13,11 @@ from typing import Protocol
 
 import numpy as np
 
+from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError
 from p3s.base.host.compiling import compiled
 from p3s.base.host.cores import cores
 from p3s.base.host.simgrid import run_simgrid, simgrid_program
-from p3s.machine.topology.levels import Ints
 from p3s.methods.placement.phases import Traffic
 from p3s.program.mapping import RankMap
 from p3s.replay.launch.launcher import Mpi, find_mpi, put_on_hosts, write_hosts

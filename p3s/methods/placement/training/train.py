@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError, UsageError
 from p3s.machine.topology.fabric import Fabric
-from p3s.machine.topology.levels import Floats, Ints
 from p3s.machine.topology.read import node_numbers, read_fabric
 from p3s.machine.topology.trees import one_switch
 from p3s.methods.placement.baselines import best_variant, seconds_of
