@@ -170,9 +170,11 @@ class Sizing:
         }
         out = []
         for k, d in enumerate(self._drafts):
-            if d.item.relation is not None:
-                d.seen.rivals = tuple(choice.explained[d.item.node].rivals)
-            item = replace(d.item, slots=_ruled(d.item, slots[k], unmodelled), rivals=d.seen.rivals)
+            item = replace(d.item, slots=_ruled(d.item, slots[k], unmodelled))
+            if item.relation is not None:
+                rivals = choice.explained[item.node].rivals
+                dearer = tuple(cost * RELATION_BITS for cost in rivals.values())
+                item = replace(item, rivals=tuple(rivals), dearer=dearer)
             out.append(replace(d, item=item))
         return out
 
@@ -282,7 +284,6 @@ def _drafts(nodes: Sequence[Node], choice: GridChoice, tables: Sequence[PointTab
                 place=seen.place,
                 notes=tuple(seen.notes),
                 slots=(),
-                rivals=seen.rivals,
             ),
             seen,
         )

@@ -117,7 +117,8 @@ class Item:
     does; tag_value: the tag it carries, -1 if several; loop_start: position at which its loop over
     stages starts; loops, at: the loops around it, and its place in the program and in each of them.
     settled: the verdict at counts at which all rules that explain the traces agree
-    (p3s.model.verdicts). rivals: other relations with the traced partners.
+    (p3s.model.verdicts). rivals: other relations with the traced partners; dearer: bits that each
+    of them costs more.
     """
 
     node: int
@@ -144,6 +145,7 @@ class Item:
     share: Share | None = None
     measured: tuple[Measured, ...] | None = None
     rivals: tuple[Relation, ...] = ()
+    dearer: tuple[float, ...] = ()
 
     @property
     def key(self) -> tuple[str, str, int | None]:

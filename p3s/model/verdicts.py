@@ -45,11 +45,14 @@ def other_extents(model: Model, n: int) -> tuple[tuple[int, ...], ...]:
 def chance_of_another(model: Model, n: int) -> float:
     """Return how likely it is that the structure at ``n`` is another, between 0 and 1.
 
-    Process grids that differ there weigh as often as programs have them; partners that several
-    rules lead to are as likely as not. model: as judged at ``n``.
+    Process grids that differ there weigh as often as programs have them, relations by the bits
+    that they cost more than those used. model: as judged at ``n``.
     """
     codes = {why.code for item in model.items for why in item.why}
-    chance = 0.5 if Code.PARTNERS_OPEN in codes else 0.0
+    chance = 0.0
+    if Code.PARTNERS_OPEN in codes:
+        nodes = items_with_rivals(model).values()
+        chance = max(_chance_of_others(items, model_grid(model, n)) for items in nodes)
     if Code.GRID_OPEN in codes:
         grid, rules = model_grid(model, n), model.grid
         differ = sum(other.weight for other in _other_grids(model, grid))
@@ -167,8 +170,25 @@ def partners_differ(items: Sequence[Item], grid: GridAt) -> bool:
 
     items: those of one node, which have the same rivals.
     """
+    return any(_differing(items, grid))
+
+
+def _chance_of_others(items: Sequence[Item], grid: GridAt) -> float:
+    """Return how likely it is that a node's partners on a grid are those of a rival that differs.
+
+    A relation is as likely as 2 to the power of the bits that it costs less.
+    """
+    agree, differ = 1.0, 0.0
+    dearer = items[0].dearer or (0.0,) * len(items[0].rivals)
+    for bits, other in zip(dearer, _differing(items, grid), strict=True):
+        agree, differ = (agree, differ + 2.0**-bits) if other else (agree + 2.0**-bits, differ)
+    return differ / (agree + differ)
+
+
+def _differing(items: Sequence[Item], grid: GridAt) -> Iterator[bool]:
+    """Yield whether each rival relation of a node leads to other partners on a grid."""
     if not items or not items[0].rivals:
-        return False
+        return
     guards = [[s.guard for s in each.slots if s.guard is not None] for each in items]
     some = [(each.relation, g) for each, g in zip(items, guards, strict=True) if each.relation]
     here = np.unique(np.concatenate([reached(rel, grid, g) for rel, g in some]))
@@ -178,7 +198,7 @@ def partners_differ(items: Sequence[Item], grid: GridAt) -> bool:
     if not np.array_equal(here, bare):  # guards say who takes part, whatever the partners
         ranks = np.unique(here // grid.n)
         rivals = (pairs[np.isin(pairs // grid.n, ranks)] for pairs in rivals)
-    return any(not np.array_equal(here, pairs) for pairs in rivals)
+    yield from (not np.array_equal(here, pairs) for pairs in rivals)
 
 
 def ranks_differ(slot: Slot, grid: GridAt) -> bool:

@@ -284,7 +284,7 @@ class _Search:
         for _, seen, loose, members in self.todo:
             pairs = [Pairs(best.grids[n], *each) for n, each in seen if len(each[0])]
             axes = _axes(best.communicators, members)
-            known: dict[tuple[Relation, ...], list[Relation]] = {}
+            known: dict[tuple[Relation, ...], dict[Relation, float]] = {}
             for i in members if pairs and not loose else ():
                 found = best.explained[i]
                 key = tuple(found.relations)

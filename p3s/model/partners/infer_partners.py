@@ -138,7 +138,8 @@ class Explanation:
     cost: float
     unexplained: int
     ambiguous: list[int] = field(default_factory=list)  # axes whose direction stays open
-    rivals: list[Relation] = field(default_factory=list)  # other single ones, as good
+    #: Other single ones that lead to the same partners, and what each costs more.
+    rivals: dict[Relation, float] = field(default_factory=dict)
 
 
 def _covered(rel: Relation, pairs: Sequence[Pairs]) -> list[np.ndarray]:

@@ -109,7 +109,6 @@ def _p2p_items(
         }
         stage = {n: own.stage.get(n, nothing) for n in counts}
         item = Observed(rows, stage, own.peers, own.care, grids, rel, places)
-        item.rivals = tuple(explained.rivals)
         if len(relations) > 1:
             item.ways, item.taken = own.ways, own.taken
             item.sure = {n: _one_size(rows[n], stage[n], own.care[n].shape) for n in counts}

@@ -24,25 +24,29 @@ _REACHED: dict[tuple[object, ...], np.ndarray] = {}
 
 def rival_relations(
     found: Explanation, pairs: Sequence[Pairs], axes: Sequence[CommunicatorLaw]
-) -> list[Relation]:
-    """Return the single relations that have all pairs of the ranks of a node and no others.
+) -> dict[Relation, float]:
+    """Return the single relations that have all pairs of the ranks of a node and no others, each
+    with what it costs more than those found, in relations; at least 0.
 
     Where those found have as many messages for each way to a partner, a rival has, too. Where
     those found say by themselves which ranks take part, as borders do, so does a rival: one that
     needs a guard beside it is no rule that anyone writes.
     """
     if not found.relations or found.unexplained:
-        return []
+        return {}
     traced = [np.unique(p.rank * p.grid.n + p.peer) for p in pairs]
-    near = [rel for cost, rel in candidates(pairs, axes) if cost <= found.cost + _WITHIN]
-    near += _shifts(pairs[-1])
-    others = [rel for rel in dict.fromkeys(near) if [rel] != found.relations]
+    near: dict[Relation, float] = {}
+    for cost, rel in candidates(pairs, axes):
+        if cost <= found.cost + _WITHIN:
+            near.setdefault(rel, max(cost - found.cost, 0.0))
+    near |= {rel: 0.0 for rel in _shifts(pairs[-1]) if rel not in near}
+    others = [rel for rel in near if [rel] != found.relations]
     alike = [rel for rel in others if _leads(rel, pairs, traced)]
     if _takes_part(found.relations, pairs, traced):
         alike = [rel for rel in alike if _takes_part([rel], pairs, traced)]
     if all(_as_often(found.relations, p) for p in pairs):
         alike = [rel for rel in alike if all(_as_often([rel], p) for p in pairs)]
-    return alike[:_MOST]
+    return {rel: near[rel] for rel in alike[:_MOST]}
 
 
 def _shifts(last: Pairs) -> list[Relation]:

@@ -51,7 +51,7 @@ class Observed:
     like; care: (stages, n) False where another item of the node has the same partner; sure: cells
     whose size is known all the same, because all messages to that partner have one size; ways:
     how many items and stages share a cell's partner; taken: cells that show who takes part, where
-    these are others than care; rivals: other relations with the same partners.
+    these are others than care.
     """
 
     rows: dict[int, Rows]
@@ -65,7 +65,6 @@ class Observed:
     sure: dict[int, np.ndarray] = field(default_factory=dict)
     ways: dict[int, np.ndarray] = field(default_factory=dict)
     taken: dict[int, np.ndarray] = field(default_factory=dict)
-    rivals: tuple[Relation, ...] = ()
 
     def sized(self, n: int) -> np.ndarray:
         """Return the cells whose size belongs to this item for certain."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from statistics import NormalDist
 
 import numpy as np
 
@@ -83,9 +84,10 @@ EXACT, FARTHER = 1e-3, 2.0
 ALIKE = 0.5
 #: From which differences on it matters where ranks have them; how far a place may follow them.
 UNEVEN, MOST = 0.02, 8.0
-#: Excesses of the busiest rank below this show no trend, and it takes so many others to show one;
-#: how much steeper the power may be.
-TRENDLESS, _POINTS, STEEPER = 0.005, 3, 0.25
+#: By how much a trend has to lower the sum of squares: 95 % of chi squared (1 degree of freedom).
+SIGNIFICANT = 3.84
+#: How much steeper the power may be: noise of independent parts grows as n^(1/2), of one as n^0.
+STEEPER = 0.25
 #: Parts of 1 whose multiples fill it evenly.
 GOLDEN, SILVER = 0.6180339887498949, 0.41421356237309503
 #: Profiles whose ratios of all ranks are kept: parts of a trace ask for some ranks at a time.
@@ -425,20 +427,43 @@ def _largest(points: Sequence[Spent]) -> tuple[tuple[int, float], ...]:
 
 
 def largest_at(largest: Sequence[tuple[int, float]], n: int, steeper: float = 0.0) -> float:
-    """Return by how much the busiest of n ranks is above the mean: a power of n, of 1 at most.
+    """Return by how much the busiest of n ranks is above the mean.
 
-    It goes through the largest count, and stays as it is there where fewer than three counts tell
-    of a trend: uneven cuts of a domain come and go. largest: (count, largest ratio less one),
-    ascending. steeper: added to the exponent.
+    It goes through that of the largest count and grows as the largest of n draws does, times a
+    power of n where the counts show one, at most as n, as one rank with the same work at any count
+    does. What is noise is drawn oftener among more ranks, and no more.
+
+    largest: (count, largest ratio less one), ascending. steeper: added to the power.
     """
     if not largest:
         return 0.0
     last_n, last = largest[-1]
-    some = np.log([(m, excess) for m, excess in largest if excess > TRENDLESS])
-    slope = 0.0
-    if len(some) >= _POINTS:
-        slope = float(np.clip(np.polyfit(some[:, 0], some[:, 1], 1)[0], 0.0, 1.0))
-    return float(last * (n / last_n) ** (slope + steeper))
+    ratio = n / last_n
+    growth = _largest_draw(n) / _largest_draw(last_n) * ratio ** (_trend(largest) + steeper)
+    return float(last * (min(growth, ratio) if ratio > 1.0 else max(growth, ratio)))
+
+
+def _largest_draw(n: int) -> float:
+    """Return the largest of n normal deviates, on average (Blom 1958), of at least 2."""
+    n = max(n, 2)
+    return NormalDist().inv_cdf((n - 0.375) / (n + 0.25))
+
+
+def _trend(largest: Sequence[tuple[int, float]]) -> float:
+    """Return the power of n with which deviations grow beside what more draws lead to.
+
+    By least squares of logarithms, each of the variance that the largest of so many draws has
+    (Gumbel: pi^2 / 12 ln n, over its square). 0 where the squares fall by less than SIGNIFICANT.
+    """
+    points = [(n, excess / _largest_draw(n)) for n, excess in largest if excess > 0.0]
+    if len(points) < 3:
+        return 0.0
+    x, y = np.log(np.array(points, dtype=float)).T
+    weight = 12.0 / np.pi**2 * x * np.array([_largest_draw(n) for n, _ in points]) ** 2
+    x, y = x - np.average(x, weights=weight), y - np.average(y, weights=weight)
+    square = float(weight @ x**2)
+    power = float(weight @ (x * y)) / square
+    return power if power**2 * square > SIGNIFICANT else 0.0
 
 
 def largest_half_width(profile: Profile, n: int) -> float:
