@@ -176,13 +176,13 @@ def partners_differ(items: Sequence[Item], grid: GridAt) -> bool:
 def _chance_of_others(items: Sequence[Item], grid: GridAt) -> float:
     """Return how likely it is that a node's partners on a grid are those of a rival that differs.
 
-    A relation is as likely as 2 to the power of the bits that it costs less.
+    The cheapest of these stands for all: rivals are mostly ways of writing it. It is as likely as
+    2 to the power of the bits that it costs less.
     """
-    agree, differ = 1.0, 0.0
     dearer = items[0].dearer or (0.0,) * len(items[0].rivals)
-    for bits, other in zip(dearer, _differing(items, grid), strict=True):
-        agree, differ = (agree, differ + 2.0**-bits) if other else (agree + 2.0**-bits, differ)
-    return differ / (agree + differ)
+    differ = zip(dearer, _differing(items, grid), strict=True)
+    weight = max((2.0**-bits for bits, other in differ if other), default=0.0)
+    return weight / (1.0 + weight)
 
 
 def _differing(items: Sequence[Item], grid: GridAt) -> Iterator[bool]:
