@@ -31,6 +31,7 @@ from p3s.model.sizes.observed import Rows
 from p3s.model.sizing import vote_of_sizes
 from p3s.model.tripcounts import as_traced, resolve
 from p3s.model.types import Agreement, Dropped, Item, Model, Slot
+from p3s.model.verdicts import judged_at
 from p3s.signature.tables import PointTable
 
 #: A grid on which partners cost so much more than on the one the traces lead to is not the
@@ -229,7 +230,14 @@ def hold_out(
     items = model.items
     # A mean that happens to round to the right number has not shown a rule.
     bare = {i for i, it in enumerate(items) if any(_without_equation(it, s) for s in it.slots)}
-    wrong = bare | set(result.items_wrong)
+    # What the smaller counts leave open, and say so, is settled by the largest, not refuted.
+    there = judged_at(model, tables[-1].np).items
+    open_ = {i for i, it in enumerate(there) if it.verdict == Verdict.AMBIGUOUS}
+    names = {items[i].key for i in open_}
+    result = replace(
+        result, slots=tuple(replace(s, open=(s.site, s.op, s.tag) in names) for s in result.slots)
+    )
+    wrong = bare | (set(result.items_wrong) - open_)
     calls = {items[i].key for i in wrong}
     missed = Missed(
         tuple(sorted(calls, key=repr)),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from p3s.base.errors import P3SError
+from p3s.base.ops import COLLECTIVE, IO, SEND, kind_of
 from p3s.base.text import figures, joined, over, plural, processes
 from p3s.model.comparison import Comparison, HoldOut, Moved
 from p3s.predict.advice import again, another, measure
@@ -29,6 +30,8 @@ WORK_LIMIT = 0.25
 #: How likely another structure may be where a prediction is used: intervals hold as often.
 CHANCE_LIMIT = 0.10
 
+#: Kinds of calls that nouns of comparisons stand for.
+_KINDS = {"message": SEND, "collective": COLLECTIVE, "file call": IO}
 _UNKNOWN = frozenset({"unknown", "not seen", "not_seen"})
 
 
@@ -160,7 +163,10 @@ def _missed(there: Comparison, limit: float) -> list[str]:
     wrong = []
     for name, pair in there.told:
         whole = max(pair.true, pair.predicted)
-        if pair.equal < limit * whole:
+        left_open = sum(
+            call.calls_left_open for call in there.slots if kind_of(call.op) == _KINDS[name]
+        )
+        if pair.equal + left_open < limit * whole:
             wrong.append(f"{whole - pair.equal:,} of {plural(whole, name)}")
     off = there.weights.phases - there.weights.exact
     return wrong + ([f"{off} of {plural(there.weights.phases, 'phase weight')}"] if off else [])
