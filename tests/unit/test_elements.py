@@ -12,7 +12,7 @@ from corpus import block
 from p3s.base.extents import dims_balanced
 from p3s.laws.whole import evaluate_int
 from p3s.model.sizes.blocks import ExtentPool, Observations
-from p3s.model.sizes.elements import distinct, fit_elements
+from p3s.model.sizes.elements import distinct, fit_alone, fit_elements
 from p3s.model.sizes.joint import joint_sizes
 
 SQUARES, FAR_SQUARES = (4, 9, 16, 25), (36, 49, 64, 100)
@@ -66,7 +66,7 @@ def wrong_at(found, truth):
 
 def check(law, dims_of, counts, far, turns=None, stages=None, pool=None):
     """Fit at ``counts``, compare everything at the counts ``far``; return the law."""
-    found = fit_elements(observe(law, dims_of, counts, turns, stages), pool or ExtentPool())
+    found = fit_alone(observe(law, dims_of, counts, turns, stages), pool or ExtentPool())
     assert found is not None
     for n in far:
         truth = observe(law, dims_of, (n,), turns, stages)
@@ -165,7 +165,7 @@ DIAGONAL = [
 @pytest.mark.parametrize(("law", "counts"), [c[1:] for c in DIAGONAL], ids=[c[0] for c in DIAGONAL])
 def test_sums_over_the_cells_of_a_multi_partition(law, counts):
     """One slot alone may leave the arrangement open: then its law says so."""
-    found = fit_elements(observe(law, square, counts), ExtentPool())
+    found = fit_alone(observe(law, square, counts), ExtentPool())
     assert found is not None
     for n in (*counts, *FAR_SQUARES):
         wrong = len(wrong_at(found, observe(law, square, (n,))))
@@ -191,7 +191,7 @@ def sweep(extent, factor, trim, axis=0, back=False, later=0):
 )
 def test_sweeps_of_a_multi_partition(extent, factor, trim, later):
     law = sweep(extent, factor, trim, later=later)
-    found = fit_elements(observe(law, square, SQUARES, lambda n: math.isqrt(n) - 1), ExtentPool())
+    found = fit_alone(observe(law, square, SQUARES, lambda n: math.isqrt(n) - 1), ExtentPool())
     assert found is not None
     for n in (*SQUARES, *FAR_SQUARES):
         wrong = len(wrong_at(found, observe(law, square, (n,), lambda n: math.isqrt(n) - 1)))

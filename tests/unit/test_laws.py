@@ -19,7 +19,7 @@ from p3s.laws.whole import evaluate_int
 from p3s.laws.worklaws import fit_work
 from p3s.model.grid.at import coords_of, rank_of
 from p3s.model.sizes.blocks import ExtentPool, Observations
-from p3s.model.sizes.elements import fit_elements
+from p3s.model.sizes.elements import fit_alone
 
 COUNTS = (4, 8, 16, 32, 64)
 SQUARES = (4, 9, 16, 25, 36)
@@ -82,7 +82,7 @@ def test_uneven_block_products_are_found(kind, factor, ghost):
         value = block_size(kind, 106, dims[0], c[0]) * factor + ghost
         rows.append((n, dims, c, value))
     obs = _observations(rows)
-    law = fit_elements(obs, ExtentPool())
+    law = fit_alone(obs, ExtentPool())
     assert law is not None
     dims = dims_balanced(60, 2)
     c = coords_of(dims, 60)

@@ -268,7 +268,7 @@ def _combined(
     for combo, times_law in fitting:
         keys = _keys(obs, combo)
         rivals = (
-            [r for s in combo for r in rivals_of([s.extent], [s.axis], s.kind, pool)]
+            [r for s in combo for r in rivals_of(s.extent, s.axis, s.kind, pool)]
             if not keys and not out
             else []
         )

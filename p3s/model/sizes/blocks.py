@@ -47,7 +47,6 @@ def _cells_of(columns: tuple[bytes, ...]) -> tuple[np.ndarray, np.ndarray, np.nd
     return found
 
 
-GHOSTS = (0, 1, 2, 4)
 #: Shares rounded down or up whatever the block.
 PADDED = ("low", "high")
 #: Cuts that leave much of a remainder to one block: tried when nothing else fits.
@@ -168,9 +167,6 @@ class ExtentPool:
     certain: dict[tuple[int, str], int] = field(default_factory=dict)
     #: Numbers the user typed as the program's arguments: extents are often among them.
     typed: frozenset[int] = frozenset()
-
-    #: Ghost widths found on products of blocks.
-    ghosts: list[tuple[int, ...]] = field(default_factory=list)
     #: Laws already fitted, by observations, with the state of the pool after that.
     known: dict[bytes, tuple[object, Any]] = field(default_factory=dict)
 
@@ -180,12 +176,7 @@ class ExtentPool:
 
     def state(self) -> object:
         """Return what a law that is not certain depends on."""
-        return (
-            frozenset(self.certain),
-            frozenset(e for e, _ in self.seen),
-            len(self.cells.heard),
-            len(self.ghosts),
-        )
+        return (frozenset(self.certain), frozenset(e for e, _ in self.seen), len(self.cells.heard))
 
     def surprise(self, kind: str) -> float:
         """Return what a way of cutting costs: common ones are free, as is one that is known."""
@@ -311,75 +302,28 @@ def divisors(v: int) -> list[int]:
     return sorted({*small, *(v // d for d in small)})
 
 
-def solve_product(
-    value: np.ndarray, axes: Sequence[Axis], kind: str, pool: ExtentPool, budget: list[int]
-) -> list[int] | None:
-    """Return one extent per axis such that the product of their blocks equals ``value``."""
-    axis = axes[0]
-    if len(axes) == 1:
-        found = [e for e in solve_one(value, axis, kind) if _believable(axis, e, pool)]
-        return [best_extent(found, pool)] if found else None
-    for extent in _factors_of(value, axis, kind, pool, len(axes)):
-        if not _believable(axis, extent, pool):
-            continue
-        budget[0] -= 1
-        if budget[0] < 0:
-            return None
-        size = block_size(kind, extent, axis.count, axis.at)
-        rest = solve_product(value // size, axes[1:], kind, pool, budget)
-        if rest is not None:
-            return [extent, *rest]
-    return None
-
-
-def _factors_of(
-    value: np.ndarray, axis: Axis, kind: str, pool: ExtentPool, parts: int
-) -> list[int]:
-    """Return extents whose blocks divide every value, those of the program first.
-
-    Then those near the root: extents of one program are seldom of very different size.
-    """
-    k = int(np.lexsort((axis.at, axis.count))[0])
-    first, p, c = int(value[k]), int(axis.count[k]), int(axis.at[k])
-    known = [*pool.extents(), *sorted(pool.typed, reverse=True)]
-    fresh: list[int] = []
-    if 0 < first < 10**9 and p <= 64:
-        near = first ** (1.0 / parts)
-        for f in sorted(divisors(first), key=lambda f: max(f / near, near / f)):
-            fresh += range(max(1, (f - 1) * p), (f + 1) * p + 1)
-        one = np.array(fresh, dtype=np.int64)
-        fresh = [int(e) for e in one[first % np.maximum(block_size(kind, one, p, c), 1) == 0]]
-    extents = np.array(list(dict.fromkeys([*known, *fresh])), dtype=np.int64)
-    for part in (slice(0, 8), slice(8, None)):
-        size = block_size(kind, extents[:, None], axis.count[part], axis.at[part])
-        good = np.all((size > 0) & (value[part] % np.maximum(size, 1) == 0), axis=1)
-        extents = extents[good]
-    return [int(e) for e in extents]
-
-
 def rivals_of(
-    extents: Sequence[int], used: Sequence[Axis], kind: str, pool: ExtentPool
+    extent: int, axis: Axis, kind: str, pool: ExtentPool
 ) -> tuple[tuple[str, str, int, str, int], ...]:
-    """Return other ways to cut one of the extents that fit all sizes and differ further on.
+    """Return other ways to cut an extent that fit all sizes and differ further on.
 
     Each as (extent symbol, kind, extent, other kind, other extent). Of extents that one way of
     cutting leaves open, the one that the user typed is believed.
     """
     out = []
-    for extent, axis in zip(extents, used, strict=True):
-        sizes = block_size(kind, extent, axis.count, axis.at)
-        place = _place(axis)
-        for other in BLOCK_KINDS:
-            if place == "any" and other in PADDED and kind not in PADDED:
-                continue  # a cut that gives all ranks as much is no cut of the extent
-            for e in solve_one(sizes, axis, other)[:6]:
-                if (other, e) == (kind, extent) or (other == kind and extent in pool.typed):
-                    continue
-                if any(
-                    differs(kind, extent, other, e, k, place)
-                    for k in range(2, 4 * int(axis.count.max()) + 1)
-                ):
-                    out.append((axis.name or "n", kind, extent, other, e))
+    sizes = block_size(kind, extent, axis.count, axis.at)
+    place = _place(axis)
+    for other in BLOCK_KINDS:
+        if place == "any" and other in PADDED and kind not in PADDED:
+            continue  # a cut that gives all ranks as much is no cut of the extent
+        for e in solve_one(sizes, axis, other)[:6]:
+            if (other, e) == (kind, extent) or (other == kind and extent in pool.typed):
+                continue
+            if any(
+                differs(kind, extent, other, e, k, place)
+                for k in range(2, 4 * int(axis.count.max()) + 1)
+            ):
+                out.append((axis.name or "n", kind, extent, other, e))
     return tuple(out[:MAX_RIVALS])
 
 
@@ -399,12 +343,3 @@ def differs(
     """
     c = {"first": np.zeros(1, dtype=np.int64), "last": np.array([p - 1])}.get(place, np.arange(p))
     return not np.array_equal(block_size(kind, extent, p, c), block_size(other, other_extent, p, c))
-
-
-def _believable(axis: Axis, extent: int, pool: ExtentPool) -> bool:
-    """An extent over blocks whose number never changed must be large, or known elsewhere.
-
-    Otherwise a plain factor (two fields, three dimensions) would pass for a tiny extent.
-    """
-    p = axis.count
-    return bool(np.any(p != p[0])) or extent >= 8 * int(p[0]) or extent in pool.extents()

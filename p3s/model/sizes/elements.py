@@ -14,11 +14,11 @@ from p3s.laws.lawfinder import find_law
 from p3s.laws.whole import evaluate_int
 from p3s.model.law_types import CountLaw, IterationsLaw, Rival
 from p3s.model.reasons import Code, Reason
-from p3s.model.sizes.affine import different
 from p3s.model.sizes.attempts import Attempts
-from p3s.model.sizes.blocks import PADDED, RARE, Axis, ExtentPool, FittedSize, Observations
+from p3s.model.sizes.blocks import Axis, ExtentPool, FittedSize, Observations
 from p3s.model.sizes.diagonal import fit_diagonal
-from p3s.model.sizes.levels import fit_chunks, fit_levels, scalar_law
+from p3s.model.sizes.joint import joint_sizes
+from p3s.model.sizes.levels import blocks_in, fit_chunks, fit_levels, scalar_law
 from p3s.model.sizes.observed import Observed, env_of
 from p3s.model.sizes.positions import decides, moving
 from p3s.model.sizes.rankcounts import by_class, fit_rank_count
@@ -97,13 +97,14 @@ def _solved(obs: Observations, names: tuple[str, ...]) -> Expr | None:
 
 
 def fit_elements(obs: Observations, pool: ExtentPool) -> FittedSize | None:
-    """Return the simplest exact law for the element counts, or None.
+    """Return an exact law of the element counts that is no product of blocks, or None.
 
-    obs: every (count, rank, stage, iteration) at which the slot was seen. A constant first, then
-    laws without a factor (one block, a law of n and the extents alone, products of blocks), then
-    with a factor, a ghost width, both; then blocks at affine positions and sums over the cells of a
-    multi-partition. Sizes that change from turn to turn have laws of their own. The extents of the
-    law found are noted in ``pool``."""
+    obs: every (count, rank, stage, iteration) at which the slot was seen. A constant, laws of n and
+    the extents, blocks at affine positions, sums over the cells of a multi-partition; sizes that
+    change from turn to turn have laws of their own. Products of blocks are found for all slots
+    together (p3s.model.sizes.joint), of which this law is one hypothesis. The extents of the law
+    found are noted in ``pool``.
+    """
     obs = distinct(obs)
     if len(obs.value) == 0:
         return None
@@ -114,6 +115,17 @@ def fit_elements(obs: Observations, pool: ExtentPool) -> FittedSize | None:
         pool.known[key] = (pool.state(), law)
     result: FittedSize | None = law
     return result
+
+
+def fit_alone(obs: Observations, pool: ExtentPool) -> FittedSize | None:
+    """Return the law of element counts, or of other numbers, that no other slot helps to find."""
+    known = frozenset({*pool.typed, *pool.extents()})
+    law = fit_elements(obs, pool)
+    law = joint_sizes({0: (distinct(obs), law)}, known).get(0, law)
+    for b in blocks_in(law.expr) if law is not None else ():
+        if b[2][0] == "num":
+            pool.note(b[2][1], b[1])
+    return law
 
 
 def known_law(obs: Observations, pool: ExtentPool) -> FittedSize | None:
@@ -154,17 +166,9 @@ def _fit(obs: Observations, pool: ExtentPool) -> FittedSize | None:
         return None
     fit = Attempts(obs, pool, counts)
     law = next((law for step in _steps(fit) if (law := step()) is not None), None)
-    if law is None or moving(obs) or law.even or law.others:
+    if law is None or moving(obs):
         return law
-    return replace(
-        law,
-        even=law.free <= 2 and fit.fractional(law.expr),
-        others=different(
-            obs,
-            law.expr,
-            pool.possible(law.expr, [*fit.alike(law.free + 1), *fit.multiples(law.expr)]),
-        ),
-    )
+    return replace(law, even=law.even or (law.free <= 2 and fit.fractional(law.expr)))
 
 
 def _steps(fit: Attempts) -> Iterator[Callable[[], FittedSize | None]]:
@@ -176,33 +180,14 @@ def _steps(fit: Attempts) -> Iterator[Callable[[], FittedSize | None]]:
             fit.header,
             fit.affine,
             lambda: fit_linear(fit.obs),
-            lambda: fit_levels(fit.obs, fit.pool, fit_elements),
-            lambda: fit_chunks(fit.obs, fit.pool, fit_elements),
+            lambda: fit_levels(fit.obs, fit.pool, fit_alone),
+            lambda: fit_chunks(fit.obs, fit.pool, fit_alone),
         ]
         yield from turned
         return
-    yield fit.typed
-    if fit.obs.across:  # the face of a halo is a product over the grid before a share of all ranks
-        on_grid = [a for a in fit.axes if a.name != "n"]
-        in_line = [a for a in fit.axes if a.name == "n"]
-        yield from (fit.known_product, lambda: fit.one_block(on_grid), fit.products)
-        if len(fit.obs.across) > 1:
-            yield from (fit.products_with_factor, fit.widened)
-        yield from (lambda: fit.one_block(in_line), lambda: fit.scalar(1))
-    else:
-        yield from (lambda: fit.one_block(fit.axes), lambda: fit.scalar(1), fit.products)
-    for kinds in (fit.common, RARE):
-        yield from (
-            lambda kinds=kinds: fit.factor(kinds),
-            lambda kinds=kinds: fit.ghost(kinds),
-            lambda kinds=kinds: fit.products_with_factor(kinds),
-            lambda kinds=kinds: fit.factor_and_ghost(kinds),
-        )
     yield from (
+        lambda: fit.scalar(1),
         fit.header,
-        fit.widened,
-        lambda: fit.products(PADDED),
-        lambda: fit.products_with_factor(PADDED),
         fit.scalar,
         fit.multiplied,
         fit.over_two,
@@ -210,6 +195,7 @@ def _steps(fit: Attempts) -> Iterator[Callable[[], FittedSize | None]]:
         fit.affine,
         lambda: fit_diagonal(fit.obs, fit.pool),
         fit.complement,
+        fit.one,
     )
 
 
@@ -286,7 +272,7 @@ def _fit_by_rank(obs: Observations) -> CountLaw | None:
     by_rank = fit_rank_count(obs.env, obs.value, obs.ndims)
     if by_rank is not None and (by_rank.free < by_rank.points or by_class(by_rank.expr)):
         return exact_count(by_rank)
-    law = fit_elements(obs, ExtentPool())
+    law = fit_alone(obs, ExtentPool())
     if law is not None and law.points >= 2 and law.free < law.points:
         return CountLaw(expr=law.expr, points=law.points, free=law.free)
     return None
@@ -367,7 +353,7 @@ def fit_turns(
     env["t"] = np.zeros(len(env["n"]), dtype=np.int64)
     laws = []
     for values in (firsts, numbers):
-        law = fit_elements(Observations(env, np.concatenate(values), ndims), ExtentPool())
+        law = fit_alone(Observations(env, np.concatenate(values), ndims), ExtentPool())
         if law is None or (law.free >= law.points and len(parts) > 1 and law.expr[0] != "num"):
             return None
         laws.append(law.expr)

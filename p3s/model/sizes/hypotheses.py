@@ -185,20 +185,20 @@ class Slot:
         self.profiles: dict[tuple[int, ...], list[Profile] | None] = {}
         self.rows: dict[tuple[int, ...], tuple[np.ndarray, list[np.ndarray]]] = {}
 
-    def sets(self) -> list[tuple[int, ...]]:
-        """Return sets of axes, by number, over which the sizes are a product.
+    def sets(self) -> list[list[tuple[int, ...]]]:
+        """Return sets of axes, by number, over which the sizes are a product, likeliest first.
 
-        Of a halo's face those of its dimensions, where there are any.
+        Of a halo's face those of its dimensions before all others.
         """
         face = {f"p{d}" for d in self.obs.across}
         every = [some for some in self._sets() if self.of_axes(some) is not None]
         own = [some for some in every if {self.axes[i].name for i in some} <= face]
-        return own or every
+        return [some for some in (own, [some for some in every if some not in own]) if some]
 
     def digest(self) -> bytes:
         """Return what tells slots apart of which the same can be said."""
         found = []
-        for some in self.sets():
+        for some in (some for alike in self.sets() for some in alike):
             axes = "|".join(f"{self.axes[i].p}{self.axes[i].c}" for i in some)
             rows, _ = self._rows(some)
             found += [axes.encode(), *(s.digest for s in self.of_axes(some) or [])]
@@ -238,18 +238,28 @@ class Slot:
         known: extents of the program, tried where the sizes leave them open.
         """
         found: list[_Products] = []
-        for some in self.sets():
-            seen = self.of_axes(some) or []
-            lists = [self._terms(s, i, tuple(known)) for s, i in zip(seen, some, strict=True)]
-            for mine in zip(*lists, strict=True):
-                if all(len(terms.kind) for terms in mine):
-                    found.append(self._products(some, mine, price))
+        for alike in self.sets():
+            if not found:
+                found = [p for some in alike for p in self._over(some, tuple(known), price)]
         cost = np.concatenate([f.cost for f in found]) if found else np.zeros(0)
         where = [(k, i) for k, f in enumerate(found) for i in range(len(f.cost))]
         best = np.argsort(cost, kind="stable")[:most].tolist()
         return [
             (float(cost[i]), found[where[i][0]].hypothesis(where[i][1], self.axes)) for i in best
         ]
+
+    def _over(
+        self, some: tuple[int, ...], known: tuple[int, ...], price: Price
+    ) -> Iterator[_Products]:
+        """Yield the products over some axes that give every size, per way of cutting."""
+        lists = [
+            self._terms(s, i, known) for s, i in zip(self.of_axes(some) or [], some, strict=True)
+        ]
+        for mine in zip(*lists, strict=True):
+            if all(len(terms.kind) for terms in mine):
+                products = self._products(some, mine, price)
+                if len(products.factor):
+                    yield products
 
     def _terms(self, seen: Profile, axis: int, known: tuple[int, ...]) -> list[Terms]:
         """Return the terms along an axis, per way of cutting."""

@@ -164,7 +164,9 @@ def fit_levels(obs: Observations, pool: ExtentPool, recurse: Recurse) -> FittedS
             if law is None:
                 continue
             groups = np.exp2(np.asarray(evaluate(e, obs.env), dtype=float)).max()
-            for expr in _coarser(law.expr, e, groups <= obs.env["n"].max()):
+            grouped = groups <= obs.env["n"].max()
+            laws = (law.expr, *law.others)
+            for expr in (x for one in laws for x in _coarser(one, e, grouped)):
                 if np.array_equal(evaluate_int(expr, obs.env, undefined=-1), obs.value):
                     return FittedSize(expr, law.free, points, law.even, law.rivals)
     return None

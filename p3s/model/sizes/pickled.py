@@ -14,7 +14,7 @@ import numpy as np
 
 from p3s.laws.expr import add, mul, num
 from p3s.model.sizes.blocks import ExtentPool, FittedSize, Observations
-from p3s.model.sizes.elements import distinct, fit_elements
+from p3s.model.sizes.elements import distinct, fit_alone
 
 #: Bytes of an element, and the longest head that is believed.
 _WIDTHS, _LONGEST_HEAD = (8, 4, 16, 2), 4096
@@ -30,7 +30,7 @@ def fit_pickled(obs: Observations, pool: ExtentPool) -> FittedSize | None:
         for width in (w for w in _WIDTHS if step and step % w == 0):
             if np.any((obs.value - head) % width):
                 continue
-            law = fit_elements(replace(obs, value=(obs.value - head) // width), pool)
+            law = fit_alone(replace(obs, value=(obs.value - head) // width), pool)
             if law is not None and law.expr[0] != "num":
                 return _with_head(law, head, width)
     return None
