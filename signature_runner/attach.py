@@ -176,7 +176,6 @@ def _runs(path: Path, facts: list[str]) -> bool:
     return path.stat().st_mtime > time.time() - _OVER_S
 
 
-_KNOWN_SCHEMA = "p3s.known-tracer"
 _RANK_FILE = re.compile(r"rank-(\d{6,})\.p3t")
 _FORGET_S = 60.0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 from types import SimpleNamespace
 
 import corpus
@@ -22,6 +23,7 @@ from p3s.model.grid import admissible
 from p3s.model.holdout import build_model
 from p3s.model.tripcounts import refusal_text
 from p3s.model.verdicts import judged_at
+from p3s.predict.doubts import missed
 from p3s.report.equations import render
 from p3s.signature.tables import point_table
 
@@ -32,6 +34,27 @@ def ring_of(rec, turns, elapsed=500):
     for _ in range(turns(rec.n)):
         rec.exchange("Sendrecv", (rec.rank + 1) % rec.n, (rec.rank - 1) % rec.n, 80)
         rec("Allreduce", nbytes=8)
+
+
+@corpus.program
+def padded(rec, elements=1000):
+    """A ring whose blocks are rounded up: even on 2, 4 and 8 ranks."""
+    for _ in range(3):
+        size = 8 * -(-elements // rec.n)
+        rec.exchange("Sendrecv", (rec.rank + 1) % rec.n, (rec.rank - 1) % rec.n, size)
+
+
+def test_what_the_smaller_counts_leave_open_is_settled_by_the_largest_not_missed():
+    model = build_model([corpus.table(padded(), n) for n in (2, 4, 8, 16)])
+    there = model.holdout.comparison
+    assert 2 * there.p2p_triples.equal == there.p2p_triples.true
+    assert all(call.open for call in there.slots if call.true_bytes)
+    assert missed(model.holdout) == []
+    assert {item.verdict for item in judged_at(model, 64).items} == {"exact"}
+    sure = replace(there, slots=tuple(replace(call, open=False) for call in there.slots))
+    assert [each.code for each in missed(replace(model.holdout, comparison=sure))] == [
+        "holdout-missed"
+    ]
 
 
 def wrong_exact(seed, maker=random_programs):

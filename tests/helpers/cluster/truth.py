@@ -43,11 +43,6 @@ class Truth:
         return np.array([(t[:, :, 1] - t[:, :, 0]).sum(axis=1) for t in self.times])
 
 
-def variation(values: np.ndarray) -> float:
-    """Return standard deviation over mean."""
-    return float(np.std(values) / np.mean(values)) if np.mean(values) > 0 else 0.0
-
-
 def build(directory: Path, mpicc: str = "/usr/bin/mpicc.openmpi") -> Path:
     """Compile the program."""
     path = Path(directory) / "truth"
