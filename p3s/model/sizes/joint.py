@@ -199,6 +199,15 @@ def _support(found: Sequence[Sequence[tuple[float, Hypothesis]]]) -> dict[Consta
     return out
 
 
+def is_product(obs: Observations) -> bool:
+    """Tell whether a product of blocks gives all sizes of a slot: then no other law is needed."""
+    return _may_be_cut(obs) and bool(Slot(obs, {}).hypotheses((), _nothing, 1))
+
+
+def _nothing(_: Constant) -> float:
+    return 0.0
+
+
 def _may_be_cut(obs: Observations) -> bool:
     """Tell whether sizes may be blocks: they differ, or the extents of a face never did."""
     if not len(obs.value) or obs.value.min() < 1 or moving(obs):
