@@ -21,22 +21,20 @@ import numpy as np
 
 from p3s.base.scores import Z90
 from p3s.laws.expr import Env, Expr, add, evaluate, mul, num, power, sym
-from p3s.laws.mixture import nonnegative, seen
+from p3s.laws.mixture import seen
+from p3s.laws.sums import PER_DOUBLING, Columns, Sum, columns, near, ranked, shapes
 from p3s.model.law_types import Amount, SizeLaw
 from p3s.model.partners.relation import Shift
 from p3s.model.types import Item
 
 T = TypeVar("T", bound=Hashable)
 
-#: Features in one law at most, and counts needed for each but the first.
-MAX_TERMS, COUNTS_PER_TERM = 4, 2
-#: One more term has to lower the error left out by this factor.
-WORTH = 0.8
+#: Counts that tell a product with a rim, and what it has to lower the error left out by.
+FEWEST, WORTH = 3, 0.8
 #: A known rim is clearly worse than a free one from this multiple of its error on.
 CLEARLY_WORSE = 3.0
-#: Laws within this multiple of the smallest error could as well be true; they are compared at
-#: so many times the largest count.
-NEARLY, FAR = 1.25, 8.0
+#: Laws that could as well be true are compared at so many times the largest count.
+FAR = 8.0
 #: Up to this relative error an amount is met without an error; up to this half width of its
 #: interval it shows its rim for certain.
 EXACT, SURE = 1e-6, 1e-3
@@ -68,15 +66,49 @@ def fit_amount(
         return Amount(num(0), 0.0, top, len(y))
     if len(y) == 1 or np.all(y == y[0]):
         return Amount(_coefficient(float(y[0])), 0.0 if len(y) > 1 else 9.99, top, len(y))
-    fit = _Fit(envs, y, np.asarray(weights, dtype=float), ndims)
-    chosen, error = fit.choose()
-    rim = fit.rimmed(error, rims)
+    # relative errors count; a mean of few is less sure than one of many
+    share = np.asarray(weights, dtype=float) / max(weights)
+    scale = np.maximum(y, y.max() * 1e-3)
+    shown = columns(envs, shapes(ndims, True))
+    found = near(ranked(shown, y, scale, share), len(y))
+    if not found:
+        found = [(1.0, Sum(9.99, 9.99, (shown.terms.index(num(1)),), y.mean(keepdims=True)))]
+    best = found[0][1]
+    error = best.error * len(y) / max(len(y) - len(best.which), 1)
+    rim = _Rims(envs, y, scale / np.sqrt(share), ndims).best(error, rims)
+    expr, width = _expr(shown, best, y, scale), None
     if rim is not None:
         expr, error, width = rim.expr, rim.error, rim.rim
-    else:
-        expr, width = fit.law(chosen), None
-    half = max(Z90 * error, fit.disagreement(expr, error, top) if error > EXACT else 0.0)
+    half = Z90 * error
+    if error > EXACT:
+        half = max(half, _apart(expr, [_expr(shown, s, y, scale) for _, s in found], envs[-1]))
     return Amount(expr, min(half, 9.99), top, len(y), width)
+
+
+def _expr(shown: Columns, one: Sum, y: np.ndarray, scale: np.ndarray) -> Expr:
+    """Return a sum without the terms that are below what the values can show."""
+    parts = shown.x[:, list(one.which)] * one.coef / scale[:, None]
+    miss = parts.sum(axis=1) - y / scale
+    kept = seen(parts, float(np.sqrt(np.mean(miss**2) / len(miss))))
+    return add(
+        *(
+            mul(_coefficient(float(c)), shown.terms[i])
+            for c, i, k in zip(one.coef, one.which, kept | ~kept.any(), strict=True)
+            if k
+        )
+    )
+
+
+def _apart(expr: Expr, others: Sequence[Expr], last: Env) -> float:
+    """Return how far others that did nearly as well are from a law far out, relative.
+
+    In terms of the half width at the largest count, which grows with the distance.
+    """
+    ndims = len(last) - 1
+    far = {k: float(v) * FAR ** (1.0 if k == "n" else 1.0 / ndims) for k, v in last.items()}
+    there = float(evaluate(expr, far))
+    off = max((abs(float(evaluate(other, far)) - there) for other in others), default=0.0)
+    return off / max(there, 1e-300) / (1.0 + PER_DOUBLING * math.log2(FAR))
 
 
 def fit_amounts(
@@ -165,26 +197,6 @@ def _coefficient(x: float, digits: int = _DIGITS) -> Expr:
     return num(Fraction(round(x * scale), scale))
 
 
-def _features(ndims: int) -> list[Expr]:
-    """Return the shapes tried: a constant, inverses of products of extents, shapes of n."""
-    n = sym("n")
-    out: list[Expr] = [
-        num(1),
-        power(n, -1),
-        power(n, Fraction(-1, 2)),
-        power(n, Fraction(-2, 3)),
-        ["log2", n],
-        n,
-    ]
-    if ndims > 1:
-        for size in range(1, ndims):  # all extents at once are 1/n
-            out += [
-                power(mul(*(sym(f"p{d}") for d in axes)), -1)
-                for axes in combinations(range(ndims), size)
-            ]
-    return out
-
-
 @dataclass(frozen=True)
 class _Rimmed:
     """A product of blocks along ``faces``, those of ``rims`` wider by ``rim`` (None: free)."""
@@ -196,142 +208,24 @@ class _Rimmed:
     expr: Expr = field(default_factory=list)
 
 
-def _unit(column: np.ndarray) -> np.ndarray:
-    """Return a column, not all zero, of length one: log2 n is zero at one process."""
-    return np.asarray(column / np.linalg.norm(column))
+class _Rims:
+    """Values at some counts with products of blocks, wider by a rim, that may be like them."""
 
-
-def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
-    """Return above / below; 0 where below is: the counts left say nothing of that feature."""
-    result: np.ndarray = np.divide(above, below, out=np.zeros_like(above), where=below > 0)
-    return result
-
-
-class _Fit:
-    """Values at some counts with the features that vary there."""
-
-    def __init__(self, envs: Sequence[Env], y: np.ndarray, weights: np.ndarray, ndims: int) -> None:
-        self.y = y
-        # Relative errors count; a mean of few is less sure than one of many.
-        self.scale = np.maximum(y, y.max() * 1e-3) / np.sqrt(weights / weights.max())
-        self.far = {
-            k: float(v) * FAR ** (1.0 if k == "n" else 1.0 / ndims)
-            for k, v in envs[int(np.argmax([float(e["n"]) for e in envs]))].items()
-        }
-        self.tried: list[tuple[float, tuple[int, ...]]] = []
+    def __init__(self, envs: Sequence[Env], y: np.ndarray, scale: np.ndarray, ndims: int) -> None:
+        self.y, self.scale = y, scale
         self.inverse = (
             np.array([[1.0 / float(e[f"p{d}"]) for d in range(ndims)] for e in envs])
             if ndims > 1
             else np.zeros((len(y), 0))
         )
-        self.shapes: list[Expr] = []
-        columns: list[np.ndarray] = []
-        for shape in _features(ndims):
-            column = np.array([float(evaluate(shape, e)) for e in envs])
-            if len(columns) and (
-                np.all(column == column[0])
-                or any(np.allclose(_unit(column), _unit(c), rtol=1e-12) for c in columns)
-            ):
-                continue  # the same as an earlier, simpler feature at all these counts
-            self.shapes.append(shape)
-            columns.append(column)
-        self.columns = np.stack(columns, axis=1)
 
-    def solve(self, chosen: Sequence[int], keep: np.ndarray) -> np.ndarray:
-        """Return non-negative coefficients of the features, relative least squares."""
-        design = self.columns[:, list(chosen)] / self.scale[:, None]
-        norm = np.linalg.norm(design, axis=0)
-        return np.asarray(nonnegative((design / norm)[keep], (self.y / self.scale)[keep]) / norm)
-
-    def left_out(self, chosen: Sequence[int]) -> float:
-        """Return the root mean square relative error at counts left out one by one."""
-        m = len(self.y)
-        if len(chosen) <= 2:
-            return self._rms(self._errors_of_two(chosen[0], chosen[-1]), len(chosen))
-        errors = []
-        for i in range(m):
-            coef = self.solve(chosen, np.arange(m) != i)
-            errors.append((float(self.columns[i, list(chosen)] @ coef) - self.y[i]) / self.scale[i])
-        return self._rms(np.array(errors), len(chosen))
-
-    def _errors_of_two(self, one: int, other: int) -> np.ndarray:
-        """Return the error at each count left out for one feature or two, in closed form."""
-        keep = 1.0 - np.eye(len(self.y))
-        a, b, y = (v / self.scale for v in (self.columns[:, one], self.columns[:, other], self.y))
-        aa, bb, ay, by = keep @ (a * a), keep @ (b * b), keep @ (a * y), keep @ (b * y)
-        alone = np.maximum(_ratio(ay, aa), 0.0)
-        if one == other:
-            return np.asarray(alone * a - y)
-        ab = keep @ (a * b)
-        det = aa * bb - ab * ab
-        singular = det <= 1e-12 * aa * bb
-        det = np.where(singular, 1.0, det)
-        first, second = (ay * bb - by * ab) / det, (by * aa - ay * ab) / det
-        bad = singular | (first < 0) | (second < 0)
-        # Where both cannot be had without a negative one, the better of them stands alone.
-        takes_first = _ratio(np.maximum(ay, 0.0) ** 2, aa) >= _ratio(np.maximum(by, 0.0) ** 2, bb)
-        first = np.where(bad, np.where(takes_first, alone, 0.0), first)
-        second = np.where(bad, np.where(takes_first, 0.0, np.maximum(_ratio(by, bb), 0.0)), second)
-        return np.asarray(first * a + second * b - y)
-
-    def law(self, chosen: Sequence[int]) -> Expr:
-        """Return the law of these features fitted to all counts."""
-        coef = self.solve(chosen, np.ones(len(self.y), dtype=bool))
-        parts = self.columns[:, list(chosen)] * coef / self.scale[:, None]
-        miss = parts.sum(axis=1) - self.y / self.scale
-        shown = seen(parts, float(np.sqrt(np.mean(miss**2) / len(miss))))
-        coef = np.where(shown | ~shown.any(), coef, 0.0)
-        return add(
-            *(
-                mul(_coefficient(c), self.shapes[k])
-                for c, k in zip(coef, chosen, strict=True)
-                if c > 0
-            )
-        )
-
-    def disagreement(self, expr: Expr, error: float, top: int) -> float:
-        """Return how far laws that did nearly as well are from ``expr`` far out, relative.
-
-        In terms of the half width at the largest count, which grows with the distance.
-        """
-        there = float(evaluate(expr, self.far))
-        others = [
-            float(evaluate(self.law(terms), self.far))
-            for got, terms in self.tried
-            if got <= NEARLY * error
-        ]
-        grown = 1.0 + 0.5 * math.log2(max(self.far["n"] / top, 1.0))
-        return max((abs(x - there) for x in others), default=0.0) / max(there, 1e-300) / grown
-
-    def choose(self) -> tuple[tuple[int, ...], float]:
-        """Return the features with the smallest error left out, more only where it pays."""
-        every = range(len(self.shapes))
-        best: tuple[int, ...]
-        self.tried = [(self.left_out((k,)), (k,)) for k in every]
-        error, best = min(self.tried)
-        for size in range(2, MAX_TERMS + 1):
-            if len(self.y) < COUNTS_PER_TERM * size - 1:
-                break
-            tried = (
-                [tuple(sorted({*best, k})) for k in every if k not in best]
-                if size > 2
-                else list(combinations(every, 2))
-            )
-            results = [(self.left_out(t), t) for t in tried]
-            self.tried += results
-            got, more = min(results)
-            if got > WORTH * error:
-                break
-            error, best = got, more
-        return best, error
-
-    def rimmed(self, error: float, known: Sequence[float]) -> _Rimmed | None:
+    def best(self, error: float, known: Sequence[float]) -> _Rimmed | None:
         """Return the best product of blocks with one rim, if that is worth it.
 
         Two numbers, a factor and the rim in shares of the whole extent. A rim that the program
         has elsewhere is one number less: it is taken unless it is clearly worse.
         """
-        if len(self.y) < 2 * COUNTS_PER_TERM - 1:
+        if len(self.y) < FEWEST:
             return None
         free, best = error, None
         for faces, rims in self._products():

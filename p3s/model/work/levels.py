@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from p3s.base.scores import Z90
+from p3s.laws.sums import PER_DOUBLING
 from p3s.model.grid.at import GridAt
 from p3s.model.tree import phase_weight
 from p3s.model.types import Model
-from p3s.model.work.means import PER_DOUBLING, fit_mean, mean_at, spread_at
+from p3s.model.work.means import fit_mean, mean_at, spread_at
 from p3s.model.work_types import Level, MeanLaw, WorkLevel
 
 #: Half width of the 90 % interval of a mean: a constant and a multiple of the error at the
