@@ -49,7 +49,7 @@ from p3s.methods.placement.candidates import candidates  # noqa: E402
 from p3s.methods.placement.costs import SIMULATED, Phase, network_id, row_of  # noqa: E402
 from p3s.methods.placement.learned import Learned, columns, learn  # noqa: E402
 from p3s.methods.placement.phases import Traffic  # noqa: E402
-from p3s.methods.placement.published.hybrids import HYBRIDS, counted_features  # noqa: E402
+from hybrids import HYBRIDS, counted_features  # noqa: E402
 from p3s.methods.placement.ranking import (  # noqa: E402
     agreement,
     concordance,

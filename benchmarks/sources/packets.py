@@ -21,7 +21,7 @@ from p3s.machine.topology.direct import Torus
 from p3s.machine.topology.fabric import Fabric
 from p3s.methods.placement.links import Paths, network_links, paths, queues
 from p3s.methods.placement.phases import Traffic
-from p3s.methods.placement.published.hybrids import Counters
+from hybrids import Counters
 from p3s.program.mapping import RankMap
 
 #: Bytes of a packet of Blue Gene/Q.

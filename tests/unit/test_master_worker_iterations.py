@@ -1,8 +1,7 @@
-"""Iterations of a master and workers: counters by sampling, the gate, tables of times."""
+"""Iterations of a master and workers: the gate, tables of times."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 
@@ -14,88 +13,6 @@ import pytest
 from p3s.base.errors import P3SError, UsageError
 from p3s.methods.baseline import iteration_table
 from p3s.methods.baseline.iterations import Limits, check
-from p3s.methods.tasks import counters
-from p3s.methods.tasks.counters import sample
-
-# ---- counters (C7) ---------------------------------------------------------------------------
-
-
-class Fake:
-    """Counts what the loop says; refuses to count two events that exclude each other."""
-
-    def __init__(self, rates: dict[str, Callable[[int], float]]) -> None:
-        self.rates = rates
-        self.events: Sequence[str] = ()
-        self.counts: dict[str, float] = {}
-
-    def why_not(self, events: Sequence[str]) -> str:
-        unknown = [event for event in events if event not in self.rates]
-        if unknown:
-            return f"no {unknown[0]} here"
-        return "they exclude each other" if {"cache", "tlb"} <= set(events) else ""
-
-    def start(self, events: Sequence[str]) -> None:
-        assert not self.why_not(events)
-        self.events, self.counts = events, dict.fromkeys(events, 0.0)
-
-    def stop(self) -> list[float]:
-        return [self.counts[event] for event in self.events]
-
-    def loop(self, first: int, last: int) -> None:
-        for i in range(first, last):
-            for event in self.events:
-                self.counts[event] += self.rates[event](i)
-
-
-SETS = (("cache",), ("tlb",))
-
-
-def test_constant_rates_are_exact() -> None:
-    fake = Fake({"cache": lambda _: 3.0, "tlb": lambda _: 5.0})
-    for iterations in (2, 97, 1000):
-        found = {s.event: s for s in sample(fake, SETS, iterations, fake.loop)}
-        assert found["cache"].count == pytest.approx(3 * iterations)
-        assert found["tlb"].count == pytest.approx(5 * iterations)
-        assert found["cache"].read + found["tlb"].read == iterations
-
-
-def test_rates_that_rise_along_the_loop() -> None:
-    fake = Fake({"cache": lambda i: 2.0 * i, "tlb": lambda i: 10_000.0 - i})
-    for seed in range(20):
-        found = {s.event: s.count for s in sample(fake, SETS, 10_000, fake.loop, seed=seed)}
-        assert found["cache"] == pytest.approx(2.0 * 9999 * 5000, rel=0.05)
-        assert found["tlb"] == pytest.approx(10_000.0**2 - 9999 * 5000, rel=0.05)
-
-
-def test_every_iteration_runs_once_whatever_is_counted() -> None:
-    fake, seen = Fake({"cache": lambda _: 1.0, "tlb": lambda _: 1.0}), []
-    sample(fake, SETS, 333, lambda first, last: seen.extend(range(first, last)))
-    assert seen == list(range(333))
-
-
-def test_counters_that_are_not_there_are_said() -> None:
-    fake = Fake({"cache": lambda _: 1.0, "tlb": lambda _: 1.0})
-    with pytest.raises(P3SError, match="cache, tlb: unavailable: they exclude each other"):
-        sample(fake, [("cache", "tlb")], 10, fake.loop)
-    with pytest.raises(P3SError, match="unavailable: no cycles here"):
-        sample(fake, [("cycles",)], 10, fake.loop)
-    with pytest.raises(UsageError, match="1 iterations cannot be shared"):
-        sample(fake, SETS, 1, fake.loop)
-
-
-def test_counters_of_the_system() -> None:
-    assert counters.Perf().why_not(["no_such_event"]).endswith("is known")
-    assert isinstance(counters.why_unavailable(), str)
-    if counters.Perf().why_not(["page_faults"]):
-        pytest.skip("the kernel counts nothing for this user")
-
-    def touch(first: int, last: int) -> None:
-        for _ in range(first, last):
-            np.ones(1 << 21)[0] = 2.0  # 16 MiB of new pages
-
-    (found,) = sample(counters.Perf(), [("page_faults",)], 4, touch)
-    assert found.count >= 4 and found.read == 4
-
 
 # ---- the gate (C16) --------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from p3s.methods.placement.learned import (
     load,
     save,
 )
-from p3s.methods.placement.published.hybrids import HYBRIDS, counted_features
+from hybrids import HYBRIDS, counted_features
 from p3s.methods.placement.ranking import agreement, concordance
 from p3s.methods.placement.trees import of_boosting, of_forest
 

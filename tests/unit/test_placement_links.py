@@ -22,13 +22,7 @@ from p3s.methods.placement.links import (
     prior_metrics,
 )
 from p3s.methods.placement.phases import traffic
-from p3s.methods.placement.published.hybrids import (
-    COUNTED,
-    HYBRIDS,
-    Counters,
-    chosen,
-    counted_features,
-)
+from hybrids import COUNTED, HYBRIDS, Counters, chosen, counted_features
 from p3s.program.mapping import block, rank_map
 
 

@@ -16,7 +16,7 @@ from p3s.methods.placement.allocation import allocation
 from p3s.methods.placement.candidates import random_on
 from p3s.methods.placement.links import link_features, network_links, paths
 from p3s.methods.placement.phases import traffic
-from p3s.methods.placement.published.hybrids import HYBRIDS, chosen, counted_features
+from hybrids import HYBRIDS, chosen, counted_features
 from p3s.program.mapping import block
 
 RING = read_fabric("torus:8", 8)
