@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from hybrids import HYBRIDS, counted_features
 from packets import simulate_packets
 from traffic_patterns import all_to_all_in_rows
 
@@ -26,7 +27,6 @@ from p3s.methods.placement.learned import (
     load,
     save,
 )
-from hybrids import HYBRIDS, counted_features
 from p3s.methods.placement.ranking import agreement, concordance
 from p3s.methods.placement.trees import of_boosting, of_forest
 
