@@ -287,8 +287,7 @@ def _baseline(root: Path) -> None:
 
 def _learned(root: Path) -> None:
     """A communication model of one split, without a library that learns."""
-    from p3s.methods.placement.intervals import Widening
-    from p3s.methods.placement.learned import Card, Learned, save
+    from p3s.methods.placement.learned import Card, Learned, Widening, save
     from p3s.methods.placement.lines import Line
     from p3s.methods.placement.trees import Trees
 
@@ -305,7 +304,7 @@ def _learned(root: Path) -> None:
     )
     line = Line((("ND",), ("n",)), (1.0, 2.0))
     ends = np.array([1.0, 2.0]), np.array([100.0, 64.0])
-    card = Card("boosted", "a", "b", 10, 2)
+    card = Card("a", "b", 10, 2)
     save(
         root / "learned.json",
         Learned(card, ("ND", "n"), *ends, Widening(), line, None, made, made, made),
