@@ -250,39 +250,6 @@ def test_too_few_counts_for_a_form(name: str) -> None:
         fit(name, data(np.array([2.0, 1.0]), np.array([4.0, 8.0])), np.ones(2))
 
 
-@pytest.mark.parametrize("name", ["mlp", "forest", "svm", "rbf"])
-def test_learned_models_predict_from_plain_numbers_as_their_library_does(name: str) -> None:
-    pytest.importorskip("sklearn", reason="scikit-learn, an optional package, is not there")
-    seconds = threeterm.value(ABC, Q)
-    found = fit(name, data(seconds), 1 / seconds)
-    told = found.predict(Q)
-    assert np.median(np.abs(told / seconds - 1)) < 0.10
-    assert np.isfinite(found.predict(TARGETS)).all() and found.n_params > 10
-    again = fit(name, data(seconds), 1 / seconds)
-    np.testing.assert_array_equal(again.predict(TARGETS), found.predict(TARGETS))
-
-
-def test_a_forest_of_plain_numbers_is_the_librarys() -> None:
-    ensemble = pytest.importorskip("sklearn.ensemble", reason="scikit-learn is not there")
-    from p3s.methods.baseline import learned
-
-    rng = np.random.default_rng(3)
-    z, y = rng.standard_normal((60, 3)), rng.standard_normal(60)
-    weight = rng.uniform(0.5, 2.0, 60)
-    forest = ensemble.RandomForestRegressor(learned.TREES, random_state=0).fit(z, y, weight)
-    found = learned._fit_forest(z, y, weight)
-    other = rng.standard_normal((500, 3))
-    np.testing.assert_allclose(learned._forest(found, other), forest.predict(other), rtol=1e-12)
-
-
-def test_without_scikit_learn_the_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
-    monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(P3SError, match=r"pip install 'p3s\[baseline\]'"):
-        fit("mlp", data(threeterm.value(ABC, Q)), np.ones_like(Q))
-
-
 # ---- the explicit model --------------------------------------------------------------------
 
 
