@@ -55,16 +55,6 @@ class Outside(NamedTuple):
     in_all: float = 1.0
 
 
-def outside(laws: Sequence[ThreadLaw], uses: Uses) -> tuple[Floats, Floats, Floats]:
-    """Return the ratios of processes, threads, and threads of a node, for each use."""
-    none = np.full(len(uses), np.nan)
-    found = [law.outside(uses, none) for law in laws]
-    n, threads, on_node = (
-        np.max([each[name] for each in found], axis=0) for name in ("n", "threads", "on_node")
-    )
-    return n, threads, on_node
-
-
 def outside_work(laws: Sequence[ThreadLaw], work: Floats) -> float:
     """Return the ratio of the work of a process, one per phase."""
     ends = np.array([law.envelope.work for law in laws])
@@ -73,14 +63,8 @@ def outside_work(laws: Sequence[ThreadLaw], work: Floats) -> float:
 
 def reasons_of(
     seen: Envelope, off: float, at: Configuration, far: Outside, seconds: Interval
-) -> tuple[Reason, ...]:
-    """Return what is doubtful of one configuration; off: how far laws are at the traced runs."""
-    return tuple(_reasons(seen, off, at, far, seconds))
-
-
-def _reasons(
-    seen: Envelope, off: float, at: Configuration, far: Outside, seconds: Interval
 ) -> Iterator[Reason]:
+    """Yield what is doubtful of one configuration; off: how far laws are at the traced runs."""
     if far.threads > 1 or far.on_node > 1:
         most = max(far.threads / FAR_THREADS, far.on_node / FAR_ON_NODE)
         yield Reason(
@@ -184,7 +168,7 @@ class Advisor:
         self.uses: Uses = uses_of(configurations)
         self.node: Node = laws[0].node
         self._nodes = np.array([c.nodes for c in configurations])
-        self._outside = outside(laws, self.uses)
+        self._outside = np.max([law.outside(self.uses) for law in laws], axis=0)
         self._unit = np.array([law.unit for law in laws])
         self._fit = np.array([law.fit for law in laws])
         self._prepared = tuple(law.at(self.uses) for law in self.laws)
@@ -285,7 +269,7 @@ class Advisor:
         return tuple(out)
 
     def _reasons(self, work: Workload, i: int, time: Interval) -> tuple[Reason, ...]:
-        n, threads, on_node = (float(x[i]) for x in self._outside)
+        n, threads, on_node = self._outside[:, i].tolist()
         seen, at = self.laws[0].envelope, self.configurations[i]
         in_all = 1.0 if seen.rows else at.processes * at.threads / seen.in_all
         far = Outside(n, threads, on_node, outside_work(self.laws, work.work[:, i]), in_all)
