@@ -16,10 +16,9 @@ from p3s.machine.topology.inside import Node
 from p3s.methods.threads.advise.advisor import Advisor, Workload, next_runs
 from p3s.methods.threads.advise.text import AdviceFile
 from p3s.methods.threads.advise.types import Configuration, Limits, NextRun, Objective, admissible
-from p3s.methods.threads.laws import check_fits, ensure_base, ensure_threads
+from p3s.methods.threads.predicting import check_fits, ensure_base, ensure_threads, surface
 from p3s.methods.threads.runs import work_and_iterations
 from p3s.methods.threads.settings import at_threads, base_of
-from p3s.methods.threads.surface import surface
 from p3s.methods.threads.text import doubts
 from p3s.methods.threads.types import Value
 from p3s.model.grid.admissible import admits
