@@ -52,7 +52,7 @@ class Outside(NamedTuple):
     threads: float
     on_node: float
     work: float
-    in_all: float = 1.0
+    in_all: float
 
 
 def outside_work(laws: Sequence[ThreadLaw], work: Floats) -> float:
@@ -130,13 +130,12 @@ class Workload:
 
     work: of one process in an iteration, (phases, configurations); iterations: of each phase, the
     same shape or (phases, 1); messages: seconds of the run spent in communication, with
-    intervals, one per configuration; fixed: seconds of the run beside both; work_error: relative.
+    intervals, one per configuration; work_error: relative.
     """
 
     work: Floats
     iterations: Floats
     messages: Value
-    fixed: float = 0.0
     work_error: float = 0.0
 
 
@@ -197,7 +196,7 @@ class Advisor:
     def times(self, work: Workload) -> Times:
         """Return seconds of the run and its computation."""
         computing = self.computing(work)
-        return Times(computing + self.messages(work) + work.fixed, computing)
+        return Times(computing + self.messages(work), computing)
 
     def objective(self, work: Workload, objective: Objective) -> Floats:
         """Return what is to be least: (draws, configurations)."""
@@ -325,7 +324,6 @@ def next_runs(
     *,
     objective: Objective = Objective.TIME,
     workloads: Sequence[float] = (),
-    noise: float = NOISE,
 ) -> tuple[NextRun, ...]:
     """Return candidates, the one first that narrows the decision most.
 
@@ -349,7 +347,7 @@ def next_runs(
     now = _expected(value, np.full((len(value), len(value)), 1.0 / len(value)))
     made = []
     for k, at in enumerate(candidates):
-        weight = _believed(np.log(times[:, k]), noise)
+        weight = _believed(np.log(times[:, k]))
         after = _expected(value, weight)
         cost = float(np.median(times[:, k])) * at.nodes * advisor.node.cores / 3600.0
         named = workloads[k] if len(workloads) else None
@@ -357,9 +355,9 @@ def next_runs(
     return _in_order(made)
 
 
-def _believed(told: Floats, noise: float) -> Floats:
+def _believed(told: Floats) -> Floats:
     """Return how likely each draw is where each in turn is the truth: (truth, draws)."""
-    away = (told[:, None] - told[None, :]) / noise
+    away = (told[:, None] - told[None, :]) / NOISE
     weight = np.exp(-0.25 * np.minimum(away**2, 2000.0))  # noise of the run on both sides
     return np.asarray(weight / weight.sum(axis=1, keepdims=True))
 

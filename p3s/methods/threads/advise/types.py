@@ -32,12 +32,6 @@ class Configuration:
     nodes: int
     far: bool = False
 
-    @property
-    def text(self) -> str:
-        """The configuration for people: processes x threads."""
-        lies = ", far" if self.far else ""
-        return f"{self.processes} x {self.threads} on {plural(self.nodes, 'node')}{lies}"
-
 
 @dataclass(frozen=True)
 class Limits:
