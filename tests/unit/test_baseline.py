@@ -35,11 +35,24 @@ def test_counts_by_rule() -> None:
     assert by_rule("n^2:2-11") == [4, 9, 16, 25, 36, 49, 64, 81, 100, 121]
     assert by_rule("4n:1-32") == list(range(4, 129, 4))
     assert by_rule("2^n:2-7") == [4, 8, 16, 32, 64, 128]
-    assert by_rule("8,4,4n:2-3") == [4, 8, 12]
+    assert by_rule("8,4,4n:2-3,5-6") == [4, 5, 6, 8, 12]
 
 
 @pytest.mark.parametrize(
-    "text", ["", "4x", "0", "4n:9-2", "2^n:1-99", "n^4:1-2", "-3", "1.5", "99999999999999999999"]
+    "text",
+    [
+        "",
+        "4x",
+        "0",
+        "4n:9-2",
+        "n:0-0",
+        "5-4",
+        "2^n:1-99",
+        "n^4:1-2",
+        "-3",
+        "1.5",
+        "99999999999999999999",
+    ],
 )
 def test_no_counts(text: str) -> None:
     with pytest.raises(UsageError):
