@@ -38,6 +38,7 @@ from synthetic_node import (
 
 from p3s.machine.topology.inside import read_node
 from p3s.methods.threads.advise.advisor import Advisor, Workload, next_runs
+from p3s.methods.threads.advise.text import what
 from p3s.methods.threads.advise.types import Configuration, Limits, Objective, admissible
 from p3s.methods.threads.law import ThreadLaw, fit_law, value_of
 from p3s.methods.threads.types import Value, samples
@@ -210,8 +211,8 @@ def _outcome(advisor: Advisor, work: Workload, truth: np.ndarray, took: float) -
         float(np.median(value.high / value.low)),
         float(np.median(np.abs(value.seconds / truth - 1))),
         took,
-        first.configuration.text,
-        chosen[int(truth.argmin())].text,
+        what(first.configuration),
+        what(chosen[int(truth.argmin())]),
     )
 
 

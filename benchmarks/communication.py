@@ -28,6 +28,8 @@ HERE = Path(__file__).resolve().parent
 sys.path = [path for path in sys.path if Path(path).resolve() != HERE]
 sys.path += [str(HERE.parent), str(HERE / "sources")]
 
+from concordance import concordance, concordance_within, group_means, regret  # noqa: E402
+from hybrids import HYBRIDS, counted_features  # noqa: E402
 from packets import PACKET, simulate_packets  # noqa: E402
 from traffic_patterns import (  # noqa: E402
     all_to_all_in_rows,
@@ -49,14 +51,7 @@ from p3s.methods.placement.candidates import candidates  # noqa: E402
 from p3s.methods.placement.costs import SIMULATED, Phase, network_id, row_of  # noqa: E402
 from p3s.methods.placement.learned import Learned, columns, learn  # noqa: E402
 from p3s.methods.placement.phases import Traffic  # noqa: E402
-from p3s.methods.placement.published.hybrids import HYBRIDS, counted_features  # noqa: E402
-from p3s.methods.placement.ranking import (  # noqa: E402
-    agreement,
-    concordance,
-    concordance_within,
-    group_means,
-    regret,
-)
+from p3s.methods.placement.ranking import agreement  # noqa: E402
 from p3s.methods.placement.simulated import simulated_seconds  # noqa: E402
 from p3s.methods.placement.training import train as training  # noqa: E402
 from p3s.methods.placement.training.campaign import Settings  # noqa: E402

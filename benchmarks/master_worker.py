@@ -30,7 +30,7 @@ from pathlib import Path
 
 import numpy as np
 
-from p3s.methods.baseline import iteration_table as table
+from p3s.methods.baseline import iterations as table
 from p3s.methods.baseline.trees.diagnostics import shares
 from p3s.methods.baseline.trees.evaluate import Evaluator
 from p3s.methods.baseline.trees.features import derived

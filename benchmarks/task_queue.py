@@ -20,8 +20,7 @@ import numpy as np
 sys.path.append(str(Path(__file__).resolve().parent))
 from figures import Figure, Found
 
-from p3s.methods.tasks.queue import queue_of, time_of
-from p3s.methods.tasks.served import Served
+from p3s.methods.tasks.queue import Served, queue_of, time_of
 
 TASKS, MEAN, WAY = 600, 1e-3, 2e-6
 TRACED, ASKED = (3, 5, 8), (16, 32, 64)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from hybrids import Counters
 
 from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError
@@ -21,7 +22,6 @@ from p3s.machine.topology.direct import Torus
 from p3s.machine.topology.fabric import Fabric
 from p3s.methods.placement.links import Paths, network_links, paths, queues
 from p3s.methods.placement.phases import Traffic
-from p3s.methods.placement.published.hybrids import Counters
 from p3s.program.mapping import RankMap
 
 #: Bytes of a packet of Blue Gene/Q.

@@ -17,7 +17,7 @@ EXTENSION = Extension(
     writers=(
         Writer(
             "simgrid",
-            "p3s.formats.simgrid.writer:to_simgrid",
+            "p3s.formats.simgrid.format:to_simgrid",
             "time-independent trace and platform for SimGrid's smpirun -replay",
             ".ti",
             "scaled",
@@ -80,8 +80,8 @@ EXTENSION = Extension(
             "simgrid",
             "SimGrid's replay of the exported trace, on costs measured between two ranks",
             "SimGrid replays the scaled trace at every count",
-            "p3s.formats.simgrid.estimator:communication",
-            "p3s.formats.simgrid.estimator:why_not",
+            "p3s.formats.simgrid.smpirun:communication",
+            "p3s.formats.simgrid.smpirun:why_not",
         ),
     ),
 )

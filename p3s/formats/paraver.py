@@ -6,7 +6,6 @@ events are those of Extrae, so that Paraver's own configurations work.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +18,7 @@ from p3s.base.study import Study
 from p3s.base.text import quoted
 from p3s.capture.callpath import stack
 from p3s.formats.exported import Exported, Options, Say, new_export, new_file
-from p3s.formats.run import Run, plain, shown, threads_of, timeline_at
+from p3s.formats.run import Run, messages, plain, shown, timeline_at, visits
 
 if TYPE_CHECKING:
     from p3s.capture import Call, RankTrace
@@ -95,9 +94,6 @@ _VALUES = {
 }
 _FREE = 1000
 
-#: (sender, receiver, communicator, tag) of messages that may meet.
-_Way = tuple[int, int, int, int]
-
 
 def to_paraver(study: Study, n: int, target: Path, options: Options, say: Say) -> Exported:
     """Write the first complete run at ``n`` processes, else the simulated one, for Paraver."""
@@ -128,18 +124,15 @@ def write_trace(run: Run, directory: Path, done: Exported) -> None:
 class _Trace:
     """A run as Paraver counts it: nodes, processors, tasks and threads from 1 on.
 
-    ``nodes``: their names; ``node_of``: of each rank; ``threads``: that make MPI calls, of each
-    rank; ``first_cpu``: the processor of its first; ``shift``: what is added to the run's times;
-    ``values`` of calls, ``callers``, ``lines``: text -> value; ``told``: the
-    events of calls; ``unmatched`` messages.
+    ``nodes``: their names; ``node_of``: of each rank; ``first_cpu``: the processor of its first
+    thread; ``end`` of the run in ns; ``values`` of calls, ``callers``, ``lines``: text -> value;
+    ``told``: the events of calls; ``unmatched`` ends of messages.
     """
 
     run: Run
     nodes: list[str]
     node_of: list[int]
-    threads: list[int]
     first_cpu: list[int]
-    shift: int
     end: int
     values: dict[str, int] = field(default_factory=dict)
     callers: dict[str, int] = field(default_factory=dict)
@@ -150,18 +143,17 @@ class _Trace:
     @classmethod
     def of(cls, run: Run) -> _Trace:
         """Return it with the names of all calls and places."""
-        first, last, threads = 0, 0, []
-        for rank in run.trace.ranks:
-            if len(rank.call):
-                first = min(first, int(rank.start_ns.min()))
-                last = max(last, int((rank.start_ns + rank.elapsed_ns).max()))
-            threads.append(1 + max(threads_of(rank), default=0))
+        ends = [
+            int((rank.start_ns + rank.elapsed_ns).max()) + run.shift
+            for rank in run.trace.ranks
+            if len(rank.call)
+        ]
         node_of, first_cpu, cpus = [0] * run.trace.np, [0] * run.trace.np, 1
         for node, ranks in enumerate(run.nodes.values()):
             for number in ranks:
                 node_of[number], first_cpu[number] = node, cpus
-                cpus += threads[number]
-        made = cls(run, list(run.nodes), node_of, threads, first_cpu, -first, last - first)
+                cpus += run.threads[number]
+        made = cls(run, list(run.nodes), node_of, first_cpu, max(ends, default=0))
         for call in run.trace.calls:
             made._name(call)
         return made
@@ -187,9 +179,9 @@ class _Trace:
         """Return the first line, and one for each communicator."""
         per_node = [0] * len(self.nodes)
         for rank, node in enumerate(self.node_of):
-            per_node[node] += self.threads[rank]
+            per_node[node] += self.run.threads[rank]
         tasks = ",".join(
-            f"{self.threads[rank]}:{node + 1}" for rank, node in enumerate(self.node_of)
+            f"{self.run.threads[rank]}:{node + 1}" for rank, node in enumerate(self.node_of)
         )
         comms = self.run.trace.comms
         text = (
@@ -204,19 +196,16 @@ class _Trace:
     # ---- records
     def records(self, done: Exported) -> Iterator[tuple[tuple[int, int], str]]:
         """Yield (time and kind to sort by, record) of all ranks."""
-        ways: dict[_Way, tuple[deque[_End], deque[_End]]] = defaultdict(lambda: (deque(), deque()))
         for rank in self.run.trace.ranks:
             yield from self._of_rank(rank)
-            self._ends(rank, ways)
             done.events += len(rank.call)
-        for (_, _, _, tag), (sends, receives) in ways.items():
-            self.unmatched += abs(len(sends) - len(receives))
-            for send, receive in zip(sends, receives, strict=False):
-                yield (
-                    (send.posted, 2),
-                    f"3:{send.where}:{send.posted}:{send.ended}:"
-                    f"{receive.where}:{receive.posted}:{receive.ended}:{send.nbytes}:{tag}",
-                )
+        pairs, self.unmatched = messages(self.run)
+        for send, receive, tag in pairs:
+            told, heard = (
+                f"{self._where(end.rank, end.thread)}:{end.posted}:{end.ended}"
+                for end in (send, receive)
+            )
+            yield (send.posted, 2), f"3:{told}:{heard}:{send.nbytes}:{tag}"
 
     def _where(self, rank: int, thread: int) -> str:
         """Return processor, application, task and thread."""
@@ -224,18 +213,11 @@ class _Trace:
 
     def _of_rank(self, rank: RankTrace) -> Iterator[tuple[tuple[int, int], str]]:
         """Yield the states and events of a rank."""
-        threads = threads_of(rank)
-        where = [self._where(rank.rank, thread) for thread in range(self.threads[rank.rank])]
+        where = [self._where(rank.rank, thread) for thread in range(self.run.threads[rank.rank])]
         last = [0] * len(where)
-        calls, starts = rank.call.tolist(), (rank.start_ns + self.shift).tolist()
-        for call, start, long, thread in zip(
-            calls, starts, rank.elapsed_ns.tolist(), threads, strict=True
-        ):
-            what = self.run.trace.calls[call]
+        for _, what, thread, begin, end in visits(self.run, rank):
             if what.op in ops.HALVES:
                 continue  # part of the call before
-            begin = max(start, last[thread])
-            end = max(start + long, begin)
             if begin > last[thread]:
                 yield (last[thread], 0), _state(where[thread], last[thread], begin, _RUNNING)
             if end > begin:
@@ -261,26 +243,6 @@ class _Trace:
             root = call.root + 1 if call.root >= 0 else 0
             pairs += [(_SENT, call.bytes), (_ROOT, root), (_COMM, call.comm + 1)]
         return ":".join(f"{kind}:{value}" for kind, value in pairs)
-
-    def _ends(self, rank: RankTrace, ways: dict[_Way, tuple[deque[_End], deque[_End]]]) -> None:
-        """Put the sends and receives of a rank beside those that they may meet."""
-        threads = threads_of(rank)
-        starts = (rank.start_ns + self.shift).tolist()
-        ends = (rank.start_ns + rank.elapsed_ns + self.shift).tolist()
-        done = rank.done.tolist()
-        completed = {posting: ends[completing] for completing, posting in done}
-        gone = {row[1] for row, flag in zip(done, rank.cancelled.tolist(), strict=True) if flag}
-        for i, number in enumerate(rank.call.tolist()):
-            call = self.run.trace.calls[number]
-            kind = kind_of(call.op)
-            if kind not in (ops.SEND, ops.RECV) or call.peer < 0 or i in gone:
-                continue
-            sends = kind == ops.SEND
-            way = (rank.rank, call.peer) if sends else (call.peer, rank.rank)
-            end = starts[i] if sends else completed.get(i, ends[i])
-            where = self._where(rank.rank, threads[i])
-            one = _End(where, starts[i], max(end, starts[i]), call.bytes)
-            ways[(*way, call.comm, max(call.tag, 0))][not sends].append(one)
 
     # ---- names
     def names(self) -> list[str]:
@@ -309,27 +271,17 @@ class _Trace:
             f"{thread + 1}.{node}.{rank}"
             for node, ranks in self.run.nodes.items()
             for rank in ranks
-            for thread in range(self.threads[rank])
+            for thread in range(self.run.threads[rank])
         ]
         threads = [
             f"THREAD 1.{rank + 1}.{thread + 1}"
             for rank in range(self.run.trace.np)
-            for thread in range(self.threads[rank])
+            for thread in range(self.run.threads[rank])
         ]
         text: list[str] = []
         for level, names in (("CPU", cpus), ("NODE", self.nodes), ("THREAD", threads)):
             text += [f"LEVEL {level} SIZE {len(names)}", *map(plain, names), ""]
         return text
-
-
-@dataclass(frozen=True)
-class _End:
-    """One end of a message: where, when it was posted and when it ended, its bytes."""
-
-    where: str
-    posted: int
-    ended: int
-    nbytes: int
 
 
 def _state(where: str, begin: int, end: int, state: int) -> str:

@@ -1,11 +1,13 @@
-"""A run, traced or simulated, as exports write it."""
+"""A run, traced or simulated, as exports write it: its calls in their order, its messages."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,9 +22,12 @@ from p3s.capture.capture import read_header
 from p3s.capture.layout import NAME
 from p3s.capture.sites import resolve_sites
 from p3s.capture.types import NO_RANK, PROC_NULL, Call, Comm, RankTrace, RunTrace, Site
-from p3s.formats.exported import Exported, Options, Say
-from p3s.formats.scaled import Pieces, Simulated, Simulation
+from p3s.formats.exported import SIMULATED, Exported, Options, Say
+from p3s.formats.scaled import TURNS, library_of_study, network_of, nodes_of, sections_of
 from p3s.model.stage import load
+from p3s.program.collectives.expand import Expanded, expand
+from p3s.program.scaled import read_scaled
+from p3s.simulate.simulate import simulate_anyway
 from p3s.simulate.steps import RECEIVES, SENDS, WAITS, Op, Section, Steps
 
 
@@ -33,6 +38,8 @@ class Run:
     ``places`` of frames; ``hosts`` of the ranks (empty: all on one machine); the ``program`` with
     its arguments; ``weights``: of a simulated run, of each rank and event how often it occurs in
     the whole run, None where the trace is the whole run. The work of its events is then ns.
+    ``waiting``: of it, ns of each event; ``sections``: its sections with begin and end in ns;
+    ``about``: what it was simulated with.
     """
 
     trace: RunTrace
@@ -40,6 +47,9 @@ class Run:
     hosts: Sequence[str] = ()
     program: Sequence[str] = ()
     weights: Sequence[Floats] | None = None
+    waiting: Sequence[Floats] = ()
+    sections: Sequence[tuple[Section, float, float]] = ()
+    about: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def simulated(self) -> bool:
@@ -53,6 +63,17 @@ class Run:
         for rank, host in enumerate(self.hosts or [""] * self.trace.np):
             nodes.setdefault(host or "node", []).append(rank)
         return nodes
+
+    @cached_property
+    def shift(self) -> int:
+        """What is added to the times of all ranks, so that none is before 0."""
+        firsts = [int(rank.start_ns.min()) for rank in self.trace.ranks if len(rank.start_ns)]
+        return -min([0, *firsts])
+
+    @cached_property
+    def threads(self) -> list[int]:
+        """How many threads of each rank make MPI calls."""
+        return [1 + max(threads_of(rank), default=0) for rank in self.trace.ranks]
 
     def weight(self, rank: RankTrace) -> Floats:
         """Return how often each event of a rank occurs in the whole run."""
@@ -79,6 +100,69 @@ def threads_of(rank: RankTrace) -> list[int]:
     return [0] * len(rank.call) if rank.thread is None else rank.thread.tolist()
 
 
+class Visit(NamedTuple):
+    """One event of a rank: its number, call and thread, begin and end in ns from 0."""
+
+    event: int
+    call: Call
+    thread: int
+    begin: int
+    end: int
+
+
+def visits(run: Run, rank: RankTrace) -> Iterator[Visit]:
+    """Yield the events of a rank in their order.
+
+    Times of a thread never fall: what a cut-off clock says is moved up. The second half of an
+    exchange (ops.HALVES) is an event of its own behind the first.
+    """
+    last = [0] * run.threads[rank.rank]
+    columns = (rank.call, rank.start_ns + run.shift, rank.elapsed_ns)
+    rows = zip(*(column.tolist() for column in columns), threads_of(rank), strict=True)
+    for index, (call, start, long, thread) in enumerate(rows):
+        begin = max(start, last[thread])
+        last[thread] = max(start + long, begin)
+        yield Visit(index, run.trace.calls[call], thread, begin, last[thread])
+
+
+class End(NamedTuple):
+    """One end of a message: rank and thread, when it was posted and when it ended, its bytes."""
+
+    rank: int
+    thread: int
+    posted: int
+    ended: int
+    nbytes: int
+
+
+def messages(run: Run) -> tuple[list[tuple[End, End, int]], int]:
+    """Return (send, receive, tag) of each message, and how many ends have no other one.
+
+    The k-th send of a way belongs to its k-th receive. A send ends when it begins, a receive where
+    it is completed.
+    """
+    ways: dict[tuple[int, ...], tuple[list[End], list[End]]] = defaultdict(lambda: ([], []))
+    for rank in run.trace.ranks:
+        me, every = rank.rank, list(visits(run, rank))
+        completed = {posting: every[by].end for by, posting in rank.done.tolist()}
+        gone = set(rank.done[rank.cancelled, 1].tolist())
+        for index, call, thread, begin, end in every:
+            kind = kind_of(call.op)
+            if kind not in (SEND, RECV) or call.peer < 0 or index in gone:
+                continue
+            sends = kind == SEND
+            way = (me, call.peer) if sends else (call.peer, me)
+            ended = begin if sends else max(completed.get(index, end), begin)
+            one = End(me, thread, begin, ended, call.bytes)
+            ways[(*way, call.comm, max(call.tag, 0))][not sends].append(one)
+    pairs = [
+        (send, receive, way[-1])
+        for way, ends in ways.items()
+        for send, receive in zip(*ends, strict=False)
+    ]
+    return pairs, sum(abs(len(sends) - len(receives)) for sends, receives in ways.values())
+
+
 def shown(op: str) -> str:
     """Return the name of the call that an event is part of; of a persistent one, what starts it."""
     return place_of(op) if kind_of(op) in (SEND, RECV, COLLECTIVE) else op
@@ -92,19 +176,19 @@ def plain(text: object) -> str:
 _COLLECTIVES = (int(Op.COLLECTIVE), int(Op.ICOLLECTIVE))
 
 
-def is_traced(study: Study, n: int) -> bool:
-    """Tell whether a study has a complete run at a process count."""
-    return any(run.status == "complete" for run in study.runs(n))
-
-
 def run_at(study: Study, n: int, options: Options, done: Exported, say: Say) -> Run:
     """Return the first complete run at ``n`` processes, else the simulated one.
 
     Takes down what the latter lacks. Errors: P3SError where there is neither.
     """
-    if is_traced(study, n) and not options.simulated:
-        return _traced(study, n, say)
-    return _simulated(study, n, options, done, say)
+    traced = next((run for run in study.runs(n) if run.status == "complete"), None)
+    if traced is None or options.simulated:
+        return _simulated(study, n, options, done, say)
+    say(f"{processes(n)}: {traced.path}")
+    run = read_run(traced.path)
+    places, _ = resolve_sites(study, {site.key: site.frames for site in run.sites})
+    hosts = [read_header(traced.path / NAME.format(rank)).host for rank in range(run.np)]
+    return Run(run, places, hosts, _program(traced.info))
 
 
 def timeline_at(study: Study, n: int, options: Options, done: Exported, say: Say) -> Run:
@@ -116,15 +200,6 @@ def timeline_at(study: Study, n: int, options: Options, done: Exported, say: Say
             "message may arrive before it is sent"
         )
     return run
-
-
-def _traced(study: Study, n: int, say: Say) -> Run:
-    record = next(run for run in study.runs(n) if run.status == "complete")
-    say(f"{processes(n)}: {record.path}")
-    run = read_run(record.path)
-    places, _ = resolve_sites(study, {site.key: site.frames for site in run.sites})
-    hosts = [read_header(record.path / NAME.format(rank)).host for rank in range(run.np)]
-    return Run(run, places, hosts, _program(record.info))
 
 
 def _program(info: Mapping[str, Any]) -> tuple[str, ...]:
@@ -141,39 +216,69 @@ def _program(info: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _simulated(study: Study, n: int, options: Options, done: Exported, say: Say) -> Run:
-    simulation = Simulation.of(study, n, options)
-    model = load(study.root)
+    """Return the simulated run, its sections one after the other; takes down what they lack."""
+    library = library_of_study(study, options.collectives)
+    network, notes = network_of(study, options.machine)
+    turns, trace, model = options.turns or TURNS, read_scaled(study.scaled_dir(n)), load(study.root)
+    node_of = nodes_of(n, options.ranks_per_node)
     items = np.repeat(np.arange(len(model.items)), [len(item.slots) for item in model.items])
     book = _Book(n, [item.site for item in model.items])
-    for one in simulation.run(done, say):
-        steps = one.section.steps
-        item_of = items[simulation.trace.slot[np.maximum(steps.row, 0)]]
-        book.take(one.section, item_of, *call_times(one))
+    spans, clock = [], 0.0
+    for k, section in enumerate(sections_of(study, n, turns, trace)):
+        say(f"{processes(n)}: {section.name}")
+        made = expand(section.steps, library, node_of=node_of)
+        times, changed = simulate_anyway(made.steps, node_of, network)
+        told = (*section.notes, *made.notes, *changed)
+        done.notes += [f"{section.name}: {note}" for note in told]
+        done.takes(section, k, SIMULATED)
+        begin, end = call_times(section.steps, made, times.begin_ns + clock, times.end_ns + clock)
+        waiting = np.zeros(len(section.steps))
+        np.add.at(waiting, made.origin, times.waiting_ns)
+        item_of = items[trace.slot[np.maximum(section.steps.row, 0)]]
+        book.take(section.steps, item_of, begin, end, waiting)
+        spans.append((section, clock, float((times.end_ns + clock).max(initial=clock))))
+        clock = spans[-1][2]
     done.notes += [
-        *simulation.notes,
-        f"simulated: {plural(simulation.turns, 'iteration')} of each loop, one section after the "
+        *notes,
+        f"simulated: {plural(turns, 'iteration')} of each loop, one section after the "
         "other, not the whole run",
     ]
     sites = {item.site: model.sites.get(item.site) or () for item in model.items}
     places, _ = resolve_sites(study, sites)
-    hosts = [f"node-{node}" for node in simulation.node_of.tolist()]
-    weights = [np.array(columns.weight) for columns in book.columns]
-    return Run(book.run(study, sites), places, hosts, (), weights)
+    weights, waits = (
+        [np.array(getattr(of, name)) for of in book.columns] for name in ("weight", "waiting")
+    )
+    return Run(
+        book.run(study, sites),
+        places,
+        [f"node-{node}" for node in node_of.tolist()],
+        (),
+        weights,
+        waits,
+        spans,
+        {"network": network.source, "collectives": str(library)},
+    )
 
 
-def call_times(one: Simulated) -> tuple[Floats, Floats]:
+def call_times(steps: Steps, made: Expanded, begin: Floats, end: Floats) -> tuple[Floats, Floats]:
     """Return begin and end of each step, given those of the messages that it was expanded into.
 
     What a nonblocking collective does after its call is part of the call that follows.
     """
-    pieces = Pieces.of_steps(one.made)
-    starts = one.begin[pieces.first]
-    for piece in np.flatnonzero(pieces.again[:-1]).tolist():
-        if pieces.rank[piece] == pieces.rank[piece + 1]:
+    rank, origin = made.steps.rank, np.asarray(made.origin)
+    new = np.ones(len(origin), dtype=bool)
+    new[1:] = (origin[1:] != origin[:-1]) | (rank[1:] != rank[:-1])
+    first = np.flatnonzero(new)  # of pieces: steps of one call that follow each other
+    last = np.append(first[1:], len(origin)) - 1
+    again = np.ones(len(first), dtype=bool)
+    again[np.unique(origin[first], return_index=True)[1]] = False
+    starts = begin[first]
+    for piece in np.flatnonzero(again[:-1]).tolist():
+        if rank[first[piece]] == rank[first[piece + 1]]:
             starts[piece + 1] = starts[piece]
-    begins, ends = np.zeros((2, len(one.section.steps)))
-    own = np.flatnonzero(~pieces.again)
-    begins[pieces.origin[own]], ends[pieces.origin[own]] = starts[own], one.end[pieces.last[own]]
+    begins, ends = np.zeros((2, len(steps)))
+    own = np.flatnonzero(~again)
+    begins[origin[first[own]]], ends[origin[first[own]]] = starts[own], end[last[own]]
     return begins, ends
 
 
@@ -186,6 +291,7 @@ class _Columns:
     long: list[int] = field(default_factory=list)
     work: list[int] = field(default_factory=list)
     weight: list[float] = field(default_factory=list)
+    waiting: list[float] = field(default_factory=list)
     done: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -204,9 +310,10 @@ class _Book:
         self.columns = [_Columns() for _ in range(self.n)]
         self.number = {site: k for k, site in enumerate(dict.fromkeys(self.sites))}
 
-    def take(self, section: Section, item_of: Ints, begin: Floats, end: Floats) -> None:
+    def take(
+        self, steps: Steps, item_of: Ints, begin: Floats, end: Floats, waiting: Floats
+    ) -> None:
         """Add the steps of a section that are calls."""
-        steps = section.steps
         comm_of = {
             c: self.comms.setdefault(tuple(them.tolist()), len(self.comms))
             for c, them in steps.members.items()
@@ -227,6 +334,7 @@ class _Book:
                     columns.long.append(0 if again else int(ends[i] - starts[i]))
                     columns.work.append(0 if again else round(float(steps.work_ns[i])))
                     columns.weight.append(float(steps.weight[i]))
+                    columns.waiting.append(0.0 if again else float(waiting[i]))
                 columns.done.extend(_completed(steps, i, row_of))
 
     def run(self, study: Study, sites: Mapping[str, Any]) -> RunTrace:

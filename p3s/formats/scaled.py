@@ -1,29 +1,27 @@
-"""Exports of a scaled trace: the programs of its ranks, or their simulation."""
+"""The programs of the ranks of a scaled trace, and what an export of it needs from a study."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from p3s.base.arrays import Bools, Floats, Ints
+from p3s.base.arrays import Bools, Ints
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
 from p3s.base.text import plural, processes, quoted
 from p3s.formats.calls import RankProgram, members_are_world, programs_of_steps
-from p3s.formats.exported import SIMULATED, Exported, Options, Say
+from p3s.formats.exported import Exported, Options, Say
 from p3s.machine.machinefile import NAME, Machine
 from p3s.predict.estimators.messages import library_for, networks
 from p3s.predict.estimators.settings import Setting
 from p3s.program.collectives.choose import Library
-from p3s.program.collectives.expand import MOST_STEPS, Expanded, expand
+from p3s.program.collectives.expand import MOST_STEPS, expand
 from p3s.program.order.sections import read_sections, read_whole
 from p3s.program.order.unstick import endless
 from p3s.program.scaled import ScaledTrace, read_scaled
 from p3s.simulate.network import Network, rough_network
-from p3s.simulate.simulate import simulate_anyway
 from p3s.simulate.steps import Op, Section, Steps
 
 #: Events of a whole run, at most: each takes some 350 bytes of memory.
@@ -72,7 +70,7 @@ def programs_of(
     library = library_of_study(study, options.collectives)
     node_of = nodes_of(n, options.ranks_per_node)
     whole = options.turns is None
-    sections = (_whole(study, n),) if whole else _sections(study, n, options.turns or TURNS)
+    sections = (_whole(study, n),) if whole else sections_of(study, n, options.turns or TURNS)
     for k, section in enumerate(sections):
         where = "" if whole else f"{section.name}: "
         if whole:
@@ -102,7 +100,7 @@ def _whole(study: Study, n: int) -> Section:
     return read_whole(where, trace)
 
 
-def _sections(
+def sections_of(
     study: Study, n: int, turns: int, trace: ScaledTrace | None = None
 ) -> tuple[Section, ...]:
     """Return the sections of a scaled trace; P3SError where there are none."""
@@ -120,90 +118,3 @@ def _staying(steps: Steps, n: int, keep: Keep) -> Bools:
         kept = [i for i, name in enumerate(steps.calls) if keep(name, world)]
         stays |= (steps.op == int(Op.COLLECTIVE)) & (steps.comm == c) & np.isin(steps.call, kept)
     return stays
-
-
-@dataclass(frozen=True)
-class Simulated:
-    """A section of a scaled trace as it was simulated.
-
-    ``made``: its steps with collectives as messages; ``begin``, ``end``: of each of them in ns, the
-    sections one after the other; ``waiting``: ns of it; ``clock``: when the last one ends.
-    """
-
-    section: Section
-    made: Expanded
-    begin: Floats
-    end: Floats
-    waiting: Floats
-    clock: float
-
-
-@dataclass(frozen=True)
-class Simulation:
-    """A scaled trace and what it is simulated with.
-
-    ``node_of``: the node of every rank; ``notes``: of the network's costs; ``turns``: iterations of
-    each loop.
-    """
-
-    trace: ScaledTrace
-    sections: tuple[Section, ...]
-    library: Library
-    network: Network
-    node_of: Ints
-    notes: list[str]
-    turns: int
-
-    @classmethod
-    def of(cls, study: Study, n: int, options: Options) -> Simulation:
-        """Return that of a study at ``n`` processes."""
-        library = library_of_study(study, options.collectives)
-        network, notes = network_of(study, options.machine)
-        turns = options.turns or TURNS
-        trace = read_scaled(study.scaled_dir(n))
-        sections = _sections(study, n, turns, trace)
-        node_of = nodes_of(n, options.ranks_per_node)
-        return cls(trace, sections, library, network, node_of, notes, turns)
-
-    def run(self, done: Exported, say: Say) -> Iterator[Simulated]:
-        """Simulate section after section; takes down what they are and what they lack."""
-        clock = 0.0
-        for k, section in enumerate(self.sections):
-            say(f"{processes(done.n)}: {section.name}")
-            made = expand(section.steps, self.library, node_of=self.node_of)
-            times, changed = simulate_anyway(made.steps, self.node_of, self.network)
-            notes = (*section.notes, *made.notes, *changed)
-            done.notes += [f"{section.name}: {note}" for note in notes]
-            done.takes(section, k, SIMULATED)
-            begin, end = times.begin_ns + clock, times.end_ns + clock
-            clock = float(end.max(initial=clock))
-            yield Simulated(section, made, begin, end, times.waiting_ns, clock)
-
-
-@dataclass(frozen=True)
-class Pieces:
-    """Steps of one call that follow each other, of a section whose collectives are messages.
-
-    ``first``, ``last``: step each begins and ends with; ``of``: the piece of every step;
-    ``origin``: the step before collectives became messages; ``rank``; ``again``: it goes on with
-    a call that an earlier piece has begun.
-    """
-
-    first: Ints
-    last: Ints
-    of: Ints
-    origin: Ints
-    rank: Ints
-    again: Bools
-
-    @classmethod
-    def of_steps(cls, made: Expanded) -> Pieces:
-        """Return the pieces in the order of the steps."""
-        rank, origin = made.steps.rank, np.asarray(made.origin)
-        new = np.ones(len(origin), dtype=bool)
-        new[1:] = (origin[1:] != origin[:-1]) | (rank[1:] != rank[:-1])
-        first = np.flatnonzero(new)
-        again = np.ones(len(first), dtype=bool)
-        again[np.unique(origin[first], return_index=True)[1]] = False
-        last = np.append(first[1:], len(origin)) - 1
-        return cls(first, last, np.cumsum(new) - 1, origin[first], rank[first], again)

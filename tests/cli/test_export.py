@@ -23,8 +23,8 @@ from p3s.formats.calls import programs_of_steps
 from p3s.formats.exported import Exported, Options, check_free, new_directory, new_file
 from p3s.formats.goal import to_goal
 from p3s.formats.simgrid import format as simgrid
+from p3s.formats.simgrid.format import to_simgrid
 from p3s.formats.simgrid.platform import lines_of, settings, write_platform
-from p3s.formats.simgrid.writer import to_simgrid
 from p3s.model import build
 from p3s.program import write_scaled
 from p3s.program.collectives.choose import library_of

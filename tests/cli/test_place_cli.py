@@ -75,7 +75,7 @@ def study(made: Study, tmp_path: Path) -> Study:
 
 def place(study: Study, *words: str) -> dict[str, Any]:
     data = cli(f"place {study.root} -n 16 --json", *words, code=(0, 3)).data
-    assert first_problem(data, load_schema("placement-1")) == ""
+    assert first_problem(data, load_schema("placement-2")) == ""
     return data
 
 

@@ -199,7 +199,7 @@ def test_what_cannot_be_fitted(
         (["advise", "TREE", *ASK, "--objective", "index"], "fit one with --target index"),
         (["advise", "TREE", *ASK, "--objective", "joy"], "objective joy: is none"),
         (["advise", "TREE", *ASK, "-n", "1"], "1 process of it works not"),
-        (["advise", "TREE", *ASK, "--threads", "4-2"], "no whole number above zero"),
+        (["advise", "TREE", *ASK, "--threads", "4-2"], "is no range of counts"),
         (["predict", "TREE", "-n", "5", *ASK], "the tree depends on threads"),
         (["predict", "TREE", "-n", "5", *ASK, "--affinity", "far"], "--affinity far"),
         (["predict", "TRAIN", "-n", "5", "--family", "tree"], "fit one first"),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from p3s.capture import RankTrace
-from p3s.methods.pas2p.logical import LogicalTime, effects, logical_time
+from p3s.methods.pas2p.logical import COMPLETION, MESSAGE, POST, TOGETHER, effects, logical_time
 from p3s.methods.pas2p.match import Matching, match
 from p3s.signature.calltable import call_table
 
@@ -41,49 +41,53 @@ def traced(run: Any) -> Any:
     return SimpleNamespace(**{**vars(run), "ranks": ranks})
 
 
-def violations(run: Any) -> tuple[Matching, LogicalTime, dict[str, int]]:
-    """Return how often a rule is broken: message, collective, completion, program.
+def partners(matching: Matching, rank: int) -> dict[int, tuple[int, int]]:
+    """Return event -> (rank, event) of its partner for the events of a rank that have one."""
+    sends, receives = matching.sends, matching.receives
+    found = {}
+    for receive, send in enumerate(matching.partner.tolist()):
+        if send >= 0:
+            ends = [
+                (int(end.rank[k]), int(end.event[k]))
+                for end, k in ((receives, receive), (sends, send))
+            ]
+            found.update({a[1]: b for a, b in (ends, ends[::-1]) if a[0] == rank})
+    return found
 
-    Every partner must also name the event that names it ("mutual").
-    """
+
+def instances(matching: Matching, rank: int) -> dict[int, int]:
+    """Return event -> instance of the collectives of a rank."""
+    mine, events = matching.collectives.of(rank), matching.collectives.event
+    return dict(zip(events[mine].tolist(), matching.instance[mine].tolist(), strict=True))
+
+
+def violations(run: Any) -> tuple[Matching, dict[str, int]]:
+    """Return how often a rule is broken: message, collective, completion, program."""
     table = call_table(run.calls, run.np)
     matching = match(run)
-    time = logical_time(run, matching)
-    ticks = [time.of(rank) for rank in range(run.np)]
-    partners = [matching.of(rank) for rank in range(run.np)]
-    bad = dict.fromkeys(("message", "collective", "completion", "program", "mutual"), 0)
-    cut = time.cut_instances
-    shared = np.full(matching.instances, -1)
-    latest_post = np.full(matching.instances, -1)
-    for rank in range(run.np):
-        found = effects(matching, rank, run.ranks[rank], table)
-        events, places = found.joint
+    ticks = logical_time(run, matching)
+    bad = dict.fromkeys(("message", "collective", "completion", "program"), 0)
+    shared = np.full(len(matching.arrivals), -1)
+    latest_post = np.full(len(matching.arrivals), -1)
+    found = [effects(matching, rank, run.ranks[rank], table) for rank in range(run.np)]
+    for rank, each in enumerate(found):
+        when = ticks[rank][each.event]
+        together, post = each.kind == TOGETHER, each.kind == POST
+        places = each.what[together]
         first = shared[places] < 0
-        shared[places[first]] = ticks[rank][events[first]]
-        wrong = shared[places] != ticks[rank][events]
-        bad["collective"] += int(wrong[~np.isin(places, list(cut))].sum())
-        np.maximum.at(latest_post, found.posted[1], ticks[rank][found.posted[0]])
+        shared[places[first]] = when[together][first]
+        bad["collective"] += int((shared[places] != when[together]).sum())
+        np.maximum.at(latest_post, each.what[post], when[post])
+    sent = np.zeros(len(matching.sends.event), dtype=np.int64)
     for rank in range(run.np):
-        trace = run.ranks[rank]
-        found = effects(matching, rank, trace, table)
-        events, places = found.completed
-        bad["completion"] += int((ticks[rank][events] <= latest_post[places]).sum())
-        at, peer, _ = matching.received(rank)
-        done = np.full(len(trace.call), -1)
-        done[trace.done[:, 1]] = trace.done[:, 0]
-        posted = np.isin(
-            [run.calls[c].op for c in trace.call[at]],
-            ["MPI_Irecv", "MPI_Recv_init", "MPI_Imrecv", "MPI_Isendrecv_recv"],
-        )
-        for i, source, later in zip(at.tolist(), peer.tolist(), posted.tolist(), strict=True):
-            send = int(partners[rank].index[i])
-            assert partners[rank].rank[i] == source
-            back = partners[source]
-            bad["mutual"] += not (back.rank[send] == rank and back.index[send] == i)
-            effect = int(done[i]) if later else i
-            if effect >= 0:
-                bad["message"] += int(ticks[rank][effect] <= ticks[source][send])
+        mine = matching.sends.of(rank)
+        sent[mine] = ticks[rank][matching.sends.event[mine]]
+    for rank, each in enumerate(found):
+        trace, when = run.ranks[rank], ticks[rank][each.event]
+        ends, comes = each.kind == COMPLETION, each.kind == MESSAGE
+        bad["completion"] += int((when[ends] <= latest_post[each.what[ends]]).sum())
+        bad["message"] += int((when[comes] <= sent[each.what[comes]]).sum())
         threads = np.zeros(len(trace.call)) if trace.thread is None else trace.thread
         for thread in np.unique(threads):
             bad["program"] += int((np.diff(ticks[rank][threads == thread]) < 0).sum())
-    return matching, time, bad
+    return matching, bad

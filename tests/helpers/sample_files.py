@@ -225,8 +225,7 @@ def _threads(root: Path) -> None:
     """Laws of threads, messages over threads, times over both, advice."""
     from p3s.base.progress import Progress
     from p3s.machine.topology.inside import read_node
-    from p3s.methods.threads import laws as thread_laws
-    from p3s.methods.threads import surface as teams
+    from p3s.methods.threads import predicting as teams
     from p3s.methods.threads.advise.stage import Asked, advised
     from p3s.pipeline import teams as nodes
     from p3s.pipeline.basis import request_of
@@ -236,13 +235,13 @@ def _threads(root: Path) -> None:
 
     study, node = put_threads(root / "threads", Hybrid()), read_node("2x8")
     request, before = request_of("auto", "", True, ReplaySettings()), teams.cores
-    teams.cores = thread_laws.cores = nodes.cores = lambda: 8
+    teams.cores = nodes.cores = lambda: 8
     try:
         found = teams.surface(study, Wanted([16], [1, 2], node=node), request, Progress())
         surface.write(study, found)
         told = advised(study, Asked(nodes=2, cores=32, node=node), request, Progress())
     finally:
-        teams.cores = thread_laws.cores = nodes.cores = before
+        teams.cores = nodes.cores = before
     write_advice(
         study, AdviceFile("", node, 2, 32, told.advice, told.cells, told.next, "", told.reasons)
     )
@@ -287,8 +286,7 @@ def _baseline(root: Path) -> None:
 
 def _learned(root: Path) -> None:
     """A communication model of one split, without a library that learns."""
-    from p3s.methods.placement.intervals import Widening
-    from p3s.methods.placement.learned import Card, Learned, save
+    from p3s.methods.placement.learned import Card, Learned, Widening, save
     from p3s.methods.placement.lines import Line
     from p3s.methods.placement.trees import Trees
 
@@ -305,7 +303,7 @@ def _learned(root: Path) -> None:
     )
     line = Line((("ND",), ("n",)), (1.0, 2.0))
     ends = np.array([1.0, 2.0]), np.array([100.0, 64.0])
-    card = Card("boosted", "a", "b", 10, 2)
+    card = Card("a", "b", 10, 2)
     save(
         root / "learned.json",
         Learned(card, ("ND", "n"), *ends, Widening(), line, None, made, made, made),

@@ -17,9 +17,8 @@ from test_examples import run, tool
 from tracer_helpers import trace
 
 from p3s.capture import read_run
-from p3s.methods.baseline import iteration_table
-from p3s.methods.baseline.iteration_table import Row
-from p3s.methods.baseline.iterations import check
+from p3s.methods.baseline import iterations as iteration_table
+from p3s.methods.baseline.iterations import Row, check
 
 APPS = ("kmeans", "nbody", "heat", "matmul", "jacobi")
 #: No multiple of 2 or 3: blocks of workers and threads differ.

@@ -20,7 +20,7 @@ from p3s.base.errors import P3SError
 from p3s.base.host.compiling import compiled
 from p3s.machine.topology.trees import one_switch
 from p3s.methods.placement.baselines import seconds_of
-from p3s.methods.placement.costs import network_id, predict
+from p3s.methods.placement.costs import network_id, row_of
 from p3s.methods.placement.learned import Settings as Fit
 from p3s.methods.placement.phases import together, traffic
 from p3s.methods.placement.training import jobs
@@ -199,5 +199,5 @@ def test_twice_the_traffic_between_nodes_takes_twice_as_long(cluster, tmp_path) 
     assert seconds_of(simple, half, placed, fabric) == seconds_of(simple, all_, placed, fabric)
     fit = Fit(trees=60, rate=0.1, depth=4, leaf=3)
     model = train(data, fabric, "cluster", network_id(fabric), way=B, settings=fit)
-    said = predict(model, [(half, placed), (all_, placed)], fabric)
+    said = model.predict([row_of((sent, placed), fabric) for sent in (half, all_)])
     assert said.seconds == pytest.approx([found[0], found[1]], rel=0.25)

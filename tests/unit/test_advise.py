@@ -63,7 +63,7 @@ def test_configurations_keep_all_limits() -> None:
 
 
 def test_process_counts_and_hardware_threads_are_those_allowed() -> None:
-    found = admissible(Limits(NODE, nodes=8, accepted=[8, 27, 64], places=(False,)))
+    found = admissible(Limits(NODE, nodes=8, accepted=[8, 27, 64]))
     assert {each.processes for each in found} == {8, 27, 64}
     assert not any(each.per_node * each.threads > 32 for each in found)
     more = admissible(Limits(NODE, nodes=8, accepted=[8, 27, 64], smt=True))

@@ -35,11 +35,24 @@ def test_counts_by_rule() -> None:
     assert by_rule("n^2:2-11") == [4, 9, 16, 25, 36, 49, 64, 81, 100, 121]
     assert by_rule("4n:1-32") == list(range(4, 129, 4))
     assert by_rule("2^n:2-7") == [4, 8, 16, 32, 64, 128]
-    assert by_rule("8,4,4n:2-3") == [4, 8, 12]
+    assert by_rule("8,4,4n:2-3,5-6") == [4, 5, 6, 8, 12]
 
 
 @pytest.mark.parametrize(
-    "text", ["", "4x", "0", "4n:9-2", "2^n:1-99", "n^4:1-2", "-3", "1.5", "99999999999999999999"]
+    "text",
+    [
+        "",
+        "4x",
+        "0",
+        "4n:9-2",
+        "n:0-0",
+        "5-4",
+        "2^n:1-99",
+        "n^4:1-2",
+        "-3",
+        "1.5",
+        "99999999999999999999",
+    ],
 )
 def test_no_counts(text: str) -> None:
     with pytest.raises(UsageError):
@@ -248,39 +261,6 @@ def test_spline_is_linear_beyond_its_knots() -> None:
 def test_too_few_counts_for_a_form(name: str) -> None:
     with pytest.raises(P3SError, match=r"needs \d distinct counts, there are 2"):
         fit(name, data(np.array([2.0, 1.0]), np.array([4.0, 8.0])), np.ones(2))
-
-
-@pytest.mark.parametrize("name", ["mlp", "forest", "svm", "rbf"])
-def test_learned_models_predict_from_plain_numbers_as_their_library_does(name: str) -> None:
-    pytest.importorskip("sklearn", reason="scikit-learn, an optional package, is not there")
-    seconds = threeterm.value(ABC, Q)
-    found = fit(name, data(seconds), 1 / seconds)
-    told = found.predict(Q)
-    assert np.median(np.abs(told / seconds - 1)) < 0.10
-    assert np.isfinite(found.predict(TARGETS)).all() and found.n_params > 10
-    again = fit(name, data(seconds), 1 / seconds)
-    np.testing.assert_array_equal(again.predict(TARGETS), found.predict(TARGETS))
-
-
-def test_a_forest_of_plain_numbers_is_the_librarys() -> None:
-    ensemble = pytest.importorskip("sklearn.ensemble", reason="scikit-learn is not there")
-    from p3s.methods.baseline import learned
-
-    rng = np.random.default_rng(3)
-    z, y = rng.standard_normal((60, 3)), rng.standard_normal(60)
-    weight = rng.uniform(0.5, 2.0, 60)
-    forest = ensemble.RandomForestRegressor(learned.TREES, random_state=0).fit(z, y, weight)
-    found = learned._fit_forest(z, y, weight)
-    other = rng.standard_normal((500, 3))
-    np.testing.assert_allclose(learned._forest(found, other), forest.predict(other), rtol=1e-12)
-
-
-def test_without_scikit_learn_the_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
-    monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(P3SError, match=r"pip install 'p3s\[baseline\]'"):
-        fit("mlp", data(threeterm.value(ABC, Q)), np.ones_like(Q))
 
 
 # ---- the explicit model --------------------------------------------------------------------

@@ -27,6 +27,7 @@ from p3s.report import surface as surfaces
 from p3s.report.compare import compare
 from p3s.report.compare_page import write_page
 from p3s.report.html import write_html
+from p3s.report.sections import Part, PartTable
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = (
@@ -128,20 +129,19 @@ def over_threads() -> teams_page.TeamsView:
         notes=(),
     )  # fmt: skip
     parts = "parallel 89.0 %, serial 8.7 %"
+    laws = PartTable("Laws", ["phase", "threads", "off by", "made of"], [["1", "1", "1 %", parts]])
     return teams_page.TeamsView(
         title="hybrid",
         command="mpiexec -n {np} ./hybrid",
         version="1",
         sentences=[surfaces.fastest(surface)],
-        same_cores=surfaces.on_same_cores(surface),
         against=[wide],
         mind=[],
         warning="Do not rely on this prediction: nobody knows.",
-        checks=["Messages do not depend on threads."],
-        laws=teams_page.Rows(["phase", "threads", "off by", "made of"], [["1", "1", "1 %", parts]]),
-        seen=teams_page.Rows(["runs", "processes"], [["threads=1", "2"]], "below"),
-        surface=teams_page._times(surface),
-        charts=(teams_page._heat(surface), ""),
+        parts=[
+            teams_page.times_part(surface, ""),
+            Part("laws", "What threads change", "Messages do not depend on threads.", [laws]),
+        ],
     )
 
 

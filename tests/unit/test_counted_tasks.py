@@ -11,7 +11,7 @@ import pytest
 
 from p3s.capture.types import Call, RankTrace, RunTrace
 from p3s.methods.tasks.queue import queue_of, time_of
-from p3s.methods.tasks.served import counter_of
+from p3s.methods.tasks.recognise import counter_of
 
 FETCH, FLUSH, ADD, BARRIER, END = range(5)
 

@@ -423,7 +423,9 @@ def test_damaged_archives_name_the_part_and_the_rank(
         with pytest.raises(P3SError) as told_of:
             import_archive(anchor, directory)
         text = str(told_of.value)
-        assert text.startswith(f"{anchor}: {name} is {how}, the {whose}" if whose else str(anchor))
+        # What is cut inside of the events of one rank the library only says to be damaged.
+        told = whose and (how != "cut or damaged" or name == "traces.def")
+        assert text.startswith(f"{anchor}: {name} is {how}, the {whose}" if told else str(anchor))
         assert "\n" not in text
     assert capfd.readouterr().err == ""
 

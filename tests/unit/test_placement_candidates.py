@@ -13,11 +13,13 @@ from traffic_patterns import at_faces, fixed_halo
 from p3s.base.errors import P3SError, UsageError
 from p3s.machine.topology.read import read_fabric
 from p3s.methods.placement.allocation import allocation, put
-from p3s.methods.placement.candidates import block_on, candidates, cyclic_on, random_on
-from p3s.methods.placement.links import link_features
-from p3s.methods.placement.orders import (
+from p3s.methods.placement.candidates import (
+    block_on,
+    candidates,
+    cyclic_on,
     hilbert,
     morton,
+    random_on,
     rows,
     snake,
     tiled,
@@ -25,6 +27,7 @@ from p3s.methods.placement.orders import (
     tilted,
     turned,
 )
+from p3s.methods.placement.links import link_features
 from p3s.methods.placement.within import as_text, returns
 from p3s.program.mapping import block, cyclic, rank_map, read_rank_file
 

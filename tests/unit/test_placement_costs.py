@@ -16,8 +16,7 @@ from p3s.methods.placement.costs import (
     link_rates,
     whole_cost,
 )
-from p3s.methods.placement.intervals import Widening
-from p3s.methods.placement.learned import Card, Learned
+from p3s.methods.placement.learned import Card, Learned, Widening
 from p3s.methods.placement.phases import PhaseTraffic, Traffic, traffic
 from p3s.methods.placement.trees import Trees
 from p3s.program.mapping import rank_map
@@ -85,7 +84,7 @@ def model_of(seconds: float, most: float) -> Learned:
         Trees(leaf - 1, np.zeros(1), leaf - 1, leaf - 1, np.zeros(1), leaf, base=np.log(x))
         for x in (seconds, seconds / 2, seconds * 2)
     ]
-    card = Card("boosted", "box", "one switch", 20, 2)
+    card = Card("box", "one switch", 20, 2)
     one = np.zeros(1), np.array([most]), Widening(), None, None
     return Learned(card, ("PM(max)",), *one, *ends)
 

@@ -16,11 +16,10 @@ from p3s.methods.placement.candidates import block_on, cyclic_on
 from p3s.methods.placement.features import (
     CLASS_A,
     Hierarchy,
+    check_ranks,
     class_a,
     class_b,
     class_c,
-    features,
-    table,
 )
 from p3s.methods.placement.phases import Traffic, traffic
 from p3s.program.mapping import RankMap, block, rank_map
@@ -30,6 +29,15 @@ SENT = traffic(
     8, [0, 0, 1, 2, 4, 6, 7], [1, 2, 4, 0, 6, 7, 3], [100, 200, 300, 50, 400, 10, 500],
     [1, 1, 1, 2, 1, 1, 1],
 )  # fmt: skip
+
+
+def features(
+    sent: Traffic, placed: RankMap, hierarchy: Hierarchy | None = None
+) -> dict[str, float]:
+    """Return the features of all classes."""
+    check_ranks(sent, placed)
+    found = class_a(sent, placed) | class_b(sent, placed)
+    return found if hierarchy is None else found | class_c(sent, placed, hierarchy)
 
 
 def vilje(switch: list[int], rack: list[int]) -> Hierarchy:
@@ -119,10 +127,6 @@ def test_levels_that_do_not_fit_are_refused() -> None:
             class_c(SENT, block(8, 2), hierarchy)
     with pytest.raises(P3SError, match="placement is of 4 ranks"):
         features(SENT, block(4, 2))
-    with pytest.raises(P3SError, match="differ from the first"):
-        table([{"a": 1.0}, {"b": 1.0}])
-    names, rows = table([{"a": 1.0, "b": 2.0}, {"a": 3.0, "b": 4.0}])
-    assert names == ("a", "b") and rows.tolist() == [[1, 2], [3, 4]]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hybrids import COUNTED, HYBRIDS, Counters, chosen, counted_features
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from traffic_patterns import at_faces, fixed_halo
@@ -22,13 +23,6 @@ from p3s.methods.placement.links import (
     prior_metrics,
 )
 from p3s.methods.placement.phases import traffic
-from p3s.methods.placement.published.hybrids import (
-    COUNTED,
-    HYBRIDS,
-    Counters,
-    chosen,
-    counted_features,
-)
 from p3s.program.mapping import block, rank_map
 
 

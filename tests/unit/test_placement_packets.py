@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hybrids import HYBRIDS, chosen, counted_features
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packets import packet_size, simulate_packets
@@ -16,7 +17,6 @@ from p3s.methods.placement.allocation import allocation
 from p3s.methods.placement.candidates import random_on
 from p3s.methods.placement.links import link_features, network_links, paths
 from p3s.methods.placement.phases import traffic
-from p3s.methods.placement.published.hybrids import HYBRIDS, chosen, counted_features
 from p3s.program.mapping import block
 
 RING = read_fabric("torus:8", 8)

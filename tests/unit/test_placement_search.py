@@ -15,7 +15,7 @@ from p3s.methods.placement.candidates import block_on, cyclic_on, random_on
 from p3s.methods.placement.features import class_b
 from p3s.methods.placement.links import link_bytes, paths
 from p3s.methods.placement.phases import traffic
-from p3s.methods.placement.search import bisected, improved, link_cost, swapped_nodes
+from p3s.methods.placement.search import bisected, improved, swapped_nodes
 
 pytest.importorskip("kahip")
 TREE = read_fabric("fat-tree:4,2,4", 16)
@@ -30,6 +30,16 @@ def test_ranks_that_talk_share_a_node() -> None:
     assert class_b(sent, block_on(64, where))["TD"] > 0
     found = bisected(sent, where, TREE)
     assert class_b(sent, found)["TD"] == 0 and (found.sizes == 4).all()
+
+
+def link_cost(sent, fabric):
+    """Return a cost: bytes of the busiest link, and a little for all others."""
+
+    def cost(placed):
+        loads = link_bytes(paths(sent, placed, fabric), fabric)
+        return float(loads.max(initial=0.0) + loads.mean())
+
+    return cost
 
 
 @pytest.mark.parametrize("told", ["fat-tree:4,2,4", "torus:4x4", "dragonfly:4,2,2", "mesh:2x8"])

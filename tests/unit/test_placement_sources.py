@@ -9,10 +9,10 @@ import math
 
 import numpy as np
 import pytest
+from test_placement_ranking import pairs
 from traffic_patterns import all_to_all_in_rows, at_faces, at_faces_and_corners, fixed_halo
 
 from p3s.machine.topology.read import read_fabric
-from p3s.methods.placement.ranking import pairs
 
 #: Points of each pattern, by machine.
 POINTS = {

@@ -20,14 +20,12 @@ from p3s.methods.placement.allocation import allocation
 from p3s.methods.placement.candidates import block_on, cyclic_on
 from p3s.methods.placement.ranked.job import Job, job_of
 from p3s.methods.placement.ranked.ranking import Search, placements
-from p3s.methods.placement.ranked.result import overlap, picture, validity
 from p3s.methods.placement.ranked.types import (
     PLACEMENTS,
     Gain,
     PhaseUnder,
     Placements,
     Ranked,
-    Validity,
     path_of,
     save,
 )
@@ -107,10 +105,6 @@ def test_the_first_is_the_fastest_of_those_that_are_simulated(tmp_path: Path) ->
     save(made.study, found)
     assert PLACEMENTS.read(path_of(made.study, 16)) == found
     assert render(found).startswith("16 processes on 4 nodes with room for 4 each, fat tree")
-    drawn = picture(made, block_on(16, made.where), cyclic_on(16, made.where))
-    assert drawn is not None and drawn.nodes == 4
-    assert all(0 <= x <= 1 and 0 <= y <= 1 for x, y in drawn.points)
-    assert all(cable.before > 0 or cable.after > 0 for cable in drawn.cables)
 
 
 def test_where_nothing_is_sent_placement_does_not_matter(tmp_path: Path) -> None:
@@ -121,19 +115,15 @@ def test_where_nothing_is_sent_placement_does_not_matter(tmp_path: Path) -> None
     assert not found.matters and "does not matter" in " ".join(verdict(found))
 
 
-def test_sums_of_phases_say_where_they_do_not_hold(tmp_path: Path) -> None:
+def test_without_simulation_times_are_sums_of_phases(tmp_path: Path) -> None:
     trace = Trace(8)
     for rank in range(8):
         trace.add(rank, "MPI_Irecv", (rank - 1) % 8, 100, work=1e3)
         trace.add(rank, "MPI_Send", (rank + 1) % 8, 100, work=1e6 * (2 if rank == 0 else 1))
         trace.add(rank, "MPI_Wait", work=1e6)
     made = job(tmp_path, trace, 4, 2)
-    valid = validity(made.program.trace, made.phases, made.alone)
-    assert valid.imbalance == pytest.approx(3.001 / 2.126 - 1, rel=1e-3) and valid.left_out == 0
-    assert overlap(made.program.trace) > 0.99
     found = placements(made, (), None, Search(4, 0), Progress())
-    told = " ".join(notes(found))
-    assert "the busiest rank computes" in told and "while messages are on their way" in told
+    assert found.left_out == 0
     first = found.timed[0]
     compute = float(made.alone.compute.sum(axis=1).max())
     assert first.time_s == pytest.approx(compute + first.cost_s)
@@ -166,7 +156,7 @@ def ranked(*named: tuple[str, float]) -> Placements:
     return Placements(
         n=2, hosts=("", ""), slots=(1, 2), topology="", network="", estimator="machine",
         cost="busiest link", matters=times[-1] > 1.05 * times[0], ranked=rows, gains=gains,
-        validity=Validity(left_out=0.25, imbalance=0.0, overlap=0.0),
+        left_out=0.25,
     )  # fmt: skip
 
 
@@ -196,5 +186,5 @@ def test_calls_without_a_law_make_a_ranking_untrustworthy(tmp_path: Path) -> Non
     for rank in range(8):
         trace.add(rank, "MPI_Allreduce", nbytes=8, verdict="unknown", repeat=20)
     found = placements(job(tmp_path, trace, 4, 2), (), None, Search(4, 1), Progress())
-    assert found.validity.left_out == pytest.approx(20 / 30)
+    assert found.left_out == pytest.approx(20 / 30)
     assert [reason.code for reason in found.reasons if reason.untrustworthy][:1] == ["left-out"]

@@ -14,14 +14,7 @@ from test_layers import files, imported
 #: What users start: commands (by the table in p3s.cli.main), Python's interface.
 STARTS = ("p3s.__main__", "p3s", "p3s.api")
 #: Modules that wait for their command, by the start of their names, and why.
-_CHAPTER_3 = "the model of chapter 3 of Castellanos' thesis gets its command later"
-_LINEAR = "the linear models and patterns of the sources of placement get their command later"
-PARKED = {
-    **{
-        f"p3s.methods.tasks.{name}": _CHAPTER_3 for name in ("counters", "fit", "messages", "terms")
-    },
-    "p3s.methods.placement.published": _LINEAR,
-}
+PARKED: dict[str, str] = {}
 
 
 def edges(path: Path, modules: dict[str, Path]) -> Iterator[str]:

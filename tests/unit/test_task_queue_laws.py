@@ -5,8 +5,7 @@ import heapq
 import numpy as np
 import pytest
 
-from p3s.methods.tasks.queue import TaskQueue, queue_of, time_of
-from p3s.methods.tasks.served import Served
+from p3s.methods.tasks.queue import Served, TaskQueue, queue_of, time_of
 
 SERVICE, WAY = 5e-6, 2e-6
 

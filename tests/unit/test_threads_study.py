@@ -20,9 +20,8 @@ from p3s.base.settings import inputs_in, parse_setting, threads_in
 from p3s.base.study import Study
 from p3s.cli.common import Progress as Bar
 from p3s.machine.topology.inside import read_node
-from p3s.methods.threads import laws as thread_laws
+from p3s.methods.threads import predicting as teams
 from p3s.methods.threads import stage
-from p3s.methods.threads import surface as teams
 from p3s.methods.threads import text as teams_text
 from p3s.methods.threads.advise import text as advice_text
 from p3s.methods.threads.advise.stage import Asked, advised
@@ -50,7 +49,6 @@ def _eight_cores() -> Iterator[None]:
     """Runs are on a machine of eight cores, whatever this one has."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(teams, "cores", lambda: 8)
-        patch.setattr(thread_laws, "cores", lambda: 8)
         patch.setattr(core_teams, "cores", lambda: 8)
         yield
 
@@ -68,7 +66,7 @@ def surface(made: Study) -> surfaces.Surface:
 
 @pytest.fixture(scope="module")
 def found(made: Study) -> stage.ThreadFile:
-    return thread_laws.ensure_threads(made, NODE, Progress())
+    return teams.ensure_threads(made, NODE, Progress())
 
 
 def test_threads_of_a_study_are_known(made: Study) -> None:
@@ -85,7 +83,7 @@ def test_messages_with_other_threads_are_those_of_the_equations(found: stage.Thr
 
 def test_messages_of_threads_are_said(tmp_path: Path) -> None:
     study = put_threads(tmp_path / "s", Hybrid(chatty=True))
-    file = thread_laws.ensure_threads(study, NODE, Progress())
+    file = teams.ensure_threads(study, NODE, Progress())
     assert not any(check.equal for check in file.checks)
     said = teams_text.doubts(file)
     assert {reason.code for reason in said} == {"threads-differ"}
@@ -106,7 +104,7 @@ def test_the_same_messages_more_often_are_told_as_such(
 ) -> None:
     study = put_threads(tmp_path / "s", Hybrid(longer=longer), threads=(1, 2))
     at = study.at_dir("threads=1")
-    thread_laws.ensure_model(Study(at), Progress())
+    teams.ensure_model(Study(at), Progress())
     checks = check_messages(study, "", load(at))
     assert all(check.alike and not check.equal for check in checks)
     file = stage.ThreadFile(1, (1, 2), NODE, tuple(checks), 0.0, ())
@@ -119,7 +117,7 @@ def test_what_the_model_misses_is_no_matter_of_threads(tmp_path: Path) -> None:
     study = put_threads(tmp_path / "s", threads=(1, 2))
     put_threads(tmp_path / "other", Hybrid(chatty=True), threads=(2,))
     other = Study(tmp_path / "other" / "at" / "threads=2")
-    thread_laws.ensure_model(other, Progress())
+    teams.ensure_model(other, Progress())
     checks = check_messages(study, "", load(other.root))
     assert len(checks) == 3 and all(check.equal for check in checks)
 
@@ -254,7 +252,7 @@ def test_surface_as_text(surface: surfaces.Surface) -> None:
 
 def test_a_second_fit_is_not_made(made: Study, found: stage.ThreadFile) -> None:
     before = stage.threads_path(made).stat().st_mtime_ns
-    again = thread_laws.ensure_threads(made, NODE, Progress())
+    again = teams.ensure_threads(made, NODE, Progress())
     assert stage.threads_path(made).stat().st_mtime_ns == before
     assert len(again.laws) == len(found.laws) > 0
 
@@ -319,8 +317,8 @@ def test_report_has_heat_maps(made: Study, surface: surfaces.Surface, tmp_path: 
     write_page(view_of(made), page)
     text = page.read_text()
     assert "<svg" in text
-    assert "<p>Messages do not depend on threads" in text
-    assert "<li>On 16 cores: " in text
+    assert '<p class="lead">Messages do not depend on threads' in text
+    assert '<p class="soft">On 16 cores: ' in text
     assert 'class="cell m-6"' in text and 'class="frame"' in text
 
 
@@ -377,7 +375,7 @@ def test_regions_that_go_on_over_calls_tell_no_parts() -> None:
 def predicted_with(study: Study, what_if: list[str], per_node: int = 4) -> Prediction:
     """Return the prediction of three threads at 16 processes, ``per_node`` of them on a node."""
     request = replace(REQUEST, settings=ReplaySettings(cores_per_node=per_node))
-    thread_laws.ensure_threads(study, NODE, Progress())
+    teams.ensure_threads(study, NODE, Progress())
     at = teams.at_setting(study, parse_setting("threads=3"), Progress())
     changes = what_ifs_of(what_if)
     arguments = PredictArguments((16,), request, only=True, what_if=changes)

@@ -18,10 +18,9 @@ from p3s.base.errors import Damaged, P3SError, UsageError
 from p3s.machine.topology.read import read_fabric
 from p3s.machine.topology.trees import one_switch
 from p3s.methods.placement.baselines import Hockney
-from p3s.methods.placement.costs import SIMULATED, network_id, predict, row_of
-from p3s.methods.placement.intervals import Widening, doublings, missed, widening
+from p3s.methods.placement.costs import SIMULATED, network_id, row_of
 from p3s.methods.placement.learned import Settings as Fit
-from p3s.methods.placement.learned import load, save
+from p3s.methods.placement.learned import Widening, doublings, load, missed, save, widening
 from p3s.methods.placement.phases import Traffic, traffic
 from p3s.methods.placement.simulated import simulated_seconds, steps_of
 from p3s.methods.placement.training import campaign, platform
@@ -273,13 +272,14 @@ def test_where_the_simulation_is_right_learning_leaves_it_alone(dataset, tmp_pat
     again = load(tmp_path / "m.json")
     assert again.card == model.card and again.first == model.first
     sent = fixed_halo((4, 4), at_faces(2), 30_000)
-    phases = [(sent, placed) for placed in (block(16, 1), block(16, 2))]
-    phases.append((traffic(16, [], [], []), block(16, 2)))
-    one, other = predict(model, phases, FABRIC), predict(again, phases, FABRIC)
-    assert (one.seconds == other.seconds).all() and one.seconds[2] == one.high[2] == 0
+    rows = [
+        row_of((sent, placed), FABRIC, model.network) for placed in (block(16, 1), block(16, 2))
+    ]
+    one, other = model.predict(rows), again.predict(rows)
+    assert (one.seconds == other.seconds).all()
     assert (one.low <= one.seconds).all() and (one.seconds <= one.high).all()
     with pytest.raises(P3SError, match="is of network"):
-        predict(model, phases, read_fabric("torus:4x4", 16))
+        model.check("", network_id(read_fabric("torus:4x4", 16)))
     with pytest.raises(P3SError, match="is of machine made, not of other"):
         again.check("other", "")
 

@@ -15,8 +15,14 @@ from p3s.methods.baseline.trees.features import (
     counters,
     derived,
     read_caches,
-    regular,
 )
+
+
+def regular(sockets: int, l3: int, l2: int, cores: int) -> Caches:
+    """Return a node of equal parts: ``l3`` a socket, ``l2`` of each of them, ``cores`` of each."""
+    at = np.arange(sockets * l3 * l2 * cores)
+    return Caches(at // (l3 * l2 * cores), at // (l2 * cores), at // cores)
+
 
 CLUSTER, NUMA = regular(1, 1, 2, 2), regular(4, 2, 4, 2)
 

@@ -16,7 +16,7 @@ from p3s.methods.baseline.trees.evaluate import Evaluator, Said
 from p3s.methods.baseline.trees.grow import grow, least_rows
 from p3s.methods.baseline.trees.splits import Rows, fit, integer_weights, weights
 from p3s.methods.baseline.trees.store import TREE, Stored, save
-from p3s.methods.baseline.trees.types import OBJECTIVES, Growing, Table, Tree
+from p3s.methods.baseline.trees.types import Growing, Table, Tree
 
 WORKLOADS = machine.workloads(machine.TRAINING["nb"])[::4]
 NB = machine.EXPRESSION["nb"]
@@ -98,17 +98,13 @@ def test_rows_in_another_order_give_the_same_predictions(runs: Table, tree: Tree
     assert value == pytest.approx(predict(tree, runs.columns).value, rel=1e-6)
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("regression", ["relative", "weighted"])
-def test_objectives(runs: Table, objective: str, regression: str) -> None:
-    """Table 4.3: the best cut of the root is the one that a search over all refits finds."""
+def test_the_best_cut_is_that_of_all_refits(runs: Table, regression: str) -> None:
     some = runs.only(np.arange(0, len(runs), 3))
-    growing = Growing(regression, objective=objective)
-    # With a constant term residuals sum to zero on both sides of every cut.
-    expression = "b2*w2 + b1*workers" if objective == "residuals" else NB
-    split = grow(some, expression, ["workload"], growing).nodes[0].split
+    growing = Growing(regression)
+    split = grow(some, NB, ["workload"], growing).nodes[0].split
     assert split is not None
-    assert split.low == _by_refitting(some, expression, growing)
+    assert split.low == _by_refitting(some, NB, growing)
 
 
 def _by_refitting(table: Table, expression: str, growing: Growing) -> float:
@@ -126,12 +122,7 @@ def _by_refitting(table: Table, expression: str, growing: Growing) -> float:
                 total = np.inf
                 break
             part = rows.only(at)
-            r = fit(part).residuals
-            total += {
-                "deviance": float(np.sum(part.w * r**2)),
-                "relative": float(np.sum(part.w * np.abs(r) * part.relative)),
-                "residuals": abs(float(np.sum(part.w * r))),
-            }[growing.objective]
+            total += float(np.sum(part.w * fit(part).residuals ** 2))
         found.append((total, cut))
     least = min(found)[0]
     return next(cut for total, cut in found if total <= least + 1e-9 * least)
@@ -209,7 +200,6 @@ def test_between_two_leaves_both_are_asked() -> None:
     ("change", "why"),
     [
         ({"alpha": 2.0}, "alpha 2: is no level"),
-        ({"objective": "least"}, "objective least: is none; one of deviance"),
         ({"regression": "ridge"}, "regression ridge: is none"),
         ({"minsplit": 0}, "minsplit and the least number"),
     ],

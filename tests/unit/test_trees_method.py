@@ -8,7 +8,7 @@ import pytest
 from published_choices import TABLE_5_6, TABLE_5_10, TABLE_5_16, choices
 
 from p3s.base.errors import P3SError, UsageError
-from p3s.methods.baseline.treeruns import core_efficiency, core_index, efficiency, index
+from p3s.methods.baseline.treeruns import efficiency, index
 from p3s.methods.baseline.trees.choose import Limits, admissible, choose, ranked
 from p3s.methods.baseline.trees.diagnostics import (
     best_table,
@@ -150,12 +150,12 @@ def test_the_efficiency_index() -> None:
     assert efficiency(k, t, computed).tolist() == [0.75]
     assert index(k, t, computed) == pytest.approx([2.6667], abs=5e-5)
     threads, busy = np.array([4.0]), np.array([32.0])
-    assert core_efficiency(k, threads, t, busy).tolist() == [0.5]
-    assert core_index(k, threads, t, busy).tolist() == [4.0]
+    assert efficiency(k * threads, t, busy).tolist() == [0.5]
+    assert index(k * threads, t, busy).tolist() == [4.0]
     with pytest.raises(P3SError, match="row 1: an efficiency of 1.25"):
         index(k, t, np.array([20.0]))
     with pytest.raises(P3SError, match="busy for longer"):
-        core_index(k, threads, t, np.array([65.0]))
+        index(k * threads, t, np.array([65.0]))
 
 
 @pytest.mark.parametrize(("program", "differ", "of"), [("nb", 55, 60), ("ht", 54, 58)])

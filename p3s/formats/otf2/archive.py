@@ -18,7 +18,7 @@ from p3s.formats.exported import Exported, Options, Say, new_export
 from p3s.formats.otf2.library import errors, library
 from p3s.formats.otf2.sizes import to_sizes
 from p3s.formats.otf2.written import Definitions
-from p3s.formats.run import Run, threads_of, timeline_at
+from p3s.formats.run import Run, Visit, threads_of, timeline_at, visits
 
 if TYPE_CHECKING:
     from p3s.capture import RankTrace
@@ -59,19 +59,13 @@ def to_otf2(study: Study, n: int, target: Path, options: Options, say: Say) -> E
 
 def write_archive(otf2: Any, run: Run, directory: Path, done: Exported) -> None:
     """Write traces.otf2 and what belongs to it into a directory; one rank after the other."""
-    first = 0
-    several = {}
-    for rank in run.trace.ranks:
-        if len(rank.start_ns):
-            first = min(first, int(rank.start_ns.min()))
-        several[rank.rank] = 1 + max(threads_of(rank), default=0)
     with otf2.writer.open(
         str(directory), archive_name="traces", timer_resolution=_TICKS, chunk_size_events=_CHUNK
     ) as out:
         out.creator = "P3S"
-        made = Definitions.of(otf2, out, run, several)
+        made = Definitions.of(otf2, out, run)
         for rank in run.trace.ranks:
-            _Rank(otf2, out, made, run, rank, -first).write(done)
+            _Rank(otf2, out, made, run, rank).write(done)
     if run.trace.unmodelled:
         done.notes.append(
             "one-sided calls, files and neighbourhood collectives are regions without records"
@@ -86,39 +80,31 @@ def write_archive(otf2: Any, run: Run, directory: Path, done: Exported) -> None:
 
 
 class _Rank:
-    """Writes the events of one rank, all times later by ``shift``."""
+    """Writes the events of one rank."""
 
-    def __init__(
-        self, otf2: Any, out: Any, made: Definitions, run: Run, rank: RankTrace, shift: int
-    ) -> None:
-        self.made, self.run, self.rank, self.shift = made, run, rank, shift
-        self.calls = rank.call.tolist()
-        self.threads = threads_of(rank)
+    def __init__(self, otf2: Any, out: Any, made: Definitions, run: Run, rank: RankTrace) -> None:
+        self.made, self.run, self.rank = made, run, rank
         self.writers = {
             thread: out.event_writer_from_location(made.location[rank.rank, thread])
-            for thread in {0, *self.threads}
+            for thread in {0, *threads_of(rank)}
         }
         self.last = dict.fromkeys(self.writers, 0)
         self.stacks: dict[int, list[Any]] = {thread: [] for thread in self.writers}
         self.begun: set[int] = set()
-        self.records = _Records(otf2, made, run, rank, self.calls)
+        self.records = _Records(otf2, made, run, rank)
 
     def write(self, done: Exported) -> None:
         """Write all of them, and take down what is not in the archive."""
-        rank, run = self.rank, self.run.trace
-        starts, longs = rank.start_ns.tolist(), rank.elapsed_ns.tolist()
-        for i, call in enumerate(self.calls):
-            op = run.calls[call].op
-            before = run.calls[self.calls[i - 1]].op if i else ""
-            if op == ops.SENDRECV_RECV and before.startswith("MPI_Sendrecv"):
-                continue  # written with its send half
-            self._call(i, call, starts[i], longs[i])
+        rank = self.rank
+        for visit in visits(self.run, rank):
+            if visit.call.op not in ops.HALVES:  # written with the call before
+                self._call(visit)
         for thread, writer in self.writers.items():
             self._go(writer, thread, [])
             if thread == 0 and 0 in self.begun and self.run.program:
                 writer.program_end(self.last[thread], 0)
-        done.events += len(self.calls)
-        done.records += len(self.calls)
+        done.events += len(rank.call)
+        done.records += len(rank.call)
         for (missing, why), number in self.records.left_out.items():
             done.lacks(missing, why, number)
         if rank.counted_events:
@@ -129,21 +115,18 @@ class _Rank:
         if rank.problem:
             done.notes.append(f"rank {rank.rank}: {rank.problem}")
 
-    def _call(self, i: int, call: int, start: int, long: int) -> None:
-        thread = self.threads[i]
-        writer, last = self.writers[thread], self.last[thread]
-        # Times of a location never fall: what a cut-off clock says is moved up.
-        begin = max(start + self.shift, last)
-        end = max(start + long + self.shift, begin)
+    def _call(self, visit: Visit) -> None:
+        i, call, thread, begin, end = visit
+        writer = self.writers[thread]
         if thread not in self.begun:
             self.begun.add(thread)
             self.last[thread] = begin
             if thread == 0 and self.run.program:
                 name, *words = self.run.program
                 writer.program_begin(begin, name, words)
-        self._go(writer, thread, self.made.stacks[self.run.trace.calls[call].site])
+        self._go(writer, thread, self.made.stacks[call.site])
         self.last[thread] = end
-        region = self.made.calls[call]
+        region = self.made.regions[call]
         writer.enter(begin, region)
         self.records.write(writer, i, begin, end)
         writer.leave(end, region)
@@ -164,10 +147,9 @@ class _Rank:
 class _Records:
     """Writes the records inside of the regions of one rank."""
 
-    def __init__(
-        self, otf2: Any, made: Definitions, run: Run, rank: RankTrace, calls: list[int]
-    ) -> None:
-        self.made, self.run, self.calls, self.me = made, run.trace, calls, rank.rank
+    def __init__(self, otf2: Any, made: Definitions, run: Run, rank: RankTrace) -> None:
+        self.made, self.run, self.me = made, run.trace, rank.rank
+        self.calls = [run.trace.calls[number] for number in rank.call.tolist()]
         self.enums = otf2.enums
         self.no_root = otf2.enums.CollectiveRoot.NONE
         self.completes: dict[int, list[tuple[int, bool]]] = {}
@@ -185,12 +167,12 @@ class _Records:
 
     def write(self, writer: Any, i: int, begin: int, end: int) -> None:
         """Write what event ``i`` does: its start at ``begin``, what it completes at ``end``."""
-        call = self.run.calls[self.calls[i]]
+        call = self.calls[i]
         kind = kind_of(call.op)
         if kind in (ops.SEND, ops.RECV):
             self._message(writer, i, begin, end)
-            following = self.run.calls[self.calls[i + 1]] if i + 1 < len(self.calls) else None
-            if following is not None and following.op == ops.SENDRECV_RECV:
+            following = self.calls[i + 1] if i + 1 < len(self.calls) else None
+            if following is not None and following.op in ops.HALVES:
                 self._message(writer, i + 1, begin, end)
         elif kind == ops.COLLECTIVE and call.comm >= 0:
             self._collective(writer, i, begin, end)
@@ -203,7 +185,7 @@ class _Records:
 
     def _partner(self, i: int) -> tuple[Any, int] | None:
         """Return communicator and rank in it, None where there is no message."""
-        call = self.run.calls[self.calls[i]]
+        call = self.calls[i]
         place = self.made.place[call.comm].get(call.peer) if call.comm >= 0 else None
         if place is None:
             if call.peer == -2:
@@ -213,7 +195,7 @@ class _Records:
         return self.made.comm[call.comm], place
 
     def _message(self, writer: Any, i: int, begin: int, end: int) -> None:
-        call = self.run.calls[self.calls[i]]
+        call = self.calls[i]
         found = self._partner(i)
         if found is None:
             return
@@ -234,11 +216,11 @@ class _Records:
     def _probe(self, writer: Any, i: int, end: int) -> None:
         found = self._partner(i)
         if found is not None:
-            tag = max(self.run.calls[self.calls[i]].tag, 0)
+            tag = max(self.calls[i].tag, 0)
             writer.mpi_probe(end, found[1], found[0], tag, i)
 
     def _collective(self, writer: Any, i: int, begin: int, end: int) -> None:
-        call = self.run.calls[self.calls[i]]
+        call = self.calls[i]
         if leaves_request(call.op):
             writer.non_blocking_collective_request(begin, i)
             self.open.add(i)
@@ -249,7 +231,7 @@ class _Records:
 
     def _communicator(self, writer: Any, i: int, begin: int, end: int) -> None:
         """Write that a communicator is made or ends, by its members together."""
-        call = self.run.calls[self.calls[i]]
+        call = self.calls[i]
         comm, operation = self.made.comm[call.comm], self.enums.CollectiveOp
         writer.mpi_collective_begin(begin)
         if call.op in ops.MAKES_COMM:
@@ -262,7 +244,7 @@ class _Records:
         writer.mpi_collective_end(end, what, comm, self.no_root, 0, 0)
 
     def _root(self, i: int) -> Any:
-        call = self.run.calls[self.calls[i]]
+        call = self.calls[i]
         return (
             self.made.place[call.comm].get(call.root, self.no_root)
             if call.root >= 0
@@ -270,7 +252,7 @@ class _Records:
         )
 
     def _sizes(self, i: int) -> tuple[int, int]:
-        call = self.run.calls[self.calls[i]]
+        call = self.calls[i]
         members = self.made.place[call.comm]
         here = members.get(self.me, 0)
         return to_sizes(call.op, call.bytes, len(members), here, call.root == self.me)
@@ -279,7 +261,7 @@ class _Records:
         if posting not in self.open:
             return
         self.open.discard(posting)
-        call = self.run.calls[self.calls[posting]]
+        call = self.calls[posting]
         if cancelled:
             writer.mpi_request_cancelled(end, posting)
         elif kind_of(call.op) == ops.SEND:

@@ -6,10 +6,9 @@ For programs that were traced elsewhere, as Score-P does it, or that cannot be t
 from __future__ import annotations
 
 import hashlib
-import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from p3s.base.artefacts import write_json
 from p3s.base.errors import P3SError, PartialResult, UsageError
@@ -31,71 +30,30 @@ if TYPE_CHECKING:
 _AGAIN = "copy the whole archive, or trace the program again"
 
 
-def check_parts(anchor: Path, archive: Archive) -> None:
-    """Raise P3SError where some locations have definitions of their own and others lack theirs.
+def lacking_parts(anchor: Path, archive: Archive | None) -> str:
+    """Return which parts of an archive are missing or empty, "" where none is.
 
-    The library reads on without them, and takes their numbers for those of all.
-    """
-    files = {ref: anchor.with_suffix("") / f"{ref}.def" for ref in archive.rank_of}
-    gaps = [ref for ref, file in files.items() if not _size(file)]
-    if gaps and len(gaps) < len(files):
-        parts = [_part_text(files[ref], "definitions", archive.rank_of, ref) for ref in gaps]
-        raise P3SError(_joined(parts))
-
-
-def damage_of(otf2: Any, anchor: Path) -> str:
-    """Return which parts of an archive keep it from being read, "" where that is not known.
-
-    Reads the events of each location by itself.
+    ``archive``: its definitions, None where they cannot be read. Locations may all be without
+    definitions of their own; where some lack theirs the library takes their numbers for those of
+    all.
     """
     whole = anchor.with_suffix(".def")
-    if not _size(whole):
-        return f"{whole.name} is {_lack(whole)}, the definitions of all ranks; {_AGAIN}"
-    unreadable: tuple[type[Exception], ...] = (*errors(otf2), P3SError)
-    try:
-        with otf2.reader.open(str(anchor)) as reader:
-            archive = read_definitions(otf2, reader.definitions)
-    except unreadable:
-        return f"{whole.name} is cut or damaged, the definitions of all ranks; {_AGAIN}"
-    parts = list(_damaged(otf2, anchor, archive))
-    return _joined(parts) if parts else ""
-
-
-def _damaged(otf2: Any, anchor: Path, archive: Archive) -> Iterator[str]:
-    for ref in archive.rank_of:
-        events, own = (anchor.with_suffix("") / f"{ref}.{end}" for end in ("evt", "def"))
-        if not _size(events):
-            yield _part_text(events, "events", archive.rank_of, ref)
-        elif own.exists() and not _definitions_read(otf2, anchor, ref):
-            yield _part_text(own, "definitions", archive.rank_of, ref)
-        elif not _events_read(otf2, anchor, ref):
-            yield _part_text(events, "events", archive.rank_of, ref)
-
-
-def _definitions_read(otf2: Any, anchor: Path, ref: int) -> bool:
-    """Tell whether the definitions of a location can be read."""
-    low = importlib.import_module("_otf2")
-    with otf2.reader.open(str(anchor)) as reader:
-        try:
-            low.Reader_SelectLocation(reader.handle, ref)
-            low.Reader_OpenDefFiles(reader.handle)
-            own = low.Reader_GetDefReader(reader.handle, ref)
-            if own:
-                low.Reader_ReadAllLocalDefinitions(reader.handle, own)
-        except errors(otf2):
-            return False
-    return True
-
-
-def _events_read(otf2: Any, anchor: Path, ref: int) -> bool:
-    """Tell whether the events of a location can be read."""
-    with otf2.reader.open(str(anchor), batch_events=1 << 12) as reader:
-        try:
-            for _ in reader.events([each for each in reader._locations if each._ref == ref]):
-                pass
-        except errors(otf2):
-            return False
-    return True
+    if archive is None:
+        lack = _lack(whole) or "cut or damaged"
+        return f"{whole.name} is {lack}, the definitions of all ranks; {_AGAIN}"
+    files = {
+        ref: {end: anchor.with_suffix("") / f"{ref}.{end}" for end in ("evt", "def")}
+        for ref in archive.rank_of
+    }
+    own = [ref for ref, each in files.items() if not _lack(each["def"])]
+    parts = [
+        _part_text(file, "events" if end == "evt" else "definitions", archive.rank_of, ref)
+        for ref, each in files.items()
+        for end, file in each.items()
+        if _lack(file) and (end == "evt" or own)
+    ]
+    more = f", and {plural(len(parts) - 1, 'more part')}" if len(parts) > 1 else ""
+    return f"{parts[0]}{more}; {_AGAIN}" if parts else ""
 
 
 def _part_text(file: Path, what: str, rank_of: Mapping[int, tuple[int, int]], ref: int) -> str:
@@ -105,19 +63,10 @@ def _part_text(file: Path, what: str, rank_of: Mapping[int, tuple[int, int]], re
 
 
 def _lack(file: Path) -> str:
-    return "missing" if not file.exists() else "cut or damaged" if _size(file) else "empty"
-
-
-def _joined(parts: list[str]) -> str:
-    more = f", and {plural(len(parts) - 1, 'more part')}" if len(parts) > 1 else ""
-    return f"{parts[0]}{more}; {_AGAIN}"
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except OSError:
-        return 0
+    """Return what is wrong with a file at first sight, "" where nothing is."""
+    if not file.exists():
+        return "missing"
+    return "" if file.stat().st_size else "empty"
 
 
 _NS_PER_S = 10**9
@@ -152,18 +101,18 @@ def import_archive(anchor: Path, directory: Path) -> Imported:
     Errors: P3SError where it is damaged, of no MPI program, or has calls that P3S cannot read from
     it; PartialResult where a rank does not come to MPI_Finalize.
     """
-    otf2 = library()
+    otf2, archive = library(), None
     try:
         with quiet(), otf2.reader.open(str(anchor), batch_events=1 << 12) as reader:
             archive = read_definitions(otf2, reader.definitions)
-            check_parts(anchor, archive)
+            if lacks := lacking_parts(anchor, archive):
+                raise P3SError(lacks)
             reading = Reading(archive)
             reading.take(reader.events)
     except errors(otf2) as err:
-        why = " ".join(str(err).split())[:160]
-        with quiet():
-            parts = damage_of(otf2, anchor) if format_of(_facts(anchor)) is OTF2 else ""
-        raise P3SError(f"{anchor}: {parts or f'cannot be read as an OTF2 archive: {why}'}") from err
+        why = f"cannot be read as an OTF2 archive: {' '.join(str(err).split())[:160]}"
+        lacks = lacking_parts(anchor, archive) if format_of(_facts(anchor)) is OTF2 else ""
+        raise P3SError(f"{anchor}: {lacks or why}") from err
     except P3SError as err:
         raise P3SError(f"{anchor}: {err}") from err
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as err:

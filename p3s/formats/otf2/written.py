@@ -12,7 +12,7 @@ from p3s.capture.callpath import stack
 from p3s.formats.run import Run, shown
 
 if TYPE_CHECKING:
-    from p3s.capture import RunTrace, Site
+    from p3s.capture import Call, RunTrace, Site
 
 _COLLECTIVE = {"Reduce_scatter_block": "REDUCE_SCATTER_BLOCK"}
 
@@ -21,30 +21,30 @@ _COLLECTIVE = {"Reduce_scatter_block": "REDUCE_SCATTER_BLOCK"}
 class Definitions:
     """Definitions of an archive: locations by (rank, thread), communicators, regions.
 
-    ``calls``: of each call of the run its region; ``stacks``: of each site the regions of the
+    ``regions``: of each call of the run its own; ``stacks``: of each site the regions of the
     functions around it, outermost first; ``place``: of each communicator the ranks in it;
     ``operation``: of each collective.
     """
 
     location: dict[tuple[int, int], Any]
-    calls: list[Any]
+    regions: dict[Call, Any]
     stacks: list[list[Any]]
     comm: list[Any]
     place: list[dict[int, int]]
     operation: dict[str, Any]
 
     @classmethod
-    def of(cls, otf2: Any, out: Any, run: Run, threads: Mapping[int, int]) -> Definitions:
-        """Write the definitions of a run; threads: of each rank, how many make MPI calls."""
+    def of(cls, otf2: Any, out: Any, run: Run) -> Definitions:
+        """Write the definitions of a run."""
         defs, enums = out.definitions, otf2.enums
         defs.paradigm(enums.Paradigm.MPI, "MPI", enums.ParadigmClass.PROCESS)
-        location = _system(enums, defs, run, threads)
+        location = _system(enums, defs, run)
         comms = _communicators(enums, defs, run.trace, location)
         regions = _Regions(enums, defs, run)
         stacks = [regions.functions(site) for site in run.trace.sites]
         return cls(
             location,
-            [regions.call(number) for number in range(len(run.trace.calls))],
+            {call: regions.call(call) for call in run.trace.calls},
             stacks,
             comms,
             [{rank: i for i, rank in enumerate(comm.members)} for comm in run.trace.comms],
@@ -56,9 +56,7 @@ class Definitions:
         )
 
 
-def _system(
-    enums: Any, defs: Any, run: Run, threads: Mapping[int, int]
-) -> dict[tuple[int, int], Any]:
+def _system(enums: Any, defs: Any, run: Run) -> dict[tuple[int, int], Any]:
     """Define machine, nodes, processes and threads."""
     machine = defs.system_tree_node("machine", class_name="machine", parent=None)
     nodes: dict[str, Any] = {}
@@ -73,7 +71,7 @@ def _system(
             location_group_type=enums.LocationGroupType.PROCESS,
             system_tree_parent=nodes[host],
         )
-        for thread in range(threads.get(rank, 1)):
+        for thread in range(run.threads[rank]):
             name = "Master thread" if not thread else f"Thread {thread}"
             location[rank, thread] = defs.location(
                 name, type=enums.LocationType.CPU_THREAD, group=group
@@ -145,9 +143,8 @@ class _Regions:
             found.append(self._region(name, file, 0, self.enums.RegionRole.FUNCTION, False))
         return found
 
-    def call(self, number: int) -> Any:
+    def call(self, call: Call) -> Any:
         """Return the region of a call: its line is that of the place that calls it."""
-        call = self.run.trace.calls[number]
         at = stack(self.run.trace.sites[call.site].frames, self.run.places)[:1]
         file, line = (at[0].file, at[0].line) if at and at[0].line else ("", 0)
         return self._region(shown(call.op), file, line, _role(self.enums, call.op), True)

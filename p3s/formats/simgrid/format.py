@@ -7,6 +7,7 @@ in them; all others are written as the messages that they consist of.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,8 +15,11 @@ import numpy as np
 
 from p3s.base.arrays import Floats, Ints
 from p3s.base.ops import blocking_of
+from p3s.base.study import Study
 from p3s.formats.calls import SENDING, RankProgram, Table
-from p3s.formats.exported import Exported
+from p3s.formats.exported import Exported, Options, Say, new_export
+from p3s.formats.scaled import network_of, nodes_of, programs_of
+from p3s.formats.simgrid.platform import HOSTS, PLATFORM, lacks, write_platform
 from p3s.simulate.steps import Op
 
 #: List of the files of the ranks.
@@ -26,6 +30,39 @@ INDEX = "trace.txt"
 _KEPT = frozenset(
     "barrier bcast reduce allreduce alltoall gather scatter allgather scan exscan".split()
 )
+
+
+def to_simgrid(study: Study, n: int, target: Path, options: Options, say: Say) -> Exported:
+    """Write SimGrid's time-independent trace, a platform and its hosts into a new directory."""
+    done = Exported("simgrid", n, target)
+    network, notes = network_of(study, options.machine)
+
+    def stays(call: str, world: bool) -> bool:
+        return keep(call, world) and not options.messages
+
+    with new_export(done) as directory:
+        for part, programs in programs_of(study, n, options, stays, done, say):
+            (directory / part).mkdir(exist_ok=True)
+            write_trace(programs, done, directory / part)
+        there, up = (target, "") if options.turns is None else (target / "section-000", "../")
+        done.command = f"cd {shlex.quote(str(there))} && smpirun {arguments(n, up)}"
+        write_platform(directory, network, nodes_of(n, options.ranks_per_node), done.sizes)
+        if not options.messages:
+            done.notes.append(
+                "collectives of all ranks are calls: SimGrid picks their algorithms "
+                "(--cfg=smpi/coll-selector:ompi, mpich, ...)"
+            )
+        done.notes += [
+            *notes,
+            *(f"not in the platform: {text}" for text in lacks(network)),
+            "one flop is one ns of computation: hosts have 1 Gf",
+        ]
+    return done
+
+
+def arguments(n: int, up: str = "") -> str:
+    """Return smpirun's arguments that replay a trace; ``up``: where its platform is, "" beside."""
+    return f"-np {n} -platform {up}{PLATFORM} -hostfile {up}{HOSTS} -replay {INDEX}"
 
 
 def keep(call: str, world: bool) -> bool:

@@ -1,4 +1,4 @@
-"""The baseline as a band beside a prediction from traces: where they disagree, and why."""
+"""The baseline as a band beside a prediction from traces, and where they disagree."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from p3s.base.errors import P3SError
 from p3s.base.study import Study
 from p3s.base.text import percent, processes, seconds, visible
-from p3s.methods.baseline.families import text_of
 from p3s.methods.baseline.fromstudy import measured_of
 from p3s.methods.baseline.model import TESTED_RATIO, Baseline, Said, fit_series
 from p3s.methods.baseline.times import from_mapping
-from p3s.predict.types import Count, Prediction, part_s
+from p3s.predict.types import Prediction
 from p3s.report.sections import Curve, Part
 
 
@@ -23,8 +22,8 @@ class Band:
 
     ``low``, ``mid`` and ``high`` in seconds at ``counts``; ``sentence`` says what it rests on.
     ``trained``: counts of the run times; ``held_error``: relative error at the held-out counts
-    (None: none held out); ``turnover``: count from which ``mid`` rises (None: it never does);
-    ``measured``: whether the times were measured (False: a model's, in want of such).
+    (None: none held out); ``measured``: whether the times were measured (False: a model's, in want
+    of such).
     """
 
     counts: tuple[int, ...]
@@ -32,17 +31,9 @@ class Band:
     mid: tuple[float, ...]
     high: tuple[float, ...]
     sentence: str
-    family: str
-    formula: str
     trained: tuple[int, ...]
     held_error: float | None
-    turnover: float | None
     measured: bool = True
-
-    @property
-    def ratio(self) -> float:
-        """How many times the largest fitted count the largest one of the band is."""
-        return max(self.counts) / max(self.trained)
 
     def at(self, n: int) -> tuple[float, float, float]:
         """Return low, mid and high in seconds at one of ``counts``; KeyError for another."""
@@ -87,11 +78,8 @@ def band(
         tuple(each.seconds for each in said),
         tuple(high for _, high in ends),
         _sentence(made, said[-1], *ends[-1], measured),
-        made.fitted.family,
-        text_of(made.fitted),
         tuple(trained),
         made.choice.held_error,
-        made.turnover,
         measured,
     )
 
@@ -131,12 +119,8 @@ def join(counts: Sequence[int]) -> str:
 
 #: Relative difference from which the two disagree.
 DISAGREE = 0.25
-#: By how much a share of the time must change to be named as a reason.
-_CHANGE = 0.10
 #: Held-out error of a regression that is worth a word.
 _OFF = 0.05
-#: By how much core time of the computation must change, relative.
-_WORK = 0.15
 
 
 @dataclass(frozen=True)
@@ -144,7 +128,7 @@ class Disagreement:
     """One count at which the two differ by more than 25 %.
 
     Seconds of both, ``ratio`` of the prediction's to the baseline's, ``overlap``: whether their
-    intervals have something in common, ``why``: reasons, the clearest first (never empty).
+    intervals have something in common, ``why``: what of the regression makes it doubtful.
     """
 
     n: int
@@ -152,7 +136,7 @@ class Disagreement:
     predicted_s: float
     ratio: float
     overlap: bool
-    why: tuple[str, ...]
+    why: str
 
     @property
     def sentence(self) -> str:
@@ -163,7 +147,7 @@ class Disagreement:
         return (
             f"At {processes(self.n)} the prediction is {by} {more} than the regression "
             f"({seconds(self.predicted_s)} against {seconds(self.baseline_s)}){held}: "
-            f"{'; '.join(self.why)}."
+            f"{self.why}."
         )
 
 
@@ -219,125 +203,25 @@ def _closed(text: str) -> str:
 
 
 def disagreements(prediction: Prediction, found: Band) -> list[Disagreement]:
-    """Return where prediction and band differ by more than 25 %, by count, and why.
+    """Return where prediction and band differ by more than 25 %, by count.
 
-    Only counts above the fitted ones that both have. Reasons are read from the prediction: phases
-    whose share of the time changes, waiting, an iteration that the form cannot make or makes by
-    itself, computation whose core time changes; if none of them, how far the regression reaches
-    out."""
-    rows = {row.n: row for row in prediction.counts}
+    Only counts above the fitted ones that both have.
+    """
     last = max(found.trained)
-    base = max((n for n in rows if n <= last), default=None)
     out = []
-    for n, row in sorted(rows.items()):
-        told = row.time_s
+    for row in sorted(prediction.counts, key=lambda row: row.n):
+        n, told = row.n, row.time_s
         if n <= last or n not in found.counts or not told:
             continue
         low, mid, high = found.at(n)
-        ratio = told / mid
-        if abs(ratio - 1) <= DISAGREE:
-            continue
-        ends = (row.low_s or told, row.high_s or told)
-        why = _why(rows, base, n, found, longer=ratio > 1)
-        out.append(
-            Disagreement(n, mid, told, ratio, ends[0] <= high and ends[1] >= low, tuple(why))
-        )
+        if abs(told / mid - 1) > DISAGREE:
+            overlap = (row.low_s or told) <= high and (row.high_s or told) >= low
+            out.append(Disagreement(n, mid, told, told / mid, overlap, _reach(found, n)))
     return out
 
 
-def _why(
-    rows: Mapping[int, Count], base: int | None, n: int, found: Band, *, longer: bool
-) -> list[str]:
-    """Return reasons that work in the right direction; what grows makes no run shorter."""
-    why = [*_turn(rows, found, n, longer)]
-    if base is not None:
-        if longer:
-            why += [*_phases(rows, base, n), *_waiting(rows, base, n)]
-        why += _work(rows, base, n, longer)
-        why = why or _phases(rows, base, n)
-    return why or [_reach(found, n)]
-
-
-def _phases(rows: Mapping[int, Count], base: int, n: int) -> list[str]:
-    """Name the phase whose share of the time grows most: the total followed another one."""
-    before, after = _shares(rows[base]), _shares(rows[n])
-    grown = sorted(
-        ((share - before.get(key, (0.0, ""))[0], key) for key, (share, _) in after.items()),
-        reverse=True,
-    )
-    if not grown or grown[0][0] < _CHANGE:
-        return []
-    key = grown[0][1]
-    was, (now, name) = before.get(key, (0.0, ""))[0], after[key]
-    return [
-        f"{name} grows from {percent(was)} of the time at {processes(base)} to "
-        f"{percent(now)}, which one form for the whole run does not follow"
-    ]
-
-
-def _shares(row: Count) -> dict[int, tuple[float, str]]:
-    """Return every phase's share of the time, and what it is called."""
-    times: dict[int, tuple[float, str]] = {}
-    for phase in row.phases:
-        called = f"phase {phase.phase}" + (f" ({phase.name})" if phase.name else "")
-        times[phase.phase] = (phase.time_s, called)
-    total = sum(time for time, _ in times.values())
-    return {key: (time / total, name) for key, (time, name) in times.items()} if total > 0 else {}
-
-
-def _waiting(rows: Mapping[int, Count], base: int, n: int) -> list[str]:
-    """Say that waiting grows, or communication where waiting is not known or does not."""
-    for key, name in (("waiting", "waiting"), ("comm", "communication")):
-        was, now = _share(rows[base], key), _share(rows[n], key)
-        if was is not None and now is not None and now - was >= _CHANGE:
-            return [f"{name} grows from {percent(was)} to {percent(now)} of the time"]
-    return []
-
-
-def _share(row: Count, key: str) -> float | None:
-    part, whole = part_s(row, key), row.model_s or row.time_s
-    return None if part is None or not whole else part / whole
-
-
-def _turn(rows: Mapping[int, Count], found: Band, n: int, longer: bool) -> list[str]:
-    """Say that one of the two has its least time before ``n`` and the other has not."""
-    timed: Sequence[tuple[int, float]] = [
-        (m, row.time_s) for m, row in sorted(rows.items()) if m <= n and row.time_s
-    ]
-    best = min(timed, key=lambda pair: pair[1])[0]
-    turns = best < n and timed[-1][1] > 1.02 * min(time for _, time in timed)
-    own = found.turnover is not None and found.turnover < n
-    if longer and turns and not own:
-        form = "only falls" if found.turnover is None else f"falls up to {found.turnover:,.0f}"
-        return [
-            f"the prediction is shortest at {processes(best)}, outside the regression's form, "
-            f"which {form}"
-        ]
-    if not longer and own and not turns:
-        assert found.turnover is not None
-        return [
-            f"the regression turns at {found.turnover:,.0f} processes, where its growing term "
-            "takes over, and the prediction still falls"
-        ]
-    return []
-
-
-def _work(rows: Mapping[int, Count], base: int, n: int, longer: bool) -> list[str]:
-    """Say that the computation takes more or less core time than in the small runs."""
-    was, now = rows[base].compute_s, rows[n].compute_s
-    if not was or not now:
-        return []
-    change = n * now / (base * was) - 1
-    if abs(change) < _WORK or (change > 0) != longer:
-        return []
-    return [
-        f"the computation takes {percent(abs(change))} {'more' if change > 0 else 'less'} core "
-        f"time than at {processes(base)}, as its laws have it from the trace"
-    ]
-
-
 def _reach(found: Band, n: int) -> str:
-    """Say what of the regression itself makes it doubtful: no reason is in the prediction."""
+    """Say what of the regression makes it doubtful."""
     ratio = n / max(found.trained)
     beyond = f", such regressions were tried up to {TESTED_RATIO:g}" if ratio > TESTED_RATIO else ""
     off = (
@@ -345,10 +229,7 @@ def _reach(found: Band, n: int) -> str:
         if found.held_error is None or found.held_error < _OFF
         else f" and was off by {percent(found.held_error)} already at the largest run, held out"
     )
-    return (
-        f"the regression reaches {ratio:.3g} times beyond its largest run{off}{beyond}; shares "
-        "of phases, waiting and core time give no reason"
-    )
+    return f"the regression reaches {ratio:.3g} times beyond its largest run{off}{beyond}"
 
 
 _LEGEND = "a regression of the run times alone, with its interval"

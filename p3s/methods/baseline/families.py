@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.scores import Z90
-from p3s.methods.baseline import learned, regression, threeterm
+from p3s.methods.baseline import regression, threeterm
 from p3s.methods.baseline.times import REDUCTIONS, Point, Series
 
 WEIGHTS = ("relative", "absolute")
@@ -203,18 +202,6 @@ FAMILIES = {
             takes_inputs=True,
             automatic=False,
         ),
-        *(
-            Family(
-                name,
-                what,
-                4,
-                learned.fitter(name),
-                learned.value,
-                takes_inputs=True,
-                automatic=False,
-            )
-            for name, what in learned.WHAT.items()
-        ),
     )
 }
 
@@ -243,7 +230,6 @@ def text_of(fitted: Fitted, digits: int = 4) -> str:
     return f"{family_of(fitted.family).what}; {fitted.n_params} numbers"
 
 
-METHODS = ("auto", "configurations", "residuals", "jackknife")
 LEVEL = 0.90
 DRAWS = 200
 #: From so many counts on, whole configurations are drawn; fewer of them miss one end too often.
@@ -258,32 +244,23 @@ def interval(
     *,
     weights: str = "relative",
     reduction: str = "min",
-    method: str = "auto",
     draws: int = DRAWS,
     seed: int = 0,
 ) -> tuple[Floats, Floats] | None:
     """Return the lower and upper ends of the 90 % interval in seconds at counts ``at``.
 
-    "configurations": points drawn with replacement, and their repeats within each; "residuals":
-    relative residuals of the fit, made larger for what the coefficients took of them, put on its
-    curve; "jackknife": every point left out once, ends from the spread of the logarithm. "auto":
-    configurations from 6 points on, else residuals. The same seed gives the same ends. None where
-    the points do not leave any freedom: as many coefficients as points, or more, as in learned
-    forms.
+    From six points on they are drawn with replacement, and their repeats within each; of fewer the
+    relative residuals of the fit, made larger for what the coefficients took of them, are put on
+    its curve. The same seed gives the same ends. None where the points do not leave any freedom: as
+    many coefficients as points, or more.
     """
-    if method not in METHODS:
-        raise UsageError(f"{method}: no way to an interval; one of {', '.join(METHODS)}")
     if len(points) <= _used(fitted):
         return None
-    if method == "auto":
-        method = "configurations" if len(points) >= _MANY else "residuals"
     where = np.asarray(at, dtype=np.float64)
-    if method == "jackknife":
-        return _jackknife(points, fitted, where, inputs, weights)
     rng = np.random.default_rng(seed)
     draw = (
         _configurations(points, fitted, rng, reduction)
-        if method == "configurations"
+        if len(points) >= _MANY
         else _residuals(points, fitted, rng)
     )
     found = []
@@ -342,21 +319,3 @@ def _residuals(points: Sequence[Point], fitted: Fitted, rng: np.random.Generator
         # Signs are drawn too: a handful of residuals has hardly two alike.
         chosen = rng.choice(off, size=len(points)) * rng.choice([-1.0, 1.0], size=len(points))
         yield Data(data.n, curve * np.exp(chosen), data.inputs, data.names)
-
-
-def _jackknife(
-    points: Sequence[Point], fitted: Fitted, where: Floats, inputs: Floats | None, weights: str
-) -> tuple[Floats, Floats] | None:
-    found = []
-    for i in range(len(points)):
-        data = Data.of([p for j, p in enumerate(points) if j != i], fitted.inputs)
-        try:
-            again = fit(fitted.family, data, weights_of(weights, data.seconds))
-        except P3SError:
-            return None
-        found.append(again.predict(where, inputs))
-    logs = np.log(np.maximum(np.array(found), 1e-300))
-    number = len(found)
-    error = np.sqrt((number - 1) / number * ((logs - logs.mean(axis=0)) ** 2).sum(axis=0))
-    middle = fitted.predict(where, inputs)
-    return middle * np.exp(-Z90 * error), middle * np.exp(Z90 * error)

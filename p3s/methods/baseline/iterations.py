@@ -1,39 +1,185 @@
 """Run times from tables of iterations of a master and workers, and what speaks against them.
 
-Source: A. Castellanos Carrazana, UAB 2014, section 1.4: workers finish in the order in which they
-were served, and times of messages do not vary. Balance is not modelled, it is checked.
+A table has one row per iteration: CSV as the programs of examples/master_worker print it, or
+Parquet. Columns of workers hold one number per worker: in CSV joined by semicolons, in Parquet as
+lists. Source: A. Castellanos Carrazana, UAB 2014, section 1.4: workers finish in the order in which
+they were served, and times of messages do not vary. Balance is not modelled, it is checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import csv
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from p3s.base.arrays import Floats
-from p3s.base.errors import P3SError
-from p3s.methods.baseline import iteration_table
-from p3s.methods.baseline.iteration_table import Run
-from p3s.methods.baseline.times import RunTime, Times
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.foreign_formats import ReadBy, refuse_foreign
+from p3s.base.tables import read_rows
+from p3s.methods.baseline.times import REDUCTIONS, RunTime, Times
+
+#: A worker's time may be this much above that of the iteration: clocks of two nodes differ.
+_CLOCKS = 1e-6
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What is still accepted.
+class Row:
+    """One iteration. Times in s; tuples have one entry per worker.
 
-    imbalance: time of the slowest worker over the mean, less 1. communication, iteration:
-    coefficients of variation between iterations. share: communication that is less of an iteration
-    than this does not count. iterations: the fewest that tell.
+    W: workload. K: workers. T: threads of each. T_iter: from the master's preparing to its merging.
+    mu_m: the master's own work. mu: of each worker; T_c: their sum (eq. 4.10). send_m, recv_m: in
+    the master's calls; send, recv: in the workers'. region: in their parallel regions.
     """
 
-    imbalance: float = 0.10
-    communication: float = 0.20
-    iteration: float = 0.20
-    share: float = 0.05
-    iterations: int = 3
+    app: str
+    machine: str
+    run: int
+    iteration: int
+    W: float
+    processes: int
+    K: int
+    T: int
+    affinity: str
+    T_iter: float
+    mu_m: float
+    T_c: float
+    send_m: float
+    recv_m: float
+    mu: tuple[float, ...]
+    region: tuple[float, ...]
+    recv: tuple[float, ...]
+    send: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run reduced to one iteration: what it is of, and its times by the statistic, in s."""
+
+    app: str
+    machine: str
+    run: int
+    W: float
+    K: int
+    T: int
+    affinity: str
+    seconds: float
+    compute: tuple[float, ...]
+    iterations: int
+    rows: tuple[Row, ...] = field(repr=False, default=())
+
+
+def read(paths: Iterable[Path]) -> list[Row]:
+    """Return the iterations of files, by suffix CSV or Parquet.
+
+    Errors: P3SError with file and row for a column that is missing, a value of another kind, more
+    times than workers, a T_c that is not the sum of mu, or a worker slower than its iteration.
+    """
+    found = []
+    for path in map(Path, paths):
+        rows = _parquet(path) if path.suffix.lower() == ".parquet" else _csv(path)
+        found += [_row(row, f"{path}: row {number}") for number, row in enumerate(rows, 2)]
+    return found
+
+
+def _csv(path: Path) -> list[dict[str, Any]]:
+    refuse_foreign(path, ReadBy.OWN)
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise P3SError(f"{path}: cannot be read as a table of iterations") from error
+    return list(csv.DictReader(line for line in lines if line.strip()))
+
+
+def _parquet(path: Path) -> list[dict[str, Any]]:
+    import pyarrow as arrow
+
+    try:
+        return read_rows(path)
+    except (OSError, ValueError, arrow.ArrowException) as error:
+        raise P3SError(f"{path}: cannot be read as Parquet") from error
+
+
+def _row(data: Mapping[str, Any], where: str) -> Row:
+    values: dict[str, Any] = {}
+    for each in fields(Row):
+        value = data.get(each.name)
+        if value is None:
+            raise P3SError(f"{where}: no {each.name}; a table of iterations needs it")
+        try:
+            values[each.name] = _KINDS[str(each.type)](value)
+        except (TypeError, ValueError) as error:
+            raise P3SError(f"{where}: {each.name} is {value!r:.40}") from error
+    return _checked(Row(**values), where)
+
+
+def _number(value: Any) -> float:
+    number = float(value)
+    if not math.isfinite(number) or number < 0:
+        raise ValueError(value)
+    return number
+
+
+def _numbers(value: Any) -> tuple[float, ...]:
+    if isinstance(value, str):
+        value = [part for part in value.split(";") if part]
+    return tuple(_number(part) for part in value or ())
+
+
+_KINDS: Mapping[str, Callable[[Any], Any]] = {
+    "str": str,
+    "int": int,
+    "float": _number,
+    "tuple[float, ...]": _numbers,
+}
+
+
+def _checked(row: Row, where: str) -> Row:
+    for name in ("mu", "region", "recv", "send"):
+        if len(getattr(row, name)) != row.K:
+            raise P3SError(f"{where}: {name} has not one time for each of {row.K} workers")
+    if not math.isclose(row.T_c, sum(row.mu), rel_tol=1e-6, abs_tol=1e-9):
+        raise P3SError(f"{where}: T_c is {row.T_c:g}, the sum of mu {sum(row.mu):g}")
+    if row.K < 1 or row.processes != row.K + 1 or row.T < 1 or not row.T_iter > 0:
+        raise P3SError(f"{where}: {row.processes} processes, {row.K} workers, {row.T} threads")
+    if max(row.mu) > row.T_iter * (1 + _CLOCKS):
+        raise P3SError(f"{where}: a worker computes longer than the iteration; mixed units?")
+    return row
+
+
+def runs(rows: Iterable[Row], statistic: str = "median", *, skip: int = 1) -> list[Run]:
+    """Return each run with its times: of its iterations the median, the mean or the least.
+
+    skip: iterations at its beginning that do not count where others are left. UsageError for
+    another statistic.
+    """
+    if statistic not in REDUCTIONS:
+        raise UsageError(f"{statistic}: no statistic of iterations; one of {', '.join(REDUCTIONS)}")
+    of, found = REDUCTIONS[statistic], []
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        key = (row.app, row.machine, row.run, row.W, row.K, row.T, row.affinity)
+        groups.setdefault(key, []).append(row)
+    for own in groups.values():
+        own.sort(key=lambda row: row.iteration)
+        kept, one = own[skip:] or own, own[0]
+        compute = tuple(of([row.mu[i] for row in kept]) for i in range(one.K))
+        seconds = of([row.T_iter for row in kept])
+        about = (one.app, one.machine, one.run, one.W, one.K, one.T, one.affinity)
+        found.append(Run(*about, seconds, compute, len(kept), tuple(own)))
+    return found
+
+
+#: What is still accepted: time of the slowest worker over the mean, less 1; coefficients of
+#: variation between iterations, of communication and of the whole.
+_IMBALANCE, _COMMUNICATION, _ITERATION = 0.10, 0.20, 0.20
+#: Communication that is less of an iteration than this does not count; the fewest iterations.
+_SHARE, _ITERATIONS = 0.05, 3
 
 
 @dataclass(frozen=True)
@@ -60,29 +206,23 @@ class Checked:
 
 
 def check(
-    seconds: npt.ArrayLike,
-    compute: npt.ArrayLike,
-    master: npt.ArrayLike = 0.0,
-    *,
-    skip: int = 1,
-    limits: Limits | None = None,
+    seconds: npt.ArrayLike, compute: npt.ArrayLike, master: npt.ArrayLike = 0.0, *, skip: int = 1
 ) -> Checked:
     """Return what the iterations of one run say of it.
 
     seconds: of each iteration. compute: (iterations, workers), s of each worker. master: s of its
     own work in each iteration. skip: iterations at the beginning that do not count where more than
-    ``limits.iterations`` are left. What is neither of the master nor of the slowest worker is
+    _ITERATIONS are left. What is neither of the master nor of the slowest worker is
     communication (eq. 3.1). P3SError where shapes differ or a worker takes longer than its
     iteration.
     """
-    limits = limits or Limits()
     t, mu = np.asarray(seconds, dtype=np.float64), np.asarray(compute, dtype=np.float64)
     own = np.broadcast_to(np.asarray(master, dtype=np.float64), t.shape)
     if mu.ndim != 2 or t.ndim != 1 or len(t) != len(mu) or mu.shape[1] < 1 or not len(t):
         raise P3SError("iterations: one time each, and one of every worker, are needed")
     if (mu.max(axis=1) > t * (1 + 1e-6)).any() or not (t > 0).all():
         raise P3SError("iterations: a worker computes longer than its iteration; mixed units?")
-    if len(t) - skip >= limits.iterations:
+    if len(t) - skip >= _ITERATIONS:
         t, mu, own = t[skip:], mu[skip:], own[skip:]
     slowest, mean = mu.max(axis=1), mu.mean(axis=1)
     imbalance = float(np.median(np.where(mean > 0, slowest / np.where(mean > 0, mean, 1), 1))) - 1
@@ -96,8 +236,7 @@ def check(
             variation(t),
             float(np.median(rest / t)),
             len(t),
-        ),
-        limits,
+        )
     )
 
 
@@ -107,16 +246,15 @@ def variation(values: Floats) -> float:
     return float(np.std(values, ddof=1)) / mean if mean > 0 and len(values) > 1 else 0.0
 
 
-def _verdict(found: Checked, limits: Limits) -> Checked:
-    heavy = found.share >= limits.share
+def _verdict(found: Checked) -> Checked:
+    heavy = found.share >= _SHARE
     wrong = {
-        "too-few-iterations": found.iterations < limits.iterations,
-        "unbalanced": found.imbalance > limits.imbalance,
-        "unstable-communication": heavy and found.communication_variation > limits.communication,
-        "unstable-iterations": found.iteration_variation > limits.iteration,
+        "too-few-iterations": found.iterations < _ITERATIONS,
+        "unbalanced": found.imbalance > _IMBALANCE,
+        "unstable-communication": heavy and found.communication_variation > _COMMUNICATION,
+        "unstable-iterations": found.iteration_variation > _ITERATION,
     }
-    values = {**vars(found), "codes": tuple(code for code, is_so in wrong.items() if is_so)}
-    return Checked(**values)
+    return replace(found, codes=tuple(code for code, is_so in wrong.items() if is_so))
 
 
 @dataclass(frozen=True)
@@ -142,23 +280,23 @@ def iterated(
     statistic: median, mean or min of a run's iterations. skip: iterations at its beginning that do
     not count. computed: only the shortest run of each configuration, with T_c, the computation of
     all workers (eq. 4.10), as an input. Errors: as of
-    :func:`p3s.methods.baseline.iteration_table.read`.
+    :func:`read`.
     """
-    runs = iteration_table.runs(iteration_table.read(paths), statistic, skip=skip)
-    if not runs:
+    found = runs(read(paths), statistic, skip=skip)
+    if not found:
         raise P3SError("no iterations in these tables; a line per iteration is needed")
-    checked = [_checked(run, skip) for run in runs]
-    kept = _shortest(runs) if computed else runs
+    kept = _shortest(found) if computed else found
     seen: dict[tuple[object, ...], int] = {}
     rows = []
     for run in kept:
         key = _configuration(run)
         seen[key] = seen.get(key, -1) + 1
         rows.append(_run_time(run, seen[key], computed))
-    return Iterated(Times(tuple(rows)), tuple(runs), tuple(checked))
+    verdicts = tuple(_checked_run(run, skip) for run in found)
+    return Iterated(Times(tuple(rows)), tuple(found), verdicts)
 
 
-def _checked(run: Run, skip: int) -> Checked:
+def _checked_run(run: Run, skip: int) -> Checked:
     rows = run.rows
     return check([r.T_iter for r in rows], [r.mu for r in rows], [r.mu_m for r in rows], skip=skip)
 

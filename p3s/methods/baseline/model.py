@@ -274,13 +274,7 @@ class Baseline:
         """How many times the largest fitted count ``n`` is."""
         return n / max(self.counts)
 
-    def say(
-        self,
-        counts: Sequence[int],
-        inputs: Mapping[str, float] | None = None,
-        *,
-        method: str = "auto",
-    ) -> list[Said]:
+    def say(self, counts: Sequence[int], inputs: Mapping[str, float] | None = None) -> list[Said]:
         """Return what it says of counts; ``inputs`` needs a value of each of its inputs.
 
         Errors: UsageError for missing or unknown inputs, P3SError where a time is no positive
@@ -302,13 +296,7 @@ class Baseline:
                     "does not hold there; choose another family (--family)"
                 )
         ends = interval(
-            self.points,
-            self.fitted,
-            counts,
-            row,
-            weights=self.weights,
-            reduction=self.reduction,
-            method=method,
+            self.points, self.fitted, counts, row, weights=self.weights, reduction=self.reduction
         )
         curves = [*(ends or ()), *self._others(counts, row)]
         if not curves:
@@ -357,7 +345,7 @@ def fit_series(
     hold: int | None = None,
     command: Sequence[str] = (),
 ) -> Baseline:
-    """Fit a series; see :func:`p3s.methods.baseline.choose.choose`.
+    """Fit a series; see :func:`choose`.
 
     Errors: P3SError where no family can be fitted.
     """

@@ -23,44 +23,34 @@ from p3s.methods.baseline.trees.types import Growing, Table, Tree
 _CLOCKS = 1e-6
 
 
-def efficiency(workers: Floats, time: Floats, computed: Floats) -> Floats:
+def efficiency(resources: Floats, time: Floats, used: Floats) -> Floats:
     """Return E = T_c / (K T_iter), at most 1.
 
-    ``workers`` K, ``time`` T_iter of an iteration and ``computed`` T_c, the computation of all
-    workers added up (eq. 4.10), both in seconds. Errors: P3SError where E is above 1.
+    ``resources`` K: workers, or cores of all workers; ``time`` T_iter of an iteration and ``used``
+    T_c, the seconds that they computed for, added up (eq. 4.10). Errors: P3SError where E is above
+    1.
     """
-    found = computed / (workers * time)
-    _check(found, "the workers' computation is more than all of them had time for")
+    found = used / (resources * time)
+    _check(found)
     return np.asarray(found)
 
 
-def index(workers: Floats, time: Floats, computed: Floats) -> Floats:
+def index(resources: Floats, time: Floats, used: Floats) -> Floats:
     """Return E_index = T_iter / E = K T_iter^2 / T_c in seconds (eq. 4.9), never below T_iter.
 
-    The less the better. Threads are no resource in it: see :func:`core_index`.
+    The less the better.
     """
-    return np.asarray(time / efficiency(workers, time, computed))
+    return np.asarray(time / efficiency(resources, time, used))
 
 
-def core_efficiency(workers: Floats, threads: Floats, time: Floats, busy: Floats) -> Floats:
-    """Return E_core = seconds that threads were busy, all added up, over K T T_iter."""
-    found = busy / (workers * threads * time)
-    _check(found, "the threads were busy for longer than all of them had time for")
-    return np.asarray(found)
-
-
-def core_index(workers: Floats, threads: Floats, time: Floats, busy: Floats) -> Floats:
-    """Return T_iter / E_core in seconds: the index with cores as the resource."""
-    return np.asarray(time / core_efficiency(workers, threads, time, busy))
-
-
-def _check(found: Floats, what: str) -> None:
+def _check(found: Floats) -> None:
     wrong = np.flatnonzero(~((found > 0) & (found <= 1 + _CLOCKS)))
     if len(wrong):
         at = int(wrong[0])
         raise P3SError(
-            f"row {at + 1}: an efficiency of {float(found[at]):.4g}: {what}, or there was none; "
-            "are both times in one unit, and of one iteration?"
+            f"row {at + 1}: an efficiency of {float(found[at]):.4g}: workers or threads were busy "
+            "for longer than they had time for, or never; are both times in one unit, and of one "
+            "iteration?"
         )
 
 
@@ -80,8 +70,8 @@ class Reading:
     ``workers``: "n", or "n-1" where a process is the master; ``workload``: its column, where the
     name does not say it; ``where``: rows with these values; ``target``: what is measured (seconds,
     the efficiency index of eq. 4.9, or that of cores); ``cores`` and ``per_node``: as in
-    ::class:`p3s.methods.baseline.trees.store.Stored`; ``least`` and ``most`` bound the process
-    :counts.
+    :class:`p3s.methods.baseline.trees.store.Stored`; ``least`` and ``most`` bound the process
+    counts.
     """
 
     workers: str = "n"
@@ -194,10 +184,10 @@ def _measured(columns: dict[str, Floats], seconds: Floats, reading: Reading) -> 
             f"--target {reading.target}: no column with the seconds of {what}, added up; name it "
             + joined(known, "or")
         )
-    workers = columns["processes"] - reading.others
-    if reading.target == "index":
-        return index(workers, seconds, taken[wanted])
-    return core_index(workers, _threads(columns), seconds, taken[wanted])
+    resources = columns["processes"] - reading.others
+    if reading.target == "core-index":
+        resources = resources * _threads(columns)
+    return index(resources, seconds, taken[wanted])
 
 
 def _threads(columns: Mapping[str, Floats]) -> Floats:

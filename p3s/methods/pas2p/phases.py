@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.methods.pas2p.logical import LogicalTime, logical_time
+from p3s.methods.pas2p.logical import logical_time
+from p3s.methods.pas2p.match import turns
 from p3s.signature.calltable import present_ranks
 
 if TYPE_CHECKING:
@@ -112,15 +113,15 @@ class _Table:
 
 
 def thesis_phases(
-    run: RunTrace, settings: Similarity = Similarity(), time: LogicalTime | None = None
+    run: RunTrace, settings: Similarity = Similarity(), ticks: Sequence[Ints] | None = None
 ) -> list[ThesisPhase]:
     """Return the phases of a run in the order of their first occurrence (thesis A.4.3, A.5).
 
     Takes some 100 bytes per event; raises P3SError for a run larger than
     ``settings.most_events``. A run without communication has no phases.
     """
-    time = logical_time(run) if time is None else time
-    table = _table(run, time, settings)
+    ticks = logical_time(run) if ticks is None else ticks
+    table = _table(run, ticks, settings)
     if not len(table.tick):
         return []
     ops: dict[str, int] = {}
@@ -146,7 +147,7 @@ def loop_of(phase: ThesisPhase, loops: Mapping[int, Set[str]]) -> int | None:
     return -min(around)[1] if around else None
 
 
-def _table(run: RunTrace, time: LogicalTime, settings: Similarity) -> _Table:
+def _table(run: RunTrace, ticks: Sequence[Ints], settings: Similarity) -> _Table:
     ends = np.array([call.op in _ENDS for call in run.calls] or [False])
     columns: list[list[Ints]] = [[] for _ in range(6)]
     held = total = 0
@@ -170,13 +171,13 @@ def _table(run: RunTrace, time: LogicalTime, settings: Similarity) -> _Table:
         start = ends[trace.call]
         total += int(after.sum()) + int(elapsed[~start].sum())
         keep = np.flatnonzero(~start)
-        tick = time.of(rank, trace)[keep]
+        tick = ticks[rank][keep]
         for column, values in zip(
             columns,
             (
                 tick,
                 np.full(len(keep), rank),
-                _turns(tick),
+                turns(tick),
                 trace.call[keep],
                 after[keep],
                 elapsed[keep],
@@ -188,17 +189,8 @@ def _table(run: RunTrace, time: LogicalTime, settings: Similarity) -> _Table:
         columns = [[np.empty(0, dtype=np.int64)]] * 6
     whole = [np.concatenate(column) for column in columns]
     order = np.argsort(whole[0], kind="stable")  # ranks and program order are in order already
-    ticks, ranks, turn, call, after, elapsed = (column[order] for column in whole)
-    return _Table(ticks, ranks, turn, call, after, elapsed, total)
-
-
-def _turns(tick: Ints) -> Ints:
-    """Return how many events of the same tick come before each in its rank."""
-    order = np.argsort(tick, kind="stable")
-    ordered = tick[order]
-    turn = np.empty(len(tick), dtype=np.int64)
-    turn[order] = np.arange(len(tick)) - np.searchsorted(ordered, ordered)
-    return turn
+    tick, rank_of, turn, call, after, elapsed = (column[order] for column in whole)
+    return _Table(tick, rank_of, turn, call, after, elapsed, total)
 
 
 def _mixed(*columns: Ints) -> NDArray[np.uint64]:

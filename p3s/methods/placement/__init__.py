@@ -24,5 +24,5 @@ EXTENSION = Extension(
         "p3s.methods.placement.learned:MODEL",
         "p3s.methods.placement.training.dataset:PHASES",
     ),
-    studies=("p3s.methods.placement.study:place",),
+    studies=("p3s.methods.placement.ranked.stage:place",),
 )

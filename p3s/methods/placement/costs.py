@@ -18,7 +18,7 @@ from p3s.machine.topology.direct import Dragonfly
 from p3s.machine.topology.fabric import Fabric
 from p3s.machine.topology.read import node_numbers
 from p3s.methods.placement.features import Hierarchy, class_a, class_b, class_c
-from p3s.methods.placement.learned import Learned, Predicted, load
+from p3s.methods.placement.learned import Learned, load
 from p3s.methods.placement.links import link_features, paths
 from p3s.methods.placement.phases import PhaseTraffic, Traffic, sums
 from p3s.methods.placement.simulated import simulated_seconds
@@ -50,18 +50,6 @@ def hierarchy_of(fabric: Fabric, placed: RankMap) -> Hierarchy:
     node = node_numbers(fabric, placed.names)
     levels = tuple(level.at(node) for level in fabric.levels())
     return Hierarchy(levels, pairs=isinstance(fabric, Dragonfly) and bool(levels))
-
-
-def predict(model: Learned, phases: Sequence[Phase], fabric: Fabric) -> Predicted:
-    """Return the times of phases on the network that a model is of.
-
-    A phase that sends nothing takes no time. Errors: P3SError for a model of another network.
-    """
-    model.check("", network_id(fabric))
-    found = model.predict([row_of(phase, fabric, model.network) for phase in phases])
-    sends = np.array([len(traffic) > 0 for traffic, _ in phases], dtype=bool)
-    seconds, low, high = (np.where(sends, x, 0.0) for x in (found.seconds, found.low, found.high))
-    return Predicted(seconds, low, high, found.outside)
 
 
 def network_id(fabric: Fabric) -> str:

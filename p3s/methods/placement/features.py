@@ -108,37 +108,10 @@ def class_c(traffic: Traffic, placed: RankMap, hierarchy: Hierarchy) -> dict[str
     return shape | sent
 
 
-def features(
-    traffic: Traffic, placed: RankMap, hierarchy: Hierarchy | None = None
-) -> dict[str, float]:
-    """Return the features of all classes that there is knowledge for, A and B first.
-
-    49 with two levels. Errors: P3SError where the placement has other ranks than the traffic.
-    """
-    check_ranks(traffic, placed)
-    found = class_a(traffic, placed) | class_b(traffic, placed)
-    if hierarchy is not None:
-        found |= class_c(traffic, placed, hierarchy)
-    return found
-
-
 def check_ranks(traffic: Traffic, placed: RankMap) -> None:
     """Raise P3SError where a placement is not one of the ranks of the traffic."""
     if placed.n != traffic.ranks:
         raise P3SError(f"the placement is of {placed.n} ranks, the traffic of {traffic.ranks}")
-
-
-def table(rows: Sequence[Mapping[str, float]]) -> tuple[tuple[str, ...], Floats]:
-    """Return the names of columns and the rows of several phases as one array.
-
-    Errors: P3SError where rows have other columns than the first.
-    """
-    names = tuple(rows[0]) if rows else ()
-    for number, row in enumerate(rows):
-        if tuple(row) != names:
-            odd = sorted(set(names) ^ set(row)) or ["their order"]
-            raise P3SError(f"features, row {number}: columns differ from the first ({odd[0]})")
-    return names, np.array([[row[name] for name in names] for row in rows], dtype=np.float64)
 
 
 def _between_nodes(traffic: Traffic, placed: RankMap) -> _NodeTraffic:

@@ -1,16 +1,20 @@
 """Models that predict the time of a phase from its features, learned from measured phases.
 
-Boosted trees with absolute loss (GBRT of Papadopoulou 2017) or extremely randomised trees (Jain et
-al., SC13), of the logarithm of the time: else only the longest phases count. A line over a few
-features may go first, and trees then say by how much it is off. Scores are those of groups
-(allocations, programs) that a model has not seen. Trees say nothing beyond the values that they
-were trained with, so each prediction tells which features are outside, and its interval widens.
+Boosted trees with absolute loss (GBRT of Papadopoulou 2017) of the logarithm of the time: else only
+the longest phases count. A line over a few features may go first, and trees then say by how much it
+is off. Scores are those of groups (allocations, programs) that a model has not seen. Trees say
+nothing beyond the values that they were trained with, so each prediction tells which features are
+outside, and its interval widens.
+
+Intervals are conformal: widened by what they miss groups by that were left out together. Beyond the
+values of training they widen further, by what was missed where the largest values of a feature
+were left out.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,13 +25,13 @@ from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.artefacts import write_json
 from p3s.base.errors import OtherVersion, P3SError
 from p3s.base.serialise import Published
-from p3s.methods.placement.intervals import HELD, Widening, doublings, missed, widening
 from p3s.methods.placement.lines import Line, Product, fit_nonnegative
 from p3s.methods.placement.ranking import Agreement, agreement
-from p3s.methods.placement.trees import Trees, needed, of_boosting, of_forest
+from p3s.methods.placement.trees import Trees, needed, of_boosting
 from p3s.simulate.network import Network
 
-BOOSTED, RANDOM = "boosted", "random"
+#: Share of the times that intervals are to hold.
+HELD = 0.9
 _FOLDS = 5
 #: Share of the rows that are left out for the large values of a feature.
 _LARGE = 0.25
@@ -37,6 +41,55 @@ _LEAST_S = 1e-12
 _FEW = 5
 #: Shrinkage leaves this share of what there is to learn; more is a warning.
 _LEFT = 0.05
+
+
+@dataclass(frozen=True)
+class Widening:
+    """What is added to both ends of an interval, of the logarithm of the time.
+
+    ``always``; ``doubling``: for each doubling that a feature is beyond the values of training.
+    """
+
+    always: float = 0.0
+    doubling: float = 0.0
+
+    def at(self, beyond: Floats) -> Floats:
+        """Return what is added to the ends of phases that are so many doublings beyond."""
+        return self.always + self.doubling * beyond
+
+
+def missed(low: Floats, high: Floats, truth: Floats) -> Floats:
+    """Return by how much truth is outside of intervals; less than 0 where it is inside."""
+    return np.maximum(low - truth, truth - high)
+
+
+def doublings(rows: Floats, least: Floats, most: Floats) -> Floats:
+    """Return by how many doublings the farthest feature of each row is beyond the box.
+
+    Of features that are counts or bytes: 1 is added to all, so that 0 is a value like others.
+    """
+    if not rows.shape[1]:
+        return np.zeros(len(rows))
+    values, low, high = (np.log2(1.0 + np.maximum(x, 0.0)) for x in (rows, least, most))
+    return np.asarray(np.maximum(values - high, low - values).max(axis=1).clip(0.0))
+
+
+def widening(near: Sequence[Floats], far: Floats, beyond: Floats) -> Widening:
+    """Return how far intervals have to be widened.
+
+    ``near``: what was missed of groups left out, for each way to group: intervals are to hold
+    whichever is left out. ``far``: of rows left out for their large values,
+    ``beyond``: by how many doublings these are beyond the others.
+    """
+    always = max(map(_held, near))
+    rows = beyond > 0
+    if not rows.any():
+        return Widening(always)
+    return Widening(always, max(_held((far[rows] - always) / beyond[rows]), 0.0))
+
+
+def _held(values: Floats) -> float:
+    return float(np.quantile(values, min(HELD * (1 + 1 / len(values)), 1.0)))
 
 
 @dataclass(frozen=True)
@@ -68,7 +121,6 @@ class Card:
     was described, "" where nobody did.
     """
 
-    kind: str
     machine: str
     network: str
     rows: int
@@ -186,7 +238,6 @@ def learn(
     groups: Ints,
     names: Sequence[str],
     *,
-    kind: str = BOOSTED,
     machine: str = "",
     network: str = "",
     settings: Settings = Settings(),
@@ -203,15 +254,15 @@ def learn(
     P3SError with fewer than 20 phases, times that are none, and without scikit-learn.
     """
     needed("learning the times of phases")
-    data = _data(rows, seconds, names, kind, settings, first)
+    data = _data(rows, seconds, names, settings, first)
     if len(groups) != len(data.seconds):
         raise P3SError(f"{len(groups)} groups for {len(data.seconds)} phases")
     unseen = data.unseen(_left_out(groups, settings.seed))
     made = data.fitted(np.ones(len(data.seconds), dtype=bool))
     scores = agreement(data.seconds, np.exp(unseen[0]))
     card = Card(
-        kind, machine, network, len(data.seconds), len(np.unique(groups)), settings,
-        scores if np.isfinite(scores.score) else None, tuple(_caveats(kind, settings, groups)),
+        machine, network, len(data.seconds), len(np.unique(groups)), settings,
+        scores if np.isfinite(scores.score) else None, tuple(_caveats(settings, groups)),
     )  # fmt: skip
     near = [data.missed_by(unseen)]
     near += [data.missed_by(data.unseen(_left_out(each, settings.seed))) for each in apart]
@@ -233,13 +284,12 @@ def cross_validated(
     groups: Ints,
     names: Sequence[str],
     *,
-    kind: str = BOOSTED,
     settings: Settings = Settings(),
     first: Sequence[Product] = (),
 ) -> Agreement:
     """Return how good models are on groups that they have not seen."""
     needed("learning the times of phases")
-    data = _data(rows, seconds, names, kind, settings, first)
+    data = _data(rows, seconds, names, settings, first)
     found = data.unseen(_left_out(groups, settings.seed), ends=False)
     return agreement(data.seconds, np.exp(found[0]))
 
@@ -259,7 +309,6 @@ class _Data:
     x: Floats
     seconds: Floats
     names: tuple[str, ...]
-    kind: str
     settings: Settings
     first: tuple[Product, ...]
 
@@ -270,7 +319,7 @@ class _Data:
         if self.first:
             line = fit_nonnegative(self.first, dict(zip(self.names, x.T, strict=True)), t)
         y = np.log(t) - _logarithm(line, self.names, x)
-        return _Fitted(line, _FITS[self.kind](x, y, self.settings, ends))
+        return _Fitted(line, _boosted(x, y, self.settings, ends))
 
     def logarithms(self, made: _Fitted, rows: Bools) -> Floats:
         """Return what was fitted says of some rows, shape (ensembles, rows)."""
@@ -309,7 +358,6 @@ def _data(
     rows: Sequence[Mapping[str, float]],
     seconds: Floats,
     names: Sequence[str],
-    kind: str,
     settings: Settings,
     first: Sequence[Product],
 ) -> _Data:
@@ -318,9 +366,7 @@ def _data(
         raise P3SError(f"{len(t)} phases are too few for a model; measure 20 or more")
     if not (np.isfinite(t).all() and t.min() > 0):
         raise P3SError("a phase took no time, or what is no time; leave it out")
-    if kind not in _FITS:
-        raise P3SError(f"{kind} is no kind of model; there are {', '.join(_FITS)}")
-    return _Data(x, t, tuple(names), kind, settings, tuple(first))
+    return _Data(x, t, tuple(names), settings, tuple(first))
 
 
 def _logarithm(line: Line | None, names: Sequence[str], x: Floats) -> Floats:
@@ -331,8 +377,8 @@ def _logarithm(line: Line | None, names: Sequence[str], x: Floats) -> Floats:
     return np.asarray(np.log(np.maximum(found, _LEAST_S)), dtype=np.float64)
 
 
-def _caveats(kind: str, settings: Settings, groups: Ints) -> Iterator[str]:
-    if kind == BOOSTED and settings.left > _LEFT:
+def _caveats(settings: Settings, groups: Ints) -> Iterator[str]:
+    if settings.left > _LEFT:
         yield "not-converged"
     if len(np.unique(groups)) < 2:
         yield "one-group"
@@ -370,23 +416,6 @@ def _boosted(x: Floats, y: Floats, settings: Settings, ends: bool) -> tuple[Tree
     edge = (1 - HELD) / 2
     quantiles = (edge, 1 - edge) if ends else ()
     return fit(loss="absolute_error"), *(fit(loss="quantile", alpha=a) for a in quantiles)
-
-
-def _random(x: Floats, y: Floats, settings: Settings, ends: bool) -> tuple[Trees, ...]:
-    """Return one forest three times: how wide the interval is, groups that are left out say."""
-    from sklearn.ensemble import ExtraTreesRegressor
-
-    forest = ExtraTreesRegressor(
-        settings.trees, min_samples_leaf=1, max_features=1.0, random_state=settings.seed
-    )
-    made = of_forest(forest.fit(x, y))
-    return (made, made, made) if ends else (made,)
-
-
-_FITS: Mapping[str, Callable[[Floats, Floats, Settings, bool], tuple[Trees, ...]]] = {
-    BOOSTED: _boosted,
-    RANDOM: _random,
-}
 
 
 MODEL = Published(

@@ -1,8 +1,7 @@
 """How well predicted times of phases or placements agree with what was measured.
 
-Two sources, two rules for ties: ``rcc`` counts a pair of equal values as wrong (Papadopoulou 2017),
-``concordance`` as right where the prediction does not contradict it (Jain et al., SC13). Without
-ties both are (1 + Kendall's tau) / 2, so 0.5 is chance.
+``rcc`` counts a pair of equal values as wrong (Papadopoulou 2017). Without ties it is
+(1 + Kendall's tau) / 2, so 0.5 is chance.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from p3s.base.arrays import Bools, Floats, Ints
+from p3s.base.arrays import Floats
 
 Values = Sequence[float] | npt.NDArray[np.floating]
 
@@ -69,53 +68,9 @@ def r_squared(measured: Values, predicted: Values) -> float:
 def rcc(measured: Values, predicted: Values) -> float:
     """Return the share of pairs in the right order; a tie on either side is not."""
     t, p = _pair(measured, predicted)
-    return _share(np.sign(t[:, None] - t) * np.sign(p[:, None] - p) > 0)
-
-
-def concordance(measured: Values, predicted: Values) -> float:
-    """Return the share of pairs i > j where x_i >= x_j and y_i >= y_j, or both are less.
-
-    As printed: whether a pair with a tie counts depends on the order of the values.
-    """
-    t, p = _pair(measured, predicted)
-    return _share((t[:, None] >= t) == (p[:, None] >= p))
-
-
-def concordance_within(measured: Values, predicted: Values, groups: Ints) -> float:
-    """Return the share of the pairs of the same group that are in the right order.
-
-    Pairs of different programs are easy to order; these are not.
-    """
-    t, p = _pair(measured, predicted)
-    same = np.asarray(groups)[:, None] == np.asarray(groups)
-    return _share((t[:, None] >= t) == (p[:, None] >= p), same)
-
-
-def group_means(measured: Values, groups: Ints) -> Floats:
-    """Return for each value the mean of its group: what one knows without any feature."""
-    values = np.asarray(measured, dtype=np.float64)
-    _, of = np.unique(groups, return_inverse=True)
-    of = of.ravel()
-    return np.asarray((np.bincount(of, weights=values) / np.bincount(of))[of], dtype=np.float64)
-
-
-def regret(measured: Values, predicted: Values) -> float:
-    """Return the time of the one that is predicted to be the fastest, over that of the fastest."""
-    t, p = _pair(measured, predicted)
-    return float(t[int(p.argmin())] / t.min())
-
-
-def pairs(number: int) -> int:
-    """Return how many pairs so many values make."""
-    return number * (number - 1) // 2
-
-
-def _share(right: Bools, counted: Bools | None = None) -> float:
-    """Return the share of pairs i > j that are right, NaN where there are none."""
-    kept = np.tri(len(right), k=-1, dtype=bool)
-    if counted is not None:
-        kept &= counted
-    return float(right[kept].mean()) if kept.any() else float("nan")
+    right = np.sign(t[:, None] - t) * np.sign(p[:, None] - p) > 0
+    pairs = np.tri(len(t), k=-1, dtype=bool)
+    return float(right[pairs].mean()) if pairs.any() else float("nan")
 
 
 def _pair(measured: Values, predicted: Values) -> tuple[Floats, Floats]:

@@ -19,7 +19,6 @@ from p3s.machine.topology.direct import Torus
 from p3s.machine.topology.fabric import Fabric
 from p3s.machine.topology.read import node_numbers
 from p3s.methods.placement.allocation import Allocation
-from p3s.methods.placement.links import link_bytes, paths
 from p3s.methods.placement.phases import Traffic, sums
 from p3s.program.mapping import RankMap, rank_map
 
@@ -186,16 +185,6 @@ def _swapped(placed: RankMap, one: int, other: int, whole: bool) -> Ints | None:
     else:
         node_of[[one, other]] = second, first
     return node_of
-
-
-def link_cost(traffic: Traffic, fabric: Fabric) -> Cost:
-    """Return a cost without learning: bytes of the busiest link, and a little for all others."""
-
-    def cost(placed: RankMap) -> float:
-        loads = link_bytes(paths(traffic, placed, fabric), fabric)
-        return float(loads.max(initial=0.0) + loads.mean()) if len(loads) else 0.0
-
-    return cost
 
 
 def _halved(whole: _Graph, job: _Job, apart: Floats | None) -> Ints:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from textwrap import wrap
@@ -12,26 +12,15 @@ from textwrap import wrap
 from p3s.base.errors import P3SError
 from p3s.base.study import Study
 from p3s.base.text import joined, percent, plural, processes, seconds, span, table, text_width
-from p3s.methods.placement.ranked.types import (
-    PLACEMENTS,
-    Advice,
-    Cable,
-    Gain,
-    LinkPicture,
-    Placements,
-    Ranked,
-    path_of,
-)
+from p3s.methods.placement.ranked.types import PLACEMENTS, Advice, Gain, Placements, Ranked, path_of
 from p3s.predict.types import Prediction
 from p3s.program.mapping import BLOCK, CYCLIC
-from p3s.report.charts.draw import LETTER, Svg
-from p3s.report.phase_table import volume
 from p3s.report.sections import Part, PartTable
 
 #: Rows of a table.
 _MOST_ROWS, _MOST_PHASES = 12, 8
 #: What is worth a sentence.
-_IMBALANCE, _OVERLAP, _SMALL = 0.1, 0.1, 0.005
+_SMALL = 0.005
 #: Below this chance of being the fastest, others are named beside the first.
 _SURE = 0.5
 HEAD = ("placement", "time", "90 %, messages", "to the first", "regret", "fastest", "busiest link")
@@ -175,29 +164,13 @@ def notes(found: Placements) -> list[str]:
             f"{len(found.timed)} of {len(found.ranked)} candidates were simulated, those that cost "
             f"least by {found.cost}; --csv has all"
         )
-    told += _of_validity(found)
+    if found.left_out:
+        share = percent(found.left_out)
+        told.append(f"the cost leaves out {share} of the calls, whose messages are not known")
     outside = sorted({name for one in found.timed for name in one.outside})
     if outside:
         told.append(f"the learned model has not seen such values of {joined(outside[:5])}")
     return told + list(found.notes)
-
-
-def _of_validity(found: Placements) -> Iterator[str]:
-    valid = found.validity
-    if valid.left_out:
-        share = percent(valid.left_out)
-        yield f"the cost leaves out {share} of the calls, whose messages are not known"
-    if not found.estimator:  # nothing was simulated: phases are added up
-        if valid.imbalance > _IMBALANCE:
-            yield (
-                f"the busiest rank computes {percent(valid.imbalance)} more than the mean: a sum "
-                "of phases does not tell who waits"
-            )
-        if valid.overlap > _OVERLAP:
-            yield (
-                f"{percent(valid.overlap)} of the computation is done while messages are on their "
-                "way: a sum of phases counts both"
-            )
 
 
 def render_advice(found: Advice) -> str:
@@ -264,57 +237,6 @@ def advice_csv(found: Advice) -> str:
     return out.getvalue()
 
 
-WIDTH, HEIGHT, EDGE = 460.0, 300.0, 16.0
-#: Shades of links, and how large nodes and switches are at most.
-LEVELS, _NODE, _SWITCH = 6, 3.0, 5.0
-
-
-def link_chart(found: LinkPicture, name: str, *, best: bool) -> str:
-    """Return the network under the best placement, or under the one that it is compared with.
-
-    Shades are the same in both. Empty where no link carries anything.
-    """
-    load: Callable[[Cable], float] = (lambda c: c.after) if best else (lambda c: c.before)
-    most = max((max(c.before, c.after) for c in found.cables), default=0.0)
-    if not most:
-        return ""
-    svg = Svg(WIDTH, HEIGHT + 40, f"Bytes on the links of the network under {name}")
-    for cable in sorted(found.cables, key=load):
-        if not load(cable):
-            continue
-        ends = (_at(found, cable.first), _at(found, cable.second))
-        svg.line(*ends, f"link m-{level_of(load(cable), most)}")
-    nodes = max(found.nodes, 1)
-    radius = min(_NODE, 0.4 * WIDTH / nodes)
-    for k in range(len(found.points)):
-        x, y = _at(found, k)
-        svg.circle(x, y, radius if k < found.nodes else min(_SWITCH, 1.5 * radius + 1), "point")
-    _legend(svg, most)
-    return svg.markup()
-
-
-def level_of(load: float, most: float) -> int:
-    """Return the shade of a link: 1 to LEVELS."""
-    return max(min(int(LEVELS * load / most) + 1, LEVELS), 1)
-
-
-def _at(found: LinkPicture, point: int) -> tuple[float, float]:
-    x, y = found.points[point]
-    return EDGE + x * (WIDTH - 2 * EDGE), EDGE + y * (HEIGHT - 2 * EDGE)
-
-
-def _legend(svg: Svg, most: float) -> None:
-    x, y = EDGE, HEIGHT + 20
-    for level in (1, LEVELS // 2, LEVELS):
-        text = f"to {volume(round(most * level / LEVELS))}"
-        svg.line((x, y), (x + 18, y), f"link m-{level}")
-        svg.text(x + 24, y + 4, text)
-        x += 24 + len(text) * LETTER + 16
-
-
-_LINKS = "bytes on links, in the busier direction"
-
-
 def section(study: Study, prediction: Prediction) -> Part | None:
     """Return the placements of a predicted count that were ranked last; None without any.
 
@@ -348,17 +270,5 @@ def _part(found: Placements) -> Part:
         f"Which rank on which node, {processes(found.n)}",
         " ".join(verdict(found)),
         tables,
-        _links(found, best),
-        notes(found),
+        notes=notes(found),
     )
-
-
-def _links(found: Placements, best: str) -> list[tuple[str, str, str]]:
-    """Return the network under the default placement and under the best one."""
-    drawn = found.picture
-    if drawn is None:
-        return []
-    return [
-        (name, _LINKS, link_chart(drawn, name, best=is_best))
-        for name, is_best in ((drawn.default, False), (best, True))
-    ]

@@ -5,7 +5,6 @@ Nothing of a saved ensemble is ever run as code, and it predicts the same withou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,17 +69,7 @@ class Trees:
 
 def of_boosting(fitted: Any) -> Trees:
     """Return a fitted GradientBoostingRegressor."""
-    base = float(np.ravel(fitted.init_.constant_)[0])
-    return _joined([x.tree_ for x in fitted.estimators_[:, 0]], base, float(fitted.learning_rate))
-
-
-def of_forest(fitted: Any) -> Trees:
-    """Return a fitted forest, the mean of its trees."""
-    trees = [each.tree_ for each in fitted.estimators_]
-    return _joined(trees, 0.0, 1.0 / len(trees))
-
-
-def _joined(trees: Sequence[Any], base: float, scale: float) -> Trees:
+    trees = [each.tree_ for each in fitted.estimators_[:, 0]]
     counts = np.array([tree.node_count for tree in trees], dtype=np.int64)
     root = np.cumsum(counts) - counts
     shift = np.repeat(root, counts)
@@ -95,8 +84,8 @@ def _joined(trees: Sequence[Any], base: float, scale: float) -> Trees:
         np.where(leaf, 0, right + shift),
         np.concatenate([tree.value[:, 0, 0] for tree in trees]).astype(np.float64),
         root,
-        base,
-        scale,
+        float(np.ravel(fitted.init_.constant_)[0]),
+        float(fitted.learning_rate),
     )
 
 

@@ -3,6 +3,7 @@
 from p3s.base.extensions import Command, Extension
 
 _COMMANDS = "p3s.methods.threads.commands"
+_PREDICTING = "p3s.methods.threads.predicting"
 
 EXTENSION = Extension(
     "threads",
@@ -19,6 +20,9 @@ EXTENSION = Extension(
         ("view", f"{_COMMANDS}:view"),
         ("next", f"{_COMMANDS}:next_"),
     ),
-    studies=("p3s.methods.threads.study:over_threads", "p3s.methods.threads.study:advise"),
-    teams=("p3s.methods.threads.over:OVER",),
+    studies=(
+        "p3s.methods.threads.predicting:over_threads",
+        "p3s.methods.threads.predicting:advise",
+    ),
+    teams=("p3s.methods.threads.predicting:OVER",),
 )

@@ -1,7 +1,7 @@
 """The law of computing time over work, processes, threads and places, fitted to runs.
 
     law = fit_law(samples.of_phase(3), node)
-    law.value(uses([256], [4], [16]), work)      seconds, low, high of one iteration
+    law.draws(uses([256], [4], [16]), work)      seconds of one iteration
 
 What the law is a sum of: p3s.methods.threads.columns; what it takes for usual: priors; how it is
 fitted: sampler; what it misses: misfit. All of it is kept as draws, so that times of many uses can
@@ -18,12 +18,13 @@ import numpy as np
 
 from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError
+from p3s.machine.teams import OpenMP
 from p3s.machine.topology.inside import Node
 from p3s.methods.threads import columns
 from p3s.methods.threads.columns import Curve, Rows, Shapes
 from p3s.methods.threads.places import Misfit, covariance, features, misfit, places
 from p3s.methods.threads.sampler import Problem, State, prior_of, sample, unit_of
-from p3s.methods.threads.types import Envelope, Machine, Part, Samples, Seen, Uses, Value, rounded
+from p3s.methods.threads.types import Envelope, Part, Samples, Seen, Uses, Value, rounded
 
 SHARE, THREADS, RATIO = "share", "threads", "ratio"
 #: Shapes that people understand, with their units.
@@ -65,8 +66,6 @@ def _ends(draws: Floats) -> tuple[float, float, float]:
     return float(low), float(middle), float(high)
 
 
-#: Which rank's times a law is of: the largest one's, the mean of all.
-LARGEST, MEAN = "largest", "seconds"
 #: Share inside the interval.
 INSIDE = 0.90
 #: Errors of measured parts are so many times those of whole times, and at least this share of the
@@ -91,14 +90,13 @@ NOT_MEASURED = Measured(Curve(np.zeros(0), np.zeros(0)), Curve(np.zeros(0), np.z
 class ThreadLaw:
     """Seconds of one iteration of a phase over work, processes, threads and places, as draws.
 
-    of: "seconds" (mean of ranks) or "largest" (of the largest rank). unit: least seconds of a
-    thread for a unit of work. regions: in an iteration. shapes, coefficient (by column, a value
-    per draw), error (draws,), misfit: the draws. fit: how far the middle is off at the samples,
-    relative (root mean square). parts: what it is made of at the largest traced use.
+    unit: least seconds of a thread for a unit of work. regions: in an iteration. shapes,
+    coefficient (by column, a value per draw), error (draws,), misfit: the draws. fit: how far the
+    middle is off at the samples, relative (root mean square). parts: what it is made of at the
+    largest traced use.
     """
 
     phase: int
-    of: str
     node: Node
     unit: float
     regions: float
@@ -143,31 +141,18 @@ class ThreadLaw:
         team = table[..., columns.BY_TEAM] @ self.matrix[:, columns.BY_TEAM, None]
         return np.asarray(once[..., 0] + uses.threads * team[..., 0])
 
-    def value(self, uses: Uses, work: Floats, work_error: float = 0.0) -> Value:
-        """Return seconds at uses with their 90 % interval.
+    def outside(self, uses: Uses) -> tuple[Floats, Floats, Floats]:
+        """Return the ratios by which uses lie outside the traced ones; 1 inside.
 
-        work: of one process, for each use; work_error: relative, one standard deviation. The
-        interval is of the typical time there, without the noise of one run.
-        """
-        return value_of(self.draws(uses, work, work_error))
-
-    def outside(self, uses: Uses, work: Floats) -> dict[str, Floats]:
-        """Return how far uses lie outside the traced ones, as ratios; 1 inside.
-
-        Keys: n, threads, on_node (threads of a node), work.
+        Of processes, threads, and threads of a node.
         """
         seen = self.envelope
         on_node = np.minimum(uses.per_node, uses.n) * uses.threads
-        pairs = {
-            "n": (uses.n, seen.n),
-            "threads": (uses.threads, seen.threads),
-            "on_node": (on_node, seen.on_node),
-            "work": (work, seen.work),
-        }
-        return {
-            name: np.maximum(1.0, np.maximum(x / high, low / np.maximum(x, 1e-300)))
-            for name, (x, (low, high)) in pairs.items()
-        }
+        pairs = ((uses.n, seen.n), (uses.threads, seen.threads), (on_node, seen.on_node))
+        n, threads, of_node = (
+            np.maximum(1.0, np.maximum(x / high, low / x)) for x, (low, high) in pairs
+        )
+        return n, threads, of_node
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +194,7 @@ def rows_of(uses: Uses, node: Node, measured: Measured) -> Rows:
     return Rows(found, uses.n.astype(float), threads, node.smt, fork, slower)
 
 
-def measured_of(machine: Machine, node: Node) -> Measured:
+def measured_of(machine: OpenMP, node: Node) -> Measured:
     """Return what was measured of a node, at powers of two of threads and at all cores."""
     counts = sorted({*(1 << k for k in range(node.cores.bit_length())), node.cores})
     threads = np.array(counts, dtype=float)
@@ -220,27 +205,16 @@ def measured_of(machine: Machine, node: Node) -> Measured:
     return Measured(Curve(threads, rate[0] * threads / rate), Curve(threads, fork))
 
 
-def fit_law(
-    samples: Samples,
-    node: Node,
-    *,
-    of: str = LARGEST,
-    measured: Measured = NOT_MEASURED,
-    oversubscribed: bool = False,
-) -> ThreadLaw:
-    """Return the law of one phase's samples.
+def fit_law(samples: Samples, node: Node, *, measured: Measured = NOT_MEASURED) -> ThreadLaw:
+    """Return the law of one phase's samples: of the mean of ranks.
 
-    of: "largest" (rank; where not known its mean) or "seconds" (mean of ranks). oversubscribed:
-    more threads than hardware threads are taken for threads that take turns. Equal samples give
-    equal laws. Errors: P3SError, in one line, where a row has more threads than that otherwise, or
-    rows of several phases are given.
+    Equal samples give equal laws. Errors: P3SError, in one line, where a row has more threads than
+    the node has hardware threads, or rows of several phases are given.
     """
     if len(samples.phases) > 1:
         raise P3SError("samples of threads: rows of several phases; fit each by itself")
-    if not oversubscribed:
-        check_uses(samples.uses, node)
-    known = np.isfinite(samples.largest) if of == LARGEST else np.zeros(len(samples), bool)
-    y = np.where(known, samples.largest, samples.seconds)
+    check_uses(samples.uses, node)
+    y = samples.seconds
     rows = rows_of(samples.uses, node, measured)
     regions, counted = _regions(samples)
     known_of = (bool(measured.bandwidth), bool(measured.fork))
@@ -256,7 +230,6 @@ def fit_law(
     off = misfit(where, left, 7 + 2 * samples.phases[0])
     return ThreadLaw(
         samples.phases[0],
-        of,
         node,
         unit_of(samples, y),
         regions,
@@ -278,18 +251,10 @@ def _regions(samples: Samples) -> tuple[float, bool]:
 
 
 def fit_laws(
-    samples: Samples,
-    node: Node,
-    *,
-    of: str = LARGEST,
-    measured: Measured = NOT_MEASURED,
-    oversubscribed: bool = False,
+    samples: Samples, node: Node, *, measured: Measured = NOT_MEASURED
 ) -> tuple[ThreadLaw, ...]:
     """Return the laws of all phases (:func:`fit_law`)."""
-    return tuple(
-        fit_law(samples.of_phase(k), node, of=of, measured=measured, oversubscribed=oversubscribed)
-        for k in samples.phases
-    )
+    return tuple(fit_law(samples.of_phase(k), node, measured=measured) for k in samples.phases)
 
 
 def check_uses(uses: Uses, node: Node) -> None:
@@ -311,9 +276,8 @@ def envelope(samples: Samples) -> Envelope:
         Seen(float(x.min()), float(x.max()))
         for x in (samples.n, samples.threads, on_node, samples.work)
     )
-    far, close = bool(samples.far.any()), bool((~samples.far).any())
     in_all, rows = float((samples.n * samples.threads).max()), bool(np.all(samples.rows > 0))
-    return Envelope(n, threads, of_node, work, far, close, in_all, rows)
+    return Envelope(n, threads, of_node, work, bool(samples.far.any()), in_all, rows)
 
 
 class _Stacked:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from p3s.base.errors import P3SError
@@ -13,12 +13,14 @@ from p3s.base.text import command_line, plural, quoted
 from p3s.base.version import __version__
 from p3s.methods.threads import text as teams
 from p3s.methods.threads.advise import text as advising
+from p3s.methods.threads.stage import ThreadFile
 from p3s.methods.threads.stage import load as load_threads
 from p3s.predict.surface import SURFACE, Surface, surface_path
 from p3s.predict.types import Reason, in_short, untrusted
 from p3s.report import surface as surfaces
 from p3s.report.charts.draw import Svg
 from p3s.report.html import as_bytes, page
+from p3s.report.sections import Part, PartTable
 
 LEFT, TOP, WIDE, HIGH = 84.0, 34.0, 84.0, 26.0
 LEVELS = 6
@@ -71,16 +73,6 @@ def level_of(value: float, low: float, high: float) -> int:
 
 
 @dataclass(frozen=True)
-class Rows:
-    """A table: its head, its rows, and what stands below it."""
-
-    head: Sequence[str] = ()
-    rows: Sequence[Sequence[str]] = ()
-    below: str = ""
-    caption: str = ""
-
-
-@dataclass(frozen=True)
 class TeamsView:
     """What the page says."""
 
@@ -88,16 +80,10 @@ class TeamsView:
     command: str
     version: str
     sentences: Sequence[str]
-    same_cores: Sequence[str]
     against: Sequence[Reason]
     mind: Sequence[Reason]
     warning: str
-    checks: Sequence[str]
-    laws: Rows
-    seen: Rows
-    surface: Rows | None = None
-    advice: Rows | None = None
-    charts: tuple[str, str] = field(default=("", ""))
+    parts: Sequence[Part]
 
 
 def view_of(study: Study, setting: str = "") -> TeamsView:
@@ -118,21 +104,20 @@ def view_of(study: Study, setting: str = "") -> TeamsView:
     said = [] if surface is None else [surfaces.fastest(surface)]
     if advice is not None:
         said = [advising.sentence(advice), *said]
+    unsure = " Not to be trusted." if against else ""
     return TeamsView(
         title=study.root.resolve().name,
         command=command_line(study.command()),
         version=__version__,
         sentences=said,
-        same_cores=[] if surface is None else surfaces.on_same_cores(surface),
         against=against,
         mind=[reason for reason in reasons if not reason.untrustworthy],
         warning=f"Do not rely on this prediction: {in_short(against)}." if against else "",
-        checks=[_sentence(each) for each in teams.of_checks(file.checks, file.base, file.inside)],
-        laws=Rows(*teams.law_rows(file)),
-        seen=Rows(*teams.seen_rows(study)),
-        surface=None if surface is None else _times(surface),
-        advice=None if advice is None else _advice(advice),
-        charts=(_heat(surface), "" if advice is None else _advice_heat(advice)),
+        parts=[
+            *([] if advice is None else [_advice(advice, unsure)]),
+            *([] if surface is None else [times_part(surface, unsure)]),
+            _changes(file, study),
+        ],
     )
 
 
@@ -155,27 +140,57 @@ def _reasons(surface: Surface | None, advice: advising.AdviceFile | None) -> lis
     return list(found.values())
 
 
-def _times(surface: Surface) -> Rows:
+def times_part(surface: Surface, unsure: str) -> Part:
+    """Return the run times over processes and threads; unsure: a word behind the picture's."""
     head, rows = surfaces.table_of(surface)
     n, threads = surface.base
-    return Rows(head, rows, f"{plural(n, 'process', 'processes')} with {plural(threads, 'thread')}")
-
-
-def _advice(file: advising.AdviceFile) -> Rows:
-    head, rows = advising.table_of(file.advice)
-    return Rows(
-        head,
-        rows,
-        "Regret: by how much a configuration is expected to miss the best one, whichever that is; "
-        "chance: that it is the best. Index: time over efficiency.",
-        f"The best {advising.NAMES[file.advice.objective]} with so many processes and threads; "
-        "those advised have a frame.",
+    base = f"{plural(n, 'process', 'processes')} with {plural(threads, 'thread')}"
+    what = f"predicted, over processes and threads; the fastest has a frame.{unsure}"
+    return Part(
+        "times",
+        "Run times",
+        tables=[PartTable("Configurations", head, rows)],
+        charts=[("Run time", what, _heat(surface))],
+        notes=[
+            *surfaces.on_same_cores(surface),
+            f"Speedup and efficiency by cores, relative to {base}. ~ no run had so many threads.",
+        ],
     )
 
 
-def _heat(surface: Surface | None) -> str:
-    if surface is None:
-        return ""
+def _advice(file: advising.AdviceFile, unsure: str) -> Part:
+    head, rows = advising.table_of(file.advice)
+    what = f"with so many processes and threads; those advised have a frame.{unsure}"
+    return Part(
+        "advice",
+        "Advice",
+        tables=[PartTable("Best configurations", head, rows)],
+        charts=[(f"Best {advising.NAMES[file.advice.objective]}", what, _advice_heat(file))],
+        notes=[
+            "Regret: by how much a configuration is expected to miss the best one, whichever that "
+            "is; chance: that it is the best. Index: time over efficiency."
+        ],
+    )
+
+
+def _changes(file: ThreadFile, study: Study) -> Part:
+    head, rows, below = teams.seen_rows(study)
+    laws = teams.law_rows(file)
+    tables = [
+        PartTable("Threads in the runs", head, rows, "What was seen of threads:"),
+        PartTable("Laws of threads", *laws, "Laws of computation over threads:"),
+    ]
+    said = [_sentence(each) for each in teams.of_checks(file.checks, file.base, file.inside)]
+    return Part(
+        "laws",
+        "What threads change",
+        " ".join(said),
+        [table for table in tables if table.rows],
+        notes=[_sentence(below)] if rows else [],
+    )
+
+
+def _heat(surface: Surface) -> str:
     best = min(surface.cells, key=lambda cell: cell.time_s)
     return heat_chart(
         {(c.n, c.threads): c.time_s for c in surface.cells},
@@ -199,11 +214,7 @@ def _advice_heat(file: advising.AdviceFile) -> str:
 
 def render(view: TeamsView) -> str:
     """Return the page: every text escaped, nothing loaded, its own script alone."""
-    from markupsafe import Markup
-
-    return page("threads.html").render(
-        view=view, surface_chart=Markup(view.charts[0]), advice_chart=Markup(view.charts[1])
-    )
+    return page("threads.html").render(view=view)
 
 
 def write_page(view: TeamsView, path: Path) -> None:

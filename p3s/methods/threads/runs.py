@@ -178,8 +178,7 @@ def _rows(run: Run, usable: int) -> list[dict[str, float]]:
                 "per_node": _per_node(run, usable),
                 "work": float(run.work[k]),
                 "seconds": mean,
-                "largest": float(seconds[k].max()) / weight[k],
-                **{name: float(parts[name][k]) / weight[k] for name in parts},
+                **{name: float(parts[name][k]) / weight[k] for name in parts if name != "waiting"},
             }
         )
     return out

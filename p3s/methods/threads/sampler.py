@@ -211,14 +211,7 @@ class _Laws:
     score: Floats
 
     def take(self, rows: np.ndarray) -> _Laws:
-        return _Laws(
-            self.cube[rows],
-            self.design[rows],
-            self.width[rows],
-            self.coefficient[rows],
-            self.error[rows],
-            self.score[rows],
-        )
+        return _Laws(*(column[rows] for column in _columns(self)))
 
 
 def sample(problem: Problem, random: np.random.Generator) -> State:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from p3s.base.artefacts import write_bytes, write_json
+from p3s.base.artefacts import as_json, write_bytes, write_json
 from p3s.base.errors import P3SError
 from p3s.base.serialise import Positive, Published, Share
 from p3s.base.settings import (
@@ -18,6 +18,7 @@ from p3s.base.settings import (
     THREADS,
     filled,
     inputs_in,
+    parameters,
     parse_setting,
     threads_in,
     value_text,
@@ -27,7 +28,7 @@ from p3s.costs.stage import COMPUTE
 from p3s.costs.stage import read as read_compute
 from p3s.costs.types import TeamFactor, Teams
 from p3s.machine.topology.inside import Node
-from p3s.methods.threads.law import NOT_MEASURED, Measured, ThreadLaw, fit_laws
+from p3s.methods.threads.law import NOT_MEASURED, Measured, ThreadLaw, fit_laws, value_of
 from p3s.methods.threads.runs import calls_inside, samples_of, work_and_iterations, work_at
 from p3s.methods.threads.settings import (
     ThreadCheck,
@@ -45,7 +46,6 @@ from p3s.model.types import Model
 _SAME = 1e-3
 #: Factors are kept up to this count.
 _MOST_N = 1 << 20
-_INSIDE = 0.9
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class ThreadFile:
 
 
 #: The format of threads.json.
-THREADS_FILE = Published("p3s.threads", 2, ThreadFile, again="run p3s model again")
+THREADS_FILE = Published("p3s.threads", 3, ThreadFile, again="run p3s model again")
 
 
 def threads_path(root: Study) -> Path:
@@ -95,7 +95,7 @@ def build(
             checks += check_messages(root, rest, load_model(at.root))
     say("fitting the laws of threads")
     samples = samples_of(root, usable, node.slots)
-    laws = () if samples is None else fit_laws(samples, node, of="seconds", measured=measured)
+    laws = () if samples is None else fit_laws(samples, node, measured=measured)
     inside = calls_inside(root)
     made = ThreadFile(base, tuple(threads_in(root)), node, tuple(checks), inside, laws)
     write_json(threads_path(root), THREADS_FILE.data(made))
@@ -142,29 +142,25 @@ def study_at(root: Study, file: ThreadFile, rest: str, layout: Layout, usable: i
             f"{root.root}: nothing says how computation goes with threads: no times were taken; "
             "run p3s characterize --threads again with --work cpu"
         )
-    moved = _moved(source, base, file.laws, Layout(threads, max(usable // threads, 1)), layout)
+    moved = factors(source, base, file, Layout(threads, max(usable // threads, 1)), layout)
     if traced and all(_is_one(factor) for factor in moved.factors):
         return own
-    made = Study.create(_place(root, rest, layout, traced), _command(root, rest, layout.threads))
+    place, setting = (
+        _place(root, rest, layout, traced),
+        parse_setting(with_threads(rest, layout.threads)),
+    )
+    command = filled(root.command(), {name: setting[name] for name in parameters(root)})
+    made = Study.create(place, command)
     made.update(
         derived=True,
         teams={"threads": layout.threads, "per_node": layout.per_node, "far": layout.far},
-        traces=os.path.relpath(source.root, _place(root, rest, layout, traced)),
-        setting=_setting(rest, layout.threads),
+        traces=os.path.relpath(source.root, place),
+        setting={name: value_text(x) for name, x in setting.items() if name != THREADS},
     )
     compute = read_compute(source.compute_path)
     _write_same(made.model_path, source.model_path.read_bytes())
-    _write_json_same(made.compute_path, COMPUTE.data(replace(compute, teams=moved)))
+    _write_same(made.compute_path, as_json(COMPUTE.data(replace(compute, teams=moved))).encode())
     return made
-
-
-def factors(at: Study, base: Study, file: ThreadFile, was: Layout, now: Layout) -> Teams:
-    """Return what computation of a study takes in one layout, over that in another.
-
-    base: the study with the base's threads and the same values of the input. Both layouts are of
-    the node that the laws are for.
-    """
-    return _moved(at, base, file.laws, was, now)
 
 
 def open_at(at: Study, n: int) -> float:
@@ -188,43 +184,31 @@ def _place(root: Study, rest: str, layout: Layout, traced: bool) -> Path:
     return at / name if traced else at
 
 
-def _command(root: Study, rest: str, threads: int) -> list[str]:
-    from p3s.base.settings import parameters
-
-    setting = parse_setting(with_threads(rest, threads))
-    return filled(root.command(), {name: setting[name] for name in parameters(root)})
-
-
-def _setting(rest: str, threads: int) -> dict[str, str]:
-    setting = parse_setting(with_threads(rest, threads))
-    return {name: value_text(value) for name, value in setting.items() if name != THREADS}
-
-
 def _is_one(factor: TeamFactor) -> bool:
     return all(abs(value - 1.0) < _SAME for value in factor.value)
 
 
-def _moved(
-    source: Study, base: Study, laws: Sequence[ThreadLaw], was: Layout, now: Layout
-) -> Teams:
-    """Return what computation of each phase takes in a layout, over that in the runs'."""
+def factors(at: Study, base: Study, file: ThreadFile, was: Layout, now: Layout) -> Teams:
+    """Return what computation of each phase of a study takes in one layout, over that in another.
+
+    base: the study with the base's threads and the same values of the input. Both layouts are of
+    the node that the laws are for.
+    """
     model = load_model(base.root)
-    number = _numbers(load_model(source.root), model)
+    number = _numbers(load_model(at.root), model)
     first = min(model.counts)
     counts = [first << k for k in range(21) if first << k <= _MOST_N]
     work, _ = work_and_iterations(base, model, counts)
-    factors = []
-    for law in laws:
+    found = []
+    for law in file.laws:
         if law.phase not in number:
             continue
         there = np.flatnonzero(work[:, law.phase] > 0)
-        at, each = [counts[k] for k in there], work[there, law.phase]
-        ratio = law.draws(now.uses(at), each) / law.draws(was.uses(at), each)
-        low, value, high = np.quantile(ratio, [(1 - _INSIDE) / 2, 0.5, (1 + _INSIDE) / 2], axis=0)
-        each_n = tuple(map(float, at))
-        told = [tuple(part.tolist()) for part in (value, low, high)]
-        factors.append(TeamFactor(number[law.phase], each_n, *told))
-    return Teams(now.threads, was.threads, now.per_node, now.far, tuple(factors))
+        some, each = [counts[k] for k in there], work[there, law.phase]
+        ratio = law.draws(now.uses(some), each) / law.draws(was.uses(some), each)
+        told = [tuple(part.tolist()) for part in value_of(ratio)]
+        found.append(TeamFactor(number[law.phase], tuple(map(float, some)), *told))
+    return Teams(now.threads, was.threads, now.per_node, now.far, tuple(found))
 
 
 def _numbers(model: Model, base: Model) -> dict[int, int]:
@@ -234,12 +218,7 @@ def _numbers(model: Model, base: Model) -> dict[int, int]:
     return {k: mine[key] for k, key in keys.items() if key in mine}
 
 
-def _write_same(path: Path, text: bytes) -> None:
-    if not path.exists() or path.read_bytes() != text:
-        write_bytes(path, text)
-
-
-def _write_json_same(path: Path, data: dict[str, object]) -> None:
-    from p3s.base.artefacts import as_json
-
-    _write_same(path, as_json(data).encode())
+def _write_same(path: Path, content: bytes) -> None:
+    """Write a file, unless it is there with this content: it stays as old as it is."""
+    if not path.exists() or path.read_bytes() != content:
+        write_bytes(path, content)

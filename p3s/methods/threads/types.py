@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,12 +45,11 @@ class Samples:
 
     phase: its number; n, threads, per_node, far: as in :class:`Uses`; work: what one process has
     to do in an iteration of the phase, in a unit of which the time of one thread is about
-    proportional; seconds: the critical path of computation of one iteration, mean of ranks;
-    largest: of the largest rank. The parts of ``seconds``, nan where not known: serial (outside
-    of regions), busy (CPU time of all threads in regions), longest (the longest thread's),
-    overhead (fork and join, barriers); regions: how many there are in an iteration; waiting: of all
-    threads in regions; rows: iterations of the outermost parallel loop of a process, that its
-    threads share.
+    proportional; seconds: the critical path of computation of one iteration, mean of ranks. The
+    parts of ``seconds``, nan where not known: serial (outside of regions), busy (CPU time of all
+    threads in regions), longest (the longest thread's), overhead (fork and join, barriers);
+    regions: how many there are in an iteration; rows: iterations of the outermost parallel loop of
+    a process, that its threads share.
     """
 
     phase: Ints
@@ -60,12 +59,10 @@ class Samples:
     far: Bools
     work: Floats
     seconds: Floats
-    largest: Floats
     serial: Floats
     busy: Floats
     longest: Floats
     regions: Floats
-    waiting: Floats
     overhead: Floats
     rows: Floats
 
@@ -156,16 +153,6 @@ class Value(NamedTuple):
     high: Floats
 
 
-class Machine(Protocol):
-    """What was measured of a node (``p3s machine measure --openmp``)."""
-
-    def bandwidth(self, threads: int, far: bool) -> float:
-        """Return bytes per second of all threads together."""
-
-    def fork_join(self, threads: int) -> float:
-        """Return seconds that a region takes which does nothing."""
-
-
 class Seen(NamedTuple):
     """The smallest and largest of what was traced."""
 
@@ -185,7 +172,6 @@ class Envelope:
     on_node: Seen
     work: Seen
     far: bool
-    close: bool
     in_all: float
     rows: bool
 

@@ -69,8 +69,8 @@ _FAMILY = typer.Option(
     "auto",
     "--family",
     metavar="NAME",
-    help="Form: three-term, amdahl, power-law, barnes-1, barnes-2, spline, explicit, mlp, "
-    "forest, svm, rbf, tree [default: best at the largest counts, fitted without them].",
+    help="Form: three-term, amdahl, power-law, barnes-1, barnes-2, spline, explicit, "
+    "tree [default: best at the largest counts, fitted without them].",
     show_default=False,
 )
 _WEIGHTS = option("relative", "--weights KIND", "Make relative errors small, or absolute ones.")
@@ -160,9 +160,6 @@ def predict(
     against: Path = option(
         None, "--against TIMES", "Compare with these run times (least of each count)."
     ),
-    method: str = option(
-        "auto", "--interval HOW", "How: auto, configurations, residuals or jackknife."
-    ),
     affinity: str = option(
         "", "--affinity WORD", "Placement of threads, close or far, where a tree depends on it."
     ),
@@ -200,7 +197,7 @@ def predict(
         else _fitted(read(file, processes), family, weights, least, most, reduce, where, hold)
     )
     inputs = numbers(given or [])
-    said = made.say(wanted, inputs, method=method)
+    said = made.say(wanted, inputs)
     compared = None
     if against is not None:
         runs = pairs(where or []) | {name: f"{value:g}" for name, value in inputs.items()}

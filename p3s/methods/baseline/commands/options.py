@@ -8,9 +8,6 @@ from math import isfinite
 from p3s.base.errors import UsageError
 from p3s.cli.helptext import option
 
-#: Numbers of a list, at most.
-_MOST = 100_000
-
 
 def pairs(words: list[str]) -> dict[str, str]:
     """Return names with their values; UsageError for a word that is no pair."""
@@ -34,23 +31,6 @@ def numbers(words: list[str]) -> dict[str, float]:
         if not isfinite(found[name]):
             raise UsageError(f"--input {name}={text}: is no number")
     return found
-
-
-def whole_numbers(text: str, option: str) -> list[int]:
-    """Return the numbers of ``1,2,4-8``, ascending; UsageError for anything else."""
-    found: set[int] = set()
-    for word in text.split(","):
-        ends = [end.strip() for end in word.split("-")]
-        good = len(ends) <= 2 and all(e.isascii() and e.isdigit() and len(e) < 9 for e in ends)
-        if not good or not 1 <= int(ends[0]) <= int(ends[-1]):
-            raise UsageError(
-                f"{option} {text}: {word.strip()!r} is no whole number above zero and no range of "
-                f"them; write for example {option} 1,2,4-8"
-            )
-        if int(ends[-1]) - int(ends[0]) >= _MOST:
-            raise UsageError(f"{option} {text}: more than {_MOST:,} numbers")
-        found.update(range(int(ends[0]), int(ends[-1]) + 1))
-    return sorted(found)
 
 
 EXPRESSION = option(
@@ -92,11 +72,11 @@ WHERE = option(None, "--where NAME=VALUE", "Only runs with this input or label; 
 
 
 _LARGEST = 1 << 24
-_RULE = re.compile(r"(\d*)n(?:\^([23]))?:(\d+)-(\d+)|(\d+)\^n:(\d+)-(\d+)")
+_RULE = re.compile(r"(\d*)n(?:\^([23]))?:(\d+)-(\d+)|(\d+)\^n:(\d+)-(\d+)|(\d+)-(\d+)")
 
 
 def by_rule(text: str, option: str = "-n") -> list[int]:
-    """Return the counts of ``4n:1-32``, ``n^2:2-11``, ``2^n:2-7`` or ``4,8,16``, ascending.
+    """Return the counts of ``4n:1-32``, ``n^2:2-11``, ``2^n:2-7`` or ``4,8,16-20``, ascending.
 
     Several rules may be joined by commas. Errors: UsageError for anything else.
     """
@@ -114,12 +94,12 @@ def _one(word: str, whole: str, option: str) -> list[int]:
     match = _RULE.fullmatch(word)
     if match is None:
         raise UsageError(
-            f"{whole}: {word!r} is not a process count; give whole numbers separated by commas, "
-            f"for example {option} 4,8,16, or a rule: 4n:1-32, n^2:2-11, 2^n:2-7"
+            f"{whole}: {word!r} is no count; give whole numbers separated by commas, "
+            f"for example {option} 4,8,16-20, or a rule: 4n:1-32, n^2:2-11, 2^n:2-7"
         )
-    factor, power, first, last, base, low, high = match.groups()
-    begin, end = int((first or low)[:9]), int((last or high)[:9])
-    if end < begin or end - begin > 100_000 or (base and (end > 24 or int(base[:9]) < 2)):
+    factor, power, first, last, base, low, high, least, most = match.groups()
+    begin, end = int((first or low or least)[:9]), int((last or high or most)[:9])
+    if end < max(begin, 1) or end - begin > 100_000 or (base and (end > 24 or int(base[:9]) < 2)):
         raise UsageError(f"{whole}: {word!r} is no range of counts")
     if base:
         return [int(base[:9]) ** i for i in range(begin, end + 1)]

@@ -13,7 +13,7 @@ from p3s.base.text import figures, joined, percent, plural, seconds, table
 from p3s.cli.common import JSON_OPTION, check_output, emit_json, header, out, quoted, say
 from p3s.cli.helptext import Command, argument, option
 from p3s.methods.baseline.commands import options
-from p3s.methods.baseline.commands.options import numbers, pairs, whole_numbers
+from p3s.methods.baseline.commands.options import by_rule, numbers, pairs
 
 if TYPE_CHECKING:
     from p3s.methods.baseline.treeruns import Plan, Reading
@@ -342,8 +342,8 @@ def advise(
     stored = TREE.read(file)
     values = numbers(given or [])
     workload = _workload(values)
-    k = [float(_workers(stored, n)) for n in whole_numbers(counts, "-n")] if counts else []
-    t = [float(n) for n in whole_numbers(threads, "--threads")] if threads else []
+    k = [float(_workers(stored, n)) for n in by_rule(counts, "-n")] if counts else []
+    t = [float(n) for n in by_rule(threads, "--threads")] if threads else []
     limits = Limits(max_cores, max_processes, None, stored.others, per_node, node_cores)
     found = _chosen(
         stored,

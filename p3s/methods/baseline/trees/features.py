@@ -70,12 +70,6 @@ def _from_zero(column: Ints) -> Ints:
     return rank[which]
 
 
-def regular(sockets: int, l3: int, l2: int, cores: int) -> Caches:
-    """Return a node of equal parts: ``l3`` a socket, ``l2`` of each of them, ``cores`` of each."""
-    at = np.arange(sockets * l3 * l2 * cores)
-    return Caches(at // (l3 * l2 * cores), at // (l2 * cores), at // cores)
-
-
 #: Names of the variables that :func:`counters` gives.
 COUNTER = re.compile(r"(s|pl3_|tl3_|l2_)\d+", re.ASCII)
 

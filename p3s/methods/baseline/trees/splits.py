@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -109,18 +108,15 @@ def fit(rows: Rows) -> Fit:
 _TOLD = 1e-9
 #: Words: up to so many levels all ways to part them are tried, above it those along one order.
 _LEVELS = 10
-#: Entries of a matrix (ways, rows) that is worked on at once.
-_AT_ONCE = 2_000_000
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A way to part rows: by value, or by levels; ``objective`` summed over both sides.
+    """A way to part rows: by value, or by levels.
 
     ``low``, ``high``: largest value on the left, least on the right.
     """
 
-    objective: float
     low: float = 0.0
     high: float = 0.0
     levels: tuple[int, ...] = ()
@@ -152,15 +148,6 @@ class _Sums:
         return _Sums(self.score[keep], self.gram[keep], self.weight[keep], self.count[keep])
 
 
-@dataclass(frozen=True)
-class _Sides:
-    """The regressions left and right of all ways: what is added to the node's coefficients of q."""
-
-    left: Floats
-    right: Floats
-    won: Floats
-
-
 def best(fit: Fit, rows: Rows, z: Floats, growing: Growing, least: int, words: bool) -> Cut | None:
     """Return the best cut of a variable; None where no cut leaves enough rows on both sides.
 
@@ -175,16 +162,13 @@ def best(fit: Fit, rows: Rows, z: Floats, growing: Growing, least: int, words: b
     keep = _large_enough(left, sums, growing, least)
     if not keep.any():
         return None
-    parts, sides = parts[keep], _sides(left.only(keep))
-    if growing.objective == "deviance":
-        missed = float(np.sum(rows.w * fit.residuals**2)) - sides.won
-    else:
-        missed = _misses(fit, rows, sides, parts, which, growing.objective)
+    parts = parts[keep]
+    missed = float(np.sum(rows.w * fit.residuals**2)) - _won(left.only(keep))
     at = _first_least(missed)
     if words:
-        return Cut(float(missed[at]), levels=tuple(int(v) for v in values[parts[at] > 0]))
+        return Cut(levels=tuple(int(v) for v in values[parts[at] > 0]))
     last = int(parts[at])
-    return Cut(float(missed[at]), float(values[last]), float(values[last + 1]))
+    return Cut(float(values[last]), float(values[last + 1]))
 
 
 def _sums(fit: Fit, rows: Rows, which: NDArray[np.intp], size: int) -> _Sums:
@@ -222,37 +206,13 @@ def _subsets(score: Floats) -> Floats:
     return parts
 
 
-def _sides(left: _Sums) -> _Sides:
-    """Return the regressions of both sides and how much smaller they make sum of w residual^2."""
+def _won(left: _Sums) -> Floats:
+    """Return how much smaller two regressions make sum of w residual^2, of all ways to part."""
     e, vectors = np.linalg.eigh(left.gram)
     h = np.einsum("cij,ci->cj", vectors, left.score)
     one = np.divide(h, e, out=np.zeros_like(h), where=e > _TOLD)
     other = np.divide(-h, 1 - e, out=np.zeros_like(h), where=1 - e > _TOLD)
-    back = [np.einsum("cij,cj->ci", vectors, side) for side in (one, other)]
-    return _Sides(back[0], back[1], np.sum(h * (one - other), axis=1))
-
-
-def _misses(
-    fit: Fit, rows: Rows, sides: _Sides, parts: Floats, which: NDArray[np.intp], objective: str
-) -> Floats:
-    """Return the sum over both sides of w |y - fitted| / y, or of |sum of w (y - fitted)|."""
-    found = np.empty(len(parts))
-    for some in _pieces(len(parts), len(which)):
-        part = parts[some]
-        there = which <= part[:, None] if part.ndim == 1 else part[:, which] > 0
-        fitted = np.where(there, sides.left[some] @ fit.q.T, sides.right[some] @ fit.q.T)
-        miss = fit.residuals - fitted
-        if objective == "relative":
-            found[some] = np.abs(miss) @ (rows.w * rows.relative)
-        else:
-            left = np.where(there, miss, 0.0) @ rows.w
-            found[some] = np.abs(left) + np.abs(miss @ rows.w - left)
-    return found
-
-
-def _pieces(ways: int, rows: int) -> Iterator[slice]:
-    step = max(1, _AT_ONCE // rows)
-    return (slice(start, start + step) for start in range(0, ways, step))
+    return np.asarray(np.sum(h * (one - other), axis=1))
 
 
 def _first_least(missed: Floats) -> int:

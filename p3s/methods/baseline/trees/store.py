@@ -125,7 +125,7 @@ def rows_of_cores(caches: Caches) -> tuple[tuple[int, int, int], ...]:
     return tuple(rows)
 
 
-TREE = Published("p3s.tree", 1, Stored, again="fit it again: p3s baseline fit")
+TREE = Published("p3s.tree", 2, Stored, again="fit it again: p3s baseline fit")
 
 
 def save(path: Path, stored: Stored) -> None:

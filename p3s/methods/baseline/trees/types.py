@@ -14,8 +14,6 @@ from p3s.base.errors import UsageError
 #: What the regressions of the nodes make small: relative errors, squares with the thesis's weights,
 #: plain squares.
 REGRESSIONS = ("relative", "weighted", "plain")
-#: Objectives of a split (table 4.3).
-OBJECTIVES = ("deviance", "relative", "residuals")
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,6 @@ class Growing:
     """
 
     regression: str = "relative"
-    objective: str = "deviance"
     alpha: float = 0.05
     bonferroni: bool = True
     minsplit: float = 20.0
@@ -61,12 +58,9 @@ class Growing:
 
     def checked(self) -> Growing:
         """Return them; UsageError for a value that none of them can have."""
-        for name, value, known in (
-            ("regression", self.regression, REGRESSIONS),
-            ("objective", self.objective, OBJECTIVES),
-        ):
-            if value not in known:
-                raise UsageError(f"{name} {value}: is none; one of {', '.join(known)}")
+        if self.regression not in REGRESSIONS:
+            known = ", ".join(REGRESSIONS)
+            raise UsageError(f"regression {self.regression}: is none; one of {known}")
         if not 0 < self.alpha < 1:
             raise UsageError(f"alpha {self.alpha:g}: is no level; give a number between 0 and 1")
         if not self.minsplit >= 1 or (self.min_rows is not None and self.min_rows < 1):

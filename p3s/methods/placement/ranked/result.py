@@ -8,146 +8,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from p3s.base.arrays import Bools, Floats, Ints
-from p3s.base.ops import like
+from p3s.base.arrays import Floats
 from p3s.base.scores import Z90
 from p3s.base.text import percent
-from p3s.machine.topology.direct import Dragonfly, Torus
-from p3s.machine.topology.fabric import Fabric
 from p3s.methods.placement.costs import CostModel, Seconds
 from p3s.methods.placement.phases import PhaseTraffic, all_traffic
 from p3s.methods.placement.ranked.job import Job
-from p3s.methods.placement.ranked.types import (
-    Cable,
-    Gain,
-    LinkPicture,
-    PhaseUnder,
-    Placements,
-    Ranked,
-    Validity,
-    matters,
-)
+from p3s.methods.placement.ranked.types import Gain, PhaseUnder, Placements, Ranked, matters
 from p3s.predict import doubts
 from p3s.predict.intervals import total
 from p3s.predict.rows import phases_of, row_of
 from p3s.predict.times import PhaseTimes
 from p3s.predict.types import Reason
 from p3s.program.mapping import BLOCK, CYCLIC, RankMap
-from p3s.program.scaled import COLLECTIVE, COMPLETION, SEND, ScaledTrace
-
-#: Switches of a group of a dragonfly are on a circle of this radius.
-_GROUP = 0.12
-
-
-def positions(fabric: Fabric) -> Floats:
-    """Return where each node, then each switch is: x to the right, y downwards, both 0 to 1.
-
-    A torus or mesh is a plane, or planes side by side, a dragonfly a circle of circles; others have
-    their switches in rows, those farther from the nodes above.
-    """
-    if isinstance(fabric, Torus):
-        place = _torus(fabric)
-        return np.concatenate([place, place])
-    if isinstance(fabric, Dragonfly):
-        return _dragonfly(fabric)
-    return _rows(fabric)
-
-
-def _torus(fabric: Torus) -> Floats:
-    sides = np.stack(np.unravel_index(np.arange(fabric.nodes), fabric.dims[::-1]))[::-1]
-    place = np.zeros((fabric.nodes, 2))
-    width = [1, 1]
-    for d, side in enumerate(sides):
-        place[:, d % 2] += side * width[d % 2]
-        width[d % 2] = width[d % 2] * fabric.dims[d] + 1
-    return _unit(place)
-
-
-def _dragonfly(fabric: Dragonfly) -> Floats:
-    groups, each, _, _ = fabric.shape
-    group, place = np.divmod(np.arange(fabric.switches), each)
-    outer, inner = 2 * np.pi * group / groups, 2 * np.pi * place / each
-    switches = 0.5 + (0.5 - _GROUP) * np.stack([np.cos(outer), np.sin(outer)], axis=1)
-    switches += _GROUP * np.stack([np.cos(inner), np.sin(inner)], axis=1) * (each > 1)
-    node = fabric.cables()[: fabric.nodes, 1] - fabric.nodes
-    return np.concatenate([switches[node], switches])
-
-
-def _rows(fabric: Fabric) -> Floats:
-    """Return rows by how far vertices are from the nodes, evenly spaced in their order."""
-    ends = fabric.cables()
-    row = _depth(ends, fabric.nodes, fabric.nodes + fabric.switches)
-    place = np.zeros((len(row), 2))
-    most = max(int(row.max()), 1)
-    for level in range(most + 1):
-        there = np.flatnonzero(row == level)
-        place[there, 0] = (np.arange(len(there)) + 0.5) / max(len(there), 1)
-        place[there, 1] = 1 - level / most
-    return place
-
-
-def _depth(ends: Ints, nodes: int, vertices: int) -> Ints:
-    """Return how many cables each vertex is from the nearest node; -1: it hangs on nothing."""
-    depth = np.full(vertices, -1, dtype=np.int64)
-    depth[:nodes] = 0
-    level = 0
-    while (depth == level).any():
-        for a, b in ((0, 1), (1, 0)):
-            beyond = ends[depth[ends[:, a]] == level, b]
-            depth[beyond[depth[beyond] < 0]] = level + 1
-        level += 1
-    return depth
-
-
-def _unit(place: Floats) -> Floats:
-    size = np.maximum(place.max(axis=0), 1.0)
-    return np.asarray(place / size.max(), dtype=np.float64)
-
-
-#: More cables than this are a grey area.
-MOST_CABLES = 1500
-
-
-def picture(job: Job, default: RankMap, best: RankMap) -> LinkPicture | None:
-    """Return what cables carry under two placements; None where that cannot be drawn."""
-    if not job.known:
-        return None
-    before, after = (_cable_bytes(job, where) for where in (default, best))
-    ends = job.fabric.cables()
-    kept = np.flatnonzero((before + after > 0) & (ends[:, 0] != ends[:, 1]))
-    if not 0 < len(kept) <= MOST_CABLES:
-        return None
-    used, place = np.unique(ends[kept], return_inverse=True)
-    pairs = place.reshape(-1, 2)
-    points = positions(job.fabric)[used]
-    cables = zip(pairs.tolist(), before[kept].tolist(), after[kept].tolist(), strict=True)
-    return LinkPicture(
-        default=default.kind,
-        nodes=int((used < job.fabric.nodes).sum()),
-        points=tuple((round(x, 4), round(y, 4)) for x, y in points.tolist()),
-        cables=tuple(Cable(first, second, a, b) for (first, second), a, b in cables),
-    )
-
-
-def _cable_bytes(job: Job, where: RankMap) -> Floats:
-    """Return the bytes of all phases on each cable, in its busier direction."""
-    loads = job.loads(all_traffic(job.phases, job.n), where)
-    return np.asarray(loads.reshape(-1, 2).max(axis=1), dtype=np.float64)
-
-
-#: Calls that leave a request open.
-_OPENS = ("MPI_I", "MPI_Start")
-
-
-def validity(trace: ScaledTrace, phases: list[PhaseTraffic], alone: PhaseTimes) -> Validity:
-    """Return what speaks for or against phases that are balanced and do not overlap."""
-    busy = alone.compute.sum(axis=1)
-    mean = float(busy.mean()) if busy.size else 0.0
-    return Validity(
-        left_out=left_out(trace, phases),
-        imbalance=float(busy.max()) / mean - 1.0 if mean > 0 else 0.0,
-        overlap=overlap(trace),
-    )
+from p3s.program.scaled import COLLECTIVE, SEND, ScaledTrace
 
 
 def left_out(trace: ScaledTrace, phases: list[PhaseTraffic]) -> float:
@@ -162,35 +36,6 @@ def left_out(trace: ScaledTrace, phases: list[PhaseTraffic]) -> float:
         lost |= trace.is_kind(COLLECTIVE) & (trace.phase == phase.phase) & np.isin(trace.op, gone)
     calls = float(trace.repeat[talks].sum())
     return float(trace.repeat[lost].sum()) / calls if calls else 0.0
-
-
-def overlap(trace: ScaledTrace) -> float:
-    """Return the share of the computation that comes between a request and its completion."""
-    work = trace.work * trace.repeat
-    whole = float(work.sum())
-    if not whole:
-        return 0.0
-    row = np.arange(trace.rows)
-    group = np.ones(trace.rows, dtype=bool)  # rows begin a rank's phase
-    group[1:] = (np.diff(trace.rank) != 0) | (np.diff(trace.phase) != 0)
-    first = np.maximum.accumulate(np.where(group, row, 0))
-    opened = _last_before(_opens(trace), first)
-    closed = _last_before(trace.is_kind(COMPLETION), first)
-    return float(work[opened > closed].sum()) / whole
-
-
-def _last_before(what: Bools, first: np.ndarray) -> np.ndarray:
-    """Return for each row the last one of the same rank and phase before it; -1: there is none."""
-    row = np.arange(len(what))
-    last = np.maximum.accumulate(np.where(what, row, -1))
-    before = np.concatenate([[-1], last[:-1]]) if len(last) else last
-    return np.where(before >= first, before, -1)
-
-
-def _opens(trace: ScaledTrace) -> Bools:
-    opens = [like(op).startswith(_OPENS) and op != "MPI_Init" for op in trace.ops]
-    names = np.array(opens or [False], dtype=bool)
-    return np.asarray(names[trace.op] if trace.rows else np.zeros(0), dtype=bool)
 
 
 #: Times that are drawn of each placement.
@@ -327,7 +172,7 @@ def ranked(
     order = sorted(by, key=lambda k: by[k].middle)
     draws = _draws([by[k] for k in order])
     rest = [_one(job, one, None, None, 0) for k, one in enumerate(found) if k not in by]
-    valid = validity(job.program.trace, job.phases, job.alone)
+    unknown = left_out(job.program.trace, job.phases)
     return Placements(
         n=job.n,
         hosts=job.where.hosts,
@@ -339,10 +184,9 @@ def ranked(
         matters=matters([by[k].middle for k in order]),
         ranked=(*(_one(job, found[k], by[k], draws, i) for i, k in enumerate(order)), *rest),
         gains=tuple(_gains([found[k].where.kind for k in order], [by[k] for k in order], draws)),
-        validity=valid,
-        reasons=tuple(_reasons(job, [simulated[k] for k in order if k in simulated], valid)),
+        left_out=unknown,
+        reasons=tuple(_reasons(job, [simulated[k] for k in order if k in simulated], unknown)),
         notes=tuple(notes),
-        picture=_picture(job, found, order),
     )
 
 
@@ -362,13 +206,6 @@ def _gains(kinds: Sequence[str], times: Sequence[Timed], draws: Draws | None) ->
             low, high = (None, None) if draws is None else draws.gain(0, at)
             middle = 1.0 - times[0].middle / times[at].middle
             yield Gain(over=usual, middle=middle, low=low, high=high)
-
-
-def _picture(job: Job, found: Sequence[Proposed], order: Sequence[int]) -> LinkPicture | None:
-    """Return the links under the first placement and under block, or the last one."""
-    by_name = {found[k].where.kind: found[k].where for k in order}
-    first, last = found[order[0]].where, found[order[-1]].where
-    return picture(job, by_name.get(BLOCK, last), first)
 
 
 def _one(job: Job, one: Proposed, time: Timed | None, draws: Draws | None, at: int) -> Ranked:
@@ -394,13 +231,13 @@ def _busiest(job: Job, where: RankMap) -> float:
     return float(job.loads(all_traffic(job.phases, job.n), where).max(initial=0.0))
 
 
-def _reasons(job: Job, simulated: Sequence[PhaseTimes], valid: Validity) -> Iterator[Reason]:
+def _reasons(job: Job, simulated: Sequence[PhaseTimes], unknown: float) -> Iterator[Reason]:
     """Yield what speaks against the times."""
     yield from [*doubts.of_rules([job.alone.head]), *doubts.of_structure(job.alone.head)]
-    if valid.left_out > doubts.UNKNOWN_LIMIT:
+    if unknown > doubts.UNKNOWN_LIMIT:
         yield Reason(
             "left-out",
-            f"messages of {percent(valid.left_out)} of the calls that communicate are not known "
+            f"messages of {percent(unknown)} of the calls that communicate are not known "
             f"(limit {percent(doubts.UNKNOWN_LIMIT)})",
         )
     if not simulated:

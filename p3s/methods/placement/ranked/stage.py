@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,11 +18,11 @@ from p3s.machine.topology.fabric import Fabric
 from p3s.machine.topology.read import named, read_fabric
 from p3s.machine.topology.trees import one_switch
 from p3s.methods.placement.allocation import Allocation, allocation
-from p3s.methods.placement.costs import LearnedCost
+from p3s.methods.placement.costs import LearnedCost, cost_of
 from p3s.methods.placement.ranked.job import Job, job_of
 from p3s.methods.placement.ranked.ranking import Search, placements
 from p3s.methods.placement.ranked.types import Advice, Placements, advice_of, save
-from p3s.pipeline.basis import Request, basis_of, setting_of, told_of
+from p3s.pipeline.basis import AUTO, Request, basis_of, request_of, setting_of, told_of
 from p3s.pipeline.stages import (
     check_scaled_room,
     check_times,
@@ -32,6 +33,7 @@ from p3s.pipeline.stages import (
     machine_file,
 )
 from p3s.predict.estimated import TYPICAL
+from p3s.replay.settings import ReplaySettings
 
 if TYPE_CHECKING:
     from p3s.methods.placement.learned import Learned
@@ -54,6 +56,32 @@ class Nodes:
     number: int = 0
     ppn: int = 0
     hosts: tuple[str, ...] = ()
+
+
+def place(
+    study: Study,
+    progress: Progress,
+    n: int,
+    *,
+    nodes: int = 0,
+    ppn: int = 0,
+    topology: str = "",
+    hosts: Sequence[str] = (),
+    network: str = "",
+    model: Path | str | None = None,
+    simulated: int | None = None,
+) -> Placements:
+    """Rank placements of ``n`` processes on nodes by their predicted time, the fastest first.
+
+    ``nodes``: as many as needed by default; ``ppn``: ranks of a node, its cores by default.
+    ``topology``: file or short description of the network; ``hosts``: names of the nodes.
+    ``model``: file of learned times of phases that sort the candidates. ``simulated``: how many
+    of them are. Raises P3SError, in one line.
+    """
+    request = request_of(AUTO, network, True, ReplaySettings(), topology)
+    search = Search(simulated=simulated, model=cost_of(model))
+    job = job_at(study, n, Nodes(nodes, ppn, tuple(hosts)), request, search, progress)
+    return placed(job, search, progress)
 
 
 def job_at(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -62,54 +61,14 @@ class Gain:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Validity:
-    """How far the program is what models of communication phases assume.
-
-    ``left_out``: share of the calls that communicate whose messages are not known. ``imbalance``:
-    computation of the busiest rank over the mean, less one. ``overlap``: share of the computation
-    that is done while requests are open.
-    """
-
-    left_out: float
-    imbalance: float
-    overlap: float
-
-
-class Cable(NamedTuple):
-    """A cable between two points of a picture, and what it carries in its busier direction.
-
-    ``before``: bytes under the default placement, ``after``: under the first one.
-    """
-
-    first: int
-    second: int
-    before: float
-    after: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class LinkPicture:
-    """The network drawn: where nodes and switches stand (0 to 1), and the cables between them.
-
-    ``nodes``: how many of the points, the first ones, are nodes. ``default``: name of the placement
-    that is compared with.
-    """
-
-    default: str
-    nodes: int
-    points: tuple[tuple[float, float], ...]
-    cables: tuple[Cable, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Placements:
     """Placements of ``n`` ranks on nodes, the fastest first; those without a time after them.
 
     ``hosts``: names of the nodes, "" where nobody has said them; ``slots``: ranks each has room
     for. ``network``: its form; ``topology``: what it was read from, as it was given. ``estimator``:
     whose costs of messages. ``cost``: what sorted the candidates. ``matters``: whether those with
-    a time differ by 5 % or more. ``picture``: None where nobody has said the network, or it is too
-    large to be drawn.
+    a time differ by 5 % or more. ``left_out``: share of the calls that communicate whose messages
+    are not known.
     """
 
     n: int
@@ -122,10 +81,9 @@ class Placements:
     matters: bool
     ranked: tuple[Ranked, ...]
     gains: tuple[Gain, ...]
-    validity: Validity
+    left_out: float
     reasons: tuple[Reason, ...] = ()
     notes: tuple[str, ...] = ()
-    picture: LinkPicture | None = None
 
     @property
     def timed(self) -> tuple[Ranked, ...]:
@@ -165,7 +123,7 @@ class Advice:
     placements: tuple[Placements, ...]
 
 
-PLACEMENTS = Published("p3s.placement", 1, Placements, again="run p3s place again")
+PLACEMENTS = Published("p3s.placement", 2, Placements, again="run p3s place again")
 
 
 def path_of(study: Study, n: int) -> Path:

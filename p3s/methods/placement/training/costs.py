@@ -11,7 +11,6 @@ from p3s.base.arrays import Floats, Ints
 from p3s.machine.topology.fabric import Fabric
 from p3s.methods.placement.baselines import Hockney, fit_ping_pong
 from p3s.methods.placement.phases import Traffic, traffic
-from p3s.methods.placement.simulated import SINGLE
 from p3s.simulate.network import Curve, Network, Path, line
 
 #: Messages that follow each other in a stream.
@@ -102,7 +101,7 @@ def network_of(told: Mapping[Probe, float], source: str) -> Network:
         paths[distance] = Path(transfer, own, own, np.inf, distance > 0, busy)
     if 0 not in paths:
         paths[0] = Path(paths[near].transfer, line(call), line(call), np.inf, False)
-    return Network(paths, rate=rate, source=source, detail={SINGLE: single})
+    return Network(paths, rate=rate, source=source)
 
 
 def _fan_rate(told: Mapping[Probe, float]) -> float:

@@ -52,17 +52,7 @@ class Outside(NamedTuple):
     threads: float
     on_node: float
     work: float
-    in_all: float = 1.0
-
-
-def outside(laws: Sequence[ThreadLaw], uses: Uses) -> tuple[Floats, Floats, Floats]:
-    """Return the ratios of processes, threads, and threads of a node, for each use."""
-    none = np.full(len(uses), np.nan)
-    found = [law.outside(uses, none) for law in laws]
-    n, threads, on_node = (
-        np.max([each[name] for each in found], axis=0) for name in ("n", "threads", "on_node")
-    )
-    return n, threads, on_node
+    in_all: float
 
 
 def outside_work(laws: Sequence[ThreadLaw], work: Floats) -> float:
@@ -73,14 +63,8 @@ def outside_work(laws: Sequence[ThreadLaw], work: Floats) -> float:
 
 def reasons_of(
     seen: Envelope, off: float, at: Configuration, far: Outside, seconds: Interval
-) -> tuple[Reason, ...]:
-    """Return what is doubtful of one configuration; off: how far laws are at the traced runs."""
-    return tuple(_reasons(seen, off, at, far, seconds))
-
-
-def _reasons(
-    seen: Envelope, off: float, at: Configuration, far: Outside, seconds: Interval
 ) -> Iterator[Reason]:
+    """Yield what is doubtful of one configuration; off: how far laws are at the traced runs."""
     if far.threads > 1 or far.on_node > 1:
         most = max(far.threads / FAR_THREADS, far.on_node / FAR_ON_NODE)
         yield Reason(
@@ -146,13 +130,12 @@ class Workload:
 
     work: of one process in an iteration, (phases, configurations); iterations: of each phase, the
     same shape or (phases, 1); messages: seconds of the run spent in communication, with
-    intervals, one per configuration; fixed: seconds of the run beside both; work_error: relative.
+    intervals, one per configuration; work_error: relative.
     """
 
     work: Floats
     iterations: Floats
     messages: Value
-    fixed: float = 0.0
     work_error: float = 0.0
 
 
@@ -184,7 +167,7 @@ class Advisor:
         self.uses: Uses = uses_of(configurations)
         self.node: Node = laws[0].node
         self._nodes = np.array([c.nodes for c in configurations])
-        self._outside = outside(laws, self.uses)
+        self._outside = np.max([law.outside(self.uses) for law in laws], axis=0)
         self._unit = np.array([law.unit for law in laws])
         self._fit = np.array([law.fit for law in laws])
         self._prepared = tuple(law.at(self.uses) for law in self.laws)
@@ -213,7 +196,7 @@ class Advisor:
     def times(self, work: Workload) -> Times:
         """Return seconds of the run and its computation."""
         computing = self.computing(work)
-        return Times(computing + self.messages(work) + work.fixed, computing)
+        return Times(computing + self.messages(work), computing)
 
     def objective(self, work: Workload, objective: Objective) -> Floats:
         """Return what is to be least: (draws, configurations)."""
@@ -285,7 +268,7 @@ class Advisor:
         return tuple(out)
 
     def _reasons(self, work: Workload, i: int, time: Interval) -> tuple[Reason, ...]:
-        n, threads, on_node = (float(x[i]) for x in self._outside)
+        n, threads, on_node = self._outside[:, i].tolist()
         seen, at = self.laws[0].envelope, self.configurations[i]
         in_all = 1.0 if seen.rows else at.processes * at.threads / seen.in_all
         far = Outside(n, threads, on_node, outside_work(self.laws, work.work[:, i]), in_all)
@@ -341,7 +324,6 @@ def next_runs(
     *,
     objective: Objective = Objective.TIME,
     workloads: Sequence[float] = (),
-    noise: float = NOISE,
 ) -> tuple[NextRun, ...]:
     """Return candidates, the one first that narrows the decision most.
 
@@ -365,7 +347,7 @@ def next_runs(
     now = _expected(value, np.full((len(value), len(value)), 1.0 / len(value)))
     made = []
     for k, at in enumerate(candidates):
-        weight = _believed(np.log(times[:, k]), noise)
+        weight = _believed(np.log(times[:, k]))
         after = _expected(value, weight)
         cost = float(np.median(times[:, k])) * at.nodes * advisor.node.cores / 3600.0
         named = workloads[k] if len(workloads) else None
@@ -373,9 +355,9 @@ def next_runs(
     return _in_order(made)
 
 
-def _believed(told: Floats, noise: float) -> Floats:
+def _believed(told: Floats) -> Floats:
     """Return how likely each draw is where each in turn is the truth: (truth, draws)."""
-    away = (told[:, None] - told[None, :]) / noise
+    away = (told[:, None] - told[None, :]) / NOISE
     weight = np.exp(-0.25 * np.minimum(away**2, 2000.0))  # noise of the run on both sides
     return np.asarray(weight / weight.sum(axis=1, keepdims=True))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,10 +16,9 @@ from p3s.machine.topology.inside import Node
 from p3s.methods.threads.advise.advisor import Advisor, Workload, next_runs
 from p3s.methods.threads.advise.text import AdviceFile
 from p3s.methods.threads.advise.types import Configuration, Limits, NextRun, Objective, admissible
-from p3s.methods.threads.laws import check_fits, ensure_base, ensure_threads
+from p3s.methods.threads.predicting import check_fits, ensure_base, ensure_threads, surface
 from p3s.methods.threads.runs import work_and_iterations
 from p3s.methods.threads.settings import at_threads, base_of
-from p3s.methods.threads.surface import surface
 from p3s.methods.threads.text import doubts
 from p3s.methods.threads.types import Value
 from p3s.model.grid.admissible import admits
@@ -47,7 +46,6 @@ class Asked:
     threads: tuple[int, ...] = ()
     counts: tuple[int, ...] = ()
     node: Node | None = None
-    memory: float | None = None
     smt: bool = False
     objective: Objective = Objective.TIME
     top: int = 3
@@ -115,7 +113,6 @@ def _of_advice(reasons: Sequence[Reason]) -> Iterator[Reason]:
 
 
 def _limits(base: Study, model: Model, node: Node, asked: Asked) -> Limits:
-    memory = asked.memory or node.memory
     return Limits(
         node,
         asked.nodes,
@@ -123,28 +120,27 @@ def _limits(base: Study, model: Model, node: Node, asked: Asked) -> Limits:
         asked.smt,
         asked.threads,
         asked.counts or (lambda n: admits(model.admissible, n)),
-        memory,
-        _footprint(base, model) if memory else None,
-        (False, True),
+        _footprint(base, model) if node.memory else None,
     )
 
 
-class _Footprint:
-    """Bytes that a process fills, by how many there are: as traced, beyond as at the last."""
+def _footprint(base: Study, model: Model) -> Callable[[int], float] | None:
+    """Return the bytes that a process fills, by how many there are; None where nobody knows.
 
-    def __init__(self, counts: Sequence[int], nbytes: Sequence[float]) -> None:
-        self._n, self._bytes = np.log(counts), np.asarray(nbytes)
-
-    def __call__(self, n: int) -> float:
-        below = max(float(np.exp(self._n[0])) / n, 1.0)
-        return below * float(np.interp(np.log(n), self._n, self._bytes))
-
-
-def _footprint(base: Study, model: Model) -> _Footprint | None:
+    Between traced counts straight in the logarithms, beyond as at the last.
+    """
     from p3s.predict.other_machine import filled_bytes
 
-    known = filled_bytes(base, list(model.counts))
-    return _Footprint(sorted(known), [known[n] for n in sorted(known)]) if known else None
+    known = sorted(filled_bytes(base, list(model.counts)).items())
+    if not known:
+        return None
+    counts, nbytes = zip(*known, strict=True)
+
+    def filled(n: int) -> float:
+        between = float(np.interp(np.log(n), np.log(counts), nbytes))
+        return float(max(counts[0] / n, 1.0) * between)
+
+    return filled
 
 
 def _ladder(found: Sequence[Configuration]) -> dict[int, list[int]]:
@@ -184,7 +180,7 @@ def _workload(
     return Workload(
         np.maximum(work[at][:, phases].T, 1e-300),
         (times * ratio[:, None])[at][:, phases].T,
-        _messages(found, predicted),
+        Value(*np.array([_of_messages(each, predicted) for each in found]).T),
         work_error=_work_error(predicted),
     )
 
@@ -205,12 +201,6 @@ def _busiest(
     at = [list(counts).index(cell.n) for cell in rows]
     each = [cell.compute_s / max(mean[k], 1e-300) for cell, k in zip(rows, at, strict=True)]
     return np.asarray(np.interp(np.log(counts), np.log([cell.n for cell in rows]), each))
-
-
-def _messages(found: Sequence[Configuration], predicted: Surface) -> Value:
-    """Return seconds of communication, with intervals, of each configuration."""
-    rows = np.array([_of_messages(each, predicted) for each in found])
-    return Value(*rows.T)
 
 
 def _of_messages(at: Configuration, predicted: Surface) -> tuple[float, float, float]:

@@ -32,12 +32,6 @@ class Configuration:
     nodes: int
     far: bool = False
 
-    @property
-    def text(self) -> str:
-        """The configuration for people: processes x threads."""
-        lies = ", far" if self.far else ""
-        return f"{self.processes} x {self.threads} on {plural(self.nodes, 'node')}{lies}"
-
 
 @dataclass(frozen=True)
 class Limits:
@@ -46,8 +40,8 @@ class Limits:
     nodes: how many there are; cores: how many may be used in all (None: all); smt: whether hardware
     threads may be used; threads: those of a process to choose from (empty: powers of two and
     what fills a domain, a socket, the node); accepted: process counts that the program takes, or
-    what says whether it takes one; memory: bytes of a node (None: the node's); footprint: bytes
-    of a process of n processes; places: far beside close.
+    what says whether it takes one; footprint: bytes of a process of n processes, which the
+    node's memory must hold.
     """
 
     node: Node
@@ -56,9 +50,7 @@ class Limits:
     smt: bool = False
     threads: tuple[int, ...] = ()
     accepted: Accepted = None
-    memory: float | None = None
     footprint: Callable[[int], float] | None = None
-    places: tuple[bool, ...] = (False, True)
 
 
 def admissible(limits: Limits) -> tuple[Configuration, ...]:
@@ -96,14 +88,10 @@ def _check(limits: Limits) -> None:
         raise UsageError(
             f"{min(limits.threads)} threads do not fit on a node of {limits.node.cores} cores{more}"
         )
-    if limits.footprint is not None and _memory(limits) is None:
+    if limits.footprint is not None and limits.node.memory is None:
         raise UsageError(
             f"{limits.node.source}: memory of a node is not known; say how much it has"
         )
-
-
-def _memory(limits: Limits) -> float | None:
-    return limits.node.memory if limits.memory is None else limits.memory
 
 
 def _bounds(limits: Limits) -> str:
@@ -150,10 +138,9 @@ def _filled(limits: Limits, threads: int, per_node: int) -> Iterator[Configurati
             continue
         if not _has_room(limits, n, on_node):
             continue
-        full = same_places(limits.node, on_node, threads)
-        for far in limits.places:
-            if not (far and full and False in limits.places):
-                yield Configuration(n, threads, on_node, nodes, far)
+        yield Configuration(n, threads, on_node, nodes)
+        if not same_places(limits.node, on_node, threads):
+            yield Configuration(n, threads, on_node, nodes, far=True)
 
 
 def _counts(limits: Limits, per_node: int) -> list[int]:
@@ -171,7 +158,7 @@ def _takes(accepted: Accepted, n: int) -> bool:
 
 
 def _has_room(limits: Limits, n: int, on_node: int) -> bool:
-    memory = _memory(limits)
+    memory = limits.node.memory
     if limits.footprint is None or memory is None:
         return True
     return on_node * limits.footprint(n) <= memory

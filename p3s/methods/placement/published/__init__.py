@@ -1,1 +1,0 @@
-"""Models and patterns of communication phases as the sources of placement publish them."""

@@ -1,0 +1,315 @@
+"""Laws of threads fitted where out of date, and predictions over threads of a process.
+
+Also what the core asks of threads (``OVER``), and threads in the Python API:
+``study.over_threads([64], [1, 4])``, ``study.advise(nodes=8)``. What laws are fitted with is
+imported when it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from p3s.base.errors import OtherVersion, P3SError, UsageError
+from p3s.base.host.cores import cores
+from p3s.base.progress import Once, Progress
+from p3s.base.settings import (
+    MIN_COUNTS,
+    THREADS,
+    Setting,
+    parent_of,
+    parse_setting,
+    setting_name,
+    settings_in,
+    threads_in,
+    threads_of,
+    without_threads,
+)
+from p3s.base.study import Study
+from p3s.base.text import plural, processes
+from p3s.pipeline.basis import AUTO, Request, request_of
+from p3s.pipeline.stages import (
+    ensure_compute,
+    ensure_model,
+    ensure_signatures,
+    is_stale,
+    machine_file,
+)
+from p3s.pipeline.teams import Laws, OverThreads, Wanted, node_of, plain_node
+from p3s.predict.what_if.changes import MoreThreads, NotKnown
+
+if TYPE_CHECKING:
+    from p3s.costs.types import Teams
+    from p3s.machine.topology.inside import Node
+    from p3s.methods.threads.advise.types import Advice
+    from p3s.methods.threads.law import Measured
+    from p3s.methods.threads.stage import ThreadFile
+    from p3s.predict.surface import Surface
+
+
+def check_fits(threads: Sequence[int], node: Node) -> None:
+    """Raise UsageError where a process has more threads than a node has cores."""
+    most = max(threads)
+    if most > node.slots:
+        raise UsageError(
+            f"--threads {most}: a node has {plural(node.slots, 'core')} ({node.source}); describe "
+            "yours with --node, as in --node 2x32, or --cores-per-node"
+        )
+
+
+def ensure_threads(
+    root: Study, node: Node | None, progress: Progress, *, again: bool = False
+) -> ThreadFile:
+    """Fit the models of all traced values, and what threads change, where out of date.
+
+    node: that the laws are for; None: that of an earlier fit, else one of this machine's cores.
+    """
+    from p3s.methods.threads import stage
+
+    inputs: list[Path] = []
+    alike = Once(progress)
+    for setting, at in settings_in(root):
+        counts = ensure_signatures(at, alike)
+        if len(counts) >= MIN_COUNTS:
+            progress.start(f"{setting_name(setting)}: fitting the model")
+            ensure_model(at, alike, again=again)
+            ensure_compute(at, alike, again=again)
+            inputs.append(at.compute_path)
+        inputs += [at.signature_path(n) for n in counts]
+    if (file := machine_file(root)) is not None:
+        inputs.append(file)
+    stale = again or is_stale(stage.threads_path(root), inputs)
+    found = None
+    with suppress(OtherVersion):  # of an earlier p3s: fitted again
+        found = None if stale else stage.load(root)
+    if found is not None and (node is None or found.node == node):
+        return found
+    if node is None:
+        node = plain_node(max(cores(), *threads_in(root)))
+    progress.start("fitting what threads change")
+    made = stage.build(root, node, cores(), _measured(root, node), say=progress.start)
+    progress.done("laws of threads fitted")
+    return made
+
+
+def _measured(root: Study, node: Node) -> Measured:
+    """Return what p3s machine measure --openmp found on the machine of the runs, if anything."""
+    from p3s.machine.machinefile import Machine
+    from p3s.methods.threads.law import NOT_MEASURED, measured_of
+
+    file = machine_file(root)
+    found = Machine.load(file).openmp if file is not None else None
+    return NOT_MEASURED if found is None else measured_of(found, node)
+
+
+def ensure_base(root: Study, file: ThreadFile, rest: str) -> Study:
+    """Return the study at values of the input with the base's threads, derived where not traced."""
+    from p3s.costs.parameters.stage import instantiate
+    from p3s.methods.threads.settings import at_threads
+
+    at = at_threads(root, rest, file.base)
+    if not at.model_path.exists() or len(at.signature_counts()) < MIN_COUNTS:
+        instantiate(root.root, parse_setting(at.root.name))
+    return at
+
+
+def more_threads(study: Study, per_node: int, progress: Progress) -> MoreThreads | NotKnown:
+    """Return what other numbers of threads do to a study, or why that is not known.
+
+    per_node: its processes of a node, which their threads fill.
+    """
+    if study.manifest().get("moved_from"):
+        return NotKnown("laws of threads are those of the machine of the runs", of_threads=False)
+    found, threads = parent_of(study), threads_of(study)
+    if found is None or not threads:
+        return NotKnown(
+            "the study has no runs with several numbers of threads; trace some: p3s characterize "
+            "--threads 1,2,4",
+            of_threads=False,
+        )
+    root, setting = found
+    slots = per_node * threads
+    try:
+        file = ensure_threads(root, None, progress)
+        if file.node.slots < slots:  # laws are for nodes as large as those of the runs, or larger
+            file = ensure_threads(root, plain_node(slots), progress)
+        base = ensure_base(root, file, setting_name(without_threads(setting)))
+    except P3SError as error:
+        return NotKnown(str(error))
+    from p3s.methods.threads.text import doubts
+
+    against = [reason.text for reason in doubts(file) if reason.untrustworthy]
+    if against or not file.laws:
+        return NotKnown(against[0] if against else "no times of computation were taken")
+
+    def law(was: tuple[int, int], now: tuple[int, int]) -> Teams:
+        from p3s.methods.threads.stage import Layout, factors
+
+        return factors(study, base, file, Layout(*was), Layout(*now))
+
+    return MoreThreads(threads, slots, max(file.threads), law)
+
+
+class _OfThreads(Progress):
+    """Steps of the predictions at one number of threads, told in few lines.
+
+    ``once``: says what holds for all numbers of threads.
+    """
+
+    def __init__(self, once: Progress, label: str) -> None:
+        self._once, self._label = once, label
+
+    def start(self, text: str) -> None:
+        """Say which step is being done."""
+        self._once.start(f"{self._label}: {text}")
+
+    def say(self, text: str) -> None:
+        """Say something once, whatever number of threads it is of."""
+        self._once.say(text)
+
+
+def at_setting(root: Study, setting: Setting, progress: Progress) -> Study:
+    """Return the study at values of all parameters, threads among them, on nodes as in the runs."""
+    from p3s.methods.threads.stage import Layout, study_at
+
+    threads, rest = int(setting[THREADS]), setting_name(without_threads(setting))
+    file = ensure_threads(root, None, progress)
+    ensure_base(root, file, rest)
+    layout = Layout(threads, max(cores() // threads, 1))
+    return study_at(root, file, rest, layout, cores())
+
+
+def surface(
+    root: Study,
+    wanted: Wanted,
+    request: Request,
+    progress: Progress,
+    *,
+    only: bool = False,
+    allowed: Collection[str] = (),
+    each: Mapping[int, Sequence[int]] | None = None,
+) -> Surface:
+    """Predict every number of threads at every count; a surface over both.
+
+    each: other counts for single numbers of threads. Raises UsageError where threads do not fit
+    on a node, P3SError as predictions do.
+    """
+    from p3s.methods.threads.settings import at_threads, base_of
+    from p3s.methods.threads.stage import Layout, open_at, study_at
+    from p3s.methods.threads.text import doubts
+    from p3s.pipeline.predicting import PredictArguments, predicted
+    from p3s.predict.surface import Column, surface_of
+
+    node = wanted.node or node_of(at_threads(root, wanted.rest, base_of(root)), request)
+    check_fits(wanted.threads, node)
+    file = ensure_threads(root, node, progress)
+    first = min(ensure_base(root, file, wanted.rest).counts() or wanted.counts)
+    counts = sorted({first, *wanted.counts})
+    columns, once = [], Once(progress)
+    progress.expect(len(wanted.threads))
+    for threads in wanted.threads:
+        label = plural(threads, "thread")
+        layout = Layout(threads, max(node.slots // threads, 1))
+        at = study_at(root, file, wanted.rest, layout, cores())
+        here = counts if each is None else sorted(each[threads])
+        packed = replace(request.settings, cores_per_node=layout.per_node)
+        arguments = PredictArguments(
+            tuple(here), replace(request, settings=packed), only=only, allowed=frozenset(allowed)
+        )
+        _, found = predicted(at, arguments, _OfThreads(once, label))
+        traced = threads in file.threads
+        unsure = 1.0 if traced else open_at(at, max(here))
+        columns.append(Column(threads, layout.per_node, traced, found, unsure))
+        progress.done(f"{label}: predicted at {processes(here)}")
+    against = doubts(file, messages=_from_others(root, wanted, file.base))
+    return surface_of(columns, counts, wanted.rest, node.cores, against)
+
+
+def _from_others(root: Study, wanted: Wanted, base: int) -> bool:
+    """Tell whether messages of some numbers of threads are those of the base's."""
+    from p3s.methods.threads.settings import at_threads
+
+    others = [threads for threads in wanted.threads if threads != base]
+    runs = (at_threads(root, wanted.rest, threads).signature_counts() for threads in others)
+    return any(len(counts) < MIN_COUNTS for counts in runs)
+
+
+def over_threads(
+    study: Study,
+    progress: Progress,
+    counts: Iterable[int],
+    threads: Iterable[int] = (),
+    *,
+    node: str = "",
+    setting: str = "",
+    network: str = "",
+) -> Surface:
+    """Predict run times at ``counts`` with every number of ``threads`` (those traced).
+
+    ``node``: as of ``--node``, by default with the cores of the network's; ``setting``: values
+    of the input's parameters, as ``size=4000``. Raises P3SError, in one line.
+    """
+    from p3s.machine.topology.inside import read_node
+    from p3s.predict.surface import write
+    from p3s.replay.settings import ReplaySettings
+
+    wanted = Wanted(
+        sorted(set(counts)),
+        sorted(set(threads)) or threads_in(study),
+        setting,
+        read_node(node) if node else None,
+    )
+    request = request_of(AUTO, network, True, ReplaySettings())
+    found = surface(study, wanted, request, progress)
+    write(study, found)
+    return found
+
+
+def advise(
+    study: Study,
+    progress: Progress,
+    *,
+    nodes: int = 0,
+    cores: int = 0,
+    node: str = "",
+    objective: str = "time",
+    setting: str = "",
+    network: str = "",
+    top: int = 3,
+) -> Advice:
+    """Return the best numbers of processes and threads on up to ``nodes``, or ``cores``.
+
+    Arguments as of ``p3s advise``. Raises P3SError, in one line.
+    """
+    from p3s.machine.topology.inside import read_node
+    from p3s.methods.threads.advise.stage import Asked, advised
+    from p3s.methods.threads.advise.types import Objective
+    from p3s.replay.settings import ReplaySettings
+
+    if objective not in list(Objective):
+        raise UsageError(f"advise: {objective!r} is not one of {', '.join(Objective)}")
+    if not nodes and not cores:
+        raise UsageError("advise: say how many nodes or cores there are")
+    asked = Asked(
+        nodes,
+        cores,
+        setting,
+        node=read_node(node) if node else None,
+        objective=Objective(objective),
+        top=top,
+    )
+    request = request_of(AUTO, network, True, ReplaySettings())
+    return advised(study, asked, request, progress).advice
+
+
+def _laws(root: Study, progress: Progress, again: bool) -> Laws:
+    from p3s.methods.threads import text
+
+    file = ensure_threads(root, None, progress, again=again)
+    return Laws(text.render(file, root), text.as_data(file), text.doubts(file))
+
+
+OVER = OverThreads(more_threads, at_setting, _laws, surface)
