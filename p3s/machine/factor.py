@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from p3s.base.scores import Z90
+from p3s.laws.statistics import Z90
 from p3s.machine.explain import (
     MOST_PER_INSTRUCTION,
     SIMPLER,

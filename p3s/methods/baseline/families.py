@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.scores import Z90
+from p3s.laws.statistics import Z90
 from p3s.methods.baseline import learned, regression, threeterm
 from p3s.methods.baseline.times import REDUCTIONS, Point, Series
 

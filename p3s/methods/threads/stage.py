@@ -26,6 +26,7 @@ from p3s.base.study import Study
 from p3s.costs.stage import COMPUTE
 from p3s.costs.stage import read as read_compute
 from p3s.costs.types import TeamFactor, Teams
+from p3s.laws.statistics import low_median_high
 from p3s.machine.topology.inside import Node
 from p3s.methods.threads.law import NOT_MEASURED, Measured, ThreadLaw, fit_laws
 from p3s.methods.threads.runs import calls_inside, samples_of, work_and_iterations, work_at
@@ -45,7 +46,6 @@ from p3s.model.types import Model
 _SAME = 1e-3
 #: Factors are kept up to this count.
 _MOST_N = 1 << 20
-_INSIDE = 0.9
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ def _moved(
         there = np.flatnonzero(work[:, law.phase] > 0)
         at, each = [counts[k] for k in there], work[there, law.phase]
         ratio = law.draws(now.uses(at), each) / law.draws(was.uses(at), each)
-        low, value, high = np.quantile(ratio, [(1 - _INSIDE) / 2, 0.5, (1 + _INSIDE) / 2], axis=0)
+        low, value, high = low_median_high(ratio)
         each_n = tuple(map(float, at))
         told = [tuple(part.tolist()) for part in (value, low, high)]
         factors.append(TeamFactor(number[law.phase], each_n, *told))

@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from p3s.base.scores import Z90
 from p3s.laws.expr import Env, Expr, add, evaluate, mul, num, power, sym
-from p3s.laws.mixture import nonnegative, seen
+from p3s.laws.mixture import seen
+from p3s.laws.statistics import Z90, nonnegative
 from p3s.model.law_types import Amount, SizeLaw
 from p3s.model.partners.relation import Shift
 from p3s.model.types import Item

@@ -10,8 +10,8 @@ import numpy as np
 
 from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.ops import like
-from p3s.base.scores import Z90
 from p3s.base.text import percent
+from p3s.laws.statistics import Z90
 from p3s.machine.topology.direct import Dragonfly, Torus
 from p3s.machine.topology.fabric import Fabric
 from p3s.methods.placement.costs import CostModel, Seconds
