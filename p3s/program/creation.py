@@ -1,6 +1,6 @@
 """What a rank does by itself when a communicator is made or freed: memory, tables, sorting.
 
-The messages by which the members agree are p3s.program.collectives.registry's. What is left of a
+The messages by which the members agree are p3s.program.collectives's. What is left of a
 call does not depend on the others: a base, which is that of the same call on MPI_COMM_SELF, and
 what grows with the members, their table and the sorting of their keys.
 """

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from p3s.base.arrays import place_in_run, starts
 from p3s.base.tables import TableFacts, column, facts_of, parquet_bytes, sums_of_rows, texts, whole
 from p3s.costs.apply import Costs, Timed
 from p3s.costs.files.places import FilesOf, FileSums, FileTimes, files_of_study
@@ -157,16 +158,6 @@ def _sums(
     )
 
 
-def index_in_phase(rows: ScaledRows) -> np.ndarray:
-    """Return each row's position inside its phase on its rank (rows are sorted by both)."""
-    if not len(rows.rank):
-        return np.zeros(0, dtype=np.int64)
-    new = np.ones(len(rows.rank), dtype=bool)
-    new[1:] = (rows.rank[1:] != rows.rank[:-1]) | (rows.phase[1:] != rows.phase[:-1])
-    starts = np.flatnonzero(new)
-    return np.arange(len(rows.rank)) - np.repeat(starts, np.diff([*starts, len(rows.rank)]))
-
-
 def compute_ns(model: Model, rows: ScaledRows, timed: Timed) -> np.ndarray:
     """Return the time before one call of every row in ns: its work times its place's cost."""
     if not len(rows.rank):
@@ -185,7 +176,7 @@ def compute_ns(model: Model, rows: ScaledRows, timed: Timed) -> np.ndarray:
 
 def first_slots(model: Model) -> np.ndarray:
     """Return the number of each item's first slot among all slots."""
-    return np.cumsum([0, *(len(it.slots) for it in model.items)])
+    return starts([len(it.slots) for it in model.items])
 
 
 def columns_of(model: Model, rows: ScaledRows) -> dict[str, np.ndarray]:
@@ -196,7 +187,7 @@ def columns_of(model: Model, rows: ScaledRows) -> dict[str, np.ndarray]:
     return {
         "rank": rows.rank,
         "phase": rows.phase,
-        "index": index_in_phase(rows),
+        "index": place_in_run(rows.rank, rows.phase),
         "peer": rows.peer,
         "bytes": rows.nbytes,
         "comm": rows.comm,

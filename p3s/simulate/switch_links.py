@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.base.arrays import Floats, Ints
+from p3s.base.arrays import Floats, Ints, starts
 from p3s.machine.topology.fabric import Fabric
 
 #: What TCP's answers take of the links back, as a share of a message's rate: Velho et al., "On the
@@ -193,7 +193,7 @@ def routes(trunks: Trunks) -> Routes:
     # Up from the lowest link, down from the highest one.
     mask = np.concatenate((climbs[0][:, :, ::-1], falls[0]), axis=2)
     links = np.concatenate((climbs[1][:, :, ::-1], falls[1]), axis=2)
-    start = np.concatenate(([0], np.cumsum(mask.sum(axis=2).reshape(-1))))
+    start = starts(mask.sum(axis=2).reshape(-1))
     return Routes(
         np.asarray(place_of.reshape(-1), dtype=np.int64),
         places,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.base.arrays import Bools, Ints
+from p3s.base.arrays import Bools, Ints, place_in_run, starts
 from p3s.base.ops import blocking_of
 from p3s.program.collectives.choose import Library, chosen_name, most_common, schedule
 from p3s.program.collectives.registry import COLLECTIVES
@@ -111,10 +111,7 @@ def _calls(steps: Steps, which: Bools | None, notes: dict[str, int]) -> Iterator
     rank, comm = steps.rank[at], steps.comm[at]
     order = np.lexsort((at, rank, comm))
     at, rank, comm = at[order], rank[order], comm[order]
-    first = np.ones(len(at), dtype=bool)
-    first[1:] = (rank[1:] != rank[:-1]) | (comm[1:] != comm[:-1])
-    place = np.arange(len(at))
-    number = place - np.maximum.accumulate(np.where(first, place, 0))
+    number = place_in_run(rank, comm)
     order = np.lexsort((number, comm))  # ranks stay ascending
     at, rank, comm, number = at[order], rank[order], comm[order], number[order]
     ends = np.flatnonzero((np.diff(comm) != 0) | (np.diff(number) != 0)) + 1
@@ -410,7 +407,7 @@ class _Assembly:
             requests.append(part.place[plan.done[told]])
         waiting, request = np.concatenate(waits), np.concatenate(requests)
         order = np.argsort(waiting, kind="stable")
-        done_start = np.concatenate(([0], np.cumsum(np.bincount(waiting, minlength=self.total))))
+        done_start = starts(np.bincount(waiting, minlength=self.total))
         return Steps(
             n=old.n,
             ranks=old.ranks,

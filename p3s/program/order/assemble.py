@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from p3s.base.arrays import Bools, Floats, Ints
+from p3s.base.arrays import Bools, Floats, Ints, place_in_run, starts
 from p3s.base.errors import P3SError
 from p3s.program.order.calls import Reason
-from p3s.program.order.columns import Flat, Rows, steps_of, sums
+from p3s.program.order.columns import Flat, Rows, steps_of
 from p3s.program.order.completions import RECEIVES as RECEIVES_FIRST
 from p3s.program.order.completions import Outstanding
 from p3s.program.order.cut import Part, Piece
@@ -105,10 +105,7 @@ def _not_by_all(rows: Rows, flat: Flat, runs: Bools) -> Bools:
     comm, rank = rows.trace.comm[flat.row[at]], np.repeat(flat.ranks, np.diff(flat.start))[at]
     key = comm * rows.trace.n + rank
     order = np.argsort(key, kind="stable")
-    new = np.ones(len(order), dtype=bool)
-    new[1:] = key[order][1:] != key[order][:-1]
-    place = np.arange(len(order))
-    place -= np.maximum.accumulate(np.where(new, place, 0))
+    place = place_in_run(key[order])
     instance = comm[order] * (int(place.max()) + 1) + place
     _, which, number = np.unique(instance, return_inverse=True, return_counts=True)
     present = np.unique(rows.trace.rank)
@@ -134,8 +131,8 @@ def _lay_out(piece: Piece, kinds: Sequence[Kind], rows: Rows, in_order: bool) ->
     ranks, owner = ranks[order], owner[order]
     linked = [links(kinds[p.kind], p, rows) for p in parts]
     length = np.asarray([len(p.events) for p in parts] or [0], dtype=np.int64)[owner]
-    start = sums(length)
-    done_start = sums(np.asarray([len(x.done) for x in linked] or [0], dtype=np.int64)[owner])
+    start = starts(length)
+    done_start = starts(np.asarray([len(x.done) for x in linked] or [0], dtype=np.int64)[owner])
     total = int(start[-1])
     # The rows, too, are fewer than the events, or not many more.
     number = narrow(max(total, rows.trace.rows, int(done_start[-1])) + 1)
