@@ -23,7 +23,7 @@ from p3s.program.order.sections import read_sections, read_whole
 from p3s.program.order.unstick import endless
 from p3s.program.scaled import ScaledTrace, read_scaled
 from p3s.simulate.network import Network, rough_network
-from p3s.simulate.simulate import simulate_anyway
+from p3s.simulate.simulate import simulate
 from p3s.simulate.steps import Op, Section, Steps
 
 #: Events of a whole run, at most: each takes some 350 bytes of memory.
@@ -171,8 +171,8 @@ class Simulation:
         for k, section in enumerate(self.sections):
             say(f"{processes(done.n)}: {section.name}")
             made = expand(section.steps, self.library, node_of=self.node_of)
-            times, changed = simulate_anyway(made.steps, self.node_of, self.network)
-            notes = (*section.notes, *made.notes, *changed)
+            times = simulate(made.steps, self.node_of, self.network, anyway=True)
+            notes = (*section.notes, *made.notes, *times.notes)
             done.notes += [f"{section.name}: {note}" for note in notes]
             done.takes(section, k, SIMULATED)
             begin, end = times.begin_ns + clock, times.end_ns + clock
