@@ -37,7 +37,7 @@ def measure(launcher: Sequence[str] | None, budget_s: float) -> dict[str, Any]:
 
     Errors: P3SError when there is no launcher, no compiler of its MPI, or the run fails.
     """
-    from p3s.machine.build import NETWORK, for_ranks
+    from p3s.machine.programs import NETWORK, for_ranks
 
     found_launcher = launcher_of(launcher)
     install = found_launcher.install

@@ -12,10 +12,8 @@ from pathlib import Path
 from p3s.base.errors import P3SError
 from p3s.base.text import plural
 from p3s.machine import facts
-from p3s.machine.build import Built, built
-from p3s.machine.facts import CPUS, text_of
-from p3s.machine.places import Place, close, domains, far, places
-from p3s.machine.runner import Asked
+from p3s.machine.facts import CPUS, Place, close, domains, far, places, text_of
+from p3s.machine.programs import Asked, Built, built
 from p3s.machine.teams import (
     CONSTRUCTS,
     ITERATIONS,

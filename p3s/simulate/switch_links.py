@@ -11,10 +11,9 @@ import numpy as np
 
 from p3s.base.arrays import Floats, Ints, starts
 from p3s.base.errors import P3SError
-from p3s.machine.topology.ancestry import chains
 from p3s.machine.topology.fabric import About, Fabric
 from p3s.machine.topology.fabric import Routes as Passed
-from p3s.machine.topology.trees import Tree
+from p3s.machine.topology.trees import Tree, chains
 
 #: What TCP's answers take of the links back, as a share of a message's rate: Velho et al., "On the
 #: validity of flow-level TCP network models", 2013, section 5.3.
