@@ -122,4 +122,4 @@ def nonnegative_relative(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     relative = x / y[:, None]
     widths = np.linalg.norm(relative, axis=0)
     widths[widths == 0] = 1.0
-    return nonnegative(relative / widths, np.ones(len(y))) / widths
+    return np.asarray(nonnegative(relative / widths, np.ones(len(y))) / widths)

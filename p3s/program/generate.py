@@ -28,8 +28,16 @@ from p3s.model.order.unfold import places_asked_for
 from p3s.model.reasons import Verdict
 from p3s.model.types import Model, Phase, block_at
 from p3s.model.verdicts import chance_of_another, other_extents, structure_open
-from p3s.program.emptied import emptied
-from p3s.program.parts import Call, RankSums, first_slots, forget, laws_of, part_of, verdicts_of
+from p3s.program.parts import (
+    Call,
+    RankSums,
+    emptied,
+    first_slots,
+    forget,
+    laws_of,
+    part_of,
+    verdicts_of,
+)
 from p3s.program.types import (
     MOST_RANKS,
     NoTrend,
@@ -148,7 +156,7 @@ def _order(model: Model, evaluator: Evaluator, places: bool) -> dict[str, Any]:
 
 
 def order_of(model: Model, evaluator: Evaluator, places: bool = True) -> TraceOrder:
-    """Return what unfolds rows into the sequence of events (p3s.program.events).
+    """Return what unfolds rows into the sequence of events (p3s.program.order.sequence).
 
     ``places``: with those of all ranks, where loops ask for them.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,10 +20,12 @@ from p3s.model.stage import load
 from p3s.model.types import Model
 from p3s.model.verdicts import judged_at, structure_open
 from p3s.model.work.workload import RankWork, of_rows, rank_work
-from p3s.program.emptied import below_one
+from p3s.program.types import Emptied
 
 #: Kinds of calls whose rows have a tag.
 P2P = ("send", "recv")
+#: Those whose rows have a size.
+_SIZED = ("send", "recv", "collective")
 #: Columns in the order of the files.
 _ORDER = (
     *("rank", "phase", "index", "op", "kind", "peer", "bytes", "comm", "tag", "root", "repeat"),
@@ -230,3 +232,45 @@ def _table(
     if once is not None:
         sums["compute_ns"] = sums_of_rows(rows.repeat, rows.nbytes, once)["work"]
     return data, facts_of(data, table.num_rows, sums)
+
+
+def below_one(model: Model, rows: ScaledRows) -> dict[int, int]:
+    """Return the items with messages of less than one element, and how many ranks have them.
+
+    Only sizes with an equation count: those of irregular programs may be nothing at any count.
+    """
+    least = [
+        [
+            slot.elem_bytes if it.kind in _SIZED and slot.elements.expr is not None else 0
+            for slot in it.slots
+        ]
+        for it in model.items
+    ]
+    first = starts([len(each) for each in least])
+    flat = np.array([number for each in least for number in each], dtype=np.int64)
+    if not len(rows.rank) or not len(flat):
+        return {}
+    short = np.flatnonzero(rows.nbytes < flat[first[rows.item] + rows.slot])
+    ranks = int(rows.rank.max()) + 1
+    items = np.unique(rows.item[short] * ranks + rows.rank[short]) // ranks
+    number = np.bincount(items)
+    return {item: int(number[item]) for item in np.flatnonzero(number).tolist()}
+
+
+def emptied(model: Model, found: dict[int, int]) -> tuple[Emptied, ...]:
+    """Return what ``below_one`` found that happens at no count that the model rests on."""
+    if not found:
+        return ()
+    before = _at_traced(model)
+    return tuple(
+        Emptied(model.items[k].op, model.items[k].site, ranks)
+        for k, ranks in sorted(found.items())
+        if k not in before
+    )
+
+
+def _at_traced(model: Model) -> set[int]:
+    every: Iterable[set[int]] = (
+        set(below_one(model, Evaluator(model, n).rows())) for n in model.counts
+    )
+    return set().union(*every)

@@ -198,5 +198,5 @@ def routes(trunks: Trunks) -> Routes:
     found = made.between(code // places, code % places)
     burst = np.zeros(len(made.rate))
     burst[places : places + len(trunks.burst)] = trunks.burst
-    both = (np.repeat(column, 2) for column in (made.rate, burst))
-    return _limited(found, code, place_of.reshape(-1), places, *both, 2 * places)
+    rate, burst = np.repeat(made.rate, 2), np.repeat(burst, 2)
+    return _limited(found, code, place_of.reshape(-1), places, rate, burst, 2 * places)
