@@ -13,7 +13,19 @@ from typing import Any
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.laws.expr import MAX_TERMS, Env, Expr, add, evaluate, mul, num, power, rounded, sym
+from p3s.laws.expr import (
+    MAX_TERMS,
+    Env,
+    Expr,
+    add,
+    block_size,
+    evaluate,
+    mul,
+    num,
+    power,
+    rounded,
+    sym,
+)
 
 #: Values of symbols: whole numbers (n, extents) or fractions (parameters of the input).
 Symbols = Mapping[str, int | Fraction]
@@ -159,20 +171,7 @@ def _summed(count: Expr, body: Expr, env: Symbols) -> Fraction | None:
 
 
 def _block(kind: str, extent: int, p: int, c: int) -> Fraction | None:
-    if p <= 0:
-        return None
-    width, near = -(-extent // p), (2 * extent + p) // (2 * p)
-    sizes = {
-        "first": (extent + p - 1 - c) // p,
-        "last": (extent + c) // p,
-        "floor": (c + 1) * extent // p - c * extent // p,
-        "tail": extent - (p - 1) * (extent // p) if c == p - 1 else extent // p,
-        "ceil": min(extent, (c + 1) * width) - min(extent, c * width),
-        "nearest": max(extent - (p - 1) * near, 0) if c == p - 1 else near,
-        "low": extent // p,
-        "high": width,
-    }
-    return Fraction(sizes[kind])
+    return None if p <= 0 else Fraction(int(block_size(kind, extent, p, c)))
 
 
 #: Where numbers were seen: the symbols at each point.

@@ -128,18 +128,6 @@ def binomial(p: int) -> Tree:
 
 
 @cache
-def in_order(p: int) -> Tree:
-    """Children are the members with one of the trailing zero bits set, the nearest first."""
-    v = np.arange(p)
-    kids = np.full((p, _width(p)), -1, dtype=np.int64)
-    for i in range(_width(p)):
-        bit = 1 << i
-        fits = (v & (2 * bit - 1) == 0) & (v + bit < p)
-        kids[:, i] = np.where(fits, v + bit, -1)
-    return _parents(p, kids)
-
-
-@cache
 def knomial(p: int, radix: int) -> Tree:
     """As binomial in base ``radix``, the biggest subtree first."""
     v = np.arange(p)
@@ -152,6 +140,13 @@ def knomial(p: int, radix: int) -> Tree:
             kid = v + mask * times
             columns.append(np.where((v % (radix * mask) == 0) & (kid < p), kid, -1))
     return _parents(p, np.stack(columns, axis=1))
+
+
+@cache
+def in_order(p: int) -> Tree:
+    """Children are the members with one of the trailing zero bits set, the nearest first."""
+    parent, kids = knomial(p, 2)
+    return parent, kids[:, ::-1]
 
 
 @cache

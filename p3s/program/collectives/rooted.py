@@ -100,8 +100,7 @@ def bcast_binomial(w: Writer, job: Job) -> None:
 @algorithm("binomial_far", "bcast")
 def bcast_binomial_far(w: Writer, job: Job) -> None:
     """Binomial tree by blocking sends, the biggest subtree first."""
-    parent, kids = in_order(job.p)
-    down(*from_root(w, job), (parent, kids[:, ::-1]), blocking=True)
+    down(*from_root(w, job), knomial(job.p, 2), blocking=True)
 
 
 @algorithm("knomial", "bcast")
