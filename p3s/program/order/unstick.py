@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from dataclasses import replace
 
 import numpy as np
 
@@ -70,14 +69,7 @@ def _ends_simulated(steps: Steps) -> bool:
     """Tell the same whatever the steps are, with more time and memory."""
     from p3s.simulate.simulate import simulate
 
-    network = rough_network()
-    network = replace(
-        network,
-        paths={
-            distance: replace(path, eager_bytes=math.inf)
-            for distance, path in network.paths.items()
-        },
-    )
+    network = rough_network(eager_bytes=math.inf, inside_eager_bytes=math.inf)
     try:
         simulate(steps, np.zeros(steps.n, dtype=np.int64), network)
     except P3SError:
