@@ -14,7 +14,6 @@ from p3s.base.tables import TableFacts, column, facts_of, parquet_bytes, sums_of
 from p3s.costs.apply import Costs, Timed
 from p3s.costs.files.places import FilesOf, FileSums, FileTimes, files_of_study
 from p3s.costs.stage import load as load_compute
-from p3s.costs.types import ComputeModel
 from p3s.model.evaluate import Evaluator, ScaledRows
 from p3s.model.stage import load
 from p3s.model.types import Model
@@ -35,14 +34,10 @@ _ORDER = (
 
 @dataclass(frozen=True)
 class Call:
-    """What is scaled: the study in ``root`` to ``n`` processes; no two calls are equal.
-
-    ``compute``: laws of the computation time to use instead of the study's own compute.json.
-    """
+    """What is scaled: the study in ``root`` to ``n`` processes; no two calls are equal."""
 
     root: Path
     n: int
-    compute: ComputeModel | None = None
     name: str = field(default_factory=lambda: secrets.token_hex(16))
 
 
@@ -94,7 +89,7 @@ def laws_of(call: Call) -> Laws:
     if call.name not in _laws:
         forget()
         model = judged_at(load(call.root), call.n)
-        laws = call.compute if call.compute is not None else load_compute(call.root)
+        laws = load_compute(call.root)
         _laws[call.name] = Laws(
             model,
             Evaluator(model, call.n),
