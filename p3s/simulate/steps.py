@@ -275,9 +275,7 @@ def instances(steps: Steps) -> Instances:
         return Instances(none, none, none, none, none, np.zeros(1, dtype=np.int64), none)
     owner = np.searchsorted(steps.start, step, side="right") - 1
     comm = steps.comm[step]
-    turn = _turn(owner, comm)
-    pairs, instance = np.unique(np.column_stack([comm, turn]), axis=0, return_inverse=True)
-    instance = np.asarray(instance, dtype=np.int64).reshape(-1)
+    instance, pairs = numbered_calls(owner, comm)
     world = steps.ranks[owner]
     place, size = _places(steps, comm, world)
     order = np.lexsort((world, place, instance))
@@ -299,12 +297,17 @@ def instances(steps: Steps) -> Instances:
     )
 
 
-def _turn(owner: Ints, comm: Ints) -> Ints:
-    """Return which call of its rank on its communicator each one is, from 0."""
+def numbered_calls(owner: Ints, comm: Ints) -> tuple[Ints, Ints]:
+    """Return the instance of each collective call, and (communicator, k) of each instance.
+
+    The k-th call of every rank on a communicator belongs to its k-th instance. ``owner``: rank of
+    each call; those of a rank are in program order. Instances ascend.
+    """
     order = np.lexsort((np.arange(len(owner)), comm, owner))
     turn = np.empty(len(order), dtype=np.int64)
     turn[order] = place_in_run(owner[order], comm[order])
-    return turn
+    pairs, instance = np.unique(np.column_stack([comm, turn]), axis=0, return_inverse=True)
+    return np.asarray(instance, dtype=np.int64).reshape(-1), pairs
 
 
 def _places(steps: Steps, comm: Ints, world: Ints) -> tuple[Ints, Ints]:
