@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,11 +12,10 @@ import numpy.typing as npt
 
 from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import Damaged, P3SError
-from p3s.simulate.switch_links import ANSWERS, LEAST_PAYLOAD, Trunks, Wires, tree
+from p3s.simulate.switch_links import Trunks, Wires, tree
 
 if TYPE_CHECKING:
     from p3s.machine.cluster import Cluster, Messages
-    from p3s.machine.topology.fabric import Fabric
 
 NETWORK_SCHEMA = "p3s.network"
 NETWORK_VERSION = 1
@@ -202,29 +201,6 @@ def _path(data: Mapping[str, Any]) -> Path:
         math.inf if eager is None else float(eager),
         bool(data["linked"]),
         _curve(data["busy"]) if "busy" in data else NEVER,
-    )
-
-
-def on_fabric(
-    network: Network, fabric: Fabric, node: Ints, stated: float, single: float
-) -> Network:
-    """Return costs of messages whose ways are the links of a network of nodes and switches.
-
-    ``node``: node of the network of each node of a run. ``single``: bytes per ns that a stream of
-    messages between two nodes was measured to carry, what links carry whose speed nobody states;
-    ``stated``: what is stated of its link: headers take the rest. Far less than stated means that
-    something else is the limit, and says nothing of headers.
-    """
-    share = single / stated if stated > 0 else 1.0
-    payload = share if LEAST_PAYLOAD <= share < 1 else 1.0
-    rate = np.where(np.isnan(fabric.rate), single, fabric.rate * payload)
-    fair = fabric.about.fair
-    return replace(
-        network,
-        trunks=None,
-        wires=Wires(fabric, tuple(node.tolist()), tuple(rate.tolist())),
-        fair=fair,
-        back=ANSWERS if fair else 0.0,
     )
 
 

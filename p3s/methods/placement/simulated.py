@@ -5,17 +5,20 @@ Every rank posts its receives and sends in the order of the traffic, and waits f
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from p3s.base.arrays import Ints
+from p3s.base.arrays import Floats, Ints
 from p3s.machine.topology.fabric import Fabric
 from p3s.machine.topology.read import node_numbers
 from p3s.methods.placement.features import check_ranks
 from p3s.methods.placement.phases import Traffic
 from p3s.program.mapping import RankMap
-from p3s.simulate.network import Network, on_fabric
+from p3s.simulate.network import Network
 from p3s.simulate.simulate import simulate
 from p3s.simulate.steps import Op, Steps
+from p3s.simulate.switch_links import ANSWERS, LEAST_PAYLOAD, Wires
 
 #: Detail of a network: bytes per ns of a stream of messages between two nodes.
 SINGLE = "stream_bytes_per_ns"
@@ -31,13 +34,31 @@ def simulated_seconds(traffic: Traffic, placed: RankMap, fabric: Fabric, network
     if not len(traffic):
         return 0.0
     node = node_numbers(fabric, placed.names)
-    stated = fabric.rate[np.isfinite(fabric.rate)]
-    single = network.detail.get(SINGLE, network.rate)
-    on_links = on_fabric(network, fabric, node, float(stated.min()) if len(stated) else 0.0, single)
+    rate = _rates(fabric, network.detail.get(SINGLE, network.rate))
+    fair = fabric.about.fair
+    on_links = replace(
+        network,
+        trunks=None,
+        wires=Wires(fabric, tuple(node.tolist()), tuple(rate.tolist())),
+        fair=fair,
+        back=ANSWERS if fair else 0.0,
+    )
     steps = steps_of(traffic)
     far = fabric.distances(np.repeat(node, len(node)), np.tile(node, len(node)))
     distance = far.reshape(len(node), len(node))
     return float(simulate(steps, placed.node_of, on_links, distance=distance).end_ns.max()) * 1e-9
+
+
+def _rates(fabric: Fabric, single: float) -> Floats:
+    """Return bytes per ns that cables carry of messages.
+
+    ``single``: of a stream between two nodes: where it is a little less than what is stated,
+    headers take the rest.
+    """
+    stated = fabric.rate[np.isfinite(fabric.rate)]
+    share = single / float(stated.min()) if len(stated) else 1.0
+    payload = share if LEAST_PAYLOAD <= share < 1 else 1.0
+    return np.where(np.isnan(fabric.rate), single, fabric.rate * payload)
 
 
 def steps_of(traffic: Traffic) -> Steps:

@@ -13,7 +13,8 @@ from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError
 from p3s.base.text import figures
 from p3s.program.mapping import RankMap
-from p3s.simulate.network import Curve, Network, Path, on_fabric
+from p3s.simulate.network import Curve, Network, Path
+from p3s.simulate.switch_links import ANSWERS, LEAST_PAYLOAD, Wires
 
 if TYPE_CHECKING:
     from p3s.machine.topology.fabric import Fabric
@@ -58,11 +59,26 @@ def on_wires(network: Network, there: Wired, hosts: Collection[str] = ()) -> Net
 
     ``hosts``: where the costs were measured, if that was between two; else at the least distance.
     """
+    about = there.fabric.about
+    stated = there.fabric.rate * _payload(network, there)
+    rate = np.where(np.isnan(stated), network.rate, stated)
+    wires = Wires(there.fabric, tuple(there.node.tolist()), tuple(rate.tolist()))
+    paths = network.paths
+    if about.extra.known:
+        paths = _by_distance(network, there, _measured_at(there, hosts))
+    back = ANSWERS if about.fair else 0.0
+    return replace(network, paths=paths, trunks=None, wires=wires, fair=about.fair, back=back)
+
+
+def _payload(network: Network, there: Wired) -> float:
+    """Return which share of a cable's stated speed is left for messages.
+
+    What a node's link was measured to carry, over what is stated for it: headers take the rest.
+    Far less than stated means that something else is the limit, and says nothing of headers.
+    """
     stated = float(there.fabric.rate[: there.fabric.nodes].max(initial=0.0))
-    on_links = on_fabric(network, there.fabric, there.node, stated, network.rate)
-    if not there.fabric.about.extra.known:
-        return on_links
-    return replace(on_links, paths=_by_distance(network, there, _measured_at(there, hosts)))
+    share = network.rate / stated if stated > 0 else 1.0
+    return share if LEAST_PAYLOAD <= share < 1 else 1.0
 
 
 def _measured_at(there: Wired, hosts: Collection[str]) -> int:
