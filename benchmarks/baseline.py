@@ -32,8 +32,8 @@ from figures import Figure, Found  # noqa: E402
 from benchmarks.regression import explicit  # noqa: E402
 from benchmarks.regression.parts import fit_parts  # noqa: E402
 from p3s.base.errors import P3SError  # noqa: E402
-from p3s.base.scores import relative_error, scores  # noqa: E402
 from p3s.base.study import Study  # noqa: E402
+from p3s.laws.statistics import relative_error, scores  # noqa: E402
 from p3s.methods.baseline.families import FAMILIES, Data, fit, weights_of  # noqa: E402
 from p3s.methods.baseline.fromstudy import times_of_study  # noqa: E402
 from p3s.methods.baseline.model import fit_series  # noqa: E402

@@ -136,7 +136,7 @@ def run(
     measured is kept beside ``out_json`` (.parts) and not measured again. Returns the content of
     ``out_json``; raises P3SError.
     """
-    from p3s.program.creation import usual
+    from p3s.program.own_costs import usual_creation
     from p3s.replay.costs.evaluate import evaluate, simulated
     from p3s.replay.costs.result import write_result
     from p3s.replay.launch.store import ResultStore
@@ -172,7 +172,7 @@ def run(
         first.results,
         work_scale=scale,
         rough=ready.rough,
-        own=usual(ready.library.family),
+        own=usual_creation(ready.library.family),
     )
     timed: tuple[Program, ...] = ()
     second = Ran({}, (), 0.0)

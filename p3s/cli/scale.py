@@ -44,10 +44,15 @@ def scale(
     """Write the logical trace at larger counts: one row per event and rank, as Parquet."""
     from p3s.base.study import Study
     from p3s.pipeline.before import check_study
-    from p3s.pipeline.stages import check_scaled_room, doubted, ensure_compute, ensure_model
+    from p3s.pipeline.stages import (
+        check_scaled_room,
+        doubted,
+        ensure_compute,
+        ensure_model,
+        write_scaled,
+    )
     from p3s.predict.commands import Commands
     from p3s.predict.doubts import of_structure
-    from p3s.program import as_file, scaled_dir, write_scaled
 
     wanted = parse_counts(counts)
     some = parse_ranks(ranks) if ranks is not None else None
@@ -64,27 +69,16 @@ def scale(
             check_scaled_room(study, wanted)
         for n in wanted:
             bar.start(f"n={n}: scaling")
-            meta = write_scaled(study.root, n, some)
-            bar.done(f"n={n}: {scaled_dir(study.scaled_dir(n), some)}")
-            done.append((n, meta))
-            doubts += of_structure(as_file(meta), Commands(study))
+            head, where = write_scaled(study, n, some)
+            bar.done(f"n={n}: {where}")
+            done.append((n, head, where))
+            doubts += of_structure(head, Commands(study))
     if json_:
-        emit(
-            "scale",
-            counts=[
-                {**as_file(meta), "n": n, "path": str(scaled_dir(study.scaled_dir(n), some))}
-                for n, meta in done
-            ],
-        )
+        emit("scale", counts=[{**head, "n": n, "path": str(where)} for n, head, where in done])
     else:
         rows = [
-            [
-                str(n),
-                "x".join(map(str, meta.grid)) or "-",
-                str(len(meta.phases)),
-                str(scaled_dir(study.scaled_dir(n), some)),
-            ]
-            for n, meta in done
+            [str(n), "x".join(map(str, head["grid"])) or "-", str(len(head["phases"])), str(where)]
+            for n, head, where in done
         ]
         out(table(rows, ["processes", "grid", "phases", "scaled trace"], left=1))
     if some is None:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from p3s.base.serialise import from_data
-from p3s.laws.mixture import quantiles
+from p3s.laws.statistics import quantiles
 from p3s.signature.clock import QUANTILES
 
 #: Segments that occurred less often than this in a run tell nothing about single turns.

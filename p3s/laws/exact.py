@@ -8,11 +8,24 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.laws.expr import MAX_TERMS, Expr, add, evaluate, mul, num, power, sym
+from p3s.laws.expr import (
+    MAX_TERMS,
+    Env,
+    Expr,
+    add,
+    block_size,
+    evaluate,
+    mul,
+    num,
+    power,
+    rounded,
+    sym,
+)
 
 #: Values of symbols: whole numbers (n, extents) or fractions (parameters of the input).
 Symbols = Mapping[str, int | Fraction]
@@ -66,6 +79,25 @@ def value_at(expr: Expr, env: Symbols) -> Fraction | None:
         return exact_value(expr, env)
     except (ZeroDivisionError, OverflowError):
         return None
+
+
+def evaluate_int(expr: Expr, env: Env, undefined: int | None = None) -> Any:
+    """Return the value of ``expr`` rounded to int64, never negative.
+
+    undefined: stands where the expression has no value; without it P3SError is raised there.
+    """
+    (value,), bad = rounded(evaluate(expr, env))
+    value = np.maximum(value, 0)
+    if bad.any():
+        if undefined is None:
+            from p3s.laws.symbolic import to_text
+
+            raise P3SError(
+                f"model: the equation {to_text(expr)} has no value at "
+                f"{np.max(env['n'])} processes; choose another count"
+            )
+        value = np.where(bad, undefined, value)
+    return value[()]
 
 
 def integer_root(value: int, degree: int) -> int:
@@ -139,20 +171,7 @@ def _summed(count: Expr, body: Expr, env: Symbols) -> Fraction | None:
 
 
 def _block(kind: str, extent: int, p: int, c: int) -> Fraction | None:
-    if p <= 0:
-        return None
-    width, near = -(-extent // p), (2 * extent + p) // (2 * p)
-    sizes = {
-        "first": (extent + p - 1 - c) // p,
-        "last": (extent + c) // p,
-        "floor": (c + 1) * extent // p - c * extent // p,
-        "tail": extent - (p - 1) * (extent // p) if c == p - 1 else extent // p,
-        "ceil": min(extent, (c + 1) * width) - min(extent, c * width),
-        "nearest": max(extent - (p - 1) * near, 0) if c == p - 1 else near,
-        "low": extent // p,
-        "high": width,
-    }
-    return Fraction(sizes[kind])
+    return None if p <= 0 else Fraction(int(block_size(kind, extent, p, c)))
 
 
 #: Where numbers were seen: the symbols at each point.

@@ -12,6 +12,8 @@ from statistics import NormalDist
 
 import numpy as np
 
+from p3s.laws.statistics import quantiles
+
 #: (power of n, power of log2 n) with the logarithm of the prior weight, common terms first:
 #: computation, serial part, stages of collectives, linear costs, surfaces of 2-D and 3-D blocks.
 SHAPES: tuple[tuple[Fraction, int, float], ...] = (
@@ -340,75 +342,9 @@ def interval(models: Sequence[Model], points: Points, n: np.ndarray) -> np.ndarr
     return np.asarray(np.stack(ends, axis=1) * points.size[-1])
 
 
-def quantiles(
-    values: np.ndarray, weight: np.ndarray, shares: Sequence[float] | np.ndarray
-) -> np.ndarray:
-    """Return weighted quantiles of every column of values (draws, columns): (shares, columns).
-
-    weight: (draws,), or (draws, columns); sums to one.
-    """
-    by_column = np.ascontiguousarray(values.T)
-    order = np.argsort(by_column, axis=1)
-    ordered = np.take_along_axis(by_column, order, axis=1)
-    if (ordered[:, 1:] == ordered[:, :-1]).any():  # whose order is then the machine's
-        order = np.argsort(by_column, axis=1, kind="stable")
-        ordered = np.take_along_axis(by_column, order, axis=1)
-    w = np.take_along_axis(np.broadcast_to(weight.T, order.shape), order, axis=1)
-    upto = np.cumsum(w, axis=1) - 0.5 * w
-    pairs = zip(upto, ordered, strict=True)
-    return np.stack([np.interp(shares, at, column) for at, column in pairs], axis=1)
-
-
 def _values(models: Sequence[Model], at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the draws of all models at the rows of shapes ``at``, and their weights."""
     return (
         np.concatenate([m.draws @ at[:, list(m.which)].T for m in models]),
         np.concatenate([m.draw_weight * m.weight for m in models]),
     )
-
-
-#: What counts as nothing: of a gradient beside its column and the values, of a coefficient beside
-#: the largest.
-_NOTHING = 1e-14
-
-
-def nonnegative(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the coefficients, none below 0, with the least sum of squares of x @ coef - y.
-
-    x: (samples, columns); y: (samples,). Columns that depend on others get 0. The active set method
-    of Lawson and Hanson, "Solving Least Squares Problems", 1974, chapter 23, as
-    ``scipy.optimize.nnls``, which takes a quarter of a second to import. Raises ValueError where
-    something is no number.
-    """
-    many = x.shape[1]
-    if not (np.isfinite(x).all() and np.isfinite(y).all()):
-        raise ValueError("least squares: what is not a number cannot be fitted")
-    coef, used = np.zeros(many), np.zeros(many, dtype=bool)
-    least = _NOTHING * np.linalg.norm(x, axis=0) * np.linalg.norm(y)
-    for _ in range(3 * many):
-        slope = x.T @ (y - x @ coef)
-        better = np.flatnonzero(~used & (slope > least))
-        for k in better[np.argsort(-slope[better], kind="stable")].tolist():
-            used[k] = True
-            trial = _of(x, y, used)
-            if trial[k] > 0:
-                break
-            used[k] = False  # depends on those that are used: better by rounding alone
-        else:
-            return coef
-        while (trial < 0).any():
-            falls = trial < 0
-            share = float(np.min(coef[falls] / (coef[falls] - trial[falls])))
-            coef = coef + share * (trial - coef)
-            used &= ~(falls & (coef <= _NOTHING * coef.max(initial=0.0)))
-            coef[~used] = 0.0
-            trial = _of(x, y, used)
-        coef = trial
-    return coef
-
-
-def _of(x: np.ndarray, y: np.ndarray, used: np.ndarray) -> np.ndarray:
-    """Return the coefficients of the columns that are used, 0 for the others."""
-    coef = np.zeros(len(used))
-    coef[used] = np.linalg.lstsq(x[:, used], y, rcond=None)[0]
-    return coef

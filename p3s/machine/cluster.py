@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from p3s.base.artefacts import read_json
 from p3s.base.errors import Damaged, UsageError
 from p3s.base.schemas import first_problem, load_schema
 from p3s.base.serialise import from_data
+from p3s.machine.published import published
 
 CLUSTER_SCHEMA = "p3s.cluster"
 CLUSTER_VERSION = 1
@@ -100,22 +100,15 @@ class Cluster:
         }
 
 
-@cache
 def names() -> tuple[str, ...]:
     """Return the names of the clusters of this package."""
-    files = resources.files("p3s.machine.networks").iterdir()
-    return tuple(
-        sorted(file.name.removesuffix(".json") for file in files if file.name.endswith(".json"))
-    )
+    return tuple(published(CLUSTER_SCHEMA))
 
 
 @cache
 def typical(name: str) -> Cluster:
     """Return a cluster of this package."""
-    import json
-
-    text = (resources.files("p3s.machine.networks") / f"{name}.json").read_text(encoding="utf-8")
-    return Cluster.of(json.loads(text), name, typical=True)
+    return Cluster.of(published(CLUSTER_SCHEMA)[name], name, typical=True)
 
 
 def cluster_of(name: str) -> Cluster:

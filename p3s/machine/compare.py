@@ -7,8 +7,8 @@ from typing import Any
 
 from p3s.base.text import size_text, table, visible
 from p3s.machine.machinefile import Cost, Curve, Machine
-from p3s.machine.show_openmp import compare as compare_openmp
-from p3s.machine.show_openmp import render_comparison
+from p3s.machine.show import rows_of
+from p3s.machine.teams import OpenMP
 
 
 def compare(first: Machine, second: Machine) -> dict[str, Any]:
@@ -141,3 +141,34 @@ def render(result: dict[str, Any]) -> str:
         parts += ["", *render_comparison(result["openmp"])]
     parts += [f"note: {visible(note, 400)}" for note in result["notes"]]
     return "\n".join(parts)
+
+
+def compare_openmp(first: OpenMP, second: OpenMP) -> dict[str, dict[str, list[float]]]:
+    """Return how many times as long each construct, a triad and a read take on ``second``.
+
+    By construct: ``threads`` measured on both and ``ratio``; absent where a time is 0.
+    """
+    both = [float(t) for t in first.threads if t in second.threads]
+    found = {}
+    for label, name, at in rows_of(first):
+        pairs = [(t, first.overhead(name, t, at), second.overhead(name, t, at)) for t in both]
+        kept = [(t, other / one) for t, one, other in pairs if one > 0]
+        found[label] = {"threads": [t for t, _ in kept], "ratio": [r for _, r in kept]}
+    found["triad"] = {
+        "threads": both,
+        "ratio": [first.bandwidth(t) / second.bandwidth(t) for t in both],
+    }
+    reads = ((first.memory_s, second.memory_s), (first.tlb_s, second.tlb_s))
+    for label, (one, other) in zip(("read", "read, page looked up"), reads, strict=True):
+        found[label] = {"threads": [1.0], "ratio": [other / one]}
+    return found
+
+
+def render_comparison(found: dict[str, dict[str, list[float]]]) -> list[str]:
+    """Return ratios as a table, a column per number of threads."""
+    threads = sorted({t for row in found.values() for t in row["threads"]})
+    rows = []
+    for label, row in found.items():
+        ratios = dict(zip(row["threads"], row["ratio"], strict=True))
+        rows.append([label, *[f"{ratios[t]:.3g}" if t in ratios else "" for t in threads]])
+    return [table(rows, ["threads", *[f"{t:g}" for t in threads]])]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from p3s.base.scores import Z90
+from p3s.base.arrays import Floats
+from p3s.laws.statistics import Z90
 from p3s.machine.explain import (
     MOST_PER_INSTRUCTION,
     SIMPLER,
@@ -59,10 +59,10 @@ class Factor:
     sentence.
     """
 
-    at: FloatArray
-    value: FloatArray
-    low: FloatArray
-    high: FloatArray
+    at: Floats
+    value: Floats
+    low: Floats
+    high: Floats
     bound: str
     working_set: tuple[float, float]
     misfit: float
@@ -77,40 +77,10 @@ class Factor:
         )
         return value, low, high
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the factor as plain data."""
 
-        def digits(values: FloatArray) -> list[float]:
-            return [float(f"{value:.6g}") for value in values]
-
-        return {
-            "at": [round(float(u), 6) for u in self.at],
-            "value": digits(self.value),
-            "low": digits(self.low),
-            "high": digits(self.high),
-            "bound": self.bound,
-            "working_set": list(self.working_set),
-            "misfit": self.misfit,
-            "why": self.why,
-        }
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Factor:
-        """Return the factor from :meth:`to_json` data."""
-        at, value, low, high = (
-            np.array(data[key], dtype=float) for key in ("at", "value", "low", "high")
-        )
-        smallest, largest = map(float, data["working_set"])
-        return Factor(
-            at,
-            value,
-            low,
-            high,
-            str(data["bound"]),
-            (smallest, largest),
-            float(data["misfit"]),
-            str(data["why"]),
-        )
+def _digits(values: FloatArray) -> Floats:
+    """Return numbers with six digits, as files keep them."""
+    return np.array([float(f"{value:.6g}") for value in values])
 
 
 def _cores(base: Machine, target: Machine, ns: FloatArray) -> tuple[FloatArray, ...]:
@@ -238,9 +208,9 @@ def _spanned(
     bound, why = _bound(np.concatenate(waiting), float(there.min()), float(there.max()))
     return Factor(
         at,
-        np.clip(middle_value, least_, most_),
-        least_,
-        most_,
+        _digits(np.clip(middle_value, least_, most_)),
+        _digits(least_),
+        _digits(most_),
         bound,
         (float(there.min()), float(there.max())),
         found.best,
@@ -319,9 +289,9 @@ def _anything(
     )
     return Factor(
         at,
-        np.sqrt(low * high),
-        low,
-        high,
+        _digits(np.sqrt(low * high)),
+        _digits(low),
+        _digits(high),
         "unknown",
         (float(there.min()), float(there.max())),
         0.0,

@@ -10,6 +10,7 @@ from pathlib import Path
 from p3s.base.artefacts import write_json
 from p3s.base.errors import P3SError
 from p3s.base.serialise import NotNegative, Positive, Published
+from p3s.machine.published import FOLDER, published
 
 SCHEMA, VERSION = "p3s.filesystem", 1
 #: Name of the file, in a study, of the file system that is predicted for.
@@ -153,17 +154,14 @@ FILE_SYSTEM = Published(
 
 def names() -> list[str]:
     """Return the names of the typical file systems."""
-    from importlib.resources import files
-
-    places = files("p3s.machine.filesystems").iterdir()
-    return sorted(one.name.removesuffix(".json") for one in places if one.name.endswith(".json"))
+    return list(published(SCHEMA))
 
 
 def typical(name: str) -> FileSystem:
     """Return a typical file system by its name; P3SError when there is none of it."""
     if name not in names():
         raise P3SError(f"no file system {name!r}; there are {', '.join(names())}")
-    return FileSystem.load(Path(__file__).with_name("filesystems") / f"{name}.json")
+    return FileSystem.load(FOLDER / f"{name}.json")
 
 
 def _key(rate: Rate) -> tuple[str, str, str, str]:
@@ -258,8 +256,8 @@ def measure_files(
     import os
     from datetime import UTC, datetime
 
-    from p3s.machine.build import FILES, for_ranks
     from p3s.machine.network import launcher_of, run_ranks
+    from p3s.machine.programs import FILES, for_ranks
 
     place = Path(directory).absolute()
     if not place.is_dir() or not os.access(place, os.W_OK):

@@ -109,7 +109,7 @@ def _repeat(
 
     Ends when all are settled, or at ``until`` (time.monotonic) once each has three repeats.
     """
-    from p3s.machine.runner import Runners
+    from p3s.machine.programs import Runners
 
     largest = max([point.working_set for point in points] + [SMALLEST])
     for round_ in range(_MOST):
@@ -165,7 +165,7 @@ def measure(
     not come compiled and there is no C compiler, none with OpenMP, or a kernel cannot run.
     """
     from p3s.base.host.compiling import c_compiler
-    from p3s.machine import build, facts
+    from p3s.machine import facts, programs
     from p3s.machine import network as net
     from p3s.machine.threads import measure_openmp, openmp_program
 
@@ -176,7 +176,7 @@ def measure(
     if openmp:
         compiler = c_compiler("threads (--openmp)")
         openmp_program(compiler)  # fails before anything is measured
-    program = build.kernels()
+    program = programs.kernels()
     known = facts.facts()
     cores = facts.physical_cores()[: max(known.granted_cores or 1, 1)]
     sizes = working_sets(known.caches, facts.granted_bytes(), quick)

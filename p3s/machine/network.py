@@ -37,7 +37,7 @@ def measure(launcher: Sequence[str] | None, budget_s: float) -> dict[str, Any]:
 
     Errors: P3SError when there is no launcher, no compiler of its MPI, or the run fails.
     """
-    from p3s.machine.build import NETWORK, for_ranks
+    from p3s.machine.programs import NETWORK, for_ranks
 
     found_launcher = launcher_of(launcher)
     install = found_launcher.install
@@ -274,13 +274,11 @@ def ranges(found: dict[str, Any]) -> list[dict[str, Any]]:
 def _line(nbytes: Sequence[float], ns: Sequence[float]) -> tuple[float, float, float]:
     """Return constant, slope (neither negative) and largest relative misfit of a line."""
     import numpy as np
-    from scipy.optimize import nnls
+
+    from p3s.laws.statistics import nonnegative_relative
 
     times = np.array(ns, dtype=float)
     matrix = np.column_stack([np.ones(len(times)), np.array(nbytes, dtype=float)])
-    scaled = matrix / times[:, None]
-    widths = np.linalg.norm(scaled, axis=0)
-    widths[widths == 0] = 1.0
-    found, _ = nnls(scaled / widths, np.ones(len(times)))
-    found = found / widths
-    return float(found[0]), float(found[1]), float(np.abs(scaled @ found - 1).max())
+    constant, slope = nonnegative_relative(matrix, times)
+    misfit = np.abs(matrix @ (constant, slope) / times - 1).max()
+    return float(constant), float(slope), float(misfit)

@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from p3s.base.text import percent, seconds, size_text, table, visible
+from p3s.base.text import joined, percent, plural, seconds, size_text, table, visible
 from p3s.machine.cluster import Cluster, Messages
 from p3s.machine.filesystem import FileSystem
 from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, Curve, Machine
-from p3s.machine.show_openmp import render as render_openmp
+from p3s.machine.teams import CONSTRUCTS, LOOPS, OpenMP
 
 WIDTH, HEIGHT = 60, 14
 #: Marks of the curves in the plot, later ones over earlier ones.
@@ -287,3 +287,52 @@ def _three(messages: Messages, size: float) -> list[str]:
 def _range(messages: Messages, size: float) -> str:
     low, high = (seconds(_at(messages, size, end)) for end in ("low", "high"))
     return f"{low} to {high}"
+
+
+#: Iterations per thread at which loops are shown and compared.
+SHOWN = (1, 64)
+
+
+def rows_of(found: OpenMP) -> list[tuple[str, str, float]]:
+    """Return constructs with the iterations that they are shown at."""
+    return [
+        (name if name not in LOOPS else f"{name}, {at} a thread", name, float(at))
+        for name in CONSTRUCTS
+        for at in (SHOWN if name in LOOPS else (1,))
+    ]
+
+
+def render_openmp(found: OpenMP) -> list[str]:
+    """Return what was measured of threads as lines and tables."""
+    waiting = "".join(f", {k}={v}" for k, v in sorted(found.environment.items()))
+    head = [_count(found, threads) for threads in found.threads]
+    rows = [
+        [label, *[seconds(found.overhead(name, t, at)) for t in found.threads]]
+        for label, name, at in rows_of(found)
+    ]
+    rows.append(["triad, GB/s", *[f"{found.close.at(t) / 1e9:.3g}" for t in found.threads]])
+    if found.far:
+        apart = {t: f"{found.far.at(t) / 1e9:.3g}" for t in found.far.threads}
+        rows.append(["triad, threads far, GB/s", *[apart.get(t, "") for t in found.threads]])
+    if found.clock.hz:
+        rows.append(["clock, GHz", *[f"{hz / 1e9:.3g}" for hz in found.clock.hz]])
+    rows.append(["additions in a row, 1/ns", *[f"{a / 1e9:.3g}" for a in found.clock.additions]])
+    return [
+        f"OpenMP threads: {visible(found.runtime)}, {visible(found.compiler_version)}"
+        f"{visible(waiting)}; {plural(found.cores, 'core')}, "
+        f"{plural(found.hardware_threads, 'hardware thread')}",
+        table(rows, ["time beyond the bodies", *head]),
+        f"a read from memory: {seconds(found.memory_s)}, {seconds(found.tlb_s)} where its page has "
+        f"to be looked up, {seconds(found.line.ns[0] * 1e-9)} in {size_text(found.line.bytes[0])}",
+        *([f"clock not known: {visible(found.clock.why)}"] if not found.clock.hz else []),
+        *_shared(found),
+    ]
+
+
+def _count(found: OpenMP, threads: int) -> str:
+    return f"{threads}{' *' if found.oversubscribed(threads) else ''}"
+
+
+def _shared(found: OpenMP) -> list[str]:
+    many = [t for t in found.threads if found.oversubscribed(t)]
+    return [f"* {joined(many)} threads share hardware threads"] if many else []

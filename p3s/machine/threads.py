@@ -12,10 +12,8 @@ from pathlib import Path
 from p3s.base.errors import P3SError
 from p3s.base.text import plural
 from p3s.machine import facts
-from p3s.machine.build import Built, built
-from p3s.machine.facts import CPUS, text_of
-from p3s.machine.places import Place, close, domains, far, places
-from p3s.machine.runner import Asked
+from p3s.machine.facts import CPUS, Place, close, domains, far, places, text_of
+from p3s.machine.programs import Asked, Built, built
 from p3s.machine.teams import (
     CONSTRUCTS,
     ITERATIONS,
@@ -340,23 +338,19 @@ def _bandwidth(shots: _Shots, *, is_far: bool) -> Bandwidth:
     """Return the bandwidth by threads; where far is no other place, that of the close one."""
     threads = tuple(sorted(t for t, far_ in shots.bandwidth if not far_))
     rows = [shots.bandwidth.get((t, is_far), shots.bandwidth[t, False]) for t in threads]
-    return Bandwidth(
-        threads,
-        tuple(max(row) for row in rows),
-        tuple(statistics.median(row) for row in rows),
-        tuple(len(row) for row in rows),
-    )
+    return Bandwidth(threads, *_columns(rows, max))
 
 
 def _latency(shots: _Shots, kind: str) -> Latency:
     sizes = tuple(sorted(size for k, size in shots.latency if k == kind))
-    rows = [shots.latency[kind, size] for size in sizes]
-    return Latency(
-        sizes,
-        tuple(min(row) for row in rows),
-        tuple(statistics.median(row) for row in rows),
-        tuple(len(row) for row in rows),
-    )
+    return Latency(sizes, *_columns([shots.latency[kind, size] for size in sizes], min))
+
+
+def _columns(
+    rows: Sequence[Sequence[float]], best: Callable[[Sequence[float]], float]
+) -> tuple[tuple[float, ...], tuple[float, ...], tuple[int, ...]]:
+    """Return the best, the median and the number of the repeats of each row."""
+    return tuple(map(best, rows)), tuple(map(statistics.median, rows)), tuple(map(len, rows))
 
 
 def _clock(shots: _Shots) -> Clock:

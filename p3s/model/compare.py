@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from p3s.base.ops import COLLECTIVE, IO, RECV, SEND
-from p3s.base.scores import relative_error, scores
+from p3s.laws.statistics import relative_error, scores
 from p3s.model.comparison import (
     CallAgreement,
     Comparison,
@@ -140,7 +140,7 @@ def compare(model: Model, t: PointTable, moved: Mapping[int, float] | None = Non
     moved: by which factor the work of phases differs from the model's, where the run had other
     threads than those it was fitted to.
 
-    Errors of work are relative, of the phases with more than 1 % of it (p3s.base.scores).
+    Errors of work are relative, of the phases with more than 1 % of it (p3s.laws.statistics).
     """
     rows = generate(model, t.np, work=False)
     triples, colls, files = predicted_tallies(model, rows)

@@ -10,7 +10,7 @@ import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.base.text import joined, processes
-from p3s.laws.whole import evaluate_int
+from p3s.laws.exact import evaluate_int
 from p3s.model.follow import posted
 from p3s.model.grid import domain_grids, grids, uncut
 from p3s.model.grid.at import GridAt, GridRule, Guard, standing_for_all

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from p3s.base.ops import COMPLETION, RECV, SEND, is_on_comm, kind_of, named
+from p3s.laws.exact import evaluate_int
 from p3s.laws.expr import whole_number
 from p3s.laws.lawfinder import find_law
-from p3s.laws.whole import evaluate_int
 from p3s.model.grid.at import GridAt
 from p3s.model.grid.nodes import node_key
 from p3s.model.law_types import CountLaw, Rival

@@ -314,6 +314,14 @@ def scaled_is_missing(study: Study, n: int) -> bool:
     return is_stale(study.scaled_path(n), inputs)
 
 
+def write_scaled(study: Study, n: int, ranks: Sequence[int] | None) -> tuple[dict[str, Any], Path]:
+    """Write the scaled trace of some ranks (None: all) at ``n``; return scaled.json, its folder."""
+    from p3s import program
+
+    head = program.write_scaled(study.root, n, ranks)
+    return program.as_file(head), program.scaled_dir(study.scaled_dir(n), ranks)
+
+
 def ensure_scaled(study: Study, n: int, bar: Progress, *, spread: bool = False) -> None:
     """Write the scaled trace at ``n`` when it is missing or older than its laws.
 

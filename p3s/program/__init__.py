@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from p3s.program.events import events_of
     from p3s.program.generate import as_file, scaled_dir, write_scaled
+    from p3s.program.order.sequence import events_of
 
 __all__ = ["as_file", "events_of", "scaled_dir", "write_scaled"]
 
@@ -15,6 +15,7 @@ def __getattr__(name: str) -> object:
     """Return what is public here when it is asked for: who reads scaled traces writes none."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from p3s.program import events, generate
+    from p3s.program import generate
+    from p3s.program.order import sequence
 
-    return getattr(events if name == "events_of" else generate, name)
+    return getattr(sequence if name == "events_of" else generate, name)

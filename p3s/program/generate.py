@@ -21,15 +21,22 @@ from p3s.base.staging import discard
 from p3s.base.tables import TableFacts
 from p3s.costs.apply import Costs, PhaseSums
 from p3s.costs.files.places import FileSums
-from p3s.costs.types import ComputeModel
 from p3s.model.evaluate import Evaluator, phase_weight, spread_ranks
 from p3s.model.law_types import OrderedItem, OrderedSlot, TraceOrder
 from p3s.model.order.unfold import places_asked_for
 from p3s.model.reasons import Verdict
 from p3s.model.types import Model, Phase, block_at
 from p3s.model.verdicts import chance_of_another, other_extents, structure_open
-from p3s.program.emptied import emptied
-from p3s.program.parts import Call, RankSums, first_slots, forget, laws_of, part_of, verdicts_of
+from p3s.program.parts import (
+    Call,
+    RankSums,
+    emptied,
+    first_slots,
+    forget,
+    laws_of,
+    part_of,
+    verdicts_of,
+)
 from p3s.program.types import (
     MOST_RANKS,
     NoTrend,
@@ -45,18 +52,12 @@ RANKS_PER_PART = 2048
 
 
 def write_scaled(
-    study_dir: Path,
-    n: int,
-    ranks: Sequence[int] | None = None,
-    compute: ComputeModel | None = None,
-    *,
-    spread: bool = False,
+    study_dir: Path, n: int, ranks: Sequence[int] | None = None, *, spread: bool = False
 ) -> ScaledHead:
     """Write the scaled trace of ``n`` processes and return its head (scaled.json).
 
-    ranks: only these, into a directory of its own (scaled/npNNNNNN.ranks). compute: laws of the
-    computation time to use instead of the study's own compute.json. spread: where there are more
-    than MOST_RANKS, only ranks that stand for all (:func:`p3s.model.evaluate.spread_ranks`).
+    ranks: only these, into a directory of its own (scaled/npNNNNNN.ranks). spread: where there are
+    more than MOST_RANKS, only ranks that stand for all (:func:`p3s.model.evaluate.spread_ranks`).
     """
     from p3s.base.study import Study, write_json
 
@@ -69,7 +70,7 @@ def write_scaled(
         wanted = spread_ranks(n)
     if wanted is None and n > MOST_RANKS:
         raise P3SError(f"scale: {n} processes have too many rows to write; name some with --ranks")
-    call = Call(study.root.absolute(), n, compute)
+    call = Call(study.root.absolute(), n)
     target = scaled_dir(study.scaled_dir(n), ranks)
     staged = study.stage_run(target)
     try:
@@ -99,8 +100,7 @@ def write_scaled(
         if uses is not None and files is not None:
             out = replace(out, files=uses.uses(files, model), files_from=files.source)
         out = replace(out, tables=tables)
-        made_of = [study.model_path, *([study.compute_path] if compute is None else [])]
-        write_json(staged / "scaled.json", as_file(out), made_of)
+        write_json(staged / "scaled.json", as_file(out), [study.model_path, study.compute_path])
         study.commit_run(staged, target)
     finally:
         forget()
@@ -148,7 +148,7 @@ def _order(model: Model, evaluator: Evaluator, places: bool) -> dict[str, Any]:
 
 
 def order_of(model: Model, evaluator: Evaluator, places: bool = True) -> TraceOrder:
-    """Return what unfolds rows into the sequence of events (p3s.program.events).
+    """Return what unfolds rows into the sequence of events (p3s.program.order.sequence).
 
     ``places``: with those of all ranks, where loops ask for them.
     """

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from p3s.base.arrays import Ints
+from p3s.base.arrays import Ints, starts
 from p3s.base.errors import P3SError
 
 BLOCK = "block"
@@ -184,7 +184,7 @@ def rank_map(kind: str, node_of: Ints, names: tuple[str, ...] = ()) -> RankMap:
     """
     nodes = max(int(node_of.max()) + 1, len(names))
     order = np.argsort(node_of, kind="stable")
-    begin = np.concatenate(([0], np.cumsum(np.bincount(node_of, minlength=nodes))))
+    begin = starts(np.bincount(node_of, minlength=nodes))
     slot = np.empty(len(node_of), dtype=np.int64)
     slot[order] = np.arange(len(node_of)) - begin[node_of[order]]
     return RankMap(kind, node_of, slot, names or ("",) * nodes)

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
+from p3s.base.arrays import place_in_run, starts
 from p3s.base.tables import TableFacts, column, facts_of, parquet_bytes, sums_of_rows, texts, whole
 from p3s.costs.apply import Costs, Timed
 from p3s.costs.files.places import FilesOf, FileSums, FileTimes, files_of_study
 from p3s.costs.stage import load as load_compute
-from p3s.costs.types import ComputeModel
 from p3s.model.evaluate import Evaluator, ScaledRows
 from p3s.model.stage import load
 from p3s.model.types import Model
 from p3s.model.verdicts import judged_at, structure_open
 from p3s.model.work.workload import RankWork, of_rows, rank_work
-from p3s.program.emptied import below_one
+from p3s.program.types import Emptied
 
 #: Kinds of calls whose rows have a tag.
 P2P = ("send", "recv")
+#: Those whose rows have a size.
+_SIZED = ("send", "recv", "collective")
 #: Columns in the order of the files.
 _ORDER = (
     *("rank", "phase", "index", "op", "kind", "peer", "bytes", "comm", "tag", "root", "repeat"),
@@ -32,14 +34,10 @@ _ORDER = (
 
 @dataclass(frozen=True)
 class Call:
-    """What is scaled: the study in ``root`` to ``n`` processes; no two calls are equal.
-
-    ``compute``: laws of the computation time to use instead of the study's own compute.json.
-    """
+    """What is scaled: the study in ``root`` to ``n`` processes; no two calls are equal."""
 
     root: Path
     n: int
-    compute: ComputeModel | None = None
     name: str = field(default_factory=lambda: secrets.token_hex(16))
 
 
@@ -91,7 +89,7 @@ def laws_of(call: Call) -> Laws:
     if call.name not in _laws:
         forget()
         model = judged_at(load(call.root), call.n)
-        laws = call.compute if call.compute is not None else load_compute(call.root)
+        laws = load_compute(call.root)
         _laws[call.name] = Laws(
             model,
             Evaluator(model, call.n),
@@ -157,16 +155,6 @@ def _sums(
     )
 
 
-def index_in_phase(rows: ScaledRows) -> np.ndarray:
-    """Return each row's position inside its phase on its rank (rows are sorted by both)."""
-    if not len(rows.rank):
-        return np.zeros(0, dtype=np.int64)
-    new = np.ones(len(rows.rank), dtype=bool)
-    new[1:] = (rows.rank[1:] != rows.rank[:-1]) | (rows.phase[1:] != rows.phase[:-1])
-    starts = np.flatnonzero(new)
-    return np.arange(len(rows.rank)) - np.repeat(starts, np.diff([*starts, len(rows.rank)]))
-
-
 def compute_ns(model: Model, rows: ScaledRows, timed: Timed) -> np.ndarray:
     """Return the time before one call of every row in ns: its work times its place's cost."""
     if not len(rows.rank):
@@ -185,7 +173,7 @@ def compute_ns(model: Model, rows: ScaledRows, timed: Timed) -> np.ndarray:
 
 def first_slots(model: Model) -> np.ndarray:
     """Return the number of each item's first slot among all slots."""
-    return np.cumsum([0, *(len(it.slots) for it in model.items)])
+    return starts([len(it.slots) for it in model.items])
 
 
 def columns_of(model: Model, rows: ScaledRows) -> dict[str, np.ndarray]:
@@ -196,7 +184,7 @@ def columns_of(model: Model, rows: ScaledRows) -> dict[str, np.ndarray]:
     return {
         "rank": rows.rank,
         "phase": rows.phase,
-        "index": index_in_phase(rows),
+        "index": place_in_run(rows.rank, rows.phase),
         "peer": rows.peer,
         "bytes": rows.nbytes,
         "comm": rows.comm,
@@ -239,3 +227,45 @@ def _table(
     if once is not None:
         sums["compute_ns"] = sums_of_rows(rows.repeat, rows.nbytes, once)["work"]
     return data, facts_of(data, table.num_rows, sums)
+
+
+def below_one(model: Model, rows: ScaledRows) -> dict[int, int]:
+    """Return the items with messages of less than one element, and how many ranks have them.
+
+    Only sizes with an equation count: those of irregular programs may be nothing at any count.
+    """
+    least = [
+        [
+            slot.elem_bytes if it.kind in _SIZED and slot.elements.expr is not None else 0
+            for slot in it.slots
+        ]
+        for it in model.items
+    ]
+    first = starts([len(each) for each in least])
+    flat = np.array([number for each in least for number in each], dtype=np.int64)
+    if not len(rows.rank) or not len(flat):
+        return {}
+    short = np.flatnonzero(rows.nbytes < flat[first[rows.item] + rows.slot])
+    ranks = int(rows.rank.max()) + 1
+    items = np.unique(rows.item[short] * ranks + rows.rank[short]) // ranks
+    number = np.bincount(items)
+    return {item: int(number[item]) for item in np.flatnonzero(number).tolist()}
+
+
+def emptied(model: Model, found: dict[int, int]) -> tuple[Emptied, ...]:
+    """Return what ``below_one`` found that happens at no count that the model rests on."""
+    if not found:
+        return ()
+    before = _at_traced(model)
+    return tuple(
+        Emptied(model.items[k].op, model.items[k].site, ranks)
+        for k, ranks in sorted(found.items())
+        if k not in before
+    )
+
+
+def _at_traced(model: Model) -> set[int]:
+    every: Iterable[set[int]] = (
+        set(below_one(model, Evaluator(model, n).rows())) for n in model.counts
+    )
+    return set().union(*every)

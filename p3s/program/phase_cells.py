@@ -72,17 +72,26 @@ def _origins(origin: Ints) -> Ints:
     return np.asarray(np.maximum(of[np.maximum(np.maximum.accumulate(at), 0)], 0))
 
 
+def row_cells(trace: ScaledTrace, phases: Sequence[int], rows: Ints) -> Ints:
+    """Return the cell of (ranks, phases) of some rows of a trace; ``phases``: in any order."""
+    number = np.asarray(phases, dtype=np.int64)
+    order = np.argsort(number)
+    column = order[np.searchsorted(number[order], trace.phase[rows])]
+    return np.asarray(trace.rank[rows] * len(phases) + column)
+
+
+def row_times(trace: ScaledTrace, phases: Sequence[int], rows: Ints, ns: Floats) -> Floats:
+    """Return the sum of the times of some rows: (ranks, phases), in the unit of ``ns``."""
+    cell = row_cells(trace, phases, rows)
+    total = np.bincount(cell, weights=ns, minlength=trace.n * len(phases))
+    return np.asarray(total.reshape(trace.n, len(phases)), dtype=np.float64)
+
+
 def work_of(trace: ScaledTrace, phases: Sequence[int]) -> Floats:
     """Return the computation of the whole run after MPI_Init, (ranks, phases) in ns.
 
     From the rows, not the steps: at the edges of a loop's iterations that are executed, computation
     stands in two steps.
     """
-    column = np.searchsorted(np.asarray(phases, dtype=np.int64), trace.phase)
-    late = ~trace.is_op(*INIT_OPS)
-    total = np.bincount(
-        trace.rank * len(phases) + column,
-        weights=trace.work * trace.repeat * late,
-        minlength=trace.n * len(phases),
-    )
-    return np.asarray(total.reshape(trace.n, len(phases)), dtype=np.float64)
+    ns = trace.work * trace.repeat * ~trace.is_op(*INIT_OPS)
+    return row_times(trace, phases, np.arange(trace.rows), ns)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,6 @@ from p3s.base.host import compiling
 from p3s.base.host.compiling import c_compiler, compiled
 from p3s.simulate.steps import Instances, Op, Steps
 
-_INTS = ctypes.c_void_p
 #: struct live, struct step and struct size of state.h.
 LIVE = np.dtype([("begin", "f8"), ("began", "f8"), ("arrival", "f8")])
 STEP = np.dtype(
@@ -39,126 +39,64 @@ FLAWS = (
 )
 
 
+_INT, _REAL, _COLUMN = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
+
+
+def _fields(*parts: tuple[Any, str]) -> list[tuple[str, Any]]:
+    """Return the fields of a structure of C: names by type, in their order."""
+    return [(name, kind) for kind, names in parts for name in names.split()]
+
+
 class Columns(ctypes.Structure):
     """What is packed."""
 
-    _fields_ = [
-        *((name, ctypes.c_int64) for name in ("steps", "ranks", "n", "nodes")),
-        *(
-            (name, _INTS)
-            for name in (
-                "rank",
-                "start",
-                "op",
-                "peer",
-                "bytes",
-                "peer2",
-                "bytes2",
-                "number",
-                "done_start",
-                "done",
-                "to",
-                "source",
-                "cell",
-                "node_of",
-                "path_of",
-            )
-        ),
-        *((name, ctypes.c_int64) for name in ("same", "other", "calls")),
-        ("call_step", _INTS),
-    ]
+    _fields_ = _fields(
+        (_INT, "steps ranks n nodes"),
+        (_COLUMN, "rank start op peer bytes peer2 bytes2 number done_start done to source cell"),
+        (_COLUMN, "node_of path_of"),
+        (_INT, "same other calls"),
+        (_COLUMN, "call_step"),
+    )
 
 
 class Packing(ctypes.Structure):
     """Where it goes."""
 
-    _fields_ = [
-        *((name, _INTS) for name in ("step", "done", "place", "first", "size")),
-        *((name, ctypes.c_int64) for name in ("sizes", "room", "longest", "flaw", "where")),
-    ]
+    _fields_ = _fields(
+        (_COLUMN, "step done place first size"), (_INT, "sizes room longest flaw where")
+    )
 
 
 class Input(ctypes.Structure):
     """What is simulated."""
 
-    _fields_ = [
-        *(
-            (name, ctypes.c_int64)
-            for name in ("steps", "ranks", "nodes", "instances", "sizes", "longest")
-        ),
-        *(
-            (name, _INTS)
-            for name in (
-                "rank",
-                "step",
-                "done",
-                "first",
-                "number",
-                "size",
-                "work",
-                "first_ns",
-                "extra",
-            )
-        ),
-        ("slower", ctypes.c_double),
-        *(
-            (name, _INTS)
-            for name in (
-                "weight",
-                "group",
-                "node_of",
-                "curve_start",
-                "linked",
-                "curve_bytes",
-                "curve_ns",
-                "eager",
-            )
-        ),
-        *((name, ctypes.c_double) for name in ("rate", "burst", "post", "held_ns")),
-        ("places", ctypes.c_int64),
-        ("trunks", ctypes.c_int64),
-        *(
-            (name, _INTS)
-            for name in ("place_of", "route_start", "route", "trunk_rate", "trunk_burst")
-        ),
-        *((name, ctypes.c_int64) for name in ("background", "anyway", "handshake", "fair")),
-        ("back", ctypes.c_double),
-        *(
-            (name, _INTS)
-            for name in (
-                "call_step",
-                "call_instance",
-                "call_ns",
-                "kind",
-                "member_start",
-                "member",
-                "expected",
-                "root",
-            )
-        ),
-    ]
+    _fields_ = _fields(
+        (_INT, "steps ranks nodes instances sizes longest"),
+        (_COLUMN, "rank step done first number size work first_ns extra"),
+        (_REAL, "slower"),
+        (_COLUMN, "weight group node_of curve_start linked curve_bytes curve_ns eager"),
+        (_REAL, "rate burst post held_ns"),
+        (_INT, "places trunks"),
+        (_COLUMN, "place_of route_start route trunk_rate trunk_burst"),
+        (_INT, "background anyway handshake fair"),
+        (_REAL, "back"),
+        (_COLUMN, "call_step call_instance call_ns kind member_start member expected root"),
+    )
 
 
 class Output(ctypes.Structure):
     """Where the times go."""
 
-    _fields_ = [
-        *(
-            (name, _INTS)
-            for name in (
-                "live",
-                "state",
-                "end",
-                "waiting",
-                "software",
-                "sums",
-                "longs",
-                "at",
-                "order",
-            )
-        ),
-        *((name, ctypes.c_int64) for name in ("begun", "queued", "loosened")),
-    ]
+    _fields_ = _fields(
+        (_COLUMN, "live state end waiting software sums longs at order"),
+        (_INT, "begun queued loosened"),
+    )
+
+
+def pointer(keep: list[Any], values: Any, dtype: Any = None) -> int:
+    """Return where a column lies as the core reads it; ``keep`` holds it as long as that does."""
+    keep.append(np.ascontiguousarray(values, dtype=dtype))
+    return int(keep[-1].ctypes.data)
 
 
 FLAGS = ("-O2", "-std=gnu11", "-fPIC", "-shared", "-w")

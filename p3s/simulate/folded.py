@@ -27,7 +27,7 @@ import numpy as np
 from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.text import figures
 from p3s.simulate.packed import Packs, Tally
-from p3s.simulate.steps import Section, Steps
+from p3s.simulate.steps import Section, Steps, selected
 from p3s.simulate.totals import (
     Alike,
     Followed,
@@ -37,8 +37,6 @@ from p3s.simulate.totals import (
     by_rank,
     closed,
     last_of,
-    none_of,
-    part,
     whole,
 )
 
@@ -168,7 +166,8 @@ class Loop:
             return
         found = alike(self.section, repeated=self.repeated)
         self.group = found if found is not None and found.folded else None
-        self.section = replace(self.section, steps=none_of(self.section.steps))
+        none = np.zeros(0, dtype=np.int64)
+        self.section = replace(self.section, steps=selected(self.section.steps, none))
         self.looked = True
         if self.group is not None:
             self._look()
@@ -253,7 +252,7 @@ def folded(loop: Loop, run: Run, *, windows: int = 0, overlap: bool = False) -> 
     ``overlap``: windows overlap, so that the links of nodes are as busy as they would be.
     """
 
-    window = part(loop.full, loop.kept) if loop.chained else loop.full
+    window = selected(loop.full, loop.kept) if loop.chained else loop.full
 
     def add_up(steps: Steps, only: Bools | None, tally: Tally, first_ns: Floats) -> Totals:
         if only is None:

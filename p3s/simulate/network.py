@@ -102,9 +102,13 @@ class Network:
     fair: bool = False
     back: float = 0.0
 
+    def nearest(self, distance: int) -> int:
+        """Return the distance with a path that is nearest to a distance."""
+        return min(self.paths, key=lambda known: (abs(known - distance), known))
+
     def path(self, distance: int) -> Path:
         """Return the path of a distance; of the nearest one that is known where it is not."""
-        return self.paths[min(self.paths, key=lambda known: (abs(known - distance), known))]
+        return self.paths[self.nearest(distance)]
 
     def to_json(self) -> dict[str, Any]:
         """Return the network as plain data; ``rate`` is null where it is no limit."""

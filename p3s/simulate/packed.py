@@ -14,7 +14,18 @@ import numpy as np
 
 from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.errors import P3SError
-from p3s.simulate.core import APART, FLAWED, FLAWS, NO_ROOM, SIZE, STEP, Columns, Input, Packing
+from p3s.simulate.core import (
+    APART,
+    FLAWED,
+    FLAWS,
+    NO_ROOM,
+    SIZE,
+    STEP,
+    Columns,
+    Input,
+    Packing,
+    pointer,
+)
 from p3s.simulate.network import Network, rough_network
 from p3s.simulate.steps import Instances, Op, Steps, instances
 
@@ -207,7 +218,7 @@ def pack(steps: Steps, node_of: Ints, distance: Any, network: Network, cell: Any
     keep: list[Any] = []
     columns = _columns(keep, steps, calls, np.asarray(node_of), distance, network)
     if cell is not None:
-        columns.cell = _pointer(keep, cell, np.int32)
+        columns.cell = pointer(keep, cell, np.int32)
     step, place = np.empty(len(steps), STEP), np.empty(0, np.int32)
     done, first = np.empty(len(steps.done), np.int32), np.empty(len(steps.ranks), np.int32)
     room, result = _SIZES, NO_ROOM
@@ -254,7 +265,7 @@ def surely_end(steps: Steps) -> bool:
     except P3SError:
         return False
     each = (calls.call_instance, calls.expected, calls.member_start, calls.member)
-    where = [ctypes.c_void_p(_pointer(keep, column, np.int64)) for column in each]
+    where = [ctypes.c_void_p(pointer(keep, column, np.int64)) for column in each]
     number = ctypes.c_int64(len(calls.kind))
     return bool(library().p3s_ends(ctypes.byref(columns), number, *where))
 
@@ -265,13 +276,13 @@ def _columns(
     """Return steps as the core packs them; ``keep`` holds the arrays that they point into."""
 
     def column(name: str, dtype: type) -> int:
-        return _pointer(keep, _narrow(getattr(steps, name), name, dtype), dtype)
+        return pointer(keep, _narrow(getattr(steps, name), name, dtype), dtype)
 
     nodes = int(node_of.max(initial=0)) + 1
     distances = sorted(network.paths)
     if not distances:
         raise P3SError("simulation: the network has no path")
-    number = {d: distances.index(_nearest(network, d)) for d in (0, 1)}
+    number = {d: distances.index(network.nearest(d)) for d in (0, 1)}
     path_of = 0
     if distance is not None:
         table = np.asarray(distance)
@@ -279,8 +290,8 @@ def _columns(
             raise P3SError(f"simulation: distances are {table.shape}, not {nodes} x {nodes} nodes")
         nodes = len(table)
         values, which = np.unique(table, return_inverse=True)
-        picked = np.array([distances.index(_nearest(network, int(d))) for d in values])
-        path_of = _pointer(keep, picked[which].reshape(table.shape), np.uint8)
+        picked = np.array([distances.index(network.nearest(int(d))) for d in values])
+        path_of = pointer(keep, picked[which].reshape(table.shape), np.uint8)
     both, some = bool((steps.op == Op.SENDRECV).any()), bool((steps.op == Op.WAITSOME).any())
     return Columns(
         len(steps),
@@ -300,12 +311,12 @@ def _columns(
         column("to", np.int32),
         column("source", np.int32),
         0,
-        _pointer(keep, node_of, np.int64),
+        pointer(keep, node_of, np.int64),
         path_of,
         number[0],
         number[1],
         len(calls.call_step),
-        _pointer(keep, calls.call_step, np.int64),
+        pointer(keep, calls.call_step, np.int64),
     )
 
 
@@ -317,16 +328,6 @@ def _narrow(values: Ints, name: str, dtype: type) -> Ints:
             where = int(np.flatnonzero((values < room.min) | (values > room.max))[0])
             raise P3SError(f"simulation: {name} of step {where} is {values[where]}")
     return np.ascontiguousarray(values, dtype=dtype)
-
-
-def _pointer(keep: list[Any], values: Any, dtype: type) -> int:
-    keep.append(np.ascontiguousarray(values, dtype=dtype))
-    return int(keep[-1].ctypes.data)
-
-
-def _nearest(network: Network, distance: int) -> int:
-    """Return the distance whose path Network.path takes."""
-    return min(network.paths, key=lambda known: (abs(known - distance), known))
 
 
 def _check(steps: Steps, node_of: Ints) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.errors import P3SError
 from p3s.base.ops import is_answer
-from p3s.simulate.core import DEADLOCK, FLAWS, LIVE, Input, Output
+from p3s.simulate.core import DEADLOCK, FLAWS, LIVE, Input, Output, pointer
 from p3s.simulate.network import Network
 from p3s.simulate.packed import MANY, Packed, Tally, Weighed, pack
 from p3s.simulate.steps import Steps, rough_costs
@@ -33,7 +33,8 @@ class Simulated:
     ``began_ns``, ``arrival_ns``: of what a step sends, when its transfer began and when the
     receiver had it; of a collective, when the last that it waits for began and its end; NaN where
     there is nothing. ``queued``: how many messages found their node's link busy.
-    ``cut``: how many calls were taken as not waiting (simulate_anyway).
+    ``cut``: how many calls were taken as not waiting, ``notes``: which calls those were, one line
+    each, where ranks would wait for each other for ever and are simulated ``anyway``.
     """
 
     begin_ns: Floats
@@ -44,6 +45,7 @@ class Simulated:
     arrival_ns: Floats
     queued: int
     cut: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def transfer_ns(self) -> Floats:
@@ -63,6 +65,7 @@ def simulate(
     collective_ns: Floats | None = None,
     first_ns: Floats | None = None,
     extra_ns: Floats | None = None,
+    anyway: bool = False,
 ) -> Simulated:
     """Return when each step begins and ends on a network.
 
@@ -71,7 +74,10 @@ def simulate(
     costs when everybody has begun, by default a rough guess. ``first_ns``: when each of
     ``steps.ranks`` starts, by default 0. ``extra_ns``: added to what the transfer of the message
     that each step sends takes, or to the cost of a collective step (less than 0: taken off, but
-    nothing takes less than 0): noise, drawn by who calls.
+    nothing takes less than 0): noise, drawn by who calls. ``anyway``: also where ranks wait for
+    each other for ever: where none can go on, all sends that are waited for go on as if they were
+    buffered; where there is none, the rank that has been in its call for the longest time waits no
+    more.
 
     Rules. A rank makes one call after the other; ``work_ns`` passes before each. An *eager*
     message (``Path.eager_bytes`` or less, or a buffered send) begins with its send, whose call
@@ -109,32 +115,9 @@ def simulate(
     keep: list[Any] = []  # as long as the core reads it
     packed = pack(steps, node_of, distance, network)
     inputs = _inputs(keep, steps, packed, network, collective_ns, extra_ns)
-    return _run(steps, packed, inputs, first_ns, anyway=False)[0]
-
-
-def simulate_anyway(
-    steps: Steps,
-    node_of: Ints,
-    network: Network,
-    *,
-    distance: Ints | None = None,
-    collective_ns: Floats | None = None,
-    first_ns: Floats | None = None,
-    extra_ns: Floats | None = None,
-) -> tuple[Simulated, tuple[str, ...]]:
-    """Return what ``simulate`` does, also where ranks wait for each other for ever.
-
-    Where none can go on, all sends that are waited for go on as if they were buffered; where
-    there is none, the rank that has been in its call for the longest time waits no more. The
-    notes, one line each, say which calls that were; none: it was not necessary. Arguments and
-    other errors as in ``simulate``.
-    """
-    keep: list[Any] = []  # as long as the core reads it
-    packed = pack(steps, node_of, distance, network)
-    inputs = _inputs(keep, steps, packed, network, collective_ns, extra_ns)
-    found, state = _run(steps, packed, inputs, first_ns, anyway=True)
+    found, state = _run(steps, packed, inputs, first_ns, anyway)
     number, notes = _changed(steps, state)
-    return replace(found, cut=number), notes
+    return replace(found, cut=number, notes=notes)
 
 
 def totals(
@@ -150,7 +133,7 @@ def totals(
     drawn: Drawn | None = None,
     room: Room | None = None,
 ) -> Totals:
-    """Return the times that simulate_anyway returns, added up.
+    """Return the times of ``simulate`` (``anyway``), added up.
 
     ``slower``: so many times as long as the steps say takes everything but their computation, in
     another unit of time: what is returned is to be multiplied by it. ``only``: which of the steps
@@ -307,12 +290,11 @@ def _inputs(
 ) -> Input:
     """Return what the core is told of steps on a network; ``keep`` holds what it points into."""
 
-    def pointer(values: Any, dtype: type = np.int64) -> int:
-        keep.append(np.ascontiguousarray(values, dtype=dtype))
-        return int(keep[-1].ctypes.data)
+    def column(values: Any, dtype: type = np.int64) -> int:
+        return pointer(keep, values, dtype)
 
     def times(values: Any, what: str) -> int:
-        return pointer(_times(values, what), np.float64)
+        return pointer(keep, _times(values, what))
 
     calls, node_of = packed.calls, np.asarray(packed.node_of)
     nodes = int(node_of.max(initial=0)) + 1
@@ -342,20 +324,20 @@ def _inputs(
         len(calls.kind),
         len(packed.size),
         packed.longest,
-        pointer(steps.ranks),
-        *(column.ctypes.data for column in (packed.step, packed.done, packed.first)),
+        column(steps.ranks),
+        *(each.ctypes.data for each in (packed.step, packed.done, packed.first)),
         0 if packed.order is None else packed.order.ctypes.data,
         packed.size.ctypes.data,
         *(0, 0),
-        0 if extra_ns is None else pointer(packed.moved(extra_ns), np.float64),
+        0 if extra_ns is None else column(packed.moved(extra_ns), np.float64),
         1.0,
         *(0, 0),
-        pointer(node_of),
-        pointer(np.cumsum([0, *(len(curve.nbytes) for curve in curves)])),
-        pointer([path.linked for path in paths]),
+        column(node_of),
+        column(np.cumsum([0, *(len(curve.nbytes) for curve in curves)])),
+        column([path.linked for path in paths]),
         times([x for curve in curves for x in curve.nbytes], "the bytes of a cost"),
         times([y for curve in curves for y in curve.ns], "the cost of a message"),
-        pointer([path.eager_bytes for path in paths], np.float64),
+        column([path.eager_bytes for path in paths], np.float64),
         network.rate,
         network.burst,
         network.post,
@@ -366,20 +348,15 @@ def _inputs(
         int(network.handshake),
         int(network.fair and _shared(network)),
         network.back,
-        pointer(packed.place_of(calls.call_step)),
-        pointer(calls.call_instance),
+        column(packed.place_of(calls.call_step)),
+        column(calls.call_instance),
         times(call_ns, "the cost of a collective"),
-        pointer(calls.kind),
-        pointer(calls.member_start),
-        pointer(calls.member),
-        pointer(calls.expected),
-        pointer(calls.root),
+        column(calls.kind),
+        column(calls.member_start),
+        column(calls.member),
+        column(calls.expected),
+        column(calls.root),
     )
-
-
-def _pointer(keep: list[Any], values: np.ndarray) -> int:
-    keep.append(np.ascontiguousarray(values))
-    return int(keep[-1].ctypes.data)
 
 
 def _shared(network: Network) -> bool:
@@ -406,12 +383,9 @@ def _ways(
             f"{len(trunks.switch_of)} nodes, not {nodes}"
         )
     else:
-        try:
-            ways = routes(trunks)
-        except ValueError as err:
-            raise P3SError(f"simulation: {err}") from err
+        ways = routes(trunks)
     columns = (ways.place_of, ways.start, ways.link, ways.rate, ways.burst)
-    return ways.places, len(ways.rate), *(_pointer(keep, column) for column in columns)
+    return ways.places, len(ways.rate), *(pointer(keep, column) for column in columns)
 
 
 def _pairs(steps: Steps, node_of: Ints) -> tuple[Ints, Ints]:

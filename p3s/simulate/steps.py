@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 
-from p3s.base.arrays import Bools, Floats, Ints
+from p3s.base.arrays import Bools, Floats, Ints, place_in_run, starts
 from p3s.simulate.network import Network
 
 
@@ -156,6 +157,41 @@ def taken(column: np.ndarray, which: np.ndarray) -> np.ndarray:
     return np.asarray(column[which])
 
 
+def selected(steps: Steps, which: Bools | Ints) -> Steps:
+    """Return some steps (a mask, or numbers in another order of each rank) of the same ranks.
+
+    Links to others are cut, requests of others are not waited for.
+    """
+    number = np.flatnonzero(which) if which.dtype == bool else which
+    size = len(steps)
+    new = np.full(size, -1, dtype=narrow(size))
+    new[number] = np.arange(len(number))
+    columns: dict[str, Any] = {name: taken(getattr(steps, name), number) for name in PLAIN}
+    for name in ("to", "source"):
+        link = getattr(steps, name)[number]
+        columns[name] = np.where(link >= 0, new[np.maximum(link, 0)], new.dtype.type(-1))
+    counts = np.diff(steps.done_start)[number]
+    waits = np.repeat(np.arange(len(number)), counts)
+    done = new[steps.done[np.repeat(steps.done_start[:-1][number], counts) + place_in_run(waits)]]
+    there = done >= 0
+    before = starts(new >= 0)
+    return replace(
+        steps,
+        start=before[steps.start],
+        done=done[there],
+        done_start=starts(np.bincount(waits[there], minlength=len(number))),
+        **columns,
+    )
+
+
+def of_ranks(steps: Steps, ranks: Ints) -> Steps:
+    """Return the steps of some ranks; those that lose their partner have none (-1)."""
+    keep = np.isin(steps.ranks, ranks)
+    lengths = np.diff(steps.start)
+    kept = selected(steps, np.repeat(keep, lengths))
+    return replace(kept, ranks=steps.ranks[keep], start=starts(lengths[keep]))
+
+
 @dataclass(frozen=True)
 class LeftOut:
     """Calls of a section that are not steps: MPI call, why, how many of the run, their rows."""
@@ -239,9 +275,7 @@ def instances(steps: Steps) -> Instances:
         return Instances(none, none, none, none, none, np.zeros(1, dtype=np.int64), none)
     owner = np.searchsorted(steps.start, step, side="right") - 1
     comm = steps.comm[step]
-    turn = _turn(owner, comm)
-    pairs, instance = np.unique(np.column_stack([comm, turn]), axis=0, return_inverse=True)
-    instance = np.asarray(instance, dtype=np.int64).reshape(-1)
+    instance, pairs = numbered_calls(owner, comm)
     world = steps.ranks[owner]
     place, size = _places(steps, comm, world)
     order = np.lexsort((world, place, instance))
@@ -258,20 +292,22 @@ def instances(steps: Steps) -> Instances:
         kind=names[steps.call[step[first]]],
         root=root,
         expected=np.where(size[first] > 0, size[first], count).astype(np.int64),
-        member_start=np.concatenate([[0], np.cumsum(count)]).astype(np.int64),
+        member_start=starts(count),
         member=order.astype(np.int64),
     )
 
 
-def _turn(owner: Ints, comm: Ints) -> Ints:
-    """Return which call of its rank on its communicator each one is, from 0."""
+def numbered_calls(owner: Ints, comm: Ints) -> tuple[Ints, Ints]:
+    """Return the instance of each collective call, and (communicator, k) of each instance.
+
+    The k-th call of every rank on a communicator belongs to its k-th instance. ``owner``: rank of
+    each call; those of a rank are in program order. Instances ascend.
+    """
     order = np.lexsort((np.arange(len(owner)), comm, owner))
-    changed = np.flatnonzero(np.diff(owner[order]) | np.diff(comm[order])) + 1
-    begins = np.concatenate([[0], changed])
-    counted = np.arange(len(order)) - np.repeat(begins, np.diff([*begins, len(order)]))
     turn = np.empty(len(order), dtype=np.int64)
-    turn[order] = counted
-    return turn
+    turn[order] = place_in_run(owner[order], comm[order])
+    pairs, instance = np.unique(np.column_stack([comm, turn]), axis=0, return_inverse=True)
+    return np.asarray(instance, dtype=np.int64).reshape(-1), pairs
 
 
 def _places(steps: Steps, comm: Ints, world: Ints) -> tuple[Ints, Ints]:

@@ -9,14 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from p3s.base.arrays import Floats, Ints
-from p3s.machine.topology.fabric import Fabric
+from p3s.base.arrays import Floats, Ints, starts
+from p3s.base.errors import P3SError
+from p3s.machine.topology.fabric import About, Fabric
+from p3s.machine.topology.fabric import Routes as Passed
+from p3s.machine.topology.trees import Tree, chains
 
 #: What TCP's answers take of the links back, as a share of a message's rate: Velho et al., "On the
 #: validity of flow-level TCP network models", 2013, section 5.3.
 ANSWERS = 0.05
 #: Headers leave at least this share of a link's speed to messages.
 LEAST_PAYLOAD = 0.8
+_HERE = "links between switches"
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,11 @@ class Trunks:
             raise ValueError("a burst between switches is no number of bytes")
 
     @property
+    def upwards(self) -> Ints:
+        """The switch above each, as a column."""
+        return np.asarray(self.up, dtype=np.int64)
+
+    @property
     def limited(self) -> bool:
         """Whether any of the links is a limit."""
         return any(math.isfinite(rate) for rate in self.rate)
@@ -67,10 +76,10 @@ class Trunks:
     def _below(self, switch_of: Ints) -> Floats:
         """Return how many nodes there are below each switch."""
         found = np.zeros(len(self.up))
-        switch, up = switch_of, np.asarray(self.up, dtype=np.int64)
+        switch = switch_of
         while len(switch):
             np.add.at(found, switch, 1.0)
-            switch = up[switch]
+            switch = self.upwards[switch]
             switch = switch[switch >= 0]
         return found
 
@@ -92,7 +101,10 @@ class Trunks:
             tuple(math.inf if r is None else float(r) for r in data["rate_bytes_per_ns"]),
             tuple(float(burst) for burst in data["burst_bytes"]),
         )
-        _chains(found.up)
+        try:
+            chains(_HERE, found.upwards, [str(switch) for switch in range(len(found.up))])
+        except P3SError as err:
+            raise ValueError(err) from err
         return found
 
 
@@ -136,6 +148,22 @@ class Routes:
     burst: Floats
 
 
+def _limited(
+    found: Passed, code: Ints, place_of: Ints, places: int, rate: Floats, burst: Floats, own: int
+) -> Routes:
+    """Return routes without links that are no limit, and without the first ``own``, those of nodes.
+
+    ``found``: of pairs of places with these codes. ``rate``, ``burst``: of each directed link.
+    """
+    limited = np.isfinite(rate)
+    limited[:own] = False
+    there = limited[found.link]
+    counts = np.zeros(places * places, dtype=np.int64)
+    counts[code] = np.bincount(found.message[there], minlength=len(code))
+    link = (np.cumsum(limited) - 1)[found.link[there]]
+    return Routes(place_of, places, starts(counts), link, rate[limited], burst[limited])
+
+
 @dataclass(frozen=True)
 class Wires:
     """The links of a network of any form. ``node``: which of its nodes each node of a run is.
@@ -154,66 +182,21 @@ class Wires:
         number = np.asarray(self.node, dtype=np.int64)
         found = self.fabric.routes(number[code // nodes], number[code % nodes])
         rate = np.repeat(np.asarray(self.rate, dtype=np.float64), 2)
-        limited = np.isfinite(rate)
-        limited[: 2 * self.fabric.nodes] = False  # the links of nodes are known otherwise
-        there = limited[found.link]
-        counts = np.zeros(nodes * nodes, dtype=np.int64)
-        counts[code] = np.bincount(found.message[there], minlength=len(code))
-        start = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
-        new = np.cumsum(limited) - 1
-        return Routes(
-            np.arange(nodes, dtype=np.int64),
-            nodes,
-            start,
-            new[found.link[there]],
-            rate[limited],
-            np.zeros(int(limited.sum())),
-        )
+        own = 2 * self.fabric.nodes  # the links of nodes are known otherwise
+        return _limited(found, code, np.arange(nodes), nodes, rate, np.zeros(len(rate)), own)
 
 
 def routes(trunks: Trunks) -> Routes:
     """Return the ways between the switches: up as far as necessary, and down again.
 
-    Links that are no limit are left out. Errors: ValueError where switches go round in a circle.
+    Links that are no limit are left out. Errors: P3SError where switches go round in a circle.
     """
     used, place_of = np.unique(np.asarray(trunks.switch_of, dtype=np.int64), return_inverse=True)
-    limited = np.flatnonzero(np.isfinite(np.asarray(trunks.rate, dtype=np.float64)))
-    number = np.full(len(trunks.up), -1, dtype=np.int64)
-    number[limited] = np.arange(len(limited))
-    chain = _chains(trunks.up)[used]  # from the root on, -1 behind the switch itself
-    places, depth = chain.shape
-    # Of the two chains, what comes after their common beginning is passed.
-    same = chain[:, None, :] == chain[None, :, :]
-    common = np.logical_and.accumulate(same, axis=2) & (chain >= 0)[:, None, :]
-    link = np.where(chain >= 0, number[chain], -1)
-    passed = ~common & (link >= 0)[:, None, :]
-    climbs = (passed, np.broadcast_to(2 * link[:, None, :], passed.shape))
-    down = np.swapaxes(passed, 0, 1)
-    falls = (down, np.broadcast_to(2 * link[None, :, :] + 1, down.shape))
-    # Up from the lowest link, down from the highest one.
-    mask = np.concatenate((climbs[0][:, :, ::-1], falls[0]), axis=2)
-    links = np.concatenate((climbs[1][:, :, ::-1], falls[1]), axis=2)
-    start = np.concatenate(([0], np.cumsum(mask.sum(axis=2).reshape(-1))))
-    return Routes(
-        np.asarray(place_of.reshape(-1), dtype=np.int64),
-        places,
-        start.astype(np.int64),
-        np.asarray(links[mask], dtype=np.int64),
-        np.repeat(np.asarray(trunks.rate, dtype=np.float64)[limited], 2),
-        np.repeat(np.asarray(trunks.burst, dtype=np.float64)[limited], 2),
-    )
-
-
-def _chains(up: Sequence[int]) -> Ints:
-    """Return for each switch the switches from its root to itself, -1 behind it."""
-    above = np.asarray(up, dtype=np.int64)
-    number = len(above)
-    steps = [np.arange(number, dtype=np.int64)]
-    while (steps[-1] >= 0).any():
-        if len(steps) > number:
-            raise ValueError("the switches go round in a circle")
-        last = steps[-1]
-        steps.append(np.where(last >= 0, above[np.maximum(last, 0)], -1))
-    table = np.stack(steps[:-1] or steps, axis=1)[:, ::-1]  # the root is not at the begin yet
-    order = np.argsort(table < 0, axis=1, kind="stable")
-    return np.asarray(np.take_along_axis(table, order, axis=1), dtype=np.int64)
+    places, nowhere = len(used), np.full(len(used), np.nan)
+    made = Tree(About(_HERE), used, trunks.upwards, np.append(nowhere, trunks.rate))
+    code = np.arange(places * places)
+    found = made.between(code // places, code % places)
+    burst = np.zeros(len(made.rate))
+    burst[places : places + len(trunks.burst)] = trunks.burst
+    rate, burst = np.repeat(made.rate, 2), np.repeat(burst, 2)
+    return _limited(found, code, place_of.reshape(-1), places, rate, burst, 2 * places)

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from p3s.base.arrays import Bools, Floats, Ints
+from p3s.base.arrays import Bools, Floats, Ints, mixed
 from p3s.simulate.packed import Packed, Packs, Tally
-from p3s.simulate.steps import PLAIN, Section, Steps, instances, narrow, taken
+from p3s.simulate.steps import Section, Steps, instances
 
 #: Times of steps: whole, waiting, transfer, software.
 PARTS = 4
@@ -157,7 +157,6 @@ class StandIns:
     checked_slowest: float | None = None
 
 
-_EACH = (*PLAIN, "to", "source", "done")
 #: Weights that differ by less than this share are equal.
 _EQUAL = 1e-9
 
@@ -195,8 +194,8 @@ def alike(section: Section, *, repeated: bool = False) -> Alike | None:
     # What an iteration is: the rows of the trace that are its calls, and what they stand for.
     like = np.zeros(number, dtype=np.uint64)
     weight = np.round(np.log(np.maximum(steps.weight, 1e-300)) / _EQUAL / 10).astype(np.int64)
-    rank = np.repeat(_mixed(steps.ranks), np.diff(steps.start))
-    code = _mixed(_mixed(rank + steps.row.astype(np.uint64)) + weight.astype(np.uint64))
+    rank = np.repeat(mixed(steps.ranks), np.diff(steps.start))
+    code = mixed(mixed(rank + steps.row.astype(np.uint64)) + weight.astype(np.uint64))
     rows = steps.row >= 0  # computation after the last call is in the last iteration alone
     np.add.at(like, steps.turn[rows], code[rows])
     used = np.flatnonzero(np.bincount(steps.turn[rows], minlength=number))
@@ -208,14 +207,6 @@ def alike(section: Section, *, repeated: bool = False) -> Alike | None:
     mine = rows & np.isin(steps.turn, turns)
     stands = float(np.median(steps.weight[mine])) * len(turns) / section.entries
     return Alike(turns, stands, section.entries)
-
-
-def _mixed(x: Any) -> np.ndarray:
-    """Return numbers with their bits mixed (splitmix64)."""
-    z = np.asarray(x).astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
 
 
 def closed(steps: Steps, kept: Bools) -> bool:
@@ -235,36 +226,6 @@ def whole(steps: Steps, kept: Bools) -> bool:
     number = np.bincount(calls.call_instance, minlength=len(calls.kind))
     made = np.bincount(calls.call_instance, weights=mine, minlength=len(calls.kind))
     return bool(((made == 0) | (made == number)).all())
-
-
-def part(steps: Steps, kept: Bools) -> Steps:
-    """Return the kept steps of the same ranks; links to others are cut."""
-    new = np.cumsum(kept, dtype=narrow(len(steps)))
-    new -= 1
-    new[~kept] = -1
-    columns: dict[str, Any] = {name: taken(getattr(steps, name), kept) for name in PLAIN}
-    for name in ("to", "source"):
-        link = getattr(steps, name)[kept]
-        columns[name] = np.where(link >= 0, new[np.maximum(link, 0)], new.dtype.type(-1))
-    done = new[steps.done]
-    told = np.repeat(kept, np.diff(steps.done_start)) & (done >= 0)
-    waits = np.repeat(np.arange(len(steps)), np.diff(steps.done_start))[told]
-    counts = np.bincount(waits, minlength=len(steps))[kept]
-    before = np.concatenate(([0], np.cumsum(kept, dtype=narrow(len(steps)))))
-    return replace(
-        steps,
-        start=before[steps.start].astype(np.int64),
-        done=done[told],
-        done_start=np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
-        **columns,
-    )
-
-
-def none_of(steps: Steps) -> Steps:
-    """Return no steps, of the same ranks."""
-    columns: dict[str, Any] = {name: getattr(steps, name)[:0].copy() for name in _EACH}
-    start, done_start = np.zeros_like(steps.start), np.zeros(1, dtype=np.int64)
-    return replace(steps, start=start, done_start=done_start, **columns)
 
 
 def by_rank(steps: Steps, values: Floats) -> Floats:

@@ -14,7 +14,7 @@ from p3s.replay.costs.messages import Key
 from p3s.replay.engine.results import ProgramResult
 from p3s.replay.plan.program import Program
 from p3s.simulate.network import Network
-from p3s.simulate.simulate import simulate_anyway
+from p3s.simulate.simulate import simulate
 from p3s.simulate.steps import SENDS, Op, Steps
 
 #: Fewest deviations that stand for a size; else those of the nearest size are taken.
@@ -238,8 +238,8 @@ def phase_times(
                     rng = np.random.default_rng(repeat)
                     more["extra_ns"] = vary.draw(rng)
                     drawn = vary.computing(rng)
-                result, said = simulate_anyway(drawn, node_of, network, distance=distance, **more)
-                notes |= dict.fromkeys(said)
+                result = simulate(drawn, node_of, network, distance=distance, anyway=True, **more)
+                notes |= dict.fromkeys(result.notes)
                 long = np.asarray(result.end_ns) - np.asarray(result.begin_ns)
                 values = (
                     [long]

@@ -10,8 +10,8 @@ import numpy as np
 
 from p3s.base.arrays import Floats, Ints
 from p3s.base.study import REPLAY_SCHEMA, REPLAY_VERSION
-from p3s.program.creation import OwnPart, creation_ns
 from p3s.program.order.calls import unmatched
+from p3s.program.own_costs import OwnPart, creation_ns
 from p3s.program.phase_cells import Places, places, work_of
 from p3s.program.scaled import ScaledTrace
 from p3s.replay.costs.calls import COMPOSED, NONE, CallCost, call_costs, interpolated

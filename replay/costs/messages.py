@@ -18,7 +18,7 @@ from p3s.replay.plan.program import Code, Program
 from p3s.replay.plan.world import NODES, World
 from p3s.replay.stats import NOTHING, Estimate, median_interval
 from p3s.simulate.network import Network
-from p3s.simulate.simulate import simulate_anyway
+from p3s.simulate.simulate import simulate
 
 TRACE = "measured in the trace"
 TRACE_BOTH = "measured in the trace, both ways at once"
@@ -335,7 +335,7 @@ def simulated_transfers(
     assert pairing is not None
     distance = node_distance(program, classes)
     try:
-        result, _ = simulate_anyway(done.steps, done.node_of, network, distance=distance)
+        result = simulate(done.steps, done.node_of, network, distance=distance, anyway=True)
     except P3SError:
         return None
     sender, receiver = program.start[pairing.sender], program.start[pairing.receiver]

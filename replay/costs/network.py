@@ -47,7 +47,7 @@ from p3s.replay.plan.program import Code, Program
 from p3s.replay.plan.world import MEASURED, World
 from p3s.replay.stats import Estimate
 from p3s.simulate.network import Curve, Network, Path, rough_network
-from p3s.simulate.simulate import simulate_anyway
+from p3s.simulate.simulate import simulate
 
 #: Simulations with drawn deviations per program, and programs that are looked at.
 _DRAWS, _MOST = 6, 8
@@ -90,13 +90,18 @@ def share_of_spread(
         if not len(last):
             continue
         try:
-            typical, _ = simulate_anyway(done.steps, done.node_of, here, distance=distance)
+            typical = simulate(done.steps, done.node_of, here, distance=distance, anyway=True)
             drawn = []
             for draw in range(_DRAWS):
                 rng = np.random.default_rng(draw)
                 extra = vary.draw(rng)
-                made, _ = simulate_anyway(
-                    vary.computing(rng), done.node_of, here, distance=distance, extra_ns=extra
+                made = simulate(
+                    vary.computing(rng),
+                    done.node_of,
+                    here,
+                    distance=distance,
+                    extra_ns=extra,
+                    anyway=True,
                 )
                 drawn.append(made.end_ns[last].max())
         except P3SError:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.base.arrays import Floats, Ints
-from p3s.machine.topology.ancestry import common, heights, links_between
 from p3s.machine.topology.switches import Topology
+from p3s.machine.topology.trees import common, heights, links_between
 from p3s.replay.costs.link import SHARED, Flood, Link, carried
 from p3s.replay.engine.results import ProgramResult
 from p3s.replay.plan.program import Code, Program

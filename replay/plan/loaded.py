@@ -9,10 +9,9 @@ import numpy as np
 
 from p3s.base.arrays import Bools, Floats, Ints
 from p3s.program.mapping import RankMap
-from p3s.program.order.sections import take
 from p3s.replay.plan.classes import Whole
 from p3s.replay.plan.executed import fits
-from p3s.simulate.steps import PLAIN, Op, Steps
+from p3s.simulate.steps import PLAIN, Op, Steps, of_ranks
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class Loaded:
 def restrict(steps: Steps, ranks: Ints) -> tuple[Steps, Ints]:
     """Return the steps of some ranks, and their numbers among all."""
     kept = np.repeat(np.isin(steps.ranks, ranks), np.diff(steps.start))
-    return take(steps, ranks), np.flatnonzero(kept)
+    return of_ranks(steps, ranks), np.flatnonzero(kept)
 
 
 def load(

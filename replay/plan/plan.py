@@ -53,7 +53,7 @@ from p3s.replay.plan.types import (
 from p3s.replay.plan.world import World, lay_out
 from p3s.replay.settings import NOISES, ReplaySettings
 from p3s.simulate.network import Network
-from p3s.simulate.simulate import simulate_anyway
+from p3s.simulate.simulate import simulate
 from p3s.simulate.steps import WAITS, LeftOut, Op, Section, Steps
 
 
@@ -243,7 +243,7 @@ class _Planner:
         if len(full) == 0:
             return 0.0
         node_of = self.mapping.node_of
-        found, _ = simulate_anyway(full, node_of, self.network, distance=self.distance)
+        found = simulate(full, node_of, self.network, distance=self.distance, anyway=True)
         return float(np.max(found.end_ns))
 
     def _choice(self) -> Choice:

@@ -19,7 +19,7 @@ from p3s.machine.compare import compare
 from p3s.machine.filesystem import measure_files
 from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, MACHINE, Curve, Loaded, Machine
 from p3s.machine.measure import MOST_BYTES, _disturbed, _network_s, _Seen, measure, working_sets
-from p3s.machine.runner import Runner, Runners
+from p3s.machine.programs import Runner, Runners
 from p3s.machine.show import plot, render
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30

@@ -127,9 +127,9 @@ def test_the_platform_wheel(brought: Path) -> None:
 def test_a_machine_is_measured_without_a_compiler(
     brought: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from p3s.machine import build as machine
     from p3s.machine import filesystem, network
-    from p3s.machine.runner import Runners
+    from p3s.machine import programs as machine
+    from p3s.machine.programs import Runners
     from p3s.signature_runner.build import ensure_counter
 
     monkeypatch.setattr(compiling, "FOLDER", brought)

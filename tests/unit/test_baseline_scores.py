@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from p3s.base.scores import relative_error, scores
+from p3s.laws.statistics import relative_error, scores
 from p3s.methods.baseline.times import against_least, by_target, spread
 
 #: Relative errors in percent as printed: HPL (Table 1) and BT (Table 2); None: blank or x.

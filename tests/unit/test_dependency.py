@@ -12,7 +12,7 @@ from steps_builder import Builder
 from p3s.base.errors import P3SError
 from p3s.simulate import core
 from p3s.simulate.network import Curve, Network, Path, line
-from p3s.simulate.simulate import Simulated, simulate, simulate_anyway
+from p3s.simulate.simulate import Simulated, simulate
 from p3s.simulate.steps import Steps
 
 L, G, S, R, POST = 1000.0, 0.5, 40.0, 60.0, 10.0
@@ -520,8 +520,8 @@ def test_sends_in_a_circle_go_on_as_if_buffered() -> None:
         b.add(rank, "MPI_Irecv", (rank - 1) % n, 5000)
         b.add(rank, "MPI_Send", (rank + 1) % n, 5000)
         b.add(rank, "MPI_Wait")
-    found, notes = simulate_anyway(b.build(), np.zeros(n, int), network())
-    assert notes == (
+    found = simulate(b.build(), np.zeros(n, int), network(), anyway=True)
+    assert found.notes == (
         "10 MPI_Send of ranks 0, 1, 2, 3 and 1 more wait for their receivers for "
         "ever: taken as buffered",
     )
@@ -534,8 +534,8 @@ def test_sends_in_a_circle_go_on_as_if_buffered() -> None:
         2 * way + POST + 2500,
         3 * way + POST,
     ]
-    links, notes = simulate_anyway(b.build(), np.arange(n), network(rate=1.0))
-    assert len(notes) == 1 and np.isfinite(links.end_ns).all()
+    links = simulate(b.build(), np.arange(n), network(rate=1.0), anyway=True)
+    assert len(links.notes) == 1 and np.isfinite(links.end_ns).all()
 
 
 def test_receives_in_a_circle_are_cut_once() -> None:
@@ -544,8 +544,8 @@ def test_receives_in_a_circle_are_cut_once() -> None:
         b.add(rank, "MPI_Recv", (rank - 1) % 3, 100, work_ns=10.0 * (3 - rank))
         b.add(rank, "MPI_Send", (rank + 1) % 3, 100)
     steps = b.build()
-    found, notes = simulate_anyway(steps, np.zeros(3, int), network())
-    assert notes == ("1 MPI_Recv of rank 2 cannot end in this order: taken as not waiting",)
+    found = simulate(steps, np.zeros(3, int), network(), anyway=True)
+    assert found.notes == ("1 MPI_Recv of rank 2 cannot end in this order: taken as not waiting",)
     way = L + 50
     assert ends(steps, found, 2) == [10 + POST, 10 + POST + S]
     assert ends(steps, found, 0)[0] == 10 + POST + way
@@ -562,26 +562,25 @@ def test_waits_and_collectives_in_a_circle_end() -> None:
         b.add(rank, "MPI_Recv", 1 - rank, 9000, tag=3)
         for t in (1, 2):
             b.add(rank, "MPI_Send", 1 - rank, 10, tag=t)
-    found, notes = simulate_anyway(b.build(), np.zeros(2, int), network())
-    assert np.isfinite(found.end_ns).all() and notes
+    found = simulate(b.build(), np.zeros(2, int), network(), anyway=True)
+    assert np.isfinite(found.end_ns).all() and found.notes
     b = Builder(2)
     b.add(0, "MPI_Barrier")
     b.add(0, "MPI_Send", 1, 10)
     b.add(1, "MPI_Recv", 0, 10)
     b.add(1, "MPI_Barrier")
     steps = b.build()
-    found, notes = simulate_anyway(
-        steps, np.zeros(2, int), network(), collective_ns=np.full(4, 7.0)
-    )
-    assert notes == ("1 MPI_Barrier of rank 0 cannot end in this order: taken as not waiting",)
+    found = simulate(steps, np.zeros(2, int), network(), collective_ns=np.full(4, 7.0), anyway=True)
+    (note,) = found.notes
+    assert note == "1 MPI_Barrier of rank 0 cannot end in this order: taken as not waiting"
     assert ends(steps, found, 1) == [L + 5, L + 5 + 7]
 
 
 def test_nothing_is_changed_where_all_goes_well() -> None:
     steps = fan_out(3, 4000).build()
     strict = simulate(steps, np.arange(6) // 3, network(rate=2.0))
-    found, notes = simulate_anyway(steps, np.arange(6) // 3, network(rate=2.0))
-    assert notes == () and (found.end_ns == strict.end_ns).all()
+    found = simulate(steps, np.arange(6) // 3, network(rate=2.0), anyway=True)
+    assert found.notes == () and (found.end_ns == strict.end_ns).all()
 
 
 def test_bad_steps_are_refused_in_one_line() -> None:

@@ -10,7 +10,7 @@ import pytest
 from corpus import block
 
 from p3s.base.extents import dims_balanced
-from p3s.laws.whole import evaluate_int
+from p3s.laws.exact import evaluate_int
 from p3s.model.sizes.blocks import ExtentPool, Observations
 from p3s.model.sizes.elements import distinct, fit_alone, fit_elements
 from p3s.model.sizes.joint import joint_sizes

@@ -11,7 +11,8 @@ from loops import AHEAD, HALO, SWEEP, loop_of, section_of, turns_of
 from p3s.simulate.folded import folded, strung
 from p3s.simulate.network import rough_network
 from p3s.simulate.simulate import simulate
-from p3s.simulate.totals import alike, closed, part
+from p3s.simulate.steps import selected
+from p3s.simulate.totals import alike, closed
 
 NETWORK = rough_network()
 UNLIMITED = replace(NETWORK, rate=float("inf"))
@@ -218,7 +219,7 @@ def test_parts_keep_links_and_requests() -> None:
     steps = turns_of(HALO, 3, 3, 4, work=np.full(9, 1e5))
     kept = np.isin(steps.turn, [1, 2])
     assert closed(steps, kept)
-    mine = part(steps, kept)
+    mine = selected(steps, kept)
     wanted = turns_of(HALO, 3, 3, 2, work=np.full(9, 1e5))
     for name in ("start", "op", "peer", "to", "source", "done", "done_start", "work_ns"):
         assert np.array_equal(getattr(mine, name), getattr(wanted, name)), name

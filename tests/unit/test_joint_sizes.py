@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from random_domains import block
 
-from p3s.laws.whole import evaluate_int
+from p3s.laws.exact import evaluate_int
 from p3s.model.sizes import cover
 from p3s.model.sizes.blocks import FittedSize, Observations
 from p3s.model.sizes.hypotheses import Given, whole_bits

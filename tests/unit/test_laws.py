@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from p3s.base.errors import P3SError
 from p3s.base.extents import dims_balanced, dims_greedy
+from p3s.laws.exact import evaluate_int
 from p3s.laws.expr import BLOCK_KINDS, block, block_size, check, evaluate, num, sym
 from p3s.laws.lawfinder import find_law
 from p3s.laws.symbolic import to_sympy, to_text
-from p3s.laws.whole import evaluate_int
 from p3s.laws.worklaws import fit_work
 from p3s.model.grid.at import coords_of, rank_of
 from p3s.model.sizes.blocks import ExtentPool, Observations

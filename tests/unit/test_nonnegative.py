@@ -7,7 +7,7 @@ import pytest
 from scipy.interpolate import PchipInterpolator
 from scipy.optimize import nnls
 
-from p3s.laws.mixture import nonnegative
+from p3s.laws.statistics import nonnegative
 from p3s.model.sizes import cover
 from p3s.model.work.balance import _shares
 

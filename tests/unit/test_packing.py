@@ -12,7 +12,13 @@ from p3s.machine import network, show
 from p3s.model.types import block_at, packed_of
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.messages import with_packing
-from p3s.program.packing import PackCosts, measured, ns_per_byte, packing_ns, usual
+from p3s.program.own_costs import (
+    PackCosts,
+    measured_packing,
+    ns_per_byte,
+    packing_ns,
+    usual_packing,
+)
 from p3s.program.scaled import ScaledTrace, build
 from p3s.program.types import PackedCall
 from p3s.signature import buffers
@@ -91,7 +97,7 @@ def test_a_small_piece_costs_what_the_smallest_does() -> None:
 def test_measured_costs_are_what_is_beyond_one_piece() -> None:
     sizes = [f"size {b} 9 100 110 10 11 10 11 5" for b in (0, 1, 2, 4)]
     found = network.parsed(PRINTED + "\n".join(sizes))
-    costs = measured(found)
+    costs = measured_packing(found)
     assert costs is not None
     assert costs.measured
     assert costs.blocks == (8, 64)
@@ -104,9 +110,9 @@ def test_measured_costs_are_what_is_beyond_one_piece() -> None:
 
 
 def test_nothing_measured_is_usual_figures_with_wide_ends() -> None:
-    assert measured({}) is None
+    assert measured_packing({}) is None
     for family in ("openmpi", "mpich"):
-        costs = usual(family)
+        costs = usual_packing(family)
         assert not costs.measured
         assert (costs.pack[0] <= costs.pack[1]).all()
         assert (costs.pack[1] < costs.pack[2]).all()

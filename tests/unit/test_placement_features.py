@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from traffic_patterns import around, halo
 
 from p3s.base.errors import P3SError
-from p3s.machine.topology.levels import Level
+from p3s.machine.topology.fabric import Level
 from p3s.machine.topology.read import read_fabric
 from p3s.methods.placement.allocation import allocation
 from p3s.methods.placement.candidates import block_on, cyclic_on

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from p3s.laws.whole import evaluate_int
+from p3s.laws.exact import evaluate_int
 from p3s.model.sizes.rankcounts import fit_rank_count
 
 LAWS = {

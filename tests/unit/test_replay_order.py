@@ -21,13 +21,13 @@ from p3s.program import write_scaled
 from p3s.program.order.calls import unmatched
 from p3s.program.order.completions import first_in_first_out, wanted
 from p3s.program.order.pairs import pair
-from p3s.program.order.sections import read_sections, sections_of, take
+from p3s.program.order.sections import read_sections, sections_of
 from p3s.program.order.unstick import _ends_simulated, ends, unstuck
 from p3s.program.scaled import ScaledTrace, read_scaled
 from p3s.signature.signature import signature_json
 from p3s.signature.store import write_tables
 from p3s.simulate.packed import surely_end
-from p3s.simulate.steps import RECEIVES, REQUESTS, SENDS, WAITS, Op, Section, Steps
+from p3s.simulate.steps import RECEIVES, REQUESTS, SENDS, WAITS, Op, Section, Steps, of_ranks
 
 
 @pytest.fixture(scope="module")
@@ -505,7 +505,7 @@ def test_some_ranks(tmp_path: Path) -> None:
     s = some.steps
     check_steps(s)
     assert s.ranks.tolist() == [5, 6] and calls(s, 5) == calls(whole.steps, 5)
-    assert len(take(whole.steps, np.array([5, 6]))) == len(s)
+    assert len(of_ranks(whole.steps, np.array([5, 6]))) == len(s)
     inside = np.isin(s.peer, [5, 6]) & np.isin(s.op, [int(op) for op in SENDS])
     assert (s.to[inside] >= 0).all() and (s.to[~inside] < 0).all()
 

@@ -43,7 +43,7 @@ def test_the_total_of_bt_is_constant():
 
 def test_the_weight_of_bt_follows_the_side_of_the_grid():
     law = find_law({n: BT_WEIGHT[n] for n in (16, 25, 36, 49, 64)}, "whole").law
-    from p3s.laws.whole import evaluate_int
+    from p3s.laws.exact import evaluate_int
 
     for n, weight in {**BT_WEIGHT, 1024: 8283, 1600: 10_291, 1681: 10_542}.items():
         assert int(evaluate_int(law.expr, {"n": n})) == weight
@@ -59,7 +59,7 @@ def test_the_instructions_of_bt_at_100_follow_from_16_to_64():
 
 
 def test_the_bytes_of_n_body_fall_with_n():
-    from p3s.laws.whole import evaluate_int
+    from p3s.laws.exact import evaluate_int
 
     law = find_law({n: 128_000_000 // n for n in (16, 32, 64, 128)}, "whole").law
     assert int(evaluate_int(law.expr, {"n": 512})) == 250_000

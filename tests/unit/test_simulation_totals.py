@@ -24,7 +24,7 @@ from p3s.simulate import simulate as simulation
 from p3s.simulate.folded import folded, folded_totals
 from p3s.simulate.network import rough_network
 from p3s.simulate.packed import Tally
-from p3s.simulate.simulate import simulate_anyway, totals
+from p3s.simulate.simulate import simulate, totals
 from p3s.simulate.steps import constant, narrowed, taken
 from p3s.simulate.totals import PARTS, Drawn, Room, added_up
 
@@ -56,13 +56,13 @@ def test_times_are_added_up_as_they_are_told(links, many, monkeypatch) -> None:
         found = totals(steps, nodes, net, tally, first_ns=first, room=room)
         (packed,) = [one for one in room.packs.kept if one.columns[2] is steps.start]
         assert (packed.order is not None) == (many == 0 and packed.begun is not None)
-        single, notes = simulate_anyway(steps, nodes, net, first_ns=first)
+        single = simulate(steps, nodes, net, first_ns=first, anyway=True)
         wanted = added_up(single, steps.start, tally)
         assert found.sums.shape == (PARTS, CELLS)
         assert (found.sums == wanted.sums).all()
         assert np.allclose(found.long, wanted.long, rtol=1e-12)
         assert (found.ends_of(np.arange(len(steps))) == single.end_ns).all()
-        assert (found.notes, found.cut) == (notes, single.cut)
+        assert (found.notes, found.cut) == (single.notes, single.cut)
 
 
 def test_slower_messages_are_shorter_computation() -> None:
@@ -137,7 +137,7 @@ def test_loops_fold_the_same_whoever_adds_up(pattern_, overlap, monkeypatch) -> 
 
     def run(steps, _, first):
         kept.append(len(steps))
-        return simulate_anyway(steps, nodes, net, first_ns=first)[0]
+        return simulate(steps, nodes, net, first_ns=first, anyway=True)
 
     one = folded_totals(loop, add_up, overlap=overlap)
     again = folded_totals(loop, add_up, overlap=overlap)

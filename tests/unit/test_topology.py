@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p3s.base.errors import P3SError
-from p3s.machine.topology.ancestry import heights, links_between
 from p3s.machine.topology.fabric import Fabric
 from p3s.machine.topology.read import node_numbers, read_fabric
 from p3s.machine.topology.switches import Topology, read_topology
+from p3s.machine.topology.trees import heights, links_between
 
 SLURM = """SwitchName=s0 Nodes=n[0-1] LinkSpeed=10Gbit/s
 SwitchName=s1 Nodes=n[2-3] LinkSpeed=20Gbit/s

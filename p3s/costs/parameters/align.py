@@ -16,8 +16,8 @@ from p3s.base.settings import Setting, setting_name
 from p3s.costs.parameters.tree import Differs, Leaves, join, numbering, rules_of
 from p3s.costs.parameters.types import FITTED, Law, Means, Number, find_number
 from p3s.laws.counts import WorkLaw
+from p3s.laws.exact import evaluate_int
 from p3s.laws.expr import Expr, num
-from p3s.laws.whole import evaluate_int
 from p3s.model.evaluate import ScaledRows, generate, model_grid
 from p3s.model.grid.at import GridRule
 from p3s.model.law_types import Amount

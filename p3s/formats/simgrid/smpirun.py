@@ -31,7 +31,7 @@ from p3s.predict.estimators.messages import measured_messages, with_packing
 from p3s.predict.estimators.messages import why_not as no_costs
 from p3s.predict.estimators.settings import Prepared, Setting, prepare
 from p3s.predict.times import read_head
-from p3s.program.packing import usual
+from p3s.program.own_costs import usual_packing
 from p3s.simulate.folded import Loop, Settling, folded
 from p3s.simulate.network import Network
 from p3s.simulate.steps import Op, Steps
@@ -209,7 +209,9 @@ def communication(
         (*said, *ready.notes, *dict.fromkeys(notes)),
         followed=settling.into(ready.followed),
     )
-    return with_packing(made, ready.trace, messages.packing or usual(messages.library.family))
+    return with_packing(
+        made, ready.trace, messages.packing or usual_packing(messages.library.family)
+    )
 
 
 def _total(ready: Prepared, network: Network, notes: list[str], settling: Settling) -> Floats:

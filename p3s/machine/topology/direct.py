@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from p3s.base.arrays import Floats, Ints
-from p3s.machine.topology.fabric import About, Fabric, Routes, compress
-from p3s.machine.topology.levels import Level, several
+from p3s.machine.topology.fabric import About, Fabric, Level, Routes, compress, several
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,13 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from p3s.base.arrays import Ints
 from p3s.base.artefacts import parse_json
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.schemas import first_problem, load_schema
 from p3s.machine.topology.direct import Dragonfly, Torus
-from p3s.machine.topology.fabric import About, Extra, Fabric
-from p3s.machine.topology.levels import ns_of, speed_of
+from p3s.machine.topology.fabric import About, Extra, Fabric, ns_of, speed_of
 from p3s.machine.topology.switches import (
     Entry,
     Topology,
@@ -25,7 +26,7 @@ from p3s.machine.topology.switches import (
     of_text,
     read_text,
 )
-from p3s.machine.topology.trees import FatTree, Tree, tree_of
+from p3s.machine.topology.trees import FatTree, Tree
 
 _SHORT = re.compile(r"(fat-tree|torus|mesh|dragonfly):([0-9x,]+)(?:@([^,@]+)(?:,([^,@]+))?)?")
 _FORMS = "fat-tree:16,4, torus:4x4x4, mesh:8x8 or dragonfly:9,4,2, each also with @SPEED,LATENCY"
@@ -221,7 +222,8 @@ def _of_switches(found: Topology, data: Mapping[str, Any], source: str) -> Fabri
         )
     about = _about(source, {**data, "hosts": ""}, len(found.hosts))
     named = About(about.source, found.hosts, about.extra, about.fair, found.notes)
-    return tree_of(found, named, float("nan"))
+    rate = np.append(np.full(len(found.hosts), np.nan), found.speed)
+    return Tree(named, found.switch_of, found.up, rate)
 
 
 def _needs(

@@ -17,8 +17,8 @@ from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.errors import P3SError
 from p3s.base.foreign_formats import ReadBy, refuse_foreign
 from p3s.base.host.hosts import MOST_HOSTS, expand_hosts
-from p3s.machine.topology.ancestry import chains, hops, links_between
-from p3s.machine.topology.levels import speed_of
+from p3s.machine.topology.fabric import speed_of
+from p3s.machine.topology.trees import chains, hops, links_between
 
 #: Distance between two nodes where nobody has said what is between them.
 FLAT_HOPS = 1
@@ -31,7 +31,7 @@ class Topology:
     ``hosts``: names in the order of the file. ``switch_of``: switch that each host hangs on.
     ``up``: of a tree, the number of the switch above each, -1 above a root; ``links``: of a
     network that is no tree, the pairs of switches that are joined; empty otherwise. ``chain``: of
-    a tree, as :func:`p3s.machine.topology.ancestry.chains`. ``speed``: bytes per ns of the link
+    a tree, as :func:`p3s.machine.topology.trees.chains`. ``speed``: bytes per ns of the link
     above each switch of a tree. ``source``: what it was read from. Flat: no hosts, all are one
     switch apart.
     """

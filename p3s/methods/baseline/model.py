@@ -15,9 +15,9 @@ import numpy as np
 from p3s.base.arrays import Floats
 from p3s.base.artefacts import write_json
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.scores import relative_error
 from p3s.base.serialise import Natural, NotNegative, Published
 from p3s.base.text import plural, processes
+from p3s.laws.statistics import relative_error
 from p3s.methods.baseline import threeterm
 from p3s.methods.baseline.families import (
     FAMILIES,

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.scores import Number, relative_error
 from p3s.base.serialise import NotNegative, ProcessCount
 from p3s.base.text import processes
+from p3s.laws.statistics import Number, relative_error
 
 
 def against_least(predicted: float, repeats: Iterable[float]) -> float:

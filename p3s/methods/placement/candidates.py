@@ -16,8 +16,7 @@ import numpy as np
 from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError
 from p3s.machine.topology.direct import Torus
-from p3s.machine.topology.fabric import Fabric
-from p3s.machine.topology.levels import Level
+from p3s.machine.topology.fabric import Fabric, Level
 from p3s.machine.topology.read import node_numbers
 from p3s.methods.placement.allocation import Allocation, put
 from p3s.program.mapping import BLOCK, CYCLIC, RankMap

@@ -17,7 +17,7 @@ import numpy as np
 
 from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.errors import P3SError
-from p3s.machine.topology.levels import Level
+from p3s.machine.topology.fabric import Level
 from p3s.methods.placement.phases import Traffic, sums
 from p3s.program.mapping import RankMap
 

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from p3s.base.arrays import Floats, Ints
+from p3s.laws.statistics import low_median_high
 
 #: Requests that are followed one by one, at most; a longer run is this many and the rate after.
 MOST_REQUESTS = 200_000
@@ -169,7 +170,7 @@ def drawn(
         service = queue.service * max(1.0 + error * float(rng.standard_normal()), 0.0)
         found.append(run(replace(queue, service=service), one, workers, rng))
     seconds = np.array([each.seconds for each in found])
-    low, middle, high = np.quantile(seconds, (0.05, 0.5, 0.95))
+    low, middle, high = low_median_high(seconds)
     return Range(
         float(middle),
         float(low),

@@ -18,6 +18,7 @@ import numpy as np
 
 from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError
+from p3s.laws.statistics import low_median_high
 from p3s.machine.teams import OpenMP
 from p3s.machine.topology.inside import Node
 from p3s.methods.threads import columns
@@ -62,12 +63,10 @@ def _parts(state: State, design: Floats) -> Iterator[Part]:
 
 
 def _ends(draws: Floats) -> tuple[float, float, float]:
-    low, middle, high = np.quantile(draws, [0.05, 0.5, 0.95])
+    low, middle, high = low_median_high(draws)
     return float(low), float(middle), float(high)
 
 
-#: Share inside the interval.
-INSIDE = 0.90
 #: Errors of measured parts are so many times those of whole times, and at least this share of the
 #: whole counts.
 _PART_ERROR, _PART_LEAST = 2.0, 0.1
@@ -175,7 +174,7 @@ class PreparedLaw:
 
 def value_of(draws: Floats) -> Value:
     """Return the median of draws and their 90 % interval, for each use."""
-    low, middle, high = np.quantile(draws, [(1 - INSIDE) / 2, 0.5, (1 + INSIDE) / 2], axis=0)
+    low, middle, high = low_median_high(draws)
     return Value(middle, low, high)
 
 

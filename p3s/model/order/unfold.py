@@ -14,7 +14,7 @@ from p3s.base.errors import P3SError
 from p3s.base.ops import COLLECTIVE, COMPLETION, IO, RECV, SEND
 from p3s.base.study import Study
 from p3s.capture.anybody import receivers
-from p3s.laws.whole import evaluate_int
+from p3s.laws.exact import evaluate_int
 from p3s.model.comparison import Difference, Moved, OrderAgreement
 from p3s.model.grid.at import GridAt
 from p3s.model.law_types import LoopRule, OrderedItem, TripLaw, Trips, When

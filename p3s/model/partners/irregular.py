@@ -11,7 +11,7 @@ from zlib import crc32
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.laws.mixture import nonnegative
+from p3s.laws.statistics import nonnegative
 from p3s.model.grid.at import GridAt
 from p3s.model.partners.relation import Relation
 from p3s.model.registry import left_out

@@ -12,8 +12,8 @@ from itertools import combinations, product
 
 import numpy as np
 
+from p3s.laws.exact import evaluate_int
 from p3s.laws.expr import BLOCK_KINDS, Expr, add, block, block_size, mul, num
-from p3s.laws.whole import evaluate_int
 from p3s.model.sizes.blocks import (
     Axis,
     ExtentPool,

@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from p3s.base.scores import Z90
 from p3s.laws.expr import Env, Expr, add, evaluate, mul, num, power, sym
 from p3s.laws.mixture import seen
+from p3s.laws.statistics import Z90
 from p3s.laws.sums import PER_DOUBLING, Columns, Sum, columns, near, ranked, shapes
 from p3s.model.law_types import Amount, SizeLaw
 from p3s.model.partners.relation import Shift

@@ -9,9 +9,9 @@ from itertools import combinations
 import numpy as np
 
 from p3s.laws.counts import Law
+from p3s.laws.exact import evaluate_int
 from p3s.laws.expr import Expr, add, evaluate, mul, num, sym
 from p3s.laws.lawfinder import find_law
-from p3s.laws.whole import evaluate_int
 from p3s.model.law_types import CountLaw, IterationsLaw, Rival
 from p3s.model.reasons import Code, Reason
 from p3s.model.sizes.attempts import Attempts

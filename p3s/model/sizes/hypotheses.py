@@ -10,8 +10,8 @@ from itertools import combinations, product
 
 import numpy as np
 
+from p3s.laws.exact import evaluate_int
 from p3s.laws.expr import Expr, mul, num
-from p3s.laws.whole import evaluate_int
 from p3s.model.sizes.blocks import Axis, FittedSize, Observations, cells_of
 from p3s.model.sizes.levels import blocks_in
 from p3s.model.sizes.positions import decides, plain_axes

@@ -12,10 +12,9 @@ from fractions import Fraction
 import numpy as np
 
 from p3s.laws.counts import MAX_DENOMINATOR
-from p3s.laws.exact import roundness
+from p3s.laws.exact import evaluate_int, roundness
 from p3s.laws.expr import Expr, add, evaluate, mul, num, power, sym
 from p3s.laws.lawfinder import find_law
-from p3s.laws.whole import evaluate_int
 from p3s.model.sizes.blocks import ExtentPool, FittedSize, Observations
 from p3s.model.sizes.positions import moving
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from p3s.laws.exact import evaluate_int
 from p3s.laws.expr import symbols_of
-from p3s.laws.whole import evaluate_int
 from p3s.model.grid.at import GridAt
 from p3s.model.law_types import CountLaw, SizeLaw
 from p3s.model.partners.communicator_laws import CommunicatorLaw

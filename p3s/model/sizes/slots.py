@@ -12,9 +12,9 @@ from dataclasses import replace
 import numpy as np
 
 from p3s.laws.counts import WorkLaw
+from p3s.laws.exact import evaluate_int
 from p3s.laws.expr import symbols_of, whole_number
 from p3s.laws.lawfinder import find_law
-from p3s.laws.whole import evaluate_int
 from p3s.model.grid.at import GridAt, Guard
 from p3s.model.grid.atoms import Above, HasPartner
 from p3s.model.grid.guardfit import fit_guards

@@ -10,8 +10,8 @@ from functools import cached_property
 
 import numpy as np
 
+from p3s.laws.exact import evaluate_int
 from p3s.laws.lawfinder import find_law
-from p3s.laws.whole import evaluate_int
 from p3s.model.grid.at import LAYOUTS, GridAt, Guard
 from p3s.model.grid.atoms import First, Last
 from p3s.model.grid.grids import Listed

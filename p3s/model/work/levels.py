@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from p3s.base.scores import Z90
+from p3s.laws.statistics import Z90
 from p3s.laws.sums import PER_DOUBLING
 from p3s.model.grid.at import GridAt
 from p3s.model.tree import phase_weight

@@ -13,7 +13,8 @@ from itertools import combinations
 
 import numpy as np
 
-from p3s.laws.mixture import nonnegative, seen
+from p3s.laws.mixture import seen
+from p3s.laws.statistics import nonnegative
 
 MAX_TERMS = 4
 #: A further term has to divide the held-out error by 1.5; errors below are taken as none.

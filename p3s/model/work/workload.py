@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from p3s.base.scores import Z90
 from p3s.laws.expr import Expr
+from p3s.laws.statistics import Z90
 from p3s.model.grid.at import GridAt
 from p3s.model.sizes.observed import env_of
 from p3s.model.tree import phase_weight

@@ -44,8 +44,7 @@ from p3s.predict.estimators.messages import (
 from p3s.predict.estimators.settings import Prepared, Setting, prepare, silent
 from p3s.predict.estimators.wired import on_wires, said_of
 from p3s.predict.times import read_head, some_ranks
-from p3s.program.creation import usual as usual_creation
-from p3s.program.packing import usual as usual_packing
+from p3s.program.own_costs import usual_creation, usual_packing
 from p3s.program.types import MOST_RANKS
 from p3s.simulate.folded import Folded, Loop, Settling, folded_totals
 from p3s.simulate.network import Network

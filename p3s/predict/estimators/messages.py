@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from p3s.base.study import Study
     from p3s.machine.machinefile import Machine
     from p3s.program.collectives.choose import Library
-    from p3s.program.creation import OwnPart
-    from p3s.program.packing import PackCosts
+    from p3s.program.own_costs import OwnPart, PackCosts
     from p3s.program.scaled import ScaledTrace
 
 #: Libraries that move large messages only while their rank is inside a call.
@@ -184,8 +183,7 @@ def library_for(study: Study, machine: Machine | None, setting: Setting) -> Libr
 
 def measured_messages(study: Study, machine: Path | None, setting: Setting) -> Messages:
     """Return what messages cost as it was measured between two ranks."""
-    from p3s.program.creation import measured
-    from p3s.program.packing import measured as measured_packing
+    from p3s.program.own_costs import measured_creation, measured_packing
 
     found = load_machine(machine_path(study, machine))
     costs = networks(found)
@@ -205,7 +203,7 @@ def measured_messages(study: Study, machine: Path | None, setting: Setting) -> M
         hosts=hosts,
         queues=math.isfinite(costs[0].rate),
         why_not=why,
-        own=measured(found.network or {}),
+        own=measured_creation(found.network or {}),
         packing=measured_packing(found.network or {}),
     )
 
@@ -294,7 +292,7 @@ def with_packing(
 
     That others wait for a rank that packs is not in it.
     """
-    from p3s.program.packing import packing_ns
+    from p3s.program.own_costs import packing_ns
 
     if not trace.packed:
         return found
@@ -307,7 +305,7 @@ def with_creation(
     found: Communication, trace: ScaledTrace, costs: OwnPart, ends: bool = True
 ) -> Communication:
     """Return communication with what ranks do by themselves when they make communicators."""
-    from p3s.program.creation import creation_ns
+    from p3s.program.own_costs import creation_ns
 
     parts = creation_ns(trace, found.phases, costs)
     what = "what making a communicator costs a rank itself"

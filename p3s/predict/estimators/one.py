@@ -71,15 +71,15 @@ def _with_packing(
         with_packing,
     )
     from p3s.predict.times import read_head
-    from p3s.program.packing import measured, usual
+    from p3s.program.own_costs import measured_packing, usual_packing
     from p3s.program.scaled import read_scaled
 
     if not read_head(study.scaled_dir(found.n), found.n).get("packed"):
         return found
     path = machine_path(study, machine)
     known = load_machine(path) if path.exists() else None
-    costs = measured(known.network or {}) if known is not None else None
-    costs = costs or usual(library_for(study, known, setting).family)
+    costs = measured_packing(known.network or {}) if known is not None else None
+    costs = costs or usual_packing(library_for(study, known, setting).family)
     return with_packing(found, read_scaled(study.scaled_dir(found.n)), costs)
 
 

@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from p3s.base.arrays import Ints
+from p3s.base.arrays import Ints, starts
 from p3s.base.artefacts import parse_json
 from p3s.base.errors import P3SError
-from p3s.program.collectives import exchanges, nodes, reductions, registry, rooted
-from p3s.program.collectives import nonblocking as nb
+from p3s.program.collectives import exchanges, nodes, reductions, rooted
 from p3s.program.collectives.job import Job, power_below, shares, whole
 from p3s.program.collectives.registry import COLLECTIVES, CREATIONS
 from p3s.program.collectives.writer import Schedule, Writer
@@ -108,7 +107,7 @@ def tuned(call: str, members: int, nbytes: int) -> str:
 
 KNOMIAL_RADIX = 4
 #: The files of algorithms.
-FILES = (exchanges, rooted, reductions, nb, registry)
+FILES = (exchanges, rooted, reductions)
 
 
 @dataclass(frozen=True)
@@ -147,9 +146,9 @@ def choose(library: Library, call: str, at: Ints, element: int, blocking: bool =
         return Choice("mask" if library.family == MPICH else "agree")
     if library.family == MPICH:
         name = _mpich(call, p, int(at[-1]), size, element)
-        return Choice(name if blocking else nb.mpich(call, p, int(at[-1]), size, name))
+        return Choice(name if blocking else _mpich_nonblocking(call, p, int(at[-1]), size, name))
     if not blocking:
-        return Choice(nb.libnbc(call, p, int(at[-1]), element))
+        return Choice(_libnbc(call, p, int(at[-1]), element))
     if call in switch_points():
         return Choice(tuned(call, p, size))
     return Choice("linear_nonempty" if call == "alltoallw" else "linear")
@@ -187,12 +186,59 @@ def _mpich(call: str, p: int, total: int, size: int, element: int) -> str:
     }.get(call, "recursive_doubling" if call in ("scan", "exscan") else "scattered")
 
 
+def _libnbc(call: str, p: int, total: int, element: int) -> str:
+    """Return the name of the algorithm that Open MPI takes for a nonblocking call.
+
+    Component "libnbc", read from 4.1.4 (the same in 5.0.9), ompi/mca/coll/libnbc/nbc_i*.c.
+    """
+    enough = total // element >= power_below(p)
+    if call == "bcast":
+        # A chain from 65,536 bytes on only where libnbc_ibcast_skip_dt_decision is off.
+        return "linear" if p <= 4 else "swapped_binomial"
+    if call == "reduce":
+        if p > 2 and enough:
+            return "rabenseifner"
+        return "swapped_binomial" if p > 4 or total < 65536 else "swapped_chain"
+    if call == "allreduce":
+        return "trees" if p < 4 or total < 65536 else "rabenseifner"
+    return {
+        "barrier": "dissemination",
+        "reduce_scatter": "tree",
+        "reduce_scatter_block": "tree",
+        "scan": "linear",
+        "exscan": "linear",
+        "alltoall": "linear",
+        "alltoallv": "linear",
+        "alltoallw": "linear_nonempty",
+        "allgather": "posted",
+        "allgatherv": "posted",
+        "gather": "linear_posted",
+        "scatter": "linear_posted",
+    }.get(call, "linear_posted_all")
+
+
+def _mpich_nonblocking(call: str, p: int, total: int, size: int, blocking: str) -> str:
+    """Return the name of MPICH's nonblocking algorithm; ``blocking``: that of the other call.
+
+    The entries "i..." of maint/tuning/coll/mpir/generic.json, 5.0.1.
+    """
+    if call == "allreduce" and total <= 2048:
+        return "recursive_doubling"
+    if call == "alltoall" and p > 8 and 256 < size <= 2048:
+        return "bruck"
+    if call == "bcast" and total == 12288 and p >= 8:  # its table says "<" instead of "<="
+        return "scatter_ring" if p & (p - 1) else "scatter_doubling"
+    if call == "reduce_scatter_block" and size < 524288:
+        return "halving"  # its table compares one block
+    return blocking
+
+
 def division(call: str, p: int, sizes: Ints, element: int) -> Ints:
     """Return where the vector is cut, from the bytes of each member as a scaled trace has them."""
     if COLLECTIVES[call].blocks:
         if not COLLECTIVES[call].varying:
             sizes = np.full(p, most_common(sizes))
-        return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+        return starts(sizes)
     total = most_common(sizes)
     return shares(p, total, element) if COLLECTIVES[call].shared else whole(p, total)
 
@@ -238,10 +284,9 @@ def write(w: Writer, setting: Setting, call: str, at: Ints, root: int) -> None:
         return
 
     def perform(inner: Writer, name: str, inner_at: Ints, inner_root: int) -> None:
-        call, posted = name.lower(), name.lower().removeprefix("i")
-        same = call in COLLECTIVES
+        same = name in COLLECTIVES
         how = setting if same else replace(setting, blocking=False)
-        write(inner, how, call if same else posted, inner_at, inner_root)
+        write(inner, how, name if same else name.removeprefix("i"), inner_at, inner_root)
 
     chosen = choose(setting.library, call, at, setting.element, setting.blocking)
     job = Job(p, root, at, setting.element, chosen.segment, KNOMIAL_RADIX, perform)

@@ -1,4 +1,4 @@
-"""Barrier, Allgather(v) and Alltoall(v, w): algorithms as messages.
+"""Barrier, Allgather(v), Alltoall(v, w), making communicators: algorithms as messages.
 
 Read from Open MPI 4.1.4 (unchanged in 5.0.9), ompi/mca/coll/base/coll_base_{barrier,allgather,
 allgatherv,alltoall,alltoallv}.c and ompi/mca/coll/basic/coll_basic_alltoallw.c, and from MPICH
@@ -7,11 +7,24 @@ allgatherv,alltoall,alltoallv}.c and ompi/mca/coll/basic/coll_basic_alltoallw.c,
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
+
 import numpy as np
 
 from p3s.base.arrays import Ints
-from p3s.program.collectives.job import Job, in_order, power_below, whole
-from p3s.program.collectives.registry import algorithm
+from p3s.program.collectives.job import (
+    Job,
+    around,
+    climb,
+    descend,
+    in_order,
+    masks,
+    power_below,
+    shares,
+    whole,
+)
+from p3s.program.collectives.registry import CREATIONS, algorithm
 from p3s.program.collectives.writer import UNITE, Handle, Pieces, Writer
 from p3s.simulate.steps import Op
 
@@ -58,10 +71,8 @@ def barrier_recursive_doubling(w: Writer, job: Job) -> None:
     extra, helper = np.arange(power, job.p), np.arange(job.p - power)
     w.exchange(extra, helper, 0, 0, helper, 0, UNITE, pieces=_token)
     w.recv(helper, extra, 0, UNITE)
-    mask = 1
-    while mask < power:
+    for mask in masks(power):
         w.exchange(v, v ^ mask, 0, 0, v ^ mask, 0, UNITE, pieces=_token)
-        mask <<= 1
     w.send(helper, extra, 0, 0, op=Op.SSEND, pieces=_token)
 
 
@@ -69,52 +80,36 @@ def barrier_recursive_doubling(w: Writer, job: Job) -> None:
 def barrier_dissemination(w: Writer, job: Job) -> None:
     """Tell the member 1, 2, 4, ... further on."""
     p, r = job.p, job.everyone
-    distance = 1
-    while distance < p:
+    for distance in masks(p):
         w.exchange(r, (r + distance) % p, 0, 0, (r - distance) % p, 0, UNITE, pieces=_token)
-        distance <<= 1
 
 
 @algorithm("tree", "barrier")
 def barrier_tree(w: Writer, job: Job) -> None:
     """Up a binomial tree to member 0 and down again."""
-    parent, kids = in_order(job.p)
-    child = job.everyone[1:]
-    for column in range(kids.shape[1]):
-        has = np.flatnonzero(kids[:, column] >= 0)
-        w.recv(has, kids[has, column], 0, UNITE)
-    w.send(child, parent[child], 0, 0, pieces=_token)
-    w.recv(child, parent[child], 0, UNITE)
-    for column in reversed(range(kids.shape[1])):
-        has = np.flatnonzero(kids[:, column] >= 0)
-        w.send(has, kids[has, column], 0, 0, pieces=_token)
+    nothing = np.zeros(job.p, dtype=np.int64)
+    climb(w, in_order(job.p), nothing, how=UNITE, pieces=_token)
+    descend(w, in_order(job.p), nothing, how=UNITE, pieces=_token)
 
 
-@algorithm("linear", "allgather", "allgatherv")
-def allgather_linear(w: Writer, job: Job) -> None:
-    """Gather to member 0, then Bcast."""
-    job.perform(w, "Gather", job.at, 0)
-    job.perform(w, "Bcast", whole(job.p, job.nbytes), 0)
+def _gathered_first(w: Writer, job: Job, gather: str) -> None:
+    """Gather or Gatherv to member 0, then Bcast."""
+    job.perform(w, gather, job.at, 0)
+    job.perform(w, "bcast", whole(job.p, job.nbytes), 0)
 
 
-@algorithm("default", "allgatherv")
-def allgatherv_default(w: Writer, job: Job) -> None:
-    """Gatherv to member 0, then Bcast."""
-    job.perform(w, "Gatherv", job.at, 0)
-    job.perform(w, "Bcast", whole(job.p, job.nbytes), 0)
+algorithm("linear", "allgather", "allgatherv")(partial(_gathered_first, gather="gather"))
+algorithm("default", "allgatherv")(partial(_gathered_first, gather="gatherv"))
 
 
 @algorithm("bruck", "allgather", "allgatherv")
 def allgather_bruck(w: Writer, job: Job) -> None:
     """All that is known goes to the member 1, 2, 4, ... before."""
     p, r = job.p, job.everyone
-    distance = 1
-    while distance < p:
-        number = min(distance, p - distance)
-        first, n = job.blocks(r, number)
+    for distance in masks(p):
+        first, n = job.blocks(r, min(distance, p - distance))
         source = (r + distance) % p
         w.exchange(r, (r - distance) % p, first, n, source, n[source])
-        distance <<= 1
 
 
 @algorithm("recursive_doubling", "allgather", "allgatherv")
@@ -124,22 +119,16 @@ def allgather_recursive_doubling(w: Writer, job: Job) -> None:
         allgather_bruck(w, job)
         return
     r = job.everyone
-    mask = 1
-    while mask < job.p:
+    for mask in masks(job.p):
         first, n = job.blocks(r & ~(mask - 1), mask)
         w.exchange(r, r ^ mask, first, n, r ^ mask, n[r ^ mask])
-        mask <<= 1
 
 
 @algorithm("pairwise", "allgather", "allgatherv")
 @algorithm("ring", "allgather", "allgatherv")
 def allgather_ring(w: Writer, job: Job) -> None:
     """Every block goes around."""
-    p, r = job.p, job.everyone
-    first, n = job.blocks(r, 1)
-    for i in range(p - 1):
-        mine, theirs = (r - i) % p, (r - i - 1) % p
-        w.exchange(r, (r + 1) % p, first[mine], n[mine], (r - 1) % p, n[theirs])
+    around(w, job, *job.blocks(job.everyone, 1))
 
 
 @algorithm("ring_cut", "allgatherv")
@@ -201,89 +190,96 @@ def allgather_neighbor(w: Writer, job: Job) -> None:
         sent = known[turn]
 
 
+@dataclass(frozen=True)
 class _Matrix:
-    """Sizes and places of the blocks of an all-to-all: what member s sends to member d.
+    """The blocks of an all-to-all, in the vector of all: what member s sends to member d.
 
     All to all members divided evenly, the first ones get one byte more.
     """
 
-    def __init__(self, job: Job) -> None:
-        self.p = job.p
-        self.at = job.at
-        self.own = np.diff(job.at)
+    w: Writer
+    job: Job
 
     def block(self, source: Ints, to: Ints) -> tuple[Ints, Ints]:
         """Return (first byte, bytes) in the vector of all blocks."""
-        total = self.own[source]
-        share, more = total // self.p, total % self.p
-        return (self.at[source] + to * share + np.minimum(to, more), share + (to < more))
+        total = np.diff(self.job.at)[source]
+        share, more = total // self.job.p, total % self.job.p
+        return (self.job.at[source] + to * share + np.minimum(to, more), share + (to < more))
+
+    def post(self, other: Ints, sending: bool, empty: bool = True) -> Handle:
+        """Post a send to (receive from) ``other`` of each member; ``empty``: of nothing, too."""
+        r = self.job.everyone
+        first, n = self.block(r, other) if sending else self.block(other, r)
+        some = np.ones(self.job.p, dtype=bool) if empty else n > 0
+        if sending:
+            return self.w.isend(r[some], other[some], first[some], n[some])
+        return self.w.irecv(r[some], other[some], n[some])
+
+
+def _further(job: Job, i: int, sending: bool) -> Ints:
+    """Return the member i before (sending) or i further on."""
+    return (job.everyone - i if sending else job.everyone + i) % job.p
+
+
+def _from_first(job: Job, i: int) -> Ints:
+    """Return the i-th other member of each."""
+    return np.where(job.everyone < i, i, i - 1)
 
 
 @algorithm("linear", "alltoall")
 def alltoall_linear(w: Writer, job: Job) -> None:
     """All receives and sends are posted at once, receives upwards, sends downwards."""
-    _posted(w, job, upwards_from_self=True, empty=True)
+    _scattered(w, job, empty=True, at_a_time=job.p)
 
 
-@algorithm("linear", "alltoallv", "alltoallw")
-def alltoallv_linear(w: Writer, job: Job) -> None:
-    """All receives and sends are posted at once, both from member 0 on."""
-    _posted(w, job, upwards_from_self=False, empty=True)
-
-
-@algorithm("linear_nonempty", "alltoallv", "alltoallw")
-def alltoallw_linear(w: Writer, job: Job) -> None:
-    """As alltoallv_linear; nothing is not sent."""
-    _posted(w, job, upwards_from_self=False, empty=False)
-
-
-def _posted(w: Writer, job: Job, *, upwards_from_self: bool, empty: bool) -> None:
-    p, r, blocks = job.p, job.everyone, _Matrix(job)
+def _posted(w: Writer, job: Job, *, empty: bool) -> None:
+    """Post all receives and sends at once, both from member 0 on; ``empty``: of nothing, too."""
+    blocks = _Matrix(w, job)
     for sending in (False, True):
-        for i in range(1, p):
-            if upwards_from_self:
-                other = (r - i if sending else r + i) % p
-            else:
-                other = np.where(r < i, i, i - 1)
-            first, n = blocks.block(r, other) if sending else blocks.block(other, r)
-            some = np.ones(p, dtype=bool) if empty else n > 0
-            if sending:
-                w.isend(r[some], other[some], first[some], n[some])
-            else:
-                w.irecv(r[some], other[some], n[some])
+        for i in range(1, job.p):
+            blocks.post(_from_first(job, i), sending, empty)
+    w.wait(job.everyone)
+
+
+algorithm("linear", "alltoallv", "alltoallw")(partial(_posted, empty=True))
+algorithm("linear_nonempty", "alltoallv", "alltoallw")(partial(_posted, empty=False))
+
+
+@algorithm("posted", "allgather", "allgatherv")
+def allgather_posted(w: Writer, job: Job) -> None:
+    """Every member sends its block to all others, all at once."""
+    r = job.everyone
+    first, n = job.blocks(r, 1)
+    for i in range(1, job.p):
+        other = _from_first(job, i)
+        w.irecv(r, other, n[other])
+        w.isend(r, other, first, n)
     w.wait(r)
 
 
 @algorithm("linear_sync", "alltoall")
 def alltoall_linear_sync(w: Writer, job: Job) -> None:
     """As linear, but at most OUTSTANDING receives and sends; the oldest is waited for first."""
-    p, r, blocks = job.p, job.everyone, _Matrix(job)
-    if p - 1 <= OUTSTANDING:
+    if job.p - 1 <= OUTSTANDING:
         alltoall_linear(w, job)
         return
-
-    def posted(i: int, sending: bool) -> Handle:
-        other = (r - i if sending else r + i) % p
-        if sending:
-            return w.isend(r, other, *blocks.block(r, other))
-        return w.irecv(r, other, blocks.block(other, r)[1])
-
+    r, blocks = job.everyone, _Matrix(w, job)
     handles = {
-        (i, sending): posted(i, sending)
+        (i, sending): blocks.post(_further(job, i, sending), sending)
         for sending in (False, True)
         for i in range(1, OUTSTANDING + 1)
     }
-    for i in range(OUTSTANDING + 1, p):
+    for i in range(OUTSTANDING + 1, job.p):
         for sending in (False, True):
             w.wait(r, handles.pop((i - OUTSTANDING, sending)))
-            handles[i, sending] = posted(i, sending)
+            handles[i, sending] = blocks.post(_further(job, i, sending), sending)
     w.wait(r)
 
 
 @algorithm("pairwise", "alltoall", "alltoallv", "alltoallw")
 def alltoall_pairwise(w: Writer, job: Job) -> None:
     """To the member i further on, from the one i before."""
-    p, r, blocks = job.p, job.everyone, _Matrix(job)
+    p, r, blocks = job.p, job.everyone, _Matrix(w, job)
     for i in range(1, p):
         to, source = (r + i) % p, (r - i) % p
         w.exchange(r, to, *blocks.block(r, to), source, blocks.block(source, r)[1])
@@ -295,48 +291,37 @@ def alltoall_pairwise_xor(w: Writer, job: Job) -> None:
     if job.p & (job.p - 1):
         alltoall_pairwise(w, job)
         return
-    r, blocks = job.everyone, _Matrix(job)
+    r, blocks = job.everyone, _Matrix(w, job)
     for i in range(1, job.p):
         other = r ^ i
         w.exchange(r, other, *blocks.block(r, other), other, blocks.block(other, r)[1])
 
 
-@algorithm("scattered", "alltoall")
-def alltoall_scattered(w: Writer, job: Job) -> None:
-    """THROTTLE receives and sends at a time (MPICH); its message to itself is left out."""
-    _scattered(w, job, empty=True)
+def _scattered(w: Writer, job: Job, *, empty: bool, at_a_time: int = THROTTLE) -> None:
+    """Post so many receives and sends at a time (MPICH); ``empty``: of nothing, too.
 
-
-@algorithm("scattered", "alltoallv", "alltoallw")
-def alltoallv_scattered(w: Writer, job: Job) -> None:
-    """As alltoall_scattered; nothing is not sent."""
-    _scattered(w, job, empty=False)
-
-
-def _scattered(w: Writer, job: Job, *, empty: bool) -> None:
-    p, r, blocks = job.p, job.everyone, _Matrix(job)
-    for begin in range(0, p, THROTTLE):
-        turns = range(max(begin, 1), min(begin + THROTTLE, p))
+    A member's message to itself is left out.
+    """
+    blocks = _Matrix(w, job)
+    for begin in range(0, job.p, at_a_time):
+        turns = range(max(begin, 1), min(begin + at_a_time, job.p))
         for sending in (False, True):
             for i in turns:
-                other = (r - i if sending else r + i) % p
-                first, n = blocks.block(r, other) if sending else blocks.block(other, r)
-                some = np.ones(p, dtype=bool) if empty else n > 0
-                if sending:
-                    w.isend(r[some], other[some], first[some], n[some])
-                else:
-                    w.irecv(r[some], other[some], n[some])
+                blocks.post(_further(job, i, sending), sending, empty)
         if len(turns):
-            w.wait(r)
+            w.wait(job.everyone)
+
+
+algorithm("scattered", "alltoall")(partial(_scattered, empty=True))
+algorithm("scattered", "alltoallv", "alltoallw")(partial(_scattered, empty=False))
 
 
 @algorithm("bruck", "alltoall")
 def alltoall_bruck(w: Writer, job: Job) -> None:
     """log2 p messages; each carries all blocks whose way has that bit."""
-    p, r, blocks = job.p, job.everyone, _Matrix(job)
+    p, r, blocks = job.p, job.everyone, _Matrix(w, job)
     way = np.arange(p)
-    distance = 1
-    while distance < p:
+    for distance in masks(p):
         ways = way[(way & distance) > 0]
 
         def carried(ways: Ints = ways, distance: int = distance) -> Pieces:
@@ -352,4 +337,60 @@ def alltoall_bruck(w: Writer, job: Job) -> None:
             n += blocks.block(source, (source + d) % p)[1]
         source = (r - distance) % p
         w.exchange(r, (r + distance) % p, 0, n, source, n[source], pieces=carried)
-        distance <<= 1
+
+
+_LEAVING = "comm_disconnect"
+#: Calls that gather colour and key of every member first; those of Open MPI and MPICH differ.
+_SPLITS = {
+    "agree": ("comm_split", "cart_sub"),
+    "mask": ("comm_split", "comm_split_type", "cart_sub"),
+}
+_COUNTED = "dist_graph_create"
+_FROM_FAR = "intercomm_create"
+#: Bytes: of an integer, of colour and key, of the kind of a split, of MPICH's mask.
+_INTEGER, _PAIR, _KIND, _MASK = 4, 8, 16, 260
+#: Bytes of each member's numbers of neighbours in MPI_Dist_graph_create.
+_DEGREES = {"agree": 16, "mask": 8}
+
+
+def _each(job: Job, nbytes: int) -> Ints:
+    return nbytes * np.arange(job.p + 1)
+
+
+def _before(w: Writer, job: Job, call: str, how: str) -> None:
+    """Write what comes before the agreement on a number."""
+    if call in _SPLITS[how]:
+        job.perform(w, "allgather", _each(job, _PAIR), 0)
+    if call == _COUNTED:
+        total = _DEGREES[how] * job.p
+        job.perform(w, "reduce_scatter_block", shares(job.p, total, _INTEGER), 0)
+    if call == _FROM_FAR:  # the leader tells of the other side; taken to be as large as this one
+        job.perform(w, "bcast", whole(job.p, _PAIR * job.p), 0)
+
+
+def _agreed(call: str) -> None:
+    """Define how the members of a communicator agree in a call, in either library."""
+
+    @algorithm("agree", call)
+    def agree(w: Writer, job: Job) -> None:
+        """As Open MPI: three nonblocking all-reductions of an integer; leaving is a barrier."""
+        if call == _LEAVING:
+            job.perform(w, "barrier", whole(job.p, 0), 0)
+            return
+        _before(w, job, call, "agree")
+        if call == "comm_split_type":  # all must ask for the same
+            job.perform(w, "allreduce", whole(job.p, _KIND), 0)
+        for _ in range(3):
+            job.perform(w, "iallreduce", whole(job.p, _INTEGER), 0)
+
+    @algorithm("mask", call)
+    def mask(w: Writer, job: Job) -> None:
+        """As MPICH: one all-reduction of a mask; leaving sends nothing."""
+        if call == _LEAVING:
+            return
+        _before(w, job, call, "mask")
+        job.perform(w, "allreduce", whole(job.p, _MASK), 0)
+
+
+for _call in CREATIONS:
+    _agreed(_call)

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from p3s.base.arrays import Bools, Ints
+from p3s.base.arrays import Bools, Ints, starts
 from p3s.base.ops import blocking_of
 from p3s.program.collectives.choose import Library, chosen_name, most_common, schedule
 from p3s.program.collectives.registry import COLLECTIVES
 from p3s.program.collectives.writer import Schedule
-from p3s.simulate.steps import Op, Steps, constant, narrow, taken
+from p3s.simulate.steps import Op, Steps, constant, narrow, numbered_calls, taken
 
 #: Tags of the messages of collectives: this and the number of the call on its communicator.
 FIRST_TAG = 1 << 20
@@ -108,24 +108,20 @@ def _lines(notes: dict[str, int]) -> tuple[str, ...]:
 def _calls(steps: Steps, which: Bools | None, notes: dict[str, int]) -> Iterator[_Call]:
     """Group the collective steps by communicator and number on it."""
     at = np.flatnonzero(steps.is_op(Op.COLLECTIVE, Op.ICOLLECTIVE))
-    rank, comm = steps.rank[at], steps.comm[at]
-    order = np.lexsort((at, rank, comm))
-    at, rank, comm = at[order], rank[order], comm[order]
-    first = np.ones(len(at), dtype=bool)
-    first[1:] = (rank[1:] != rank[:-1]) | (comm[1:] != comm[:-1])
-    place = np.arange(len(at))
-    number = place - np.maximum.accumulate(np.where(first, place, 0))
-    order = np.lexsort((number, comm))  # ranks stay ascending
-    at, rank, comm, number = at[order], rank[order], comm[order], number[order]
-    ends = np.flatnonzero((np.diff(comm) != 0) | (np.diff(number) != 0)) + 1
+    if not len(at):
+        return
+    rank = steps.rank[at]
+    instance, pairs = numbered_calls(rank, steps.comm[at])
+    order = np.argsort(instance, kind="stable")  # ranks stay ascending
+    at, rank = at[order], rank[order]
+    bounds = starts(np.bincount(instance)).tolist()
     wanted = np.ones(len(steps), dtype=bool) if which is None else which
     places: dict[int, Callable[[Ints], Ints]] = {}
-    for group in np.split(np.arange(len(at)), ends):
-        mine = at[group]
-        if not len(mine) or not wanted[mine].any():
+    for (c, number), begin, end in zip(pairs.tolist(), bounds, bounds[1:], strict=False):
+        mine = at[begin:end]
+        if not wanted[mine].any():
             continue
         names = sorted({steps.calls[c] for c in np.unique(steps.call[mine]).tolist()})
-        c = int(comm[group[0]])
         members = steps.members.get(c, np.zeros(0, dtype=np.int64))
         name = blocking_of(names[0]).removeprefix("MPI_").lower()
         if len(members) < 2:
@@ -152,9 +148,9 @@ def _calls(steps: Steps, which: Bools | None, notes: dict[str, int]) -> Iterator
                 name,
                 bool(steps.op[mine[0]] == int(Op.COLLECTIVE)),
                 c,
-                int(number[group[0]]),
+                number,
                 mine,
-                places[c](rank[group]),
+                places[c](rank[begin:end]),
                 steps.bytes[mine],
                 root,
             )
@@ -410,7 +406,7 @@ class _Assembly:
             requests.append(part.place[plan.done[told]])
         waiting, request = np.concatenate(waits), np.concatenate(requests)
         order = np.argsort(waiting, kind="stable")
-        done_start = np.concatenate(([0], np.cumsum(np.bincount(waiting, minlength=self.total))))
+        done_start = starts(np.bincount(waiting, minlength=self.total))
         return Steps(
             n=old.n,
             ranks=old.ranks,

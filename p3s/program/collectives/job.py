@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 
-from p3s.base.arrays import Ints
-from p3s.program.collectives.writer import ADD, Writer
+from p3s.base.arrays import Bools, Ints
+from p3s.program.collectives.writer import ADD, STORE, Pieces, Writer
 
 #: A pipelined message is cut into at most this many segments; they grow beyond that.
 MOST_SEGMENTS = 1024
@@ -128,18 +128,6 @@ def binomial(p: int) -> Tree:
 
 
 @cache
-def in_order(p: int) -> Tree:
-    """Children are the members with one of the trailing zero bits set, the nearest first."""
-    v = np.arange(p)
-    kids = np.full((p, _width(p)), -1, dtype=np.int64)
-    for i in range(_width(p)):
-        bit = 1 << i
-        fits = (v & (2 * bit - 1) == 0) & (v + bit < p)
-        kids[:, i] = np.where(fits, v + bit, -1)
-    return _parents(p, kids)
-
-
-@cache
 def knomial(p: int, radix: int) -> Tree:
     """As binomial in base ``radix``, the biggest subtree first."""
     v = np.arange(p)
@@ -152,6 +140,13 @@ def knomial(p: int, radix: int) -> Tree:
             kid = v + mask * times
             columns.append(np.where((v % (radix * mask) == 0) & (kid < p), kid, -1))
     return _parents(p, np.stack(columns, axis=1))
+
+
+@cache
+def in_order(p: int) -> Tree:
+    """Children are the members with one of the trailing zero bits set, the nearest first."""
+    parent, kids = knomial(p, 2)
+    return parent, kids[:, ::-1]
 
 
 @cache
@@ -177,11 +172,7 @@ def in_order_binary(p: int) -> Tree:
         if size > 2:
             kids[parent, 1] = first + right - 1
             todo.append((first, right))
-    parent_of = np.full(p, -1, dtype=np.int64)
-    for column in range(2):
-        has = kids[:, column] >= 0
-        parent_of[kids[has, column]] = np.flatnonzero(has)
-    return parent_of, kids
+    return _parents(p, kids)
 
 
 def _parents(p: int, kids: Ints) -> Tree:
@@ -192,16 +183,86 @@ def _parents(p: int, kids: Ints) -> Tree:
     return parent, kids
 
 
-def turned(tree: Tree, root: int) -> Tree:
-    """Return a tree by member instead of by distance from the root."""
+def from_root(w: Writer, job: Job) -> tuple[Writer, Job]:
+    """Return writer and job in which member v is the one v further on than the root."""
+    return w.among((job.everyone + job.root) % job.p), replace(job, root=0)
+
+
+def climb(
+    w: Writer,
+    tree: Tree,
+    n: Ints,
+    first: Ints | int = 0,
+    how: int = STORE,
+    pieces: Callable[[], Pieces] | None = None,
+) -> None:
+    """Every member receives from its children one after the other, then sends to its parent.
+
+    first, n: first byte and bytes of what each member sends, by member.
+    """
     parent, kids = tree
-    p = len(parent)
-    away = (np.arange(p) - root) % p
-    parent, kids = parent[away], kids[away]
-    return (
-        np.where(parent >= 0, (parent + root) % p, -1),
-        np.where(kids >= 0, (kids + root) % p, -1),
-    )
+    for column in range(kids.shape[1]):
+        has = np.flatnonzero(kids[:, column] >= 0)
+        w.recv(has, kids[has, column], n[kids[has, column]], how)
+    child = np.flatnonzero(parent >= 0)
+    w.send(child, parent[child], _of(first, child), n[child], pieces=pieces)
+
+
+def descend(
+    w: Writer,
+    tree: Tree,
+    n: Ints,
+    first: Ints | int = 0,
+    how: int = STORE,
+    pieces: Callable[[], Pieces] | None = None,
+) -> None:
+    """Every member receives from its parent, then sends to its children, the last one first.
+
+    first, n: first byte and bytes of what each member receives, by member.
+    """
+    parent, kids = tree
+    child = np.flatnonzero(parent >= 0)
+    w.recv(child, parent[child], n[child], how)
+    for column in reversed(range(kids.shape[1])):
+        has = np.flatnonzero(kids[:, column] >= 0)
+        to = kids[has, column]
+        w.send(has, to, _of(first, to), n[to], pieces=pieces)
+
+
+def _of(first: Ints | int, members: Ints) -> Ints | int:
+    return first if isinstance(first, int) else first[members]
+
+
+def around(w: Writer, job: Job, first: Ints, n: Ints, ahead: int = 0) -> None:
+    """Send every block around a ring; member r begins with block r + ``ahead``."""
+    p, r = job.p, job.everyone
+    for i in range(p - 1):
+        mine, theirs = (r + ahead - i) % p, (r + ahead - i - 1) % p
+        w.exchange(r, (r + 1) % p, first[mine], n[mine], (r - 1) % p, n[theirs])
+
+
+def masks(p: int) -> list[int]:
+    """Return the powers of two below ``p``."""
+    return [1 << i for i in range((p - 1).bit_length())]
+
+
+def without_partner(
+    p: int, mask: int, tree: Ints, far: Ints
+) -> Iterator[tuple[Ints, Bools, Bools]]:
+    """Yield (partner, who sends, who receives) of the steps after one of recursive doubling.
+
+    Members whose partner ``mask`` away is not there (its subtree ``far`` ends beyond ``p``) get
+    what others of their own subtree ``tree`` have received.
+    """
+    r = np.arange(p)
+    complete = p - tree - mask
+    for half in reversed(masks(mask)):
+        other = r ^ half
+        bottom = r & ~(2 * half - 1)
+        short = (far + mask > p) & (other < p)
+        has = short & (other > r) & (r < bottom + complete) & (other >= bottom + complete)
+        lacks = short & (other < r) & (other < bottom + complete) & (r >= bottom + complete)
+        yield other, has, lacks
 
 
 @dataclass(frozen=True)
@@ -312,12 +373,12 @@ def halve(
     """
     power = len(folded.real)
     v = np.arange(power)
-    masks = [1 << i for i in range((power - 1).bit_length())]
+    steps = masks(power)
     if far_first:
-        masks.reverse()
+        steps.reverse()
     low, high = np.zeros(power, dtype=np.int64), np.full(power, windows.units)
     sent, kept = [], []
-    for mask in masks:
+    for mask in steps:
         lower = v & mask == 0
         middle = (low + high) // 2
         gone = (np.where(lower, middle, low), np.where(lower, high, middle))
@@ -328,17 +389,13 @@ def halve(
         n, n2 = windows.byte(gone[1]) - first, windows.byte(high) - windows.byte(low)
         partner = folded.real[v ^ mask]
         both = (n > 0) & (n2 > 0) if skip_empty else np.ones(power, dtype=bool)
+        sends, takes = ~both & (n > 0), ~both & (n2 > 0)
         w.exchange(
             folded.real[both], partner[both], first[both], n[both], partner[both], n2[both], ADD
         )
-        w.send(
-            folded.real[~both & (n > 0)],
-            partner[~both & (n > 0)],
-            first[~both & (n > 0)],
-            n[~both & (n > 0)],
-        )
-        w.recv(folded.real[~both & (n2 > 0)], partner[~both & (n2 > 0)], n2[~both & (n2 > 0)], ADD)
-    return _in_bytes(windows, masks, sent, kept)
+        w.send(folded.real[sends], partner[sends], first[sends], n[sends])
+        w.recv(folded.real[takes], partner[takes], n2[takes], ADD)
+    return _in_bytes(windows, steps, sent, kept)
 
 
 def _in_bytes(

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from p3s.base.arrays import Ints
+from p3s.base.arrays import Ints, starts
 from p3s.program.collectives.job import whole
 from p3s.program.collectives.writer import Writer
 
@@ -263,13 +263,13 @@ def _blocks(levels: Levels, call: str, at: Ints, home: int, place: int) -> None:
         return [(int(at[m]), int(sizes[m])) for m in members]
 
     everything = [piece for group in layout.groups for piece in table(group)]
-    cut = np.concatenate(([0], np.cumsum([sizes[group].sum() for group in layout.groups])))
+    cut = starts([sizes[group].sum() for group in layout.groups])
     across = layout.across(place if call != "allgather" else 0)
 
     def inner(name: str, root: int) -> None:
         for group in layout.groups:
             if len(group) > 1:
-                inside = np.concatenate(([0], np.cumsum(sizes[group])))
+                inside = starts(sizes[group])
                 levels.part(levels.w.among(group, table(group)), name, inside, root, True)
 
     if call == "scatter":

@@ -9,6 +9,8 @@ be commutative and predefined.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -16,23 +18,32 @@ from p3s.base.arrays import Ints
 from p3s.program.collectives.job import (
     Folded,
     Job,
+    around,
     double_back,
     halve,
+    masks,
     merged_blocks,
     power_below,
     shares,
     whole,
     windows_of,
+    without_partner,
 )
 from p3s.program.collectives.registry import algorithm
-from p3s.program.collectives.rooted import bcast_linear, reduce_linear
+from p3s.program.collectives.rooted import (
+    bcast_binomial,
+    bcast_linear,
+    reduce_binomial_blocking,
+    reduce_linear,
+    scatter_linear_posted,
+)
 from p3s.program.collectives.writer import ADD, ADD_BOTH, Pieces, Writer
 
 
 @algorithm("linear", "allreduce")
 def allreduce_linear(w: Writer, job: Job) -> None:
     """Linear reduce to member 0, linear broadcast."""
-    job = _rooted(job)
+    job = replace(job, root=0)
     reduce_linear(w, job)
     bcast_linear(w, job)
 
@@ -40,12 +51,8 @@ def allreduce_linear(w: Writer, job: Job) -> None:
 @algorithm("nonoverlapping", "allreduce")
 def allreduce_nonoverlapping(w: Writer, job: Job) -> None:
     """Reduce to member 0 and broadcast, each with the algorithm the library chooses."""
-    job.perform(w, "Reduce", job.at, 0)
-    job.perform(w, "Bcast", job.at, 0)
-
-
-def _rooted(job: Job) -> Job:
-    return Job(job.p, 0, job.at, job.element, job.segment, job.radix, job.perform)
+    job.perform(w, "reduce", job.at, 0)
+    job.perform(w, "bcast", job.at, 0)
 
 
 @algorithm("recursive_doubling", "allreduce")
@@ -53,11 +60,9 @@ def allreduce_recursive_doubling(w: Writer, job: Job) -> None:
     """Whole vectors with partners 1, 2, 4, ... away, after folding to a power of two."""
     folded = Folded.into_odd(w, job)
     v = np.arange(len(folded.real))
-    mask = 1
-    while mask < len(v):
+    for mask in masks(len(v)):
         partner = folded.real[v ^ mask]
         w.exchange(folded.real, partner, 0, job.nbytes, partner, job.nbytes, ADD)
-        mask <<= 1
     folded.give_back(w, job)
 
 
@@ -89,13 +94,9 @@ def allreduce_ring(w: Writer, job: Job) -> None:
     if job.count < job.p:
         allreduce_recursive_doubling(w, job)
         return
-    divided = Job(job.p, 0, shares(job.p, job.nbytes, job.element), job.element, 0, 0, job.perform)
+    divided = replace(job, at=shares(job.p, job.nbytes, job.element))
     _reduce_around(w, divided, 0)
-    first, n = divided.blocks(job.everyone, 1)
-    r = job.everyone
-    for k in range(job.p - 1):
-        mine, theirs = (r + 1 - k) % job.p, (r - k) % job.p
-        w.exchange(r, (r + 1) % job.p, first[mine], n[mine], (r - 1) % job.p, n[theirs])
+    around(w, job, *divided.blocks(job.everyone, 1), ahead=1)
 
 
 def _reduce_around(w: Writer, job: Job, shift: int) -> None:
@@ -117,18 +118,15 @@ def _reduce_around(w: Writer, job: Job, shift: int) -> None:
     w.wait(r, posted)
 
 
-@algorithm("nonoverlapping", "reduce_scatter", "reduce_scatter_block")
-def reduce_scatter_nonoverlapping(w: Writer, job: Job) -> None:
-    """Reduce to member 0, then Scatterv."""
-    job.perform(w, "Reduce", whole(job.p, job.nbytes), 0)
-    job.perform(w, "Scatterv", job.at, 0)
+def _reduced_first(w: Writer, job: Job, scatter: str) -> None:
+    """Reduce to member 0, then Scatter or Scatterv."""
+    job.perform(w, "reduce", whole(job.p, job.nbytes), 0)
+    job.perform(w, scatter, job.at, 0)
 
 
-@algorithm("linear", "reduce_scatter", "reduce_scatter_block")
-def reduce_scatter_block_linear(w: Writer, job: Job) -> None:
-    """Reduce to member 0, then Scatter."""
-    job.perform(w, "Reduce", whole(job.p, job.nbytes), 0)
-    job.perform(w, "Scatter", job.at, 0)
+_BOTH = ("reduce_scatter", "reduce_scatter_block")
+algorithm("nonoverlapping", *_BOTH)(partial(_reduced_first, scatter="scatterv"))
+algorithm("linear", *_BOTH)(partial(_reduced_first, scatter="scatter"))
 
 
 @algorithm("ring", "reduce_scatter", "reduce_scatter_block")
@@ -191,8 +189,8 @@ def reduce_scatter_block_butterfly(w: Writer, job: Job) -> None:
         return
     r, mirror = job.everyone, _mirror(job.p)
     first, n = job.blocks(mirror, 1)
-    start, half, mask = np.zeros(job.p, dtype=np.int64), job.p // 2, 1
-    while mask < job.p:
+    start, half = np.zeros(job.p, dtype=np.int64), job.p // 2
+    for mask in masks(job.p):
         upper = (r & mask) > 0
         gone = np.where(upper, start, start + half)
         start = np.where(upper, start + half, start)
@@ -203,15 +201,13 @@ def reduce_scatter_block_butterfly(w: Writer, job: Job) -> None:
         size = n[0] * half  # all blocks are equal
         w.exchange(r, r ^ mask, 0, size, r ^ mask, size, ADD, pieces=sent)
         half //= 2
-        mask <<= 1
 
 
 @algorithm("doubling", "reduce_scatter", "reduce_scatter_block")
 def reduce_scatter_doubling(w: Writer, job: Job) -> None:
     """All blocks but those of the own subtree, with partners 1, 2, 4, ... away (Open MPI)."""
     p, r = job.p, job.everyone
-    mask = 1
-    while mask < p:
+    for mask in masks(p):
         other = r ^ mask
         tree, far = r & ~(mask - 1), other & ~(mask - 1)
         first, n = job.blocks(tree + mask, p - np.minimum(mask, p - tree))
@@ -222,18 +218,9 @@ def reduce_scatter_doubling(w: Writer, job: Job) -> None:
         wanted = np.where(far + mask >= p, job.at[far_in], wanted)
         pair = np.flatnonzero(other < p)
         w.exchange(r[pair], other[pair], first[pair], n[pair], other[pair], wanted[pair], ADD)
-        complete = p - tree - mask
-        half = mask >> 1
-        while half:
-            other = r ^ half
-            bottom = r & ~(2 * half - 1)
-            short = (far + mask > p) & (other < p)
-            has = short & (other > r) & (r < bottom + complete) & (other >= bottom + complete)
-            lacks = short & (other < r) & (other < bottom + complete) & (r >= bottom + complete)
+        for other, has, lacks in without_partner(p, mask, tree, far):
             w.send(r[has], other[has], 0, wanted[has], pieces=forwarded(wanted[has]))
             w.recv(r[lacks], other[lacks], wanted[lacks], ADD)
-            half >>= 1
-        mask <<= 1
 
 
 def forwarded(n: Ints) -> Callable[[], Pieces]:
@@ -251,6 +238,22 @@ def reduce_scatter_pairwise(w: Writer, job: Job) -> None:
         w.exchange(r, to, first[to], n[to], source, n, ADD)
 
 
+@algorithm("trees", "allreduce")
+def allreduce_trees(w: Writer, job: Job) -> None:
+    """Binomial reduce to member 0, binomial broadcast."""
+    rooted = replace(job, root=0, segment=0)
+    reduce_binomial_blocking(w, rooted)
+    bcast_binomial(w, rooted)
+
+
+@algorithm("tree", "reduce_scatter", "reduce_scatter_block")
+def reduce_scatter_tree(w: Writer, job: Job) -> None:
+    """Binomial reduce to member 0, which sends every member its block."""
+    rooted = replace(job, root=0, segment=0)
+    reduce_binomial_blocking(w, rooted)
+    scatter_linear_posted(w, rooted)
+
+
 @algorithm("linear", "scan", "exscan")
 def scan_linear(w: Writer, job: Job) -> None:
     """From member to member."""
@@ -263,12 +266,10 @@ def scan_linear(w: Writer, job: Job) -> None:
 def scan_doubling(w: Writer, job: Job) -> None:
     """Partial results with partners 1, 2, 4, ... away."""
     r = job.everyone
-    mask = 1
-    while mask < job.p:
+    for mask in masks(job.p):
         other = r ^ mask
         for lower in (True, False):
             who = r[(other < job.p) & ((other < r) == lower)]
             w.exchange(
                 who, who ^ mask, 0, job.nbytes, who ^ mask, job.nbytes, ADD_BOTH if lower else ADD
             )
-        mask <<= 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from p3s.base.arrays import Bools, Ints
+from p3s.base.arrays import Bools, Ints, starts
 from p3s.simulate.steps import Op
 
 #: What a receive does with the data, for the proof by data flow: takes it as it is, combines
@@ -261,7 +261,7 @@ class Writer:
         wait, request = np.concatenate(waits), np.concatenate(requests)
         order = np.lexsort((request, wait))
         counts = np.bincount(wait, minlength=len(op))
-        return np.concatenate(([0], np.cumsum(counts))), request[order]
+        return starts(counts), request[order]
 
 
 def partners(member: Ints, op: Ints, peer: Ints, peer2: Ints) -> tuple[Ints, Ints]:

@@ -7,17 +7,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from p3s.base.arrays import Bools, Floats, Ints
+from p3s.base.arrays import Bools, Floats, Ints, starts
 from p3s.base.errors import P3SError
 from p3s.program.order.calls import Reason
-from p3s.program.order.columns import Flat, Rows, steps_of, sums
+from p3s.program.order.columns import Flat, Rows, steps_of
 from p3s.program.order.completions import RECEIVES as RECEIVES_FIRST
 from p3s.program.order.completions import Outstanding
 from p3s.program.order.cut import Part, Piece
 from p3s.program.order.pairs import pair_channels
 from p3s.program.order.sequence import Kind
 from p3s.program.scaled import ScaledTrace
-from p3s.simulate.steps import RECEIVES, REQUESTS, WAITS, Op, Steps, narrow, narrowed
+from p3s.simulate.steps import (
+    RECEIVES,
+    REQUESTS,
+    WAITS,
+    Op,
+    Steps,
+    narrow,
+    narrowed,
+    numbered_calls,
+)
 
 _REQUESTS = [int(op) for op in REQUESTS]
 _WAITS = [int(op) for op in WAITS]
@@ -102,24 +111,13 @@ def _not_by_all(rows: Rows, flat: Flat, runs: Bools) -> Bools:
     at = np.flatnonzero(runs & np.isin(flat.op, [int(Op.COLLECTIVE), int(Op.ICOLLECTIVE)]))
     if not len(at):
         return found
-    comm, rank = rows.trace.comm[flat.row[at]], np.repeat(flat.ranks, np.diff(flat.start))[at]
-    key = comm * rows.trace.n + rank
-    order = np.argsort(key, kind="stable")
-    new = np.ones(len(order), dtype=bool)
-    new[1:] = key[order][1:] != key[order][:-1]
-    place = np.arange(len(order))
-    place -= np.maximum.accumulate(np.where(new, place, 0))
-    instance = comm[order] * (int(place.max()) + 1) + place
-    _, which, number = np.unique(instance, return_inverse=True, return_counts=True)
-    present = np.unique(rows.trace.rank)
-    comms, inverse = np.unique(comm[order], return_inverse=True)
-    size = np.asarray(
-        [
-            np.isin(rows.trace.members[c], present).sum() if c in rows.trace.members else 0
-            for c in comms.tolist()
-        ]
-    )
-    found[at[order]] = number[which.reshape(-1)] < size[inverse.reshape(-1)]
+    rank = np.repeat(flat.ranks, np.diff(flat.start))[at]
+    instance, pairs = numbered_calls(rank, rows.trace.comm[flat.row[at]])
+    present, members = np.unique(rows.trace.rank), rows.trace.members
+    comms, which = np.unique(pairs[:, 0], return_inverse=True)
+    size = [int(np.isin(members.get(c, ()), present).sum()) for c in comms.tolist()]
+    few = np.bincount(instance) < np.array(size)[which.reshape(-1)]
+    found[at] = few[instance]
     return found
 
 
@@ -134,8 +132,8 @@ def _lay_out(piece: Piece, kinds: Sequence[Kind], rows: Rows, in_order: bool) ->
     ranks, owner = ranks[order], owner[order]
     linked = [links(kinds[p.kind], p, rows) for p in parts]
     length = np.asarray([len(p.events) for p in parts] or [0], dtype=np.int64)[owner]
-    start = sums(length)
-    done_start = sums(np.asarray([len(x.done) for x in linked] or [0], dtype=np.int64)[owner])
+    start = starts(length)
+    done_start = starts(np.asarray([len(x.done) for x in linked] or [0], dtype=np.int64)[owner])
     total = int(start[-1])
     # The rows, too, are fewer than the events, or not many more.
     number = narrow(max(total, rows.trace.rows, int(done_start[-1])) + 1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from p3s.base.arrays import Bools, Floats, Ints
+from p3s.base.arrays import Bools, Floats, Ints, starts
 from p3s.program.order.calls import op_of, step_name
 from p3s.program.order.sequence import Calls
 from p3s.program.scaled import IO, ScaledTrace
@@ -124,7 +124,7 @@ def steps_of(
         row=column(row, -1, -1),
         weight=column(weight, 0.0, entries),
         turn=column(flat.turn, 0, _last_turn(flat, places.resting)),
-        done_start=sums(np.bincount(waiting, minlength=places.count)),
+        done_start=starts(np.bincount(waiting, minlength=places.count)),
         done=done[order],
         to=column(partner[0], -1, -1),
         source=column(partner[1], -1, -1),
@@ -209,9 +209,9 @@ def _places(flat: Flat, kept: Bools, work: Floats) -> _Places:
     lengths = np.bincount(rank_of[kept], minlength=len(flat.ranks))
     ends = lengths.copy()
     ends[resting] += 1
-    start = sums(ends)
+    start = starts(ends)
     new = np.full(total, -1, dtype=narrow(total + len(flat.ranks)))
-    shift = (start[:-1] - sums(lengths)[:-1]).astype(new.dtype)
+    shift = (start[:-1] - starts(lengths)[:-1]).astype(new.dtype)
     at = np.arange(len(where), dtype=new.dtype) + shift[rank_of[where]]
     new[where] = at
     return _Places(start, new, where, at, start[1:][resting] - 1, resting, rest[resting], before)
@@ -227,10 +227,6 @@ def _names(ops: tuple[str, ...], op: Ints) -> tuple[tuple[str, ...], Ints]:
     number = np.full(max(len(ops), 1), -1, dtype=np.int64)
     number[used] = np.arange(len(used))
     return (*(step_name(ops[k]) for k in used), "REST"), number[op]
-
-
-def sums(counts: Ints) -> Ints:
-    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
 
 
 def with_weights(steps: Steps, factor: Floats) -> Steps:

@@ -4,8 +4,7 @@ A loop whose iteration is short enough gives a window of some of its iterations;
 iterations is taken apart: what is in one iteration of it is cut again. What stands for what:
 
 - The iterations of a loop are sorted by what is done in them (by all ranks); turn 0 is a sort of
-its
-  own. A window has turn 0, the first consecutive ones of the most frequent sort, and one iteration
+  its own. A window has turn 0, the first consecutive ones of the most frequent sort, and one turn
   for every call that occurs in none of these. Iterations of sorts without an iteration in the
   window are counted to the most frequent sort.
 - A walk over partners is one iteration, however many partners a rank has.
@@ -19,12 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from p3s.base.arrays import Ints
+from p3s.base.arrays import Ints, mixed
 from p3s.model.law_types import LoopRule, Trips
 from p3s.program.order.sequence import Kind
 
@@ -228,7 +226,7 @@ class _Cutter:
             row = self.kinds[k].row[once[k]]
             pairs, count = np.unique(t * (int(row.max()) + 1) + row, return_counts=True)
             at, what = np.divmod(pairs, int(row.max()) + 1)
-            np.add.at(like, at, _mixed(_mixed(what + (k << 32)) + _mixed(count)))
+            np.add.at(like, at, mixed(mixed(what + (k << 32)) + mixed(count)))
         rules: tuple[Trips, ...] = self.loops[loop].trips if loop in self.loops else ()
         one_rule = len(rules) == 1 and rules[0].law is not None
         return _Shape(
@@ -459,11 +457,3 @@ def _table(kind: Kind, events: Ints, sort: Ints, sorts: int) -> Ints:
     return np.bincount(kind.row[events] * sorts + sort, minlength=kind.rows * sorts).reshape(
         kind.rows, sorts
     )
-
-
-def _mixed(x: Any) -> np.ndarray:
-    """Return numbers with their bits mixed (splitmix64)."""
-    z = np.asarray(x).astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from p3s.base.arrays import Bools, Ints
+from p3s.base.arrays import Bools, Ints, place_in_run
 from p3s.program.scaled import ScaledTrace
 from p3s.simulate.steps import RECEIVES, SENDS, Steps, narrow
 
@@ -157,12 +157,8 @@ def _places(
 ) -> tuple[Ints, Ints]:
     """Return steps sorted by channel, and each one's place in its channel."""
     order = np.argsort(channel, kind="stable")
-    new = np.ones(len(order), dtype=bool)
-    new[1:] = channel[order][1:] != channel[order][:-1]
-    if chunk is not None:
-        new[1:] |= chunk[order][1:] != chunk[order][:-1]
-    place = np.arange(len(order), dtype=narrow(len(order)))
-    place -= np.maximum.accumulate(np.where(new, place, place.dtype.type(0)))
+    keys = [channel[order]] if chunk is None else [channel[order], chunk[order]]
+    place = place_in_run(*keys).astype(narrow(len(order)))
     return order, place if before is None else place + before[order]
 
 

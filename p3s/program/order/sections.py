@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import gcd
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from p3s.base.arrays import Floats, Ints
+from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError
 from p3s.model.law_types import LoopRule, OrderedItem, TraceOrder, TripLaw
 from p3s.model.order.patterns import Pattern
@@ -29,7 +28,7 @@ from p3s.program.order.sequence import (
 )
 from p3s.program.order.unstick import moved_earlier, unstuck
 from p3s.program.scaled import RECV, SEND, ScaledTrace, read_order, read_scaled
-from p3s.simulate.steps import PLAIN, RECEIVES, SENDS, LeftOut, Op, Section, Steps, taken
+from p3s.simulate.steps import RECEIVES, SENDS, LeftOut, Op, Section, of_ranks
 
 #: Calls of a rank that are put into their order one by one.
 MOST_EVENTS = 1 << 21
@@ -355,7 +354,7 @@ def _finish(
         notes = (f"{piece.name}: {moved_earlier(moved)}",) if moved else ()
         left = _left_out(trace, np.flatnonzero(lost & (home == k)), fate)
         if ranks is not None:
-            steps = take(steps, ranks)
+            steps = of_ranks(steps, ranks)
         sections.append(
             Section(
                 piece.name,
@@ -385,29 +384,3 @@ def _left_out(trace: ScaledTrace, rows: Ints, fate: Ints) -> tuple[LeftOut, ...]
             LeftOut(trace.ops[op], REASON_TEXT[Reason(why)], float(trace.repeat[mine].sum()), mine)
         )
     return tuple(found)
-
-
-def take(steps: Steps, ranks: Ints) -> Steps:
-    """Return the steps of some ranks; those that lose their partner have none (-1)."""
-    keep = np.isin(steps.ranks, ranks)
-    lengths = np.diff(steps.start)
-    kept = np.repeat(keep, lengths)
-    new = np.cumsum(kept) - 1
-    new[~kept] = -1
-    counts = np.diff(steps.done_start)
-    columns: dict[str, Any] = {name: taken(getattr(steps, name), kept) for name in PLAIN}
-    for name in ("to", "source"):
-        link = getattr(steps, name)[kept]
-        columns[name] = np.where(link >= 0, new[link], -1)
-    return replace(
-        steps,
-        ranks=steps.ranks[keep],
-        start=_sums(lengths[keep]),
-        done_start=_sums(counts[kept]),
-        done=new[steps.done[np.repeat(kept, counts)]],
-        **columns,
-    )
-
-
-def _sums(counts: Ints | Floats) -> Ints:
-    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)

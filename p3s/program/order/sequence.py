@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 
-from p3s.base.arrays import Bools, Ints
+from p3s.base.arrays import Bools, Ints, starts
 from p3s.base.errors import P3SError
 from p3s.base.ops import HALF_OF_ONE, queue_of
+from p3s.base.tables import known_tables, numbers, read_table
 from p3s.model.law_types import TraceOrder
 from p3s.model.order.unfold import Unfolder
 from p3s.program.order.calls import MANY, op_of, requests_of
 from p3s.program.order.completions import EVENTS, Sample, first_in_first_out, preferences, wanted
-from p3s.program.scaled import COMPLETION, ScaledTrace
+from p3s.program.scaled import COMPLETION, ScaledTrace, parts_of, read_order, scaled_head
 from p3s.simulate.steps import RECEIVES as RECEIVE_OPS
 from p3s.simulate.steps import WAITS, Op
 
@@ -122,35 +124,74 @@ def with_preferences(
     ], replace(calls, prefer=prefer)
 
 
-def kinds_in_order(trace: ScaledTrace, order: TraceOrder, calls: Calls) -> Iterator[Kind]:
-    """Yield the kinds of ranks; order: order.json with its loops known."""
-    items = order.items
-    base = np.cumsum([0, *(len(item.slots) for item in items)])
-    written = np.lexsort((trace.place, trace.rank))  # as the rows stand in the files
-    slot = trace.slot[written]
-    if trace.rows and (slot.min() < 0 or slot.max() >= base[-1]):
+#: Columns of a scaled trace that unfolding asks for.
+UNFOLDED = ("rank", "slot", "stage", "turn", "peer", "repeat")
+
+
+def unfolder_of(order: TraceOrder, columns: Mapping[str, Ints]) -> tuple[Unfolder, Ints]:
+    """Return what unfolds rows into events, and the item of each row.
+
+    columns: UNFOLDED, rows as they stand in the files. Raises P3SError for rules that the order
+    does not hold.
+    """
+    base, slot = starts([len(item.slots) for item in order.items]), columns["slot"]
+    if len(slot) and (slot.min() < 0 or slot.max() >= base[-1]):
         raise P3SError(
             "order.json: rows of the scaled trace have rules that it does not hold; "
             "run p3s scale again"
         )
     item = np.searchsorted(base, slot, side="right") - 1
-    rows = SimpleNamespace(
-        rank=trace.rank[written],
-        item=item,
-        slot=slot - base[item],
-        stage=trace.stage[written],
-        turn=trace.turn[written],
-        repeat=trace.repeat[written],
-        peer=trace.peer[written],
-        grid=order,
-    )
+    rows = SimpleNamespace(**{**columns, "item": item, "slot": slot - base[item], "grid": order})
+    return Unfolder(order.items, order.loops or (), rows), item
+
+
+def events_of(scaled: Path, rank: int) -> list[tuple[str, int, int]]:
+    """Return (operation, partner, bytes) of all events of a rank in the order of the program.
+
+    scaled: a directory STUDY/scaled/npNNNNNN; the partner is -1 where there is none. Raises
+    P3SError when the trace has no such rank or no order.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    scaled = Path(scaled)
+    order = read_order(scaled)
+    if order.loops is None:
+        raise P3SError(
+            f"{scaled}: the order of events is not known: the traced runs had too many "
+            "events to keep all sequences"
+        )
+    head = scaled_head(scaled)
+    try:
+        known, wanted = known_tables(head), dict.fromkeys((*UNFOLDED, "bytes"), int)
+        whole = (read_table(part, wanted, known) for part in parts_of(scaled, head))
+        table = pa.concat_tables([t.filter(pc.equal(t["rank"], rank)) for t in whole])
+    except (pa.ArrowException, OSError, ValueError) as err:
+        why = " ".join(str(err).split())[:120]
+        raise P3SError(f"{scaled}: damaged ({why}); run p3s scale again") from err
+    if not len(table):
+        raise P3SError(f"{scaled}: holds no rows of rank {rank}")
+    columns = {name: numbers(table.column(name)).astype(np.int64) for name in wanted}
+    unfolder, item = unfolder_of(order, {name: columns[name] for name in UNFOLDED})
+    return [
+        (order.items[item[k]].op, int(columns["peer"][k]), int(columns["bytes"][k]))
+        for k in unfolder.sequence(rank).tolist()
+    ]
+
+
+def kinds_in_order(trace: ScaledTrace, order: TraceOrder, calls: Calls) -> Iterator[Kind]:
+    """Yield the kinds of ranks; order: order.json with its loops known."""
+    items = order.items
+    written = np.lexsort((trace.place, trace.rank))  # as the rows stand in the files
+    unfolder, item = unfolder_of(order, {name: getattr(trace, name)[written] for name in UNFOLDED})
+    rank = trace.rank[written]
     levels = max((len(it.loops or ()) for it in items), default=0)
     paths = np.full((len(items), levels), -1, dtype=np.int64)
     for k, it in enumerate(items):
         paths[k, : len(it.loops or ())] = it.loops or ()
-    for ranks, first, local, turns in Unfolder(items, order.loops or (), rows).kinds():
+    for ranks, first, local, turns in unfolder.kinds():
         a = int(first[0])
-        b = int(np.searchsorted(rows.rank, ranks[0], side="right"))
+        b = int(np.searchsorted(rank, ranks[0], side="right"))
         path = np.full((b - a, levels), -1, dtype=np.int64)
         path[written[a:b] - a] = paths[item[a:b]]
         row = (written[a:b] - a)[local]

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError
 from p3s.base.text import plural
 from p3s.simulate.network import rough_network
-from p3s.simulate.steps import PLAIN, REQUESTS, SENDS, WAITS, Op, Steps, taken
+from p3s.simulate.steps import REQUESTS, SENDS, WAITS, Op, Steps, selected
 
 _SENDS, _WAITS = frozenset(int(op) for op in SENDS), frozenset(int(op) for op in WAITS)
 _NONBLOCKING = frozenset(int(op) for op in REQUESTS | {Op.BSEND, Op.REST})
@@ -72,14 +69,7 @@ def _ends_simulated(steps: Steps) -> bool:
     """Tell the same whatever the steps are, with more time and memory."""
     from p3s.simulate.simulate import simulate
 
-    network = rough_network()
-    network = replace(
-        network,
-        paths={
-            distance: replace(path, eager_bytes=math.inf)
-            for distance, path in network.paths.items()
-        },
-    )
+    network = rough_network(eager_bytes=math.inf, inside_eager_bytes=math.inf)
     try:
         simulate(steps, np.zeros(steps.n, dtype=np.int64), network)
     except P3SError:
@@ -209,25 +199,4 @@ def _reordered(steps: Steps, moves: list[tuple[int, int]]) -> Steps:
     key = np.arange(len(steps), dtype=np.float64)
     for k, (step, before) in enumerate(moves):
         key[step] = before - 1.0 + (k + 1.0) / (len(moves) + 1.0)
-    order = np.argsort(key, kind="stable")
-    new = np.empty(len(order), dtype=np.int64)
-    new[order] = np.arange(len(order))
-    counts = np.diff(steps.done_start)[order]
-    at = (
-        np.repeat(steps.done_start[:-1][order], counts)
-        + np.arange(int(counts.sum()))
-        - np.repeat(np.cumsum(counts) - counts, counts)
-    )
-    columns: dict[str, Any] = {name: taken(getattr(steps, name), order) for name in PLAIN}
-
-    def renamed(link: Ints) -> Ints:
-        return np.where(link >= 0, new[link], -1)[order]
-
-    return replace(
-        steps,
-        **columns,
-        done=new[steps.done[at]],
-        done_start=np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
-        to=renamed(steps.to),
-        source=renamed(steps.source),
-    )
+    return selected(steps, np.argsort(key, kind="stable"))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def show(made: Baseline) -> str:
-    from p3s.base.scores import relative_error
+    from p3s.laws.statistics import relative_error
     from p3s.methods.baseline.families import Data, text_of
     from p3s.methods.baseline.times import spread
 
@@ -96,7 +96,7 @@ def predicted(made: Baseline, said: list[Said], compared: dict[str, Any] | None)
 
 def compared(said: list[Said], times: Times, where: dict[str, str]) -> dict[str, Any]:
     """Return the errors at all asked counts; counts without a run say why."""
-    from p3s.base.scores import scores
+    from p3s.laws.statistics import scores
     from p3s.methods.baseline.times import by_target
 
     named = {name for run in times.runs for name, _ in (*run.inputs, *run.labels)}

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from p3s.base.arrays import Floats
-from p3s.base.scores import Z90
 from p3s.base.text import percent
+from p3s.laws.statistics import Z90
 from p3s.methods.placement.costs import CostModel, Seconds
 from p3s.methods.placement.phases import PhaseTraffic, all_traffic
 from p3s.methods.placement.ranked.job import Job

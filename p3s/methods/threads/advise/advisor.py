@@ -16,9 +16,9 @@ import numpy as np
 
 from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError
-from p3s.base.scores import Z90
 from p3s.base.text import plural, processes
 from p3s.base.text import seconds as time_text
+from p3s.laws.statistics import Z90
 from p3s.machine.topology.inside import Node
 from p3s.methods.threads.advise.types import (
     Advice,

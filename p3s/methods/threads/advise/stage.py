@@ -9,9 +9,9 @@ import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.base.progress import Progress
-from p3s.base.scores import Z90
 from p3s.base.settings import inputs_in
 from p3s.base.study import Study
+from p3s.laws.statistics import Z90
 from p3s.machine.topology.inside import Node
 from p3s.methods.threads.advise.advisor import Advisor, Workload, next_runs
 from p3s.methods.threads.advise.text import AdviceFile

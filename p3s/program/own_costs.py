@@ -1,9 +1,13 @@
-"""What datatypes that are not contiguous cost a rank: packing what it sends, unpacking what comes.
+"""What a rank does by itself in calls: making and freeing communicators, packing datatypes.
 
-Costs of messages are those of contiguous bytes, which a library copies as well: what is added is
-the difference. The high end is the whole of packing, for where it would not copy. Captures do not
-tell how far apart the pieces are: the usual cost is the geometric mean of pieces that are near to
-each other and of those on pages of their own, the ends take the cheaper and the dearer ones.
+The messages by which the members of a communicator agree are p3s.program.collectives's. What is
+left of such a call does not depend on the others: a base, which is that of the same call on
+MPI_COMM_SELF, and what grows with the members, their table and the sorting of their keys.
+
+Costs of messages are those of contiguous bytes, which a library copies as well: what packing others
+adds is the difference. The high end is the whole of packing, for where it would not copy. Captures
+do not tell how far apart the pieces are: the usual cost is the geometric mean of pieces that are
+near to each other and of those on pages of their own, the ends take the cheaper and dearer ones.
 """
 
 from __future__ import annotations
@@ -14,9 +18,77 @@ from typing import Any
 
 import numpy as np
 
-from p3s.base.arrays import Floats
+from p3s.base.arrays import Floats, Ints
 from p3s.program.collectives.choose import MPICH
-from p3s.program.scaled import COLLECTIVE, RECV, SEND, ScaledTrace
+from p3s.program.phase_cells import row_times
+from p3s.program.scaled import COLLECTIVE, COMM, RECV, SEND, ScaledTrace
+
+#: Table of a member, and a comparison of two keys, in ns: least, usual, largest. Sorting is that
+#: of all keys of the parent at most, of one's own colour at least: none.
+_MEMBER_NS = (0.5, 2.0, 10.0)
+_COMPARE_NS = (0.0, 8.0, 16.0)
+#: Calls that sort colours and keys.
+_SORTS = ("MPI_Comm_split", "MPI_Comm_split_type", "MPI_Cart_sub", "MPI_Intercomm_merge")
+_FREES = ("MPI_Comm_free", "MPI_Comm_disconnect")
+
+
+@dataclass(frozen=True)
+class OwnPart:
+    """Times on MPI_COMM_SELF, ns, each least, usual, largest; ``measured``: on this machine."""
+
+    dup: tuple[float, float, float]
+    split: tuple[float, float, float]
+    free: tuple[float, float, float]
+    measured: bool = False
+
+
+def usual_creation(family: str) -> OwnPart:
+    """Return what is taken where nothing was measured: Open MPI 4.1 and MPICH 4.0 on one core.
+
+    The usual ones are medians on a core of 2.6 GHz, the ends a third and three times of that.
+    """
+    dup, split, free = (650.0, 770.0, 60.0) if family == MPICH else (2700.0, 2900.0, 800.0)
+    return OwnPart(_around(dup), _around(split), _around(free))
+
+
+def _around(ns: float) -> tuple[float, float, float]:
+    return (ns / 3, ns, 3 * ns)
+
+
+def measured_creation(network: Mapping[str, Any]) -> OwnPart | None:
+    """Return what ``p3s machine measure`` found ("create" of its costs of messages), or None.
+
+    The high end is as far above the median as the least time is below.
+    """
+    found = network.get("create")
+    if not isinstance(found, Mapping) or not {"dup", "split", "free"} <= set(found):
+        return None
+    parts = []
+    for name in ("dup", "split", "free"):
+        low, median = (float(ns) for ns in found[name])
+        parts.append((low, median, 2 * median - low))
+    return OwnPart(parts[0], parts[1], parts[2], measured=True)
+
+
+def creation_ns(trace: ScaledTrace, phases: Sequence[int], own: OwnPart) -> Floats:
+    """Return the time of the run that each rank spends by itself in these calls.
+
+    Shape (3, n, phases) in ns: least, usual, largest; waiting and messages are not in it.
+    """
+    rows = np.flatnonzero(trace.is_kind(COMM) & (trace.repeat > 0))
+    each = (_each(trace, rows, own, end) * trace.repeat[rows] for end in range(3))
+    return np.stack([row_times(trace, phases, rows, ns) for ns in each])
+
+
+def _each(trace: ScaledTrace, rows: Ints, own: OwnPart, end: int) -> Floats:
+    """Return the time of one call of each row."""
+    sorts, frees = (trace.is_op(*names)[rows] for names in (_SORTS, _FREES))
+    base = np.where(sorts, own.split[end], np.where(frees, own.free[end], own.dup[end]))
+    sizes = {c: max(len(them), 1) for c, them in trace.members.items()}
+    k = np.array([sizes.get(c, 1) for c in trace.comm[rows].tolist()], dtype=np.float64)
+    grows = np.where(frees, 0.0, _MEMBER_NS[end] * k)
+    return np.asarray(base + grows + np.where(sorts, _COMPARE_NS[end] * k * np.log2(k), 0.0))
+
 
 #: Medians on a core of 2.6 GHz of messages of 16 KiB, ns per byte, by the bytes in a row, last of
 #: one piece: pack and unpack of near pieces, of far ones.
@@ -52,7 +124,7 @@ class PackCosts:
     measured: bool = False
 
 
-def measured(network: Mapping[str, Any]) -> PackCosts | None:
+def measured_packing(network: Mapping[str, Any]) -> PackCosts | None:
     """Return what ``p3s machine measure`` found ("pack" of its costs of messages), or None."""
     found = network.get("pack")
     if not isinstance(found, Mapping) or not {"whole", "near", "far"} <= set(found):
@@ -65,7 +137,7 @@ def measured(network: Mapping[str, Any]) -> PackCosts | None:
     return PackCosts(tuple(int(b) for b in near[:, 0]), pack, unpack, measured=True)
 
 
-def usual(family: str) -> PackCosts:
+def usual_packing(family: str) -> PackCosts:
     """Return what is taken where nothing was measured: Open MPI 4.1 and MPICH 4.0 on one core.
 
     The ends are a third of the least and three times the largest of that core.
@@ -104,14 +176,11 @@ def packing_ns(trace: ScaledTrace, phases: Sequence[int], costs: PackCosts) -> F
     Shape (3, n, phases) in ns: least, usual, largest. Senders pack, receivers unpack; a rank of a
     collective packs its bytes, at the high end it unpacks as many.
     """
-    cells = np.zeros((3, trace.n * len(phases)))
+    total = np.zeros((3, trace.n, len(phases)))
     sends, receives, together = (trace.is_kind(k) for k in (SEND, RECV, COLLECTIVE))
-    number = np.array(sorted(phases))
-    column = np.argsort(np.asarray(phases))
     for call in trace.packed:
         mine = (trace.slot >= call.slots[0]) & (trace.slot <= call.slots[1])
         rows = np.flatnonzero(mine & (trace.repeat > 0) & (sends | receives | together))
-        cell = trace.rank[rows] * len(phases) + column[np.searchsorted(number, trace.phase[rows])]
         moved = call.share * trace.bytes[rows] * trace.repeat[rows].astype(np.float64)
         for end in range(3):
             pack, unpack = (
@@ -120,5 +189,5 @@ def packing_ns(trace: ScaledTrace, phases: Sequence[int], costs: PackCosts) -> F
             )
             both = pack + (unpack if end == 2 else 0.0)
             each = np.where(receives[rows], unpack, np.where(together[rows], both, pack))
-            cells[end] += np.bincount(cell, weights=each * moved, minlength=cells.shape[1])
-    return cells.reshape(3, trace.n, len(phases))
+            total[end] += row_times(trace, phases, rows, each * moved)
+    return total

@@ -1,1 +1,0 @@
-"""Files of typical file systems (p3s.filesystem); p3s.machine.filesystem reads them."""
