@@ -27,7 +27,7 @@ from p3s.formats.scaled import TURNS, library_of_study, network_of, nodes_of, se
 from p3s.model.stage import load
 from p3s.program.collectives.expand import Expanded, expand
 from p3s.program.scaled import read_scaled
-from p3s.simulate.simulate import simulate_anyway
+from p3s.simulate.simulate import simulate
 from p3s.simulate.steps import RECEIVES, SENDS, WAITS, Op, Section, Steps
 
 
@@ -227,8 +227,8 @@ def _simulated(study: Study, n: int, options: Options, done: Exported, say: Say)
     for k, section in enumerate(sections_of(study, n, turns, trace)):
         say(f"{processes(n)}: {section.name}")
         made = expand(section.steps, library, node_of=node_of)
-        times, changed = simulate_anyway(made.steps, node_of, network)
-        told = (*section.notes, *made.notes, *changed)
+        times = simulate(made.steps, node_of, network, anyway=True)
+        told = (*section.notes, *made.notes, *times.notes)
         done.notes += [f"{section.name}: {note}" for note in told]
         done.takes(section, k, SIMULATED)
         begin, end = call_times(section.steps, made, times.begin_ns + clock, times.end_ns + clock)
