@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from p3s.base.errors import P3SError
-from p3s.capture.capture import read_header
+from p3s.capture.chunks import read_header
 from p3s.capture.layout import ALIVE_OFFSET, OWNER_DIED, PAGE_BYTES
 
 _LOOK_S = 0.02

@@ -23,7 +23,8 @@ from p3s.base.host.processes import MARK, end_with_parent, new_mark, stop
 from p3s.base.study import RUN_SCHEMA, SCHEMA_VERSION, read_json, write_json
 from p3s.capture import layout
 from p3s.capture import recording_plan as plan
-from p3s.capture.capture import NAME, read_header
+from p3s.capture.chunks import read_header
+from p3s.capture.layout import NAME
 from p3s.capture.recording_plan import Plan
 from p3s.signature_runner import build, diagnose, emulate, standard_input
 from p3s.signature_runner.deaths import Deaths

@@ -7,9 +7,12 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from p3s.base import ops
+from p3s.base.arrays import Ints
 from p3s.base.artefacts import reason
 from p3s.base.errors import P3SError
 from p3s.base.records import count_of
@@ -21,12 +24,6 @@ from p3s.capture.order import Forward, backwards
 from p3s.capture.reader import no_capture, of_another_run
 from p3s.capture.recover import Place
 from p3s.capture.types import ANY_SOURCE
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Int64s = NDArray[np.int64]
 
 COMPLETE, PARTIAL, DAMAGED, MISSING, UNREADABLE = (
     "complete",
@@ -241,8 +238,6 @@ def _worst(ranks: tuple[RankCheck, ...]) -> str:
 
 def _count_messages(capture: Capture, messages: _Messages) -> None:
     """Add this rank's messages by (sender, receiver); cancelled ones moved nothing."""
-    import numpy as np
-
     calls, me = capture.calls, capture.header.rank
     kinds = {number: ops.kind_of(name) for number, name in capture.opnames.items()}
     own = {
@@ -259,13 +254,11 @@ def _count_messages(capture: Capture, messages: _Messages) -> None:
                 pairs[(me, other) if kind == ops.SEND else (other, me)] += count
 
 
-def _peers(capture: Capture) -> Iterator[tuple[NDArray[np.unsignedinteger], Int64s]]:
+def _peers(capture: Capture) -> Iterator[tuple[NDArray[np.unsignedinteger], Ints]]:
     """Yield the calls of events and whom they send to or received from, some at a time.
 
     -1 of what was cancelled.
     """
-    import numpy as np
-
     events = capture.events
     at, there = events.index_of(capture.resolved[:, 0])
     order = np.argsort(at[there], kind="stable")

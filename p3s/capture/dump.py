@@ -7,17 +7,16 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from p3s.base.artefacts import cannot_be_written
 from p3s.base.errors import P3SError
 from p3s.base.staging import new_file
 from p3s.capture.threads import COLUMNS
 from p3s.capture.types import Call, RankTrace, RunTrace
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 #: Events turned into text at once.
 _BLOCK = 1 << 14
@@ -39,8 +38,6 @@ def _columns(run: RunTrace, rank: RankTrace) -> tuple[list[str], list[NDArray[np
 
     The gap, how many events right before it were only counted, is there where any were.
     """
-    import numpy as np
-
     length = len(rank.call)
     ordinal = np.arange(length) if rank.ordinal is None else rank.ordinal
     thread = np.zeros(length, dtype=np.int32) if rank.thread is None else rank.thread
@@ -342,7 +339,6 @@ class _CallColumns:
     _WIDE = ("bytes", "count", "block")
 
     def __init__(self, run: RunTrace) -> None:
-        import numpy as np
         import pyarrow as pa
 
         self.run = run
@@ -399,7 +395,6 @@ class _CallColumns:
 
     def table(self, rank: RankTrace, schema: Any) -> Any:
         """Return one rank's events as an Arrow table."""
-        import numpy as np
         import pyarrow as pa
 
         call = rank.call

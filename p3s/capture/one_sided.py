@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from p3s.base import ops
+from p3s.base.arrays import Ints
 from p3s.capture.arrivals import (
     ANSWER,
     COMPLETED,
@@ -32,9 +33,6 @@ from p3s.capture.arrivals import (
 )
 from p3s.capture.parts import CallBook, Parts
 from p3s.capture.types import NO_RANK, PROC_NULL, Call, RankTrace, RunTrace
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 #: MPI_MODE_NOCHECK, as the tag of an event says it.
 _NOCHECK = 1
@@ -380,7 +378,7 @@ def _empty(call: Call) -> Call:
     return replace(call, bytes=0, count=0, elem_bytes=1)
 
 
-def _pairs(rows: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
+def _pairs(rows: Sequence[tuple[int, int]]) -> Ints:
     return np.array(rows, dtype=np.int64).reshape(-1, 2)
 
 

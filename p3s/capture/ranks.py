@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from p3s.base import ops
+from p3s.base.arrays import Bools, Ints
 from p3s.base.errors import P3SError
 from p3s.capture.capture import Capture, event_blocks, read_capture
 from p3s.capture.events import no_events
 from p3s.capture.files import FileName
 from p3s.capture.records import NO_WINDOW, RawSite
 from p3s.capture.types import ANY_SOURCE, Call, Comm, Neighbours, Ranks, RankTrace, Site, Window
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Int64s = NDArray[np.int64]
 
 #: Columns of the matrix in which calls of all ranks are compared.
 _OP, _SITE, _COMM, _PEER, _BYTES, _ELEM, _TAG, _ROOT, _COUNT, _DEPTH, _WINDOW, _TEAM = range(12)
@@ -51,24 +48,20 @@ class Tables:
         self.comms[(world, 0)] = 0
         self.comm_list.append(Comm(world, "MPI_COMM_WORLD", -1, None, None, 0))
 
-    def add(self, capture: Capture) -> tuple[Int64s, Int64s]:
+    def add(self, capture: Capture) -> tuple[Ints, Ints]:
         """Take one rank's definitions.
 
         Returns (number of each of its calls in ``rows``, the same for what its wildcard
         receives, in the order of capture.resolved, turned out to be).
         """
-        import numpy as np
-
         matrix = self._matrix(capture)
         numbers = self._numbers(matrix)
         if not len(capture.resolved):
             return numbers, np.empty(0, dtype=np.int64)
         return numbers, self._resolved(capture, matrix)
 
-    def _resolved(self, capture: Capture, matrix: Int64s) -> Int64s:
+    def _resolved(self, capture: Capture, matrix: Ints) -> Ints:
         """Return the number of the call that each wildcard receive turned out to be."""
-        import numpy as np
-
         at, _ = capture.events.index_of(capture.resolved[:, 0])
         call = capture.events.call[at]
         # Few of them differ: numbers first of what is told apart, then of what stands in rows.
@@ -93,9 +86,7 @@ class Tables:
             if raw.comm in comm_of
         }
 
-    def _numbers(self, matrix: Int64s) -> Int64s:
-        import numpy as np
-
+    def _numbers(self, matrix: Ints) -> Ints:
         rows, width = self.rows, 8 * matrix.shape[1]
         raw = np.ascontiguousarray(matrix).tobytes()
         return np.array(
@@ -103,10 +94,8 @@ class Tables:
             dtype=np.int64,
         )
 
-    def calls(self, used: NDArray[np.bool_]) -> tuple[Call, ...]:
+    def calls(self, used: Bools) -> tuple[Call, ...]:
         """Return the calls of the rows that have events, in the order of their numbers."""
-        import numpy as np
-
         table = np.frombuffer(b"".join(self.rows), dtype=np.int64).reshape(-1, _COLUMNS)
         names, numbers = list(self.ops), list(self.numbers)
         return tuple(
@@ -114,10 +103,8 @@ class Tables:
             for row in table[used[: len(table)]].tolist()
         )
 
-    def _matrix(self, capture: Capture) -> Int64s:
+    def _matrix(self, capture: Capture) -> Ints:
         """Return this rank's calls as rows of numbers that mean the same on every rank."""
-        import numpy as np
-
         comm_of = self._merge_comms(capture)
         window_of = self._merge_windows(capture, comm_of)
         site_to = np.array([self._site(raw) for raw in capture.sites] + [0], dtype=np.int64)
@@ -189,10 +176,8 @@ class Tables:
         return index
 
 
-def distinct_rows(table: Int64s) -> tuple[Int64s, Int64s]:
+def distinct_rows(table: Ints) -> tuple[Ints, Ints]:
     """Return the distinct rows of a table, in no order that means something, and each row's."""
-    import numpy as np
-
     where = np.zeros(len(table), dtype=np.int64)
     for column in table.T:
         _, number = np.unique(column, return_inverse=True)
@@ -201,10 +186,8 @@ def distinct_rows(table: Int64s) -> tuple[Int64s, Int64s]:
     return table[first], where
 
 
-def _mapped(values: NDArray[np.generic], table: dict[int, int]) -> Int64s:
+def _mapped(values: NDArray[np.generic], table: dict[int, int]) -> Ints:
     """Return table[value] of each value; -1 for one that is not in it."""
-    import numpy as np
-
     if not table or not len(values):
         return np.full(len(values), -1, dtype=np.int64)
     keys = np.array(sorted(table), dtype=np.int64)
@@ -213,9 +196,9 @@ def _mapped(values: NDArray[np.generic], table: dict[int, int]) -> Int64s:
     return np.where(keys[at] == values, to[at], -1)
 
 
-def event_calls(capture: Capture, calls: Int64s, resolved: Int64s) -> Int64s:
+def event_calls(capture: Capture, calls: Ints, resolved: Ints) -> Ints:
     """Return the row number of each event's call, wildcard receives as what they received."""
-    found: Int64s = calls[capture.events.call]
+    found: Ints = calls[capture.events.call]
     at, _ = capture.events.index_of(capture.resolved[:, 0])
     found[at] = resolved
     return found
@@ -228,24 +211,20 @@ class CallsInBlocks:
     at: events that are wildcard receives, ascending; became: the row number of each.
     """
 
-    calls: Int64s
-    at: Int64s
-    became: Int64s
+    calls: Ints
+    at: Ints
+    became: Ints
 
     @staticmethod
-    def of(capture: Capture, calls: Int64s, resolved: Int64s) -> CallsInBlocks:
+    def of(capture: Capture, calls: Ints, resolved: Ints) -> CallsInBlocks:
         """Return those of a rank; calls, resolved: see Tables.add."""
-        import numpy as np
-
         at, _ = capture.events.index_of(capture.resolved[:, 0])
         order = np.argsort(at, kind="stable")
         return CallsInBlocks(calls, at[order], resolved[order])
 
-    def of_block(self, first: int, call: NDArray[np.unsignedinteger]) -> Int64s:
+    def of_block(self, first: int, call: NDArray[np.unsignedinteger]) -> Ints:
         """Return the row numbers of the events from number ``first`` on, with these calls."""
-        import numpy as np
-
-        found: Int64s = self.calls[call]
+        found: Ints = self.calls[call]
         low, high = np.searchsorted(self.at, [first, first + len(call)])
         found[self.at[low:high] - first] = self.became[low:high]
         return found
@@ -263,8 +242,8 @@ class Source:
     """
 
     path: Path
-    calls: Int64s
-    resolved: Int64s
+    calls: Ints
+    resolved: Ints
     problem: str
     files: dict[int, FileName]
     neighbours: Mapping[int, Neighbours]
@@ -273,7 +252,7 @@ class Source:
     threads: NDArray[np.int32] | None = None
     events: int = 0
 
-    def renumbered(self, final: Int64s) -> Source:
+    def renumbered(self, final: Ints) -> Source:
         """Return it with other numbers of the run's calls; final: of each, -1 of the last."""
         in_blocks = self.calls_of
         if in_blocks is not None:
@@ -353,17 +332,13 @@ class LazyRanks(Ranks):
 
 
 def _nothing(rank: int, problem: str) -> RankTrace:
-    import numpy as np
-
     none = np.empty(0, dtype=np.int64)
     return RankTrace(rank, False, none.astype(np.int32), none, none, none, problem=problem)
 
 
 def rank_trace(
-    capture: Capture, call: Int64s, calls: Int64s, problem: str, files: dict[int, FileName]
+    capture: Capture, call: Ints, calls: Ints, problem: str, files: dict[int, FileName]
 ) -> RankTrace:
-    import numpy as np
-
     events, header = capture.events, capture.header
     completing, there = events.index_of(capture.done[:, 0])
     posting, posted = events.index_of(capture.done[:, 1])
@@ -400,11 +375,11 @@ def rank_trace(
     )
 
 
-def _from_anybody(capture: Capture) -> Int64s:
+def _from_anybody(capture: Capture) -> Ints:
     """Return which events of a rank are receives or probes from MPI_ANY_SOURCE."""
     at, there = capture.events.index_of(capture.resolved[:, 0])
     peer = capture.calls["peer"][capture.events.call[at]]
-    found: Int64s = at[there & (peer == ANY_SOURCE)]
+    found: Ints = at[there & (peer == ANY_SOURCE)]
     return found
 
 
@@ -424,10 +399,8 @@ def in_order(capture: Capture) -> bool:
     return not any((calls["op"] == number).any() for number in waiting)
 
 
-def head_of(capture: Capture, calls: Int64s) -> RankTrace:
+def head_of(capture: Capture, calls: Ints) -> RankTrace:
     """Return a rank without its events."""
-    import numpy as np
-
     none = no_events(len(capture.header.counter_names))
     nothing = np.zeros((0, 4), dtype=np.int64)
     empty = replace(
@@ -438,13 +411,11 @@ def head_of(capture: Capture, calls: Int64s) -> RankTrace:
 
 
 def _threads(capture: Capture) -> NDArray[np.int32] | None:
-    import numpy as np
-
     threads = capture.calls["thread"]
     return threads[capture.events.call].astype(np.int32) if threads.any() else None
 
 
-def _counted(capture: Capture, calls: Int64s) -> dict[int, tuple[int, int, int]]:
+def _counted(capture: Capture, calls: Ints) -> dict[int, tuple[int, int, int]]:
     found: dict[int, tuple[int, int, int]] = {}
     for number, row in capture.counted.items():
         if number < len(calls) and calls[number] >= 0:

@@ -6,8 +6,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import numpy as np
+
+from p3s.base.arrays import Ints
 from p3s.base.artefacts import digest_of, file_bytes, parse_json
 from p3s.base.errors import P3SError
 from p3s.base.foreign_formats import ReadBy, refuse_foreign
@@ -26,12 +28,6 @@ from p3s.capture.ranks import (
     rank_trace,
 )
 from p3s.capture.types import RunTrace, unmodelled_events
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Int64s = NDArray[np.int64]
 
 #: Columns of small runs are kept; those of large ones are decoded anew at each access.
 _KEEP_BYTES = 64 << 20
@@ -156,8 +152,6 @@ class _Reading:
     def __init__(
         self, run_dir: Path, size: int, keep_bytes: float, completions: bool = True
     ) -> None:
-        import numpy as np
-
         self._completions = completions
 
         self._most_kept = keep_bytes
@@ -221,10 +215,8 @@ class _Reading:
             self._kept_bytes += size
             self.ranks._kept[rank] = trace
 
-    def _use(self, capture: Capture, calls: Int64s, in_blocks: CallsInBlocks) -> None:
+    def _use(self, capture: Capture, calls: Ints, in_blocks: CallsInBlocks) -> None:
         """Count the events of each row."""
-        import numpy as np
-
         used = np.zeros(len(self.tables.rows), dtype=np.int64)
         used[: len(self.used)] = self.used
         for at in range(0, len(capture.events), BLOCK_EVENTS):
@@ -242,10 +234,8 @@ class _Reading:
             return self.aborted[0]
         return self.outside[0] if len(self.outside) == 1 else None
 
-    def finish(self, missing: dict[int, str]) -> Int64s:
+    def finish(self, missing: dict[int, str]) -> Ints:
         """Give the calls their final numbers; return the events of each."""
-        import numpy as np
-
         ranks, keep = self.ranks, np.flatnonzero(self.used)
         final = np.full(len(self.used) + 1, -1, dtype=np.int64)
         final[keep] = np.arange(len(keep))

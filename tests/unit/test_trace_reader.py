@@ -385,7 +385,7 @@ def test_round_trip(
 
 @given(st.lists(st.integers(0, (1 << 64) - 1), min_size=1))
 def test_varints(values: list[int]) -> None:
-    from p3s.capture.chunks import decode, unzigzag
+    from p3s.capture.events import decode, unzigzag
 
     table = decode(b"".join(map(leb, values)), 1)
     assert table[0].tolist() == values
