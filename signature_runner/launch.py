@@ -26,11 +26,11 @@ from p3s.capture import recording_plan as plan
 from p3s.capture.chunks import read_header
 from p3s.capture.layout import NAME
 from p3s.capture.recording_plan import Plan
-from p3s.signature_runner import build, diagnose, emulate, standard_input
+from p3s.signature_runner import build, emulate, standard_input
 from p3s.signature_runner.deaths import Deaths
+from p3s.signature_runner.diagnose import LOST, EndedRun, stopped
 from p3s.signature_runner.recording import INSTRUCTIONS, SHARING, Recording, with_preload
 from p3s.signature_runner.standard_input import StandardInput
-from p3s.signature_runner.untraced import LOST
 
 if TYPE_CHECKING:
     import numpy as np
@@ -427,11 +427,11 @@ def run_traced(
     limit_s = limit.most_s if ended.timed_out else None
     code, wall_s = ended.exit_code, ended.wall_s
     if ended.stopped:
-        verdict = diagnose.stopped(run_dir)
+        verdict = stopped(run_dir)
     else:
-        verdict = diagnose.diagnose(
+        verdict = EndedRun(
             run_dir, parsed, np, code, limit_s, trace, counted, ended.deaths, recording.unfinalized
-        )
+        ).verdict()
     family = tracer.mpi_family if tracer else parsed.family
     info: dict[str, Any] = {
         "schema": RUN_SCHEMA,

@@ -9,6 +9,7 @@ import numpy
 import numpy as np
 
 from p3s.base.ops import IO, OPEN, POSIX, file_work, kind_of
+from p3s.signature.segments import none
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,11 +46,6 @@ class FileUse:
         return found
 
 
-def none() -> numpy.ndarray:
-    """Return a table without rows."""
-    return np.zeros((0, len(COLUMNS)), dtype=np.int64)
-
-
 def there(calls: Sequence[Call]) -> bool:
     """Tell whether some of a run's calls are of files."""
     return any(kind_of(c.op) == IO for c in calls)
@@ -61,7 +57,7 @@ def uses_of(rt: RankTrace, nodes: numpy.ndarray, calls: Sequence[Call]) -> numpy
     of_files = np.array([kind_of(c.op) == IO for c in calls] or [False], dtype=bool)
     at = np.flatnonzero(of_files[call])
     if not len(at):
-        return none()
+        return none(COLUMNS)
     number = np.array([c.count if c.op.startswith(POSIX) else 1 for c in calls], dtype=np.int64)
     size = np.array([c.bytes for c in calls], dtype=np.int64)
     window = np.array([c.window for c in calls], dtype=np.int64)
@@ -134,10 +130,3 @@ def _of_place(rt: RankTrace, window: numpy.ndarray, begin: numpy.ndarray) -> lis
         len({name.key for name in names}),
         aggregated,
     ]
-
-
-def renumbered(table: numpy.ndarray, node_to: numpy.ndarray) -> numpy.ndarray:
-    """Return rows with nodes renumbered."""
-    out = table.copy()
-    out[:, 1] = node_to[table[:, 1]]
-    return out

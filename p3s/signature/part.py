@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -72,11 +72,9 @@ class Part:
     segments: numpy.ndarray = field(default_factory=segments.none)
     time_unit: str = ""
     times: numpy.ndarray = field(default_factory=clock.no_times)
-    loads: numpy.ndarray = field(
-        default_factory=lambda: numpy.zeros((0, len(clock.LOADS)), dtype=numpy.int64)
-    )
-    teams: numpy.ndarray = field(default_factory=teams.none)
-    files: numpy.ndarray = field(default_factory=fileuse.none)
+    loads: numpy.ndarray = field(default_factory=lambda: segments.none(clock.LOADS))
+    teams: numpy.ndarray = field(default_factory=lambda: segments.none(teams.COLUMNS))
+    files: numpy.ndarray = field(default_factory=lambda: segments.none(fileuse.COLUMNS))
     inside: int = 0
     events: int = 0
     null_events: int = 0
@@ -143,7 +141,7 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
 
 def _renumbered(groups: Sequence[Group], place_of: Mapping[int, int]) -> list[Group]:
     """Return groups with other numbers of their communicators; -1, none, stays."""
-    return [g if g.comm < 0 else replace(g, comm=place_of[g.comm]) for g in groups]
+    return [g if g.comm < 0 else g._replace(comm=place_of[g.comm]) for g in groups]
 
 
 class _Reading:
@@ -289,8 +287,8 @@ def join(parts: Iterable[Part]) -> Part:
     samples, sequences = _Samples(), Sequences()
     between: list[np.ndarray] = [segments.none()]
     times: list[np.ndarray] = [clock.no_times()]
-    threads: list[np.ndarray] = [teams.none()]
-    files: list[np.ndarray] = [fileuse.none()]
+    threads: list[np.ndarray] = [segments.none(teams.COLUMNS)]
+    files: list[np.ndarray] = [segments.none(fileuse.COLUMNS)]
     loads: list[np.ndarray] = []
     for part in parts:
         if out is None:
@@ -314,8 +312,8 @@ def join(parts: Iterable[Part]) -> Part:
         edges.append(moved)
         between.append(segments.renumbered(part.segments, node_to))
         times.append(part.times)
-        threads.append(teams.renumbered(part.teams, node_to))
-        files.append(fileuse.renumbered(part.files, node_to))
+        threads.append(segments.renumbered(part.teams, node_to, (1,)))
+        files.append(segments.renumbered(part.files, node_to, (1,)))
         loads.append(part.loads)
         if part.time_unit != out.time_unit:
             out.time_unit = CPU if part.time_unit and out.time_unit else ""

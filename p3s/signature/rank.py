@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
 PROC_NULL = -3
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """A distinct (site, operation, communicator, partner, tag, root) of one process count."""
 
     site: str
