@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from p3s.base.artefacts import no_room
 from p3s.base.errors import CAPTURES, P3SError
-from p3s.base.host.command import Command, executable
+from p3s.base.host.command import Command
 from p3s.base.host.mpi import (
     MPICH,
     OPENMPI,
@@ -169,7 +170,7 @@ class EndedRun:
 
     def _remedy(self) -> str:
         """Return what to do about a program of another MPI than its launcher's."""
-        family, program = self.command.family, executable(self.shown) or ""
+        family, program = self.command.family, shutil.which(self.shown) or ""
         linked_to = library_of(program)
         python = library_of_python(program) if linked_to is None else None
         library = _first_line(self.run_dir / "other-mpi") or (linked_to or python or ("", ""))[1]
@@ -239,7 +240,7 @@ class EndedRun:
             return f"{self.shown}: nothing was captured{obstacle}"
         if why := lost_preload(self.run_dir):
             return f"{self.shown}: no MPI call seen: {why}"
-        program = executable(self.shown)
+        program = shutil.which(self.shown)
         if program and library_of(program) is None and _is_elf(program):
             if is_static(program) and not has_tracer(program):
                 why = f"it has MPI linked statically; {relink()}"
@@ -310,7 +311,7 @@ def _warning(run_dir: Path) -> str:
 def lost_preload(run_dir: Path) -> str:
     """Return what started a program without the tracer, and the way; "" where nothing did."""
     started = tail(run_dir / LOST).split("\n")[:-1]
-    programs = [name for name in started if library_of(executable(name) or "")] or started[-1:]
+    programs = [name for name in started if library_of(shutil.which(name) or "")] or started[-1:]
     if not programs:
         return ""
     name = programs[0]

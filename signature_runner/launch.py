@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 import struct
 import subprocess
 import threading
@@ -311,7 +312,7 @@ def status_of(run_dir: Path) -> str:
 
 
 def _check_family(parsed: command.Command, word: str) -> None:
-    program = command.executable(word)
+    program = shutil.which(word)
     library = mpi.library_of(program) if program else None
     if library and parsed.family in (mpi.OPENMPI, mpi.MPICH) and library[0] != parsed.family:
         raise P3SError(
@@ -324,7 +325,7 @@ def _check_family(parsed: command.Command, word: str) -> None:
 def _tracer(parsed: command.Command, likely: str | None) -> build.TracerBuild:
     for words in parsed.programs:
         _check_family(parsed, words[0])
-    program = command.executable(parsed.program[0])
+    program = shutil.which(parsed.program[0])
     return build.ensure_tracer(None, program, parsed.launcher, likely)
 
 

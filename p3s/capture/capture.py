@@ -29,9 +29,8 @@ from p3s.capture.events import (
     read_phases,
     read_resolved,
 )
-from p3s.capture.files import FileName
 from p3s.capture.layout import NAME
-from p3s.capture.records import Definitions, RawComm, RawNeighbours, RawSite, RawWindow
+from p3s.capture.records import Definitions, FileName, RawComm, RawNeighbours, RawSite, RawWindow
 from p3s.capture.threads import Runtime, ThreadInfo, Threads, read_threads, threads_at
 
 __all__ = [

@@ -14,8 +14,7 @@ from p3s.base.arrays import Bools, Ints
 from p3s.base.errors import P3SError
 from p3s.capture.capture import Capture, event_blocks, read_capture
 from p3s.capture.events import no_events
-from p3s.capture.files import FileName
-from p3s.capture.records import NO_WINDOW, RawSite
+from p3s.capture.records import NO_WINDOW, FileName, RawSite
 from p3s.capture.types import ANY_SOURCE, Call, Comm, Neighbours, Ranks, RankTrace, Site, Window
 
 #: Columns of the matrix in which calls of all ranks are compared.

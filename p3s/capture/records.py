@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 from p3s.base.arrays import Bools
 from p3s.capture import layout
 from p3s.capture.chunks import Chunk
-from p3s.capture.files import FileName, read_file_name
 from p3s.capture.threads import Runtime, ThreadInfo, read_runtime, read_thread
 
 #: The rank beyond the edge of a grid.
@@ -236,3 +236,25 @@ def _comm(size: int, payload: bytes) -> RawComm:
     dims = values[count : count + ndims] if ndims else None
     periods = tuple(bool(v) for v in values[count + ndims : count + 2 * ndims]) if ndims else None
     return RawComm(number, parent, bool(inter), members, dims, periods, op)
+
+
+@dataclass(frozen=True)
+class FileName:
+    """A file: a hash of its name, and of the name without the number of the rank in it.
+
+    ``mode``: as MPI_File_open was given it, 0 of files of the C library; ``hints``: those of MPI
+    that decide how a collective call reaches the file system.
+    """
+
+    key: int
+    family: int
+    mode: int = 0
+    hints: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_file_name(payload: bytes) -> tuple[int, FileName]:
+    """Return the window's number in a FILE record, and the file."""
+    window, mode, key, family = layout.FILE_RECORD.unpack_from(payload)
+    text = payload[layout.FILE_RECORD.size :].decode("utf-8", "replace")
+    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
+    return window, FileName(key, family, mode, {name: value for name, _, value in pairs})

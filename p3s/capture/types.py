@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from p3s.base import ops
 from p3s.base.arrays import Bools, Ints
-from p3s.capture.files import FileName
+from p3s.capture.records import FileName
 from p3s.capture.threads import Runtime, ThreadInfo, Threads
 
 Int32s = NDArray[np.int32]

@@ -7,7 +7,8 @@ is none.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from p3s.capture import RankTrace, RunTrace
-    from p3s.signature.blocks import Block
 
     Int64s = NDArray[np.int64]
     Floats = NDArray[np.float64]
@@ -192,3 +192,36 @@ def _narrow(values: Int64s) -> NDArray[np.integer]:
     """Return numbers in as few bytes each as all of them fit into."""
     low, high = int(values.min()), int(values.max())
     return values.astype(np.min_scalar_type(high)) if low >= 0 else values
+
+
+#: Events of a block.
+EVENTS = 1 << 16
+
+
+class Block(NamedTuple):
+    """Some events of a rank in a row, as columns of p3s.capture.RankTrace."""
+
+    call: np.ndarray
+    start_ns: np.ndarray
+    elapsed_ns: np.ndarray
+    work: np.ndarray
+    counters: np.ndarray
+    thread: np.ndarray | None
+
+
+def blocks_of(rt: RankTrace) -> Iterator[Block]:
+    """Yield the events of a rank in blocks of at most EVENTS."""
+    call = np.asarray(rt.call)
+    counters = getattr(rt, "counters", None)
+    if counters is None or not len(counters):
+        counters = np.zeros((len(call), 0), dtype=np.int64)
+    for at in range(0, len(call), EVENTS):
+        part = slice(at, at + EVENTS)
+        yield Block(
+            call[part],
+            rt.start_ns[part],
+            rt.elapsed_ns[part],
+            rt.work[part],
+            counters[part],
+            None if rt.thread is None else rt.thread[part],
+        )

@@ -18,7 +18,7 @@ from p3s.base.errors import P3SError
 from p3s.base.text import processes
 from p3s.capture.types import reaches_outside
 from p3s.signature import buffers, clock, fileuse, segments, teams
-from p3s.signature.blocks import blocks_of
+from p3s.signature.clock import blocks_of
 from p3s.signature.parse import Completions, Sequences, renumbered, sequence_nodes
 from p3s.signature.rank import COLUMNS, END, Calls, Group, RankSums, Recorded
 from p3s.signature.tracing import Cost, add, add_rank

@@ -15,7 +15,7 @@ from p3s.signature.segments import Pairs
 
 if TYPE_CHECKING:
     from p3s.capture import RunTrace
-    from p3s.signature.blocks import Block
+    from p3s.signature.clock import Block
 
 PROC_NULL = -3
 

@@ -39,9 +39,9 @@ def test_the_ranks_of_a_launch_agree(env: dict[str, str], name: str) -> None:
 
 
 def test_what_a_program_outside_of_launchers_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "_parents", lambda: iter([(1, "init")]))
+    monkeypatch.setattr(claims, "parents", lambda most: iter([(1, "init")]))
     assert this_launch({}) is None
-    monkeypatch.setattr(claims, "_parents", lambda: iter([(os.getpid(), "mpiexec")]))
+    monkeypatch.setattr(claims, "parents", lambda most: iter([(os.getpid(), "mpiexec")]))
     found = this_launch({})
     assert found is not None and not found.everywhere and found.run_id == ""
 
