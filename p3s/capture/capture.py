@@ -33,17 +33,6 @@ from p3s.capture.layout import NAME
 from p3s.capture.records import Definitions, FileName, RawComm, RawNeighbours, RawSite, RawWindow
 from p3s.capture.threads import Runtime, ThreadInfo, Threads, read_threads, threads_at
 
-__all__ = [
-    "NAME",
-    "Capture",
-    "RawComm",
-    "RawSite",
-    "RawWindow",
-    "rank_of",
-    "read_capture",
-    "read_header",
-]
-
 
 @dataclass
 class Capture:

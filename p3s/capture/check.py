@@ -18,8 +18,9 @@ from p3s.base.errors import P3SError
 from p3s.base.records import count_of
 from p3s.base.text import plural, processes
 from p3s.capture import layout
-from p3s.capture.capture import NAME, Capture, intact_chunks, rank_of, read_capture
+from p3s.capture.capture import Capture, intact_chunks, rank_of, read_capture
 from p3s.capture.chunks import Header
+from p3s.capture.layout import NAME
 from p3s.capture.order import Forward, backwards
 from p3s.capture.reader import no_capture, of_another_run
 from p3s.capture.recover import Place

@@ -14,8 +14,9 @@ from p3s.base.artefacts import digest_of, file_bytes, parse_json
 from p3s.base.errors import P3SError
 from p3s.base.foreign_formats import ReadBy, refuse_foreign
 from p3s.capture import layout
-from p3s.capture.capture import NAME, Capture, read_capture, read_header
-from p3s.capture.chunks import Header, open_capture
+from p3s.capture.capture import Capture, read_capture
+from p3s.capture.chunks import Header, open_capture, read_header
+from p3s.capture.layout import NAME
 from p3s.capture.ranks import (
     BLOCK_EVENTS,
     CallsInBlocks,

@@ -14,8 +14,8 @@ from typing import Any
 from p3s.base.artefacts import file_bytes, parse_json, sealed
 from p3s.base.errors import P3SError, UsageError
 from p3s.capture import layout
-from p3s.capture.capture import NAME, intact_chunks, rank_of, read_capture, read_header
-from p3s.capture.chunks import Chunk, Header, chunk_bytes
+from p3s.capture.capture import intact_chunks, rank_of, read_capture
+from p3s.capture.chunks import Chunk, Header, chunk_bytes, read_header
 from p3s.capture.events import (
     read_counts,
     read_done,
@@ -24,6 +24,7 @@ from p3s.capture.events import (
     read_phases,
     read_resolved,
 )
+from p3s.capture.layout import NAME
 from p3s.capture.reader import capture_files
 from p3s.capture.records import Definitions
 from p3s.capture.threads import read_threads

@@ -200,19 +200,3 @@ def threads_at(rows: Ints, index: Ints, there: Bools) -> Threads | None:
         return None
     kept = rows[there]
     return Threads(index[there], *(kept[:, i].copy() for i in range(1, kept.shape[1])))
-
-
-__all__ = [
-    "CALLER",
-    "COLUMNS",
-    "OTHER",
-    "RUNTIME",
-    "TEAM",
-    "Runtime",
-    "ThreadInfo",
-    "Threads",
-    "read_runtime",
-    "read_thread",
-    "read_threads",
-    "threads_at",
-]

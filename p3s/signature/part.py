@@ -15,11 +15,12 @@ import numpy as np
 
 from p3s.base import workers
 from p3s.base.errors import P3SError
+from p3s.base.ops import COMPLETION, kind_of
 from p3s.base.text import processes
 from p3s.capture.types import reaches_outside
 from p3s.signature import buffers, clock, fileuse, segments, teams
 from p3s.signature.clock import blocks_of
-from p3s.signature.parse import Completions, Sequences, renumbered, sequence_nodes
+from p3s.signature.parse import Completions, Sequences, renumbered
 from p3s.signature.rank import COLUMNS, END, Calls, Group, RankSums, Recorded
 from p3s.signature.tracing import Cost, add, add_rank
 
@@ -235,17 +236,24 @@ class _Reading:
 def _tell_apart(
     run: RunTrace, site: list[str], names: dict[str, tuple[str, ...]], shared: Set[int]
 ) -> None:
-    """Give the calls at shared sites (by number) sites of their own; ``site``: of each call."""
+    """Give the calls at shared sites (by number) sites of their own; ``site``: of each call.
+
+    At a shared site an event is the k-th different thing (tag, bytes, relative partner) that its
+    operation did there on this rank: it is the same place as long as ranks do the same things for
+    the first time in the same order, whatever their sizes and partners are.
+    """
     (rank,) = run.ranks.present  # type: ignore[attr-defined]
-    apart = sequence_nodes(run, shared)
-    trace = run.ranks[rank]
-    used, first = np.unique(trace.call, return_index=True)
-    label = apart.in_order(rank, trace)[first]
-    for call, number in zip(used.tolist(), label.tolist(), strict=True):
-        order = apart.labels[number].order
-        if order >= 0:
-            names[f"{site[call]}#{order}"] = names[site[call]]
-            site[call] = f"{site[call]}#{order}"
+    used, first = np.unique(run.ranks[rank].call, return_index=True)
+    things: dict[tuple[int, str], dict[tuple[int, ...], int]] = {}
+    for call in used[np.argsort(first)].tolist():
+        c = run.calls[call]
+        if c.site in shared:
+            offset = (c.peer - rank) % run.np if c.peer >= 0 else c.peer
+            thing = () if kind_of(c.op) == COMPLETION else (c.tag, c.bytes, offset)
+            seen = things.setdefault((c.site, c.op), {})
+            own = f"{site[call]}#{seen.setdefault(thing, len(seen))}"
+            names[own] = names[site[call]]
+            site[call] = own
 
 
 def _stacked(columns: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

@@ -25,11 +25,12 @@ from p3s.base.tables import (
 )
 from p3s.signature import segments
 from p3s.signature.parse import compact, distinct
+from p3s.signature.part import Place
 from p3s.signature.phase_file import PHASES, Phases
 from p3s.signature.phases import phases_of
 from p3s.signature.rank import COLUMNS
 from p3s.signature.structure import Structure, structure
-from p3s.signature.tables import Place, PointTable, SignatureFacts
+from p3s.signature.tables import PointTable, SignatureFacts
 from p3s.signature.unmodelled import unmodelled_calls
 
 _EDGE_COLUMNS = ("rank", "from_node", "to_node", "count", "first")

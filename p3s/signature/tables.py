@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 #: Files have the key whatever the value is.
 _WRITTEN = {"always": True}
 
-__all__ = ["CPU", "INSTRUCTIONS", "Group", "Place", "PointTable", "point_table", "table_of"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class SignatureFacts:

@@ -29,8 +29,6 @@ from p3s.signature.part import Part, Sites, intact_runs
 from p3s.signature.store import load_table
 from p3s.signature.tables import PointTable
 
-__all__ = ["COLUMNS", "QUANTILES", "Times", "load_times", "make_times", "stale"]
-
 #: Columns of the table. from_node, to_node: numbers in the signature's ``nodes`` (-1: the start).
 COLUMNS = ("rank", "from_node", "to_node", "count")
 _VALUES = ("work", "least_ns", "median_ns", "most_ns")

@@ -16,7 +16,7 @@ from tracer_helpers import PROGRAMS, compile_c, the_mpi, usable_mpi
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
-from p3s.capture.capture import read_header
+from p3s.capture.chunks import read_header
 from p3s.capture.recording_plan import Enough
 from p3s.cli.sampled import enough
 from p3s.signature.plans import Weights, plan_of, too_rare, traced_weights

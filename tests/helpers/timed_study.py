@@ -13,9 +13,10 @@ from p3s.base.serialise import to_data
 from p3s.base.study import Study, write_json
 from p3s.base.tables import TABLES
 from p3s.model import build
+from p3s.signature.clock import QUANTILES
 from p3s.signature.store import SIGNATURE, signature_of, write_tables
 from p3s.signature.tables import PointTable, point_table
-from p3s.signature.times import QUANTILES, RunTimes, Times
+from p3s.signature.times import RunTimes, Times
 
 Cost = Callable[[np.ndarray], np.ndarray]
 COUNTS = (4, 8, 16, 32)

@@ -22,7 +22,7 @@ from p3s.base.errors import CAPTURES, P3SError
 from p3s.base.host import compiling, mpi
 from p3s.base.host.command import Command
 from p3s.base.host.cores import cores
-from p3s.capture.capture import read_header
+from p3s.capture.chunks import read_header
 from p3s.signature_runner import build, diagnose
 from p3s.signature_runner.launch import run_traced
 from p3s.signature_runner.output import program_said

@@ -101,7 +101,7 @@ def test_a_hanging_program_is_stopped_and_says_where(dies: Path, tmp_path: Path)
 
 
 def rank_pid(path: Path) -> int:
-    from p3s.capture.capture import read_header
+    from p3s.capture.chunks import read_header
 
     return read_header(path).pid
 

@@ -14,7 +14,7 @@ from test_exec import SHARING, TIMEOUT_S, launch, mpi_only, run
 from tracer_helpers import PROGRAMS, compile_c, usable_mpi
 
 from p3s.base.errors import P3SError
-from p3s.capture.capture import read_header
+from p3s.capture.chunks import read_header
 from p3s.signature_runner import attach as claims
 from p3s.signature_runner.attach import NAME, Launch, claim, this_launch
 

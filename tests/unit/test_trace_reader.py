@@ -30,7 +30,8 @@ from hypothesis import strategies as st
 
 from p3s.base.errors import P3SError
 from p3s.capture import Window, read_file, read_run, reader
-from p3s.capture.capture import read_capture, read_header
+from p3s.capture.capture import read_capture
+from p3s.capture.chunks import read_header
 from p3s.capture.events import Events
 from p3s.capture.summary import summary
 
