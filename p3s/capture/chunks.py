@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -179,7 +179,7 @@ def parse_header(raw: bytes, path: Path) -> Header:
 
 
 def _header(raw: bytes, path: Path) -> Header:
-    of = dict(zip(layout.HEADER_NAMES, layout.HEADER.unpack_from(raw), strict=True))
+    of = header_fields(raw)
     totals = layout.TOTALS.unpack_from(raw, layout.TOTALS_OFFSET)
     of |= zip(layout.TOTALS_NAMES, totals, strict=True)
     rank, size, header_bytes, counters = (
@@ -206,6 +206,19 @@ def _header(raw: bytes, path: Path) -> Header:
     of |= {"paused": bool(of["paused"]), "program": int.from_bytes(of["more"][:4], "little")}
     of |= zip(_MEMORY, _memory(raw, of["minor"]), strict=True)
     return Header(**{each.name: of[each.name] for each in fields(Header)})
+
+
+def header_fields(raw: bytes) -> dict[str, Any]:
+    """Return the fields of a header as they stand in the first bytes of a file."""
+    return dict(zip(layout.HEADER_NAMES, layout.HEADER.unpack_from(raw), strict=True))
+
+
+def header_page(values: Mapping[str, Any], totals: bytes, memory: bytes = b"") -> bytes:
+    """Return the first page of a file; ``values``: fields of its header, others are 0 or empty."""
+    fields = {**header_fields(bytes(layout.HEADER.size)), **values}
+    head = layout.HEADER.pack(*fields.values())[: layout.HEADER_CRC_BYTES]
+    page = head + zlib.crc32(head).to_bytes(4, "little") + totals
+    return (page.ljust(layout.MEMORY_OFFSET, b"\0") + memory).ljust(layout.PAGE_BYTES, b"\0")
 
 
 _MEMORY = ("resident_init", "resident_peak", "preempted", "in_handlers")

@@ -195,17 +195,9 @@ def _mapped(values: NDArray[np.generic], table: dict[int, int]) -> Ints:
     return np.where(keys[at] == values, to[at], -1)
 
 
-def event_calls(capture: Capture, calls: Ints, resolved: Ints) -> Ints:
-    """Return the row number of each event's call, wildcard receives as what they received."""
-    found: Ints = calls[capture.events.call]
-    at, _ = capture.events.index_of(capture.resolved[:, 0])
-    found[at] = resolved
-    return found
-
-
 @dataclass(frozen=True)
 class CallsInBlocks:
-    """The row numbers of events' calls as event_calls has them, a block at a time.
+    """The row number of each event's call, wildcard receives as what they received.
 
     at: events that are wildcard receives, ascending; became: the row number of each.
     """
@@ -213,6 +205,10 @@ class CallsInBlocks:
     calls: Ints
     at: Ints
     became: Ints
+
+    def renumbered(self, final: Ints) -> CallsInBlocks:
+        """Return it with other numbers of the run's calls; final: of each, -1 of the last."""
+        return replace(self, calls=final[self.calls], became=final[self.became])
 
     @staticmethod
     def of(capture: Capture, calls: Ints, resolved: Ints) -> CallsInBlocks:
@@ -237,41 +233,32 @@ BLOCK_EVENTS = 1 << 20
 class Source:
     """What it takes to decode a rank: its file and the run's number of each of its calls.
 
-    head: the rank without its events, of one that can be read in blocks; calls_of: its calls.
+    head: the rank without its events, of one that can be read in blocks; threads: of its calls.
     """
 
     path: Path
-    calls: Ints
-    resolved: Ints
+    calls: CallsInBlocks
     problem: str
     files: dict[int, FileName]
     neighbours: Mapping[int, Neighbours]
     head: RankTrace | None = None
-    calls_of: CallsInBlocks | None = None
     threads: NDArray[np.int32] | None = None
     events: int = 0
 
-    def renumbered(self, final: Ints) -> Source:
-        """Return it with other numbers of the run's calls; final: of each, -1 of the last."""
-        in_blocks = self.calls_of
-        if in_blocks is not None:
-            became = final[in_blocks.became]
-            in_blocks = replace(in_blocks, calls=final[in_blocks.calls], became=became)
-        return replace(
-            self, calls=final[self.calls], resolved=final[self.resolved], calls_of=in_blocks
-        )
+    def changed(self) -> P3SError:
+        """Return the error of a file that is not as it was at first."""
+        return P3SError(f"{self.path} has changed while it was read; read it again")
 
     def pieces(self) -> Iterator[RankTrace]:
         """Yield the rank some events at a time: their calls, times, counters and threads."""
-        head, in_blocks = self.head, self.calls_of
-        assert head is not None and in_blocks is not None
-        at = 0
+        head, at = self.head, 0
+        assert head is not None
         for events in event_blocks(self.path, BLOCK_EVENTS):
-            if events.call.max(initial=0) >= len(self.calls):
-                raise P3SError(f"{self.path} has changed while it was read; read it again")
+            if events.call.max(initial=0) >= len(self.calls.calls):
+                raise self.changed()
             yield replace(
                 head,
-                call=in_blocks.of_block(at, events.call).astype("int32"),
+                call=self.calls.of_block(at, events.call).astype("int32"),
                 start_ns=events.start_ns,
                 elapsed_ns=events.elapsed_ns,
                 work=events.work,
@@ -280,7 +267,7 @@ class Source:
             )
             at += len(events)
         if at != self.events:
-            raise P3SError(f"{self.path} has changed while it was read; read it again")
+            raise self.changed()
 
 
 class LazyRanks(Ranks):
@@ -290,28 +277,30 @@ class LazyRanks(Ranks):
         self._run_dir = run_dir
         self._size = size
         self._keep_all = keep_all
-        self._sources: dict[int, Source] = {}
-        self._kept: dict[int, RankTrace] = {}
-        self._problems: dict[int, str] = {}
+        self.sources: dict[int, Source] = {}
+        self.kept: dict[int, RankTrace] = {}
+        self.problems: dict[int, str] = {}
 
     def __len__(self) -> int:
         return self._size
 
     def rank(self, number: int) -> RankTrace:
         """Return the columns of one rank."""
-        if number in self._kept:
-            return self._kept[number]
-        source = self._sources.get(number)
+        if number in self.kept:
+            return self.kept[number]
+        source = self.sources.get(number)
         if source is None:
-            return _nothing(number, self._problems.get(number, ""))
+            return _nothing(number, self.problems.get(number, ""))
         capture = read_capture(source.path)
-        if len(capture.calls) != len(source.calls) or len(capture.resolved) != len(source.resolved):
-            raise P3SError(f"{source.path} has changed while it was read; read it again")
-        call = event_calls(capture, source.calls, source.resolved)
-        trace = rank_trace(capture, call, source.calls, source.problem, source.files)
+        calls = source.calls
+        there = len(capture.calls), len(capture.resolved)
+        if there != (len(calls.calls), len(calls.became)):
+            raise source.changed()
+        call = calls.of_block(0, capture.events.call)
+        trace = rank_trace(capture, call, calls.calls, source.problem, source.files)
         trace = replace(trace, neighbours=source.neighbours)
         if self._keep_all:
-            self._kept[number] = trace
+            self.kept[number] = trace
         return trace
 
     def pieces(self, rank: int) -> Iterator[RankTrace] | None:
@@ -319,15 +308,15 @@ class LazyRanks(Ranks):
 
         A piece has the rank's totals, and of its events calls, times, counters and threads.
         """
-        source = self._sources.get(rank)
-        if source is None or source.head is None or rank in self._kept:
+        source = self.sources.get(rank)
+        if source is None or source.head is None or rank in self.kept:
             return None
         return source.pieces()
 
     @property
     def present(self) -> list[int]:
         """The ranks that have a readable file."""
-        return sorted(self._sources)
+        return sorted(self.sources)
 
 
 def _nothing(rank: int, problem: str) -> RankTrace:

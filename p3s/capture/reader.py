@@ -23,7 +23,6 @@ from p3s.capture.ranks import (
     LazyRanks,
     Source,
     Tables,
-    event_calls,
     head_of,
     in_order,
     rank_trace,
@@ -180,41 +179,28 @@ class _Reading:
         calls, resolved = self.tables.add(capture)
         files = self.tables.files(capture) if capture.files else {}
         around = self.tables.neighbours(capture)
-        source = Source(path, calls, resolved, problem, files, around)
         self.counted_events += capture.counted_events
-        if long:
-            in_blocks = CallsInBlocks.of(capture, calls, resolved)
-            self._use(capture, calls, in_blocks)
-            if in_order(capture):
-                head, threads = head_of(capture, calls), capture.calls["thread"].astype("int32")
-                source = replace(
-                    source,
-                    head=head,
-                    calls_of=in_blocks,
-                    threads=threads if threads.any() else None,
-                    events=len(capture.events),
-                )
-            self.ranks._sources[rank] = source
-            return
-        self.ranks._sources[rank] = source
-        call = event_calls(capture, calls, resolved)
-        self._use(capture, calls, CallsInBlocks.of(capture, calls, resolved))
-        trace = rank_trace(capture, call, calls, problem, files)
-        trace = replace(trace, neighbours=around)
-        size = sum(
-            column.nbytes
-            for column in (
-                trace.call,
-                trace.start_ns,
-                trace.elapsed_ns,
-                trace.work,
-                trace.done,
-                trace.counters,
+        in_blocks = CallsInBlocks.of(capture, calls, resolved)
+        source = Source(path, in_blocks, problem, files, around)
+        self._use(capture, calls, in_blocks)
+        if long and in_order(capture):
+            threads = capture.calls["thread"].astype("int32")
+            source = replace(
+                source,
+                head=head_of(capture, calls),
+                threads=threads if threads.any() else None,
+                events=len(capture.events),
             )
-        )
+        self.ranks.sources[rank] = source
+        if long:
+            return
+        call = in_blocks.of_block(0, capture.events.call)
+        trace = replace(rank_trace(capture, call, calls, problem, files), neighbours=around)
+        names = ("call", "start_ns", "elapsed_ns", "work", "done", "counters")
+        size = sum(getattr(trace, name).nbytes for name in names)
         if self._kept_bytes + size <= self._most_kept:
             self._kept_bytes += size
-            self.ranks._kept[rank] = trace
+            self.ranks.kept[rank] = trace
 
     def _use(self, capture: Capture, calls: Ints, in_blocks: CallsInBlocks) -> None:
         """Count the events of each row."""
@@ -240,14 +226,14 @@ class _Reading:
         ranks, keep = self.ranks, np.flatnonzero(self.used)
         final = np.full(len(self.used) + 1, -1, dtype=np.int64)
         final[keep] = np.arange(len(keep))
-        for rank, source in ranks._sources.items():
-            ranks._sources[rank] = source.renumbered(final)
-        for rank, trace in ranks._kept.items():
+        for rank, source in ranks.sources.items():
+            ranks.sources[rank] = replace(source, calls=source.calls.renumbered(final))
+        for rank, trace in ranks.kept.items():
             counted = {int(final[call]): row for call, row in trace.counted.items()}
             call = final[trace.call].astype(np.int32)
-            ranks._kept[rank] = replace(trace, call=call, counted=counted)
+            ranks.kept[rank] = replace(trace, call=call, counted=counted)
         self.problems |= missing
-        ranks._problems = missing
+        ranks.problems = missing
         return self.used[keep]
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from p3s.base.arrays import Bools, Ints
 from p3s.base.artefacts import write_bytes
 from p3s.capture import layout
-from p3s.capture.chunks import Chunk, chunk_bytes
+from p3s.capture.chunks import Chunk, chunk_bytes, header_page
 from p3s.capture.events import encode, zigzag
 from p3s.capture.records import RawComm, RawSite
 from p3s.capture.types import Call
@@ -77,33 +77,23 @@ class _File:
 
     def _header(self) -> bytes:
         of = self.of
-        head = layout.HEADER.pack(
-            layout.MAGIC,
-            layout.MAJOR,
-            layout.MINOR,
-            layout.PAGE_BYTES,
-            of.rank,
-            of.size,
-            of.began_ns,
-            0,
-            0,
-            self.pid,
-            layout.WALL,
-            0,
-            b"",
-            of.host.encode()[:63],
-            b"",
-            0,
-            b"",
-            of.origin.encode()[:63],
-            of.run,
-            of.size,
-            b"",
-            0,
-        )[: layout.HEADER_CRC_BYTES]
+        fields = {
+            "magic": layout.MAGIC,
+            "major": layout.MAJOR,
+            "minor": layout.MINOR,
+            "header_bytes": layout.PAGE_BYTES,
+            "rank": of.rank,
+            "size": of.size,
+            "init_realtime_ns": of.began_ns,
+            "pid": self.pid,
+            "work_source": layout.WALL,
+            "host": of.host.encode()[:63],
+            "work_origin": of.origin.encode()[:63],
+            "run": of.run,
+            "launched": of.size,
+        }
         totals = layout.TOTALS.pack(of.failed_polls, of.failed_poll_ns, 0, 0, 0, 0, 0, 0)
-        page = head + struct.pack("<I", zlib.crc32(head)) + totals
-        return page.ljust(layout.PAGE_BYTES, b"\0")
+        return header_page(fields, totals)
 
     def chunk(
         self, kind: int, payload: bytes, count: int, first: int = 0, base: int = 0, columns: int = 0

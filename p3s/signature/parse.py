@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from p3s.base.arrays import Ints
+from p3s.base.arrays import Bools, Ints
 from p3s.capture.parts import gathered
 from p3s.capture.types import RankTrace
 from p3s.signature.fold import Loop
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from p3s.capture import Call, RankTrace, RunTrace
 
 
@@ -79,15 +77,15 @@ class Parsed:
     nest: Nest
     node: Ints
     common: NDArray[np.integer]
-    turned: NDArray[np.bool_]
+    turned: Bools
 
-    def begins(self, level: int) -> NDArray[np.bool_]:
+    def begins(self, level: int) -> Bools:
         """Tell which events begin an iteration of their loop at a level (1: outermost loops)."""
         deep = (self.nest.depth >= level)[self.node]
         closes = (self.common < level) | ((self.common == level) & self.turned)
         return np.asarray(deep & closes)
 
-    def enters(self, level: int) -> NDArray[np.bool_]:
+    def enters(self, level: int) -> Bools:
         """Tell which events enter their loop at a level from outside."""
         return np.asarray((self.nest.depth >= level)[self.node] & (self.common < level))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from p3s.base.arrays import Ints
 from p3s.base.ops import COMPLETION, named
 from p3s.signature.parse import trips, turns_with
 from p3s.signature.phase_file import (

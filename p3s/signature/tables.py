@@ -18,7 +18,6 @@ from p3s.signature.segments import least, none
 if TYPE_CHECKING:
     from p3s.capture import RunTrace
 
-
 #: Files have the key whatever the value is.
 _WRITTEN = {"always": True}
 
