@@ -113,7 +113,7 @@ class _Sums:
 
 
 #: sampled/npNNNN.json.
-SAMPLED = Published("p3s.sampled", 1, SampledFile)
+SAMPLED = Published("p3s.sampled", 1, SampledFile, more=True)
 
 
 def predict(

@@ -49,7 +49,7 @@ class SignatureFacts:
     recounted: tuple[str, ...] = field(default=(), metadata=_WRITTEN)
     tracing: dict[str, NotNegative] = field(default_factory=dict, metadata=_WRITTEN)
     buffers: dict[str, Total] = field(default_factory=dict, metadata=_WRITTEN)
-    pieces: dict[str, list[Total]] = field(default_factory=dict, metadata=_WRITTEN)
+    pieces: dict[str, tuple[Total, ...]] = field(default_factory=dict, metadata=_WRITTEN)
     same: dict[str, str] = field(default_factory=dict, metadata=_WRITTEN)
     waits: dict[str, str] = field(default_factory=dict, metadata=_WRITTEN)
     lines: dict[str, str] = field(default_factory=dict, metadata=_WRITTEN)
