@@ -71,6 +71,36 @@ class Parts:
     gone: Ints = field(default_factory=no_events)
 
 
+@dataclass
+class Laying:
+    """Parts that are put one behind the other, those of an event behind those of events before it.
+
+    done, stands, late: as in Parts.
+    """
+
+    book: CallBook
+    event: list[int] = field(default_factory=list)
+    call: list[int] = field(default_factory=list)
+    late: list[bool] = field(default_factory=list)
+    done: list[tuple[int, int]] = field(default_factory=list)
+    stands: list[tuple[int, int]] = field(default_factory=list)
+
+    def add(self, event: int, call: Call, late: bool = False) -> int:
+        """Put a part; return its number."""
+        self.event.append(event)
+        self.call.append(self.book.number(call))
+        self.late.append(late)
+        return len(self.event) - 1
+
+    def parts(self, single: bool = False) -> Parts:
+        """Return all parts; single: as in Parts."""
+        done, stands = (
+            np.array(rows, dtype=np.int64).reshape(-1, 2) for rows in (self.done, self.stands)
+        )
+        event, call = (np.array(each, dtype=np.int64) for each in (self.event, self.call))
+        return Parts(event, call, done, stands, np.array(self.late, dtype=bool), single)
+
+
 def replaced(rt: RankTrace, parts: Parts, book: CallBook) -> RankTrace:
     """Return a rank with parts in place of events.
 
