@@ -9,7 +9,7 @@ import numpy
 import numpy as np
 
 from p3s.base.ops import IO, OPEN, POSIX, file_work, kind_of
-from p3s.signature.segments import none
+from p3s.signature.segments import AtPlaces, none
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,17 +28,8 @@ _AGGREGATED = ("romio_cb_write", "romio_cb_read", "collective_buffering")
 
 
 @dataclass(frozen=True)
-class FileUse:
-    """What was done to files at one process count: a row per rank and place.
-
-    places: (site, operation); place: of each row, a number of it; values: int64 (rows,
-    len(COLUMNS) - 2).
-    """
-
-    places: tuple[tuple[str, str], ...]
-    rank: numpy.ndarray
-    place: numpy.ndarray
-    values: numpy.ndarray
+class FileUse(AtPlaces):
+    """What was done to files at each place; values: columns from the third."""
 
     def column(self, name: str) -> numpy.ndarray:
         """Return a column by its name."""

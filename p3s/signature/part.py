@@ -291,13 +291,8 @@ def join(parts: Iterable[Part]) -> Part:
     places: dict[tuple[tuple[int, ...], int], int] = {}
     nodes: dict[tuple[str, str], int] = {}
     columns: list[dict[str, np.ndarray]] = []
-    edges: list[np.ndarray] = []
     samples, sequences = _Samples(), Sequences()
-    between: list[np.ndarray] = [segments.none()]
-    times: list[np.ndarray] = [clock.no_times()]
-    threads: list[np.ndarray] = [segments.none(teams.COLUMNS)]
-    files: list[np.ndarray] = [segments.none(fileuse.COLUMNS)]
-    loads: list[np.ndarray] = []
+    stacks: dict[str, list[np.ndarray]] = {name: [] for name in _STACKED}
     for part in parts:
         if out is None:
             out = Part(part.np, part.work_unit, time_unit=part.time_unit)
@@ -315,14 +310,9 @@ def join(parts: Iterable[Part]) -> Part:
             dtype=np.int64,
         )  # END and START are their own places -2, -1
         columns.append({**part.table, "group": group_to[part.table["group"]]})
-        moved = part.edges.copy()
-        moved[:, 1], moved[:, 2] = node_to[moved[:, 1]], node_to[moved[:, 2]]
-        edges.append(moved)
-        between.append(segments.renumbered(part.segments, node_to))
-        times.append(part.times)
-        threads.append(segments.renumbered(part.teams, node_to, (1,)))
-        files.append(segments.renumbered(part.files, node_to, (1,)))
-        loads.append(part.loads)
+        for name, of_nodes in _STACKED.items():
+            stacks[name].append(segments.renumbered(getattr(part, name), node_to, of_nodes))
+        moved = stacks["edges"][-1]
         if part.time_unit != out.time_unit:
             out.time_unit = CPU if part.time_unit and out.time_unit else ""
         for rank, sequence in part.samples.items():
@@ -344,15 +334,23 @@ def join(parts: Iterable[Part]) -> Part:
     assert out is not None  # a run has files
     out.groups, out.nodes = list(groups), list(nodes)
     out.table = _stacked(columns)
-    out.edges = np.concatenate(edges)
     out.samples, out.sequences = samples.kept, sequences.kept
-    out.segments = np.concatenate(between)
-    out.teams = np.concatenate(threads)
-    out.files = np.concatenate(files)
-    out.loads = np.concatenate(loads)
-    if out.time_unit:
-        out.times = np.concatenate(times)
+    for name, rows in stacks.items():
+        setattr(out, name, np.concatenate(rows))
+    if not out.time_unit:
+        out.times = clock.no_times()
     return out
+
+
+#: Tables of a part that are put one behind the other, and which of their columns are nodes.
+_STACKED = {
+    "edges": (1, 2),
+    "segments": (1, 2),
+    "times": (),
+    "loads": (),
+    "teams": (1,),
+    "files": (1,),
+}
 
 
 #: Capture files of a run, in bytes, for which another process is worth its start.

@@ -8,6 +8,7 @@ their computation counts with the next call.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -95,6 +96,20 @@ def index_in(pair: np.ndarray, codes: np.ndarray) -> np.ndarray:
     index[pair] = np.arange(len(pair), dtype=np.int32)
     found: np.ndarray = index[codes]
     return found
+
+
+@dataclass(frozen=True)
+class AtPlaces:
+    """Sums over a run at one process count: a row per rank and place.
+
+    places: (site, operation); rank, place: of each row, place a number of ``places``; values: int64
+    (rows, columns).
+    """
+
+    places: tuple[tuple[str, str], ...]
+    rank: np.ndarray
+    place: np.ndarray
+    values: np.ndarray
 
 
 def renumbered(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy
 import numpy as np
 
-from p3s.signature.segments import none
+from p3s.signature.segments import AtPlaces, none
 
 if TYPE_CHECKING:
     from p3s.capture import RankTrace
@@ -43,18 +43,12 @@ _IN_CAPTURE = {"serial_ns": "serial", "other_ns": "others_ns"}
 
 
 @dataclass(frozen=True)
-class Teams:
-    """What threads did at one process count: a row per rank and place that computes with threads.
+class Teams(AtPlaces):
+    """What threads did: places are the calls that end computations, values columns from the third.
 
-    places: (site, operation) of the call that ends the computation; place: of each row, a number
-    of it; values: int64 (rows, len(COLUMNS) - 2). rank: of each row. inside:
-    share of the events that threads made in parallel regions.
+    inside: share of the events that threads made in parallel regions.
     """
 
-    places: tuple[tuple[str, str], ...]
-    rank: numpy.ndarray
-    place: numpy.ndarray
-    values: numpy.ndarray
     inside: float = 0.0
 
     def column(self, name: str) -> numpy.ndarray:
