@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from p3s.base.artefacts import write_json
+from p3s.base.artefacts import read_json, write_json
 from p3s.base.errors import P3SError
 from p3s.base.records import RunRecord
 from p3s.base.study import Study
 from p3s.base.text import command_line, processes
 from p3s.capture.reader import mark_of
+from p3s.capture.sites import chains
 from p3s.signature import clock
 from p3s.signature.beside import write_teams, write_uses
 from p3s.signature.clones import contradicted, copies_of, known_sites, sites_of
-from p3s.signature.part import Part, Sites, intact_runs
-from p3s.signature.store import SIGNATURE, SignatureHead, signature_of, write_tables
+from p3s.signature.part import Part, Sites, intact_runs, join_files
+from p3s.signature.store import (
+    SCHEMA,
+    SIGNATURE,
+    VERSION,
+    SignatureHead,
+    signature_of,
+    write_tables,
+)
 from p3s.signature.structure import structure, total_turns, undecided
 from p3s.signature.tables import PointTable, table_of
 from p3s.signature.times import make_times, write_times
@@ -30,8 +40,9 @@ def characterize(study_dir: Path, np_: int) -> SignatureHead:
     """
     study = Study.open(Path(study_dir))
     found = _Read.of(study, np_, Sites())
-    known = known_sites(study, without=np_)
-    copies = copies_of(study, found.table)
+    others = _signatures(study, without=np_)
+    known = known_sites(others)
+    copies = copies_of(found.table, chains(study, found.table.sites))
     sites = sites_of(found.table, copies, known)
     if sites != Sites():
         found = _Read.of(study, np_, sites)
@@ -59,7 +70,7 @@ def characterize(study_dir: Path, np_: int) -> SignatureHead:
     write_teams(study, np_, found.parts)
     write_uses(study, np_, found.parts)
     known.add(np_, lines, sites.same, sites.waits, table.sites)
-    for other in contradicted(study, np_, known):
+    for other in contradicted(others, known):
         with contextlib.suppress(P3SError):  # its captures were deleted
             characterize(study.root, other)
     return out
@@ -95,3 +106,27 @@ def _traced_again(study: Study, np_: int) -> str:
     with contextlib.suppress(P3SError):  # study.json was lost: the user knows the program
         words += ["--", *study.command()]
     return command_line(words)
+
+
+def _signatures(study: Study, without: int | None = None) -> dict[int, dict[str, Any]]:
+    """Return the content of the signatures of a study that can be read, but for one count."""
+    found = {}
+    for n in study.signature_counts():
+        if n != without:
+            with contextlib.suppress(P3SError):  # made again or reported by whoever needs it
+                found[n] = read_json(study.signature_path(n), SCHEMA, VERSION)
+    return found
+
+
+def read_alike(study: Study, model_sites: Collection[str], files: Sequence[Path]) -> Part:
+    """Return a run, one Part, with its call sites taken as those of the study's model are."""
+    # Where the model tells the calls of one site apart, the run's are told apart alike.
+    sites = Sites(frozenset(site.partition("#")[0] for site in model_sites if "#" in site))
+    part = join_files(files, sites)
+    if part.problem:
+        return part
+    table = table_of([part], [None], str(study.root))
+    known, copies = known_sites(_signatures(study)), copies_of(table, chains(study, table.sites))
+    decided = {**copies.by_graph, **known.of_graph(0)}  # whatever this run tells
+    alike = sites_of(table, replace(copies, by_graph=decided, waits={}), known)
+    return join_files(files, replace(alike, apart=sites.apart)) if alike != Sites() else part
