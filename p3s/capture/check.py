@@ -165,7 +165,6 @@ def _unreadable(path: Path, rank: int, why: str) -> RankCheck:
 
 def _check_run(run_dir: Path) -> RunCheck:
     ranks: dict[int, RankCheck] = {}
-    sizes: dict[int, str] = {}
     headers: dict[str, Header] = {}
     problems: list[str] = []
     messages = _Messages()
@@ -181,17 +180,14 @@ def _check_run(run_dir: Path) -> RunCheck:
             continue
         ranks[one.rank] = one
         if capture is not None:
-            sizes.setdefault(capture.header.size, path.name)
             headers[path.name] = capture.header
             _count_messages(capture, messages)
     problems += _of_record(run_dir)
     if not ranks:
         problems.append(f"there is no capture: {no_capture(run_dir)}")
-    if len(sizes) > 1:
-        (a, first), (b, second) = list(sizes.items())[:2]
-        problems.append(f"runs are mixed: {first} is of {a} ranks, {second} of {b}")
-    elif other := of_another_run(headers):
+    if other := of_another_run(headers):
         problems.append(f"runs are mixed: {other}")
+    sizes = [header.size for header in headers.values()]
     size = max(sizes, default=max(ranks, default=-1) + 1)
     if sizes and size != (wanted := count_of(run_dir) or size):
         problems.append(f"it is a run of {processes(size)}, not {wanted}")

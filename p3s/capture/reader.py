@@ -80,7 +80,6 @@ def mark_of(run_dir: Path) -> str:
 def _headers(run_dir: Path) -> tuple[dict[int, tuple[Path, Header]], dict[str, str]]:
     """Return the files by rank, and what is wrong with those that cannot be read at all."""
     found: dict[int, tuple[Path, Header]] = {}
-    sizes: dict[int, Path] = {}
     problems: dict[str, str] = {}
     for path in capture_files(run_dir):
         try:
@@ -90,24 +89,22 @@ def _headers(run_dir: Path) -> tuple[dict[int, tuple[Path, Header]], dict[str, s
             continue
         if path.name != NAME.format(header.rank):
             raise P3SError(f"{path} is the file of rank {header.rank}; it was renamed")
-        sizes.setdefault(header.size, path)
         found[header.rank] = (path, header)
     if not found:
         raise P3SError(next(iter(problems.values())))
-    other = of_another_run({path.name: header for path, header in found.values()})
-    if other and len(sizes) == 1:
+    if other := of_another_run({path.name: header for path, header in found.values()}):
         raise P3SError(f"{run_dir} mixes runs: {other}; trace the program again")
-    if len(sizes) > 1:
-        (a, first), (b, second) = list(sizes.items())[:2]
-        raise P3SError(
-            f"{run_dir} mixes runs: {first.name} is of {a} ranks, {second.name} of {b}; trace the"
-            " program again"
-        )
     return found, problems
 
 
 def of_another_run(headers: Mapping[str, Header]) -> str:
     """Return which file (name -> header) is of another run than the first; empty if none is."""
+    sizes: dict[int, str] = {}
+    for name, header in headers.items():
+        sizes.setdefault(header.size, name)
+    if len(sizes) > 1:
+        (a, one), (b, other) = list(sizes.items())[:2]
+        return f"{one} is of {a} ranks, {other} of {b}"
     known = {name: header for name, header in headers.items() if header.run}
     first = next(iter(known), "")
     for name, header in known.items():

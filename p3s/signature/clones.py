@@ -4,7 +4,7 @@ An optimising compiler copies calls: the first iteration of a loop, both branche
 function for constant arguments. The copies have addresses of their own and one chain of functions
 and lines. Calls of one line that every rank makes equally often, at all counts, stay apart: they
 are calls of one macro, or the iterations of a loop that was written out. Without debug
-information the graph of the calls tells (p3s.signature.copies), that of the largest count.
+information the graph of the calls tells, that of the largest count.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Part:
     table: columns COLUMNS, one row per rank, group and size; edges: rows (rank, from node, to
     node, count, ordinal of the first); samples: rank -> its events as node numbers; sequences:
     rank -> its events as codes (p3s.signature.parse), empty where they are too many;
-    segments: see p3s.signature.segments; times: of their rows, see clock.times_of, in
+    segments: see p3s.signature.segments; times: of their rows, see clock.SegmentTimes.table, in
     ``time_unit``, none where it is empty; loads: rows of clock.LOADS; teams: rows of
     teams.COLUMNS; files: rows of fileuse.COLUMNS; inside: events that threads made in parallel
     regions. problem: what is wrong with the first rank that is not complete, else empty.

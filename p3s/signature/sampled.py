@@ -8,8 +8,9 @@ told is kept apart."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -297,3 +298,14 @@ def _phase_rows(sums: _Sums, plan: Plan, phases: Phases, np_: int) -> Iterator[S
             predicted=float(sums.cost[p] / np_),
             share=float(sums.cost[p] / whole),
         )
+
+
+def saved_by(own: Path, wall_s: float, full: Sequence[tuple[Path, float | None]]) -> Saved:
+    """Return bytes of captures and wall time of the signature run, and of the full runs."""
+    walls = [wall for _, wall in full if wall is not None]
+    most = min((_bytes(path) for path, _ in full), default=None)
+    return Saved(_bytes(own), wall_s, most, min(walls, default=None))
+
+
+def _bytes(run_dir: Path) -> int:
+    return sum(path.stat().st_size for path in run_dir.glob("rank-*.p3t"))

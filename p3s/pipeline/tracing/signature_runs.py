@@ -20,7 +20,7 @@ from p3s.model.grid.stated import Extents, keep_dims, listed_extents
 from p3s.model.stage import load
 from p3s.signature.phase_file import Phases
 from p3s.signature.plans import Weights, calls_of, plan_of, too_rare, traced_weights
-from p3s.signature.sampled import SAMPLED, Saved, predict
+from p3s.signature.sampled import SAMPLED, predict, saved_by
 from p3s.signature.store import load_phases
 from p3s.signature_runner.recording import Recording
 from p3s.signature_runner.traced_run import Launch, trace_once
@@ -104,23 +104,13 @@ def _one(
     assert recording.plan is not None
     info = read_json(target / "run.json", RUN_SCHEMA)
     ended = weights if info["status"] == "stopped" else None
-    saved = _saved(study, np, info["wall_s"])
+    full = [
+        (run.path, run.info.get("wall_s")) for run in study.runs(np) if run.status == "complete"
+    ]
+    saved = saved_by(target, info["wall_s"], full)
     found = SAMPLED.data(predict(read_run(target), recording.plan, phases, ended, saved))
     write_json(study.sampled_path(np), found)
     return found
-
-
-def _saved(study: Study, np: int, wall_s: float) -> Saved:
-    """Return bytes of captures and wall time of the signature run, and of the full runs."""
-    own = _bytes(study.sampled_dir(np))
-    full = [run for run in study.runs(np) if run.status == "complete"]
-    walls = [run.info["wall_s"] for run in full if "wall_s" in run.info]
-    most = min((_bytes(run.path) for run in full), default=None)
-    return Saved(own, wall_s, most, min(walls, default=None))
-
-
-def _bytes(run_dir: Path) -> int:
-    return sum(path.stat().st_size for path in run_dir.glob("rank-*.p3t"))
 
 
 def weights_at(study: Study, phases: Phases, np: int) -> Weights:
