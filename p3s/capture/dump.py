@@ -56,7 +56,8 @@ def _names(run: RunTrace) -> list[str]:
     """Return the names of the columns of a run's events."""
     nothing = np.empty(0, dtype=np.int64)
     counters = np.empty((0, len(run.counter_names)), dtype=np.int64)
-    none = RankTrace(0, True, nothing.astype(np.int32), *[nothing] * 3, counters=counters)
+    call = nothing.astype(np.int32)
+    none = RankTrace(0, True, call, nothing, nothing, nothing, counters=counters)
     return list(_columns(run, none))
 
 

@@ -1,4 +1,4 @@
-"""Published JSON Schemas of P3S's files (draft 2020-12), and the first problem of a file in words."""
+"""Published JSON Schemas of files (draft 2020-12), and the first problem of a file in words."""
 
 from __future__ import annotations
 
