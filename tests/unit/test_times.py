@@ -181,7 +181,7 @@ def emulated(run_dir: Path) -> None:
 
 def same(one: Times, two: Times | None) -> None:
     assert two is not None
-    without = [replace(t, runs=tuple({**r, "captures": ""} for r in t.runs)) for t in (one, two)]
+    without = [replace(t, runs=tuple(replace(r, captures="") for r in t.runs)) for t in (one, two)]
     for name, value in vars(without[0]).items():  # the captures are others, what they say is not
         other = getattr(without[1], name)
         assert (np.asarray(value) == np.asarray(other)).all(), name
@@ -370,7 +370,7 @@ def test_repeats_that_are_all_disturbed_are_told_once(tmp_path: Path) -> None:
     assert said.startswith("all 2 runs were disturbed: a rank lost its core")
     assert lacks_quiet_runs(times) and needs_repeat(times, 1) and not needs_repeat(None, 1)
     three = replace(times, runs=(*times.runs, times.runs[0]))
-    quiet = replace(times, runs=(*times.runs[:1], {**times.runs[1], "disturbed": []}))
+    quiet = replace(times, runs=(*times.runs[:1], replace(times.runs[1], disturbed=())))
     assert not needs_repeat(three, 1) and lacks_quiet_runs(three)
     assert not needs_repeat(quiet, 1) and needs_repeat(quiet, 2)
 
