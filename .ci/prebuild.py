@@ -34,7 +34,7 @@ def prebuild(wrappers: Sequence[str], folder: Path) -> str:
 def _compile(wrappers: Sequence[str], folder: Path) -> None:
     from p3s.base.host import compiling, mpi
     from p3s.base.host.compiling import c_compiler, compiled, version_of
-    from p3s.capture import chunks
+    from p3s.capture import events
     from p3s.machine import build as machine
     from p3s.replay.engine import inner
     from p3s.signature_runner import build
@@ -54,7 +54,7 @@ def _compile(wrappers: Sequence[str], folder: Path) -> None:
         sources_are = compiling.source_digest(sources, flags)
         made.append(compiling.Prebuilt(name, file.name, digest, sources_are, library, version))
 
-    for name, module in (("simulate.so", simulate), ("varint.so", chunks)):
+    for name, module in (("simulate.so", simulate), ("varint.so", events)):
         path = compiled(
             name,
             module.SOURCES,

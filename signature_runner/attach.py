@@ -8,12 +8,11 @@ import json
 import os
 import re
 import secrets
-import shutil
 import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,13 +20,13 @@ from typing import Any
 from p3s.base.artefacts import parse_json
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.host import compiling, mpi
-from p3s.base.host.command import origin_of
+from p3s.base.host.command import origin_of, program_path
 from p3s.base.host.cores import cores
+from p3s.base.host.place import Place, launcher_above, parents, place, process_facts
 from p3s.base.study import RUN_SCHEMA, SCHEMA_VERSION, write_bytes, write_json
 from p3s.base.trust import sign
 from p3s.signature_runner import build
 from p3s.signature_runner.archive import has_tracer, relink
-from p3s.signature_runner.place import Place, launcher_above, place
 from p3s.signature_runner.programs import number_of, write_program
 from p3s.signature_runner.recording import AUTO, CPU, INSTRUCTIONS, SHARING, Recording, preload
 
@@ -70,7 +69,7 @@ class Launch:
 
 def this_launch(env: Mapping[str, str] = os.environ) -> Launch | None:
     """Return the launch this process is a rank of, None if that cannot be told."""
-    above = list(_parents())
+    above = [(pid, os.path.basename(path)) for pid, path in parents(_GENERATIONS)]
     proxy = next((pid for pid, name in above if name == _PROXY), None)
     if proxy is not None and "OMPI_COMM_WORLD_RANK" not in env:
         # Where mpiexec listens, and which of several groups of ranks.
@@ -89,19 +88,6 @@ def this_launch(env: Mapping[str, str] = os.environ) -> Launch | None:
     return None
 
 
-def _parents() -> Iterator[tuple[int, str]]:
-    """Yield (process id, name of its program) of the processes above this one."""
-    pid = os.getppid()
-    for _ in range(_GENERATIONS):
-        if pid <= 1:
-            return
-        try:
-            yield pid, os.path.basename(os.readlink(f"/proc/{pid}/exe"))
-            pid = int(_facts(pid)[1])
-        except (OSError, ValueError, IndexError):
-            return
-
-
 def _words(pid: int) -> list[str]:
     try:
         raw = Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -110,15 +96,10 @@ def _words(pid: int) -> list[str]:
     return [word.decode("utf-8", "surrogateescape") for word in raw.split(b"\0")]
 
 
-def _facts(pid: int) -> list[str]:
-    # The name of the program, in brackets, may hold anything.
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-
-
 def born(pid: int) -> str:
     """Return when a process was started (its number may be used again), empty if it is gone."""
     try:
-        facts = _facts(pid)
+        facts = process_facts(pid)
         return "" if facts[0] in "ZX" else facts[19]
     except (OSError, IndexError):
         return ""
@@ -200,9 +181,9 @@ def execute(program: Sequence[str], run_dir: Path | None, recording: Recording) 
         recording = replace(recording, work=CPU)
     here = place()
     if run_dir is None and (started := _started_by_p3s()):
-        _become(program, _find(program[0]), here, started, os.environ)
+        _become(program, program_path(program[0]), here, started, os.environ)
     folder = Path(os.path.abspath(run_dir or default_dir(here)))
-    path = _find(program[0])
+    path = program_path(program[0])
     _refuse_taken(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -261,17 +242,6 @@ def _become(
 
 def _untraceable(path: str) -> bool:
     return mpi.library_of(path) is None and mpi.is_static(path) and not has_tracer(path)
-
-
-def _find(word: str) -> str:
-    path = shutil.which(word)
-    if path is not None:
-        return path
-    if os.path.isdir(word):
-        raise P3SError(f"{word}: is a directory, not a program")
-    if os.path.exists(word) and os.sep in word:
-        raise P3SError(f"{word}: not executable; `chmod +x {word}` or name its interpreter")
-    raise P3SError(f"{word}: program not found in {os.getcwd()} or on PATH; check the path")
 
 
 def _refuse_taken(folder: Path) -> None:

@@ -55,7 +55,6 @@ _TO_FILL = (
 )
 _EXTRA = re.compile(r"extra\s*==\s*['\"](\w+)['\"]")
 _NOT_TO_RUN = ("dev", "docs")
-_TRACKERS = ("issues", "bug tracker", "bugs", "tracker")
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ def bug_report(look: Callable[[], Sequence[Check]]) -> str:
     parts = ["P3S bug report", "==============", "", *_TO_FILL]
     for section in sections:
         parts += [section.title, "-" * len(section.title), *_lines(section, hide), ""]
-    return "\n".join([*parts, f"Left out: {_LEFT_OUT}", f"Send it: {_WHERE}", *_tracker()]) + "\n"
+    return "\n".join([*parts, f"Left out: {_LEFT_OUT}", f"Send it: {_WHERE}"]) + "\n"
 
 
 def _lines(section: Section, hide: Callable[[str], str]) -> Iterator[str]:
@@ -165,13 +164,3 @@ def _environment(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         elif _NAMED.match(name):
             yield name, "set; its value is left out"
     yield "started in", "a virtual environment" if sys.prefix != sys.base_prefix else "no venv"
-
-
-def _tracker() -> list[str]:
-    """Return the line with the address of the issues, where whoever made the package gave one."""
-    try:
-        stated = importlib.metadata.metadata("p3s").get_all("Project-URL") or []
-    except importlib.metadata.PackageNotFoundError:
-        return []
-    named = (text.partition(",") for text in stated)
-    return [f"         {url.strip()}" for label, _, url in named if label.lower() in _TRACKERS]

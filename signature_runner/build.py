@@ -5,22 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from p3s.base.errors import P3SError
 from p3s.base.host import compiling, mpi
-from p3s.base.host.compiling import (
-    c_compiler,
-    cache_dir,
-    compiled,
-    is_sound,
-    keep,
-    locked,
-    run_tool,
-)
+from p3s.base.host.compiling import c_compiler, cache_dir, compiled, made_once, run_tool
 from p3s.signature_runner.tracer import generate
 
 _FOLDER = Path(__file__).parent / "tracer"
@@ -77,17 +68,13 @@ def compile_objects(
     return objects
 
 
-def _compile(mpicc: str, texts: dict[str, bytes], target: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix="build-", dir=target.parent) as work:
-        objects = compile_objects(mpicc, texts, work, FLAGS)
-        # Linked without libmpi: the tracer calls whatever MPI library the program brings, and
-        # does not pull one into shells and helpers that run under the same preload.
-        library = os.path.join(work, target.name)
-        linker = shutil.which("cc") or shutil.which("gcc") or mpicc
-        run_tool(
-            [linker, "-shared", "-o", library, *objects, "-ldl", "-lpthread"], "link the tracer"
-        )
-        keep(Path(library), target)
+def _compile(mpicc: str, texts: dict[str, bytes], draft: Path) -> None:
+    objects = compile_objects(mpicc, texts, str(draft.parent), FLAGS)
+    # Linked without libmpi: the tracer calls whatever MPI library the program brings, and
+    # does not pull one into shells and helpers that run under the same preload.
+    linker = shutil.which("cc") or shutil.which("gcc") or mpicc
+    words = [linker, "-shared", "-o", str(draft), *objects, "-ldl", "-lpthread"]
+    run_tool(words, "link the tracer")
 
 
 def tracer_sources(mpicc: str) -> tuple[dict[str, bytes], str]:
@@ -135,10 +122,8 @@ def ensure_tracer(
         digest.update(name.encode() + b"\0" + texts[name] + b"\0")
     digest.update(text.encode())
     target = cache_dir() / f"tracer-{install.family}-{digest.hexdigest()[:20]}.so"
-    if not is_sound(target):
-        with locked("build"):
-            if not is_sound(target):
-                _compile(install.mpicc, texts, target)
+    mpicc = install.mpicc
+    made_once(target, lambda draft: _compile(mpicc, texts, draft))
     return TracerBuild(target, install.family, install.version, install.mpicc)
 
 

@@ -14,11 +14,10 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterable
 from pathlib import Path
 
 from p3s.base.errors import P3SError
-from p3s.capture.capture import read_header
+from p3s.capture.chunks import read_header
 from p3s.capture.layout import ALIVE_OFFSET, OWNER_DIED, PAGE_BYTES
 
 _LOOK_S = 0.02
@@ -130,12 +129,3 @@ def _wait_for_mark(pages: list[mmap.mmap], limit_s: float) -> bool:
         _SYS_FUTEX_WAITV, waits, len(pages), 0, ctypes.byref(when), time.CLOCK_MONOTONIC
     )
     return got >= 0 or ctypes.get_errno() in (errno.ETIMEDOUT, errno.EAGAIN, errno.EINTR)
-
-
-def first_of(order: Iterable[frozenset[int]], unfinished: dict[int, int]) -> list[int]:
-    """Return the ranks of ``unfinished`` (process id -> rank) one of which ended first."""
-    for ended in order:
-        ranks = [unfinished[pid] for pid in ended if pid in unfinished]
-        if ranks:
-            return ranks
-    return []

@@ -37,7 +37,7 @@ def examine(template: Sequence[str]) -> Iterator[Check]:
         yield Check("command", FAIL, str(error), "write it as mpiexec -n {np} ./program input")
         return
     yield Check("launcher", OK, f"{parsed.launcher} ({parsed.family})")
-    program = command.executable(parsed.program[0]) or parsed.program[0]
+    program = shutil.which(parsed.program[0]) or parsed.program[0]
     found = list(_program(program, parsed))
     yield from found
     if not any(check.status == FAIL for check in found):

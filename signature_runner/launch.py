@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 import struct
 import subprocess
 import threading
@@ -23,13 +24,14 @@ from p3s.base.host.processes import MARK, end_with_parent, new_mark, stop
 from p3s.base.study import RUN_SCHEMA, SCHEMA_VERSION, read_json, write_json
 from p3s.capture import layout
 from p3s.capture import recording_plan as plan
-from p3s.capture.capture import NAME, read_header
+from p3s.capture.chunks import read_header
+from p3s.capture.layout import NAME
 from p3s.capture.recording_plan import Plan
-from p3s.signature_runner import build, diagnose, emulate, standard_input
+from p3s.signature_runner import build, emulate, standard_input
 from p3s.signature_runner.deaths import Deaths
+from p3s.signature_runner.diagnose import LOST, EndedRun, stopped
 from p3s.signature_runner.recording import INSTRUCTIONS, SHARING, Recording, with_preload
 from p3s.signature_runner.standard_input import StandardInput
-from p3s.signature_runner.untraced import LOST
 
 if TYPE_CHECKING:
     import numpy as np
@@ -310,7 +312,7 @@ def status_of(run_dir: Path) -> str:
 
 
 def _check_family(parsed: command.Command, word: str) -> None:
-    program = command.executable(word)
+    program = shutil.which(word)
     library = mpi.library_of(program) if program else None
     if library and parsed.family in (mpi.OPENMPI, mpi.MPICH) and library[0] != parsed.family:
         raise P3SError(
@@ -323,7 +325,7 @@ def _check_family(parsed: command.Command, word: str) -> None:
 def _tracer(parsed: command.Command, likely: str | None) -> build.TracerBuild:
     for words in parsed.programs:
         _check_family(parsed, words[0])
-    program = command.executable(parsed.program[0])
+    program = shutil.which(parsed.program[0])
     return build.ensure_tracer(None, program, parsed.launcher, likely)
 
 
@@ -426,11 +428,11 @@ def run_traced(
     limit_s = limit.most_s if ended.timed_out else None
     code, wall_s = ended.exit_code, ended.wall_s
     if ended.stopped:
-        verdict = diagnose.stopped(run_dir)
+        verdict = stopped(run_dir)
     else:
-        verdict = diagnose.diagnose(
+        verdict = EndedRun(
             run_dir, parsed, np, code, limit_s, trace, counted, ended.deaths, recording.unfinalized
-        )
+        ).verdict()
     family = tracer.mpi_family if tracer else parsed.family
     info: dict[str, Any] = {
         "schema": RUN_SCHEMA,

@@ -12,7 +12,8 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.base.extents import with_count
 from p3s.base.study import read_json, write_json
 from p3s.base.trust import is_signed, sign
-from p3s.capture.capture import NAME, read_header
+from p3s.capture.chunks import read_header
+from p3s.capture.layout import NAME
 
 SCHEMA = "p3s.program"
 _FILE = "program-{}.json"

@@ -132,7 +132,7 @@ def refused(code: int | None, target: Path) -> bool:
 
 def _headers(run_dir: Path) -> list[Header]:
     """Return the heads of a run's captures, none where one cannot be read."""
-    from p3s.capture.capture import read_header
+    from p3s.capture.chunks import read_header
 
     with suppress(P3SError):
         return [read_header(path) for path in run_dir.glob("rank-*.p3t")]

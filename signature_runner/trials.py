@@ -126,30 +126,41 @@ def _missing(run_dir: Path, trial: Trial) -> str:
 
 
 def _trace(
-    name: str, trial: Trial, mpiexec: str, make: Callable[[Path], Sequence[str]], folder: Path
+    trial: Trial, mpiexec: str, compiler: Sequence[str], judge: Callable[[Path], Check]
 ) -> Check:
-    source = folder / trial.name
-    source.write_text(trial.text)
-    command = [mpiexec, "-n", "{np}", *make(source)]
-    launch.run_traced(command, 2, folder / "run", timeout_s=TIMEOUT_S)
-    wrong = _missing(folder / "run", trial)
-    if wrong:
-        return Check(name, FAIL, wrong, "please report this with the output of p3s doctor --report")
-    total = 2 * sum(trial.events.values())
-    return Check(name, OK, f"2 ranks, {total} of {total} events")
+    """Compile a program, trace it at 2 ranks and judge its run; without a compiler it is Python's.
+
+    Errors: P3SError or OSError where one of these fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="p3s-doctor-") as folder:
+        source = Path(folder, trial.name)
+        source.write_text(trial.text)
+        program = [sys.executable, str(source)]
+        if compiler:
+            program = [str(source.with_suffix(""))]
+            # Beside the source: a module file would be written to the current directory.
+            beside = ["-J", folder] if source.suffix == ".f90" else []
+            words = [*compiler, *beside, "-O1", str(source), "-o", *program]
+            compiling.run_tool(words, "compile a test")
+        run_dir = Path(folder, "run")
+        launch.run_traced([mpiexec, "-n", "{np}", *program], 2, run_dir, timeout_s=TIMEOUT_S)
+        return judge(run_dir)
 
 
-def _try(
-    name: str,
-    trial: Trial,
-    mpiexec: str,
-    make: Callable[[Path], Sequence[str]],
-    fix: str,
-    grave: bool,
+def _whole(
+    name: str, trial: Trial, mpiexec: str, compiler: Sequence[str], fix: str, grave: bool = True
 ) -> Check:
+    """Trace a program and see whether all of its events are there."""
+
+    def judge(run_dir: Path) -> Check:
+        if wrong := _missing(run_dir, trial):
+            fix = "please report this with the output of p3s doctor --report"
+            return Check(name, FAIL, wrong, fix)
+        total = 2 * sum(trial.events.values())
+        return Check(name, OK, f"2 ranks, {total} of {total} events")
+
     try:
-        with tempfile.TemporaryDirectory(prefix="p3s-doctor-") as folder:
-            return _trace(name, trial, mpiexec, make, Path(folder))
+        return _trace(trial, mpiexec, compiler, judge)
     except (P3SError, OSError) as error:
         return Check(name, FAIL if grave else WARN, str(error), fix)
 
@@ -157,35 +168,24 @@ def _try(
 def trace_c(install: mpi.MpiInstall) -> Check:
     """Trace a C program at 2 ranks on an MPI that has a launcher."""
     assert install.mpiexec is not None
-
-    def make(source: Path) -> Sequence[str]:
-        program = str(source.with_suffix(""))
-        compiling.run_tool([install.mpicc, "-O1", str(source), "-o", program], "compile a test")
-        return [program]
-
     fix = f"try `{install.mpiexec} -n 2 hostname`; if that fails, repair this MPI first"
-    name = f"trace {install.family}"
-    return _try(name, C, install.mpiexec, make, fix, install.usable_oversubscribed)
+    grave = install.usable_oversubscribed
+    return _whole(f"trace {install.family}", C, install.mpiexec, [install.mpicc], fix, grave)
 
 
 def trace_threads(install: mpi.MpiInstall) -> Check:
     """Trace a C program with parallel regions at 2 ranks; say which runtime's threads are seen."""
     assert install.mpiexec is not None
-    name, regions = f"threads {install.family}", THREADS.events["MPI_Barrier"]
-    with tempfile.TemporaryDirectory(prefix="p3s-doctor-") as folder:
-        source, program = Path(folder, THREADS.name), str(Path(folder, "threads"))
-        source.write_text(THREADS.text)
-        try:
-            words = [install.mpicc, "-O1", "-fopenmp", str(source), "-o", program]
-            compiling.run_tool(words, "compile a test")
-        except P3SError:
-            return Check(name, INFO, f"{install.mpicc} -fopenmp does not compile: not looked at")
-        try:
-            command = [install.mpiexec, "-n", "{np}", program]
-            launch.run_traced(command, 2, Path(folder, "run"), timeout_s=TIMEOUT_S)
-            return _seen_threads(name, Path(folder, "run"), 2 * regions)
-        except (P3SError, OSError) as error:
-            return Check(name, WARN, str(error), "programs with threads may not be traced in full")
+    name, regions = f"threads {install.family}", 2 * THREADS.events["MPI_Barrier"]
+    compiler = [install.mpicc, "-fopenmp"]
+    try:
+        return _trace(
+            THREADS, install.mpiexec, compiler, lambda run: _seen_threads(name, run, regions)
+        )
+    except (P3SError, OSError) as error:
+        if "cannot compile a test" in str(error):
+            return Check(name, INFO, f"{' '.join(compiler)} does not compile: not looked at")
+        return Check(name, WARN, str(error), "programs with threads may not be traced in full")
 
 
 def _seen_threads(name: str, run_dir: Path, regions: int) -> Check:
@@ -216,24 +216,12 @@ def fortran_of(install: mpi.MpiInstall) -> str | None:
 def trace_fortran(install: mpi.MpiInstall, wrapper: str) -> Check:
     """Trace a Fortran program at 2 ranks."""
     assert install.mpiexec is not None
-
-    def make(source: Path) -> Sequence[str]:
-        program = str(source.with_suffix(""))
-        # Beside the source: a module file would be written to the current directory.
-        words = [wrapper, "-J", str(source.parent), "-O1", str(source), "-o", program]
-        compiling.run_tool(words, "compile a Fortran test")
-        return [program]
-
     fix = f"try `{wrapper} -show`; Fortran programs on this MPI cannot be traced until it works"
-    name = f"trace {install.family} fortran"
-    return _try(name, FORTRAN, install.mpiexec, make, fix, install.usable_oversubscribed)
+    name, grave = f"trace {install.family} fortran", install.usable_oversubscribed
+    return _whole(name, FORTRAN, install.mpiexec, [wrapper], fix, grave)
 
 
 def trace_python(mpiexec: str) -> Check:
     """Trace an mpi4py program of this Python at 2 ranks with a launcher of its MPI."""
-
-    def make(source: Path) -> Sequence[str]:
-        return [sys.executable, str(source)]
-
     fix = f"try `{mpiexec} -n 2 {sys.executable} -m mpi4py.bench helloworld`"
-    return _try("trace mpi4py", PYTHON, mpiexec, make, fix, True)
+    return _whole("trace mpi4py", PYTHON, mpiexec, [], fix)

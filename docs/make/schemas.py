@@ -143,8 +143,8 @@ def _description(kind: type) -> str:
 FORMATS: tuple[Published[Any], ...] = (
     Published(STUDY_SCHEMA, SCHEMA_VERSION, StudyRead, more=True),
     Published(RUN_SCHEMA, SCHEMA_VERSION, RunRead, more=True),
-    Published(store.SCHEMA, store.VERSION, store.SignatureHead, more=True),
-    Published(times.TIMES_SCHEMA, times.TIMES_VERSION, times.TimesRead, more=True),
+    store.SIGNATURE,
+    times.TIMES,
     Published(model.SCHEMA, 2, Model),
     costs.COMPUTE,
     Published("p3s.scaled", SCHEMA_VERSION, ScaledHead, more=True),
@@ -157,12 +157,12 @@ FORMATS: tuple[Published[Any], ...] = (
     advice.ADVICE,
     threads_stage.THREADS_FILE,
     filesystem.FILE_SYSTEM,
-    Published(phase_file.SCHEMA, phase_file.VERSION, phase_file.Phases, more=True),
+    phase_file.PHASES,
     machinefile.MACHINE,
     WEAK,
     summary.FAR,
     record.SITES,
-    Published(sampled.SCHEMA, sampled.VERSION, sampled.SampledFile, more=True),
+    sampled.SAMPLED,
     *provided("schemas"),
 )
 

@@ -17,10 +17,9 @@ _HEAD_BYTES, _ENTRIES = 4096, 64
 class ReadBy(StrEnum):
     """Readers of files, as the command that calls each.
 
-    NONE: no command does; OWN: those of P3S's own formats, which are in no table.
+    OWN: those of P3S's own formats, which are in no table.
     """
 
-    NONE = ""
     TIMES = "p3s baseline fit {file}"
     NETWORK = "p3s place ... --topology {file}"
     PLATFORM = "p3s machine learn --simgrid {file}"
@@ -58,32 +57,10 @@ FORMATS = (
     EXTRAP_LINES,
     EXTRAP_JSON,
     _format("a topology/tree file of Slurm", ReadBy.NETWORK, rb"^\s*SwitchName="),
-    _format("a topology/block file of Slurm", ReadBy.NONE, rb"^\s*Block(?:Name|Sizes)="),
-    _format("a topology.yaml of Slurm", ReadBy.NONE, rb"^- topology:"),
     _format("a node file of netloc", ReadBy.NETWORK, rb"\A\d+\s*\n[^\n=]*\n[^\n=]*\n\d+\s*$"),
     _format("a platform of SimGrid", ReadBy.PLATFORM, rb"\A\s*<(?:[\s\S]*?<)?platform\b"),
     _format("a node file of hwloc", ReadBy.NODE, rb"\A\s*<(?:[\s\S]*?<)?topology\b"),
     OTF2,
-    _format(
-        "data of HPCToolkit",
-        ReadBy.NONE,
-        rb"\AHPCTOOLKIT(?:meta|prof|ctxt|trce)|\AHPCRUN-|\A\s*<(?:[\s\S]*?<)?HPCToolkitExperiment",
-    ),
-    _format("a log of Projections (Charm++)", ReadBy.NONE, rb"\APROJECTIONS[-_](?:RECORD|ID)"),
-    _format(
-        "a trace of DUMPI",
-        ReadBy.NONE,
-        rb"\A\xff\xaa\xddDUMPI|\AIPMUD\xdd\xaa\xff|\Ahostname=.*\n(?:\w+=.*\n)*fileprefix=",
-    ),
-    _format("a trace for Paraver", ReadBy.NONE, rb"\A#Paraver \("),
-    _format("a profile for Cube", ReadBy.NONE, rb"\A[\s\S]{257}ustar|\A\s*<(?:[\s\S]*?<)?cube\b"),
-    _format("a Chrome trace", ReadBy.NONE, rb'\A\s*\{\s*"traceEvents"|\A\s*\[\s*\{\s*"ph"'),
-    _format("a speedscope profile", ReadBy.NONE, rb"speedscope\.app/file-format-schema"),
-    _format("a TAU profile", ReadBy.NONE, rb"\A\d+ templated_functions"),
-    _format("a Paje trace", ReadBy.NONE, rb"\A%EventDef\b"),
-    _format("a GOAL schedule", ReadBy.NONE, rb"\Anum_ranks\s+\d"),
-    _format("a time-independent trace of SimGrid", ReadBy.NONE, rb"\Ap?\d+ init\b"),
-    _format("a Caliper profile", ReadBy.NONE, rb"\A__rec="),
 )
 
 
@@ -93,7 +70,7 @@ def format_of(head: bytes) -> Format | None:
 
 
 def refuse_foreign(path: Path | str, reader: ReadBy, head: bytes | None = None) -> None:
-    """Raise P3SError where a file is of a known format that another reader takes, or none does.
+    """Raise P3SError where a file is of a known format that another reader takes.
 
     ``head``: its first bytes, read from ``path`` where None: a file, or a directory of files.
     """
@@ -101,12 +78,8 @@ def refuse_foreign(path: Path | str, reader: ReadBy, head: bytes | None = None) 
     known = next((each for each in map(format_of, heads) if each is not None), None)
     if known is None or known.reader is reader:
         return
-    cure = (
-        f"this command does not read; run: {known.reader.format(file=quoted(path))}"
-        if known.reader is not ReadBy.NONE
-        else "no command of P3S reads"
-    )
-    raise P3SError(f"{path}: is {known.name}, which {cure}")
+    command = known.reader.format(file=quoted(path))
+    raise P3SError(f"{path}: is {known.name}, which this command does not read; run: {command}")
 
 
 def _heads(path: Path) -> list[bytes]:

@@ -16,8 +16,6 @@ from p3s.base.artefacts import read_json, unusable
 from p3s.base.errors import P3SError
 
 T = TypeVar("T")
-#: Deepest nesting of lists and objects in a file.
-MAX_DEPTH = 64
 
 
 #: Ranks of a run are numbered in 24 bits: more processes there are not.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.base.artefacts import digest_of, file_bytes, plain_file, unusable
+from p3s.base.artefacts import digest_of, file_bytes, plain_file, unusable, write_bytes
 from p3s.base.errors import Damaged
 from p3s.base.serialise import ShapeError, from_data
 
@@ -224,6 +224,33 @@ def parquet_bytes(table: pa.Table) -> bytes:
     sink = io.BytesIO()
     pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
     return sink.getvalue()
+
+
+def write_columns(
+    path: Path,
+    columns: Mapping[str, np.ndarray | list[np.ndarray]],
+    sums: Mapping[str, float] | None = None,
+    head: dict[bytes, str] | None = None,
+) -> TableFacts:
+    """Write numbers, and lists of int32, as a table; return what a head is to say of it.
+
+    head: metadata of the file itself.
+    """
+    import pyarrow as pa
+
+    made = {k: lists(v) if isinstance(v, list) else column(v) for k, v in columns.items()}
+    table = pa.table(made, metadata=head)
+    data = parquet_bytes(table)
+    write_bytes(path, data)
+    return facts_of(data, table.num_rows, sums)
+
+
+def read_columns(
+    path: Path, columns: Mapping[str, type], known: Mapping[str, TableFacts] | None = None
+) -> dict[str, np.ndarray]:
+    """Return columns of numbers of a table, checked as :func:`read_table` does."""
+    table = read_table(path, columns, known)
+    return {name: numbers(table.column(name)) for name in columns}
 
 
 def known_tables(head: Mapping[str, Any]) -> dict[str, TableFacts] | None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from p3s.base.errors import P3SError, UsageError
+from p3s.base.host.place import place
 from p3s.base.version import __version__
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ R = TypeVar("R")
 AHEAD = 4
 #: Bytes of a file by which a rank knows that it is the one that rank 0 sees.
 _LOOKED_AT = 1 << 16
-#: What launchers tell a rank, and how many there are: Open MPI; MPICH, Intel MPI, Slurm.
-_LAUNCHED = (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
 
 
 @dataclass
@@ -314,11 +313,10 @@ def _check(mark: _Mark) -> None:
 
 def launched() -> tuple[int, int] | None:
     """Return (rank, ranks) as a launcher tells this process; None: it was started alone."""
-    for name, of in _LAUNCHED:
-        rank, size = os.environ.get(name, ""), os.environ.get(of, "")
-        if rank.isdigit() and size.isdigit() and int(size) > 1:
-            return int(rank), int(size)
-    return None
+    here = place()
+    if here.rank is None or here.size is None or here.size < 2:
+        return None
+    return here.rank, here.size
 
 
 def check_may_launch() -> None:

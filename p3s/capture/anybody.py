@@ -9,18 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from p3s.base import ops
+from p3s.base.arrays import Ints
 from p3s.capture.parts import CallBook, Parts
 from p3s.capture.types import RankTrace, RunTrace
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Int64s = NDArray[np.int64]
 
 
 def takes(op: str) -> bool:
@@ -61,7 +56,7 @@ def parts(run: RunTrace, rt: RankTrace, book: CallBook) -> Parts:
     return Parts(found, new, stands=stands)
 
 
-def _groups(run: RunTrace, rt: RankTrace) -> tuple[Int64s, Int64s]:
+def _groups(run: RunTrace, rt: RankTrace) -> tuple[Ints, Ints]:
     """Return the receives from anybody that one call completes, ascending, and the number of the
     others of which they are one: posted one after the other at one place, for one communicator."""
     completing = np.full(len(rt.call), -1, dtype=np.int64)

@@ -7,18 +7,12 @@ completes others too has fewer. A request that was not cancelled in time is one 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from p3s.base import ops
 from p3s.capture.parts import CallBook, Parts
 from p3s.capture.types import RankTrace, RunTrace
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Int64s = NDArray[np.int64]
 
 
 def takes(op: str) -> bool:

@@ -6,9 +6,13 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from p3s.base import ops
+from p3s.base.arrays import Bools, Ints
 from p3s.base.errors import P3SError
 from p3s.base.text import plural
 from p3s.capture import layout
@@ -25,27 +29,9 @@ from p3s.capture.events import (
     read_phases,
     read_resolved,
 )
-from p3s.capture.files import FileName
 from p3s.capture.layout import NAME
-from p3s.capture.records import Definitions, RawComm, RawNeighbours, RawSite, RawWindow
+from p3s.capture.records import Definitions, FileName, RawComm, RawNeighbours, RawSite, RawWindow
 from p3s.capture.threads import Runtime, ThreadInfo, Threads, read_threads, threads_at
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Int64s = NDArray[np.int64]
-
-__all__ = [
-    "NAME",
-    "Capture",
-    "RawComm",
-    "RawSite",
-    "RawWindow",
-    "rank_of",
-    "read_capture",
-    "read_header",
-]
 
 
 @dataclass
@@ -70,9 +56,9 @@ class Capture:
     windows: list[RawWindow]
     calls: NDArray[Any]
     events: Events
-    resolved: Int64s
-    done: Int64s
-    cancelled: NDArray[np.bool_]
+    resolved: Ints
+    done: Ints
+    cancelled: Bools
     counted: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     end: EndRecord | None = None
     chunks: int = 0
@@ -85,7 +71,7 @@ class Capture:
     runtime: Runtime | None = None
     team_threads: tuple[ThreadInfo, ...] = ()
     files: dict[int, FileName] = field(default_factory=dict)
-    accesses: Int64s | None = None
+    accesses: Ints | None = None
     numbers: dict[int, tuple[int, ...]] = field(default_factory=dict)
     neighbours: tuple[RawNeighbours, ...] = ()
 
@@ -240,10 +226,10 @@ class _Collector:
         self.events: list[tuple[int, Events]] = []
         self.packed = 0  # so many of them are chunks put together
         self.expected = 0  # ordinal of the next event
-        self.done: list[tuple[Int64s, NDArray[np.bool_]]] = []
-        self.resolved: list[Int64s] = []
-        self.threads: list[Int64s] = []
-        self.accesses: list[Int64s] = []
+        self.done: list[tuple[Ints, Bools]] = []
+        self.resolved: list[Ints] = []
+        self.threads: list[Ints] = []
+        self.accesses: list[Ints] = []
         self.counted: dict[int, tuple[int, int, int]] = {}
         self.end: EndRecord | None = None
         self.phases: NDArray[np.void] | None = None
@@ -371,10 +357,8 @@ class _Collector:
         capture.damages = tuple(self.damages)
         return capture
 
-    def _with_known_calls(self, events: Events, known: NDArray[np.bool_]) -> tuple[Events, int]:
+    def _with_known_calls(self, events: Events, known: Bools) -> tuple[Events, int]:
         """Drop the events whose call is lost or refers to what is not there."""
-        import numpy as np
-
         if not len(events):
             return events, 0
         if known.all() and int(events.call.max()) < len(known):
@@ -390,9 +374,7 @@ class _Collector:
             self.damages.append(Damage(offset, "events of a call that is not there", False))
         return events.pick(usable), dropped
 
-    def _tables(self) -> tuple[Int64s, Int64s, NDArray[np.bool_]]:
-        import numpy as np
-
+    def _tables(self) -> tuple[Ints, Ints, Bools]:
         none = np.empty((0, 4), dtype=np.int64)
         resolved = np.concatenate(self.resolved) if self.resolved else none
         done = np.concatenate([rows for rows, _ in self.done]) if self.done else none[:, :2]
@@ -409,8 +391,6 @@ class _Collector:
         return resolved[good], done[inside], cancelled[inside]
 
     def _threads(self, events: Events) -> Threads | None:
-        import numpy as np
-
         if not self.threads:
             return None
         rows = np.concatenate(self.threads)
@@ -419,9 +399,7 @@ class _Collector:
             self.damages.append(Damage(where, "threads of events that are not there", False))
         return threads_at(rows, *events.index_of(rows[:, 0]))
 
-    def _accesses(self) -> Int64s | None:
-        import numpy as np
-
+    def _accesses(self) -> Ints | None:
         return np.concatenate(self.accesses) if self.accesses else None
 
     def _header(self) -> Header:

@@ -7,26 +7,24 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from p3s.base import ops
+from p3s.base.arrays import Ints
 from p3s.base.artefacts import reason
 from p3s.base.errors import P3SError
 from p3s.base.records import count_of
 from p3s.base.text import plural, processes
 from p3s.capture import layout
-from p3s.capture.capture import NAME, Capture, intact_chunks, rank_of, read_capture
+from p3s.capture.capture import Capture, intact_chunks, rank_of, read_capture
 from p3s.capture.chunks import Header
+from p3s.capture.layout import NAME
 from p3s.capture.order import Forward, backwards
 from p3s.capture.reader import no_capture, of_another_run
 from p3s.capture.recover import Place
 from p3s.capture.types import ANY_SOURCE
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Int64s = NDArray[np.int64]
 
 COMPLETE, PARTIAL, DAMAGED, MISSING, UNREADABLE = (
     "complete",
@@ -167,7 +165,6 @@ def _unreadable(path: Path, rank: int, why: str) -> RankCheck:
 
 def _check_run(run_dir: Path) -> RunCheck:
     ranks: dict[int, RankCheck] = {}
-    sizes: dict[int, str] = {}
     headers: dict[str, Header] = {}
     problems: list[str] = []
     messages = _Messages()
@@ -183,17 +180,14 @@ def _check_run(run_dir: Path) -> RunCheck:
             continue
         ranks[one.rank] = one
         if capture is not None:
-            sizes.setdefault(capture.header.size, path.name)
             headers[path.name] = capture.header
             _count_messages(capture, messages)
     problems += _of_record(run_dir)
     if not ranks:
         problems.append(f"there is no capture: {no_capture(run_dir)}")
-    if len(sizes) > 1:
-        (a, first), (b, second) = list(sizes.items())[:2]
-        problems.append(f"runs are mixed: {first} is of {a} ranks, {second} of {b}")
-    elif other := of_another_run(headers):
+    if other := of_another_run(headers):
         problems.append(f"runs are mixed: {other}")
+    sizes = [header.size for header in headers.values()]
     size = max(sizes, default=max(ranks, default=-1) + 1)
     if sizes and size != (wanted := count_of(run_dir) or size):
         problems.append(f"it is a run of {processes(size)}, not {wanted}")
@@ -241,8 +235,6 @@ def _worst(ranks: tuple[RankCheck, ...]) -> str:
 
 def _count_messages(capture: Capture, messages: _Messages) -> None:
     """Add this rank's messages by (sender, receiver); cancelled ones moved nothing."""
-    import numpy as np
-
     calls, me = capture.calls, capture.header.rank
     kinds = {number: ops.kind_of(name) for number, name in capture.opnames.items()}
     own = {
@@ -259,13 +251,11 @@ def _count_messages(capture: Capture, messages: _Messages) -> None:
                 pairs[(me, other) if kind == ops.SEND else (other, me)] += count
 
 
-def _peers(capture: Capture) -> Iterator[tuple[NDArray[np.unsignedinteger], Int64s]]:
+def _peers(capture: Capture) -> Iterator[tuple[NDArray[np.unsignedinteger], Ints]]:
     """Yield the calls of events and whom they send to or received from, some at a time.
 
     -1 of what was cancelled.
     """
-    import numpy as np
-
     events = capture.events
     at, there = events.index_of(capture.resolved[:, 0])
     order = np.argsort(at[there], kind="stable")

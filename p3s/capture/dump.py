@@ -7,17 +7,16 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from p3s.base.artefacts import cannot_be_written
 from p3s.base.errors import P3SError
 from p3s.base.staging import new_file
 from p3s.capture.threads import COLUMNS
 from p3s.capture.types import Call, RankTrace, RunTrace
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 #: Events turned into text at once.
 _BLOCK = 1 << 14
@@ -34,30 +33,32 @@ def ranks_of(run: RunTrace, only: int | None = None) -> Iterator[RankTrace]:
         yield run.ranks[rank]
 
 
-def _columns(run: RunTrace, rank: RankTrace) -> tuple[list[str], list[NDArray[np.generic]]]:
+def _columns(run: RunTrace, rank: RankTrace) -> dict[str, NDArray[np.generic]]:
     """Return the numbers of each event: ordinal, thread, start, elapsed, work, counters, gap.
 
     The gap, how many events right before it were only counted, is there where any were.
     """
-    import numpy as np
-
     length = len(rank.call)
-    ordinal = np.arange(length) if rank.ordinal is None else rank.ordinal
-    thread = np.zeros(length, dtype=np.int32) if rank.thread is None else rank.thread
-    names = ["event", "thread", "start_ns", "elapsed_ns", "work", *run.counter_names]
-    counters = [rank.counters[:, i] for i in range(len(run.counter_names))]
-    columns: list[NDArray[np.generic]] = [
-        ordinal,
-        thread,
-        rank.start_ns,
-        rank.elapsed_ns,
-        rank.work,
-        *counters,
-    ]
+    columns: dict[str, NDArray[np.generic]] = {
+        "event": np.arange(length) if rank.ordinal is None else rank.ordinal,
+        "thread": np.zeros(length, dtype=np.int32) if rank.thread is None else rank.thread,
+        "start_ns": rank.start_ns,
+        "elapsed_ns": rank.elapsed_ns,
+        "work": rank.work,
+        **{name: rank.counters[:, i] for i, name in enumerate(run.counter_names)},
+    }
     if run.counted_events:  # the step to an event from the one before need not be the program's
-        names.append("gap")
-        columns.append(np.zeros(length, dtype=np.int64) if rank.gap is None else rank.gap)
-    return names, columns
+        columns["gap"] = np.zeros(length, dtype=np.int64) if rank.gap is None else rank.gap
+    return columns
+
+
+def _names(run: RunTrace) -> list[str]:
+    """Return the names of the columns of a run's events."""
+    nothing = np.empty(0, dtype=np.int64)
+    counters = np.empty((0, len(run.counter_names)), dtype=np.int64)
+    call = nothing.astype(np.int32)
+    none = RankTrace(0, True, call, nothing, nothing, nothing, counters=counters)
+    return list(_columns(run, none))
 
 
 _RANKS = {-1: "-", -2: "any", -3: "null"}
@@ -86,12 +87,12 @@ def text(run: RunTrace, only: int | None = None) -> Iterator[str]:
     yield _tables_text(run)
     endings = [_call_text(call) for call in run.calls]
     for rank in ranks_of(run, only):
-        names, columns = _columns(run, rank)
-        heads = " ".join(names).translate(_ONE_LINE)
+        columns = _columns(run, rank)
+        heads = " ".join(columns).translate(_ONE_LINE)
         status = f" ({rank.problem})" if rank.problem else ""
         yield f"\nrank {rank.rank}: {len(rank.call)} events{status}\n# {heads} call"
         for begin in range(0, len(rank.call), _BLOCK):
-            part = [column[begin : begin + _BLOCK].tolist() for column in columns]
+            part = [column[begin : begin + _BLOCK].tolist() for column in columns.values()]
             calls = rank.call[begin : begin + _BLOCK].tolist()
             yield "\n".join(
                 " ".join(map(str, row)) + " " + endings[call]
@@ -224,16 +225,7 @@ def json_pieces(run: RunTrace, only: int | None = None) -> Iterator[str]:
         "comms": [vars(comm) for comm in run.comms],
         "windows": [vars(window) for window in run.windows],
         "calls": [vars(call) for call in run.calls],
-        "columns": [
-            "event",
-            "thread",
-            "start_ns",
-            "elapsed_ns",
-            "work",
-            *run.counter_names,
-            *(["gap"] if run.counted_events else []),
-            "call",
-        ],
+        "columns": [*_names(run), "call"],
     }
     yield json.dumps(head, ensure_ascii=True)[:-1] + ', "ranks": ['
     for place, rank in enumerate(ranks_of(run, only)):
@@ -261,9 +253,9 @@ def _rank_json(run: RunTrace, rank: RankTrace, before: str) -> Iterator[str]:
     if rank.neighbours:
         about["neighbours"] = {comm: vars(each) for comm, each in rank.neighbours.items()}
     yield before + json.dumps(about)[:-1] + ', "events": ['
-    _, columns = _columns(run, rank)
+    columns = [*_columns(run, rank).values(), rank.call]
     for begin in range(0, len(rank.call), _BLOCK):
-        part = [column[begin : begin + _BLOCK].tolist() for column in (*columns, rank.call)]
+        part = [column[begin : begin + _BLOCK].tolist() for column in columns]
         rows = json.dumps(list(zip(*part, strict=True)), separators=(",", ":"))[1:-1]
         yield ("," if begin else "") + "\n" + rows
     yield "]}"
@@ -342,7 +334,6 @@ class _CallColumns:
     _WIDE = ("bytes", "count", "block")
 
     def __init__(self, run: RunTrace) -> None:
-        import numpy as np
         import pyarrow as pa
 
         self.run = run
@@ -367,6 +358,7 @@ class _CallColumns:
         import pyarrow as pa
 
         text = pa.dictionary(pa.int32(), pa.string())
+        wide = [(self._named(name), pa.int64()) for name in _names(self.run)[2:]]
         fields = [
             ("rank", pa.int32()),
             ("event", pa.int64()),
@@ -374,13 +366,12 @@ class _CallColumns:
             ("op", text),
             ("site", text),
             *[(name, pa.from_numpy_dtype(each.dtype)) for name, each in self.numbers.items()],
-            ("start_ns", pa.int64()),
-            ("elapsed_ns", pa.int64()),
-            ("work", pa.int64()),
-            *[(f"counter:{name}", pa.int64()) for name in self.run.counter_names],
-            *([("gap", pa.int64())] if self.run.counted_events else []),
+            *wide,
         ]
         return pa.schema(fields, metadata=self._metadata())
+
+    def _named(self, name: str) -> str:
+        return f"counter:{name}" if name in self.run.counter_names else name
 
     def _metadata(self) -> dict[str, str]:
         run = self.run
@@ -399,11 +390,10 @@ class _CallColumns:
 
     def table(self, rank: RankTrace, schema: Any) -> Any:
         """Return one rank's events as an Arrow table."""
-        import numpy as np
         import pyarrow as pa
 
         call = rank.call
-        _, (ordinal, thread, start, elapsed, work, *counters) = _columns(self.run, rank)
+        ordinal, thread, *wide = _columns(self.run, rank).values()
         arrays = [
             pa.array(np.full(len(call), rank.rank, dtype=np.int32)),
             pa.array(ordinal),
@@ -411,9 +401,6 @@ class _CallColumns:
             pa.DictionaryArray.from_arrays(pa.array(self.op[call]), self.ops),
             pa.DictionaryArray.from_arrays(pa.array(self.site[call]), self.sites),
             *[pa.array(column[call]) for column in self.numbers.values()],
-            pa.array(start),
-            pa.array(elapsed),
-            pa.array(work),
-            *[pa.array(np.ascontiguousarray(column)) for column in counters],
+            *[pa.array(np.ascontiguousarray(column)) for column in wide],
         ]
         return pa.Table.from_arrays(arrays, schema=schema)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from p3s.base.arrays import Bools, Ints
+from p3s.base.errors import P3SError
+from p3s.base.host import compiling
+from p3s.base.host.compiling import c_compiler, compiled
 from p3s.capture import layout
-from p3s.capture.chunks import Chunk, decode, unzigzag
+from p3s.capture.chunks import Chunk
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Int64s = NDArray[np.int64]
-    UInt64s = NDArray[np.uint64]
+UInt64s = NDArray[np.uint64]
 
 # No run takes 36 years: a time beyond this is damage, and sums of those below cannot overflow.
 _MOST_NS = 1 << 60
@@ -32,12 +37,12 @@ class Events:
     """
 
     call: NDArray[np.unsignedinteger]
-    start_ns: Int64s
-    elapsed_ns: Int64s
-    work: Int64s
-    counters: Int64s
-    ordinal: Int64s | None = None
-    gap: Int64s | None = None
+    start_ns: Ints
+    elapsed_ns: Ints
+    work: Ints
+    counters: Ints
+    ordinal: Ints | None = None
+    gap: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.call)
@@ -47,10 +52,8 @@ class Events:
         found: NDArray[np.generic] = getattr(self, column)
         return found
 
-    def index_of(self, ordinals: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
+    def index_of(self, ordinals: Ints) -> tuple[Ints, Bools]:
         """Return (index of the event with each ordinal, whether it is there)."""
-        import numpy as np
-
         if self.ordinal is None:
             there = (ordinals >= 0) & (ordinals < len(self))
             return np.where(there, ordinals, 0), there
@@ -62,8 +65,6 @@ class Events:
 
     def pick(self, rows: NDArray[np.generic] | slice) -> Events:
         """Return the chosen events (numbers, mask or slice), which keep their ordinals."""
-        import numpy as np
-
         ordinal = np.arange(len(self)) if self.ordinal is None else self.ordinal
         start, elapsed, work, counters = (
             column[rows].copy() if len(column) == len(self) else column
@@ -81,8 +82,6 @@ class Events:
 
     def bare(self) -> Events:
         """Return the events without their times."""
-        import numpy as np
-
         none = no_events(self.counters.shape[1])
         call = self.call.astype(np.min_scalar_type(int(self.call.max(initial=0))))
         return replace(none, call=call, ordinal=self.ordinal, gap=self.gap)
@@ -110,8 +109,6 @@ class EndRecord:
 
 def no_events(counters: int) -> Events:
     """Return no events."""
-    import numpy as np
-
     none = np.empty(0, dtype=np.int64)
     return Events(none.astype(np.uint32), none, none, none, np.empty((0, counters), dtype=np.int64))
 
@@ -121,8 +118,6 @@ def read_events(chunk: Chunk, payload: bytes, source: int, counters: int) -> Eve
 
     Raises ValueError for what no tracer writes.
     """
-    import numpy as np
-
     columns = layout.EVENT_COLUMNS + counters
     if chunk.columns < columns + (chunk.version == layout.GAP_VERSION):
         raise ValueError("an event has too few columns")
@@ -183,8 +178,6 @@ def join_events(parts: list[tuple[int, Events]], counters: int) -> tuple[Events,
     ``parts``: (ordinal of the first event, events) in ascending order; emptied, so that memory
     holds the events little more than once.
     """
-    import numpy as np
-
     if not parts:
         return no_events(counters), 0
     lost, at = 0, 0
@@ -209,17 +202,13 @@ def join_events(parts: list[tuple[int, Events]], counters: int) -> tuple[Events,
 
 
 def _joined(columns: list[NDArray[Any]]) -> NDArray[Any]:
-    import numpy as np
-
     found = np.concatenate(columns)
     columns.clear()
     return found
 
 
-def read_done(chunk: Chunk, payload: bytes) -> tuple[Int64s, NDArray[np.bool_]]:
+def read_done(chunk: Chunk, payload: bytes) -> tuple[Ints, Bools]:
     """Return (rows of completing ordinal and posting ordinal, which of them were cancelled)."""
-    import numpy as np
-
     table = read_table(chunk, payload, 2)
     completing = read_ordinals(chunk, table[0])
     back = (table[1] >> np.uint64(1)).view(np.int64)
@@ -229,24 +218,20 @@ def read_done(chunk: Chunk, payload: bytes) -> tuple[Int64s, NDArray[np.bool_]]:
     return np.stack([completing, posting], axis=1), (table[1] & np.uint64(1)).astype(bool)
 
 
-def read_ordinals(chunk: Chunk, coded: UInt64s) -> Int64s:
+def read_ordinals(chunk: Chunk, coded: UInt64s) -> Ints:
     """Return the ordinals that are stored as steps from row to row."""
-    import numpy as np
-
     steps = unzigzag(coded)
     far = max(-int(steps.min()), int(steps.max())) if len(steps) else 0
     if chunk.first > _MOST_ORDINAL or far > _MOST_ORDINAL:
         raise ValueError("an ordinal is impossible")
-    ordinals: Int64s = np.cumsum(steps) + np.int64(chunk.first)
+    ordinals: Ints = np.cumsum(steps) + np.int64(chunk.first)
     if len(ordinals) and ordinals.min() < 0:
         raise ValueError("an ordinal is negative")
     return ordinals
 
 
-def read_resolved(chunk: Chunk, payload: bytes) -> Int64s:
+def read_resolved(chunk: Chunk, payload: bytes) -> Ints:
     """Return rows of event ordinal, source (world rank), tag and bytes."""
-    import numpy as np
-
     table = read_table(chunk, payload, 4)
     ordinal = read_ordinals(chunk, table[0])
     return np.stack(
@@ -254,10 +239,8 @@ def read_resolved(chunk: Chunk, payload: bytes) -> Int64s:
     )
 
 
-def read_accesses(chunk: Chunk, payload: bytes) -> Int64s:
+def read_accesses(chunk: Chunk, payload: bytes) -> Ints:
     """Return rows of event ordinal, first byte in the file, and bytes from it to the last one."""
-    import numpy as np
-
     table = read_table(chunk, payload, 3)
     ordinal = read_ordinals(chunk, table[0])
     return np.stack([ordinal, table[1].view(np.int64), table[2].view(np.int64)], axis=1)
@@ -265,8 +248,6 @@ def read_accesses(chunk: Chunk, payload: bytes) -> Int64s:
 
 def read_counts(chunk: Chunk, payload: bytes) -> dict[int, tuple[int, int, int]]:
     """Return call number -> (events, elapsed_ns, work) counted after the limit was reached."""
-    import numpy as np
-
     dtype = np.dtype(layout.COUNT_FIELDS)
     if len(payload) % dtype.itemsize or chunk.first > 1 << 32:
         raise ValueError("a row of counts is cut off")
@@ -281,8 +262,6 @@ def read_counts(chunk: Chunk, payload: bytes) -> dict[int, tuple[int, int, int]]
 
 def read_phases(payload: bytes) -> NDArray[np.void]:
     """Return the rows of a PHASES chunk (layout.PHASE_FIELDS); a row's number is its phase's."""
-    import numpy as np
-
     dtype = np.dtype(layout.PHASE_FIELDS)
     if len(payload) % dtype.itemsize:
         raise ValueError("a row of phases is cut off")
@@ -304,3 +283,114 @@ def read_end(payload: bytes) -> EndRecord:
     if len(payload) < size + layout.MEMORY.size:
         return end
     return replace(end, memory=layout.MEMORY.unpack_from(payload, size))
+
+
+# ---- numbers of variable length ----
+FLAGS = ("-O2", "-std=gnu11", "-fPIC", "-shared", "-w")
+SOURCES = [Path(__file__).with_name("varint.c")]
+
+_LONGEST_BYTES = 10
+#: Bytes of a table from which on the compiled reader is worth looking for.
+_LONG = 1 << 14
+_TOO_LONG = ("a number of more than ten bytes", "a number of more than 64 bits")
+
+
+@functools.cache
+def _library() -> ctypes.CDLL | None:
+    """Return the compiled reader, None where it did not come along and cannot be compiled."""
+    name, what = "varint.so", "the reader of captures"
+    try:
+        made = compiling.taken(name, SOURCES, FLAGS) or compiled(
+            name, SOURCES, FLAGS, compiler=c_compiler(what), what=what
+        )
+        found = ctypes.CDLL(str(made))
+    except (OSError, P3SError):
+        return None
+    found.p3s_numbers.restype = ctypes.c_int64
+    found.p3s_numbers.argtypes = (ctypes.c_char_p, ctypes.c_int64)
+    found.p3s_columns.argtypes = (ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+    return found
+
+
+def decode(payload: bytes, columns: int) -> UInt64s:
+    """Return the numbers of a table as an array of shape (columns, rows).
+
+    Raises ValueError when the bytes end inside a number or a row, or hold a number of more than
+    64 bits.
+    """
+    library = _library() if len(payload) >= _LONG and columns > 0 else None
+    return _in_numpy(payload, columns) if library is None else _in_c(library, payload, columns)
+
+
+def _in_c(library: ctypes.CDLL, payload: bytes, columns: int) -> UInt64s:
+    numbers = library.p3s_numbers(payload, len(payload))
+    if numbers < 0:
+        raise ValueError("a number is cut off")
+    if numbers % columns:
+        raise ValueError("a row is cut off")
+    out = np.empty((columns, numbers // columns), dtype=np.uint64)
+    if bad := library.p3s_columns(payload, out.shape[1], columns, out.ctypes.data):
+        raise ValueError(_TOO_LONG[bad - 1])
+    return out
+
+
+def _in_numpy(payload: bytes, columns: int) -> UInt64s:
+    if columns < 1:
+        raise ValueError("a table without columns")
+    raw = np.frombuffer(payload, dtype=np.uint8)
+    if not len(raw):
+        return np.empty((columns, 0), dtype=np.uint64)
+    ends = np.flatnonzero(raw < 0x80)
+    if not len(ends) or ends[-1] != len(raw) - 1:
+        raise ValueError("a number is cut off")
+    if len(ends) % columns:
+        raise ValueError("a row is cut off")
+    starts = np.empty_like(ends)
+    starts[0] = 0
+    np.add(ends[:-1], 1, out=starts[1:])
+    extra = ends - starts  # bytes after the first
+    longest = int(extra.max())
+    if longest >= _LONGEST_BYTES:
+        raise ValueError("a number of more than ten bytes")
+    seven = raw & 0x7F
+    values = seven[starts].astype(np.uint64)
+    more, at = np.flatnonzero(extra), starts
+    for place in range(1, longest + 1):
+        if place > 1:
+            more = more[extra[more] >= place]
+        at = starts[more] + place
+        part = seven[at].astype(np.uint64)
+        if place == _LONGEST_BYTES - 1 and (part > 1).any():
+            raise ValueError("a number of more than 64 bits")
+        values[more] |= part << np.uint64(7 * place)
+    return np.ascontiguousarray(values.reshape(-1, columns).T)
+
+
+def unzigzag(values: UInt64s) -> Ints:
+    """Return the signed numbers: 0, 1, 2, 3, ... stand for 0, -1, 1, -2, ..."""
+    one = np.uint64(1)
+    signs = (values & one).view(np.int64)
+    np.negative(signs, out=signs)
+    shifted = (values >> one).view(np.int64)
+    shifted ^= signs
+    return shifted
+
+
+def zigzag(values: Ints) -> UInt64s:
+    """Return the unsigned numbers that stand for signed ones, as :func:`unzigzag` reads them."""
+    return ((values << 1) ^ (values >> 63)).astype(np.int64).view(np.uint64)
+
+
+def encode(table: UInt64s) -> tuple[NDArray[np.uint8], Ints]:
+    """Return the bytes of a table of shape (rows, columns), and where each of its rows ends."""
+    flat = np.ascontiguousarray(table, dtype=np.uint64).reshape(-1)
+    size = np.ones(len(flat), dtype=np.int64)
+    for place in range(1, _LONGEST_BYTES):
+        size += flat >> np.uint64(7 * place) > 0
+    end = np.cumsum(size)
+    out = np.empty(int(end[-1]) if len(end) else 0, dtype=np.uint8)
+    for place in range(int(size.max(initial=0))):
+        here = np.flatnonzero(size > place)
+        seven = (flat[here] >> np.uint64(7 * place)).astype(np.uint8) & 0x7F
+        out[end[here] - size[here] + place] = seven | ((size[here] > place + 1) << 7)
+    return out, end.reshape(table.shape)[:, -1]

@@ -10,6 +10,8 @@ import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from p3s.base.host.mpi import ask
+
 _MAGIC = b"\x7fELF"
 #: Of a script, so much is read for the directories of the programs it starts.
 _SCRIPT_BYTES, _SCRIPT_WORDS = 1 << 16, 2000
@@ -142,39 +144,17 @@ def _unique(paths: Sequence[Path]) -> list[Path]:
 
 
 def _linker_folders() -> list[Path]:
-    """Return LD_LIBRARY_PATH, the directories of ld.so.conf and the usual ones."""
+    """Return LD_LIBRARY_PATH, the directories of what the dynamic linker knows and usual ones."""
     found = [Path(part) for part in os.environ.get("LD_LIBRARY_PATH", "").split(":") if part]
-    found += _configured(Path("/etc/ld.so.conf"), set())
+    known = ask(["/sbin/ldconfig", "-p"]) or ""
+    files = (line.partition(" => ")[2] for line in known.splitlines())
+    found += [Path(file).parent for file in files if file]
     multiarch = sysconfig.get_config_var("MULTIARCH")
     for folder in ("/lib64", "/usr/lib64", "/lib", "/usr/lib"):
         if multiarch:
             found.append(Path(folder, str(multiarch)))
         found.append(Path(folder))
     return _unique(found)
-
-
-def _configured(path: Path, seen: set[Path]) -> list[Path]:
-    if path in seen:
-        return []
-    seen.add(path)
-    found = []
-    try:
-        lines = path.read_text(errors="replace").splitlines()
-    except OSError:
-        return []
-    for line in lines:
-        words = line.partition("#")[0].split()
-        if not words:
-            continue
-        if words[0] == "include":
-            for pattern in words[1:]:
-                relative = pattern.lstrip("/")
-                root = Path("/") if pattern.startswith("/") else path.parent
-                for each in sorted(root.glob(relative)):
-                    found += _configured(each, seen)
-        else:
-            found.append(Path(words[0]))
-    return found
 
 
 #: What GCC adds to the name of a copy of a function: name.constprop.0, name.part.1.cold

@@ -12,18 +12,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from p3s.base import ops
+from p3s.base.arrays import Ints
 from p3s.capture.parts import CallBook, Parts
 from p3s.capture.types import PROC_NULL, Call, Comm, Neighbours, RankTrace, RunTrace
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Int64s = NDArray[np.int64]
 
 #: Tags of messages of neighbourhood collectives, which no program has: of graphs, and of the first
 #: neighbour on a grid.
@@ -227,7 +222,7 @@ def _sizes(call: Call, around: Neighbours) -> _Bytes | None:
     return sent * out if alike[0] else sent, received * into if alike[1] else received
 
 
-def _laid_out(call: Int64s, size: Int64s, made: dict[int, list[int]], book: CallBook) -> Parts:
+def _laid_out(call: Ints, size: Ints, made: dict[int, list[int]], book: CallBook) -> Parts:
     events = np.flatnonzero(size[call])
     number = size[call[events]]
     event = np.repeat(events, number)

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from p3s.base import ops
 from p3s.capture.arrivals import (
@@ -30,11 +30,8 @@ from p3s.capture.arrivals import (
     Key,
     tag_of,
 )
-from p3s.capture.parts import CallBook, Parts
+from p3s.capture.parts import CallBook, Laying, Parts
 from p3s.capture.types import NO_RANK, PROC_NULL, Call, RankTrace, RunTrace
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 #: MPI_MODE_NOCHECK, as the tag of an event says it.
 _NOCHECK = 1
@@ -119,11 +116,7 @@ class _Walk:
         self._made: dict[tuple[int, str], int] = defaultdict(int)
         self._joined: dict[int, int] = defaultdict(int)  # collectives on a communicator
         self._number = {(w.comm, w.op, w.ordinal): i for i, w in enumerate(run.windows)}
-        self._event: list[int] = []
-        self._call: list[int] = []
-        self._late: list[bool] = []
-        self._done: list[tuple[int, int]] = []
-        self._stands: list[tuple[int, int]] = []
+        self._laid = Laying(book)
 
     def parts(self) -> Parts:
         """Return what stands in place of the rank's events."""
@@ -133,19 +126,12 @@ class _Walk:
             number = np.asarray(self.rt.call)
             for at in np.flatnonzero(chosen[number]).tolist():
                 self._take(at, number)
-        return Parts(
-            np.array(self._event, dtype=np.int64),
-            np.array(self._call, dtype=np.int64),
-            _pairs(self._done),
-            _pairs(self._stands),
-            np.array(self._late, dtype=bool),
-            single=True,
-        )
+        return self._laid.parts(single=True)
 
     def _take(self, at: int, number: NDArray[np.int32]) -> None:
         self._at, self._here = at, self.run.calls[int(number[at])]
         call = self._here
-        before = len(self._event)
+        before = len(self._laid.event)
         what = call.op.removeprefix("MPI_")
         if what in ops.ONE_SIDED and call.window in self._windows:
             self._operation(self._windows[call.window], what)
@@ -179,10 +165,7 @@ class _Walk:
     # ---- parts --------------------------------------------------------------------------------
 
     def _add(self, call: Call, late: bool = False) -> int:
-        self._event.append(self._at)
-        self._call.append(self.book.number(call))
-        self._late.append(late)
-        return len(self._event) - 1
+        return self._laid.add(self._at, call, late)
 
     def _part(self, name: str, peer: int, purpose: int) -> int:
         """Add a message; data have the sizes of the call, all others none."""
@@ -198,7 +181,7 @@ class _Walk:
         number = len(posted)
         call = replace(_empty(self._here), op=f"{self._here.op}_{name}", comm=-1, peer=NO_RANK)
         part = self._add(replace(call, tag=-1, bytes=number, count=number, numbers=()))
-        self._done += [(part, one) for one in posted]
+        self._laid.done += [(part, one) for one in posted]
 
     def _unless(self, something: object) -> None:
         """Add a completion of nothing for a call that neither sends nor receives."""
@@ -217,7 +200,7 @@ class _Walk:
             return
         self._access(w, target, w.mode(target))
         if what.startswith("R"):
-            self._stands.append((self._at, posted))
+            self._laid.stands.append((self._at, posted))
         else:
             w.open[target].append(posted)
         if not receives and w.mode(target) == PASSIVE and target != self.rt.rank:
@@ -347,7 +330,7 @@ class _Walk:
             if comm is not None and comm not in w.around:
                 continue
             came = self.arrivals.of_interval(w.key, self._interval(w))
-            if came and len(self._event) == before:
+            if came and len(self._laid.event) == before:
                 self._add(self._here)
             for access in came:
                 self._arrive(w, access)
@@ -378,10 +361,6 @@ class _Walk:
 
 def _empty(call: Call) -> Call:
     return replace(call, bytes=0, count=0, elem_bytes=1)
-
-
-def _pairs(rows: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
-    return np.array(rows, dtype=np.int64).reshape(-1, 2)
 
 
 _SYNC: dict[str, Callable[[_Walk, _Window], None]] = {

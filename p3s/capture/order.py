@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Int64s = NDArray[np.int64]
+from p3s.base.arrays import Ints
 
 #: Calls are numbered as they return; up to this the clock and its readers may disagree.
 _SLACK_NS = 1_000_000
@@ -23,11 +20,9 @@ class Forward:
         self._first, self._step = -1, 0
 
     def take(
-        self, start_ns: Int64s, elapsed_ns: Int64s, thread: NDArray[np.integer] | None = None
+        self, start_ns: Ints, elapsed_ns: Ints, thread: NDArray[np.integer] | None = None
     ) -> None:
         """Look at the next events; ``thread`` of each, None where there is one."""
-        import numpy as np
-
         # Halves: differences of times near the ends of their range do not fit into 64 bits.
         halves = (start_ns + elapsed_ns) // 2
         if thread is None or not len(thread):
@@ -38,10 +33,8 @@ class Forward:
                 self._thread(number, halves[mine], mine)
         self._events += len(halves)
 
-    def _thread(self, number: int, ends: Int64s, events: NDArray[np.intp] | None) -> None:
+    def _thread(self, number: int, ends: Ints, events: NDArray[np.intp] | None) -> None:
         """Look at the next events of one thread; events: their numbers, None: all of them."""
-        import numpy as np
-
         if not len(ends):
             return
         steps = ends - np.concatenate([[self._ends.get(number, int(ends[0]))], ends[:-1]])
@@ -63,9 +56,7 @@ class Forward:
         return f"its time goes backwards by {seconds:.3g} s at event {self._first}{times}"
 
 
-def backwards(
-    start_ns: Int64s, elapsed_ns: Int64s, thread: NDArray[np.integer] | None = None
-) -> str:
+def backwards(start_ns: Ints, elapsed_ns: Ints, thread: NDArray[np.integer] | None = None) -> str:
     """Say where on a thread a call returned before the one recorded before it; empty if nowhere.
 
     The times of no machine do this: the clock of a capture only runs forward.

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from p3s.base import ops
-from p3s.capture.parts import CallBook, Parts
+from p3s.capture.parts import CallBook, Laying, Parts
 from p3s.capture.types import PROC_NULL, Call, RankTrace, RunTrace
 
 #: Partitioned messages meet none but each other: their tags begin here.
@@ -87,7 +87,7 @@ def parts(run: RunTrace, rt: RankTrace, book: CallBook, known: Mapping[Way, set[
     wanted = np.array([takes(c.op) and bool(c.numbers) for c in run.calls], dtype=bool)
     for event in np.flatnonzero(wanted[call]).tolist():
         laid.take(event, run.calls[int(call[event])])
-    return laid.parts()
+    return laid.laid.parts()
 
 
 class _Laid:
@@ -96,19 +96,9 @@ class _Laid:
     def __init__(
         self, run: RunTrace, rank: int, book: CallBook, known: Mapping[Way, set[int]]
     ) -> None:
-        self._run, self._rank, self._book, self._known = run, rank, book, known
+        self._run, self._rank, self._known = run, rank, known
         self._started: dict[int, _Started] = {}
-        self._event: list[int] = []
-        self._call: list[int] = []
-        self._stands: list[tuple[int, int]] = []
-
-    def parts(self) -> Parts:
-        """Return all that was taken."""
-        return Parts(
-            np.array(self._event, dtype=np.int64),
-            np.array(self._call, dtype=np.int64),
-            stands=np.array(self._stands, dtype=np.int64).reshape(-1, 2),
-        )
+        self.laid = Laying(book)
 
     def take(self, event: int, call: Call) -> None:
         """Put the parts of an event behind those of the events before it."""
@@ -122,10 +112,9 @@ class _Laid:
             self._ready(event, call)
 
     def _put(self, event: int, call: Call, stands_for: int = -1) -> None:
+        part = self.laid.add(event, call)
         if stands_for >= 0:
-            self._stands.append((stands_for, len(self._event)))
-        self._event.append(event)
-        self._call.append(self._book.number(call))
+            self.laid.stands.append((stands_for, part))
 
     def _cuts(self, call: Call, default: int) -> int:
         """Return how many messages the request is: 1 where that is not known."""

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from p3s.base import ops
+from p3s.base.arrays import Bools, Ints
 from p3s.capture.types import PROC_NULL, Call, RankTrace, Site, no_events, no_flags, no_pairs
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Int64s = NDArray[np.int64]
 
 #: A completion of one request, where what it completes is several messages.
 OF_MANY = {
@@ -67,13 +62,43 @@ class Parts:
     left out.
     """
 
-    event: Int64s
-    call: Int64s
-    done: Int64s = field(default_factory=no_pairs)
-    stands: Int64s = field(default_factory=no_pairs)
-    late: NDArray[np.bool_] = field(default_factory=no_flags)
+    event: Ints
+    call: Ints
+    done: Ints = field(default_factory=no_pairs)
+    stands: Ints = field(default_factory=no_pairs)
+    late: Bools = field(default_factory=no_flags)
     single: bool = False
-    gone: Int64s = field(default_factory=no_events)
+    gone: Ints = field(default_factory=no_events)
+
+
+@dataclass
+class Laying:
+    """Parts that are put one behind the other, those of an event behind those of events before it.
+
+    done, stands, late: as in Parts.
+    """
+
+    book: CallBook
+    event: list[int] = field(default_factory=list)
+    call: list[int] = field(default_factory=list)
+    late: list[bool] = field(default_factory=list)
+    done: list[tuple[int, int]] = field(default_factory=list)
+    stands: list[tuple[int, int]] = field(default_factory=list)
+
+    def add(self, event: int, call: Call, late: bool = False) -> int:
+        """Put a part; return its number."""
+        self.event.append(event)
+        self.call.append(self.book.number(call))
+        self.late.append(late)
+        return len(self.event) - 1
+
+    def parts(self, single: bool = False) -> Parts:
+        """Return all parts; single: as in Parts."""
+        done, stands = (
+            np.array(rows, dtype=np.int64).reshape(-1, 2) for rows in (self.done, self.stands)
+        )
+        event, call = (np.array(each, dtype=np.int64) for each in (self.event, self.call))
+        return Parts(event, call, done, stands, np.array(self.late, dtype=bool), single)
 
 
 def replaced(rt: RankTrace, parts: Parts, book: CallBook) -> RankTrace:
@@ -89,7 +114,7 @@ def replaced(rt: RankTrace, parts: Parts, book: CallBook) -> RankTrace:
     return _without(rt, place.first[parts.gone]) if len(parts.gone) else rt
 
 
-def _without(rt: RankTrace, gone: Int64s) -> RankTrace:
+def _without(rt: RankTrace, gone: Ints) -> RankTrace:
     """Return a rank without some of its events and what they have to do with requests.
 
     What lies before such an event lies before the next; its time adds to that of the one before.
@@ -120,7 +145,7 @@ def _without(rt: RankTrace, gone: Int64s) -> RankTrace:
     )
 
 
-def gathered(values: NDArray[np.int64], keep: Int64s) -> Int64s:
+def gathered(values: Ints, keep: Ints) -> Ints:
     """Return the sums of what lies before events that are kept and those left out before them."""
     if len(keep) == len(values):
         return np.array(values, dtype=np.int64)
@@ -128,7 +153,7 @@ def gathered(values: NDArray[np.int64], keep: Int64s) -> Int64s:
     return np.diff(total, axis=0, prepend=np.zeros_like(total[:1]))
 
 
-def _accesses_without(rt: RankTrace, gone: Int64s) -> Int64s | None:
+def _accesses_without(rt: RankTrace, gone: Ints) -> Ints | None:
     """Return the accesses to files by the ordinals that events have without some of them."""
     if rt.accesses is None or not len(rt.accesses):
         return rt.accesses
@@ -167,7 +192,7 @@ def _in_place(rt: RankTrace, parts: Parts, place: _Places, book: CallBook) -> Ra
     )
 
 
-def _accesses(rt: RankTrace, place: _Places) -> Int64s | None:
+def _accesses(rt: RankTrace, place: _Places) -> Ints | None:
     """Return the accesses to files with their events' new numbers; ordinals are kept."""
     if rt.accesses is None or rt.ordinal is not None or not len(rt.accesses):
         return rt.accesses
@@ -181,14 +206,14 @@ class _Places:
     """Where events go: ``first`` and ``last`` of each event, ``source``: event of each place,
     ``part``: place of each part, ``has``: which events have parts."""
 
-    first: Int64s
-    last: Int64s
-    source: Int64s
-    part: Int64s
-    has: NDArray[np.bool_]
+    first: Ints
+    last: Ints
+    source: Ints
+    part: Ints
+    has: Bools
 
     @staticmethod
-    def of(events: int, of_part: Int64s) -> _Places:
+    def of(events: int, of_part: Ints) -> _Places:
         count = np.bincount(of_part, minlength=events)
         size = np.maximum(count, 1)
         first = np.cumsum(size) - size
@@ -197,15 +222,13 @@ class _Places:
         source = np.repeat(np.arange(events), size)
         return _Places(first, first + size - 1, source, part, count > 0)
 
-    def at_first(self, values: NDArray[np.int64]) -> Int64s:
+    def at_first(self, values: Ints) -> Ints:
         out = np.zeros((len(self.source), *values.shape[1:]), dtype=np.int64)
         out[self.first] = values
         return out
 
 
-def _requests(
-    rt: RankTrace, parts: Parts, place: _Places
-) -> tuple[Int64s, NDArray[np.bool_], Int64s]:
+def _requests(rt: RankTrace, parts: Parts, place: _Places) -> tuple[Ints, Bools, Ints]:
     """Return completions and which are cancelled, and the events that complete parts of others."""
     own = place.part[parts.done] if len(parts.done) else no_pairs()
     if not len(rt.done):
@@ -228,7 +251,7 @@ def _requests(
 
 
 def _completions(
-    call: Int64s, done: Int64s, touched: Int64s, rt: RankTrace, place: _Places, book: CallBook
+    call: Ints, done: Ints, touched: Ints, rt: RankTrace, place: _Places, book: CallBook
 ) -> None:
     """Give completions of parts the name and the number of requests that they have now."""
     if not len(touched):
@@ -248,8 +271,8 @@ def _of_many(call: Call, more: int) -> Call:
 
 
 def _times(
-    rt: RankTrace, place: _Places, call: Int64s, book: CallBook, late: Int64s
-) -> tuple[Int64s, Int64s]:
+    rt: RankTrace, place: _Places, call: Ints, book: CallBook, late: Ints
+) -> tuple[Ints, Ints]:
     """Return when the parts begin and how long they take."""
     null = nulls(book.calls)[call]
     null[late] = True
@@ -264,7 +287,7 @@ def _times(
     return start, elapsed
 
 
-def nulls(calls: Sequence[Call]) -> NDArray[np.bool_]:
+def nulls(calls: Sequence[Call]) -> Bools:
     """Return which calls are messages to or from MPI_PROC_NULL."""
     messages = (ops.SEND, ops.RECV)
     return np.array(

@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from p3s.base import ops
+from p3s.base.arrays import Bools, Ints
 from p3s.base.errors import P3SError
 from p3s.capture.capture import Capture, event_blocks, read_capture
 from p3s.capture.events import no_events
-from p3s.capture.files import FileName
-from p3s.capture.records import NO_WINDOW, RawSite
+from p3s.capture.records import NO_WINDOW, FileName, RawSite
 from p3s.capture.types import ANY_SOURCE, Call, Comm, Neighbours, Ranks, RankTrace, Site, Window
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Int64s = NDArray[np.int64]
 
 #: Columns of the matrix in which calls of all ranks are compared.
 _OP, _SITE, _COMM, _PEER, _BYTES, _ELEM, _TAG, _ROOT, _COUNT, _DEPTH, _WINDOW, _TEAM = range(12)
@@ -51,24 +47,20 @@ class Tables:
         self.comms[(world, 0)] = 0
         self.comm_list.append(Comm(world, "MPI_COMM_WORLD", -1, None, None, 0))
 
-    def add(self, capture: Capture) -> tuple[Int64s, Int64s]:
+    def add(self, capture: Capture) -> tuple[Ints, Ints]:
         """Take one rank's definitions.
 
         Returns (number of each of its calls in ``rows``, the same for what its wildcard
         receives, in the order of capture.resolved, turned out to be).
         """
-        import numpy as np
-
         matrix = self._matrix(capture)
         numbers = self._numbers(matrix)
         if not len(capture.resolved):
             return numbers, np.empty(0, dtype=np.int64)
         return numbers, self._resolved(capture, matrix)
 
-    def _resolved(self, capture: Capture, matrix: Int64s) -> Int64s:
+    def _resolved(self, capture: Capture, matrix: Ints) -> Ints:
         """Return the number of the call that each wildcard receive turned out to be."""
-        import numpy as np
-
         at, _ = capture.events.index_of(capture.resolved[:, 0])
         call = capture.events.call[at]
         # Few of them differ: numbers first of what is told apart, then of what stands in rows.
@@ -93,9 +85,7 @@ class Tables:
             if raw.comm in comm_of
         }
 
-    def _numbers(self, matrix: Int64s) -> Int64s:
-        import numpy as np
-
+    def _numbers(self, matrix: Ints) -> Ints:
         rows, width = self.rows, 8 * matrix.shape[1]
         raw = np.ascontiguousarray(matrix).tobytes()
         return np.array(
@@ -103,10 +93,8 @@ class Tables:
             dtype=np.int64,
         )
 
-    def calls(self, used: NDArray[np.bool_]) -> tuple[Call, ...]:
+    def calls(self, used: Bools) -> tuple[Call, ...]:
         """Return the calls of the rows that have events, in the order of their numbers."""
-        import numpy as np
-
         table = np.frombuffer(b"".join(self.rows), dtype=np.int64).reshape(-1, _COLUMNS)
         names, numbers = list(self.ops), list(self.numbers)
         return tuple(
@@ -114,10 +102,8 @@ class Tables:
             for row in table[used[: len(table)]].tolist()
         )
 
-    def _matrix(self, capture: Capture) -> Int64s:
+    def _matrix(self, capture: Capture) -> Ints:
         """Return this rank's calls as rows of numbers that mean the same on every rank."""
-        import numpy as np
-
         comm_of = self._merge_comms(capture)
         window_of = self._merge_windows(capture, comm_of)
         site_to = np.array([self._site(raw) for raw in capture.sites] + [0], dtype=np.int64)
@@ -189,10 +175,8 @@ class Tables:
         return index
 
 
-def distinct_rows(table: Int64s) -> tuple[Int64s, Int64s]:
+def distinct_rows(table: Ints) -> tuple[Ints, Ints]:
     """Return the distinct rows of a table, in no order that means something, and each row's."""
-    import numpy as np
-
     where = np.zeros(len(table), dtype=np.int64)
     for column in table.T:
         _, number = np.unique(column, return_inverse=True)
@@ -201,10 +185,8 @@ def distinct_rows(table: Int64s) -> tuple[Int64s, Int64s]:
     return table[first], where
 
 
-def _mapped(values: NDArray[np.generic], table: dict[int, int]) -> Int64s:
+def _mapped(values: NDArray[np.generic], table: dict[int, int]) -> Ints:
     """Return table[value] of each value; -1 for one that is not in it."""
-    import numpy as np
-
     if not table or not len(values):
         return np.full(len(values), -1, dtype=np.int64)
     keys = np.array(sorted(table), dtype=np.int64)
@@ -213,39 +195,31 @@ def _mapped(values: NDArray[np.generic], table: dict[int, int]) -> Int64s:
     return np.where(keys[at] == values, to[at], -1)
 
 
-def event_calls(capture: Capture, calls: Int64s, resolved: Int64s) -> Int64s:
-    """Return the row number of each event's call, wildcard receives as what they received."""
-    found: Int64s = calls[capture.events.call]
-    at, _ = capture.events.index_of(capture.resolved[:, 0])
-    found[at] = resolved
-    return found
-
-
 @dataclass(frozen=True)
 class CallsInBlocks:
-    """The row numbers of events' calls as event_calls has them, a block at a time.
+    """The row number of each event's call, wildcard receives as what they received.
 
     at: events that are wildcard receives, ascending; became: the row number of each.
     """
 
-    calls: Int64s
-    at: Int64s
-    became: Int64s
+    calls: Ints
+    at: Ints
+    became: Ints
+
+    def renumbered(self, final: Ints) -> CallsInBlocks:
+        """Return it with other numbers of the run's calls; final: of each, -1 of the last."""
+        return replace(self, calls=final[self.calls], became=final[self.became])
 
     @staticmethod
-    def of(capture: Capture, calls: Int64s, resolved: Int64s) -> CallsInBlocks:
+    def of(capture: Capture, calls: Ints, resolved: Ints) -> CallsInBlocks:
         """Return those of a rank; calls, resolved: see Tables.add."""
-        import numpy as np
-
         at, _ = capture.events.index_of(capture.resolved[:, 0])
         order = np.argsort(at, kind="stable")
         return CallsInBlocks(calls, at[order], resolved[order])
 
-    def of_block(self, first: int, call: NDArray[np.unsignedinteger]) -> Int64s:
+    def of_block(self, first: int, call: NDArray[np.unsignedinteger]) -> Ints:
         """Return the row numbers of the events from number ``first`` on, with these calls."""
-        import numpy as np
-
-        found: Int64s = self.calls[call]
+        found: Ints = self.calls[call]
         low, high = np.searchsorted(self.at, [first, first + len(call)])
         found[self.at[low:high] - first] = self.became[low:high]
         return found
@@ -259,41 +233,32 @@ BLOCK_EVENTS = 1 << 20
 class Source:
     """What it takes to decode a rank: its file and the run's number of each of its calls.
 
-    head: the rank without its events, of one that can be read in blocks; calls_of: its calls.
+    head: the rank without its events, of one that can be read in blocks; threads: of its calls.
     """
 
     path: Path
-    calls: Int64s
-    resolved: Int64s
+    calls: CallsInBlocks
     problem: str
     files: dict[int, FileName]
     neighbours: Mapping[int, Neighbours]
     head: RankTrace | None = None
-    calls_of: CallsInBlocks | None = None
     threads: NDArray[np.int32] | None = None
     events: int = 0
 
-    def renumbered(self, final: Int64s) -> Source:
-        """Return it with other numbers of the run's calls; final: of each, -1 of the last."""
-        in_blocks = self.calls_of
-        if in_blocks is not None:
-            became = final[in_blocks.became]
-            in_blocks = replace(in_blocks, calls=final[in_blocks.calls], became=became)
-        return replace(
-            self, calls=final[self.calls], resolved=final[self.resolved], calls_of=in_blocks
-        )
+    def changed(self) -> P3SError:
+        """Return the error of a file that is not as it was at first."""
+        return P3SError(f"{self.path} has changed while it was read; read it again")
 
     def pieces(self) -> Iterator[RankTrace]:
         """Yield the rank some events at a time: their calls, times, counters and threads."""
-        head, in_blocks = self.head, self.calls_of
-        assert head is not None and in_blocks is not None
-        at = 0
+        head, at = self.head, 0
+        assert head is not None
         for events in event_blocks(self.path, BLOCK_EVENTS):
-            if events.call.max(initial=0) >= len(self.calls):
-                raise P3SError(f"{self.path} has changed while it was read; read it again")
+            if events.call.max(initial=0) >= len(self.calls.calls):
+                raise self.changed()
             yield replace(
                 head,
-                call=in_blocks.of_block(at, events.call).astype("int32"),
+                call=self.calls.of_block(at, events.call).astype("int32"),
                 start_ns=events.start_ns,
                 elapsed_ns=events.elapsed_ns,
                 work=events.work,
@@ -302,7 +267,7 @@ class Source:
             )
             at += len(events)
         if at != self.events:
-            raise P3SError(f"{self.path} has changed while it was read; read it again")
+            raise self.changed()
 
 
 class LazyRanks(Ranks):
@@ -312,28 +277,30 @@ class LazyRanks(Ranks):
         self._run_dir = run_dir
         self._size = size
         self._keep_all = keep_all
-        self._sources: dict[int, Source] = {}
-        self._kept: dict[int, RankTrace] = {}
-        self._problems: dict[int, str] = {}
+        self.sources: dict[int, Source] = {}
+        self.kept: dict[int, RankTrace] = {}
+        self.problems: dict[int, str] = {}
 
     def __len__(self) -> int:
         return self._size
 
     def rank(self, number: int) -> RankTrace:
         """Return the columns of one rank."""
-        if number in self._kept:
-            return self._kept[number]
-        source = self._sources.get(number)
+        if number in self.kept:
+            return self.kept[number]
+        source = self.sources.get(number)
         if source is None:
-            return _nothing(number, self._problems.get(number, ""))
+            return _nothing(number, self.problems.get(number, ""))
         capture = read_capture(source.path)
-        if len(capture.calls) != len(source.calls) or len(capture.resolved) != len(source.resolved):
-            raise P3SError(f"{source.path} has changed while it was read; read it again")
-        call = event_calls(capture, source.calls, source.resolved)
-        trace = rank_trace(capture, call, source.calls, source.problem, source.files)
+        calls = source.calls
+        there = len(capture.calls), len(capture.resolved)
+        if there != (len(calls.calls), len(calls.became)):
+            raise source.changed()
+        call = calls.of_block(0, capture.events.call)
+        trace = rank_trace(capture, call, calls.calls, source.problem, source.files)
         trace = replace(trace, neighbours=source.neighbours)
         if self._keep_all:
-            self._kept[number] = trace
+            self.kept[number] = trace
         return trace
 
     def pieces(self, rank: int) -> Iterator[RankTrace] | None:
@@ -341,29 +308,25 @@ class LazyRanks(Ranks):
 
         A piece has the rank's totals, and of its events calls, times, counters and threads.
         """
-        source = self._sources.get(rank)
-        if source is None or source.head is None or rank in self._kept:
+        source = self.sources.get(rank)
+        if source is None or source.head is None or rank in self.kept:
             return None
         return source.pieces()
 
     @property
     def present(self) -> list[int]:
         """The ranks that have a readable file."""
-        return sorted(self._sources)
+        return sorted(self.sources)
 
 
 def _nothing(rank: int, problem: str) -> RankTrace:
-    import numpy as np
-
     none = np.empty(0, dtype=np.int64)
     return RankTrace(rank, False, none.astype(np.int32), none, none, none, problem=problem)
 
 
 def rank_trace(
-    capture: Capture, call: Int64s, calls: Int64s, problem: str, files: dict[int, FileName]
+    capture: Capture, call: Ints, calls: Ints, problem: str, files: dict[int, FileName]
 ) -> RankTrace:
-    import numpy as np
-
     events, header = capture.events, capture.header
     completing, there = events.index_of(capture.done[:, 0])
     posting, posted = events.index_of(capture.done[:, 1])
@@ -400,11 +363,11 @@ def rank_trace(
     )
 
 
-def _from_anybody(capture: Capture) -> Int64s:
+def _from_anybody(capture: Capture) -> Ints:
     """Return which events of a rank are receives or probes from MPI_ANY_SOURCE."""
     at, there = capture.events.index_of(capture.resolved[:, 0])
     peer = capture.calls["peer"][capture.events.call[at]]
-    found: Int64s = at[there & (peer == ANY_SOURCE)]
+    found: Ints = at[there & (peer == ANY_SOURCE)]
     return found
 
 
@@ -424,10 +387,8 @@ def in_order(capture: Capture) -> bool:
     return not any((calls["op"] == number).any() for number in waiting)
 
 
-def head_of(capture: Capture, calls: Int64s) -> RankTrace:
+def head_of(capture: Capture, calls: Ints) -> RankTrace:
     """Return a rank without its events."""
-    import numpy as np
-
     none = no_events(len(capture.header.counter_names))
     nothing = np.zeros((0, 4), dtype=np.int64)
     empty = replace(
@@ -438,13 +399,11 @@ def head_of(capture: Capture, calls: Int64s) -> RankTrace:
 
 
 def _threads(capture: Capture) -> NDArray[np.int32] | None:
-    import numpy as np
-
     threads = capture.calls["thread"]
     return threads[capture.events.call].astype(np.int32) if threads.any() else None
 
 
-def _counted(capture: Capture, calls: Int64s) -> dict[int, tuple[int, int, int]]:
+def _counted(capture: Capture, calls: Ints) -> dict[int, tuple[int, int, int]]:
     found: dict[int, tuple[int, int, int]] = {}
     for number, row in capture.counted.items():
         if number < len(calls) and calls[number] >= 0:

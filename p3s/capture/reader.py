@@ -6,32 +6,28 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import numpy as np
+
+from p3s.base.arrays import Ints
 from p3s.base.artefacts import digest_of, file_bytes, parse_json
 from p3s.base.errors import P3SError
 from p3s.base.foreign_formats import ReadBy, refuse_foreign
 from p3s.capture import layout
-from p3s.capture.capture import NAME, Capture, read_capture, read_header
-from p3s.capture.chunks import Header, open_capture
+from p3s.capture.capture import Capture, read_capture
+from p3s.capture.chunks import Header, open_capture, read_header
+from p3s.capture.layout import NAME
 from p3s.capture.ranks import (
     BLOCK_EVENTS,
     CallsInBlocks,
     LazyRanks,
     Source,
     Tables,
-    event_calls,
     head_of,
     in_order,
     rank_trace,
 )
 from p3s.capture.types import RunTrace, unmodelled_events
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Int64s = NDArray[np.int64]
 
 #: Columns of small runs are kept; those of large ones are decoded anew at each access.
 _KEEP_BYTES = 64 << 20
@@ -84,7 +80,6 @@ def mark_of(run_dir: Path) -> str:
 def _headers(run_dir: Path) -> tuple[dict[int, tuple[Path, Header]], dict[str, str]]:
     """Return the files by rank, and what is wrong with those that cannot be read at all."""
     found: dict[int, tuple[Path, Header]] = {}
-    sizes: dict[int, Path] = {}
     problems: dict[str, str] = {}
     for path in capture_files(run_dir):
         try:
@@ -94,24 +89,22 @@ def _headers(run_dir: Path) -> tuple[dict[int, tuple[Path, Header]], dict[str, s
             continue
         if path.name != NAME.format(header.rank):
             raise P3SError(f"{path} is the file of rank {header.rank}; it was renamed")
-        sizes.setdefault(header.size, path)
         found[header.rank] = (path, header)
     if not found:
         raise P3SError(next(iter(problems.values())))
-    other = of_another_run({path.name: header for path, header in found.values()})
-    if other and len(sizes) == 1:
+    if other := of_another_run({path.name: header for path, header in found.values()}):
         raise P3SError(f"{run_dir} mixes runs: {other}; trace the program again")
-    if len(sizes) > 1:
-        (a, first), (b, second) = list(sizes.items())[:2]
-        raise P3SError(
-            f"{run_dir} mixes runs: {first.name} is of {a} ranks, {second.name} of {b}; trace the"
-            " program again"
-        )
     return found, problems
 
 
 def of_another_run(headers: Mapping[str, Header]) -> str:
     """Return which file (name -> header) is of another run than the first; empty if none is."""
+    sizes: dict[int, str] = {}
+    for name, header in headers.items():
+        sizes.setdefault(header.size, name)
+    if len(sizes) > 1:
+        (a, one), (b, other) = list(sizes.items())[:2]
+        return f"{one} is of {a} ranks, {other} of {b}"
     known = {name: header for name, header in headers.items() if header.run}
     first = next(iter(known), "")
     for name, header in known.items():
@@ -156,8 +149,6 @@ class _Reading:
     def __init__(
         self, run_dir: Path, size: int, keep_bytes: float, completions: bool = True
     ) -> None:
-        import numpy as np
-
         self._completions = completions
 
         self._most_kept = keep_bytes
@@ -185,46 +176,31 @@ class _Reading:
         calls, resolved = self.tables.add(capture)
         files = self.tables.files(capture) if capture.files else {}
         around = self.tables.neighbours(capture)
-        source = Source(path, calls, resolved, problem, files, around)
         self.counted_events += capture.counted_events
-        if long:
-            in_blocks = CallsInBlocks.of(capture, calls, resolved)
-            self._use(capture, calls, in_blocks)
-            if in_order(capture):
-                head, threads = head_of(capture, calls), capture.calls["thread"].astype("int32")
-                source = replace(
-                    source,
-                    head=head,
-                    calls_of=in_blocks,
-                    threads=threads if threads.any() else None,
-                    events=len(capture.events),
-                )
-            self.ranks._sources[rank] = source
-            return
-        self.ranks._sources[rank] = source
-        call = event_calls(capture, calls, resolved)
-        self._use(capture, calls, CallsInBlocks.of(capture, calls, resolved))
-        trace = rank_trace(capture, call, calls, problem, files)
-        trace = replace(trace, neighbours=around)
-        size = sum(
-            column.nbytes
-            for column in (
-                trace.call,
-                trace.start_ns,
-                trace.elapsed_ns,
-                trace.work,
-                trace.done,
-                trace.counters,
+        in_blocks = CallsInBlocks.of(capture, calls, resolved)
+        source = Source(path, in_blocks, problem, files, around)
+        self._use(capture, calls, in_blocks)
+        if long and in_order(capture):
+            threads = capture.calls["thread"].astype("int32")
+            source = replace(
+                source,
+                head=head_of(capture, calls),
+                threads=threads if threads.any() else None,
+                events=len(capture.events),
             )
-        )
+        self.ranks.sources[rank] = source
+        if long:
+            return
+        call = in_blocks.of_block(0, capture.events.call)
+        trace = replace(rank_trace(capture, call, calls, problem, files), neighbours=around)
+        names = ("call", "start_ns", "elapsed_ns", "work", "done", "counters")
+        size = sum(getattr(trace, name).nbytes for name in names)
         if self._kept_bytes + size <= self._most_kept:
             self._kept_bytes += size
-            self.ranks._kept[rank] = trace
+            self.ranks.kept[rank] = trace
 
-    def _use(self, capture: Capture, calls: Int64s, in_blocks: CallsInBlocks) -> None:
+    def _use(self, capture: Capture, calls: Ints, in_blocks: CallsInBlocks) -> None:
         """Count the events of each row."""
-        import numpy as np
-
         used = np.zeros(len(self.tables.rows), dtype=np.int64)
         used[: len(self.used)] = self.used
         for at in range(0, len(capture.events), BLOCK_EVENTS):
@@ -242,21 +218,19 @@ class _Reading:
             return self.aborted[0]
         return self.outside[0] if len(self.outside) == 1 else None
 
-    def finish(self, missing: dict[int, str]) -> Int64s:
+    def finish(self, missing: dict[int, str]) -> Ints:
         """Give the calls their final numbers; return the events of each."""
-        import numpy as np
-
         ranks, keep = self.ranks, np.flatnonzero(self.used)
         final = np.full(len(self.used) + 1, -1, dtype=np.int64)
         final[keep] = np.arange(len(keep))
-        for rank, source in ranks._sources.items():
-            ranks._sources[rank] = source.renumbered(final)
-        for rank, trace in ranks._kept.items():
+        for rank, source in ranks.sources.items():
+            ranks.sources[rank] = replace(source, calls=source.calls.renumbered(final))
+        for rank, trace in ranks.kept.items():
             counted = {int(final[call]): row for call, row in trace.counted.items()}
             call = final[trace.call].astype(np.int32)
-            ranks._kept[rank] = replace(trace, call=call, counted=counted)
+            ranks.kept[rank] = replace(trace, call=call, counted=counted)
         self.problems |= missing
-        ranks._problems = missing
+        ranks.problems = missing
         return self.used[keep]
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from p3s.base.arrays import Bools
 from p3s.capture import layout
 from p3s.capture.chunks import Chunk
-from p3s.capture.files import FileName, read_file_name
 from p3s.capture.threads import Runtime, ThreadInfo, read_runtime, read_thread
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 #: The rank beyond the edge of a grid.
 PROC_NULL = -3
@@ -123,16 +123,12 @@ class Definitions:
             self.lost = True
 
     def _push(self, payloads: bytes) -> None:
-        import numpy as np
-
         table = np.frombuffer(payloads, dtype=np.dtype(layout.CALL_FIELDS))
         self._tables.append(table)
         self._calls += len(table)
 
     def _stretch(self, payload: bytes, at: int) -> int:
         """Take the CALL records that stand at ``at`` in a row; return how many."""
-        import numpy as np
-
         most = (len(payload) - at) // _CALL_BYTES
         if not most:
             raise ValueError("a record is cut off")
@@ -188,10 +184,8 @@ class Definitions:
         texts = tuple(part.decode("utf-8", "replace") for part in parts)
         self.sites.append(RawSite(key, texts))
 
-    def calls(self) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    def calls(self) -> tuple[NDArray[Any], Bools]:
         """Return (the CALL table, which of its rows can be used)."""
-        import numpy as np
-
         dtype = np.dtype(layout.CALL_FIELDS)
         table = np.concatenate(self._tables) if self._tables else np.empty(0, dtype=dtype)
         known = np.isin(table["op"], np.array(sorted(self.opnames), dtype=np.int64))
@@ -242,3 +236,25 @@ def _comm(size: int, payload: bytes) -> RawComm:
     dims = values[count : count + ndims] if ndims else None
     periods = tuple(bool(v) for v in values[count + ndims : count + 2 * ndims]) if ndims else None
     return RawComm(number, parent, bool(inter), members, dims, periods, op)
+
+
+@dataclass(frozen=True)
+class FileName:
+    """A file: a hash of its name, and of the name without the number of the rank in it.
+
+    ``mode``: as MPI_File_open was given it, 0 of files of the C library; ``hints``: those of MPI
+    that decide how a collective call reaches the file system.
+    """
+
+    key: int
+    family: int
+    mode: int = 0
+    hints: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_file_name(payload: bytes) -> tuple[int, FileName]:
+    """Return the window's number in a FILE record, and the file."""
+    window, mode, key, family = layout.FILE_RECORD.unpack_from(payload)
+    text = payload[layout.FILE_RECORD.size :].decode("utf-8", "replace")
+    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
+    return window, FileName(key, family, mode, {name: value for name, _, value in pairs})

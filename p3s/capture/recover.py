@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import struct
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +12,8 @@ from typing import Any
 from p3s.base.artefacts import file_bytes, parse_json, sealed
 from p3s.base.errors import P3SError, UsageError
 from p3s.capture import layout
-from p3s.capture.capture import NAME, intact_chunks, rank_of, read_capture, read_header
-from p3s.capture.chunks import Chunk, Header, chunk_bytes
+from p3s.capture.capture import intact_chunks, rank_of, read_capture
+from p3s.capture.chunks import Chunk, Header, chunk_bytes, header_fields, header_page, read_header
 from p3s.capture.events import (
     read_counts,
     read_done,
@@ -24,6 +22,7 @@ from p3s.capture.events import (
     read_phases,
     read_resolved,
 )
+from p3s.capture.layout import NAME
 from p3s.capture.reader import capture_files
 from p3s.capture.records import Definitions
 from p3s.capture.threads import read_threads
@@ -258,51 +257,52 @@ def _header_page(
         raw = file.read(layout.PAGE_BYTES).ljust(layout.PAGE_BYTES, b"\0")
     if header is not None:
         # The text and numbers stay; only the place of the first chunk may be another one.
-        fields = list(layout.HEADER.unpack_from(raw))
-        fields[3] = layout.PAGE_BYTES
-        return _sealed_page(fields, raw), chunks[0][0] if chunks else nothing
+        fields = {**header_fields(raw), "header_bytes": layout.PAGE_BYTES}
+        return _page(fields, raw), chunks[0][0] if chunks else nothing
     if not chunks:
         return None, nothing
     first = chunks[0][0]
     size = _world_size(chunks) or (model.size if model is not None else 0)
     if not first.rank < size <= layout.MAX_RANKS:
         return None, first
-    return _sealed_page(_rebuilt(raw, first, size, model, chunks), raw), first
+    return _page(_rebuilt(raw, first, size, model, chunks), raw), first
 
 
-def _sealed_page(fields: list[Any], raw: bytes) -> bytes:
-    head = layout.HEADER.pack(*fields)[: layout.HEADER_CRC_BYTES]
-    totals = raw[layout.TOTALS_OFFSET : layout.TOTALS_OFFSET + layout.TOTALS.size]
-    page = head + struct.pack("<I", zlib.crc32(head)) + totals
-    page = page.ljust(layout.MEMORY_OFFSET, b"\0")  # chunks of phases are elsewhere now
-    page += raw[layout.MEMORY_OFFSET : layout.MEMORY_OFFSET + layout.MEMORY.size]
-    return page.ljust(layout.PAGE_BYTES, b"\0")
+def _page(fields: Mapping[str, Any], raw: bytes) -> bytes:
+    """Return a first page with the live totals of another; chunks of phases are elsewhere now."""
+    totals, memory = (
+        raw[at : at + kind.size]
+        for at, kind in (
+            (layout.TOTALS_OFFSET, layout.TOTALS),
+            (layout.MEMORY_OFFSET, layout.MEMORY),
+        )
+    )
+    return header_page(fields, totals, memory)
 
 
 def _rebuilt(
     raw: bytes, first: Chunk, size: int, model: Header | None, chunks: list[tuple[Chunk, bytes]]
-) -> list[Any]:
+) -> dict[str, Any]:
     """Return the fields of a header whose checksum does not fit.
 
     What chunks or another rank's header tell is taken from them; the rest as it stands.
     """
-    fields = list(layout.HEADER.unpack_from(raw))
-    fields[:6] = [layout.MAGIC, layout.MAJOR, layout.MINOR, layout.PAGE_BYTES, first.rank, size]
-    fields[18:20] = [0, 0]  # the run: not known is better than another one
-    monotonic, pid = fields[7], fields[9]
-    if (pid ^ monotonic) & 0xFFFFFFFF != first.file_key:
-        fields[9] = first.file_key ^ (monotonic & 0xFFFFFFFF)
-    counters = next((_counters(c) for c, _ in chunks if c.kind == layout.EVENTS), 0)
+    fields = header_fields(raw)
+    fields |= {"magic": layout.MAGIC, "major": layout.MAJOR, "minor": layout.MINOR}
+    fields |= {"header_bytes": layout.PAGE_BYTES, "rank": first.rank, "size": size}
+    fields |= {"run": 0, "launched": 0}  # not known is better than another one
+    monotonic = fields["init_monotonic_ns"]
+    if (fields["pid"] ^ monotonic) & 0xFFFFFFFF != first.file_key:
+        fields["pid"] = first.file_key ^ (monotonic & 0xFFFFFFFF)
     if model is not None:
-        fields[10] = model.work_source
-        names = b"".join(
-            name.encode().ljust(layout.COUNTER_NAME_BYTES, b"\0") for name in model.counter_names
-        )
-        fields[14] = names.ljust(layout.MAX_COUNTERS * layout.COUNTER_NAME_BYTES, b"\0")
-    elif fields[10] not in layout.WORK_UNITS:
-        fields[10] = layout.CPU
-    fields[11] = counters
-    return fields
+        fields["work_source"] = model.work_source
+        width = layout.COUNTER_NAME_BYTES
+        names = (name.encode().ljust(width, b"\0") for name in model.counter_names)
+        fields["counter_names"] = b"".join(names)
+    elif fields["work_source"] not in layout.WORK_UNITS:
+        fields["work_source"] = layout.CPU
+    events = (_counters(chunk) for chunk, _ in chunks if chunk.kind == layout.EVENTS)
+    return {**fields, "counters": next(events, 0)}
 
 
 def _counters(chunk: Chunk) -> int:

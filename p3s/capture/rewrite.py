@@ -10,18 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from p3s.base import ops
+from p3s.base.arrays import Ints
 from p3s.capture import anybody, cancelled, neighbours, one_sided, partitions
 from p3s.capture.arrivals import Accesses
 from p3s.capture.parts import CallBook, Parts, replaced
 from p3s.capture.types import Call, Ranks, RankTrace, RunTrace, named_outside, unmodelled_events
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 @dataclass
@@ -195,9 +192,9 @@ class _Rewritten(Ranks):
         self._run, self._family, self._known, self._book = run, family, known, book
         self._kept: dict[int, RankTrace] = {}
         self.present: list[int] = list(getattr(run.ranks, "present", range(len(run.ranks))))
-        self.number: NDArray[np.int64] | None = None
+        self.number: Ints | None = None
 
-    def used(self) -> NDArray[np.int64]:
+    def used(self) -> Ints:
         """Return the number of events of each call of the book, with all ranks' calls in it."""
         used = np.zeros(0, dtype=np.int64)
         for rank in self.present:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from p3s.base.errors import P3SError
 from p3s.base.settings import sources
 from p3s.base.study import Study
-from p3s.capture.callpath import Where
+from p3s.base.text import joined
+from p3s.capture.callpath import Where, parse, shown
+from p3s.capture.modules import Modules
+
+if TYPE_CHECKING:
+    from p3s.capture.dwarf import Line
+    from p3s.capture.elf import Binary
 
 
 def resolve_sites(
@@ -19,10 +27,6 @@ def resolve_sites(
 
     ``more`` are directories in which the program and its libraries are looked for too.
     """
-    from p3s.capture.callpath import shown
-    from p3s.capture.modules import Modules
-    from p3s.capture.source import resolve
-
     programs, started = _of_runs(study)
     root = study.root.resolve()
     where = Modules(
@@ -49,8 +53,6 @@ def chains(study: Study, sites: Mapping[str, Sequence[str]]) -> Chains:
 
     A frame without a line stands for itself; inlined functions are frames of their own.
     """
-    from p3s.capture.callpath import parse
-
     places, _ = resolve_sites(study, sites)
     out = Chains({}, {})
     for site, frames in sites.items():
@@ -100,3 +102,119 @@ def traced_ns(study: Study) -> int | None:
         except OSError:
             continue
     return min(times, default=None)
+
+
+def resolve(
+    frames: Iterable[str], modules: Modules, traced_ns: int | None = None
+) -> tuple[dict[str, Where], list[str]]:
+    """Return each frame's place, and what could not be resolved, a sentence for modules alike.
+
+    ``traced_ns`` is when the program was traced (as st_mtime_ns): a module written later is
+    another one. So is one in which a return address does not follow a call. Both are then shown
+    as module and offset.
+    """
+    found = {frame: parse(frame) for frame in frames}
+    by_module: dict[str, list[Where]] = {}
+    for where in found.values():
+        if where.module:
+            by_module.setdefault(where.module, []).append(where)
+    notes: dict[str, str] = {}
+    for program in modules.programs():
+        with contextlib.suppress(OSError, ValueError):
+            modules.also(_search_path(program))
+    todo = sorted(by_module)
+    while todo:  # a module may know where others are: ask again for those not found
+        later: list[str] = []
+        for name in todo:
+            path = modules.find(name)
+            if path is None:
+                later.append(name)
+                continue
+            resolved, note = _in_module(path, by_module[name], modules, traced_ns)
+            found.update(resolved)
+            if note:
+                notes[name] = note
+        if len(later) == len(todo):
+            break
+        todo = later
+    for name in todo:
+        if modules.find(name) is None:
+            notes[name] = "not found on this machine, so calls there are addresses"
+    alike: dict[str, list[str]] = {}
+    for name in sorted(notes):
+        alike.setdefault(notes[name], []).append(name)
+    return found, [f"{joined(names)}: {note}" for note, names in alike.items()]
+
+
+def _search_path(path: Path) -> list[Path]:
+    from p3s.capture.elf import Binary
+
+    with Binary(path) as binary:
+        return binary.search_path()
+
+
+def _in_module(
+    path: Path, wheres: Sequence[Where], modules: Modules, traced_ns: int | None
+) -> tuple[dict[str, Where], str]:
+    """Resolve the frames of one module; also returns what is wrong with it, or an empty text."""
+    from p3s.capture.elf import Binary
+
+    changed = f"{path} is not the file that was traced, so its calls are addresses"
+    try:
+        if traced_ns is not None and path.stat().st_mtime_ns > traced_ns:
+            return {}, changed
+        with Binary(path) as binary:
+            modules.also(binary.search_path())
+            if not all(binary.follows_call(where.offset) for where in wheres):
+                return {}, changed
+            # A return address is that of the instruction after the call, perhaps another line.
+            lines = binary.lines(where.offset - 1 for where in wheres)
+            placed = [_placed(binary, where, lines.get(where.offset - 1)) for where in wheres]
+            found = {w.frame: w for w in placed if w.function or w.line or w.calls}
+            bare = sum(not (where.function or where.line) for where in placed)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        return {}, f"{path}: {why}, so its calls are addresses"
+    return found, _missing(bare, len(wheres), bool(lines), modules.of_system(path))
+
+
+def _placed(binary: Binary, where: Where, line: Line | None) -> Where:
+    """Return a frame's place in its file, given what debug information says of it."""
+    symbol = None
+    if line is None or not line.function:
+        symbol = binary.symbol(where.offset - 1)
+    name, start = symbol if symbol is not None else ("", 0)
+    calls = binary.calls(where.offset)
+    if line is None or not (line.line or line.function):
+        return replace(where, function=name, offset=where.offset - start, calls=calls)
+    return Where(
+        where.frame,
+        where.module,
+        line.function or name,
+        line.file,
+        line.line,
+        where.offset - start if symbol else where.offset,
+        tuple(_inlined_into(where.module, each) for each in line.around),
+        calls,
+    )
+
+
+def _missing(bare: int, calls: int, lines: bool, of_system: bool) -> str:
+    """Say what a module lacks, and what helps: a library of the system cannot be compiled anew."""
+    if bare and (bare == calls or not of_system):
+        some = "its" if bare == calls else f"{bare} of its {calls}"
+        helps = (
+            "install its debug symbols to see functions"
+            if of_system
+            else "compile with -g to see functions and lines"
+        )
+        return f"{some} calls are addresses, as it has no symbols for them; {helps}"
+    if lines or of_system:
+        return ""
+    return "no debug information; compile with -g to see source lines and inlined functions"
+
+
+def _inlined_into(module: str, line: Line) -> Where:
+    # There is no address of its own: the place stands for it.
+    frame = f"{line.function} {line.file}:{line.line}"
+    return Where(frame, module, line.function, line.file, line.line)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
+
 from p3s.base import ops
 from p3s.capture.threads import COLUMNS, Threads
 from p3s.capture.types import RunTrace
@@ -67,8 +69,6 @@ def summary(run: RunTrace) -> dict[str, dict[str, Any]]:
     come in order of their elapsed time. Bytes and elements of completions are those of the
     requests and not counted again.
     """
-    import numpy as np
-
     length = len(run.calls)
     events, elapsed, work = (np.zeros(length, dtype=np.int64) for _ in range(3))
     for rank in run.ranks:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
 
+import numpy as np
+
+from p3s.base.arrays import Bools, Ints
 from p3s.capture import layout
 from p3s.capture.chunks import Chunk
 from p3s.capture.events import read_ordinals, read_table
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Int64s = NDArray[np.int64]
 
 #: What a thread is for; RUNTIME is a helper of the OpenMP runtime that runs nothing of the program.
 OTHER, TEAM, CALLER, RUNTIME = "other", "team", "caller", "runtime"
@@ -40,34 +36,34 @@ class Threads:
     ``longest_other_ns`` of one of them. The rest is counted.
     """
 
-    event: Int64s
-    regions: Int64s
-    nested: Int64s
-    team: Int64s
-    worked: Int64s
-    wall_ns: Int64s
-    serial: Int64s
-    region_ns: Int64s
-    busy_ns: Int64s
-    longest_ns: Int64s
-    waiting_ns: Int64s
-    overhead_ns: Int64s
-    others_ns: Int64s
-    longest_other_ns: Int64s
-    static_loops: Int64s
-    dynamic_loops: Int64s
-    sections: Int64s
-    barriers: Int64s
-    tasks: Int64s
-    singles: Int64s
-    criticals: Int64s
+    event: Ints
+    regions: Ints
+    nested: Ints
+    team: Ints
+    worked: Ints
+    wall_ns: Ints
+    serial: Ints
+    region_ns: Ints
+    busy_ns: Ints
+    longest_ns: Ints
+    waiting_ns: Ints
+    overhead_ns: Ints
+    others_ns: Ints
+    longest_other_ns: Ints
+    static_loops: Ints
+    dynamic_loops: Ints
+    sections: Ints
+    barriers: Ints
+    tasks: Ints
+    singles: Ints
+    criticals: Ints
 
     def __len__(self) -> int:
         return len(self.event)
 
-    def __getitem__(self, column: str) -> Int64s:
+    def __getitem__(self, column: str) -> Ints:
         """Return a column by its name."""
-        found: Int64s = getattr(self, column)
+        found: Ints = getattr(self, column)
         return found
 
     def total(self, column: str) -> int:
@@ -77,8 +73,6 @@ class Threads:
     @property
     def full_ns(self) -> int:
         """CPU time if all threads of the largest teams had worked as long as the longest did."""
-        import numpy as np
-
         return int(np.dot(self.longest_ns, self.team))
 
     @property
@@ -127,13 +121,11 @@ class Runtime:
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_threads(chunk: Chunk, payload: bytes) -> Int64s:
+def read_threads(chunk: Chunk, payload: bytes) -> Ints:
     """Return the rows of a THREADS chunk: ordinal of the event, then COLUMNS.
 
     Columns that the file lacks are 0. Raises ValueError for what no tracer writes.
     """
-    import numpy as np
-
     table = read_table(chunk, payload, 1)
     rows = np.zeros((table.shape[1], 1 + len(COLUMNS)), dtype=np.int64)
     known = min(len(table), rows.shape[1])
@@ -202,25 +194,9 @@ def _number(text: str) -> int | None:
         return None
 
 
-def threads_at(rows: Int64s, index: Int64s, there: NDArray[np.bool_]) -> Threads | None:
+def threads_at(rows: Ints, index: Ints, there: Bools) -> Threads | None:
     """Return rows of read_threads as columns, by the index of their events; None without any."""
     if not there.any():
         return None
     kept = rows[there]
     return Threads(index[there], *(kept[:, i].copy() for i in range(1, kept.shape[1])))
-
-
-__all__ = [
-    "CALLER",
-    "COLUMNS",
-    "OTHER",
-    "RUNTIME",
-    "TEAM",
-    "Runtime",
-    "ThreadInfo",
-    "Threads",
-    "read_runtime",
-    "read_thread",
-    "read_threads",
-    "threads_at",
-]

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from p3s.base import ops
-from p3s.capture.files import FileName
+from p3s.base.arrays import Bools, Ints
+from p3s.capture.records import FileName
 from p3s.capture.threads import Runtime, ThreadInfo, Threads
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
-    Bools = NDArray[np.bool_]
+Int32s = NDArray[np.int32]
 
 #: Values of Call.peer and Call.root that are no rank.
 NO_RANK = -1
@@ -113,24 +111,18 @@ class Window:
     ordinal: int
 
 
-def no_pairs() -> Int64s:
+def no_pairs() -> Ints:
     """Return no pairs of events, shape (0, 2)."""
-    import numpy as np
-
     return np.empty((0, 2), dtype=np.int64)
 
 
-def no_events() -> Int64s:
+def no_events() -> Ints:
     """Return no numbers of events."""
-    import numpy as np
-
     return np.empty(0, dtype=np.int64)
 
 
 def no_flags() -> Bools:
     """Return no marks of events."""
-    import numpy as np
-
     return np.empty(0, dtype=bool)
 
 
@@ -167,22 +159,22 @@ class RankTrace:
     rank: int
     complete: bool
     call: Int32s
-    start_ns: Int64s
-    elapsed_ns: Int64s
-    work: Int64s
+    start_ns: Ints
+    elapsed_ns: Ints
+    work: Ints
     failed_polls: int = 0
     failed_poll_ns: int = 0
     problem: str = ""
-    done: Int64s = field(default_factory=no_pairs)
+    done: Ints = field(default_factory=no_pairs)
     cancelled: Bools = field(default_factory=no_flags)
-    counters: Int64s = field(default_factory=no_pairs)
+    counters: Ints = field(default_factory=no_pairs)
     counted: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     paused_calls: int = 0
     counted_events: int = 0
-    ordinal: Int64s | None = None
+    ordinal: Ints | None = None
     thread: Int32s | None = None
     tracer_ns: int = 0
-    gap: Int64s | None = None
+    gap: Ints | None = None
     phases: NDArray[np.void] | None = None
     resident_bytes: int = 0
     preempted: int = 0
@@ -190,9 +182,9 @@ class RankTrace:
     runtime: Runtime | None = None
     team_threads: tuple[ThreadInfo, ...] = ()
     files: dict[int, FileName] = field(default_factory=dict)
-    accesses: Int64s | None = None
+    accesses: Ints | None = None
     neighbours: Mapping[int, Neighbours] = field(default_factory=dict)
-    anybody: Int64s = field(default_factory=no_events)
+    anybody: Ints = field(default_factory=no_events)
 
 
 class Ranks(Sequence[RankTrace]):

@@ -7,19 +7,17 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
+from p3s.base.arrays import Bools, Ints
 from p3s.base.artefacts import write_bytes
 from p3s.capture import layout
-from p3s.capture.chunks import Chunk, chunk_bytes, encode, zigzag
+from p3s.capture.chunks import Chunk, chunk_bytes, header_page
+from p3s.capture.events import encode, zigzag
 from p3s.capture.records import RawComm, RawSite
 from p3s.capture.types import Call
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Int64s = NDArray[np.int64]
 
 #: Bytes of a chunk with its head, unless one record is longer.
 _CHUNK = 1 << 16
@@ -43,12 +41,12 @@ class Written:
     comms: Sequence[RawComm]
     calls: Sequence[Call]
     threads: Sequence[int]
-    call: Int64s
-    start_ns: Int64s
-    elapsed_ns: Int64s
-    work: Int64s
-    done: Int64s
-    cancelled: NDArray[np.bool_]
+    call: Ints
+    start_ns: Ints
+    elapsed_ns: Ints
+    work: Ints
+    done: Ints
+    cancelled: Bools
     failed_polls: int = 0
     failed_poll_ns: int = 0
     host: str = ""
@@ -79,33 +77,23 @@ class _File:
 
     def _header(self) -> bytes:
         of = self.of
-        head = layout.HEADER.pack(
-            layout.MAGIC,
-            layout.MAJOR,
-            layout.MINOR,
-            layout.PAGE_BYTES,
-            of.rank,
-            of.size,
-            of.began_ns,
-            0,
-            0,
-            self.pid,
-            layout.WALL,
-            0,
-            b"",
-            of.host.encode()[:63],
-            b"",
-            0,
-            b"",
-            of.origin.encode()[:63],
-            of.run,
-            of.size,
-            b"",
-            0,
-        )[: layout.HEADER_CRC_BYTES]
+        fields = {
+            "magic": layout.MAGIC,
+            "major": layout.MAJOR,
+            "minor": layout.MINOR,
+            "header_bytes": layout.PAGE_BYTES,
+            "rank": of.rank,
+            "size": of.size,
+            "init_realtime_ns": of.began_ns,
+            "pid": self.pid,
+            "work_source": layout.WALL,
+            "host": of.host.encode()[:63],
+            "work_origin": of.origin.encode()[:63],
+            "run": of.run,
+            "launched": of.size,
+        }
         totals = layout.TOTALS.pack(of.failed_polls, of.failed_poll_ns, 0, 0, 0, 0, 0, 0)
-        page = head + struct.pack("<I", zlib.crc32(head)) + totals
-        return page.ljust(layout.PAGE_BYTES, b"\0")
+        return header_page(fields, totals)
 
     def chunk(
         self, kind: int, payload: bytes, count: int, first: int = 0, base: int = 0, columns: int = 0
@@ -149,8 +137,6 @@ class _File:
 
     def events(self) -> None:
         """Add the events, in the order of their return."""
-        import numpy as np
-
         of = self.of
         ends = of.start_ns + of.elapsed_ns
         before = np.concatenate([np.zeros(1, dtype=np.int64), ends])[: len(ends)]
@@ -161,8 +147,6 @@ class _File:
 
     def completions(self) -> None:
         """Add which event completed which request."""
-        import numpy as np
-
         of = self.of
         order = np.argsort(of.done[:, 0], kind="stable")
         completing, posting = of.done[order].T
@@ -171,10 +155,8 @@ class _File:
         rows = np.stack([zigzag(completing - before), back.view(np.uint64)], axis=1)
         self._table(layout.DONE, rows, before, np.zeros(len(rows), dtype=np.int64))
 
-    def _table(self, kind: int, rows: NDArray[np.uint64], first: Int64s, base: Int64s) -> None:
+    def _table(self, kind: int, rows: NDArray[np.uint64], first: Ints, base: Ints) -> None:
         """Add chunks of rows; first, base: of a chunk that begins with each of them."""
-        import numpy as np
-
         raw, end = encode(rows)
         at, done = 0, 0
         while at < len(rows):

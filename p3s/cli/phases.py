@@ -34,12 +34,11 @@ def phases(
 
     Functions and lines come from the debug information of the program (compile it with -g).
     """
-    from p3s.base.serialise import to_data
     from p3s.base.study import Study
     from p3s.capture.sites import resolve_sites
     from p3s.pipeline.stages import ensure_phases
     from p3s.report.call_tree import render
-    from p3s.signature.phase_file import SCHEMA, VERSION
+    from p3s.signature.phase_file import PHASES
 
     wanted = parse_counts(counts) if counts is not None else None
     study = Study.open(study_dir)
@@ -51,9 +50,7 @@ def phases(
     if json_:
         emit_json(
             {
-                "schema": SCHEMA,
-                "schema_version": VERSION,
-                **to_data(found),
+                **PHASES.data(found),
                 "places": {name: _as_json(places[name]) for name in sorted(places)},
                 "notes": notes,
             }

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from p3s.base.artefacts import LastRead
 from p3s.base.errors import P3SError
@@ -37,7 +37,11 @@ def build(study_dir: Path, points: Sequence[Point] = ()) -> ComputeModel | None:
     if not times and not points:
         study.compute_path.unlink(missing_ok=True)
         return None
-    runs = tuple(_run(t.np, run) for t in times for run in t.runs)
+    runs = tuple(
+        TimedRun(t.np, run.dir, run.time_ns, run.wall_ns, run.disturbed)
+        for t in times
+        for run in t.runs
+    )
     quiet = own_cores(study, runs)
     found = [measured_at(model, t, t.np in quiet) for t in times]
     far, refused = other_points(study, model)
@@ -52,11 +56,6 @@ def build(study_dir: Path, points: Sequence[Point] = ()) -> ComputeModel | None:
     made_of = [study.model_path, *(study.times_path(t.np) for t in times)]
     write_json(study.compute_path, COMPUTE.data(out), made_of)
     return out
-
-
-def _run(np: int, run: Mapping[str, Any]) -> TimedRun:
-    disturbed = tuple(run.get("disturbed", ()))
-    return TimedRun(np, str(run.get("dir", "")), run.get("time_ns"), run.get("wall_ns"), disturbed)
 
 
 def own_cores(study: Study, runs: Sequence[TimedRun]) -> set[int]:

@@ -18,7 +18,7 @@ from p3s.base.study import Study
 from p3s.base.text import plural, processes
 from p3s.capture import read_run
 from p3s.capture.callpath import Where
-from p3s.capture.capture import read_header
+from p3s.capture.chunks import read_header
 from p3s.capture.layout import NAME
 from p3s.capture.sites import resolve_sites
 from p3s.capture.types import NO_RANK, PROC_NULL, Call, Comm, RankTrace, RunTrace, Site

@@ -66,8 +66,10 @@ from p3s.model.types import (
 )
 from p3s.model.work.levels import without_total
 from p3s.model.work.segments import with_phase_work
+from p3s.signature.part import CPU
+from p3s.signature.rank import INSTRUCTIONS
 from p3s.signature.structure import structure
-from p3s.signature.tables import CPU, INSTRUCTIONS, PointTable
+from p3s.signature.tables import PointTable
 from p3s.signature.unmodelled import unmodelled_calls
 
 #: Sites named per count.

@@ -285,8 +285,8 @@ def _read(path: Path, command: Sequence[str] | None) -> CapturedRun:
     from p3s.capture.layout import NAME
     from p3s.capture.order import backwards
     from p3s.capture.reader import no_capture
+    from p3s.signature_runner.diagnose import lost_preload
     from p3s.signature_runner.programs import blocks
-    from p3s.signature_runner.untraced import lost_preload
 
     if not path.is_dir():
         refuse_foreign(path, ReadBy.TRACE)

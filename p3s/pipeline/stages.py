@@ -73,7 +73,7 @@ def ensure_signatures(study: Study, bar: Progress) -> list[int]:
 def ensure_phases(study: Study, bar: Progress) -> Phases:
     """Return the phases, made when they are missing or older than what they are made from."""
     from p3s.signature.phase_file import load
-    from p3s.signature.phases import load_phases
+    from p3s.signature.store import load_phases
 
     ensure_signatures(study, bar)
     if study.signature_counts():
@@ -228,7 +228,7 @@ def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bo
                 "no longer rests on them"
             )
         from p3s.model.stage import build
-        from p3s.signature.phases import load_phases
+        from p3s.signature.store import load_phases
 
         bar.start("fitting the model")
         try:

@@ -117,8 +117,7 @@ def run_times(run: RunTrace) -> RunTimes:
     """
     import numpy
 
-    from p3s.signature.blocks import blocks_of
-    from p3s.signature.clock import Load
+    from p3s.signature.clock import Load, blocks_of
 
     timed = run.work_unit in TIMES
     late = numpy.array([call.op not in INIT_OPS for call in run.calls], dtype=bool)

@@ -88,7 +88,7 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> Validation:
     from p3s.capture import run_files
     from p3s.model.compare import compare
     from p3s.model.stage import load
-    from p3s.signature.clones import read_alike
+    from p3s.signature.signature import read_alike
     from p3s.signature.tables import table_of
 
     study = Study.open(Path(study_dir))

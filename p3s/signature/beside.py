@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p3s.base.artefacts import digest_of, parse_json, write_bytes
+from p3s.base.artefacts import digest_of, parse_json
 from p3s.base.errors import Damaged
 from p3s.base.serialise import Positive, ProcessCount, ShapeError, Share, from_data, to_data
+from p3s.base.study import Study
 from p3s.base.tables import (
     TableFacts,
     check_range,
@@ -23,13 +24,13 @@ from p3s.base.tables import (
     checked_columns,
     numbers,
     open_table,
+    write_columns,
 )
 from p3s.signature import fileuse, teams
 from p3s.signature.fileuse import FileUse
 from p3s.signature.teams import Teams
 
 if TYPE_CHECKING:
-    from p3s.base.study import Study
     from p3s.signature.part import Part
 
 
@@ -82,7 +83,7 @@ def write_teams(study: Study, n: int, parts: Sequence[Part]) -> None:
     able = [part for part in parts if len(part.teams)]
     part = min(able, key=lambda part: int(part.segments[:, 4].sum()), default=None)
     inside = part.inside / max(part.events, 1) if part else 0.0
-    _write_of(study, n, TEAMS, part, part.teams if part else teams.none(), inside)
+    _write_of(study, n, TEAMS, part, inside)
 
 
 def write_uses(study: Study, n: int, parts: Sequence[Part]) -> None:
@@ -91,23 +92,22 @@ def write_uses(study: Study, n: int, parts: Sequence[Part]) -> None:
     able = [part for part in parts if len(part.files)]
     able.sort(key=lambda part: int(part.files[:, elapsed].sum()))
     part = able[(len(able) - 1) // 2] if able else None
-    _write_of(study, n, FILES, part, part.files if part else fileuse.none())
+    _write_of(study, n, FILES, part)
 
 
-def _write_of(
-    study: Study, n: int, form: Form, part: Part | None, rows: np.ndarray, inside: float = 0.0
-) -> None:
+def _write_of(study: Study, n: int, form: Form, part: Part | None, inside: float = 0.0) -> None:
     """Write a table of a run; without one, remove that of earlier runs."""
+    path = form.path(study, n)
     if part is None:
-        form.path(study, n).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
         return
     nodes = tuple((str(site), str(op)) for site, op in part.nodes)
-    write_rows(form.path(study, n), form, Head(n, nodes, inside=inside), rows)
+    write_rows(path, form, Head(n, nodes, inside=inside), getattr(part, form.name))
 
 
 def load_teams(root: Path, n: int) -> Teams | None:
     """Return what threads did at a count, None where no run had any; P3SError where damaged."""
-    found = _rows_of(root, n, TEAMS)
+    found = read_rows(TEAMS.path(Study(Path(root)), n), TEAMS, n)
     if found is None:
         return None
     head, rows = found
@@ -116,30 +116,19 @@ def load_teams(root: Path, n: int) -> Teams | None:
 
 def load_uses(root: Path, n: int) -> FileUse | None:
     """Return what was done to files at a count, None where nothing was; P3SError where damaged."""
-    found = _rows_of(root, n, FILES)
+    found = read_rows(FILES.path(Study(Path(root)), n), FILES, n)
     if found is None:
         return None
     head, rows = found
     return FileUse(head.nodes, rows[:, 0], rows[:, 1], rows[:, 2:])
 
 
-def _rows_of(root: Path, n: int, form: Form) -> tuple[Head, np.ndarray] | None:
-    from p3s.base.study import Study
-
-    return read_rows(form.path(Study(Path(root)), n), form, n)
-
-
 def write_rows(path: Path, form: Form, head: Head, rows: np.ndarray) -> None:
     """Write rows, int64 of shape (rows, columns), with their head."""
-    import pyarrow as pa
-
-    from p3s.base.tables import column, parquet_bytes
-
-    table = pa.table({name: column(rows[:, k]) for k, name in enumerate(form.columns)})
     head = replace(head, version=form.version)
     told = replace(head, table=TableFacts(len(rows), _digest(head, rows), _sums(form, rows)))
-    meta = {form.key: json.dumps(to_data(told))}
-    write_bytes(path, parquet_bytes(table.replace_schema_metadata(meta)))
+    columns = {name: rows[:, k] for k, name in enumerate(form.columns)}
+    write_columns(path, columns, head={form.key: json.dumps(to_data(told))})
 
 
 def read_rows(path: Path, form: Form, n: int) -> tuple[Head, np.ndarray] | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from p3s.base.ops import COLLECTIVE, NEIGHBOR, RECV, SEND, kind_of
 from p3s.base.text import processes
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from p3s.capture.types import Call
 
 #: Totals of a run over sends and collectives: messages, and of these device and scattered (of a
@@ -25,8 +25,6 @@ Pieces = dict[str, list[int]]
 
 def marks(calls: Sequence[Call]) -> dict[str, np.ndarray]:
     """Return columns over the calls of a run: which move data, of which kind, and their bytes."""
-    import numpy as np
-
     moves = np.array([kind_of(call.op) in _MOVES for call in calls], dtype=bool)
     return {
         "messages": moves,
@@ -60,8 +58,6 @@ def scattered(calls: Sequence[Call], node: np.ndarray, nodes: int) -> np.ndarray
 
     ``node``: of each call; receives count, too. Shape (number, 5), the call's number first.
     """
-    import numpy as np
-
     moves = [kind_of(call.op) in _MOVES or kind_of(call.op) == RECV for call in calls]
     some = np.zeros(nodes, dtype=bool)
     some[[node[i] for i, call in enumerate(calls) if moves[i] and call.block]] = True
@@ -82,8 +78,6 @@ def add_pieces(
 
     ``times``: how often the rank makes each call of the run.
     """
-    import numpy as np
-
     if not len(rows):
         return
     times = times[rows[:, 0]]

@@ -7,19 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from p3s.base import ops
+from p3s.base.arrays import Bools, Ints
 from p3s.capture.types import PROC_NULL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numpy.typing import NDArray
-
     from p3s.capture import Call, RankTrace, RunTrace
-
-    Ints = NDArray[np.int64]
-    Bools = NDArray[np.bool_]
 
 #: What an event is. A *posted* operation is completed by a later event.
 LOCAL, SEND, RECV, POSTED_RECV, COLLECTIVE, POSTED_COLLECTIVE = range(6)

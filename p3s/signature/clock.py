@@ -7,22 +7,19 @@ is none.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from p3s.base.arrays import Bools, Floats, Ints
 from p3s.signature.segments import index_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from p3s.capture import RankTrace, RunTrace
-    from p3s.signature.blocks import Block
-
-    Int64s = NDArray[np.int64]
-    Floats = NDArray[np.float64]
 
 CPU, WALL = "cpu_ns", "wall_ns"
 #: Units of work that are times.
@@ -59,7 +56,7 @@ class Clock:
         self._counter = names.index(_TASK_CLOCK) if _TASK_CLOCK in names else -1
         self._ends: dict[int, int] = {}
 
-    def before_ns(self, block: Block) -> Int64s | None:
+    def before_ns(self, block: Block) -> Ints | None:
         """Return the time before each event of the next block, None where there is no clock."""
         if not self.unit:
             return None
@@ -69,7 +66,7 @@ class Clock:
             return np.asarray(block.counters[:, self._counter], dtype=np.int64)
         return self._gaps(block)
 
-    def _gaps(self, block: Block) -> Int64s:
+    def _gaps(self, block: Block) -> Ints:
         """Return the wall time from the end of a thread's call to its next."""
         out = np.zeros(len(block.call), dtype=np.int64)
         threads = np.zeros(len(out), dtype=np.int32) if block.thread is None else block.thread
@@ -90,7 +87,7 @@ class Load:
         self.events = self.time_ns = self.between_ns = self.last_start_ns = 0
         self._end_ns = 0
 
-    def take(self, block: Block, after_init: NDArray[np.bool_], ns: Int64s) -> None:
+    def take(self, block: Block, after_init: Bools, ns: Ints) -> None:
         """Add the next events; after_init: those that are not MPI_Init; ns: computation before."""
         if not len(block.start_ns):
             return
@@ -137,13 +134,13 @@ class SegmentTimes:
         self._codes: list[NDArray[np.integer]] = []
         self._ns: list[NDArray[np.integer]] = []
 
-    def take(self, codes: Int64s, ns: Int64s) -> None:
+    def take(self, codes: Ints, ns: Ints) -> None:
         """Take the next events: codes of their segments (segments.Pairs), and times."""
         if len(codes):
             self._codes.append(_narrow(codes))
             self._ns.append(_narrow(ns))
 
-    def table(self, code: Int64s, count: Int64s) -> Floats:
+    def table(self, code: Ints, count: Ints) -> Floats:
         """Return a row per segment, and forget the events; code, count: of segments.Pairs.
 
         Columns: sum over the occurrences, and their QUANTILES (between two occurrences by linear
@@ -162,7 +159,7 @@ class SegmentTimes:
             out[:, 1 + k] = below + (at - low) * (above - below)
         return out
 
-    def _ordered(self, code: Int64s, events: int) -> tuple[Int64s, Callable[[Int64s], Int64s]]:
+    def _ordered(self, code: Ints, events: int) -> tuple[Ints, Callable[[Ints], Ints]]:
         """Return the sum of each segment, and the k-th time in order of segments, then of size."""
         total = np.zeros(len(code), dtype=np.int64)
         low = min(int(ns.min()) for ns in self._ns)
@@ -188,7 +185,40 @@ class SegmentTimes:
         return total, lambda k: more[order[k]]
 
 
-def _narrow(values: Int64s) -> NDArray[np.integer]:
+def _narrow(values: Ints) -> NDArray[np.integer]:
     """Return numbers in as few bytes each as all of them fit into."""
     low, high = int(values.min()), int(values.max())
     return values.astype(np.min_scalar_type(high)) if low >= 0 else values
+
+
+#: Events of a block.
+EVENTS = 1 << 16
+
+
+class Block(NamedTuple):
+    """Some events of a rank in a row, as columns of p3s.capture.RankTrace."""
+
+    call: np.ndarray
+    start_ns: np.ndarray
+    elapsed_ns: np.ndarray
+    work: np.ndarray
+    counters: np.ndarray
+    thread: np.ndarray | None
+
+
+def blocks_of(rt: RankTrace) -> Iterator[Block]:
+    """Yield the events of a rank in blocks of at most EVENTS."""
+    call = np.asarray(rt.call)
+    counters = getattr(rt, "counters", None)
+    if counters is None or not len(counters):
+        counters = np.zeros((len(call), 0), dtype=np.int64)
+    for at in range(0, len(call), EVENTS):
+        part = slice(at, at + EVENTS)
+        yield Block(
+            call[part],
+            rt.start_ns[part],
+            rt.elapsed_ns[part],
+            rt.work[part],
+            counters[part],
+            None if rt.thread is None else rt.thread[part],
+        )

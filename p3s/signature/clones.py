@@ -4,7 +4,7 @@ An optimising compiler copies calls: the first iteration of a loop, both branche
 function for constant arguments. The copies have addresses of their own and one chain of functions
 and lines. Calls of one line that every rank makes equally often, at all counts, stay apart: they
 are calls of one macro, or the iterations of a loop that was written out. Without debug
-information the graph of the calls tells (p3s.signature.copies), that of the largest count.
+information the graph of the calls tells, that of the largest count.
 """
 
 from __future__ import annotations
@@ -12,21 +12,18 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import combinations, product
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p3s.base.errors import P3SError
 from p3s.signature.cycles import strongly_connected
 from p3s.signature.parse import WAITS
 from p3s.signature.part import Sites
 
 if TYPE_CHECKING:
-    from p3s.base.study import Study
-    from p3s.signature.part import Part
+    from p3s.capture.sites import Chains
     from p3s.signature.tables import PointTable
 
 Pair = tuple[str, str]
@@ -330,33 +327,17 @@ class Copies:
     waits: dict[str, str]
 
 
-def known_sites(study: Study, without: int | None = None) -> KnownSites:
-    """Return what the signatures of a study say, but for one count."""
+def known_sites(signatures: Mapping[int, Mapping[str, Any]]) -> KnownSites:
+    """Return what signatures say, by count: the content of their files."""
     known = KnownSites()
-    for n in study.signature_counts():
-        if n == without:
-            continue
-        try:
-            data = _signature(study, n)
-        except P3SError:  # made again or reported by whoever needs it
-            continue
+    for n, data in signatures.items():
         lines, same, waits = (data.get(key, {}) for key in ("lines", "same", "waits"))
         known.add(n, lines, same, waits, data["sites"])
     return known
 
 
-def _signature(study: Study, n: int) -> dict[str, Any]:
-    from p3s.base.study import read_json
-    from p3s.signature.store import SCHEMA, VERSION
-
-    return read_json(study.signature_path(n), SCHEMA, VERSION)
-
-
-def copies_of(study: Study, table: PointTable) -> Copies:
-    """Return what a run tells of its sites."""
-    from p3s.capture.sites import chains
-
-    found = chains(study, table.sites)
+def copies_of(table: PointTable, found: Chains) -> Copies:
+    """Return what a run tells of its sites; found: their call stacks."""
     ops: dict[str, set[str]] = {}
     for site, op in table.nodes:
         ops.setdefault(site, set()).add(op)
@@ -404,16 +385,10 @@ def _differ(calls: Sequence[np.ndarray]) -> bool:
     return any(not np.array_equal(calls[0], other) for other in calls[1:])
 
 
-def contradicted(study: Study, np_: int, known: KnownSites) -> list[int]:
-    """Return the other counts whose signatures take sites otherwise than all of them tell."""
+def contradicted(signatures: Mapping[int, Mapping[str, Any]], known: KnownSites) -> list[int]:
+    """Return the counts whose signatures take sites otherwise than all of them tell."""
     out = []
-    for n in study.signature_counts():
-        if n == np_:
-            continue
-        try:
-            data = _signature(study, n)
-        except P3SError:  # of an earlier version: made again next
-            continue
+    for n, data in signatures.items():
         lines, nodes = data.get("lines", {}), data["nodes"]
         apart = any(site in known.waits and op in WAITS for site, op in nodes)
         apart |= any(known.merged.get(chain, site) != site for site, chain in lines.items())
@@ -421,20 +396,3 @@ def contradicted(study: Study, np_: int, known: KnownSites) -> list[int]:
         if apart or any(by_graph[s] != one for s, one in known.by_graph.get(n, {}).items()):
             out.append(n)
     return out
-
-
-def read_alike(study: Study, model_sites: Collection[str], files: Sequence[Path]) -> Part:
-    """Return a run, one Part, with its call sites taken as those of the study's model are."""
-    from p3s.signature.part import join_files
-    from p3s.signature.tables import table_of
-
-    # Where the model tells the calls of one site apart, the run's are told apart alike.
-    sites = Sites(frozenset(site.partition("#")[0] for site in model_sites if "#" in site))
-    part = join_files(files, sites)
-    if part.problem:
-        return part
-    table = table_of([part], [None], str(study.root))
-    known, copies = known_sites(study), copies_of(study, table)
-    decided = {**copies.by_graph, **known.of_graph(0)}  # whatever this run tells
-    alike = sites_of(table, replace(copies, by_graph=decided, waits={}), known)
-    return join_files(files, replace(alike, apart=sites.apart)) if alike != Sites() else part

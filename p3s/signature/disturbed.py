@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from p3s.base.arrays import Floats, Ints
 from p3s.base.text import plural
 from p3s.signature import clock
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from p3s.signature.part import Part
-
-    Floats = NDArray[np.float64]
 
 #: Share of a run that ranks with a core each may spend off it while they compute.
 _OFF_CORE = 0.10
@@ -58,7 +55,7 @@ def disturbances(parts: Sequence[Part], shared: Sequence[bool]) -> list[list[str
     return found
 
 
-def _column(part: Part, name: str) -> NDArray[np.int64]:
+def _column(part: Part, name: str) -> Ints:
     return np.asarray(part.loads[:, clock.LOADS.index(name)], dtype=np.int64)
 
 

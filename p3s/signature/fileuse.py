@@ -9,6 +9,7 @@ import numpy
 import numpy as np
 
 from p3s.base.ops import IO, OPEN, POSIX, file_work, kind_of
+from p3s.signature.segments import AtPlaces, none
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,27 +28,13 @@ _AGGREGATED = ("romio_cb_write", "romio_cb_read", "collective_buffering")
 
 
 @dataclass(frozen=True)
-class FileUse:
-    """What was done to files at one process count: a row per rank and place.
-
-    places: (site, operation); place: of each row, a number of it; values: int64 (rows,
-    len(COLUMNS) - 2).
-    """
-
-    places: tuple[tuple[str, str], ...]
-    rank: numpy.ndarray
-    place: numpy.ndarray
-    values: numpy.ndarray
+class FileUse(AtPlaces):
+    """What was done to files at each place; values: columns from the third."""
 
     def column(self, name: str) -> numpy.ndarray:
         """Return a column by its name."""
         found: numpy.ndarray = self.values[:, COLUMNS.index(name) - 2]
         return found
-
-
-def none() -> numpy.ndarray:
-    """Return a table without rows."""
-    return np.zeros((0, len(COLUMNS)), dtype=np.int64)
 
 
 def there(calls: Sequence[Call]) -> bool:
@@ -61,7 +48,7 @@ def uses_of(rt: RankTrace, nodes: numpy.ndarray, calls: Sequence[Call]) -> numpy
     of_files = np.array([kind_of(c.op) == IO for c in calls] or [False], dtype=bool)
     at = np.flatnonzero(of_files[call])
     if not len(at):
-        return none()
+        return none(COLUMNS)
     number = np.array([c.count if c.op.startswith(POSIX) else 1 for c in calls], dtype=np.int64)
     size = np.array([c.bytes for c in calls], dtype=np.int64)
     window = np.array([c.window for c in calls], dtype=np.int64)
@@ -134,10 +121,3 @@ def _of_place(rt: RankTrace, window: numpy.ndarray, begin: numpy.ndarray) -> lis
         len({name.key for name in names}),
         aggregated,
     ]
-
-
-def renumbered(table: numpy.ndarray, node_to: numpy.ndarray) -> numpy.ndarray:
-    """Return rows with nodes renumbered."""
-    out = table.copy()
-    out[:, 1] = node_to[table[:, 1]]
-    return out

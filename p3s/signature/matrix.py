@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.base import ops
+from p3s.base.arrays import Ints
 from p3s.base.text import plural
 from p3s.signature.calltable import SEND, call_table, present_ranks
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from p3s.capture import RankTrace, RunTrace
-
-    Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,11 +15,12 @@ import numpy as np
 
 from p3s.base import workers
 from p3s.base.errors import P3SError
+from p3s.base.ops import COMPLETION, kind_of
 from p3s.base.text import processes
 from p3s.capture.types import reaches_outside
 from p3s.signature import buffers, clock, fileuse, segments, teams
-from p3s.signature.blocks import blocks_of
-from p3s.signature.parse import Completions, Sequences, renumbered, sequence_nodes
+from p3s.signature.clock import blocks_of
+from p3s.signature.parse import Completions, Sequences, renumbered
 from p3s.signature.rank import COLUMNS, END, Calls, Group, RankSums, Recorded
 from p3s.signature.tracing import Cost, add, add_rank
 
@@ -53,7 +54,7 @@ class Part:
     table: columns COLUMNS, one row per rank, group and size; edges: rows (rank, from node, to
     node, count, ordinal of the first); samples: rank -> its events as node numbers; sequences:
     rank -> its events as codes (p3s.signature.parse), empty where they are too many;
-    segments: see p3s.signature.segments; times: of their rows, see clock.times_of, in
+    segments: see p3s.signature.segments; times: of their rows, see clock.SegmentTimes.table, in
     ``time_unit``, none where it is empty; loads: rows of clock.LOADS; teams: rows of
     teams.COLUMNS; files: rows of fileuse.COLUMNS; inside: events that threads made in parallel
     regions. problem: what is wrong with the first rank that is not complete, else empty.
@@ -72,11 +73,9 @@ class Part:
     segments: numpy.ndarray = field(default_factory=segments.none)
     time_unit: str = ""
     times: numpy.ndarray = field(default_factory=clock.no_times)
-    loads: numpy.ndarray = field(
-        default_factory=lambda: numpy.zeros((0, len(clock.LOADS)), dtype=numpy.int64)
-    )
-    teams: numpy.ndarray = field(default_factory=teams.none)
-    files: numpy.ndarray = field(default_factory=fileuse.none)
+    loads: numpy.ndarray = field(default_factory=lambda: segments.none(clock.LOADS))
+    teams: numpy.ndarray = field(default_factory=lambda: segments.none(teams.COLUMNS))
+    files: numpy.ndarray = field(default_factory=lambda: segments.none(fileuse.COLUMNS))
     inside: int = 0
     events: int = 0
     null_events: int = 0
@@ -143,7 +142,7 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
 
 def _renumbered(groups: Sequence[Group], place_of: Mapping[int, int]) -> list[Group]:
     """Return groups with other numbers of their communicators; -1, none, stays."""
-    return [g if g.comm < 0 else replace(g, comm=place_of[g.comm]) for g in groups]
+    return [g if g.comm < 0 else g._replace(comm=place_of[g.comm]) for g in groups]
 
 
 class _Reading:
@@ -237,17 +236,24 @@ class _Reading:
 def _tell_apart(
     run: RunTrace, site: list[str], names: dict[str, tuple[str, ...]], shared: Set[int]
 ) -> None:
-    """Give the calls at shared sites (by number) sites of their own; ``site``: of each call."""
+    """Give the calls at shared sites (by number) sites of their own; ``site``: of each call.
+
+    At a shared site an event is the k-th different thing (tag, bytes, relative partner) that its
+    operation did there on this rank: it is the same place as long as ranks do the same things for
+    the first time in the same order, whatever their sizes and partners are.
+    """
     (rank,) = run.ranks.present  # type: ignore[attr-defined]
-    apart = sequence_nodes(run, shared)
-    trace = run.ranks[rank]
-    used, first = np.unique(trace.call, return_index=True)
-    label = apart.in_order(rank, trace)[first]
-    for call, number in zip(used.tolist(), label.tolist(), strict=True):
-        order = apart.labels[number].order
-        if order >= 0:
-            names[f"{site[call]}#{order}"] = names[site[call]]
-            site[call] = f"{site[call]}#{order}"
+    used, first = np.unique(run.ranks[rank].call, return_index=True)
+    things: dict[tuple[int, str], dict[tuple[int, ...], int]] = {}
+    for call in used[np.argsort(first)].tolist():
+        c = run.calls[call]
+        if c.site in shared:
+            offset = (c.peer - rank) % run.np if c.peer >= 0 else c.peer
+            thing = () if kind_of(c.op) == COMPLETION else (c.tag, c.bytes, offset)
+            seen = things.setdefault((c.site, c.op), {})
+            own = f"{site[call]}#{seen.setdefault(thing, len(seen))}"
+            names[own] = names[site[call]]
+            site[call] = own
 
 
 def _stacked(columns: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -285,13 +291,8 @@ def join(parts: Iterable[Part]) -> Part:
     places: dict[tuple[tuple[int, ...], int], int] = {}
     nodes: dict[tuple[str, str], int] = {}
     columns: list[dict[str, np.ndarray]] = []
-    edges: list[np.ndarray] = []
     samples, sequences = _Samples(), Sequences()
-    between: list[np.ndarray] = [segments.none()]
-    times: list[np.ndarray] = [clock.no_times()]
-    threads: list[np.ndarray] = [teams.none()]
-    files: list[np.ndarray] = [fileuse.none()]
-    loads: list[np.ndarray] = []
+    stacks: dict[str, list[np.ndarray]] = {name: [] for name in _STACKED}
     for part in parts:
         if out is None:
             out = Part(part.np, part.work_unit, time_unit=part.time_unit)
@@ -309,14 +310,9 @@ def join(parts: Iterable[Part]) -> Part:
             dtype=np.int64,
         )  # END and START are their own places -2, -1
         columns.append({**part.table, "group": group_to[part.table["group"]]})
-        moved = part.edges.copy()
-        moved[:, 1], moved[:, 2] = node_to[moved[:, 1]], node_to[moved[:, 2]]
-        edges.append(moved)
-        between.append(segments.renumbered(part.segments, node_to))
-        times.append(part.times)
-        threads.append(teams.renumbered(part.teams, node_to))
-        files.append(fileuse.renumbered(part.files, node_to))
-        loads.append(part.loads)
+        for name, of_nodes in _STACKED.items():
+            stacks[name].append(segments.renumbered(getattr(part, name), node_to, of_nodes))
+        moved = stacks["edges"][-1]
         if part.time_unit != out.time_unit:
             out.time_unit = CPU if part.time_unit and out.time_unit else ""
         for rank, sequence in part.samples.items():
@@ -338,15 +334,23 @@ def join(parts: Iterable[Part]) -> Part:
     assert out is not None  # a run has files
     out.groups, out.nodes = list(groups), list(nodes)
     out.table = _stacked(columns)
-    out.edges = np.concatenate(edges)
     out.samples, out.sequences = samples.kept, sequences.kept
-    out.segments = np.concatenate(between)
-    out.teams = np.concatenate(threads)
-    out.files = np.concatenate(files)
-    out.loads = np.concatenate(loads)
-    if out.time_unit:
-        out.times = np.concatenate(times)
+    for name, rows in stacks.items():
+        setattr(out, name, np.concatenate(rows))
+    if not out.time_unit:
+        out.times = clock.no_times()
     return out
+
+
+#: Tables of a part that are put one behind the other, and which of their columns are nodes.
+_STACKED = {
+    "edges": (1, 2),
+    "segments": (1, 2),
+    "times": (),
+    "loads": (),
+    "teams": (1,),
+    "files": (1,),
+}
 
 
 #: Capture files of a run, in bytes, for which another process is worth its start.

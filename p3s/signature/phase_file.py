@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from p3s.base.artefacts import read_json, unusable
 from p3s.base.errors import UsageError
 from p3s.base.serialise import (
     MOST_PROCESSES,
@@ -15,13 +14,10 @@ from p3s.base.serialise import (
     Natural,
     NotNegative,
     ProcessCount,
+    Published,
     Range,
-    ShapeError,
-    from_data,
 )
 
-SCHEMA = "p3s.phases"
-VERSION = 1
 #: Deepest nesting of loops.
 DEEPEST = 100
 #: A process count that is a key.
@@ -207,10 +203,8 @@ def _only(value: Any, counts: Container[int]) -> Any:
     return value
 
 
-def load(path: Path) -> Phases:
-    """Return phases.json; raises P3SError in one line where it is absent or damaged."""
-    raw = read_json(path, SCHEMA, VERSION)
-    try:
-        return from_data(Phases, raw, more=True)
-    except ShapeError as err:
-        raise unusable(path, err, "delete it and run p3s characterize again") from err
+#: signature/phases.json.
+PHASES = Published(
+    "p3s.phases", 1, Phases, more=True, again="delete it and run p3s characterize again"
+)
+load = PHASES.read

@@ -7,15 +7,24 @@ segments of the sequence of events). What is in no loop is phase 0.
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p3s.base.artefacts import is_of_others
-from p3s.base.errors import P3SError
+from p3s.base.arrays import Ints
 from p3s.base.ops import COMPLETION, named
-from p3s.signature.phase_file import SCHEMA, VERSION, Phases, load
+from p3s.signature.parse import trips, turns_with
+from p3s.signature.phase_file import (
+    Account,
+    Call,
+    Loop,
+    Phase,
+    PhaseCost,
+    Phases,
+    SomeEvents,
+    Trips,
+)
 
 if TYPE_CHECKING:
     from p3s.base.arrays import Ints
@@ -27,95 +36,57 @@ RELEVANT_SHARE = 0.01
 #: Up to this relative spread over the counts, total work counts as constant (Eq. 5.1).
 CONSTANT_WORK = 0.10
 _MAX_OPS_IN_NAME = 5
-Json = dict[str, Any]
 Turns = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-def write_phases(study_dir: Path) -> Json:
-    """Write signature/phases.json of a study from its signatures; return it."""
-    from p3s.base.study import Study, write_json
-    from p3s.signature.store import load_table
-    from p3s.signature.structure import structure
-
-    study = Study.open(Path(study_dir))
-    counts = study.signature_counts()
-    if not counts:
-        raise P3SError(f"phases: {study_dir} holds no signature; run `p3s characterize` first")
-    out = phases_json(structure([load_table(study.root, n) for n in counts]))
-    write_json(study.phases_path, out, [study.signature_path(n) for n in counts])
-    return out
-
-
-def load_phases(study_dir: Path) -> Phases:
-    """Return signature/phases.json, made anew where it is not that of the study's counts."""
-    from p3s.base.study import Study
-
-    study = Study.open(Path(study_dir))
-    path = study.phases_path
-    if path.exists():
-        found = load(path)
-        counts = study.signature_counts()
-        made_of = [study.signature_path(n) for n in counts]
-        newest = max((each.stat().st_mtime_ns for each in made_of), default=0)
-        same = list(found.counts) == counts and not is_of_others(path, made_of)
-        if same and path.stat().st_mtime_ns >= newest:
-            return found
-    write_phases(study_dir)
-    return load(path)
+def phases_of(s: Structure) -> Phases:
+    """Return the tree, the phases and the accounting (docs/formats.md)."""
+    totals = {t.np: _Totals(s, t) for t in s.tables}
+    tree = _Tree(s, totals)
+    phases = _phases(s, totals, tree.order)
+    used = {site for site, _ in s.nodes}
+    units = sorted({t.work_unit for t in s.tables})
+    return Phases(
+        tuple(s.counts),
+        units[0] if len(units) == 1 else "cpu_ns",
+        {k: v for t in s.tables for k, v in sorted(t.sites.items()) if k in used},
+        tree.loop(0),
+        phases,
+        {n: each.accounting(phases) for n, each in totals.items()},
+        {copy: site for t in s.tables for copy, site in sorted(t.same.items())},
+        {test: site for t in s.tables for test, site in sorted(t.waits.items())},
+    )
 
 
-def phases_json(s: Structure) -> Json:
-    """Return the tree, the phases and the accounting as plain data (docs/formats.md)."""
-    leaf = _Leaves(s)
+def _phases(s: Structure, totals: Mapping[int, _Totals], order: Sequence[int]) -> tuple[Phase, ...]:
+    """Return the phases; order: calls as the program makes them."""
     home = {k: s.phase_loop(k) for k in range(len(s.nest.loops))}
     numbers = {k: i for i, k in enumerate(sorted(set(home.values())))}
     per_node = [home[int(s.nest.around[v, s.nest.depth[v]])] for v in range(len(s.nodes))]
-    phases: list[Json] = []
-    for k in numbers:
-        calls = [v for v in leaf.order if per_node[v] == k]
+    differing = {name for t in s.tables for name in t.varying}
+    phases = []
+    for k, number in numbers.items():
+        calls = [v for v in order if per_node[v] == k]
         parent = s.parents.get(k)
-        phases.append(
-            {
-                "phase": numbers[k],
-                "loop": k,
-                "parent": None if parent is None else numbers[home[parent]],
-                "depth": int(_depth(s, k)),
-                "name": _name(s, k, calls),
-                "calls": calls,
-                "per_count": {},
-            }
-        )
-    accounting = {}
-    for t in s.tables:
-        totals = _Totals(s, t)
-        for phase in phases:
-            row = totals.phase(phase)
-            if row is not None:
-                phase["per_count"][str(t.np)] = row
-        accounting[str(t.np)] = totals.accounting(phases)
-    for phase in phases:
-        works = [row["work"] for row in phase["per_count"].values()]
+        costs = {n: cost for n, each in totals.items() if (cost := each.phase(k, calls))}
+        works = [cost.work for cost in costs.values()]
         mean = sum(works) / len(works) if works else 0
         spread = (max(works) - min(works)) / mean if len(works) > 1 and mean else None
-        phase["total_work_spread"] = spread
-        phase["constant_work"] = None if spread is None else spread <= CONSTANT_WORK
-    differing = {name for t in s.tables for name in t.varying}
-    for phase in phases:
-        phase["varying"] = any(":".join(s.nodes[v]) in differing for v in phase["calls"])
-    used = {site for site, _ in s.nodes}
-    units = sorted({t.work_unit for t in s.tables})
-    return {
-        "schema": SCHEMA,
-        "schema_version": VERSION,
-        "counts": s.counts,
-        "work_unit": units[0] if len(units) == 1 else "cpu_ns",
-        "sites": {k: list(v) for t in s.tables for k, v in sorted(t.sites.items()) if k in used},
-        "same": {copy: site for t in s.tables for copy, site in sorted(t.same.items())},
-        "waits": {test: site for t in s.tables for test, site in sorted(t.waits.items())},
-        "tree": leaf.loop_json(0),
-        "phases": phases,
-        "accounting": accounting,
-    }
+        phases.append(
+            Phase(
+                number,
+                k,
+                None if parent is None else numbers[home[parent]],
+                _depth(s, k),
+                _name(s, k, calls),
+                tuple(calls),
+                costs,
+                spread,
+                None if spread is None else spread <= CONSTANT_WORK,
+                any(":".join(s.nodes[v]) in differing for v in calls),
+            )
+        )
+    return tuple(phases)
 
 
 def _depth(s: Structure, loop: int) -> int:
@@ -157,10 +128,9 @@ class _Totals:
         self.time = self.work + self.elapsed
         self.total_time = int(self.time.sum())
 
-    def phase(self, phase: Json) -> Json | None:
-        """Return a phase at this count, None if it does not occur."""
-        calls = phase["calls"]
-        loop = self.s.nest.loops[phase["loop"]]
+    def phase(self, number: int, calls: list[int]) -> PhaseCost | None:
+        """Return the phase of a loop with its calls at this count, None if it does not occur."""
+        loop = self.s.nest.loops[number]
         turns = [t for (n, _), t in loop.turns.items() if n == self.t.np]
         if not turns:
             return None
@@ -171,46 +141,36 @@ class _Totals:
                 op = self.s.nodes[v][1]
                 operations[op] = operations.get(op, 0) + int(self.events[v])
         ranks = {r for v in calls for r in self.ranks_of[v].tolist()}
-        return {
-            "weight": max(turns),
-            "weight_min": min(turns),
-            "ranks": len(ranks),
-            "events": int(self.events[calls].sum()),
-            "bytes": int(self.bytes[calls].sum()),
-            "work": int(self.work[calls].sum()),
-            "elapsed_ns": int(self.elapsed[calls].sum()),
-            "share": share,
-            "relevant": share >= RELEVANT_SHARE,
-            "operations": operations,
-        }
+        return PhaseCost(
+            max(turns),
+            min(turns),
+            len(ranks),
+            int(self.events[calls].sum()),
+            int(self.bytes[calls].sum()),
+            int(self.work[calls].sum()),
+            int(self.elapsed[calls].sum()),
+            share,
+            share >= RELEVANT_SHARE,
+            operations,
+        )
 
-    def accounting(self, phases: list[Json]) -> Json:
+    def accounting(self, phases: Sequence[Phase]) -> Account:
         """Return where all events and all time of this count are."""
-        key = str(self.t.np)
         root = self.s.tree.children
         at = [k for k, c in enumerate(root) if not isinstance(c, int)]
         first, last = (at[0], at[-1]) if at else (len(root), len(root))
         start = [c for c in root[:first] if isinstance(c, int)]
         end = [c for c in root[last:] if isinstance(c, int)]
-        relevant = [
-            v
-            for p in phases
-            if p["loop"] and p["per_count"].get(key, {}).get("relevant")
-            for v in p["calls"]
-        ]
+        costs = [(p, p.per_count.get(self.t.np)) for p in phases if p.loop]
+        relevant = [v for p, cost in costs if cost and cost.relevant for v in p.calls]
         # Walks outside loops are neither start nor end: their calls belong to the rest.
         rest = sorted(set(range(len(self.s.nodes))) - {*start, *end, *relevant})
-        parts = {"start": start, "end": end, "relevant": relevant, "rest": rest}
-        return {
-            "events": self.t.events,
-            "null_events": self.t.null_events,
-            "failed_polls": self.t.failed_polls,
-            "time_ns": self.total_time,
-            **{
-                name: {"events": int(self.events[v].sum()), "time_ns": int(self.time[v].sum())}
-                for name, v in parts.items()
-            },
-        }
+        parts = (
+            SomeEvents(int(self.events[v].sum()), int(self.time[v].sum()))
+            for v in (start, end, relevant, rest)
+        )
+        t = self.t
+        return Account(t.events, t.null_events, t.failed_polls, self.total_time, *parts)
 
 
 def _sums(where: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:
@@ -219,37 +179,34 @@ def _sums(where: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:
     return total
 
 
-class _Leaves:
-    """The tree as plain data, with what the samples say about trips and turns."""
+class _Tree:
+    """The tree of loops, with what the samples say about trips and turns."""
 
-    def __init__(self, s: Structure) -> None:
-        from p3s.signature.parse import trips, turns_with
-
-        self.s = s
+    def __init__(self, s: Structure, totals: Mapping[int, _Totals]) -> None:
+        self.s, self.totals = s, totals
         self.index = {id(loop): k for k, loop in enumerate(s.nest.loops)}
-        self.totals = {t.np: _Totals(s, t) for t in s.tables}
-        self.trips: dict[tuple[int, int], list[int]] = {}
+        self.trips: dict[tuple[int, int], tuple[int, int]] = {}
         self.turns: dict[int, list[Turns]] = {}
         entered = {m: trips(parsed) for m, parsed in s.samples.items()}
         for (n, _), of_rank in entered.items():
             for loop, each in of_rank.items():
                 low, high = int(each.min()), int(each.max())
-                known = self.trips.setdefault((n, loop), [low, high])
-                self.trips[(n, loop)] = [min(known[0], low), max(known[1], high)]
+                known = self.trips.setdefault((n, loop), (low, high))
+                self.trips[(n, loop)] = (min(known[0], low), max(known[1], high))
         some = self._not_always(entered)
         for m, parsed in s.samples.items():
             for node, (turn, total) in turns_with(parsed, some).items():
                 around = int(s.nest.around[node, s.nest.depth[node]])
                 self.turns.setdefault(node, []).append((turn, total, entered[m][around]))
         self.order = self._order(s.tree)
-        self.sizes: dict[tuple[int, int], list[int]] = {}
+        self.sizes: dict[tuple[int, int], tuple[int, int]] = {}
         for t in s.tables:
             number = {node: k for k, node in enumerate(s.nodes)}
             for group, size in zip(t.group.tolist(), t.nbytes.tolist(), strict=True):
                 g = t.groups[group]
                 node_key = (t.np, number[(g.site, g.op)])
-                have = self.sizes.setdefault(node_key, [size, size])
-                self.sizes[node_key] = [min(have[0], size), max(have[1], size)]
+                have = self.sizes.setdefault(node_key, (size, size))
+                self.sizes[node_key] = (min(have[0], size), max(have[1], size))
 
     def _not_always(self, entered: dict[Member, dict[int, Ints]]) -> Ints:
         """Return the nodes that a rank does not have once in each iteration of their loop."""
@@ -270,7 +227,7 @@ class _Leaves:
             out += [child] if isinstance(child, int) else self._order(child)
         return out
 
-    def loop_json(self, k: int) -> Json:
+    def loop(self, k: int) -> Loop:
         """Return loop number k with everything inside."""
         s, loop = self.s, self.s.nest.loops[k]
         per = {}
@@ -278,42 +235,27 @@ class _Leaves:
             turns = [t for (m, _), t in loop.turns.items() if m == n and t]
             if turns:
                 entries = [e for (m, _), e in loop.entries.items() if m == n and e]
-                per[str(n)] = {
-                    "turns": max(turns),
-                    "turns_min": min(turns),
-                    "entries": max(entries, default=1),
-                    "per_entry": self.trips.get((n, k), [1, 1]),
-                }
-        return {
-            "loop": k,
-            "walk": s.walks.get(k),
-            "trips": per,
-            "body": [
-                self.call_json(c) if isinstance(c, int) else self.loop_json(self.index[id(c)])
-                for c in loop.children
-            ],
-        }
+                low, high = self.trips.get((n, k), (1, 1))
+                per[n] = Trips(max(turns), min(turns), max(entries, default=1), (low, high))
+        body = (
+            self.call(c) if isinstance(c, int) else self.loop(self.index[id(c)])
+            for c in loop.children
+        )
+        return Loop(k, s.walks.get(k), per, tuple(body))
 
-    def call_json(self, v: int) -> Json:
+    def call(self, v: int) -> Call:
         """Return one call."""
-        site, op = self.s.nodes[v]
-        count, ranks, sizes, time_ns = {}, {}, {}, {}
-        for n, totals in self.totals.items():
-            if totals.events[v]:
-                count[str(n)] = int(totals.events[v])
-                ranks[str(n)] = len(totals.ranks_of[v])
-                sizes[str(n)] = self.sizes.get((n, v), [0, 0])
-                time_ns[str(n)] = int(totals.time[v])
-        return {
-            "call": v,
-            "site": site,
-            "op": op,
-            "when": when(self.turns.get(v, [])),
-            "ranks": ranks,
-            "count": count,
-            "bytes": sizes,
-            "time_ns": time_ns,
-        }
+        there = {n: each for n, each in self.totals.items() if each.events[v]}
+        sizes = {n: self.sizes.get((n, v), (0, 0)) for n in there}
+        return Call(
+            v,
+            *self.s.nodes[v],
+            when(self.turns.get(v, [])),
+            {n: len(each.ranks_of[v]) for n, each in there.items()},
+            {n: int(each.events[v]) for n, each in there.items()},
+            sizes,
+            {n: int(each.time[v]) for n, each in there.items()},
+        )
 
 
 def when(found: list[Turns]) -> str:

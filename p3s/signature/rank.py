@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -16,13 +15,12 @@ from p3s.signature.segments import Pairs
 
 if TYPE_CHECKING:
     from p3s.capture import RunTrace
-    from p3s.signature.blocks import Block
+    from p3s.signature.clock import Block
 
 PROC_NULL = -3
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """A distinct (site, operation, communicator, partner, tag, root) of one process count."""
 
     site: str

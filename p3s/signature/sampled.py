@@ -8,24 +8,22 @@ told is kept apart."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.base.serialise import Natural, NotNegative, ProcessCount, Share, Total
+from p3s.base.serialise import Natural, NotNegative, ProcessCount, Published, Share, Total
 from p3s.capture.recording_plan import WORK, Plan
 from p3s.signature.phase_file import Phases
 from p3s.signature.plans import Weights
 
 if TYPE_CHECKING:
-    from p3s.base.study import Study
     from p3s.capture import RankTrace, RunTrace
 
-SCHEMA, VERSION = "p3s.sampled", 1
 #: States of a phase on a rank.
 _STATES = {0: "open", 1: "tight", 2: "most iterations", 3: "enough"}
 
@@ -115,63 +113,55 @@ class _Sums:
     exact: float = 0.0
 
 
+#: sampled/npNNNN.json.
+SAMPLED = Published("p3s.sampled", 1, SampledFile, more=True)
+
+
 def predict(
-    study: Study, np_: int, plan: Plan, phases: Phases, weights: Weights | None
-) -> dict[str, Any]:
-    """Return, and write to the study, the time predicted from the signature run at a count.
+    run: RunTrace, plan: Plan, phases: Phases, weights: Weights | None, saved: Saved
+) -> SampledFile:
+    """Return the time predicted from a signature that was run.
 
-    ``weights``: of a run that was stopped; None takes those the run itself counted. Times are per
-    rank, the mean over the ranks, in nanoseconds (in the unit of work where that decides).
-    Raises P3SError when a rank's capture says nothing about phases.
+    ``weights``: of a run that was stopped; None takes those the run itself counted. ``saved``: what
+    the run took. Times are per rank, the mean over the ranks, in nanoseconds (in the unit of work
+    where that decides). Raises P3SError when a rank's capture says nothing about phases.
     """
-    from p3s.base.study import write_json
-    from p3s.capture import read_run
-
-    run = read_run(study.sampled_dir(np_))
-    before = _earlier(phases, np_, plan.enough.measure)
+    np_, enough = run.np, plan.enough
+    before = _earlier(phases, np_, enough.measure)
     sums = _sums(run, plan, weights, before)
     total = (float(sums.cost.sum()) + sums.unknown) / np_
-    half = sums.half / np_
     full = sum(before.values()) / np_ if before else None
     stopped = weights is not None
     events = sums.recorded + sums.counted
     account = phases.accounting.get(np_)
     of_run = (account.events if account else 0) if stopped else events
     in_detail = (float(sums.from_detail.sum()) + sums.unknown) / np_
-    out = {
-        "schema": SCHEMA,
-        "schema_version": VERSION,
-        "np": np_,
-        "stopped": stopped,
-        "weights_from": weights.source if weights else "this run",
-        "measure": plan.enough.measure,
-        "work_unit": run.work_unit,
-        "width": plan.enough.width,
-        "confidence": plan.enough.confidence,
-        "turns": [plan.enough.smallest, plan.enough.largest],
-        "events": {
-            "recorded": sums.recorded,
-            "counted": sums.counted,
-            "run": of_run or None,
-            "share_in_detail": sums.recorded / max(of_run or events, 1),
-        },
-        "predicted": total,
-        "half_width": half,
-        "from_detail": in_detail,
-        "outside_plan": sums.unknown / np_,
-        "of_this_run": None if stopped else _compared(total, in_detail, sums.exact / np_),
-        "of_full_run": None if full is None else _compared(total, in_detail, full),
-        "saved": _saved(study, np_),
-        "phases": _phase_rows(sums, plan, phases, np_),
-    }
-    write_json(study.sampled_path(np_), out)
-    return out
+    share = sums.recorded / max(of_run or events, 1)
+    return SampledFile(
+        np=np_,
+        stopped=stopped,
+        weights_from=weights.source if weights else "this run",
+        measure=enough.measure,
+        work_unit=run.work_unit,
+        width=enough.width,
+        confidence=enough.confidence,
+        turns=(enough.smallest, enough.largest),
+        events=SampledEvents(sums.recorded, sums.counted, of_run or None, share),
+        predicted=total,
+        half_width=sums.half / np_,
+        from_detail=in_detail,
+        outside_plan=sums.unknown / np_,
+        of_this_run=None if stopped else _compared(total, in_detail, sums.exact / np_),
+        of_full_run=None if full is None else _compared(total, in_detail, full),
+        saved=saved,
+        phases=tuple(_phase_rows(sums, plan, phases, np_)),
+    )
 
 
-def _compared(predicted: float, in_detail: float, real: float) -> dict[str, float | None]:
+def _compared(predicted: float, in_detail: float, real: float) -> Compared:
     if real <= 0:
-        return {"time": real, "difference": None, "from_detail": None}
-    return {"time": real, "difference": predicted / real - 1, "from_detail": in_detail / real - 1}
+        return Compared(real, None, None)
+    return Compared(real, predicted / real - 1, in_detail / real - 1)
 
 
 def _earlier(phases: Phases, np_: int, measure: str) -> dict[int, float]:
@@ -243,8 +233,6 @@ def _rank(
     run: RunTrace, number: int, phase_of: np.ndarray, plan: Plan
 ) -> tuple[RankTrace, np.ndarray, np.ndarray]:
     """Return (a rank without its events, its rows of phases, cost recorded by phase)."""
-    from dataclasses import replace
-
     rank = run.ranks[number]
     table = rank.phases
     if table is None or len(table) != len(plan.relevant):
@@ -286,8 +274,8 @@ def _relative(row: Any, plan: Plan) -> float:
     return _half_width(row, plan) / float(row["mean"]) if row["mean"] > 0 else 0.0
 
 
-def _phase_rows(sums: _Sums, plan: Plan, phases: Phases, np_: int) -> list[dict[str, Any]]:
-    rows = []
+def _phase_rows(sums: _Sums, plan: Plan, phases: Phases, np_: int) -> Iterator[SampledPhase]:
+    """Yield what is said of each phase."""
     whole = max(float(sums.cost.sum()) + sums.unknown, 1.0)
     for p, relevant in enumerate(plan.relevant):
         turns, early, detailed, measured, mean, state = (
@@ -297,43 +285,26 @@ def _phase_rows(sums: _Sums, plan: Plan, phases: Phases, np_: int) -> list[dict[
         begun = turns > 0
         # What was never left is there in full.
         full = np.where(state == 0, turns, early + detailed)[begun]
-        rows.append(
-            {
-                "phase": p,
-                "name": phases.phases[p].name,
-                "relevant": bool(relevant),
-                "ranks": int(begun.sum()),
-                "turns": int(turns.max(initial=0)),
-                "in_detail": [int(full.min()), int(full.max())] if len(full) else [0, 0],
-                "mean": float(mean[measured > 0].mean()) if (measured > 0).any() else None,
-                "relative_half_width": float(sums.widest[p]),
-                "state": sorted({_STATES.get(int(one), "?") for one in state[begun]}),
-                "predicted": float(sums.cost[p] / np_),
-                "share": float(sums.cost[p] / whole),
-            }
+        yield SampledPhase(
+            phase=p,
+            name=phases.phases[p].name,
+            relevant=bool(relevant),
+            ranks=int(begun.sum()),
+            turns=int(turns.max(initial=0)),
+            in_detail=(int(full.min()), int(full.max())) if len(full) else (0, 0),
+            mean=float(mean[measured > 0].mean()) if (measured > 0).any() else None,
+            relative_half_width=float(sums.widest[p]),
+            state=tuple(sorted({_STATES.get(int(one), "?") for one in state[begun]})),
+            predicted=float(sums.cost[p] / np_),
+            share=float(sums.cost[p] / whole),
         )
-    return rows
 
 
-def _saved(study: Study, np_: int) -> dict[str, Any]:
+def saved_by(own: Path, wall_s: float, full: Sequence[tuple[Path, float | None]]) -> Saved:
     """Return bytes of captures and wall time of the signature run, and of the full runs."""
-    from p3s.base.study import RUN_SCHEMA, read_json
-
-    own = read_json(study.sampled_dir(np_) / "run.json", RUN_SCHEMA)
-    found: dict[str, Any] = {
-        "bytes": _bytes(study.sampled_dir(np_)),
-        "wall_s": own["wall_s"],
-        "full_bytes": None,
-        "full_wall_s": None,
-    }
-    full = [run for run in study.runs(np_) if run.status == "complete"]
-    if full:
-        walls = [run.info["wall_s"] for run in full if "wall_s" in run.info]
-        found |= {
-            "full_bytes": min(_bytes(run.path) for run in full),
-            "full_wall_s": min(walls, default=None),
-        }
-    return found
+    walls = [wall for _, wall in full if wall is not None]
+    most = min((_bytes(path) for path, _ in full), default=None)
+    return Saved(_bytes(own), wall_s, most, min(walls, default=None))
 
 
 def _bytes(run_dir: Path) -> int:

@@ -8,6 +8,7 @@ their computation counts with the next call.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,9 +17,9 @@ COLUMNS = ("rank", "from_node", "to_node", "count", "work")
 _START = -1
 
 
-def none() -> np.ndarray:
-    """Return a table without segments."""
-    return np.zeros((0, len(COLUMNS)), dtype=np.int64)
+def none(columns: Sequence[str] = COLUMNS) -> np.ndarray:
+    """Return a table without rows, int64."""
+    return np.zeros((0, len(columns)), dtype=np.int64)
 
 
 class Pairs:
@@ -97,10 +98,27 @@ def index_in(pair: np.ndarray, codes: np.ndarray) -> np.ndarray:
     return found
 
 
-def renumbered(table: np.ndarray, node_to: np.ndarray) -> np.ndarray:
-    """Return segments with nodes renumbered; node_to[-1] must be -1."""
+@dataclass(frozen=True)
+class AtPlaces:
+    """Sums over a run at one process count: a row per rank and place.
+
+    places: (site, operation); rank, place: of each row, place a number of ``places``; values: int64
+    (rows, columns).
+    """
+
+    places: tuple[tuple[str, str], ...]
+    rank: np.ndarray
+    place: np.ndarray
+    values: np.ndarray
+
+
+def renumbered(
+    table: np.ndarray, node_to: np.ndarray, columns: Sequence[int] = (1, 2)
+) -> np.ndarray:
+    """Return rows with the nodes in some columns renumbered; of segments node_to[-1] must be -1."""
     out = table.copy()
-    out[:, 1], out[:, 2] = node_to[table[:, 1]], node_to[table[:, 2]]
+    for k in columns:
+        out[:, k] = node_to[table[:, k]]
     return out
 
 

@@ -3,42 +3,46 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from p3s.base.artefacts import read_json, write_json
 from p3s.base.errors import P3SError
-from p3s.base.serialise import to_data
-from p3s.base.tables import TABLES
+from p3s.base.records import RunRecord
+from p3s.base.study import Study
 from p3s.base.text import command_line, processes
 from p3s.capture.reader import mark_of
+from p3s.capture.sites import chains
 from p3s.signature import clock
 from p3s.signature.beside import write_teams, write_uses
 from p3s.signature.clones import contradicted, copies_of, known_sites, sites_of
-from p3s.signature.part import Part, Sites, intact_runs
-from p3s.signature.phases import phases_json
-from p3s.signature.store import SCHEMA, VERSION, write_tables
-from p3s.signature.structure import Structure, structure, total_turns, undecided
+from p3s.signature.part import Part, Sites, intact_runs, join_files
+from p3s.signature.store import (
+    SCHEMA,
+    SIGNATURE,
+    VERSION,
+    SignatureHead,
+    signature_of,
+    write_tables,
+)
+from p3s.signature.structure import structure, total_turns, undecided
 from p3s.signature.tables import PointTable, table_of
 from p3s.signature.times import make_times, write_times
-from p3s.signature.unmodelled import unmodelled_calls
-
-if TYPE_CHECKING:
-    from p3s.base.study import RunRecord, Study
 
 
-def characterize(study_dir: Path, np_: int) -> dict[str, Any]:
-    """Write the signature of one process count from its complete runs; return its JSON.
+def characterize(study_dir: Path, np_: int) -> SignatureHead:
+    """Write the signature of one process count from its complete runs; return its head.
 
-    A run with a missing, unfinished or damaged rank file is not used; ``left_out`` in the JSON
-    says what is wrong with it. Raises P3SError when no intact run at that count is left.
+    A run with a missing, unfinished or damaged rank file is not used; ``left_out`` says
+    what is wrong with it. Raises P3SError when no intact run at that count is left.
     """
-    from p3s.base.study import Study, write_json
-
     study = Study.open(Path(study_dir))
     found = _Read.of(study, np_, Sites())
-    known = known_sites(study, without=np_)
-    copies = copies_of(study, found.table)
+    others = _signatures(study, without=np_)
+    known = known_sites(others)
+    copies = copies_of(found.table, chains(study, found.table.sites))
     sites = sites_of(found.table, copies, known)
     if sites != Sites():
         found = _Read.of(study, np_, sites)
@@ -52,11 +56,13 @@ def characterize(study_dir: Path, np_: int) -> dict[str, Any]:
     lines = {sites.same.get(site, site): chain for site, chain in copies.lines.items()}
     table = replace(found.table, same=dict(sites.same), waits=dict(sites.waits), lines=lines)
     path = study.signature_path(np_)
-    facts = to_data(write_tables(table, path))
-    captures = {record.path.name: mark_of(record.path) for record in found.used}
-    told = {"left_out": found.left_out, "captures": captures, TABLES: facts}
-    out = {**signature_json(table, replace(nest, tables=(table,))), **told}
-    write_json(path, out, [record.path / "run.json" for record in found.used])
+    out = replace(
+        signature_of(table, replace(nest, tables=(table,))),
+        left_out=tuple(found.left_out),
+        captures={record.path.name: mark_of(record.path) for record in found.used},
+        tables=write_tables(table, path),
+    )
+    write_json(path, SIGNATURE.data(out), [record.path / "run.json" for record in found.used])
     if table.work_unit not in clock.TIMES and study.timed_runs(np_):
         make_times(study, np_)
     else:
@@ -64,7 +70,7 @@ def characterize(study_dir: Path, np_: int) -> dict[str, Any]:
     write_teams(study, np_, found.parts)
     write_uses(study, np_, found.parts)
     known.add(np_, lines, sites.same, sites.waits, table.sites)
-    for other in contradicted(study, np_, known):
+    for other in contradicted(others, known):
         with contextlib.suppress(P3SError):  # its captures were deleted
             characterize(study.root, other)
     return out
@@ -102,56 +108,25 @@ def _traced_again(study: Study, np_: int) -> str:
     return command_line(words)
 
 
-def signature_json(t: PointTable, nest: Structure | None = None) -> dict[str, Any]:
-    """Return the readable signature: groups, communicators, loop tree, accounted time.
-
-    nest: the structure of the table, found here where it is not given.
-    """
-    found = phases_json(nest or structure([t]))
-    key = str(t.np)
-    return {
-        "schema": SCHEMA,
-        "schema_version": VERSION,
-        "np": t.np,
-        "repeats": t.repeats,
-        "events": t.events,
-        "null_events": t.null_events,
-        "failed_polls": t.failed_polls,
-        "wall_ns": t.wall_ns,
-        "work": int(t.work.sum()),
-        "work_unit": t.work_unit,
-        "communication_ns": int(t.elapsed_ns.sum()),
-        "varying": list(t.varying),
-        "moved": list(t.moved),
-        "recounted": list(t.recounted),
-        "unmodelled": t.unmodelled,
-        "not_modelled": unmodelled_calls([t]),
-        "tracing": t.tracing,
-        "buffers": t.buffers,
-        "pieces": t.pieces,
-        "accounting": found["accounting"][key],
-        "phases": found["phases"],
-        "tree": found["tree"],
-        "nodes": [list(node) for node in t.nodes],
-        "groups": [[g.site, g.op, g.comm, g.peer, g.tag, g.root] for g in t.groups],
-        "places": [
-            {
-                "members": _packed(p.members),
-                "ordinal": p.ordinal,
-                "op": p.op,
-                "dims": list(p.dims) if p.dims else None,
-                "periods": list(p.periods) if p.periods else None,
-            }
-            for p in t.places
-        ],
-        "sites": {k: list(v) for k, v in sorted(t.sites.items())},
-        "same": dict(sorted(t.same.items())),
-        "waits": dict(sorted(t.waits.items())),
-        "lines": dict(sorted(t.lines.items())),
-    }
+def _signatures(study: Study, without: int | None = None) -> dict[int, dict[str, Any]]:
+    """Return the content of the signatures of a study that can be read, but for one count."""
+    found = {}
+    for n in study.signature_counts():
+        if n != without:
+            with contextlib.suppress(P3SError):  # made again or reported by whoever needs it
+                found[n] = read_json(study.signature_path(n), SCHEMA, VERSION)
+    return found
 
 
-def _packed(members: tuple[int, ...]) -> dict[str, Any]:
-    if members and members == tuple(range(members[0], members[0] + len(members))):
-        return {"first": members[0], "size": len(members)}
-    return {"ranks": list(members)}
+def read_alike(study: Study, model_sites: Collection[str], files: Sequence[Path]) -> Part:
+    """Return a run, one Part, with its call sites taken as those of the study's model are."""
+    # Where the model tells the calls of one site apart, the run's are told apart alike.
+    sites = Sites(frozenset(site.partition("#")[0] for site in model_sites if "#" in site))
+    part = join_files(files, sites)
+    if part.problem:
+        return part
+    table = table_of([part], [None], str(study.root))
+    known, copies = known_sites(_signatures(study)), copies_of(table, chains(study, table.sites))
+    decided = {**copies.by_graph, **known.of_graph(0)}  # whatever this run tells
+    alike = sites_of(table, replace(copies, by_graph=decided, waits={}), known)
+    return join_files(files, replace(alike, apart=sites.apart)) if alike != Sites() else part

@@ -1,59 +1,41 @@
-"""The Parquet tables of a signature: written, and read back as a PointTable."""
+"""The files of a signature: npNNNN.json (readable) and Parquet tables, and a PointTable of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from p3s.base.serialise import (
-    Natural,
-    NotNegative,
-    Positive,
-    ProcessCount,
-    ShapeError,
-    Total,
-    from_data,
-)
-from p3s.base.study import SIGNATURE_SCHEMA, SIGNATURE_VERSION
+from p3s.base.artefacts import is_of_others, read_json, write_json
+from p3s.base.errors import P3SError
+from p3s.base.serialise import Natural, Published, ShapeError, from_data
+from p3s.base.study import SIGNATURE_SCHEMA, SIGNATURE_VERSION, Study
 from p3s.base.tables import (
     TableFacts,
     check_range,
     check_sums,
-    column,
-    facts_of,
-    lists,
     numbers,
-    parquet_bytes,
+    read_columns,
     read_table,
     unusable_tables,
+    write_columns,
 )
 from p3s.signature import segments
 from p3s.signature.parse import compact, distinct
-from p3s.signature.tables import Group, Place, PointTable
+from p3s.signature.part import Place
+from p3s.signature.phase_file import PHASES, Phases
+from p3s.signature.phases import phases_of
+from p3s.signature.rank import COLUMNS
+from p3s.signature.structure import Structure, structure
+from p3s.signature.tables import PointTable, SignatureFacts
+from p3s.signature.unmodelled import unmodelled_calls
 
-SCHEMA, VERSION = SIGNATURE_SCHEMA, SIGNATURE_VERSION
-_CALL_COLUMNS = ("rank", "group", "nbytes", "elem_bytes", "count", "work", "elapsed_ns", "first")
-_SEGMENT_COLUMNS = segments.COLUMNS
 _EDGE_COLUMNS = ("rank", "from_node", "to_node", "count", "first")
-
-
 #: Neither a rank nor a communicator: MPI's own marks, and what is not known.
 _MARKS = -16
-
-
-class GroupRow(NamedTuple):
-    """A call as its file has it: a row without keys."""
-
-    site: str
-    op: str
-    comm: int
-    peer: int
-    tag: int
-    root: int
 
 
 @dataclass(frozen=True)
@@ -80,6 +62,15 @@ class PlaceRow:
     dims: tuple[int, ...] | None
     periods: tuple[bool, ...] | None
 
+    @staticmethod
+    def of(place: Place) -> PlaceRow:
+        """Return a communicator with its members packed."""
+        ranks, size = place.members, len(place.members)
+        packed = Members(ranks=ranks)
+        if ranks and ranks == tuple(range(ranks[0], ranks[0] + size)):
+            packed = Members(ranks[0], size)
+        return PlaceRow(packed, place.ordinal, place.op, place.dims or None, place.periods or None)
+
     def last(self) -> int:
         """Return the largest rank, -1 where there is none."""
         m = self.members
@@ -95,33 +86,23 @@ class PlaceRow:
         return Place(ranks, self.ordinal, self.op, self.dims or None, self.periods or None)
 
 
-@dataclass(frozen=True)
-class SignatureHead:
-    """What a signature's JSON file says that its tables are read with."""
+@dataclass(frozen=True, kw_only=True)
+class SignatureHead(SignatureFacts):
+    """What a signature's JSON file holds; its last six fields are for those who read it.
 
-    np: ProcessCount
-    repeats: Positive
-    events: Total
-    null_events: Total
-    failed_polls: Total
-    wall_ns: Total | None
-    work_unit: str
-    varying: tuple[str, ...]
-    unmodelled: Mapping[str, Total]
-    nodes: tuple[tuple[str, str], ...]
-    groups: tuple[GroupRow, ...]
+    captures: what tells the captures of its runs from others, by run.
+    """
+
     places: tuple[PlaceRow, ...]
-    sites: Mapping[str, tuple[str, ...]]
-    moved: tuple[str, ...] | None = None
-    recounted: tuple[str, ...] | None = None
-    tracing: Mapping[str, NotNegative] = field(default_factory=dict)
-    buffers: Mapping[str, Total] = field(default_factory=dict)
-    pieces: Mapping[str, tuple[Total, ...]] = field(default_factory=dict)
-    same: Mapping[str, str] = field(default_factory=dict)
-    waits: Mapping[str, str] = field(default_factory=dict)
-    lines: Mapping[str, str] = field(default_factory=dict)
-    captures: Mapping[str, str] = field(default_factory=dict)
-    tables: Mapping[str, TableFacts] | None = None
+    captures: dict[str, str] = field(default_factory=dict, metadata={"always": True})
+    tables: dict[str, TableFacts] | None = None
+    left_out: tuple[str, ...] = field(default=(), metadata={"always": True})
+    work: int = 0
+    communication_ns: int = 0
+    not_modelled: Any = None
+    accounting: Any = None
+    phases: Any = None
+    tree: Any = None
 
     def valid(self) -> None:
         """Raise ValueError where calls or communicators name what is not there."""
@@ -140,41 +121,56 @@ class SignatureHead:
             raise ValueError("pieces are not three numbers")
 
 
+#: npNNNN.json.
+SIGNATURE = Published(
+    SIGNATURE_SCHEMA, SIGNATURE_VERSION, SignatureHead, True, "run `p3s characterize` again"
+)
+SCHEMA, VERSION = SIGNATURE_SCHEMA, SIGNATURE_VERSION
+
+
+def signature_of(t: PointTable, nest: Structure | None = None) -> SignatureHead:
+    """Return the readable signature: groups, communicators, loop tree, accounted time.
+
+    nest: the structure of the table, found here where it is not given.
+    """
+    found = phases_of(nest or structure([t]))
+    facts: dict[str, Any] = {each.name: getattr(t, each.name) for each in fields(SignatureFacts)}
+    for name in ("sites", "same", "waits", "lines"):
+        facts[name] = dict(sorted(facts[name].items()))
+    return SignatureHead(
+        **facts,
+        places=tuple(map(PlaceRow.of, t.places)),
+        work=int(t.work.sum()),
+        communication_ns=int(t.elapsed_ns.sum()),
+        not_modelled=unmodelled_calls([t]),
+        accounting=found.accounting[t.np],
+        phases=found.phases,
+        tree=found.tree,
+    )
+
+
 def write_tables(t: PointTable, json_path: Path) -> dict[str, TableFacts]:
     """Write the tables of a signature; return what its head is to say of them."""
-    import pyarrow as pa
-
-    from p3s.base.study import write_bytes
-
-    calls = pa.table({c: column(getattr(t, c)) for c in _CALL_COLUMNS})
-    edges = pa.table({c: column(t.edges[:, i]) for i, c in enumerate(_EDGE_COLUMNS)})
-    between = pa.table({c: column(t.segments[:, i]) for i, c in enumerate(_SEGMENT_COLUMNS)})
-    samples = pa.table(
-        {
-            "rank": column(np.array(list(t.samples), dtype=np.int64)),
-            "nodes": lists(list(t.samples.values())),
-        }
-    )
-    shared = distinct(t.sequences)
-    events = pa.table(
-        {
-            "ranks": lists([np.asarray(ranks) for ranks, _ in shared]),
-            "events": lists([codes for _, codes in shared]),
-        }
-    )
     occurs = {"events": t.count, "bytes": t.count * t.nbytes, "work": t.work}
     sums = {name: float(values.sum()) for name, values in occurs.items()}
+    shared = distinct(t.sequences)
+    tables: dict[str, dict[str, np.ndarray | list[np.ndarray]]] = {
+        "parquet": {c: getattr(t, c) for c in COLUMNS},
+        "edges.parquet": {c: t.edges[:, i] for i, c in enumerate(_EDGE_COLUMNS)},
+        "events.parquet": {
+            "ranks": [np.asarray(ranks) for ranks, _ in shared],
+            "events": [codes for _, codes in shared],
+        },
+        "segments.parquet": {c: t.segments[:, i] for i, c in enumerate(segments.COLUMNS)},
+        "samples.parquet": {
+            "rank": np.array(list(t.samples), dtype=np.int64),
+            "nodes": list(t.samples.values()),
+        },
+    }
     facts = {}
-    for table, path in (
-        (calls, json_path.with_suffix(".parquet")),
-        (edges, json_path.with_suffix(".edges.parquet")),
-        (events, json_path.with_suffix(".events.parquet")),
-        (between, json_path.with_suffix(".segments.parquet")),
-        (samples, json_path.with_suffix(".samples.parquet")),
-    ):
-        data = parquet_bytes(table)
-        write_bytes(path, data)
-        facts[path.name] = facts_of(data, table.num_rows, sums if table is calls else None)
+    for kind, columns in tables.items():
+        path = json_path.with_suffix(f".{kind}")
+        facts[path.name] = write_columns(path, columns, sums if kind == "parquet" else None)
     return facts
 
 
@@ -185,46 +181,32 @@ def load_table(study_dir: Path, np_: int) -> PointTable:
     """
     import pyarrow as pa
 
-    from p3s.base.study import Study, read_json
-
     path = Study.open(Path(study_dir)).signature_path(np_)
     data = read_json(path, SCHEMA, VERSION)
     try:
         head = from_data(SignatureHead, data, more=True)
         if head.np != np_:
             raise ValueError(f"np is {head.np}")
-        return _table(head, path)
+        return read_tables(head, path)
     except (OSError, ValueError, ShapeError, pa.ArrowException) as err:
-        raise unusable_tables(path, err, "run `p3s characterize` again") from err
+        raise unusable_tables(path, err, SIGNATURE.again) from err
 
 
-def _table(head: SignatureHead, path: Path) -> PointTable:
+def read_tables(head: SignatureHead, path: Path) -> PointTable:
     """Return the table of a head and the files beside it."""
-    known = head.tables
-    calls = _columns(path.with_suffix(".parquet"), _CALL_COLUMNS, head)
+    calls = _columns(path.with_suffix(".parquet"), COLUMNS, head)
     edges = _columns(path.with_suffix(".edges.parquet"), _EDGE_COLUMNS, head)
-    between = path.with_suffix(".segments.parquet")
-    # A signature may be older than its segments.
-    there = known is not None or between.exists()
-    rows = _columns(between, _SEGMENT_COLUMNS, head) if there else segments.none()
+    rows = _columns(path.with_suffix(".segments.parquet"), segments.COLUMNS, head)
     _check_calls(calls, head)
     if not len(edges):
         raise ValueError("no rank has an event")
     for values, what in ((edges, "edges"), (rows, "segments")):
         check_range(values[:, 1:3], -2, len(head.nodes), f"a place of the {what}")
-    cols: dict[str, Any] = {name: calls[:, k] for k, name in enumerate(_CALL_COLUMNS)}
-    stated: dict[str, Any] = {f.name: getattr(head, f.name) for f in fields(SignatureHead)}
-    for name in ("captures", "tables", "groups", "places"):
-        del stated[name]
-    stated["moved"] = head.varying if head.moved is None else head.moved
-    stated["recounted"] = head.varying if head.recounted is None else head.recounted
-    for name in ("sites", "unmodelled", "tracing", "buffers", "same", "waits", "lines"):
-        stated[name] = dict(stated[name])
-    stated["pieces"] = {name: list(values) for name, values in head.pieces.items()}
+    facts: dict[str, Any] = {each.name: getattr(head, each.name) for each in fields(SignatureFacts)}
+    columns: dict[str, Any] = {name: calls[:, k] for k, name in enumerate(COLUMNS)}
     return PointTable(
-        **stated,
-        **cols,
-        groups=tuple(Group(*row) for row in head.groups),
+        **facts,
+        **columns,
         places=tuple(place.unpacked() for place in head.places),
         edges=edges,
         samples=_read_samples(path.with_suffix(".samples.parquet"), head),
@@ -235,8 +217,8 @@ def _table(head: SignatureHead, path: Path) -> PointTable:
 
 def _columns(path: Path, names: Sequence[str], head: SignatureHead) -> np.ndarray:
     """Return a table of whole numbers, (rows, columns), the first of which is a rank."""
-    table = read_table(path, dict.fromkeys(names, int), head.tables)
-    values = np.stack([numbers(table.column(name)) for name in names], axis=1).astype(np.int64)
+    found = read_columns(path, dict.fromkeys(names, int), head.tables)
+    values = np.stack([found[name] for name in names], axis=1).astype(np.int64)
     check_range(values[:, 0], 0, head.np, f"{path.name}: a rank")
     known = names.index("count") if "count" in names else None
     if known is not None and len(values) and values[:, known].min() < 0:
@@ -246,7 +228,7 @@ def _columns(path: Path, names: Sequence[str], head: SignatureHead) -> np.ndarra
 
 def _check_calls(calls: np.ndarray, head: SignatureHead) -> None:
     """Raise ValueError for calls that are none: their group, size, number."""
-    at = {name: calls[:, k] for k, name in enumerate(_CALL_COLUMNS)}
+    at = {name: calls[:, k] for k, name in enumerate(COLUMNS)}
     check_range(at["group"], 0, len(head.groups), "a call's group")
     for name in ("nbytes", "elem_bytes", "elapsed_ns", "first"):
         check_range(at[name], 0, 1 << 63, f"{name} of a call")
@@ -285,3 +267,29 @@ def _read_sequences(path: Path, head: SignatureHead, calls: np.ndarray) -> dict[
         check_range(values, -len(head.nodes), least, f"{path.name}: an event")
         out.update(dict.fromkeys(ranks, values))
     return dict(sorted(out.items()))
+
+
+def write_phases(study: Study) -> Phases:
+    """Write signature/phases.json of a study from its signatures; return what it holds."""
+    counts = study.signature_counts()
+    if not counts:
+        raise P3SError(f"phases: {study.root} holds no signature; run `p3s characterize` first")
+    found = phases_of(structure([load_table(study.root, n) for n in counts]))
+    made_of = [study.signature_path(n) for n in counts]
+    write_json(study.phases_path, PHASES.data(found), made_of)
+    return found
+
+
+def load_phases(study_dir: Path) -> Phases:
+    """Return signature/phases.json, made anew where it is not that of the study's counts."""
+    study = Study.open(Path(study_dir))
+    path = study.phases_path
+    if path.exists():
+        found = PHASES.read(path)
+        counts = study.signature_counts()
+        made_of = [study.signature_path(n) for n in counts]
+        newest = max((each.stat().st_mtime_ns for each in made_of), default=0)
+        same = list(found.counts) == counts and not is_of_others(path, made_of)
+        if same and path.stat().st_mtime_ns >= newest:
+            return found
+    return write_phases(study)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -140,7 +140,9 @@ def _per_count(loop: Loop) -> dict[Any, int] | None:
 
 
 #: Loops that are part of the phase around them.
-PARTNERS, REQUESTS = "partners", "requests"
+PARTNERS: Literal["partners"] = "partners"
+REQUESTS: Literal["requests"] = "requests"
+Walk = Literal["partners", "requests"]
 #: A loop around all of a program that turns no more than this is suspected to be none.
 _FEW_TURNS = 2
 #: A frame of a compiled program: module and offset.
@@ -161,7 +163,7 @@ class Structure:
     nodes: list[Node]
     tree: Loop
     nest: Nest
-    walks: dict[int, str]
+    walks: dict[int, Walk]
     parents: dict[int, int]
     samples: dict[Member, Parsed]
 
@@ -264,9 +266,9 @@ def undecided(s: Structure) -> frozenset[str]:
 
 def _walks(
     nest: Nest, nodes: Sequence[Node], tables: Sequence[PointTable], index: dict[int, int]
-) -> dict[int, str]:
+) -> dict[int, Walk]:
     """Return the loops that only go from partner to partner, or complete requests."""
-    out: dict[int, str] = {}
+    out: dict[int, Walk] = {}
     most = {t.np: _most_to_one_partner(t) for t in tables}
     partners = {t.np: _partners(t) for t in tables}
     for k in range(len(nest.loops) - 1, 0, -1):  # inner loops have higher numbers

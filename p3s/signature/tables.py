@@ -10,42 +10,67 @@ import numpy
 import numpy as np
 
 from p3s.base.errors import P3SError
+from p3s.base.serialise import NotNegative, Positive, ProcessCount, Total
 from p3s.signature.part import CPU, Part, Place, part_of
 from p3s.signature.rank import INSTRUCTIONS, Group
 from p3s.signature.segments import least, none
-from p3s.signature.tracing import Cost
 
 if TYPE_CHECKING:
     from p3s.capture import RunTrace
 
+#: Files have the key whatever the value is.
+_WRITTEN = {"always": True}
 
-__all__ = ["CPU", "INSTRUCTIONS", "Group", "Place", "PointTable", "point_table", "table_of"]
+
+@dataclass(frozen=True, kw_only=True)
+class SignatureFacts:
+    """What the runs at one process count are, beside columns and communicators.
+
+    nodes: (site, operation). Of varying, moved: partners or their number differ between repeats,
+    whatever the sizes; recounted: how often a rank makes the call differs. same: site of a capture
+    -> site of the table that stands for it (p3s.signature.clones); waits: site of a test -> that of
+    the wait that it replaces where it succeeds; lines: site -> its chain of lines, where debug
+    information has them.
+    """
+
+    np: ProcessCount  # the field hides the module inside the class, hence numpy.ndarray below
+    repeats: Positive
+    events: Total
+    null_events: Total
+    failed_polls: Total
+    wall_ns: Total | None
+    work_unit: str = field(default=CPU, metadata=_WRITTEN)
+    varying: tuple[str, ...]
+    unmodelled: dict[str, Total]
+    nodes: tuple[tuple[str, str], ...]
+    groups: tuple[Group, ...]
+    sites: dict[str, tuple[str, ...]]
+    moved: tuple[str, ...] = field(default=(), metadata=_WRITTEN)
+    recounted: tuple[str, ...] = field(default=(), metadata=_WRITTEN)
+    tracing: dict[str, NotNegative] = field(default_factory=dict, metadata=_WRITTEN)
+    buffers: dict[str, Total] = field(default_factory=dict, metadata=_WRITTEN)
+    pieces: dict[str, tuple[Total, ...]] = field(default_factory=dict, metadata=_WRITTEN)
+    same: dict[str, str] = field(default_factory=dict, metadata=_WRITTEN)
+    waits: dict[str, str] = field(default_factory=dict, metadata=_WRITTEN)
+    lines: dict[str, str] = field(default_factory=dict, metadata=_WRITTEN)
 
 
-@dataclass(frozen=True)
-class PointTable:
+@dataclass(frozen=True, kw_only=True)
+class PointTable(SignatureFacts):
     """Everything the model needs from the runs at one process count.
 
     rank, group, nbytes, elem_bytes, count, work, elapsed_ns, first: one row per rank, group and
     size (count: events; work, in ``work_unit``, and elapsed_ns: sums; first: ordinal of the first
-    event). nodes: (site, operation). edges: rows (rank, from node, to node, count, ordinal of the
+    event). edges: rows (rank, from node, to node, count, ordinal of the
     first), START and END included. samples: rank -> its events as node numbers, in program order,
     of one rank of each kind (equal transitions, equally often), the beginning of very long ones.
     sequences: rank -> all its events as codes (p3s.signature.parse); empty where there are
     too many. turn: of each row, see p3s.model.order.iterations (0 unless it was asked for).
     segments: work between calls (p3s.signature.segments), empty in tables that lack it.
-    Of varying, moved: partners or their number differ between repeats, whatever the sizes;
-    recounted: how often a rank makes the call differs.
-    same: site of a capture -> site of the table that stands for it (p3s.signature.clones);
-    waits: site of a test -> that of the wait that it replaces where it succeeds; lines: site ->
-    its chain of lines, where debug information has them.
     Where work is in instructions, elapsed_ns is 0: times under emulation tell nothing.
     """
 
-    np: int  # the field hides the module inside the class, hence numpy.ndarray below
-    groups: tuple[Group, ...]
     places: tuple[Place, ...]
-    sites: dict[str, tuple[str, ...]]
     rank: numpy.ndarray
     group: numpy.ndarray
     nbytes: numpy.ndarray
@@ -54,28 +79,11 @@ class PointTable:
     work: numpy.ndarray
     elapsed_ns: numpy.ndarray
     first: numpy.ndarray
-    nodes: tuple[tuple[str, str], ...]
     edges: numpy.ndarray
     samples: dict[int, numpy.ndarray]
-    events: int
-    null_events: int
-    failed_polls: int
-    repeats: int
-    varying: tuple[str, ...]
-    unmodelled: dict[str, int]
-    wall_ns: int | None
-    work_unit: str = "cpu_ns"
-    tracing: Cost = field(default_factory=dict)
-    buffers: dict[str, int] = field(default_factory=dict)
-    pieces: dict[str, list[int]] = field(default_factory=dict)
     sequences: dict[int, numpy.ndarray] = field(default_factory=dict)
     turn: numpy.ndarray | None = None
     segments: numpy.ndarray = field(default_factory=none)
-    moved: tuple[str, ...] = ()
-    recounted: tuple[str, ...] = ()
-    same: dict[str, str] = field(default_factory=dict)
-    waits: dict[str, str] = field(default_factory=dict)
-    lines: dict[str, str] = field(default_factory=dict)
 
 
 def point_table(runs: Sequence[RunTrace]) -> PointTable:
@@ -121,38 +129,27 @@ def table_of(parts: Sequence[Part], wall_ns: Sequence[int | None], where: str) -
         known = set(key)
         varying.update(k[1] for k in o_key if k not in known)
     walls = [wall for wall in wall_ns if wall is not None]
+    taken: dict[str, Any] = {**table, **{name: getattr(one, name) for name in _OF_FIRST}}
     return PointTable(
-        np=one.np,
+        **taken,
         groups=tuple(one.groups),
         places=tuple(one.places),
-        sites=dict(one.sites),
-        rank=table["rank"],
-        group=table["group"],
-        nbytes=table["nbytes"],
-        elem_bytes=table["elem_bytes"],
-        count=table["count"],
-        work=table["work"],
-        elapsed_ns=table["elapsed_ns"],
-        first=table["first"],
         nodes=tuple(one.nodes),
-        edges=one.edges,
-        samples=dict(one.samples),
-        events=one.events,
-        null_events=one.null_events,
-        failed_polls=one.failed_polls,
         repeats=len(parts),
         varying=tuple(sorted(varying)),
         moved=_differing(parts, with_partner=True),
         recounted=_differing(parts),
-        unmodelled=dict(one.unmodelled),
         wall_ns=min(walls) if walls else None,
         work_unit=units[0] if len(units) == 1 else CPU,
-        tracing=dict(one.tracing),
-        buffers=dict(one.buffers),
-        pieces=dict(one.pieces),
-        sequences=dict(one.sequences),
         segments=least([(part.segments, part.nodes) for part in parts]),
     )
+
+
+#: What a table has of the first run.
+_OF_FIRST = (
+    *("np", "sites", "edges", "samples", "sequences", "events", "null_events", "failed_polls"),
+    *("unmodelled", "tracing", "buffers", "pieces"),
+)
 
 
 def _differing(parts: Sequence[Part], with_partner: bool = False) -> tuple[str, ...]:

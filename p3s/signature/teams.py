@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy
 import numpy as np
 
+from p3s.signature.segments import AtPlaces, none
+
 if TYPE_CHECKING:
     from p3s.capture import RankTrace
     from p3s.capture.threads import Threads
@@ -41,18 +43,12 @@ _IN_CAPTURE = {"serial_ns": "serial", "other_ns": "others_ns"}
 
 
 @dataclass(frozen=True)
-class Teams:
-    """What threads did at one process count: a row per rank and place that computes with threads.
+class Teams(AtPlaces):
+    """What threads did: places are the calls that end computations, values columns from the third.
 
-    places: (site, operation) of the call that ends the computation; place: of each row, a number
-    of it; values: int64 (rows, len(COLUMNS) - 2). rank: of each row. inside:
-    share of the events that threads made in parallel regions.
+    inside: share of the events that threads made in parallel regions.
     """
 
-    places: tuple[tuple[str, str], ...]
-    rank: numpy.ndarray
-    place: numpy.ndarray
-    values: numpy.ndarray
     inside: float = 0.0
 
     def column(self, name: str) -> numpy.ndarray:
@@ -77,11 +73,6 @@ class Teams:
         return self.total("longest") / even if even > 0 else float("nan")
 
 
-def none() -> numpy.ndarray:
-    """Return a table without rows."""
-    return np.zeros((0, len(COLUMNS)), dtype=np.int64)
-
-
 def numbered(rt: RankTrace) -> RankTrace:
     """Return a rank whose events have their numbers: rows of threads and accesses name them so."""
     if getattr(rt, "threads", None) is None and getattr(rt, "accesses", None) is None:
@@ -97,7 +88,7 @@ def teams_of(rt: RankTrace, kept: numpy.ndarray, nodes: numpy.ndarray) -> numpy.
     """
     threads = getattr(rt, "threads", None)
     if threads is None or not len(threads.event) or not len(kept):
-        return none()
+        return none(COLUMNS)
     ordinal = kept if rt.ordinal is None else rt.ordinal[kept]
     at = kept[np.minimum(np.searchsorted(ordinal, threads.event), len(kept) - 1)]
     found, where = np.unique(nodes[at], return_inverse=True)
@@ -116,10 +107,3 @@ def _column(threads: Threads, name: str) -> numpy.ndarray:
     if name == "loops":
         return threads["static_loops"] + threads["dynamic_loops"]
     return threads[_IN_CAPTURE.get(name, name)]
-
-
-def renumbered(table: numpy.ndarray, node_to: numpy.ndarray) -> numpy.ndarray:
-    """Return rows with nodes renumbered."""
-    out = table.copy()
-    out[:, 1] = node_to[table[:, 1]]
-    return out

@@ -6,55 +6,71 @@ time of a run is matched to the signature by rank and by the two places a segmen
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 import numpy as np
+import numpy.typing
 
-from p3s.base.artefacts import file_bytes, is_of_others, parse_json
-from p3s.base.serialise import (
-    Natural,
-    NotNegative,
-    ProcessCount,
-    ShapeError,
-    Share,
-    Total,
-    from_data,
-)
-from p3s.base.tables import (
-    OtherTable,
-    check_range,
-    column,
-    numbers,
-    parquet_bytes,
-    read_table,
-    unusable_tables,
-)
+from p3s.base.artefacts import crc_of, file_bytes, is_of_others, parse_json, write_json
+from p3s.base.records import RunRecord
+from p3s.base.serialise import Natural, NotNegative, ProcessCount, Published, Share, Total, to_data
+from p3s.base.study import Study
+from p3s.base.tables import OtherTable, check_range, read_columns, unusable_tables, write_columns
 from p3s.capture.reader import mark_of
 from p3s.signature import clock
 from p3s.signature.clock import QUANTILES
 from p3s.signature.disturbed import disturbances, floor_ns
-
-if TYPE_CHECKING:
-    from p3s.base.study import RunRecord, Study
-    from p3s.signature.part import Part
-    from p3s.signature.tables import PointTable
-
-__all__ = ["COLUMNS", "QUANTILES", "Times", "load_times", "make_times", "stale"]
+from p3s.signature.part import Part, Sites, intact_runs
+from p3s.signature.store import load_table
+from p3s.signature.tables import PointTable
 
 #: Columns of the table. from_node, to_node: numbers in the signature's ``nodes`` (-1: the start).
 COLUMNS = ("rank", "from_node", "to_node", "count")
 _VALUES = ("work", "least_ns", "median_ns", "most_ns")
-_HEAD = ("np", "work_unit", "unit", "unmatched")
-TIMES_SCHEMA = "p3s.times"
-TIMES_VERSION = 1
 
 
 @dataclass(frozen=True)
-class Times:
+class RunTimes:
+    """A run that times are from.
+
+    dir: in the study; time_ns: of all ranks; disturbed: sentences, empty when nothing is wrong;
+    floor_ns: what a segment without computation takes per occurrence, 0: not known; captures: what
+    tells its captures from others.
+    """
+
+    dir: str
+    time_ns: Total
+    wall_ns: Total
+    disturbed: tuple[str, ...] = field(default=(), metadata={"always": True})
+    floor_ns: NotNegative = field(default=0.0, metadata={"always": True})
+    captures: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimesFacts:
+    """Times of one process count, beside their rows.
+
+    unit: clock of the times (cpu_ns or wall_ns). runs: one per repeat. unmatched: share of the
+    time in segments that the signature does not have equally often.
+    resident_bytes: per rank, memory that the program itself has filled after MPI_Init, 0: unknown.
+    """
+
+    np: ProcessCount  # the field hides the module inside the class, hence numpy.ndarray below
+    nodes: tuple[tuple[str, str], ...]
+    work_unit: str
+    unit: str = field(default="cpu_ns", metadata={"always": True})
+    unmatched: Share = field(default=0.0, metadata={"always": True})
+    runs: tuple[RunTimes, ...] = field(default=(), metadata={"always": True})
+    resident_bytes: numpy.typing.NDArray[numpy.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Times(TimesFacts):
     """Time of the segments of all ranks at one process count, in nanoseconds.
 
     rank, from_node, to_node, count: int64, one row per rank and segment, equal to the rows of the
@@ -62,15 +78,8 @@ class Times:
     over the repeats, of the sum over all occurrences of a row in a run. quantile_ns: float64
     (rows, len(QUANTILES)), of single occurrences in the run that took least in all.
     work: float64, the signature's work of the same row (equal to least_ns where work is time).
-    unit: clock of the times (cpu_ns or wall_ns). runs: one entry per repeat: dir, time_ns (all
-    ranks), wall_ns, disturbed (sentences, empty when nothing is wrong), floor_ns (what a segment
-    without computation takes per occurrence, 0: not known). unmatched: share of the
-    time in segments that the signature does not have equally often.
-    resident_bytes: per rank, memory that the program itself has filled after MPI_Init, 0: unknown.
     """
 
-    np: int  # the field hides the module inside the class, hence numpy.ndarray below
-    nodes: tuple[tuple[str, str], ...]
     rank: numpy.ndarray
     from_node: numpy.ndarray
     to_node: numpy.ndarray
@@ -80,11 +89,27 @@ class Times:
     median_ns: numpy.ndarray
     most_ns: numpy.ndarray
     quantile_ns: numpy.ndarray
-    work_unit: str
-    unit: str = "cpu_ns"
-    unmatched: float = 0.0
-    runs: tuple[Mapping[str, Any], ...] = ()
-    resident_bytes: numpy.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimesHead(TimesFacts):
+    """What npNNNN.times.json holds: of the table its rows and its CRC-32."""
+
+    quantiles: tuple[float, ...]
+    rows: Natural
+    table_crc: Natural
+
+    def valid(self) -> None:
+        """Raise ValueError where clock, quantiles or memory are none."""
+        if self.unit not in clock.TIMES or len(self.resident_bytes) != self.np:
+            raise ValueError("unit or memory per rank is none")
+        if self.resident_bytes.min(initial=0) < 0:
+            raise ValueError("memory is negative")
+        if self.quantiles != QUANTILES:
+            raise ValueError("quantiles are others")
+
+
+TIMES = Published("p3s.times", 1, TimesHead, True, "run `p3s characterize` again")
 
 
 def make_times(study: Study, np: int) -> Times | None:
@@ -93,9 +118,6 @@ def make_times(study: Study, np: int) -> Times | None:
     They are those of the study's own runs where these have a clock, else of the native runs
     beside them (timed/). Raises P3SError when the signature is not there or damaged.
     """
-    from p3s.signature.part import Sites, intact_runs
-    from p3s.signature.store import load_table
-
     table = load_table(study.root, np)
     apart = frozenset(site.partition("#")[0] for site, _ in table.nodes if "#" in site)
     records = source_of(study, np, table.work_unit)
@@ -129,9 +151,9 @@ def write_times(
     shared = [bool(record.info.get("oversubscribed", True)) for _, record in timed]
     times = times_of_runs(table, [part for part, _ in timed], names, shared)
     marks = [mark_of(record.path) for _, record in timed]
-    runs = tuple({**run, "captures": m} for run, m in zip(times.runs, marks, strict=True))
+    runs = tuple(replace(run, captures=m) for run, m in zip(times.runs, marks, strict=True))
     files = [record.path / "run.json" for _, record in timed]
-    _save(replace(times, runs=runs), path, [study.signature_path(table.np), *files])
+    save_times(replace(times, runs=runs), path, [study.signature_path(table.np), *files])
     return times
 
 
@@ -172,26 +194,24 @@ def times_of_runs(
         missing &= ~take
     rows = table.segments[keep]
     units = {part.time_unit for part in parts}
+    runs = zip(parts, sums, dirs, disturbances(parts, shared), strict=True)
     return Times(
-        table.np,
-        table.nodes,
-        rows[:, 0],
-        rows[:, 1],
-        rows[:, 2],
-        rows[:, 3],
-        rows[:, 4].astype(np.float64),
-        np.nanmin(sums[:, keep], axis=0),
-        np.nanmedian(sums[:, keep], axis=0),
-        np.nanmax(sums[:, keep], axis=0),
-        quantile,
-        table.work_unit,
-        units.pop() if len(units) == 1 else clock.CPU,
-        lost_ns / all_ns if all_ns > 0 else 0.0,
-        tuple(
-            _run_info(table, part, sums[run], dirs[run], said)
-            for run, (part, said) in enumerate(zip(parts, disturbances(parts, shared), strict=True))
-        ),
-        _resident(table.np, parts),
+        np=table.np,
+        nodes=table.nodes,
+        rank=rows[:, 0],
+        from_node=rows[:, 1],
+        to_node=rows[:, 2],
+        count=rows[:, 3],
+        work=rows[:, 4].astype(np.float64),
+        least_ns=np.nanmin(sums[:, keep], axis=0),
+        median_ns=np.nanmedian(sums[:, keep], axis=0),
+        most_ns=np.nanmax(sums[:, keep], axis=0),
+        quantile_ns=quantile,
+        work_unit=table.work_unit,
+        unit=units.pop() if len(units) == 1 else clock.CPU,
+        unmatched=lost_ns / all_ns if all_ns > 0 else 0.0,
+        runs=tuple(_timed_run(table, *run) for run in runs),
+        resident_bytes=_resident(table.np, parts),
     )
 
 
@@ -207,9 +227,10 @@ def _codes(
     return np.where((before == -2) | (after == -2), -1, codes)
 
 
-def _run_info(
-    table: PointTable, part: Part, sums: numpy.ndarray, name: str, said: list[str]
-) -> dict[str, Any]:
+def _timed_run(
+    table: PointTable, part: Part, sums: numpy.ndarray, name: str, disturbed: Sequence[str]
+) -> RunTimes:
+    """Return what is known of a run; sums: time of each of the table's segments, NaN: has none."""
     wall = part.loads[:, clock.LOADS.index("wall_ns")]
     there = np.isfinite(sums)
     work = table.segments[there, 4].astype(np.float64)
@@ -218,13 +239,13 @@ def _run_info(
         sums[there],
         None if table.work_unit in clock.TIMES else work,
     )
-    return {
-        "dir": name,
-        "time_ns": int(part.times[:, 0].sum()),
-        "wall_ns": int(wall.max()) if len(wall) else 0,
-        "disturbed": said,
-        "floor_ns": round(floor, 1),
-    }
+    return RunTimes(
+        name,
+        int(part.times[:, 0].sum()),
+        int(wall.max(initial=0)),
+        tuple(disturbed),
+        round(floor, 1),
+    )
 
 
 def _resident(size: int, parts: Sequence[Part]) -> numpy.ndarray:
@@ -241,34 +262,15 @@ def _quantile_names() -> list[str]:
     return [f"q{round(100 * share):02d}_ns" for share in QUANTILES]
 
 
-def _save(times: Times, path: Path, made_of: Sequence[Path] = ()) -> None:
+def save_times(times: Times, path: Path, made_of: Sequence[Path] = ()) -> None:
     """Write the table, then the readable head that names its checksum and what it was made of."""
-    import zlib
-
-    import pyarrow as pa
-
-    from p3s.base.study import write_bytes, write_json
-
     columns = {name: getattr(times, name) for name in (*COLUMNS, *_VALUES)}
     columns |= {name: times.quantile_ns[:, k] for k, name in enumerate(_quantile_names())}
-    data = parquet_bytes(pa.table({name: column(values) for name, values in columns.items()}))
-    head = {name: getattr(times, name) for name in _HEAD}
-    write_bytes(path.with_suffix(".parquet"), data)
-    write_json(
-        path,
-        {
-            "schema": TIMES_SCHEMA,
-            "schema_version": TIMES_VERSION,
-            **head,
-            "quantiles": list(QUANTILES),
-            "rows": len(times.rank),
-            "table_crc": zlib.crc32(data),
-            "nodes": [list(node) for node in times.nodes],
-            "runs": [dict(run) for run in times.runs],
-            "resident_bytes": times.resident_bytes.tolist(),
-        },
-        made_of,
-    )
+    table = path.with_suffix(".parquet")
+    write_columns(table, columns)
+    facts: dict[str, Any] = {each.name: getattr(times, each.name) for each in fields(TimesFacts)}
+    head = TimesHead(**facts, quantiles=QUANTILES, rows=len(times.rank), table_crc=crc_of(table))
+    write_json(path, TIMES.data(head), made_of)
 
 
 def load_times(root: Path, np: int) -> Times | None:
@@ -278,79 +280,33 @@ def load_times(root: Path, np: int) -> Times | None:
     """
     import pyarrow as pa
 
-    from p3s.base.study import Study, read_json
-
     path = Study(Path(root)).times_path(np)
     if not path.exists():
         return None
-    data = read_json(path, TIMES_SCHEMA, TIMES_VERSION)
+    head = TIMES.read(path)
     try:
-        return _times_from(data, path.with_suffix(".parquet"))
-    except (OSError, ValueError, ShapeError, pa.ArrowException) as err:
-        raise unusable_tables(path, err, "run `p3s characterize` again") from err
+        return _with_rows(head, path.with_suffix(".parquet"))
+    except (OSError, ValueError, pa.ArrowException) as err:
+        raise unusable_tables(path, err, TIMES.again) from err
 
 
-@dataclass(frozen=True)
-class RunRead:
-    """A run that times are from, as their head has it."""
-
-    dir: str
-    time_ns: Total
-    wall_ns: Total
-    disturbed: tuple[str, ...]
-    floor_ns: NotNegative = 0.0
-    captures: str = ""
-
-
-@dataclass(frozen=True)
-class TimesRead:
-    """What npNNNN.times.json holds."""
-
-    np: ProcessCount
-    work_unit: str
-    unit: str
-    unmatched: Share
-    quantiles: tuple[float, ...]
-    rows: Natural
-    table_crc: Natural
-    nodes: tuple[tuple[str, str], ...]
-    runs: tuple[RunRead, ...]
-    resident_bytes: tuple[Natural, ...]
-
-    def valid(self) -> None:
-        """Raise ValueError where clock, quantiles or memory are none."""
-        if self.unit not in clock.TIMES or len(self.resident_bytes) != self.np:
-            raise ValueError("unit or memory per rank is none")
-        if self.quantiles != QUANTILES:
-            raise ValueError("quantiles are others")
-
-
-def _times_from(data: dict[str, Any], table_path: Path) -> Times:
-    import zlib
-
-    head = from_data(TimesRead, data, more=True)
-    if zlib.crc32(file_bytes(table_path)) != head.table_crc:
-        raise OtherTable(f"{table_path.name} is another table than it names")
+def _with_rows(head: TimesHead, path: Path) -> Times:
+    """Return the times of a head and its table."""
+    if zlib.crc32(file_bytes(path)) != head.table_crc:
+        raise OtherTable(f"{path.name} is another table than it names")
     wanted = dict.fromkeys(COLUMNS, int) | dict.fromkeys((*_VALUES, *_quantile_names()), float)
-    table = read_table(table_path, wanted)
-    if table.num_rows != head.rows:
+    columns: dict[str, Any] = dict(read_columns(path, wanted))
+    if len(columns["rank"]) != head.rows:
         raise ValueError("head and table do not fit")
-    columns: dict[str, Any] = {name: numbers(table.column(name)) for name in (*COLUMNS, *_VALUES)}
-    quantile = [numbers(table.column(name)) for name in _quantile_names()]
+    quantile = [columns.pop(name) for name in _quantile_names()]
     check_range(columns["rank"], 0, head.np, "a rank")
     for name in ("from_node", "to_node"):
         check_range(columns[name], -1, len(head.nodes), name)
     for name in ("count", *_VALUES):
-        if len(columns[name]) and columns[name].min() < 0:
+        if columns[name].min(initial=0) < 0:
             raise ValueError(f"{name} is negative")
-    return Times(
-        nodes=head.nodes,
-        quantile_ns=np.stack(quantile, axis=1),
-        runs=tuple(dict(run) for run in data["runs"]),
-        resident_bytes=np.array(head.resident_bytes, dtype=np.int64),
-        **{name: getattr(head, name) for name in _HEAD},
-        **columns,
-    )
+    facts: dict[str, Any] = {each.name: getattr(head, each.name) for each in fields(TimesFacts)}
+    return Times(**facts, quantile_ns=np.stack(quantile, axis=1), **columns)
 
 
 def stale(study: Study, np: int) -> bool:
@@ -406,7 +362,7 @@ def notes(times: Times | None) -> list[str]:
             f"{100 * times.unmatched:.0f} % of the computation time is in steps that the"
             " signature does not have as often: it is in no cost"
         )
-    bad = [(k, run["disturbed"]) for k, run in enumerate(times.runs) if run["disturbed"]]
+    bad = [(k, run.disturbed) for k, run in enumerate(times.runs) if run.disturbed]
     if bad:
         (first, why), total = bad[0], len(times.runs)
         which = f"run {first + 1} of {total} was" if total > 1 else "the run was"
@@ -424,7 +380,7 @@ MOST_RUNS = 3
 def lacks_quiet_runs(times: Times | None, wanted: int = 1) -> bool:
     """Tell whether fewer than ``wanted`` of the runs whose times are known were undisturbed."""
     runs = times.runs if times is not None else ()
-    return bool(runs) and sum(not run["disturbed"] for run in runs) < wanted
+    return bool(runs) and sum(not run.disturbed for run in runs) < wanted
 
 
 def needs_repeat(times: Times | None, wanted: int) -> bool:
@@ -436,8 +392,4 @@ def as_json(times: Times | None) -> dict[str, Any]:
     """Return what the commands say of the times of one count."""
     if times is None:
         return {}
-    return {
-        "runs": [dict(run) for run in times.runs],
-        "unmatched": times.unmatched,
-        "unit": times.unit,
-    }
+    return {"runs": to_data(times.runs), "unmatched": times.unmatched, "unit": times.unit}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from p3s.base.ops import PROCESS, kind_of
 from p3s.base.text import plural, processes
 
@@ -25,8 +27,6 @@ def unmodelled_calls(tables: Sequence[PointTable]) -> list[dict[str, Any]]:
 
 
 def _of_one(t: PointTable) -> dict[str, dict[str, Any]]:
-    import numpy as np
-
     time_ns = t.work + t.elapsed_ns
     events = np.bincount(t.group, weights=t.count, minlength=len(t.groups))
     time_of = np.bincount(t.group, weights=time_ns, minlength=len(t.groups))

@@ -16,11 +16,11 @@ from tracer_helpers import PROGRAMS, compile_c, the_mpi, usable_mpi
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
-from p3s.capture.capture import read_header
+from p3s.capture.chunks import read_header
 from p3s.capture.recording_plan import Enough
 from p3s.cli.sampled import enough
-from p3s.signature.phases import load_phases
 from p3s.signature.plans import Weights, plan_of, too_rare, traced_weights
+from p3s.signature.store import load_phases
 
 needs_mpi = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 OUTER, INNER = 40, 12

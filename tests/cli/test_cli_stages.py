@@ -216,7 +216,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
     monkeypatch.setattr("p3s.predict.validate.validate", stand_in.validate)
     monkeypatch.setattr("p3s.report.equations.render", lambda model, *_: "the equations")
     monkeypatch.setattr("p3s.signature.signature.characterize", stand_in.characterize)
-    monkeypatch.setattr("p3s.signature.phases.load_phases", lambda study_dir: {})
+    monkeypatch.setattr("p3s.signature.store.load_phases", lambda study_dir: {})
     monkeypatch.setattr("p3s.model.stage.build", stand_in.build)
     monkeypatch.setattr(p3s.program, "write_scaled", stand_in.write_scaled, raising=False)
     monkeypatch.setattr("p3s.predict.prediction.measured", lambda study, np: None)

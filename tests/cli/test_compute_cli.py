@@ -15,7 +15,7 @@ from commands import cli
 from p3s.base.study import Study, read_json
 from p3s.cli.common import Progress
 from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_scaled
-from p3s.signature.times import _save
+from p3s.signature.times import save_times
 
 CELLS = 1 << 20
 
@@ -24,7 +24,7 @@ def put_times(study: Study, tables: list[Any], factor: float = 1.0) -> None:
     """Write the times of a study's signatures, on the curve of the cache step."""
     for t in tables:
         ns = factor * t.segments[:, 4] * ts.cache_step(ts.x_of(CELLS, t.np), where=3e6)
-        _save(ts.times_of(t, ns, noise=0.01), study.times_path(t.np))
+        save_times(ts.times_of(t, ns, noise=0.01), study.times_path(t.np))
 
 
 @pytest.fixture(scope="module")

@@ -32,8 +32,7 @@ from p3s.program.collectives.expand import expand
 from p3s.program.order.sections import read_sections, whole_run
 from p3s.program.order.unstick import ends, unstuck
 from p3s.program.scaled import read_order, read_scaled
-from p3s.signature.signature import signature_json
-from p3s.signature.store import write_tables
+from p3s.signature.store import SIGNATURE, signature_of, write_tables
 from p3s.simulate.network import Curve, Network, line, rough_network
 from p3s.simulate.network import Path as PathOf
 from p3s.simulate.steps import Op
@@ -84,7 +83,7 @@ def studies(tmp_path_factory):
                 table = corpus.table(program, count)
                 study.signature_path(count).parent.mkdir(exist_ok=True)
                 write_tables(table, study.signature_path(count))
-                write_json(study.signature_path(count), signature_json(table))
+                write_json(study.signature_path(count), SIGNATURE.data(signature_of(table)))
             build(study.root)
             write_scaled(study.root, n)
             known[name] = study

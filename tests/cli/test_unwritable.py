@@ -12,7 +12,7 @@ from commands import cli
 
 from p3s.base import artefacts
 from p3s.base.host.command import parse
-from p3s.signature_runner.diagnose import diagnose
+from p3s.signature_runner.diagnose import EndedRun
 
 
 def study_of(place: Path) -> Path:
@@ -54,7 +54,7 @@ def test_a_full_disk_is_not_taken_for_a_program_without_mpi(
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     command = parse(["mpiexec", "-n", "{np}", "/bin/true"], 2)
-    why = diagnose(tmp_path, command, 2, 0, None, True).error or ""
+    why = EndedRun(tmp_path, command, 2, 0, None, True).verdict().error or ""
     assert f"nothing was captured: {tmp_path}: cannot be written: No space left on device" in why
     assert os.listdir(tmp_path) == []
 

@@ -26,7 +26,7 @@ from p3s.base import ops
 from p3s.capture import read_run
 from p3s.capture.callpath import call_path, stack
 from p3s.capture.modules import Modules
-from p3s.capture.source import resolve
+from p3s.capture.sites import resolve
 from p3s.signature_runner import build
 from p3s.signature_runner.launch import run_traced
 

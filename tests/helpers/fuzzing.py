@@ -25,7 +25,7 @@ from p3s.base import records
 from p3s.base.artefacts import read_json, sealed, write_json
 from p3s.base.study import Study
 from p3s.cli.main import BUG, run
-from p3s.signature.times import _save as save_times
+from p3s.signature.times import save_times
 
 #: Seconds of processor time that one command may take, far above what it does.
 LIMIT_S = 60

@@ -29,8 +29,7 @@ from p3s.model.reasons import Verdict
 from p3s.model.types import Model
 from p3s.model.verdicts import judged_at
 from p3s.pipeline.gather import check_runs, put_runs
-from p3s.signature.clones import read_alike
-from p3s.signature.signature import characterize
+from p3s.signature.signature import characterize, read_alike
 from p3s.signature.tables import PointTable, table_of
 from p3s.signature_runner.launch import run_traced
 from p3s.signature_runner.recording import CPU, Recording

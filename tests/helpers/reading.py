@@ -21,9 +21,8 @@ from mutations import mutate_bytes, mutate_json, mutate_table
 from outcomes import AT, Hung, Outcome, Trial, fit_head, limited
 
 from p3s.base import records
-from p3s.base.artefacts import read_json, sealed
+from p3s.base.artefacts import sealed
 from p3s.base.errors import P3SError
-from p3s.base.serialise import ShapeError, from_data
 from p3s.base.study import Study
 from p3s.base.tables import ROOM, TIMES_ITS_SIZE
 
@@ -91,15 +90,6 @@ def _topology(path: Path) -> Any:
     from p3s.machine.topology.read import read_fabric
 
     return read_fabric(str(path), 4).about
-
-
-def _sampled(path: Path) -> Any:
-    from p3s.signature.sampled import SCHEMA, SampledFile
-
-    try:
-        return from_data(SampledFile, read_json(path, SCHEMA), more=True)
-    except ShapeError as err:
-        raise P3SError(f"{path}: {err}") from err
 
 
 def _capture(path: Path) -> Any:
@@ -176,7 +166,7 @@ READERS: tuple[Reader, ...] = (
     Reader("switches", "topology.conf", _topology, keeps=False),
     Reader("far", "far/far.json", _by("p3s.costs.small_runs.summary:FAR.read")),
     Reader("far sites", "far/sites.json", _by("p3s.costs.small_runs.record:SITES.read")),
-    Reader("sampled", "sampled.json", _sampled),
+    Reader("sampled", "sampled.json", _by("p3s.signature.sampled:SAMPLED.read")),
     Reader(
         "threads",
         "threads/threads.json",

@@ -14,7 +14,7 @@ import timed_study as ts
 
 from p3s.base.study import Study, write_json
 from p3s.signature.teams import COLUMNS
-from p3s.signature.times import _save
+from p3s.signature.times import save_times
 
 ITERS = 20
 #: Nanoseconds of an element in regions, of one outside of them, of a region and a thread.
@@ -96,8 +96,8 @@ def _put(root: Path, hybrid: Hybrid, counts: Sequence[int], threads: int, seen: 
         write_json(run / "run.json", {"schema": "p3s.run", "schema_version": 1, **info})
         os.utime(run / "run.json", (0, 0))
         times = ts.times_of(table, table.segments[:, 4].astype(float), repeats=1)
-        named = tuple({**each, "dir": f"runs/np{table.np:04d}.r0"} for each in times.runs)
-        _save(replace(times, runs=named), study.times_path(table.np))
+        named = tuple(replace(each, dir=f"runs/np{table.np:04d}.r0") for each in times.runs)
+        save_times(replace(times, runs=named), study.times_path(table.np))
         if seen:
             _put_teams(study, table, hybrid, threads)
 

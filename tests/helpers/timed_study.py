@@ -13,10 +13,10 @@ from p3s.base.serialise import to_data
 from p3s.base.study import Study, write_json
 from p3s.base.tables import TABLES
 from p3s.model import build
-from p3s.signature.signature import signature_json
-from p3s.signature.store import write_tables
+from p3s.signature.clock import QUANTILES
+from p3s.signature.store import SIGNATURE, signature_of, write_tables
 from p3s.signature.tables import PointTable, point_table
-from p3s.signature.times import QUANTILES, Times
+from p3s.signature.times import RunTimes, Times
 
 Cost = Callable[[np.ndarray], np.ndarray]
 COUNTS = (4, 8, 16, 32)
@@ -75,30 +75,22 @@ def times_of(
     seg = table.segments
     count = np.maximum(seg[:, 3], 1)
     return Times(
-        table.np,
-        table.nodes,
-        seg[:, 0],
-        seg[:, 1],
-        seg[:, 2],
-        seg[:, 3],
-        seg[:, 4].astype(float),
-        took.min(axis=0),
-        np.median(took, axis=0),
-        took.max(axis=0),
-        np.repeat((took.min(axis=0) / count)[:, None], len(QUANTILES), axis=1),
-        table.work_unit,
-        "cpu_ns",
-        0.0,
-        tuple(
-            {
-                "dir": f"timed/np{table.np:04d}.r{k}",
-                "time_ns": int(t.sum()),
-                "wall_ns": 0,
-                "disturbed": [],
-            }
-            for k, t in enumerate(took)
+        np=table.np,
+        nodes=table.nodes,
+        rank=seg[:, 0],
+        from_node=seg[:, 1],
+        to_node=seg[:, 2],
+        count=seg[:, 3],
+        work=seg[:, 4].astype(float),
+        least_ns=took.min(axis=0),
+        median_ns=np.median(took, axis=0),
+        most_ns=took.max(axis=0),
+        quantile_ns=np.repeat((took.min(axis=0) / count)[:, None], len(QUANTILES), axis=1),
+        work_unit=table.work_unit,
+        runs=tuple(
+            RunTimes(f"timed/np{table.np:04d}.r{k}", int(t.sum()), 0) for k, t in enumerate(took)
         ),
-        np.zeros(table.np, dtype=np.int64),
+        resident_bytes=np.zeros(table.np, dtype=np.int64),
     )
 
 
@@ -116,7 +108,7 @@ def put_study(
         path = study.signature_path(table.np)
         path.parent.mkdir(exist_ok=True)
         facts = to_data(write_tables(table, path))
-        write_json(path, {**signature_json(table), TABLES: facts})
+        write_json(path, {**SIGNATURE.data(signature_of(table)), TABLES: facts})
     if fit:
         build(study.root)
     return study, tables

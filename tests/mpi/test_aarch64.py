@@ -11,7 +11,7 @@ import pytest
 from paths import PROGRAMS
 
 from p3s.capture import RunTrace, read_run
-from p3s.capture.capture import read_header
+from p3s.capture.chunks import read_header
 from p3s.signature_runner import build
 
 COMPILER, QEMU = shutil.which("aarch64-linux-gnu-gcc"), shutil.which("qemu-aarch64")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tracer_helpers import PROGRAMS, compile_c, the_mpi, trace
 
-from p3s.capture.capture import NAME
+from p3s.capture.layout import NAME
 from p3s.capture.rewrite import Messages
 from p3s.methods.pas2p.match import match
 

@@ -18,9 +18,9 @@ from tracer_helpers import PROGRAMS, compile_c, the_mpi, usable_mpi
 
 from p3s.base.errors import UsageError
 from p3s.base.host import mpi
+from p3s.base.host.place import Place, place
 from p3s.base.study import Study, read_json, write_json
 from p3s.capture import read_run
-from p3s.signature_runner.place import Place, place
 
 mpi_only = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 TIMEOUT_S = 600.0

@@ -11,7 +11,7 @@ from signal_trials import TRIED, Ending, Trial, compiled, run
 from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi
 
 from p3s.capture import read_run
-from p3s.capture.capture import read_header
+from p3s.capture.chunks import read_header
 from p3s.signature_runner import build
 
 pytestmark = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]

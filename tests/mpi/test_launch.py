@@ -22,7 +22,7 @@ from p3s.base.errors import CAPTURES, P3SError
 from p3s.base.host import compiling, mpi
 from p3s.base.host.command import Command
 from p3s.base.host.cores import cores
-from p3s.capture.capture import read_header
+from p3s.capture.chunks import read_header
 from p3s.signature_runner import build, diagnose
 from p3s.signature_runner.launch import run_traced
 from p3s.signature_runner.output import program_said
@@ -237,7 +237,7 @@ def test_what_launchers_say_of_a_death(text: str, code: int, how: str, tmp_path:
     (tmp_path / "stdout.txt").write_text(text)
     family = mpi.MPICH if "=   PID" in text or not text else mpi.OPENMPI
     command = Command(("/l/mpiexec",), "/l/mpiexec", family, ("./app",))
-    verdict = diagnose.diagnose(tmp_path, command, 4, code, None, True)
+    verdict = diagnose.EndedRun(tmp_path, command, 4, code, None, True).verdict()
     assert verdict.error is not None
     unknown = _NORMAL_END if how == "after" else ""  # it may have ended by itself
     assert verdict.error == f"./app: rank 3 of 4 died ({how} MPI_Put){unknown}"
@@ -262,7 +262,7 @@ def test_a_rank_that_left_out_mpi_finalize(tmp_path: Path) -> None:
         w.save(tmp_path)
     (tmp_path / "stderr.txt").write_text(IMPROPER)
     command = Command(("/l/mpiexec",), "/l/mpiexec", mpi.OPENMPI, ("./app",))
-    verdict = diagnose.diagnose(tmp_path, command, 4, 1, None, True)
+    verdict = diagnose.EndedRun(tmp_path, command, 4, 1, None, True).verdict()
     ended = "./app: rank 3 of 4 ended without MPI_Finalize, after MPI_Put"
     assert verdict.error == ended + _NORMAL_END
 
@@ -279,7 +279,7 @@ def test_a_death_after_the_end(text: str, said: str, tmp_path: Path) -> None:
         small(rank, 4).save(tmp_path)
     (tmp_path / "stderr.txt").write_text(f"{'-' * 26}\nprocess {text}\n{'-' * 26}\n")
     command = Command(("/l/mpiexec",), "/l/mpiexec", mpi.OPENMPI, ("./app",))
-    verdict = diagnose.diagnose(tmp_path, command, 4, 139, None, True)
+    verdict = diagnose.EndedRun(tmp_path, command, 4, 139, None, True).verdict()
     assert verdict.error is not None and verdict.error.startswith(f"./app: {said}")
     assert "after MPI_Finalize" in verdict.error
 
@@ -287,7 +287,7 @@ def test_a_death_after_the_end(text: str, said: str, tmp_path: Path) -> None:
 def test_a_launcher_that_starts_nothing(tmp_path: Path) -> None:
     (tmp_path / "stderr.txt").write_text(SRUN)
     command = Command(("/l/srun",), "/l/srun", mpi.SLURM, ("./app",))
-    verdict = diagnose.diagnose(tmp_path, command, 1, 1, None, True)
+    verdict = diagnose.EndedRun(tmp_path, command, 1, 1, None, True).verdict()
     assert verdict.error is not None and verdict.error.startswith(
         "srun: fatal: Could not establish a configuration source; ./app was not started at 1 rank,"
     )
@@ -360,7 +360,7 @@ def test_what_is_said_before_mpi_init_returned(
 ) -> None:
     (tmp_path / "stderr.txt").write_text(text)
     command = Command(("/l/mpiexec",), "/l/mpiexec", family, ("./app",))
-    verdict = diagnose.diagnose(tmp_path, command, 4, code, None, True)
+    verdict = diagnose.EndedRun(tmp_path, command, 4, code, None, True).verdict()
     assert (verdict.error, verdict.left) == (said, "stderr.txt")
 
 
@@ -372,7 +372,7 @@ def test_a_signal_comes_before_what_libraries_print_of_it(tmp_path: Path) -> Non
     )
     (tmp_path / "stderr.txt").write_text("step 3\n" + fortran + UCX)
     command = Command(("/l/mpiexec",), "/l/mpiexec", mpi.MPICH, ("./app",))
-    verdict = diagnose.diagnose(tmp_path, command, 1, 255, None, True)
+    verdict = diagnose.EndedRun(tmp_path, command, 1, 255, None, True).verdict()
     assert str(verdict.error).endswith("killed by SIGSEGV after MPI_Finalize")
 
 
@@ -394,7 +394,7 @@ def test_last_words_before_a_signal_are_no_reason(
     w.save(tmp_path)
     (tmp_path / "stderr.txt").write_text(last + "\n" + JOB_ENDED)
     command = Command(("/l/mpiexec",), "/l/mpiexec", mpi.OPENMPI, ("./app",))
-    verdict = diagnose.diagnose(tmp_path, command, 2, code, None, True)
+    verdict = diagnose.EndedRun(tmp_path, command, 2, code, None, True).verdict()
     assert str(verdict.error).endswith(f"): {said}" if said else ")")
 
 

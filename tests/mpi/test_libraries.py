@@ -24,7 +24,7 @@ from tracer_helpers import usable_mpi
 from p3s.capture import read_run
 from p3s.capture.callpath import call_path, stack
 from p3s.capture.modules import Modules
-from p3s.capture.source import resolve
+from p3s.capture.sites import resolve
 
 
 @dataclass(frozen=True)

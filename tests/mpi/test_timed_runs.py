@@ -63,7 +63,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
     monkeypatch.setattr("p3s.base.host.command.parse", stand_in.parse)
     monkeypatch.setattr("p3s.signature_runner.emulate.emulator", lambda: "qemu")
     monkeypatch.setattr("p3s.signature.signature.characterize", stand_in.characterize)
-    monkeypatch.setattr("p3s.signature.phases.load_phases", lambda study_dir: {})
+    monkeypatch.setattr("p3s.signature.store.load_phases", lambda study_dir: {})
     return stand_in
 
 

@@ -16,9 +16,9 @@ from p3s.base.errors import P3SError
 from p3s.capture import read_run
 from p3s.signature_runner import build
 from p3s.signature_runner.diagnose import captures_of
+from p3s.signature_runner.endings import last_call
 from p3s.signature_runner.launch import run_traced
 from p3s.signature_runner.recording import recording
-from p3s.signature_runner.standstill import last_call
 
 pytestmark = [pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 
@@ -101,7 +101,7 @@ def test_a_hanging_program_is_stopped_and_says_where(dies: Path, tmp_path: Path)
 
 
 def rank_pid(path: Path) -> int:
-    from p3s.capture.capture import read_header
+    from p3s.capture.chunks import read_header
 
     return read_header(path).pid
 

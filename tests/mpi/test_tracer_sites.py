@@ -11,7 +11,7 @@ from tracer_helpers import PROGRAMS, compile_c, the_mpi, trace
 from p3s.capture import RunTrace
 from p3s.capture.callpath import call_path, stack
 from p3s.capture.modules import Modules
-from p3s.capture.source import resolve
+from p3s.capture.sites import resolve
 
 pytestmark = [pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 

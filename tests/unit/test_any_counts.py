@@ -33,7 +33,7 @@ from p3s.predict.estimates import Estimation
 from p3s.predict.prediction import predict
 from p3s.program import write_scaled
 from p3s.report.compute import remarks
-from p3s.signature.times import _save
+from p3s.signature.times import save_times
 
 COUNTS = ((1, 2, 4), (1, 2, 4, 8), (2, 3, 5))
 
@@ -105,7 +105,7 @@ def put_times(root: Path, program: corpus.Program, counts: tuple[int, ...], unit
     study, tables = ts.put_study(root, program, counts, unit)
     for table in tables:
         took = table.segments[:, 4] * (1.0 if unit == "cpu_ns" else 0.4)
-        _save(ts.times_of(table, took, noise=0.02), study.times_path(table.np))
+        save_times(ts.times_of(table, took, noise=0.02), study.times_path(table.np))
     machine_file(root / "machine.json")
     return study
 

@@ -11,7 +11,7 @@ import pytest
 from sketch import irecv, isend, send, sketched, wait
 
 from p3s.capture import RunTrace, cancelled
-from p3s.capture.capture import NAME
+from p3s.capture.layout import NAME
 from p3s.capture.parts import CallBook, replaced
 from p3s.capture.rewrite import Messages
 from p3s.capture.types import RankTrace

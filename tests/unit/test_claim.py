@@ -14,7 +14,7 @@ from test_exec import SHARING, TIMEOUT_S, launch, mpi_only, run
 from tracer_helpers import PROGRAMS, compile_c, usable_mpi
 
 from p3s.base.errors import P3SError
-from p3s.capture.capture import read_header
+from p3s.capture.chunks import read_header
 from p3s.signature_runner import attach as claims
 from p3s.signature_runner.attach import NAME, Launch, claim, this_launch
 
@@ -39,9 +39,9 @@ def test_the_ranks_of_a_launch_agree(env: dict[str, str], name: str) -> None:
 
 
 def test_what_a_program_outside_of_launchers_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "_parents", lambda: iter([(1, "init")]))
+    monkeypatch.setattr(claims, "parents", lambda most: iter([(1, "init")]))
     assert this_launch({}) is None
-    monkeypatch.setattr(claims, "_parents", lambda: iter([(os.getpid(), "mpiexec")]))
+    monkeypatch.setattr(claims, "parents", lambda most: iter([(os.getpid(), "mpiexec")]))
     found = this_launch({})
     assert found is not None and not found.everywhere and found.run_id == ""
 

@@ -10,7 +10,7 @@ import pytest
 from p3s.base.errors import P3SError
 from p3s.base.serialise import from_data, to_data
 from p3s.costs.spread import EVEN, Distribution, Spread, between_ranks, between_turns
-from p3s.signature.times import QUANTILES
+from p3s.signature.clock import QUANTILES
 
 
 def made(draw, rows=8, count=4000, seed=3):

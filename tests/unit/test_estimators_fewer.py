@@ -49,7 +49,7 @@ from p3s.program.fewer import (
 )
 from p3s.program.phase_cells import work_of
 from p3s.replay.settings import ReplaySettings
-from p3s.signature.times import _save
+from p3s.signature.times import save_times
 
 LARGE = 576
 CELLS = 960
@@ -125,7 +125,7 @@ def study_of(root: Path, program: Callable[[Recorder], None]) -> Study:
     study, tables = ts.put_study(root, program, (4, 9, 16, 25), "cpu_ns")
     for table in tables:
         took = table.segments[:, 4].astype(float)
-        _save(ts.times_of(table, took, noise=0.0), study.times_path(table.np))
+        save_times(ts.times_of(table, took, noise=0.0), study.times_path(table.np))
     machine_file(study.root / "machine.json")
     build_compute(study.root)
     write_scaled(study.root, LARGE)

@@ -10,7 +10,7 @@ import pytest
 
 _PROGRAM = """
 import numpy as np
-from p3s.base.host.memory import give_back
+from p3s.base.host.processes import give_back
 
 def resident():
     text = open("/proc/self/status").read()

@@ -10,7 +10,7 @@ import pytest
 from sketch import irecv, send, sketched, wait
 from steps_builder import Builder
 
-from p3s.capture.capture import NAME
+from p3s.capture.layout import NAME
 from p3s.capture.rewrite import Messages
 from p3s.model.compare import compare
 from p3s.model.evaluate import Evaluator

@@ -6,8 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from p3s.signature_runner.endings import unfinished
 from p3s.signature_runner.output import program_said
-from p3s.signature_runner.standstill import unfinished
 
 TRACEBACK = """\
 Traceback (most recent call last):

@@ -18,7 +18,7 @@ from p3s.base.study import Study
 from p3s.capture import ranks, reader
 from p3s.capture.order import Forward, backwards
 from p3s.capture.rewrite import Messages
-from p3s.signature import blocks
+from p3s.signature import clock as blocks
 from p3s.signature.part import Part, Sites, join, part_of
 from p3s.signature.signature import characterize
 
@@ -140,7 +140,7 @@ _READ = """
 import resource, sys
 from pathlib import Path
 from p3s.capture import ranks, reader
-from p3s.signature import blocks
+from p3s.signature import clock as blocks
 reader.LONG_BYTES = 0
 ranks.BLOCK_EVENTS = blocks.EVENTS = 1 << 16
 from p3s.signature.part import part_of

@@ -23,8 +23,9 @@ from nests import (
     truth,
 )
 
+from p3s.signature import phases
 from p3s.signature.fold import fold
-from p3s.signature.phases import phases_json
+from p3s.signature.phase_file import PHASES
 from p3s.signature.structure import refine, structure
 
 
@@ -105,7 +106,8 @@ def test_the_fold_finds_the_nest(name):
 
 def phases_of(top: Nest, counts: tuple[int, ...]) -> dict[str, Any]:
     """Return signature/phases.json of a nest; MPI_Init and MPI_Finalize are added around it."""
-    return phases_json(structure([corpus.table(program(top), n) for n in counts]))
+    found = structure([corpus.table(program(top), n) for n in counts])
+    return PHASES.data(phases.phases_of(found))
 
 
 def calls_of(loop: dict[str, Any]) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from made_runs import call, run_of, world
 
 from p3s.base.errors import P3SError, PartialResult
 from p3s.capture import Comm, RunTrace, read_run
-from p3s.capture.chunks import decode, encode, unzigzag, zigzag
+from p3s.capture.events import decode, encode, unzigzag, zigzag
 from p3s.capture.types import ANY_SOURCE, PROC_NULL
 from p3s.cli.main import run as p3s
 from p3s.formats.exported import Exported

@@ -10,7 +10,8 @@ import pytest
 
 from p3s.signature import part
 from p3s.signature.part import Part, join, part_of
-from p3s.signature.phases import phases_json
+from p3s.signature.phase_file import PHASES
+from p3s.signature.phases import phases_of
 from p3s.signature.structure import structure
 from p3s.signature.tables import table_of
 
@@ -30,12 +31,12 @@ def ranks_of(program: corpus.Program, n: int) -> list[Part]:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_the_parts_of_the_ranks_make_the_whole(program: corpus.Program) -> None:
-    whole = phases_json(structure([corpus.table(program, 16)]))
+    whole = PHASES.data(phases_of(structure([corpus.table(program, 16)])))
     parts = ranks_of(program, 16)
     sent = pickle.loads(pickle.dumps(parts))  # noqa: S301
     for made in (parts, sent):
         table = table_of([join(made)], [None], "here")
-        again = phases_json(structure([table]))
+        again = PHASES.data(phases_of(structure([table])))
         assert without_numbers(again["tree"]) == without_numbers(whole["tree"])
         assert again["accounting"] == whole["accounting"]
         assert [p["per_count"] for p in again["phases"]] == [

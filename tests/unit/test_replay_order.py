@@ -24,8 +24,7 @@ from p3s.program.order.pairs import pair
 from p3s.program.order.sections import read_sections, sections_of
 from p3s.program.order.unstick import _ends_simulated, ends, unstuck
 from p3s.program.scaled import ScaledTrace, read_scaled
-from p3s.signature.signature import signature_json
-from p3s.signature.store import write_tables
+from p3s.signature.store import SIGNATURE, signature_of, write_tables
 from p3s.simulate.packed import surely_end
 from p3s.simulate.steps import RECEIVES, REQUESTS, SENDS, WAITS, Op, Section, Steps, of_ranks
 
@@ -51,7 +50,7 @@ def scaled(root: Path, program: corpus.Program, counts: tuple[int, ...], n: int)
         table = corpus.table(program, count)
         study.signature_path(count).parent.mkdir(exist_ok=True)
         write_tables(table, study.signature_path(count))
-        write_json(study.signature_path(count), signature_json(table))
+        write_json(study.signature_path(count), SIGNATURE.data(signature_of(table)))
     build(root)
     write_scaled(root, n)
     return study.scaled_dir(n)

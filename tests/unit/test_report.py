@@ -30,7 +30,8 @@ from p3s.report.phase_table import account_rows
 from p3s.report.pictures import write_picture
 from p3s.report.sure import verdict_of
 from p3s.report.terminal import curve, render
-from p3s.signature.phases import phases_json
+from p3s.signature.phase_file import PHASES
+from p3s.signature.phases import phases_of
 from p3s.signature.structure import structure
 
 Json = dict[str, Any]
@@ -423,7 +424,7 @@ def test_the_account_of_events_and_time_is_in_the_report(tmp_path: Path) -> None
     study = put_study(tmp_path / "study", prediction())
     assert "There is no account of the traced runs" in render_html(shown(study))
     tables = [corpus.table(corpus.jacobi2d(97, 61, 3), n) for n in (2, 4, 8)]
-    write_json(study.phases_path, phases_json(structure(tables)))
+    write_json(study.phases_path, PHASES.data(phases_of(structure(tables))))
     content = shown(study)
     page = check_offline(render_html(content))
     account = account_rows(content.phases)

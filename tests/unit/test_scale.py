@@ -24,8 +24,7 @@ from p3s.model.partners.members import Communicators
 from p3s.model.stage import load
 from p3s.program import events_of, scaled_dir, write_scaled
 from p3s.program.scaled import read_members, read_scaled
-from p3s.signature.signature import signature_json
-from p3s.signature.store import load_table, write_tables
+from p3s.signature.store import SIGNATURE, load_table, signature_of, write_tables
 
 SCHEMA = {
     "rank": pa.int32(),
@@ -57,7 +56,7 @@ def study(tmp_path_factory):
         table = corpus.table(corpus.cg(), n)
         made.signature_path(n).parent.mkdir(exist_ok=True)
         write_tables(table, made.signature_path(n))
-        write_json(made.signature_path(n), signature_json(table))
+        write_json(made.signature_path(n), SIGNATURE.data(signature_of(table)))
     build(root)
     return made
 
@@ -197,7 +196,7 @@ def test_a_count_that_the_grid_does_not_admit_is_refused(tmp_path):
         table = corpus.table(corpus.halo9(), n)
         made.signature_path(n).parent.mkdir(exist_ok=True)
         write_tables(table, made.signature_path(n))
-        write_json(made.signature_path(n), signature_json(table))
+        write_json(made.signature_path(n), SIGNATURE.data(signature_of(table)))
     build(made.root)
     with pytest.raises(P3SError, match="48"):
         write_scaled(made.root, 48)
@@ -271,7 +270,7 @@ def test_ranks_that_have_nothing_left_are_told(n: int, empty: int, tmp_path: Pat
         table = corpus.table(program, count)
         study.signature_path(count).parent.mkdir(exist_ok=True)
         write_tables(table, study.signature_path(count))
-        write_json(study.signature_path(count), signature_json(table))
+        write_json(study.signature_path(count), SIGNATURE.data(signature_of(table)))
     build(tmp_path)
     found = {each.op: each.ranks for each in write_scaled(tmp_path, n).emptied}
     assert found == ({"MPI_Isend": empty, "MPI_Recv": empty} if empty else {})

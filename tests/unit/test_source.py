@@ -16,7 +16,7 @@ import pytest
 
 from p3s.capture.callpath import Where, parse, shown, stack
 from p3s.capture.modules import Modules, readable, without_parameters
-from p3s.capture.source import resolve
+from p3s.capture.sites import resolve
 
 TIMEOUT_S = 300.0
 

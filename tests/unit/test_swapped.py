@@ -80,7 +80,7 @@ def _model(one: Study, other: Study) -> None:
 
 
 def _phases(one: Study, other: Study) -> None:
-    from p3s.signature.phases import load_phases
+    from p3s.signature.store import load_phases
 
     for each in (one, other):
         load_phases(each.root)
@@ -91,7 +91,7 @@ def _phases(one: Study, other: Study) -> None:
 def test_an_artefact_of_another_study_is_made_again(
     swap: Callable[[Study, Study], None], studies: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    from p3s.signature.phases import load_phases
+    from p3s.signature.store import load_phases
 
     one, other = (Study(Path(shutil.copytree(s, tmp_path / s.name))) for s in studies)
     swap(one, other)

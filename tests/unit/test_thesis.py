@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import corpus
 import numpy as np
@@ -12,8 +14,9 @@ from order import traced
 from sketch import sketched
 
 from p3s.base.errors import P3SError
+from p3s.capture import RankTrace
 from p3s.methods.pas2p.phases import Similarity, loop_of, thesis_phases
-from p3s.signature.parse import Label, sequence_nodes, shared_sites
+from p3s.signature.part import Sites, part_of
 
 LONG = 1_000_000  # ns: far above what the clock cannot tell apart
 
@@ -187,37 +190,12 @@ def test_the_loop_of_a_phase_is_the_smallest_with_its_sites() -> None:
     assert loop_of(phase, {3: {"a"}}) is None
 
 
-# ---- labels by sequence ---------------------------------------------------------------------
+class OneRank(list[RankTrace]):
+    """The ranks of a run of which one has a file."""
 
-
-def wrapped(rec) -> None:
-    """Everything through one line: an exchange with two neighbours, then a sum."""
-    for _ in range(5):
-        for step in (1, 2):
-            rec("Irecv", site="mpi_call", peer=(rec.rank - step) % rec.n, nbytes=80 * step)
-            rec("Send", site="mpi_call", peer=(rec.rank + step) % rec.n, nbytes=80 * step)
-            rec("Wait", site="mpi_call", nbytes=1)
-        rec("Allreduce", site="mpi_call", nbytes=8)
-
-
-def test_events_of_a_shared_site_are_told_apart_by_what_they_do() -> None:
-    run = run_of(wrapped, 5)
-    nodes = sequence_nodes(run)
-    assert {run.sites[site].key for site in nodes.shared} == {"mpi_call"}
-    names = [[nodes.labels[label] for label in nodes.of(rank)] for rank in range(5)]
-    assert names[0] == names[3], "the partner counts relative to the rank"
-    body = names[0][1:8]
-    assert body == [
-        Label("mpi_call", "MPI_Irecv", 0, 80, 4),
-        Label("mpi_call", "MPI_Send", 0, 80, 1),
-        Label("mpi_call", "MPI_Wait"),
-        Label("mpi_call", "MPI_Irecv", 0, 160, 3),
-        Label("mpi_call", "MPI_Send", 0, 160, 2),
-        Label("mpi_call", "MPI_Wait"),
-        Label("mpi_call", "MPI_Allreduce", 0, 8, -1),
-    ]
-    assert names[0][1:-1] == body * 5
-    assert names[0][0] == Label("Init", "MPI_Init")
+    def __init__(self, ranks: Iterable[RankTrace], rank: int) -> None:
+        super().__init__(ranks)
+        self.present = [rank]
 
 
 def test_labels_in_order_are_common_to_ranks_and_counts() -> None:
@@ -238,37 +216,14 @@ def test_labels_in_order_are_common_to_ranks_and_counts() -> None:
     found = []
     for n in (4, 8):
         run = run_of(program, n)
-        nodes = sequence_nodes(run)
-        found += [[nodes.labels[label] for label in nodes.in_order(rank)] for rank in range(n)]
-        assert {nodes.labels[label] for label in nodes.of(0)} != set(found[0])
+        for rank in range(n):
+            one: Any = SimpleNamespace(**{**vars(run), "ranks": OneRank(run.ranks, rank)})
+            part = part_of(one, Sites(frozenset({"w"})))
+            found.append([part.nodes[node] for node in part.samples[rank]])
     assert all(names == found[0] for names in found)
     assert found[0][1:5] == [
-        Label("w", "MPI_Send", order=0),
-        Label("w", "MPI_Send", order=1),
-        Label("w", "MPI_Allreduce", order=0),
-        Label("w", "MPI_Allreduce", order=1),
+        ("w#0", "MPI_Send"),
+        ("w#1", "MPI_Send"),
+        ("w#0", "MPI_Allreduce"),
+        ("w#1", "MPI_Allreduce"),
     ]
-
-
-def test_other_sites_keep_site_and_operation() -> None:
-    run = run_of(corpus.jacobi2d(), 4)
-    assert shared_sites(run) == set()
-    nodes = sequence_nodes(run)
-    nodes.of(0)
-    assert Label("Isend", "MPI_Isend") in nodes.labels
-    everything = sequence_nodes(run, set(range(len(run.sites))))
-    everything.of(0)
-    assert len(everything.labels) > len(nodes.labels)
-
-
-def test_halves_of_one_call_and_starts_do_not_make_a_site_shared() -> None:
-    def program(rec) -> None:
-        rec("Sendrecv", peer=0)
-        rec("Sendrecv_recv", site="Sendrecv", peer=0)
-        for op in ("Send_init", "Recv_init"):
-            rec(op, site="startall", peer=0)
-        rec("Send", site="line", peer=0)
-        rec("Recv", site="line", peer=0)
-
-    run = run_of(program, 1)
-    assert {run.sites[site].key for site in shared_sites(run)} == {"line"}

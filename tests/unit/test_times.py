@@ -133,12 +133,8 @@ def test_a_study_of_cpu_time_has_the_times_of_its_own_runs(tmp_path: Path) -> No
     # The run that took least in all gives the quantiles: there, 2200, 3300 and 4400.
     expected = np.quantile([2200, 3300, 4400], QUANTILES)
     assert np.allclose(times.quantile_ns[rest], expected)
-    assert [run["dir"] for run in times.runs] == [
-        "runs/np0002.r0",
-        "runs/np0002.r1",
-        "runs/np0002.r2",
-    ]
-    assert times.runs[1]["time_ns"] == 11 * (10_000 + 2_000) // 10 + 200
+    assert [run.dir for run in times.runs] == ["runs/np0002.r0", "runs/np0002.r1", "runs/np0002.r2"]
+    assert times.runs[1].time_ns == 11 * (10_000 + 2_000) // 10 + 200
     assert times.resident_bytes.tolist() == [0, 0]
     start = row_of(times, 0, "", "MPI_Init")
     assert times.least_ns[start] == 0, "what is before the end of MPI_Init is the launcher's"
@@ -161,7 +157,7 @@ def test_native_runs_give_the_time_of_counted_instructions(tmp_path: Path) -> No
     rest = row_of(times, 0, "MPI_Recv", "MPI_Recv")
     assert (times.work[rest], times.least_ns[rest]) == (33, 9460)
     assert (times.work_unit, times.unit) == ("instructions", "cpu_ns")
-    assert [run["dir"] for run in times.runs] == ["timed/np0002.r0", "timed/np0002.r1"]
+    assert [run.dir for run in times.runs] == ["timed/np0002.r0", "timed/np0002.r1"]
     same(times, load_times(study.root, 2))
 
     write_json(study.timed_dir(2, 1) / "run.json", {"schema": RUN_SCHEMA, "schema_version": 1})
@@ -185,7 +181,7 @@ def emulated(run_dir: Path) -> None:
 
 def same(one: Times, two: Times | None) -> None:
     assert two is not None
-    without = [replace(t, runs=tuple({**r, "captures": ""} for r in t.runs)) for t in (one, two)]
+    without = [replace(t, runs=tuple(replace(r, captures="") for r in t.runs)) for t in (one, two)]
     for name, value in vars(without[0]).items():  # the captures are others, what they say is not
         other = getattr(without[1], name)
         assert (np.asarray(value) == np.asarray(other)).all(), name
@@ -358,7 +354,7 @@ MORE = {0: [100_000] * TURNS, 1: [125_000] * TURNS}
 
 def test_a_repeat_that_took_longer_is_told(tmp_path: Path) -> None:
     times = doubts(tmp_path, [MORE, BUSY, BUSY], True, gap=50_000)
-    assert [run["disturbed"] for run in times.runs] == [
+    assert [list(run.disturbed) for run in times.runs] == [
         ["took 12 % more computation time than the least of the 3 repeats"],
         [],
         [],
@@ -374,7 +370,7 @@ def test_repeats_that_are_all_disturbed_are_told_once(tmp_path: Path) -> None:
     assert said.startswith("all 2 runs were disturbed: a rank lost its core")
     assert lacks_quiet_runs(times) and needs_repeat(times, 1) and not needs_repeat(None, 1)
     three = replace(times, runs=(*times.runs, times.runs[0]))
-    quiet = replace(times, runs=(*times.runs[:1], {**times.runs[1], "disturbed": []}))
+    quiet = replace(times, runs=(*times.runs[:1], replace(times.runs[1], disturbed=())))
     assert not needs_repeat(three, 1) and lacks_quiet_runs(three)
     assert not needs_repeat(quiet, 1) and needs_repeat(quiet, 2)
 
@@ -392,10 +388,10 @@ def test_time_off_the_core_is_told_where_each_rank_has_one(
 ) -> None:
     times = doubts(tmp_path, [BUSY], shared, gap=gap)
     (run,) = times.runs
-    assert bool(run["disturbed"]) == said == bool(notes(times))
+    assert bool(run.disturbed) == said == bool(notes(times))
     if said:  # nine gaps less what was computed in them, the tracer and the failed polls
         lost = 9 * gap - 440_100 - 10 * 2000 - 700
-        assert run["disturbed"][0].startswith(
+        assert run.disturbed[0].startswith(
             f"a rank lost its core for {100 * lost / (8 * 10 + 9 * gap):.0f} % of the run"
         )
     assert needs_repeat(times, 1) == lacks_quiet_runs(times) == said
@@ -462,7 +458,7 @@ def test_lost_cores_are_told_where_work_is_wall_time(lost: int, said: bool, tmp_
         gap=100_000,
         memory=(1 << 20, 3 << 20, lost),
     )
-    assert bool(times.runs[0]["disturbed"]) == said
+    assert bool(times.runs[0].disturbed) == said
     assert times.resident_bytes.tolist() == [2 << 20] * 2
 
 

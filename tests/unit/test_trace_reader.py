@@ -30,7 +30,8 @@ from hypothesis import strategies as st
 
 from p3s.base.errors import P3SError
 from p3s.capture import Window, read_file, read_run, reader
-from p3s.capture.capture import read_capture, read_header
+from p3s.capture.capture import read_capture
+from p3s.capture.chunks import read_header
 from p3s.capture.events import Events
 from p3s.capture.summary import summary
 
@@ -385,7 +386,7 @@ def test_round_trip(
 
 @given(st.lists(st.integers(0, (1 << 64) - 1), min_size=1))
 def test_varints(values: list[int]) -> None:
-    from p3s.capture.chunks import decode, unzigzag
+    from p3s.capture.events import decode, unzigzag
 
     table = decode(b"".join(map(leb, values)), 1)
     assert table[0].tolist() == values

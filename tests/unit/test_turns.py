@@ -8,13 +8,10 @@ from pathlib import Path
 import corpus
 import numpy as np
 
-from p3s.base.serialise import from_data, to_data
-from p3s.base.tables import TABLES
 from p3s.model.order.iterations import with_turns
 from p3s.signature.parse import Sequences, nodes_of
 from p3s.signature.part import join, part_of
-from p3s.signature.signature import signature_json
-from p3s.signature.store import SignatureHead, _table, write_tables
+from p3s.signature.store import read_tables, signature_of, write_tables
 from p3s.signature.tables import PointTable, first_rows, node_of_row
 
 
@@ -100,9 +97,8 @@ def test_too_many_events_leave_no_sequences() -> None:
 def test_sequences_survive_the_signature_files(tmp_path: Path) -> None:
     t = corpus.table(multipartition(), 9)
     path = tmp_path / "np0009.json"
-    facts = to_data(write_tables(t, path))
-    head = from_data(SignatureHead, {**signature_json(t), TABLES: facts}, more=True)
-    again = _table(head, path).sequences
+    head = replace(signature_of(t), tables=write_tables(t, path))
+    again = read_tables(head, path).sequences
     assert list(again) == list(t.sequences)
     assert all(np.array_equal(again[r], t.sequences[r]) for r in again)
 
@@ -177,12 +173,12 @@ def test_signature_of_an_older_version_is_refused_in_one_line(tmp_path: Path) ->
 
     from p3s.base.errors import P3SError
     from p3s.base.study import Study
-    from p3s.signature.store import load_table
+    from p3s.signature import store
 
     study = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./a"])
     path = study.signature_path(4)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"schema": "p3s.signature", "schema_version": 3}))
     with pytest.raises(P3SError, match="version 3") as err:
-        load_table(study.root, 4)
+        store.load_table(study.root, 4)
     assert "\n" not in str(err.value)

@@ -7,7 +7,7 @@ import pytest
 
 from p3s.base.errors import P3SError
 from p3s.base.host.compiling import c_compiler
-from p3s.capture import chunks
+from p3s.capture import events
 
 try:
     c_compiler("a test")
@@ -25,7 +25,7 @@ def numbers(rng: np.random.Generator, rows: int) -> np.ndarray:
 
 
 def library():
-    found = chunks._library()
+    found = events._library()
     assert found is not None
     return found
 
@@ -33,16 +33,16 @@ def library():
 @pytest.mark.parametrize("rows", [0, 1, 7, 5000])
 def test_both_readers_read_what_was_written(rows):
     table = numbers(np.random.default_rng(rows), rows)
-    payload = chunks.encode(table)[0].tobytes()
-    assert np.array_equal(chunks._in_c(library(), payload, COLUMNS), table.T)
-    assert np.array_equal(chunks._in_numpy(payload, COLUMNS), table.T)
-    assert np.array_equal(chunks.decode(payload, COLUMNS), table.T)
+    payload = events.encode(table)[0].tobytes()
+    assert np.array_equal(events._in_c(library(), payload, COLUMNS), table.T)
+    assert np.array_equal(events._in_numpy(payload, COLUMNS), table.T)
+    assert np.array_equal(events.decode(payload, COLUMNS), table.T)
 
 
 @pytest.mark.parametrize("seed", range(200))
 def test_both_readers_say_the_same_of_damage(seed):
     rng = np.random.default_rng(seed)
-    raw = chunks.encode(numbers(rng, 40))[0]
+    raw = events.encode(numbers(rng, 40))[0]
     raw[rng.integers(0, len(raw), 6)] ^= rng.integers(0, 256, 6, dtype=np.uint8)
     payload = raw[: len(raw) - int(rng.integers(0, 2))].tobytes()
 
@@ -52,8 +52,8 @@ def test_both_readers_say_the_same_of_damage(seed):
         except ValueError as err:
             return str(err)
 
-    ours = said(lambda: chunks._in_c(library(), payload, COLUMNS))
-    assert ours == said(lambda: chunks._in_numpy(payload, COLUMNS))
+    ours = said(lambda: events._in_c(library(), payload, COLUMNS))
+    assert ours == said(lambda: events._in_numpy(payload, COLUMNS))
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_both_readers_say_the_same_of_damage(seed):
 )
 def test_numbers_that_are_too_long_are_refused(payload, why):
     for read in (
-        lambda: chunks._in_c(library(), payload, COLUMNS),
-        lambda: chunks._in_numpy(payload, COLUMNS),
+        lambda: events._in_c(library(), payload, COLUMNS),
+        lambda: events._in_numpy(payload, COLUMNS),
     ):
         if why is None:
             assert read()[0, 0] == 1 << 63
@@ -80,7 +80,7 @@ def test_numbers_that_are_too_long_are_refused(payload, why):
 
 def test_long_tables_are_read_without_a_compiler(monkeypatch):
     table = numbers(np.random.default_rng(1), 4000)
-    payload = chunks.encode(table)[0].tobytes()
-    assert len(payload) > chunks._LONG
-    monkeypatch.setattr(chunks, "_library", lambda: None)
-    assert np.array_equal(chunks.decode(payload, COLUMNS), table.T)
+    payload = events.encode(table)[0].tobytes()
+    assert len(payload) > events._LONG
+    monkeypatch.setattr(events, "_library", lambda: None)
+    assert np.array_equal(events.decode(payload, COLUMNS), table.T)

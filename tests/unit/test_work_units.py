@@ -18,8 +18,7 @@ from p3s.model.fit import fit_model
 from p3s.model.holdout import build_model
 from p3s.predict.times import read_head
 from p3s.report.equations import render
-from p3s.signature.signature import signature_json
-from p3s.signature.store import load_table, write_tables
+from p3s.signature.store import SIGNATURE, load_table, signature_of, write_tables
 from p3s.signature.tables import PointTable, point_table
 
 
@@ -40,7 +39,7 @@ def test_one_unit_goes_all_the_way(tmp_path: Path) -> None:
     for unit in ("wall_ns", "cpu_ns", "instructions"):
         made = tables(unit, unit, unit)
         assert fit_model(made).work_unit == unit
-        signature = signature_json(made[0])
+        signature = SIGNATURE.data(signature_of(made[0]))
         assert (signature["work_unit"], signature["work"]) == (unit, int(made[0].work.sum()))
         write_tables(made[0], path)
         write_json(path, signature)
@@ -53,7 +52,7 @@ def test_times_under_emulation_are_no_times() -> None:
     assert timed.elapsed_ns.any() and not counted.elapsed_ns.any() and counted.work.any()
     text = render(build_model(tables("instructions", "instructions", "instructions"), False))
     assert "work is in instructions" in text and "work of a rank in the run = " in text
-    shares = [p["per_count"]["8"]["share"] for p in signature_json(counted)["phases"]]
+    shares = [p["per_count"]["8"]["share"] for p in SIGNATURE.data(signature_of(counted))["phases"]]
     assert sum(shares) == pytest.approx(1.0), "shares are of instructions"
 
 
@@ -94,7 +93,7 @@ def test_a_signature_of_version_one_is_refused_in_one_line(tmp_path: Path) -> No
     path = study.signature_path(4)
     path.parent.mkdir()
     write_tables(made, path)
-    write_json(path, {**signature_json(made), "schema_version": 1})
+    write_json(path, {**SIGNATURE.data(signature_of(made)), "schema_version": 1})
     with pytest.raises(P3SError, match="p3s.signature version 1, but p3s .* reads version 4") as e:
         load_table(tmp_path, 4)
     assert "\n" not in str(e.value)

@@ -227,7 +227,7 @@ def parse(template: Sequence[str], np: int, *, there: bool = True, trusted: bool
     others = [_taken_apart(part, _skip_options(part, 0, family)) for part in rest]
     for options, (name, *_) in ((before, program), *others) if there else ():
         moved = any(w.lstrip("-").split("=")[0] in ("wdir", "wd", "chdir", "D") for w in options)
-        _check_program(name, moved)
+        program_path(name, moved)
     return Command(before, launcher, family, program, tuple(others))
 
 
@@ -252,9 +252,14 @@ def _taken_apart(words: Sequence[str], at: int) -> tuple[tuple[str, ...], tuple[
     return tuple(words[:at]), tuple(words[begin:])
 
 
-def _check_program(word: str, elsewhere: bool) -> None:
-    if shutil.which(word):
-        return
+def program_path(word: str, elsewhere: bool = False) -> str:
+    """Return the path of a program as the shell would find it.
+
+    ``elsewhere``: it is started in another directory; then "" where it is not here. Errors:
+    P3SError that says what it is instead.
+    """
+    if found := shutil.which(word):
+        return found
     if os.path.isdir(word):
         raise P3SError(f"{word}: is a directory, not a program")
     if os.path.exists(word):
@@ -266,14 +271,10 @@ def _check_program(word: str, elsewhere: bool) -> None:
         if where and os.sep in word:
             where = ", relative to the directory you are in"
         raise P3SError(f"{word}: program not found{where}; check the path")
-
-
-def executable(word: str) -> str | None:
-    """Return the path of a program as the shell would find it, or None."""
-    return shutil.which(word)
+    return ""
 
 
 def origin_of(word: str) -> dict[str, str | None]:
     """Return the entries of run.json that say where a program is and where it was started."""
-    found = executable(word)
+    found = shutil.which(word)
     return {"program": os.path.abspath(found) if found else None, "directory": os.getcwd()}

@@ -14,7 +14,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -110,6 +110,20 @@ def locked(name: str) -> Iterator[None]:
         yield
 
 
+def made_once(target: Path, make: Callable[[Path], object]) -> Path:
+    """Return a file of the cache; what is not sound there is made: ``make`` writes a draft."""
+    if not is_sound(target):
+        with (
+            locked("build"),
+            tempfile.TemporaryDirectory(prefix="build-", dir=target.parent) as work,
+        ):
+            if not is_sound(target):  # another process may have made it meanwhile
+                draft = Path(work, "made")
+                make(draft)
+                keep(draft, target)
+    return target
+
+
 def run_tool(argv: list[str], what: str) -> str:
     """Run a compiler or linker; P3SError with its first error line if it fails.
 
@@ -173,16 +187,10 @@ def compiled(
         digest.update(path.read_bytes())
     stem, dot, ending = name.partition(".")
     target = cache_dir() / f"{stem}-{digest.hexdigest()[:20]}{dot}{ending}"
-    if is_sound(target):
-        return target
-    with locked("build"), tempfile.TemporaryDirectory(prefix="build-", dir=target.parent) as work:
-        if is_sound(target):  # another process has made it meanwhile
-            return target
-        output = os.path.join(work, "made")
-        command = [compiler, *flags, str(sources[0]), "-o", output, *libraries]
-        run_tool(command, f"compile {what}")
-        keep(Path(output), target)
-    return target
+    words = [compiler, *flags, str(sources[0])]
+    return made_once(
+        target, lambda draft: run_tool([*words, "-o", str(draft), *libraries], f"compile {what}")
+    )
 
 
 FOLDER = Path(__file__).parents[2] / "prebuilt"
@@ -327,19 +335,13 @@ def _fits(of: Library | None, found: Library | None) -> bool:
 def _kept(each: Prebuilt) -> Path | None:
     stem, dot, ending = each.name.partition(".")
     target = cache_dir() / f"{stem}-{each.sha256[:20]}{dot}{ending}"
-    if is_sound(target):
-        return target
     try:
-        data = (FOLDER / each.file).read_bytes()
+        data = b"" if is_sound(target) else (FOLDER / each.file).read_bytes()
     except OSError:
         return None
-    if hashlib.sha256(data).hexdigest() != each.sha256:
+    if data and hashlib.sha256(data).hexdigest() != each.sha256:
         return None
-    with tempfile.TemporaryDirectory(prefix="build-", dir=target.parent) as work:
-        draft = Path(work, "made")
-        draft.write_bytes(data)
-        keep(draft, target)
-    return target
+    return made_once(target, lambda draft: draft.write_bytes(data))
 
 
 def runtime(

@@ -67,14 +67,18 @@ class Scheduler(ABC):
     first: int = 0
     #: Where the number of the job stands in what ``command`` prints.
     _number: re.Pattern[str]
+    #: Words that make the command print the number alone; whether it reads scripts from its input.
+    quiet: tuple[str, ...] = ()
+    reads_stdin: bool = False
+    _example: str
 
     @abstractmethod
     def directives(self, job: Job) -> list[str]:
         """Return the options of a job, one a line. Errors: P3SError for what is no option."""
 
-    @abstractmethod
     def log_of(self, job: Job, number: str) -> Path:
         """Return where the output of a job goes; of an array, of all tasks."""
+        return job.log.with_name(f"{job.log.name}-{number}{'_*' if job.tasks else ''}.out")
 
     @abstractmethod
     def after(self, numbers: Sequence[str]) -> list[str]:
@@ -86,19 +90,19 @@ class Scheduler(ABC):
 
     def by_hand(self, script: str, after: str = "") -> str:
         """Return the words of a shell that hand a script over, both quoted already."""
-        return " ".join([self.command, *([after] if after else []), script])
+        return " ".join([self.command, *self.quiet, *([after] if after else []), script])
 
     def submit(self, script: Path, after: Sequence[str] = ()) -> str:
         """Hand a script over, to run after other jobs, and return the job's number.
 
         Errors: P3SError with what the scheduler says.
         """
-        words = [self.command, *self._quietly(), *(self.after(after) if after else [])]
+        words = [self.command, *self.quiet, *(self.after(after) if after else [])]
         try:
             with open(script, "rb") as text:
                 done = subprocess.run(
-                    words if self._reads_stdin() else [*words, str(script)],
-                    stdin=text if self._reads_stdin() else subprocess.DEVNULL,
+                    words if self.reads_stdin else [*words, str(script)],
+                    stdin=text if self.reads_stdin else subprocess.DEVNULL,
                     capture_output=True,
                     text=True,
                     errors="replace",
@@ -118,12 +122,6 @@ class Scheduler(ABC):
             raise P3SError(f"{self.command} {script}: {said}")
         return found[1]
 
-    def _quietly(self) -> list[str]:
-        return []
-
-    def _reads_stdin(self) -> bool:
-        return False
-
     def _further(self, job: Job) -> list[str]:
         """Return the options that the user has given, each a line of its own."""
         for option in job.options:
@@ -134,13 +132,12 @@ class Scheduler(ABC):
                 )
         return list(job.options)
 
-    _example: str
-
 
 class Slurm(Scheduler):
     """Slurm. Source: sbatch(1) of 22.05."""
 
     name, prefix, command = "slurm", "#SBATCH", "sbatch"
+    quiet = ("--parsable",)
     index = "SLURM_ARRAY_TASK_ID"
     _number = re.compile(r"^(\d+)(?:;.*)?$", re.ASCII | re.MULTILINE)
     _example = "--option=--constraint=rome"
@@ -182,20 +179,9 @@ class Slurm(Scheduler):
         """Return what srun does not take from the job, from 22.05 on."""
         return [f"export SRUN_CPUS_PER_TASK={job.cores}"] if job.cores > 1 else []
 
-    def log_of(self, job: Job, number: str) -> Path:
-        """Return the file that --output names."""
-        return job.log.with_name(f"{job.log.name}-{number}{'_*' if job.tasks else ''}.out")
-
     def after(self, numbers: Sequence[str]) -> list[str]:
         """Return the option of sbatch."""
         return [f"--dependency=afterany:{':'.join(numbers)}"]
-
-    def by_hand(self, script: str, after: str = "") -> str:
-        """Return the command, which prints the number alone."""
-        return " ".join(["sbatch --parsable", *([after] if after else []), script])
-
-    def _quietly(self) -> list[str]:
-        return ["--parsable"]
 
 
 class PBS(Scheduler):
@@ -250,6 +236,7 @@ class LSF(Scheduler):
     """IBM Spectrum LSF. Source: bsub of its command reference, 10.1."""
 
     name, prefix, command = "lsf", "#BSUB", "bsub"
+    reads_stdin = True
     index, first = "LSB_JOBINDEX", 1
     _number = re.compile(r"Job <(\d+)>", re.ASCII)
     _example = "--option='-R \"select[type==any]\"'"
@@ -279,11 +266,7 @@ class LSF(Scheduler):
         log = _path(job.log)
         if "%" in log:
             raise P3SError(f"{log[:60]!r}: LSF puts numbers of the job in place of % in a path")
-        return [*found, *self._further(job), f'-o "{_plain(log)}-{number}.out"']
-
-    def log_of(self, job: Job, number: str) -> Path:
-        """Return the file that -o names."""
-        return job.log.with_name(f"{job.log.name}-{number}{'_*' if job.tasks else ''}.out")
+        return [*found, *self._further(job), f'-o "{_path(job.log, _QUOTES)}-{number}.out"']
 
     def after(self, numbers: Sequence[str]) -> list[str]:
         """Return the option of bsub."""
@@ -293,9 +276,6 @@ class LSF(Scheduler):
         """Return the words, which print the number alone."""
         words = " ".join(["bsub", *([after] if after else []), f"< {script}"])
         return f"{words} | sed -n 's/^Job <\\([0-9]*\\)>.*/\\1/p'"
-
-    def _reads_stdin(self) -> bool:
-        return True
 
 
 #: By the name of --scheduler, the one that is taken first where several are there.
@@ -351,18 +331,10 @@ def _word(what: str, word: str) -> str:
     return word
 
 
-def _path(path: Path) -> str:
-    """Return a path without what would end a line of the script."""
+def _path(path: Path, but: str = "") -> str:
+    """Return a path without what would end a line of the script, or the characters of ``but``."""
     text = str(path)
-    if not text.isprintable():
-        raise P3SError(
-            f"{text[:60]!r}: a path with such characters cannot be written into a batch script"
-        )
-    return text
-
-
-def _plain(text: str) -> str:
-    if '"' in text or "\\" in text:
+    if not text.isprintable() or any(char in text for char in but):
         raise P3SError(
             f"{text[:60]!r}: a path with such characters cannot be written into a batch script"
         )
@@ -370,9 +342,11 @@ def _plain(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    return f'"{text}"' if " " in _plain(text) else text
+    return f'"{text}"' if " " in _path(Path(text), _QUOTES) else text
 
 
+#: What would end the quotes around a path.
+_QUOTES = '"\\'
 _MODULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+/@-]*", re.ASCII)
 #: P3S ends with it where something of the work is missing or not to be trusted.
 _PARTLY = 3
@@ -462,12 +436,7 @@ def by_hand(scheduler: Scheduler, scripts: Sequence[Path], last: Path | None) ->
 
 def quoted(path: Path) -> str:
     """Return a path as a word of a shell. Errors: P3SError where it would not be one line."""
-    text = str(path)
-    if not text.isprintable():
-        raise P3SError(
-            f"{text[:60]!r}: a path with such characters cannot be written into a batch script"
-        )
-    return shlex.quote(text)
+    return shlex.quote(_path(path))
 
 
 def _module(name: str) -> str:

@@ -18,7 +18,8 @@ from p3s.costs.gather import by_place_and_rank, in_the_run, numbers_of, places_o
 from p3s.costs.small_runs.places import Same
 from p3s.costs.thesis import Place
 from p3s.model.types import Model
-from p3s.signature.tables import INSTRUCTIONS, PointTable
+from p3s.signature.rank import INSTRUCTIONS
+from p3s.signature.tables import PointTable
 
 if TYPE_CHECKING:
     from p3s.base.study import Study

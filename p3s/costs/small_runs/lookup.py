@@ -20,7 +20,7 @@ from p3s.model.grid import admissible
 from p3s.model.types import Model
 from p3s.model.work.scic import instruction_groups
 from p3s.signature.phases import CONSTANT_WORK, RELEVANT_SHARE
-from p3s.signature.tables import INSTRUCTIONS
+from p3s.signature.rank import INSTRUCTIONS
 
 NAN = float("nan")
 #: Counts up to so many times the largest traced one are looked at, and never more than this.

@@ -19,7 +19,8 @@ from p3s.costs.small_runs.places import as_words
 from p3s.costs.small_runs.record import same_places
 from p3s.costs.thesis import Point
 from p3s.model.types import Model
-from p3s.signature.tables import INSTRUCTIONS, PointTable
+from p3s.signature.rank import INSTRUCTIONS
+from p3s.signature.tables import PointTable
 
 if TYPE_CHECKING:
     from p3s.base.study import Study

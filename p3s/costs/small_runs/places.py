@@ -78,7 +78,7 @@ class Same:
 
         return replace(
             t,
-            groups=tuple(replace(g, site=self.site(g.site, known)) for g in t.groups),
+            groups=tuple(g._replace(site=self.site(g.site, known)) for g in t.groups),
             nodes=tuple((self.site(site, known), op) for site, op in t.nodes),
             sites={self.site(site, known): frames for site, frames in t.sites.items()},
             varying=words(t.varying),

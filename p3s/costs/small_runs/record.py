@@ -193,8 +193,8 @@ def staged(study: Study, name: str, command: Sequence[str]) -> Iterator[Study]:
 
 def commit(study: Study, name: str, new: Study, counts: Sequence[int]) -> Study:
     """Move the runs of ``counts`` to their place, far/NAME; earlier runs there stay."""
-    from p3s.signature.phases import load_phases
     from p3s.signature.signature import characterize
+    from p3s.signature.store import load_phases
 
     target = study.far_dir(name)
     if not target.exists():

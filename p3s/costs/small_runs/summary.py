@@ -18,7 +18,7 @@ from p3s.costs.small_runs.walk import PhaseCost, minimum
 from p3s.model.types import Model
 from p3s.model.work.scic import ranges, ranges_text
 from p3s.signature.phases import RELEVANT_SHARE
-from p3s.signature.tables import INSTRUCTIONS
+from p3s.signature.rank import INSTRUCTIONS
 
 if TYPE_CHECKING:
     from p3s.base.study import Study

@@ -24,8 +24,9 @@ from p3s.costs.small_runs.places import FOREIGN, share, used
 from p3s.model.grid import admissible
 from p3s.model.types import Admissible
 from p3s.signature.phases import RELEVANT_SHARE
+from p3s.signature.rank import INSTRUCTIONS
 from p3s.signature.structure import Node, Structure
-from p3s.signature.tables import INSTRUCTIONS, PointTable
+from p3s.signature.tables import PointTable
 
 #: By how much a workload may exceed the study's, or stay below it, and still be as large.
 _MORE, _LESS = 1.02, 0.98

@@ -143,7 +143,7 @@ def mpi_name(name: str) -> str:
 
 
 def frame(name: str, file: str, line: int) -> str:
-    """Return the text of a frame of a call stack (p3s.capture.source)."""
+    """Return the text of a frame of a call stack (p3s.capture.sites)."""
     text = f"{file or '?'}:{name or '?'}:{line}"
     return "".join(c if c.isprintable() else "?" for c in text)
 

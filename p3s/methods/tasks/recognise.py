@@ -55,7 +55,8 @@ def servers_of(run: RunTrace) -> tuple[Served, ...]:
     Reads the captures once more for what their receives were posted for. A run whose work is
     counted in instructions says nothing of the times of tasks.
     """
-    from p3s.capture.capture import NAME, read_capture
+    from p3s.capture.capture import read_capture
+    from p3s.capture.layout import NAME
 
     if run.work_unit not in ("cpu_ns", "wall_ns"):
         return ()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from p3s.signature.tables import Place, PointTable
+from p3s.signature.part import Place
+from p3s.signature.tables import PointTable
 
 
 @dataclass(frozen=True)

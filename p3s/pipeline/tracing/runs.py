@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from p3s.base.errors import P3SError, RunFailed, UsageError
 from p3s.base.progress import Progress
@@ -65,7 +64,7 @@ def trace_counts(
     """
     from p3s.base.host.cores import cores
     from p3s.model.grid.stated import listed_extents
-    from p3s.signature.phases import load_phases
+    from p3s.signature.store import load_phases
     from p3s.signature_runner.build import ensure_counter
     from p3s.signature_runner.emulate import emulator
 
@@ -243,10 +242,14 @@ def _trace_counts(
                 as_json(times),
                 tuple(runs),
                 tuple(timed),
-                _summary(signature),
-                signature.get("not_modelled", []),
-                signature.get("tracing", {}),
-                signature.get("buffers", {}),
+                {
+                    "events": signature.events,
+                    "phases": len(signature.phases),
+                    "sites": len(signature.sites),
+                },
+                signature.not_modelled,
+                signature.tracing,
+                signature.buffers,
             )
         )
     study.update()
@@ -261,9 +264,3 @@ def _trace_counts(
 
 def _about(np: int, text: str) -> str:
     return text if text.startswith(f"np={np}:") else f"np={np}: {text}"
-
-
-def _summary(signature: Mapping[str, Any]) -> dict[str, int]:
-    """Return what a signature holds, as numbers (its tables stay in their own file)."""
-    rows = {key: signature[key] for key in ("events", "phases", "sites") if key in signature}
-    return {key: each if isinstance(each, int) else len(each) for key, each in rows.items()}

@@ -11,16 +11,17 @@ from typing import Any
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.host.cores import cores
 from p3s.base.progress import Progress
-from p3s.base.study import RUN_SCHEMA, Study, read_json
+from p3s.base.study import RUN_SCHEMA, Study, read_json, write_json
 from p3s.base.text import processes, quoted
+from p3s.capture import read_run
 from p3s.capture.recording_plan import WORK, Enough, Plan
 from p3s.model.evaluate import model_grid, phase_weight
 from p3s.model.grid.stated import Extents, keep_dims, listed_extents
 from p3s.model.stage import load
 from p3s.signature.phase_file import Phases
-from p3s.signature.phases import load_phases
 from p3s.signature.plans import Weights, calls_of, plan_of, too_rare, traced_weights
-from p3s.signature.sampled import predict
+from p3s.signature.sampled import SAMPLED, predict, saved_by
+from p3s.signature.store import load_phases
 from p3s.signature_runner.recording import Recording
 from p3s.signature_runner.traced_run import Launch, trace_once
 from p3s.signature_runner.work_unit import of_study
@@ -101,8 +102,15 @@ def _one(
     if problems:
         raise P3SError(f"np={np}: {problems[0]}; run the signature again")
     assert recording.plan is not None
-    stopped = read_json(target / "run.json", RUN_SCHEMA)["status"] == "stopped"
-    return predict(study, np, recording.plan, phases, weights if stopped else None)
+    info = read_json(target / "run.json", RUN_SCHEMA)
+    ended = weights if info["status"] == "stopped" else None
+    full = [
+        (run.path, run.info.get("wall_s")) for run in study.runs(np) if run.status == "complete"
+    ]
+    saved = saved_by(target, info["wall_s"], full)
+    found = SAMPLED.data(predict(read_run(target), recording.plan, phases, ended, saved))
+    write_json(study.sampled_path(np), found)
+    return found
 
 
 def weights_at(study: Study, phases: Phases, np: int) -> Weights:

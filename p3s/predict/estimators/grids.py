@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.base.arrays import Floats, Ints
-from p3s.base.host.memory import give_back
+from p3s.base.host.processes import give_back
 from p3s.base.text import processes
 from p3s.predict.estimated import Communication
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError
-from p3s.base.host.memory import give_back
+from p3s.base.host.processes import give_back
 from p3s.base.text import processes
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.check import missed

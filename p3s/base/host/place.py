@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,16 +78,26 @@ def _slurm_local(env: Mapping[str, str]) -> int | None:
     return counts[node] if node is not None and node < len(counts) else None
 
 
+def process_facts(pid: int) -> list[str]:
+    """Return what the system says of a process, from its state on. Errors: OSError."""
+    # The name of the program, in brackets, may hold anything.
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def parents(most: int) -> Iterator[tuple[int, str]]:
+    """Yield (process id, path of its program) of the processes above this one."""
+    pid = os.getppid()
+    for _ in range(most):
+        if pid <= 1:
+            return
+        try:
+            yield pid, os.readlink(f"/proc/{pid}/exe")
+            pid = int(process_facts(pid)[1])
+        except (OSError, ValueError, IndexError):
+            return
+
+
 def launcher_above() -> str | None:
     """Return the path of the launcher's program that started this process, if it can be seen."""
-    pid = os.getppid()
-    for _ in range(6):
-        try:
-            path = os.readlink(f"/proc/{pid}/exe")
-            if os.path.basename(path) in _LAUNCHERS:
-                return path
-            # The name of the program, in brackets, may hold anything.
-            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
-            return None
-    return None
+    found = (path for _, path in parents(6) if os.path.basename(path) in _LAUNCHERS)
+    return next(found, None)
