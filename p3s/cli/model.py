@@ -237,8 +237,8 @@ def _listed(counts: list[int]) -> str:
 
 def _show_compute(study: Any, fitted: Model, counts: list[int], csv: bool, json_: bool) -> None:
     """Print the compute model as a page, as CSV or as it is."""
-    from p3s.costs.stage import COMPUTE, load
     from p3s.costs.table import compute_table
+    from p3s.costs.types import COMPUTE, load
     from p3s.pipeline.stages import check_times
     from p3s.report import compute as page
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from p3s.capture.other_calls import OtherCall
+from p3s.model.comparison import Comparison, HoldOut
+from p3s.model.law_types import Order
+from p3s.model.order.kinds import Kinds
 from p3s.predict.commands import NO_STUDY, Commands
+from p3s.predict.estimates import Estimates
+from p3s.predict.residual import Measured
 from p3s.predict.scaling import KNEE_EFFICIENCY
+from p3s.predict.times import PhaseTimes
 from p3s.predict.types import OTHER_CALLS, Count, Network, Residual
-
-if TYPE_CHECKING:
-    from p3s.capture.other_calls import OtherCall
-    from p3s.model.comparison import Comparison, HoldOut
-    from p3s.model.law_types import Order
-    from p3s.model.order.kinds import Kinds
-    from p3s.predict.estimates import Estimates
-    from p3s.predict.residual import Measured
-    from p3s.predict.times import PhaseTimes
-    from p3s.simulate.totals import Followed
+from p3s.simulate.totals import Followed
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -13,6 +13,7 @@ from p3s.predict.case import Case
 from p3s.predict.doubts import few
 from p3s.predict.residual import BELOW_LIMIT, RESIDUAL_LIMIT, is_off, off_by
 from p3s.predict.types import OTHER_CALLS, Count, PhaseAt, Reason
+from p3s.program.types import MOST_RANKS
 
 #: By which share smaller grids may miss communication that they stand for.
 STAND_INS_LIMIT = 0.10
@@ -96,7 +97,6 @@ def structure(case: Case) -> Iterable[Reason]:
 
 
 def _stand_ins_at(n: int, what: str, against: bool, case: Case) -> Reason:
-    from p3s.program.types import MOST_RANKS
 
     return Reason(
         "stand-ins",

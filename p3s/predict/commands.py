@@ -108,7 +108,7 @@ class Commands:
         As :func:`p3s.costs.small_runs.lookup.propose`; None where there is no model to tell.
         """
         from p3s.costs.small_runs.lookup import propose
-        from p3s.costs.stage import measured_range
+        from p3s.costs.types import measured_range
 
         if n not in self._inputs:
             self._inputs[n] = None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
+
+from p3s.program.scaled import read_order
 
 #: Phase numbers of the parts of phase 0, which is what lies in no loop.
 REST, START, END = 0, -1, -2
@@ -29,8 +30,6 @@ class Ends:
 
     def place(self, slot: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return 0, 1 or 2 per row; rows of slots that are not known lie between the loops."""
-        import numpy as np
-
         known = (slot >= 0) & (slot < len(self.of_slot))
         of = self.of_slot[np.where(known, slot, 0)] if len(self.of_slot) else np.zeros_like(slot)
         return np.asarray(np.where(known, of, _BETWEEN))
@@ -53,10 +52,6 @@ def ends_of(scaled_dir: Path, phases: list[dict[str, Any]]) -> Ends | None:
     From order.json: an item's first position against those of the outermost loops that iteration
     (walks from partner to partner are none). None without an order, and without loops.
     """
-    import numpy as np
-
-    from p3s.program.scaled import read_order
-
     roots = [phase["phase"] for phase in phases if phase.get("kind") == "rest"]
     path = scaled_dir / "order.json"
     if len(roots) != 1 or roots[0] != REST or not path.exists():

@@ -6,16 +6,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from p3s.base.errors import P3SError
 from p3s.base.study import Study
+from p3s.predict import estimators
 from p3s.predict.estimated import ESTIMATORS, FROM_REPLAY, TYPICAL
+from p3s.predict.estimators import Communication, Setting
 from p3s.predict.scaling import KNEE_EFFICIENCY
 from p3s.predict.times import PhaseTimes, computation, with_communication
-
-if TYPE_CHECKING:
-    from p3s.predict.estimators import Communication, Setting
 
 #: Times by an estimator, or why there are none.
 Estimate = PhaseTimes | str
@@ -66,8 +64,6 @@ def estimates(
     An estimator that fails says why in its place; the wanted one, and one without which nothing is
     known, raise P3SError.
     """
-    from p3s.predict import estimators
-
     times = {n: computation(study, n) for n in sorted(set(counts))}
     alone = {n: made for n, made in times.items() if n == 1}
     found: dict[int, dict[str, Estimate]] = {

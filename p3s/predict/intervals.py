@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from p3s.predict.times import FloatArray, PhaseTimes
+import numpy as np
+
+from p3s.base.arrays import Floats
+from p3s.predict.estimated import TYPICAL
+from p3s.predict.times import PhaseTimes
 
 #: Low and high end as multiples of the value: low <= 1 <= high.
 Factors = tuple[float, float]
@@ -38,7 +40,7 @@ def combine(parts: Iterable[Factors | None]) -> Factors:
     return (0.0 if below < 1e-290 else below), math.exp(math.sqrt(high))
 
 
-def total(seconds: FloatArray, estimator: str) -> float:
+def total(seconds: Floats, estimator: str) -> float:
     """Return the run time from seconds per rank and phase, shape (ranks, phases).
 
     Where waiting is simulated, every delay is in the time of those that wait for it, so the run
@@ -60,8 +62,6 @@ def own_parts(
     A part is null where nothing is known of it in any phase; the result is None where a phase
     that computes has neither an interval of its work nor of its time.
     """
-    import numpy as np
-
     ranks = slice(None) if rank is None else slice(rank, rank + 1)
     slots = range(len(times.phases)) if slot is None else [slot]
     columns = slice(None) if slot is None else slice(slot, slot + 1)
@@ -117,11 +117,6 @@ def model_part(times: PhaseTimes, others: Mapping[str, object]) -> Factors | Non
     longest of the ranks' own sums, since ranks that are slow in different phases may not wait for
     each other.
     """
-    import numpy as np
-
-    from p3s.predict.estimated import TYPICAL
-    from p3s.predict.times import PhaseTimes
-
     value = total(times.own + times.comm, times.estimator)
     if value <= 0.0 or times.n == 1:
         return None

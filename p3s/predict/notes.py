@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from p3s.base.text import mixed_clocks, processes
 from p3s.predict.checks import NOTED, outside, ratios
+from p3s.predict.times import PhaseTimes
 from p3s.predict.types import Count
 from p3s.signature import buffers, tracing
 from p3s.signature.unmodelled import sentences
-
-if TYPE_CHECKING:
-    from p3s.predict.times import PhaseTimes
 
 Replays = Mapping[int, Mapping[str, Any]]
 #: What is not known of calls that are modelled.

@@ -7,18 +7,20 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from p3s.base.artefacts import as_json, reason, write_bytes
 from p3s.base.errors import P3SError
+from p3s.base.serialise import to_data
 from p3s.base.study import Study
 from p3s.base.text import joined, quoted
+from p3s.costs.transfer import move
+from p3s.costs.types import COMPUTE, Moved, load, read
 from p3s.machine.machinefile import MACHINE, NAME, Machine
+from p3s.predict.estimated import FROM_REPLAY
+from p3s.predict.estimates import Estimation
+from p3s.predict.prediction import predict
 from p3s.predict.types import Prediction, Reason
-
-if TYPE_CHECKING:
-    from p3s.costs.types import Moved
-    from p3s.predict.estimates import Estimation
+from p3s.signature.times import load_times
 
 
 def base_path(study: Study, given: Path | None) -> Path:
@@ -50,8 +52,6 @@ def place_of(study: Study, path: Path, target: Machine) -> Path:
 
 def filled_bytes(study: Study, counts: Sequence[int]) -> dict[int, float]:
     """Return the memory that a rank has filled, mean over the ranks, by count where it is known."""
-    from p3s.signature.times import load_times
-
     found = {}
     for n in counts:
         times = load_times(study.root, n)
@@ -72,9 +72,6 @@ def prepare(study: Study, target_path: Path, base: Path | None) -> Study:
     What is there and the same is left alone. Raises P3SError when the study has no compute.json,
     a machine file is missing or damaged, or nothing carries over.
     """
-    from p3s.costs.stage import COMPUTE, load
-    from p3s.costs.transfer import move
-
     target = Machine.load(target_path)
     own = Machine.load(base_path(study, base))
     compute = load(study.root)
@@ -117,10 +114,6 @@ def compose(
     that are not its any more are removed. ``how``: as for p3s.predict.prediction.predict.
     ``files``: of the two machines, as they are to be measured again where that was disturbed.
     """
-    from p3s.base.serialise import to_data
-    from p3s.costs.stage import read
-    from p3s.predict.prediction import predict
-
     for n in counts:
         for path, copy in (
             (study.replay_path(n), made.replay_path(n)),
@@ -196,8 +189,6 @@ def sentences(about: Moved) -> list[str]:
 
 def _of_messages(made: Study, result: Prediction, target: Machine) -> str:
     """Say where the costs of messages are from."""
-    from p3s.predict.estimated import FROM_REPLAY
-
     rested = [row for row in result.counts if row.n > 1]
     if result.network is not None and result.network.published:
         return f"communication is that of {result.network.label}, not of {target.name}"

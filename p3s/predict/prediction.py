@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from p3s.base import ops
 from p3s.base.artefacts import crc_of
@@ -22,7 +22,9 @@ from p3s.capture.other_calls import OtherCall, other_calls
 from p3s.capture.sites import programs_of, traced_ns
 from p3s.costs.files.types import FileUseAt
 from p3s.model.comparison import Comparison, read_comparison
+from p3s.model.grid.admissible import admits
 from p3s.model.order.kinds import Kinds
+from p3s.model.stage import read
 from p3s.model.types import Model
 from p3s.predict import doubts, notes, start
 from p3s.predict.case import Case, Facts
@@ -30,7 +32,7 @@ from p3s.predict.checks import reasons_of
 from p3s.predict.commands import Commands, of_traces
 from p3s.predict.ends import END, REST, START
 from p3s.predict.estimated import FROM_REPLAY, TYPICAL
-from p3s.predict.estimates import AS_FOUND, Estimation, choose, estimates
+from p3s.predict.estimates import AS_FOUND, Estimates, Estimation, choose, estimates
 from p3s.predict.estimators.messages import network_of
 from p3s.predict.intervals import HOW, total
 from p3s.predict.residual import (
@@ -58,9 +60,6 @@ from p3s.predict.types import (
     part_s,
     with_allowed,
 )
-
-if TYPE_CHECKING:
-    from p3s.predict.estimates import Estimates
 
 PARTS = ("time", "compute", "transfer", "waiting", "software")
 #: Of phases that use files this too.
@@ -220,8 +219,6 @@ def predict(
     was measured ``elsewhere`` than it is predicted for. ``commands``: those that are proposed, if
     not this study's. Speedup is relative to the smallest count.
     """
-    from p3s.model.stage import read
-
     model = read(study.model_path)
     # the model of a value that was not traced rests on the counts of other values
     traced = sorted({*study.counts(), *(model.counts if model.derived else ())} or model.counts)
@@ -306,7 +303,6 @@ def _validations(study: Study) -> list[Comparison]:
 
 
 def _admits(model: Model) -> Callable[[int], bool] | None:
-    from p3s.model.grid.admissible import admits
 
     known = model.admissible
     return partial(admits, known) if known and known.failed else None

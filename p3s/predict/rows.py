@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from p3s.base.arrays import Floats
 from p3s.predict.estimated import ESTIMATORS
+from p3s.predict.estimates import Estimate as Told
 from p3s.predict.intervals import OWN, Factors, combine, model_part, own_parts
 from p3s.predict.residual import Measured
 from p3s.predict.times import PhaseTimes
 from p3s.predict.types import Count, Estimate, IntervalParts, PhaseAt, part_s
-
-if TYPE_CHECKING:
-    from p3s.predict.estimates import Estimate as Told
-    from p3s.predict.times import FloatArray
 
 #: Parts of the communication that not every estimator tells apart.
 COMM_PARTS = ("waiting", "transfer", "software")
@@ -143,8 +143,6 @@ def related(row: Count, base: Count, work: float = 1.0) -> Count:
 
 def slowest_rank(times: PhaseTimes) -> int:
     """Return the rank that needs longest in all; of those within 0.1 % of it, the busiest."""
-    import numpy as np
-
     whole = (times.own + times.comm).sum(axis=1)
     late = np.flatnonzero(whole >= (1.0 - _SAME) * whole.max())
     return int(late[np.argmax(times.compute[late].sum(axis=1))])
@@ -169,8 +167,6 @@ def phases_of(times: PhaseTimes, ends_too: bool = True) -> tuple[PhaseAt, ...]:
 
     Of the thesis's sum (Eq. 8.1) those of the rank that needs longest in each phase.
     """
-    import numpy as np
-
     rows = []
     every = None if times.estimator == "thesis" else slowest_rank(times)
     for slot, phase in enumerate(times.phases):
@@ -210,7 +206,7 @@ def phases_of(times: PhaseTimes, ends_too: bool = True) -> tuple[PhaseAt, ...]:
     return tuple(rows)
 
 
-def _part(times: PhaseTimes, values: FloatArray | None, rank: int, slot: int) -> float | None:
+def _part(times: PhaseTimes, values: Floats | None, rank: int, slot: int) -> float | None:
     """Return a part of the communication; of one process there is none."""
     if times.n == 1:
         return 0.0

@@ -10,14 +10,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from statistics import median_high
-from typing import TYPE_CHECKING
 
 from p3s.base.errors import P3SError
+from p3s.base.study import RunRecord, Study
 from p3s.base.text import interval, processes, seconds
+from p3s.predict.residual import times_of
 from p3s.predict.types import Count, StartAndEnd
-
-if TYPE_CHECKING:
-    from p3s.base.study import RunRecord, Study
 
 #: Less is what two clocks differ by, or a simulated run: no process begins in so little time.
 _CLOCK_S = 1e-6
@@ -34,8 +32,6 @@ def start_and_end(study: Study) -> tuple[StartAndEnd, ...]:
 
 def _measured(records: Sequence[RunRecord]) -> list[float]:
     """Return the time of each launch beyond its run, of complete runs."""
-    from p3s.predict.residual import times_of
-
     found = []
     for record in records:
         wall = record.info.get("wall_s")

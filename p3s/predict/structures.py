@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from p3s.base.extensions import provided
-
-if TYPE_CHECKING:
-    from p3s.base.study import Study
-    from p3s.model.comparison import Comparison
-    from p3s.predict.estimates import Estimates
-    from p3s.predict.estimators.settings import Setting
-    from p3s.predict.residual import Measured
-    from p3s.predict.types import Prediction, Reason
+from p3s.base.study import Study
+from p3s.model.comparison import Comparison
+from p3s.predict.estimates import Estimates
+from p3s.predict.estimators.settings import Setting
+from p3s.predict.residual import Measured
+from p3s.predict.types import Prediction, Reason
 
 
 @dataclass(frozen=True)

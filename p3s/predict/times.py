@@ -5,25 +5,24 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from p3s.base.arrays import Floats
 from p3s.base.artefacts import LastRead, files_in
 from p3s.base.errors import P3SError
 from p3s.base.ops import INIT_OPS
 from p3s.base.study import Study
 from p3s.base.tables import checked_columns, codes, known_tables, numbers, open_table
+from p3s.predict.commands import of_traces
 from p3s.predict.ends import END, REST, START, Ends, ends_of
+from p3s.predict.estimated import Communication
 from p3s.program.scaled import parts_of, scaled_head
 from p3s.signature.clock import TIMES
 from p3s.simulate.totals import Followed, StandIns
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from p3s.predict.estimated import Communication
-
-    FloatArray = NDArray[np.float64]
 
 _NS_PER_S = 1e9
 _BATCH_ROWS = 1 << 18
@@ -53,26 +52,26 @@ class PhaseTimes:
 
     n: int
     phases: list[dict[str, Any]]
-    compute: FloatArray
-    comm: FloatArray
-    comm_low: FloatArray
-    comm_high: FloatArray
-    work_rel_half_width: FloatArray
+    compute: Floats
+    comm: Floats
+    comm_low: Floats
+    comm_high: Floats
+    work_rel_half_width: Floats
     head: dict[str, Any]
     estimator: str = "simulation"
-    waiting: FloatArray | None = None
-    transfer: FloatArray | None = None
-    software: FloatArray | None = None
+    waiting: Floats | None = None
+    transfer: Floats | None = None
+    software: Floats | None = None
     why_not: str | None = None
     approximated: tuple[str, ...] = ()
     followed: Followed = Followed()
     stand_ins: StandIns | None = None
-    root_calls: FloatArray | None = None
+    root_calls: Floats | None = None
     ranks: NDArray[np.int64] | None = None
-    io: FloatArray | None = None
+    io: Floats | None = None
 
     @property
-    def own(self) -> FloatArray:
+    def own(self) -> Floats:
         """Computation and files: what a rank does by itself."""
         return self.compute if self.io is None else self.compute + self.io
 
@@ -155,16 +154,12 @@ def read_head(scaled_dir: Path, n: int) -> dict[str, Any]:
 
 def _native(scaled_dir: Path) -> str:
     """Return the command that adds native runs to the study of a scaled trace."""
-    from p3s.predict.commands import of_traces
-
     study = Study(scaled_dir.parent.parent)
     return of_traces(study).trace(study.signature_counts(), work="cpu")
 
 
 def some_ranks(head: Mapping[str, Any]) -> NDArray[np.int64] | None:
     """Return the ranks that a scaled trace has rows of, ascending; None: it has those of all."""
-    import numpy as np
-
     if not head.get("ranks"):
         return None
     return np.concatenate([np.arange(low, high + 1) for low, high in head["ranks"]])
@@ -174,8 +169,6 @@ def _positions(
     table: Any, path: Path, n: int, slot_of: dict[int, int], ranks: NDArray[np.int64] | None
 ) -> Any:
     """Return place of the rank * phases + phase slot per row, checked against n and the phases."""
-    import numpy as np
-
     rank = numbers(table.column("rank")).astype(np.int64)
     phase = numbers(table.column("phase")).astype(np.int64)
     known = np.array(sorted(slot_of), dtype=np.int64)
@@ -196,8 +189,6 @@ def _positions(
 
 def _is_one_of(batch: Any, name: str, wanted: Collection[str]) -> NDArray[np.bool_]:
     """Tell of each row whether a column has one of some texts."""
-    import numpy as np
-
     code, names = codes(batch.column(name))
     return np.asarray(np.array([each in wanted for each in names] or [False])[code])
 
@@ -206,9 +197,9 @@ def _is_one_of(batch: Any, name: str, wanted: Collection[str]) -> NDArray[np.boo
 class _Sums:
     """Seconds per rank and phase; calls of the parts of the root phase, (ranks, 3)."""
 
-    compute: FloatArray
-    calls: FloatArray
-    io: FloatArray | None
+    compute: Floats
+    calls: Floats
+    io: Floats | None
 
 
 def _sums(scaled_dir: Path, n: int, slot_of: dict[int, int], ends: Ends | None) -> _Sums:
@@ -222,9 +213,6 @@ def _sums(scaled_dir: Path, n: int, slot_of: dict[int, int], ends: Ends | None) 
     With ``ends``, rows of the root phase count in the columns of the part they belong to; calls:
     those that communicate, shape (ranks, 3).
     """
-    import numpy as np
-    import pyarrow as pa
-
     head = scaled_head(scaled_dir)
     ranks = some_ranks(head)
     rows, width = n if ranks is None else len(ranks), max(len(slot_of), 1)
@@ -286,7 +274,6 @@ def computation(study: Study, n: int) -> PhaseTimes:
 
 
 def _computation(scaled_dir: Path) -> PhaseTimes:
-    import numpy as np
 
     head = scaled_head(scaled_dir)
     n = head["n"]
@@ -333,8 +320,6 @@ def with_communication(times: PhaseTimes, found: Communication) -> PhaseTimes:
 
     What it says of phase 0 is divided between start, rest and end as each rank's calls are.
     """
-    import numpy as np
-
     slot_of = {int(phase["phase"]): slot for slot, phase in enumerate(times.phases)}
     unknown = [number for number in found.phases if number not in slot_of or number < REST]
     if unknown or found.n != times.n or found.comm.shape != (len(times.compute), len(found.phases)):
@@ -347,7 +332,7 @@ def with_communication(times: PhaseTimes, found: Communication) -> PhaseTimes:
         whole = times.root_calls.sum(axis=1, keepdims=True)
         share = np.where(whole > 0, times.root_calls / np.maximum(whole, 1e-300), [[1.0, 0, 0]])
 
-    def placed(values: FloatArray) -> FloatArray:
+    def placed(values: Floats) -> Floats:
         out = np.zeros_like(times.compute)
         for column, number in enumerate(found.phases):
             if share is not None and times.phases[slot_of[number]].get("kind") == "rest":
@@ -375,22 +360,18 @@ def with_communication(times: PhaseTimes, found: Communication) -> PhaseTimes:
     )
 
 
-def computed_in(times: PhaseTimes, number: int) -> FloatArray:
+def computed_in(times: PhaseTimes, number: int) -> Floats:
     """Return what every rank computes in a phase, start and end with the rest between them."""
-    import numpy as np
-
     divided = {START, END, number} if number == REST else {number}
     mine = [slot for slot, one in enumerate(times.phases) if int(one["phase"]) in divided]
     return np.asarray(times.compute[:, mine].sum(axis=1))
 
 
-def _later(found: Communication, computed: FloatArray) -> FloatArray:
+def _later(found: Communication, computed: Floats) -> Floats:
     """Return by how much longer ranks wait that compute less than those simulated for them.
 
     Not less than they wait (less than 0: they wait shorter), in seconds, (ranks, phases).
     """
-    import numpy as np
-
     if found.beside is None:
         return np.zeros_like(computed)
     return np.asarray(np.maximum(found.beside - computed, -found.waiting))

@@ -10,6 +10,7 @@ from p3s.base.errors import P3SError
 from p3s.base.serialise import Published
 from p3s.base.text import joined
 from p3s.costs.files.types import FileUseAt
+from p3s.laws.worklaws import WorkLaw
 from p3s.predict.intervals import PARTS, Factors
 from p3s.simulate.totals import StandIns
 
@@ -318,8 +319,6 @@ class Law:
 
     def mathml(self) -> str:
         """Return it in MathML; empty for one of a file that has its text alone."""
-        from p3s.laws.worklaws import WorkLaw
-
         if not self.terms:
             return ""
         terms = [list(term) for term in self.terms]

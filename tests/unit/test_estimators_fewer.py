@@ -19,7 +19,7 @@ from p3s.base.study import Study
 from p3s.costs import table as of_table
 from p3s.costs.apply import Costs
 from p3s.costs.stage import build as build_compute
-from p3s.costs.stage import load as load_compute
+from p3s.costs.types import load as load_compute
 from p3s.model import evaluate as of_evaluate
 from p3s.model.evaluate import generate
 from p3s.model.stage import load as load_model

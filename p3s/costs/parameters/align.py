@@ -21,6 +21,7 @@ from p3s.laws.whole import evaluate_int
 from p3s.model.evaluate import ScaledRows, generate, model_grid
 from p3s.model.grid.at import GridRule
 from p3s.model.law_types import Amount
+from p3s.model.sizes.amounts import fit_amount
 from p3s.model.sizes.observed import env_of
 from p3s.model.types import Model
 
@@ -356,7 +357,6 @@ def points_at(law: Law, setting: Setting, grid: Mapping[str, Any]) -> dict[str, 
     grid: the family of the process grid, as in a model.
     """
     from p3s.laws.lawfinder import find_law
-    from p3s.model.sizes.amounts import fit_amount
 
     if not isinstance(law, Means):
         raise ValueError("a number is no law of means")

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from p3s.base.errors import P3SError
+from p3s.model.evaluate import model_grid
 from p3s.model.tree import phase_stages
 from p3s.model.types import Model, Phase
 from p3s.signature.structure import Structure, structure
@@ -80,7 +81,6 @@ def _turns(s: Structure, loop: int, n: int, stages: int) -> float:
 
 
 def _stages(model: Model, phase: Phase, n: int) -> int:
-    from p3s.model.evaluate import model_grid
 
     if not phase.fused_stages:
         return 1

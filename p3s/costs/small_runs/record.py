@@ -14,10 +14,12 @@ from pathlib import Path
 from p3s.base.artefacts import reason, sync_directory, write_json, writing
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.extents import names_count
+from p3s.base.host.command import parse
 from p3s.base.serialise import Published
 from p3s.base.staging import discard, new_directory, release
 from p3s.base.study import Study
 from p3s.costs.small_runs.places import Same, correspond, known
+from p3s.signature.phases import load_phases
 from p3s.signature.tables import PointTable
 
 SITES = Published("p3s.far-sites", 1, Same, True, "remove it, and it is found again")
@@ -133,7 +135,6 @@ def check_command(study: Study, command: Sequence[str]) -> None:
 
     A program that was built again since may have another input compiled in.
     """
-    from p3s.base.host.command import parse
 
     def program(words: Sequence[str]) -> tuple[str, ...] | None:
         try:
@@ -158,7 +159,6 @@ def name_for(study: Study, command: Sequence[str]) -> str:
 
     A program that was built again since these runs may have another input: it gets its own.
     """
-
     words = list(command)
     taken = {path.name for path in study.far_dir("x").parent.glob("*")}
     for name in sorted(taken):
@@ -193,7 +193,6 @@ def staged(study: Study, name: str, command: Sequence[str]) -> Iterator[Study]:
 
 def commit(study: Study, name: str, new: Study, counts: Sequence[int]) -> Study:
     """Move the runs of ``counts`` to their place, far/NAME; earlier runs there stay."""
-    from p3s.signature.phases import load_phases
     from p3s.signature.signature import characterize
 
     target = study.far_dir(name)

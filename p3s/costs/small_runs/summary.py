@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from p3s.base.artefacts import write_json
 from p3s.base.errors import P3SError
 from p3s.base.serialise import Natural, NotNegative, ProcessCount, Published
+from p3s.base.study import Study
 from p3s.costs.gather import in_the_run, places_of
 from p3s.costs.small_runs.cells import spent
 from p3s.costs.small_runs.match import Found, matched_all
@@ -18,10 +18,8 @@ from p3s.costs.small_runs.walk import PhaseCost, minimum
 from p3s.model.types import Model
 from p3s.model.work.scic import ranges, ranges_text
 from p3s.signature.phases import RELEVANT_SHARE
+from p3s.signature.store import load_table
 from p3s.signature.tables import INSTRUCTIONS
-
-if TYPE_CHECKING:
-    from p3s.base.study import Study
 
 #: Counts by work and by bytes that differ by more, relative: blocks of another shape.
 SHAPE = 0.10
@@ -177,8 +175,6 @@ def _own_cost(study: Study, model: Model) -> dict[int, float]:
 
     Where work is time, its cost is 1 by definition.
     """
-    from p3s.signature.store import load_table
-
     if model.work_unit != INSTRUCTIONS:
         return {p.phase: 1.0 for p in model.phases}
     places, phase = places_of(model)

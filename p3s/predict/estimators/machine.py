@@ -20,12 +20,12 @@ import numpy as np
 from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError
 from p3s.base.host.memory import give_back
+from p3s.base.study import Study
 from p3s.base.text import processes
-from p3s.predict.estimated import Communication
-from p3s.predict.estimators.check import missed
+from p3s.costs.types import load, own_cores
+from p3s.predict.estimated import Communication, Draws
 from p3s.predict.estimators.drawn import (
     Altered,
-    Draws,
     Variation,
     runner,
     variation_of,
@@ -52,7 +52,6 @@ from p3s.simulate.network import Network
 from p3s.simulate.totals import PARTS, Followed, Room
 
 if TYPE_CHECKING:
-    from p3s.base.study import Study
     from p3s.program.fewer import Fewer
 
 _NS_PER_S = 1e9
@@ -92,7 +91,7 @@ def estimated(
     """Return the communication of ``n`` processes, messages and ranks on nodes as they are told."""
     few = smaller(study, n, messages.cores, setting)
     if few is not None:
-        from p3s.predict.estimators.check import with_unseen
+        from p3s.predict.estimators.check import missed, with_unseen
 
         grids = grids_of(messages, study, few, setting, say)
         cores = setting.ranks_per_node or messages.cores
@@ -217,8 +216,6 @@ def _of_trend(head: Mapping[str, Any]) -> float:
 
 def shared_cores(study: Study) -> bool:
     """Tell whether ranks shared cores in all runs that tell how their computation varies."""
-    from p3s.costs.stage import load, own_cores
-
     runs = study.timed_runs() or study.runs()
     compute = load(study.root)
     return any(run.info.get("oversubscribed") for run in runs) and not (

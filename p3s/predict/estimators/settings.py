@@ -6,26 +6,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from p3s.base.arrays import Ints
 from p3s.base.artefacts import LastRead, files_in
+from p3s.base.study import Study
 from p3s.base.text import plural
+from p3s.model.law_types import TraceOrder
 from p3s.predict.estimators.wired import Wired, wired
+from p3s.program.collectives.choose import Library
+from p3s.program.collectives.expand import Expanded, expand
 from p3s.program.mapping import RankMap, mapping_of
-from p3s.program.scaled import read_order
+from p3s.program.order.calls import SETUP_REASONS, unmatched
+from p3s.program.order.sections import sections_of
+from p3s.program.phase_cells import places
+from p3s.program.scaled import ScaledTrace, read_order, read_scaled
 from p3s.simulate.folded import Loop
 from p3s.simulate.steps import Section
 from p3s.simulate.totals import Followed, alike, closed
-
-if TYPE_CHECKING:
-    from p3s.base.study import Study
-    from p3s.model.law_types import TraceOrder
-    from p3s.program.collectives.choose import Library
-    from p3s.program.mapping import RankMap
-    from p3s.program.scaled import ScaledTrace
 
 
 @dataclass(frozen=True)
@@ -156,7 +155,6 @@ def read_program(directory: Path, *, queues: bool = False) -> Program:
 
 
 def _read_program(directory: Path, *, queues: bool) -> Program:
-    from p3s.program.scaled import read_scaled
 
     path = directory / "order.json"
     return program_of(
@@ -183,9 +181,6 @@ def program_of(
 
     ``most``: iterations of a loop, at most, that are simulated at once.
     """
-    from p3s.program.order.calls import unmatched
-    from p3s.program.order.sections import sections_of
-
     rows, least = max(trace.rows, 1), min(TURNS, most)
     many = int(np.clip(MANY_STEPS // rows, least, most))
     turns = int(np.clip((QUEUED_STEPS if queues else FEW_STEPS) // rows, least, many))
@@ -210,9 +205,6 @@ def on_nodes(
 
     Without a library each collective stays one call.
     """
-    from p3s.program.collectives.expand import Expanded, expand
-    from p3s.program.phase_cells import places
-
     trace, sections, phases = program.trace, program.sections, program.phases
     expanded = [
         Expanded(section.steps, np.arange(len(section.steps)))
@@ -260,8 +252,6 @@ def _hangs(section: Section) -> bool:
 
 def _left_out(sections: Sequence[Section]) -> list[str]:
     """Say which calls with communication are not simulated."""
-    from p3s.program.order.calls import SETUP_REASONS
-
     events: dict[tuple[str, str], float] = {}
     for section in sections:
         for left in section.left_out:

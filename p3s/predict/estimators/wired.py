@@ -5,19 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError
 from p3s.base.text import figures
+from p3s.machine.topology.fabric import Fabric
 from p3s.program.mapping import RankMap
 from p3s.simulate.network import Curve, Network, Path
 from p3s.simulate.switch_links import ANSWERS, LEAST_PAYLOAD, Wires
-
-if TYPE_CHECKING:
-    from p3s.machine.topology.fabric import Fabric
 
 _BITS = 8.0
 

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import math
+import pathlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from p3s.base.arrays import Floats, Ints
+from p3s.costs.spread import EVEN
 from p3s.predict.ends import END, REST, START, Ends, ends_of
+from p3s.predict.estimators.drawn import Variation
+from p3s.predict.estimators.settings import Prepared
+from p3s.predict.times import PhaseTimes
 from p3s.predict.what_if.changes import COMPUTE, IDEAL, Balanced, Change, OnNetwork, Scaled
+from p3s.simulate.folded import Loop
 from p3s.simulate.network import NEVER, Curve, Network, Path
-
-if TYPE_CHECKING:
-    import pathlib
-
-    from p3s.predict.estimators.drawn import Variation
-    from p3s.predict.estimators.settings import Prepared
-    from p3s.predict.times import PhaseTimes
-    from p3s.simulate.folded import Loop
 
 
 def altered_network(parts: Sequence[Change]) -> Callable[[Network], Network] | None:
@@ -278,8 +275,6 @@ class _Evened:
 
     def __call__(self, variation: Variation) -> Variation:
         """Return the variation without them."""
-        from p3s.costs.spread import EVEN
-
         spreads = tuple(
             replace(one, ranks=EVEN) if even else one
             for one, even in zip(variation.spreads, self.which, strict=True)

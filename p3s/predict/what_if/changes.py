@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import figures, plural
+from p3s.costs.types import Teams
 from p3s.predict.ends import END, REST, START
 from p3s.program.collectives.choose import Rule, checked
 from p3s.program.collectives.registry import COLLECTIVES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from p3s.costs.types import Teams
 
 #: What of the costs of messages can be multiplied.
 COSTS = ("latency", "bandwidth", "software")
