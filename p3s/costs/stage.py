@@ -10,7 +10,7 @@ from typing import Any
 from p3s.base.errors import P3SError
 from p3s.base.study import Study, write_json
 from p3s.costs.gather import Measured, by_count, measured_at, shares, turned, x_scale
-from p3s.costs.model import fit_laws, gathered, group_costs, hold_out, phase_costs
+from p3s.costs.model import fit_laws, gathered, hold_out, phase_costs
 from p3s.costs.shared import share_points, shared_work, steady
 from p3s.costs.thesis import OWN, POOL, WHOLE, Point
 from p3s.costs.types import COMPUTE, ComputeModel, CostHoldOut, NotUsed, Pooled, TimedRun, own_cores
@@ -78,7 +78,6 @@ def fit(model: Model, found: Sequence[Measured], far: Sequence[Point]) -> Comput
     unit = model.work_unit
     outside = {str(m.n): float(m.outside) for m in found}
     weight = turned(gathered(found, far)[0])
-    groups = [group_costs(p, found, far, weight) for p in model.phases]
     scale, shared = None, {}
     if unit in TIMES:
         scale = x_scale(model, [m.n for m in found] or model.counts)
@@ -105,10 +104,8 @@ def fit(model: Model, found: Sequence[Measured], far: Sequence[Point]) -> Comput
         ),
         rest=laws.rest,
         phases=tuple(
-            phase_costs(
-                p, laws, found, weight, None if scale is None else float(scale[p.phase]), some
-            )
-            for p, some in zip(model.phases, groups, strict=True)
+            phase_costs(p, laws, found, weight, None if scale is None else float(scale[p.phase]))
+            for p in model.phases
         ),
         holdout=hold_out(model, found, far, small, unit, shared),
         shared=tuple((*place, work) for place, work in shared.items()),

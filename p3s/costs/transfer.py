@@ -112,7 +112,7 @@ def move(
         compute,
         laws=tuple(replace(e, law=transferred(e.law, f), factor=f) for e, f in each),
         rest=transferred(compute.rest, factor_of(compute.rest, base, target)),
-        phases=tuple(replace(p, crm_i=None, crm_c=None, groups=()) for p in compute.phases),
+        phases=tuple(replace(p, crm_i=None, crm_c=None) for p in compute.phases),
         machine=Moved(
             _about(base),
             _about(target),

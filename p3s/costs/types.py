@@ -74,32 +74,6 @@ class Iteration:
 
 
 @dataclass(frozen=True)
-class GroupPoint:
-    """One iteration of a group of ranks in a run."""
-
-    n: float | None
-    traced: int
-    source: str
-    ranks: int
-    work: float
-    least_ns: float
-    measured_ns: float
-
-
-@dataclass(frozen=True)
-class GroupCosts:
-    """Power laws of an instruction group; where: its ranks at the largest count, as text."""
-
-    group: int
-    where: str
-    points: tuple[GroupPoint, ...]
-    crm_i: PowerLaw | None
-    crm_c: PowerLaw | None
-    far: FarPoint | None
-    crm_why: str | None
-
-
-@dataclass(frozen=True)
 class Unknown:
     """Why a phase that computes has no law of cost, and its largest share of the computation."""
 
@@ -126,7 +100,6 @@ class PhaseCosts:
     spread: Spread
     unknown: Unknown | None
     x_times_n: float | None
-    groups: tuple[GroupCosts, ...]
 
 
 # ---- at one count ------------------------------------------------------------------------------
@@ -350,7 +323,7 @@ class ComputeModel:
 
 
 # ---- the file ----------------------------------------------------------------------------------
-COMPUTE = Published("p3s.compute", 1, ComputeModel, again="run p3s model again")
+COMPUTE = Published("p3s.compute", 1, ComputeModel, more=True, again="run p3s model again")
 _last_read = LastRead(COMPUTE.read)
 
 

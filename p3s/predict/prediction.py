@@ -6,7 +6,7 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from p3s.predict.checks import reasons_of
 from p3s.predict.commands import Commands, of_traces
 from p3s.predict.ends import END, REST, START
 from p3s.predict.estimated import FROM_REPLAY, TYPICAL
-from p3s.predict.estimates import AS_FOUND, Estimates, Estimation, choose, estimates
+from p3s.predict.estimates import AS_FOUND, Estimate, Estimates, Estimation, choose, estimates
 from p3s.predict.estimators.messages import network_of
 from p3s.predict.intervals import HOW, total
 from p3s.predict.residual import (
@@ -204,6 +204,15 @@ def _frames(frames: Sequence[str]) -> list[tuple[str, int]]:
 NO_MODEL = Facts()
 
 
+@dataclass(frozen=True)
+class Weak:
+    """Weak scaling: the study of each count, values of its parameters there, and traced counts."""
+
+    studies: Mapping[int, Study]
+    settings: Mapping[int, Mapping[str, str]]
+    traced: Sequence[int]
+
+
 def predict(
     study: Study,
     counts: Sequence[int],
@@ -211,33 +220,41 @@ def predict(
     *,
     elsewhere: bool = False,
     commands: Commands | None = None,
+    weak: Weak | None = None,
 ) -> Prediction:
     """Predict time, interval, speedup and efficiency at ``counts``.
 
     Needs the scaled trace of every count in ``counts``, and what the estimator needs: a replay, or
     the file of a machine. Traced counts among them are compared with what was measured, unless it
     was measured ``elsewhere`` than it is predicted for. ``commands``: those that are proposed, if
-    not this study's. Speedup is relative to the smallest count.
+    not this study's. Speedup is relative to the smallest count. ``weak``: the input grows with the
+    count, ``study`` is that of the largest.
     """
     model = read(study.model_path)
-    # the model of a value that was not traced rests on the counts of other values
-    traced = sorted({*study.counts(), *(model.counts if model.derived else ())} or model.counts)
     wanted = sorted(set(counts))
-    found: Estimates = estimates(study, wanted, how)
+    studies = dict.fromkeys(wanted, study) if weak is None else weak.studies
+    # the model of a value that was not traced rests on the counts of other values
+    own = {*study.counts(), *(model.counts if model.derived else ())} or model.counts
+    traced = sorted(own if weak is None else weak.traced)
+    found: dict[int, Mapping[str, Estimate]] = {}
+    for at in dict.fromkeys(studies.values()):
+        found |= estimates(at, [n for n in wanted if studies[n] is at], how)
     structure = structure_of(study)
-    found = structure.in_place(found, how.machine, how.setting)
+    found = dict(structure.in_place(found, how.machine, how.setting))
     choice = choose(found, how.estimator)
-    _refuse_no_time(study, choice.times)
+    _refuse_no_time(studies, choice.times)
     runs = {
         n: structure.even(run)
-        for n in wanted
-        if n in traced and not elsewhere and (run := measured(study, n)) is not None
+        for n, at in studies.items()
+        if not elsewhere
+        and n in (traced if weak is None else at.counts())
+        and (run := measured(at, n)) is not None
     }
     validations = _validations(study)
     result = compose(
         choice.times,
         runs,
-        replays_behind(study, choice.times),
+        replays_behind(studies, choice.times),
         traced,
         Facts(
             threshold=how.threshold,
@@ -247,9 +264,10 @@ def predict(
             others=found,
             why=choice.why,
             admits=_admits(model),
+            settings={} if weak is None else weak.settings,
             validations=validations,
             commands=commands or of_traces(study),
-            totals={} if elsewhere else _totals(study, _not_asked(traced, wanted)),
+            totals={} if elsewhere or weak else _totals(study, _not_asked(traced, wanted)),
             network=network_of(study, choice.name, wanted, how.machine, how.setting),
             other=other_ways(study, model),
             calls={called(item.op) for item in model.items},
@@ -262,7 +280,7 @@ def predict(
     held = None if model.holdout is None else model.holdout.comparison
     checked = {"holdout-missed": [held] if held else [], "validate-missed": validations}
     result = structure.told(result, choice.name, checked)
-    around = start.start_and_end(study)
+    around = start.start_and_end(studies if weak else dict.fromkeys(study.counts(), study))
     return replace(
         result,
         notes=(*result.notes, *filter(None, [unused])),
@@ -271,21 +289,25 @@ def predict(
     )
 
 
-def _refuse_no_time(study: Study, times: Mapping[int, PhaseTimes]) -> None:
+def _refuse_no_time(studies: Mapping[int, Study], times: Mapping[int, PhaseTimes]) -> None:
     """Raise P3SError where a scaled trace leads to a run time of 0: no program takes none."""
     for n, made in times.items():
         if not float((made.own + made.comm).sum()) > 0.0:
             raise P3SError(
-                f"{study.scaled_dir(n)}: leads to a run time of 0 s, which no program has: its "
-                "rows neither compute nor communicate; make it again: "
-                f"p3s scale {quoted(study.root)} -n {n}"
+                f"{studies[n].scaled_dir(n)}: leads to a run time of 0 s, which no program has: "
+                "its rows neither compute nor communicate; make it again: "
+                f"p3s scale {quoted(studies[n].root)} -n {n}"
             )
 
 
-def replays_behind(study: Study, times: Mapping[int, PhaseTimes]) -> dict[int, dict[str, Any]]:
+def replays_behind(
+    studies: Mapping[int, Study], times: Mapping[int, PhaseTimes]
+) -> dict[int, dict[str, Any]]:
     """Return the replays that the chosen estimates rest on, by count."""
     return {
-        n: study.replay(n) for n, made in times.items() if n > 1 and made.estimator in FROM_REPLAY
+        n: studies[n].replay(n)
+        for n, made in times.items()
+        if n > 1 and made.estimator in FROM_REPLAY
     }
 
 

@@ -8,7 +8,7 @@ other count: a launcher that is measured on few nodes does not tell how it grows
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median_high
 
 from p3s.base.errors import P3SError
@@ -21,12 +21,12 @@ from p3s.predict.types import Count, StartAndEnd
 _CLOCK_S = 1e-6
 
 
-def start_and_end(study: Study) -> tuple[StartAndEnd, ...]:
-    """Return what start and end took at the traced counts, in s; empty where none was timed."""
+def start_and_end(studies: Mapping[int, Study]) -> tuple[StartAndEnd, ...]:
+    """Return what start and end took at counts, in s, of their studies; empty: none was timed."""
     return tuple(
         StartAndEnd(n, median_high(found), min(found), max(found))
-        for n in sorted(study.counts())
-        if (found := _measured(study.runs(n)))
+        for n in sorted(studies)
+        if (found := _measured(studies[n].runs(n)))
     )
 
 
