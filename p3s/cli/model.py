@@ -141,7 +141,7 @@ def model(
 
 def _by_timing(study: Study, held: HoldOut, reasons: Sequence[Reason]) -> list[Reason]:
     """Return the reasons, what was missed as one to be minded where tasks are handed out."""
-    from p3s.predict.structures import structure_of
+    from p3s.predict.estimates import structure_of
 
     if held.comparison is None or all(each.code != "holdout-missed" for each in reasons):
         return list(reasons)

@@ -9,9 +9,18 @@ from typing import Any
 
 from p3s.base.errors import P3SError
 from p3s.base.study import Study, write_json
-from p3s.costs.gather import Measured, by_count, measured_at, shares, turned, x_scale
+from p3s.costs.gather import (
+    Measured,
+    by_count,
+    measured_at,
+    share_points,
+    shared_work,
+    shares,
+    steady,
+    turned,
+    x_scale,
+)
 from p3s.costs.model import fit_laws, gathered, hold_out, phase_costs
-from p3s.costs.shared import share_points, shared_work, steady
 from p3s.costs.thesis import OWN, POOL, WHOLE, Point
 from p3s.costs.types import COMPUTE, ComputeModel, CostHoldOut, NotUsed, Pooled, TimedRun, own_cores
 from p3s.model.stage import load as load_model

@@ -290,7 +290,7 @@ class Teams:
 class ComputeModel:
     """The laws of cost of a program: of its places and phases, and of the rest.
 
-    shared: (site, operation, n times the work per iteration), see p3s.costs.shared; unmatched:
+    shared: (site, operation, n times the work per iteration), see p3s.costs.gather; unmatched:
     share of the time that the signature lacks, outside_model: time before calls that are no place
     of the model, both by count. machine: where the laws were moved to another one. teams: where
     they were moved to other numbers of threads.

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from statistics import median_high
 from typing import Any
 
-from p3s.base.text import mixed_clocks, processes
+from p3s.base.errors import P3SError
+from p3s.base.study import RunRecord, Study
+from p3s.base.text import interval, mixed_clocks, processes, seconds
 from p3s.predict.checks import NOTED, outside, ratios
+from p3s.predict.residual import times_of
 from p3s.predict.times import PhaseTimes
-from p3s.predict.types import Count
-from p3s.signature import buffers, tracing
-from p3s.signature.unmodelled import sentences
+from p3s.predict.types import Count, StartAndEnd
+from p3s.signature import buffers, tracing, unmodelled
 
 Replays = Mapping[int, Mapping[str, Any]]
 #: What is not known of calls that are modelled.
@@ -39,7 +43,7 @@ def notes(
         *_approximated(times),
         *_outside(asked),
         *_soft_rules(share),
-        *sentences(head.get("not_modelled")),
+        *unmodelled.sentences(head.get("not_modelled")),
         *buffers.sentences(head.get("buffers") or {}, packed=bool(head.get("packed"))),
         *tracing.sentence(head.get("tracing", {})),
         *filter(None, [mixed_clocks(head.get("work_units") or {})]),
@@ -57,7 +61,7 @@ def not_modelled(
     found = ["MPI_Init and all before it, MPI_Finalize and all after it"]
     if names := _ops(head.get("unknown")):
         found.append(f"calls whose rule is not known: {_names(names)}")
-    found += sentences(head.get("not_modelled"))
+    found += unmodelled.sentences(head.get("not_modelled"))
     found += [said for op, said in _UNKNOWN_OF.items() if op in calls]
     free = _ops(replayed.get("left_out"))
     if free:
@@ -144,3 +148,42 @@ def _of_replays(rows: Sequence[Count], replays: Replays, ratio: float) -> list[s
     if 1.0 < ratio < math.inf:
         found.append(f"the largest count is {ratio:.3g} times the largest traced count")
     return found
+
+
+# ---- start and end of a run ---------------------------------------------------------------------
+#: Less is what two clocks differ by, or a simulated run: no process begins in so little time.
+_CLOCK_S = 1e-6
+
+
+def start_and_end(studies: Mapping[int, Study]) -> tuple[StartAndEnd, ...]:
+    """Return what start and end took at counts, in s, of their studies; empty: none was timed."""
+    return tuple(
+        StartAndEnd(n, median_high(found), min(found), max(found))
+        for n in sorted(studies)
+        if (found := _measured(studies[n].runs(n)))
+    )
+
+
+def _measured(records: Sequence[RunRecord]) -> list[float]:
+    """Return the time of each launch beyond its run, of complete runs."""
+    found = []
+    for record in records:
+        wall = record.info.get("wall_s")
+        if record.status == "complete" and isinstance(wall, int | float):
+            with contextlib.suppress(P3SError):  # p3s check tells what cannot be read
+                found.append(float(wall) - times_of(record.path).wall_s)
+    return [value for value in found if value > _CLOCK_S]
+
+
+def of_start_and_end(found: Sequence[StartAndEnd], rows: Sequence[Count]) -> list[str]:
+    """Say what start and end took at the largest traced count, and that no other is known."""
+    if not found:
+        return []
+    last = found[-1]
+    ends = f" ({interval(last.low_s, last.high_s)})" if last.high_s > last.low_s else ""
+    said = (
+        f"startup and shutdown, launcher included, took {seconds(last.time_s)}{ends} at "
+        f"{processes(last.n)}"
+    )
+    more = rows[-1].n > last.n
+    return [f"{said}; what they take at {rows[-1].n:,} is not known" if more else said]

@@ -26,13 +26,20 @@ from p3s.model.grid.admissible import admits
 from p3s.model.order.kinds import Kinds
 from p3s.model.stage import read
 from p3s.model.types import Model
-from p3s.predict import doubts, notes, start
+from p3s.predict import doubts, notes
 from p3s.predict.case import Case, Facts
 from p3s.predict.checks import reasons_of
 from p3s.predict.commands import Commands, of_traces
-from p3s.predict.ends import END, REST, START
 from p3s.predict.estimated import FROM_REPLAY, TYPICAL
-from p3s.predict.estimates import AS_FOUND, Estimate, Estimates, Estimation, choose, estimates
+from p3s.predict.estimates import (
+    AS_FOUND,
+    Estimate,
+    Estimates,
+    Estimation,
+    choose,
+    estimates,
+    structure_of,
+)
 from p3s.predict.estimators.messages import network_of
 from p3s.predict.intervals import HOW, total
 from p3s.predict.residual import (
@@ -48,8 +55,7 @@ from p3s.predict.residual import (
 )
 from p3s.predict.rows import baseline, related, row_of, why_not_of, with_interval, with_parts
 from p3s.predict.scaling import knee, limits, recommended, with_efficiencies
-from p3s.predict.structures import structure_of
-from p3s.predict.times import PhaseTimes, wider
+from p3s.predict.times import END, REST, START, PhaseTimes, wider
 from p3s.predict.types import (
     Count,
     Law,
@@ -280,11 +286,11 @@ def predict(
     held = None if model.holdout is None else model.holdout.comparison
     checked = {"holdout-missed": [held] if held else [], "validate-missed": validations}
     result = structure.told(result, choice.name, checked)
-    around = start.start_and_end(studies if weak else dict.fromkeys(study.counts(), study))
+    around = notes.start_and_end(studies if weak else dict.fromkeys(study.counts(), study))
     return replace(
         result,
         notes=(*result.notes, *filter(None, [unused])),
-        not_modelled=(*start.sentences(around, result.counts), *result.not_modelled),
+        not_modelled=(*notes.of_start_and_end(around, result.counts), *result.not_modelled),
         start_and_end=around,
     )
 

@@ -23,9 +23,9 @@ from p3s.model.types import Model
 from p3s.model.verdicts import judged_at
 from p3s.predict.commands import Commands
 from p3s.predict.doubts import of_validation
+from p3s.predict.estimates import Dealt, structure_of
 from p3s.predict.residual import Measured, measured_in
 from p3s.predict.saved import read_prediction
-from p3s.predict.structures import Dealt, structure_of
 from p3s.predict.types import Count, Prediction, Reason
 from p3s.signature.clones import read_alike
 from p3s.signature.tables import table_of

@@ -11,8 +11,7 @@ import pytest
 import timed_study as ts
 from test_compute_model import main_phase, put_compute
 
-from p3s.costs.gather import measured_at
-from p3s.costs.shared import factors_at, shared_work, steady
+from p3s.costs.gather import factors_at, measured_at, shared_work, steady
 from p3s.model.stage import load as load_model
 from p3s.program import write_scaled
 

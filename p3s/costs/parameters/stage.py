@@ -32,6 +32,7 @@ from p3s.base.study import Study, write_json
 from p3s.base.text import quoted
 from p3s.costs.gather import (
     in_the_run,
+    mean_of,
     measured_at,
     modelled_work,
     own_points,
@@ -43,7 +44,6 @@ from p3s.costs.parameters.derive import Fitted, leave_out, model_at, summary
 from p3s.costs.parameters.tree import Leaves, nearest, numbering, rules_of
 from p3s.costs.parameters.types import Check, Family, MissedRules, Part, SettingInfo
 from p3s.costs.parameters.work import fit_family_work
-from p3s.costs.shared import mean_of
 from p3s.costs.stage import build as build_compute
 from p3s.costs.thesis import Point
 from p3s.model.comparison import HoldOut

@@ -13,10 +13,10 @@ from p3s.base.ops import INIT_OPS
 from p3s.base.study import Study
 from p3s.costs.gather import places_of
 from p3s.costs.small_runs.cells import Cells, Predicted, Spent, measured, spent
-from p3s.costs.small_runs.iterations import phase_turns
 from p3s.costs.small_runs.lookup import Curve, Match, Role, kinds_of, look_up, rank_groups
 from p3s.costs.small_runs.places import as_words
 from p3s.costs.small_runs.record import same_places
+from p3s.costs.small_runs.walk import phase_turns
 from p3s.costs.thesis import Point
 from p3s.model.types import Model
 from p3s.signature.store import load_table

@@ -41,8 +41,7 @@ from p3s.predict.estimators.messages import (
     with_creation,
     with_packing,
 )
-from p3s.predict.estimators.settings import Prepared, Setting, prepare, silent
-from p3s.predict.estimators.wired import on_wires, said_of
+from p3s.predict.estimators.settings import Prepared, Setting, on_wires, prepare, said_of, silent
 from p3s.predict.times import read_head, some_ranks
 from p3s.program.creation import usual as usual_creation
 from p3s.program.packing import usual as usual_packing

@@ -11,10 +11,9 @@ import numpy as np
 
 from p3s.base.arrays import Floats, Ints
 from p3s.costs.spread import EVEN
-from p3s.predict.ends import END, REST, START, Ends, ends_of
 from p3s.predict.estimators.drawn import Variation
 from p3s.predict.estimators.settings import Prepared
-from p3s.predict.times import PhaseTimes
+from p3s.predict.times import END, REST, START, Ends, PhaseTimes, ends_of
 from p3s.predict.what_if.changes import COMPUTE, IDEAL, Balanced, Change, OnNetwork, Scaled
 from p3s.simulate.folded import Loop
 from p3s.simulate.network import NEVER, Curve, Network, Path

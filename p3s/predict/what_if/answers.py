@@ -15,10 +15,10 @@ from p3s.base.errors import P3SError
 from p3s.base.ops import blocking_of
 from p3s.base.study import Study
 from p3s.predict.estimated import off_by_draws
+from p3s.predict.estimates import structure_of
 from p3s.predict.intervals import Factors, combine, own_parts, total
 from p3s.predict.rows import slowest_rank
 from p3s.predict.scaling import with_transfer
-from p3s.predict.structures import structure_of
 from p3s.predict.times import PhaseTimes
 from p3s.predict.types import Count, Prediction, WhatIf, WhatIfAt
 from p3s.predict.what_if.changes import (

@@ -13,7 +13,7 @@ from typing import TypeVar
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import figures, plural
 from p3s.costs.types import Teams
-from p3s.predict.ends import END, REST, START
+from p3s.predict.times import END, REST, START
 from p3s.program.collectives.choose import Rule, checked
 from p3s.program.collectives.registry import COLLECTIVES
 

@@ -16,8 +16,14 @@ from p3s.methods.placement.links import paths
 from p3s.methods.placement.phases import PhaseTraffic, Traffic, phase_traffic
 from p3s.predict.estimators.machine import placed
 from p3s.predict.estimators.messages import Messages
-from p3s.predict.estimators.settings import Program, Setting, on_nodes, read_program
-from p3s.predict.estimators.wired import on_wires, wired_on
+from p3s.predict.estimators.settings import (
+    Program,
+    Setting,
+    on_nodes,
+    on_wires,
+    read_program,
+    wired_on,
+)
 from p3s.predict.times import PhaseTimes, computation, with_communication
 from p3s.program.mapping import RankMap, block
 from p3s.simulate.network import Network
