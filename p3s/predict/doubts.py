@@ -13,7 +13,7 @@ from p3s.model.law_types import Order
 from p3s.model.order.kinds import Kinds
 from p3s.predict.advice import again, another, measure
 from p3s.predict.commands import NO_STUDY, Commands
-from p3s.predict.types import Count, Reason
+from p3s.predict.types import Count, Reason, few
 from p3s.simulate.totals import Followed
 
 #: Share of the program without a rule, or left out, above which a prediction is not trusted.
@@ -281,12 +281,6 @@ def of_simulation(
         ),
     )
     return found
-
-
-def few(names: Sequence[str], most: int = 5) -> str:
-    """Return names with commas, those beyond ``most`` counted."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more if more else joined(names)
 
 
 # ---- the order of calls ---------------------------------------------------------------------

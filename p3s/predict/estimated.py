@@ -104,7 +104,8 @@ class Communication:
     interval from the costs of messages; ``waiting``, ``transfer``, ``software``: its parts, NaN
     where an estimator does not tell them apart. ``phases``: numbers of the phases, as the columns.
     ``why_not``: why the times do not tell how fast the program is, "" if they do.
-    ``notes``: what was approximated, a line each. ``followed``: how far a simulation got with it.
+    ``notes``: what was approximated, ``left_out``: what is in no number, a line each.
+    ``followed``: how far a simulation got with it.
     ``beside``: the computation of the ranks that were simulated instead of these, None where these
     were; who computes less than it waits longer. ``stand_ins``: those. ``draws``: how often
     computation was drawn, and what that came to, where it is simulated here and all ranks were.
@@ -121,6 +122,7 @@ class Communication:
     software: Floats
     why_not: str = ""
     notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     followed: Followed = Followed()
     beside: Floats | None = None
     stand_ins: StandIns | None = None

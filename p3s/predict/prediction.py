@@ -30,7 +30,7 @@ from p3s.predict import doubts, notes
 from p3s.predict.case import Case, Facts
 from p3s.predict.checks import reasons_of
 from p3s.predict.commands import Commands, of_traces
-from p3s.predict.estimated import FROM_REPLAY, TYPICAL
+from p3s.predict.estimated import TYPICAL
 from p3s.predict.estimates import (
     AS_FOUND,
     Estimate,
@@ -53,7 +53,7 @@ from p3s.predict.residual import (
     trend_part,
     with_measured_computation,
 )
-from p3s.predict.rows import baseline, related, row_of, why_not_of, with_interval, with_parts
+from p3s.predict.rows import baseline, related, row_of, with_interval, with_parts
 from p3s.predict.scaling import knee, limits, recommended, with_efficiencies
 from p3s.predict.times import END, REST, START, PhaseTimes, wider
 from p3s.predict.types import (
@@ -260,7 +260,6 @@ def predict(
     result = compose(
         choice.times,
         runs,
-        replays_behind(studies, choice.times),
         traced,
         Facts(
             threshold=how.threshold,
@@ -306,17 +305,6 @@ def _refuse_no_time(studies: Mapping[int, Study], times: Mapping[int, PhaseTimes
             )
 
 
-def replays_behind(
-    studies: Mapping[int, Study], times: Mapping[int, PhaseTimes]
-) -> dict[int, dict[str, Any]]:
-    """Return the replays that the chosen estimates rest on, by count."""
-    return {
-        n: studies[n].replay(n)
-        for n, made in times.items()
-        if n > 1 and made.estimator in FROM_REPLAY
-    }
-
-
 def _validations(study: Study) -> list[Comparison]:
     """Return the comparisons with runs that were made with the model as it is.
 
@@ -339,14 +327,12 @@ def _admits(model: Model) -> Callable[[int], bool] | None:
 def compose(
     times: Mapping[int, PhaseTimes],
     runs: Mapping[int, Measured],
-    replays: Mapping[int, Mapping[str, Any]],
     traced: Sequence[int],
     facts: Facts = NO_MODEL,
 ) -> Prediction:
-    """Put phase times, measured runs and replays of all counts together.
+    """Put phase times and measured runs of all counts together.
 
-    ``times``: by the chosen estimator. ``replays``: those that ``times`` rest on. ``traced``: the
-    counts that the model rests on. Nothing else is read from files.
+    ``times``: by the chosen estimator. ``traced``: the counts that the model rests on.
     """
     if not times:
         raise P3SError("nothing to predict: no process count given")
@@ -360,7 +346,7 @@ def compose(
     model_s = {n: total(made.own + made.comm, made.estimator) for n, made in times.items()}
     odd = {} if facts.weak else contradictions(runs, model_s)
     runs = {n: replace(run, contradicts=n in odd) for n, run in runs.items()}
-    rows = [row_of(times[n], runs.get(n), replays.get(n, {}), said[n]) for n in counts]
+    rows = [row_of(times[n], runs.get(n), said[n]) for n in counts]
     rows, residual = _intervals(rows, times, said)
     unknown = {n for n in counts if facts.open and n > max(traced, default=0)}
     rows = _without_empty_ends(_open(rows, unknown | _emptied(times)))
@@ -379,7 +365,7 @@ def compose(
         runs=runs,
         traced=traced,
         residuals=residual,
-        why_not={n: why_not_of(times[n], replays.get(n, {})) for n in counts if n > 1},
+        why_not={n: times[n].why_not for n in counts if n > 1},
         contradicting=odd,
         below=wrong,
         facts=facts,
@@ -403,8 +389,8 @@ def compose(
         traced_counts=tuple(traced),
         extrapolation_ratio=ratio if math.isfinite(ratio) else None,
         reasons=tuple(with_allowed(reasons_of(case), facts.allowed)),
-        not_modelled=tuple(notes.not_modelled(last, replays.get(counts[-1], {}), facts.calls)),
-        notes=tuple(notes.notes(rows, times, replays, case.untraced, share, ratio)),
+        not_modelled=tuple(notes.not_modelled(last, facts.calls)),
+        notes=tuple(notes.notes(rows, times, case.untraced, share, ratio)),
         files=_files(last.head),
         files_from=str(last.head.get("files_from") or ""),
     )

@@ -26,16 +26,13 @@ _SECONDS_PER_HOUR = 3600.0
 _SAME, _ABOUT_SAME = 1e-3, 0.05
 
 
-def row_of(
-    times: PhaseTimes, run: Measured | None, replayed: Mapping[str, Any], others: Mapping[str, Told]
-) -> Count:
+def row_of(times: PhaseTimes, run: Measured | None, others: Mapping[str, Told]) -> Count:
     """Return the row of one count, without its interval, its speedup and its cost.
 
     :func:`with_interval` and :func:`related` add these. ``others``: what every estimator says, or
     why it says nothing. The time is what was measured where that tells how fast the program is.
     """
     phases = phases_of(times)
-    why_not = why_not_of(times, replayed)
     comm_low, comm_high = comm_ends(times)
     model_s = sum(phase.time_s for phase in phases)
     row = Count(
@@ -52,8 +49,8 @@ def row_of(
         measured=run is not None,
         measured_s=run.wall_s if run is not None else None,
         measured_work_s=run.work_s if run is not None and math.isfinite(run.work_s) else None,
-        representative=not why_not if run is None else run.representative,
-        model_representative=not why_not,
+        representative=not times.why_not if run is None else run.representative,
+        model_representative=not times.why_not,
         contradicts=run is not None and run.contradicts,
         estimator=times.estimator,
         estimators=_estimators(times, others),
@@ -83,15 +80,6 @@ def baseline(rows: Sequence[Count]) -> Count:
     """
     sound = (row for row in rows if not (row.contradicts or row.below_traced))
     return next(sound, rows[0])
-
-
-def why_not_of(times: PhaseTimes, replayed: Mapping[str, Any]) -> str:
-    """Return why the communication does not tell how fast the program is, "" if it does."""
-    if times.why_not is not None:
-        return times.why_not
-    if replayed.get("representative", times.n == 1):
-        return ""
-    return str(replayed.get("why_not_representative") or "no reason given")
 
 
 def with_parts(
@@ -245,7 +233,7 @@ def _estimate(made: Told) -> Estimate:
         low_s=None if low is None else time * low,
         high_s=None if high is None else time * high,
         **_sums(phases),
-        why_not=made.why_not or "",
+        why_not=made.why_not,
         notes=tuple(made.approximated),
     )
 

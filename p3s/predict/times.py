@@ -39,8 +39,8 @@ class PhaseTimes:
     ``work_rel_half_width`` is the relative half width of the work law per phase, NaN if unknown;
     it stands in where the phase has no interval of its time. ``estimator``: whose ``comm`` it is;
     ``waiting``, ``transfer``, ``software``: its parts, None or NaN where it does not tell them
-    apart; ``why_not``: why the times do not tell how fast the program is, "" if they do, None
-    where the replay says it; ``approximated``: what the estimator left out or guessed, a line each;
+    apart; ``why_not``: why the times do not tell how fast the program is, "" if they do;
+    ``approximated``, ``left_out``: what the estimator guessed, and what it left out, a line each;
     ``followed``: how far it could follow the model. ``stand_ins``: what was simulated instead of
     all ranks, None: all were.
     ``ranks``: those that the rows are of, where they stand for all; None: they are of all.
@@ -61,8 +61,9 @@ class PhaseTimes:
     waiting: Floats | None = None
     transfer: Floats | None = None
     software: Floats | None = None
-    why_not: str | None = None
+    why_not: str = ""
     approximated: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     followed: Followed = Followed()
     stand_ins: StandIns | None = None
     root_calls: Floats | None = None
@@ -295,7 +296,6 @@ def _computation(scaled_dir: Path) -> PhaseTimes:
         nothing,
         np.array([np.nan if w is None else w for w in widths] or [0.0]),
         head,
-        why_not="",
         root_calls=None if ends is None else sums.calls,
         ranks=some_ranks(head),
         io=sums.io,
@@ -354,6 +354,7 @@ def with_communication(times: PhaseTimes, found: Communication) -> PhaseTimes:
         software=placed(found.software),
         why_not=found.why_not,
         approximated=tuple(found.notes),
+        left_out=found.left_out,
         followed=found.followed,
         stand_ins=found.stand_ins,
     )

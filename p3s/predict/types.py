@@ -111,6 +111,13 @@ def in_short(reasons: Sequence[Reason]) -> str:
     return joined(words, ", and" if len(words) > 1 else "").replace(" , and", ", and")
 
 
+def few(names: Iterable[str], most: int = 5) -> str:
+    """Return different names with commas, those beyond ``most`` counted."""
+    names = list(dict.fromkeys(names))
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more if more else joined(names)
+
+
 #: Where the time at a count comes from; computation: measured, with the model's communication.
 TimeFrom = Literal["measured", "model", "computation"]
 #: What of a run is compared with the model.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from p3s.predict.estimated import ESTIMATORS, FROM_REPLAY, Communication
 from p3s.predict.estimators.messages import library_for, load_machine, machine_path, with_packing
 from p3s.predict.estimators.settings import Setting, silent
 from p3s.predict.times import read_head
+from p3s.predict.types import few
 from p3s.program.packing import measured, usual
 from p3s.program.scaled import read_scaled
 from p3s.simulate.totals import Followed
@@ -78,11 +79,8 @@ def communication(name: str, study: Study, n: int) -> Communication:
     phases = tuple(int(phase["phase"]) for phase in read_head(study.scaled_dir(n), n)["phases"])
     head = study.replay(n)
     columns = _table(study.replay_table(n), n, phases, head)
-    why = (
-        ""
-        if head.get("representative")
-        else str(head.get("why_not_representative") or "no reason given")
-    )
+    why = "" if head.get("representative") else head.get("why_not_representative")
+    why = "no reason given" if why is None else str(why)
     if name == "thesis":
         comm = columns["thesis_ns"]
         unknown = np.full_like(comm, np.nan)
@@ -97,10 +95,10 @@ def communication(name: str, study: Study, n: int) -> Communication:
             unknown.copy(),
             unknown.copy(),
             why,
-            ("each rank's own calls alone: nobody waits for a late partner",),
+            ("each rank's own calls alone: nobody waits for a late partner", *_noted(head)),
+            _left_out(head),
         )
     comm = columns["comm_ns"]
-    notes = [str(note) for note in head.get("notes") or ()]
     return Communication(
         name,
         n,
@@ -112,9 +110,35 @@ def communication(name: str, study: Study, n: int) -> Communication:
         columns["transfer_ns"],
         columns["software_ns"],
         why,
-        tuple(notes),
+        tuple(_noted(head)),
+        _left_out(head),
         Followed().with_unmatched(head.get("unmatched") or {}),
     )
+
+
+def _noted(head: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a replay guessed."""
+    yield from map(str, head.get("notes") or ())
+    if head.get("unmeasured"):
+        yield "some classes of events could not be measured"
+    if twins := sorted(map(str, head.get("as_blocking") or ())):
+        yield f"replayed without progress between the call and its completion: {', '.join(twins)}"
+
+
+def _left_out(head: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what no cost of a replay holds: calls that set up, and those without a cost."""
+    found = []
+    if free := [str(entry.get("op")) for entry in head.get("left_out") or ()]:
+        found.append(f"the time of calls that set up communicators and the like: {few(free)}")
+    reasons: dict[str, list[str]] = {}
+    for entry in head.get("unmeasured") or ():
+        if entry.get("cost") == "none":
+            why = str(entry.get("reason") or "could not be executed")
+            reasons.setdefault(why, []).append(str(entry.get("op")))
+    for why, ops in reasons.items():
+        if set(ops) - {"MPI_Init", "MPI_Init_thread", "MPI_Finalize"}:
+            found.append(f"not replayed and assumed to cost nothing: {few(ops)} ({why})")
+    return tuple(found)
 
 
 simulation, thesis = map(_of, FROM_REPLAY)
