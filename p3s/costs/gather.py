@@ -102,27 +102,13 @@ def in_the_run(places: Sequence[Place]) -> np.ndarray:
 def modelled_work(model: Model, n: int) -> tuple[np.ndarray, Any]:
     """Return the work that the model says for a traced count, (places, ranks), and the grid.
 
-    Ranks that are drawn are even: these are others than in the run. What is known of the model that
-    was asked for last is kept: laws, checks and work shared between ranks ask for the same.
+    Ranks that are drawn are even: these are others than in the run.
     """
-    if not (_LAST_ASKED and _LAST_ASKED[0] is model):
-        _LAST_ASKED[:] = [model, {}]
-    known: dict[int, tuple[np.ndarray, Any]] = _LAST_ASKED[1]
-    if n not in known:
-        known[n] = _modelled_work(model, n)
-    return known[n]
-
-
-_LAST_ASKED: list[Any] = []
-
-
-def _modelled_work(model: Model, n: int) -> tuple[np.ndarray, Any]:
     there = undrawn(as_traced(model, n))
     rows = generate(there, n, work=False)
     found = work_of(there, rows, widths=False)
     work = np.zeros((len(found.places), n))
     work[:, found.ranks] = found.work
-    work.setflags(write=False)
     return work, rows.grid
 
 

@@ -66,8 +66,7 @@ class Facts:
 class Case:
     """The rows of a prediction before its reasons, and what they were made from.
 
-    base: the row that speedups relate to. why_not: why the communication of a count does not tell
-    how fast the program is, "" if it does. contradicting: traced counts whose runs contradict the
+    base: the row that speedups relate to. contradicting: traced counts whose runs contradict the
     others: what is off, and how many times as long it takes. below: counts below the traced ones
     whose computation does not follow theirs: that of all ranks together, and what the traced ones
     suggest, in s.
@@ -79,7 +78,6 @@ class Case:
     runs: Mapping[int, Measured]
     traced: Sequence[int]
     residuals: Sequence[Residual]
-    why_not: Mapping[int, str]
     contradicting: Mapping[int, tuple[str, float]]
     below: Mapping[int, tuple[float, float]]
     facts: Facts
@@ -88,6 +86,11 @@ class Case:
     def commands(self) -> Commands:
         """The commands that are proposed."""
         return self.facts.commands
+
+    @property
+    def why_not(self) -> dict[int, str]:
+        """Why communication does not tell how fast the program is, "" if it does, by count."""
+        return {n: made.why_not for n, made in self.times.items() if n > 1}
 
     @property
     def followed(self) -> dict[int, Followed]:

@@ -365,7 +365,6 @@ def compose(
         runs=runs,
         traced=traced,
         residuals=residual,
-        why_not={n: times[n].why_not for n in counts if n > 1},
         contradicting=odd,
         below=wrong,
         facts=facts,
