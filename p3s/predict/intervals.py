@@ -63,42 +63,34 @@ def own_parts(
     that computes has neither an interval of its work nor of its time.
     """
     ranks = slice(None) if rank is None else slice(rank, rank + 1)
-    slots = range(len(times.phases)) if slot is None else [slot]
-    columns = slice(None) if slot is None else slice(slot, slot + 1)
-    compute, comm, comm_low, comm_high = (
-        part[ranks, columns][:, : len(slots)]
-        for part in (times.compute, times.comm, times.comm_low, times.comm_high)
+    slots = list(range(len(times.phases))) if slot is None else [slot]
+    io = np.zeros_like(times.compute) if times.io is None else times.io
+    compute, comm, comm_low, comm_high, io = (
+        part[ranks][:, slots]
+        for part in (times.compute, times.comm, times.comm_low, times.comm_high, io)
     )
-    busy = compute.max(axis=0) > 0.0 if compute.size else np.zeros(len(slots), dtype=bool)
-    ends = {part: np.ones((2, len(slots))) for part in ("work", "cost")}
-    seen = {"replay"} if times.n > 1 else set()
-    for column, number in enumerate(slots):
-        parts = dict(zip(("work", "cost"), times.parts_of(number), strict=True))
-        if busy[column] and all(part is None for part in parts.values()):
-            return None
-        for name, part in parts.items():
-            if part is not None:
-                seen.add(name)
-                ends[name][:, column] = part
-    io = np.zeros_like(compute) if times.io is None else times.io[ranks, columns][:, : len(slots)]
     comm, comm_low, comm_high = comm + io, comm_low + io, comm_high + io
-    value = total(compute + comm, times.estimator)
+    parts = [times.parts_of(number) for number in slots]
+    busy = (compute > 0.0).any(axis=0)
+    if any(there and part == (None, None) for there, part in zip(busy, parts, strict=True)):
+        return None
+
+    def moved(*ends: Floats) -> Factors:
+        low, high = (total(each, times.estimator) for each in ends)
+        return factors(total(compute + comm, times.estimator), low, high)
+
     found: dict[str, Factors | None] = dict.fromkeys(OWN)
-    for name in ("work", "cost"):
-        if name in seen:
-            low, high = (total(compute * end + comm, times.estimator) for end in ends[name])
-            found[name] = factors(value, low, high)
-    if "replay" in seen:
-        found["replay"] = factors(
-            value,
-            total(compute + comm_low, times.estimator),
-            total(compute + comm_high, times.estimator),
-        )
+    for k, name in enumerate(("work", "cost")):
+        if any(part[k] is not None for part in parts):
+            low, high = np.array([part[k] or (1.0, 1.0) for part in parts]).T
+            found[name] = moved(compute * low + comm, compute * high + comm)
+    if times.n > 1:
+        found["replay"] = moved(compute + comm_low, compute + comm_high)
     if io.any():
-        low, high = (
-            total(compute + comm + (end - 1.0) * io, times.estimator) for end in times.io_ends()
+        low, high = times.io_ends()
+        found["files"] = moved(
+            compute + comm + (low - 1.0) * io, compute + comm + (high - 1.0) * io
         )
-        found["files"] = factors(value, low, high)
     return found
 
 
