@@ -6,17 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.progress import Progress
 from p3s.base.settings import parameters, setting_name, settings_in, value_text
 from p3s.base.study import Study, write_json
-from p3s.costs.parameters.types import Family
-from p3s.costs.parameters.weak import parse_laws, settings_along
 from p3s.pipeline import stages as pipeline
 from p3s.pipeline.basis import Request
 from p3s.predict.commands import Commands
 from p3s.predict.types import WEAK, WeakPrediction
+
+if TYPE_CHECKING:
+    from p3s.costs.parameters.types import Family
 
 
 def has_parameters(root: Path) -> bool:
@@ -99,6 +101,7 @@ def predicted(
     P3SError, in one line.
     """
     from p3s.costs.parameters.stage import instantiate
+    from p3s.costs.parameters.weak import parse_laws, settings_along
     from p3s.pipeline.predicting import estimation, one_at_a_time
     from p3s.predict.prediction import Weak, predict
 
