@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -121,37 +122,35 @@ def _without_order(tree: Mapping[str, Any]) -> dict[str, Any]:
     return {**tree, "items": items, "order": None}
 
 
+#: What differs, by keys in the path of an item; the first four before all that is inside of them.
+_DIFFERS = {
+    "relation": "other partners",
+    "place": "another communicator",
+    "phase": "another loop",
+    "when": "other iterations",
+    "guard": "other ranks",
+    "count": "another rule of how often",
+    "expr": "another rule",
+    "elements": "another rule of sizes",
+    "slots": "other sizes",
+}
+
+
 def _what(path: str, model: Model) -> str:
     """Return in words where a model differs, from a path such as .items[3].slots[0].guard."""
     if not path.startswith("."):
         return path
-    if path.startswith(".grid"):
-        return "another process grid"
-    if path.startswith(".items["):
-        rest = path[len(".items[") :]
-        index, _, rest = rest.partition("]")
-        name = model.items[int(index)].op if index.isdigit() else "calls"
-        key = rest.lstrip(".").partition("[")[0].partition(".")[0]
-        more = rest.rpartition(".")[2].partition("[")[0]
-        what = {
-            "relation": "other partners",
-            "place": "another communicator",
-            "phase": "another loop",
-            "when": "other iterations",
-        }.get(key)
-        inner = {
-            "guard": "other ranks",
-            "count": "another rule of how often",
-            "expr": "another rule",
-            "elements": "another rule of sizes",
-            "relation": "other partners",
-            "when": "other iterations",
-            "slots": "other sizes",
-        }.get(more, "another rule")
-        return f"{what or inner} ({name})"
-    if path.startswith(".phases"):
-        return "other loops"
-    return "another order of calls" if path.startswith(".order") else "another structure"
+    item = re.match(r"\.items\[(\d+)\](.*)", path)
+    if item is not None:
+        keys = re.findall("[a-z_]+", item[2])
+        keys = [*(key for key in keys[:1] if key in list(_DIFFERS)[:4]), *reversed(keys)]
+        what = next((_DIFFERS[key] for key in keys if key in _DIFFERS), "another rule")
+        return f"{what} ({model.items[int(item[1])].op})"
+    parts = {".grid": "another process grid", ".items": "another rule (calls)"}
+    parts |= {".phases": "other loops", ".order": "another order of calls"}
+    return next(
+        (text for name, text in parts.items() if path.startswith(name)), "another structure"
+    )
 
 
 # ---- sizes that some settings leave open ---------------------------------------------------
@@ -298,9 +297,7 @@ def _replaced(member: Member, i: int, k: int, expr: Expr) -> Member:
     slots = list(items[i]["slots"])
     slots[k] = {**slots[k], "elements": {**slots[k]["elements"], "expr": expr}}
     items[i] = {**items[i], "slots": slots}
-    return Member(
-        member.setting, member.model, member.number, {**member.tree, "items": items}, member._rows
-    )
+    return replace(member, tree={**member.tree, "items": items})
 
 
 # ---- laws of the leaves --------------------------------------------------------------------
