@@ -141,7 +141,7 @@ def model(
 
 def _by_timing(study: Study, held: HoldOut, reasons: Sequence[Reason]) -> list[Reason]:
     """Return the reasons, what was missed as one to be minded where tasks are handed out."""
-    from p3s.predict.structures import structure_of
+    from p3s.predict.estimates import structure_of
 
     if held.comparison is None or all(each.code != "holdout-missed" for each in reasons):
         return list(reasons)
@@ -237,8 +237,8 @@ def _listed(counts: list[int]) -> str:
 
 def _show_compute(study: Any, fitted: Model, counts: list[int], csv: bool, json_: bool) -> None:
     """Print the compute model as a page, as CSV or as it is."""
-    from p3s.costs.stage import COMPUTE, load
     from p3s.costs.table import compute_table
+    from p3s.costs.types import COMPUTE, load
     from p3s.pipeline.stages import check_times
     from p3s.report import compute as page
 

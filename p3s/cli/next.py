@@ -31,7 +31,7 @@ def next_(
     """Name the runs that would decide most about the model: counts, and smaller workloads."""
     from p3s.base.serialise import to_data
     from p3s.costs.small_runs.lookup import default_target, propose
-    from p3s.costs.stage import measured_range
+    from p3s.costs.types import measured_range
     from p3s.model.stage import load
     from p3s.pipeline.stages import ensure_model
     from p3s.predict import commands

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.costs.gather import in_the_run
-from p3s.costs.shared import factors_at
+from p3s.costs.gather import factors_at, in_the_run
 from p3s.costs.types import ComputeModel, LawEntry, PhaseTime, WorkSpan
 from p3s.model.evaluate import phase_weight
 from p3s.model.types import Model

@@ -11,12 +11,11 @@ import numpy as np
 
 from p3s.base.arrays import Floats
 from p3s.costs.families import CONSTANT, Column
+from p3s.costs.thesis import Point
 from p3s.laws.statistics import quantiles
 
 if TYPE_CHECKING:
-    from p3s.costs.families import Column
     from p3s.costs.posterior import Best, Draws, Measured
-    from p3s.costs.thesis import Point
 
 #: Share inside the interval.
 INSIDE = 0.90

@@ -1,24 +1,31 @@
-"""The compute stage: times and model in, compute.json out."""
+"""Fits the cost of computation of a study: times and model in, compute.json out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from p3s.base.artefacts import LastRead
 from p3s.base.errors import P3SError
-from p3s.base.serialise import Published
 from p3s.base.study import Study, write_json
-from p3s.costs.types import ComputeModel, CostHoldOut, NotUsed, Pooled, TimedRun
+from p3s.costs.gather import (
+    Measured,
+    by_count,
+    measured_at,
+    share_points,
+    shared_work,
+    shares,
+    steady,
+    turned,
+    x_scale,
+)
+from p3s.costs.model import fit_laws, gathered, hold_out, phase_costs
+from p3s.costs.thesis import OWN, POOL, WHOLE, Point
+from p3s.costs.types import COMPUTE, ComputeModel, CostHoldOut, NotUsed, Pooled, TimedRun, own_cores
+from p3s.model.stage import load as load_model
 from p3s.model.types import Model
-
-if TYPE_CHECKING:
-    from p3s.costs.gather import Measured
-    from p3s.costs.thesis import Point
-
-COMPUTE = Published("p3s.compute", 1, ComputeModel, again="run p3s model again")
+from p3s.signature.clock import TIMES
+from p3s.signature.times import load_times
 
 
 def build(study_dir: Path, points: Sequence[Point] = ()) -> ComputeModel | None:
@@ -27,10 +34,6 @@ def build(study_dir: Path, points: Sequence[Point] = ()) -> ComputeModel | None:
     points: of runs that are in no study inside this one; x is work per iteration, n the count of
     this study's workload. None, and nothing is there, where there are no times at any count of its
     model and no points."""
-    from p3s.costs.gather import measured_at
-    from p3s.model.stage import load as load_model
-    from p3s.signature.times import load_times
-
     study = Study.open(Path(study_dir))
     model = load_model(study.root)
     times = [t for n in model.counts if (t := load_times(study.root, n)) is not None]
@@ -58,20 +61,6 @@ def build(study_dir: Path, points: Sequence[Point] = ()) -> ComputeModel | None:
     return out
 
 
-def own_cores(study: Study, runs: Sequence[TimedRun]) -> set[int]:
-    """Return the counts above one that a run tells of in which each rank had a core of its own.
-
-    How computation varies between ranks and iterations is known from these: ranks that share
-    cores take each other's caches away.
-    """
-    beside = {
-        str(record.path.relative_to(study.root)): bool(record.info.get("oversubscribed", True))
-        for record in (*study.runs(), *study.timed_runs())
-    }
-    quiet = [run for run in runs if not (run.disturbed or beside.get(run.dir, True))]
-    return {run.np for run in quiet if run.np > 1}
-
-
 def other_points(study: Study, model: Model) -> tuple[list[Point], list[NotUsed]]:
     """Return the points of the other workloads' runs, and which of them could not be used."""
     points: list[Point] = []
@@ -93,16 +82,9 @@ def fit(model: Model, found: Sequence[Measured], far: Sequence[Point]) -> Comput
     found: the study's own runs by count, may be none; far: points of other workloads. Nothing is
     said of the runs themselves.
     """
-    from p3s.costs.gather import by_count, shares, turned, x_scale
-    from p3s.costs.model import fit_laws, gathered, group_costs, hold_out, phase_costs
-    from p3s.costs.shared import share_points, shared_work, steady
-    from p3s.costs.thesis import OWN, POOL, WHOLE
-    from p3s.signature.clock import TIMES
-
     unit = model.work_unit
     outside = {str(m.n): float(m.outside) for m in found}
     weight = turned(gathered(found, far)[0])
-    groups = [group_costs(p, found, far, weight) for p in model.phases]
     scale, shared = None, {}
     if unit in TIMES:
         scale = x_scale(model, [m.n for m in found] or model.counts)
@@ -129,10 +111,8 @@ def fit(model: Model, found: Sequence[Measured], far: Sequence[Point]) -> Comput
         ),
         rest=laws.rest,
         phases=tuple(
-            phase_costs(
-                p, laws, found, weight, None if scale is None else float(scale[p.phase]), some
-            )
-            for p, some in zip(model.phases, groups, strict=True)
+            phase_costs(p, laws, found, weight, None if scale is None else float(scale[p.phase]))
+            for p in model.phases
         ),
         holdout=hold_out(model, found, far, small, unit, shared),
         shared=tuple((*place, work) for place, work in shared.items()),
@@ -153,31 +133,3 @@ def _helps(shared: CostHoldOut | None, plain: CostHoldOut | None) -> bool:
     if shared is None or plain is None:
         return True
     return shared.error < plain.error
-
-
-def load(study_dir: Path) -> ComputeModel | None:
-    """Return the study's compute.json, its laws checked; None where there is none.
-
-    Raises P3SError in one line when it is damaged or of another version.
-    """
-    path = Study(Path(study_dir)).compute_path
-    return read(path) if path.exists() else None
-
-
-def measured_range(study: Study) -> tuple[dict[int, tuple[float, float]], dict[int, float]]:
-    """Return what compute.json has of each phase: the work per iteration from least to most that
-    was measured, or, where work is time, the largest count that was."""
-    found = load(study.root)
-    if found is None:
-        return {}, {}
-    if found.work_unit != "instructions":
-        return {}, {p.phase: p.n[1] for p in found.phases if p.n}
-    return {p.phase: p.x for p in found.phases if p.x}, {}
-
-
-def read(path: Path) -> ComputeModel:
-    """Return the compute model in a file, checked; P3SError in one line as of :func:`load`."""
-    return _last_read(path)
-
-
-_last_read = LastRead(COMPUTE.read)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.errors import P3SError
 from p3s.base.text import percent, visible
 from p3s.costs.apply import Costs, PhaseSums
 from p3s.costs.gather import work_of
@@ -59,8 +60,6 @@ def compute_table(model: Model, compute: ComputeModel, counts: Iterable[int] = (
     counts: where to predict; without any, a few larger ones of the same kind as the traced ones.
     Raises P3SError for a count asked for that the program's process grid does not admit.
     """
-    from p3s.base.errors import P3SError
-
     costs = Costs(compute, model)
     rows = [row for phase in compute.phases for row in _measured(phase)]
     asked = sorted(set(counts))

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError
 from p3s.costs.families import Column
 from p3s.costs.laws import CostLaw
 from p3s.costs.thesis import OWN
 from p3s.costs.types import About, ComputeModel, LawEntry, Moved, MovedPlace
 from p3s.machine.compare import differences
-from p3s.machine.explain import FloatArray, Sizes, resident_sizes
+from p3s.machine.explain import Sizes, resident_sizes
 from p3s.machine.factor import Factor, factor_of
 from p3s.machine.machinefile import Machine
 from p3s.signature.clock import TIMES
@@ -69,7 +70,7 @@ def transferred(law: CostLaw, factor: Factor) -> CostLaw:
     )
 
 
-def _log(ratio: FloatArray) -> FloatArray:
+def _log(ratio: Floats) -> Floats:
     return np.asarray(np.log(np.maximum(ratio, 1.0)))
 
 
@@ -111,7 +112,7 @@ def move(
         compute,
         laws=tuple(replace(e, law=transferred(e.law, f), factor=f) for e, f in each),
         rest=transferred(compute.rest, factor_of(compute.rest, base, target)),
-        phases=tuple(replace(p, crm_i=None, crm_c=None, groups=()) for p in compute.phases),
+        phases=tuple(replace(p, crm_i=None, crm_c=None) for p in compute.phases),
         machine=Moved(
             _about(base),
             _about(target),

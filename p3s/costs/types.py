@@ -6,13 +6,16 @@ Counts that are keys are text there and here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from p3s.base.serialise import to_data
+from p3s.base.artefacts import LastRead
+from p3s.base.serialise import Published, to_data
+from p3s.base.study import Study
 from p3s.costs.laws import CostLaw
 from p3s.costs.spread import Spread
 from p3s.costs.thesis import FarPoint, PowerLaw
@@ -71,32 +74,6 @@ class Iteration:
 
 
 @dataclass(frozen=True)
-class GroupPoint:
-    """One iteration of a group of ranks in a run."""
-
-    n: float | None
-    traced: int
-    source: str
-    ranks: int
-    work: float
-    least_ns: float
-    measured_ns: float
-
-
-@dataclass(frozen=True)
-class GroupCosts:
-    """Power laws of an instruction group; where: its ranks at the largest count, as text."""
-
-    group: int
-    where: str
-    points: tuple[GroupPoint, ...]
-    crm_i: PowerLaw | None
-    crm_c: PowerLaw | None
-    far: FarPoint | None
-    crm_why: str | None
-
-
-@dataclass(frozen=True)
 class Unknown:
     """Why a phase that computes has no law of cost, and its largest share of the computation."""
 
@@ -123,7 +100,6 @@ class PhaseCosts:
     spread: Spread
     unknown: Unknown | None
     x_times_n: float | None
-    groups: tuple[GroupCosts, ...]
 
 
 # ---- at one count ------------------------------------------------------------------------------
@@ -314,7 +290,7 @@ class Teams:
 class ComputeModel:
     """The laws of cost of a program: of its places and phases, and of the rest.
 
-    shared: (site, operation, n times the work per iteration), see p3s.costs.shared; unmatched:
+    shared: (site, operation, n times the work per iteration), see p3s.costs.gather; unmatched:
     share of the time that the signature lacks, outside_model: time before calls that are no place
     of the model, both by count. machine: where the laws were moved to another one. teams: where
     they were moved to other numbers of threads.
@@ -344,3 +320,47 @@ class ComputeModel:
             raise ValueError("shared work is none")
         if not all(0 < p.x[0] <= p.x[1] for p in self.phases if p.x is not None):
             raise ValueError("a range of work is none")
+
+
+# ---- the file ----------------------------------------------------------------------------------
+COMPUTE = Published("p3s.compute", 1, ComputeModel, more=True, again="run p3s model again")
+_last_read = LastRead(COMPUTE.read)
+
+
+def own_cores(study: Study, runs: Sequence[TimedRun]) -> set[int]:
+    """Return the counts above one that a run tells of in which each rank had a core of its own.
+
+    How computation varies between ranks and iterations is known from these: ranks that share
+    cores take each other's caches away.
+    """
+    beside = {
+        str(record.path.relative_to(study.root)): bool(record.info.get("oversubscribed", True))
+        for record in (*study.runs(), *study.timed_runs())
+    }
+    quiet = [run for run in runs if not (run.disturbed or beside.get(run.dir, True))]
+    return {run.np for run in quiet if run.np > 1}
+
+
+def load(study_dir: Path) -> ComputeModel | None:
+    """Return the study's compute.json, its laws checked; None where there is none.
+
+    Raises P3SError in one line when it is damaged or of another version.
+    """
+    path = Study(Path(study_dir)).compute_path
+    return read(path) if path.exists() else None
+
+
+def measured_range(study: Study) -> tuple[dict[int, tuple[float, float]], dict[int, float]]:
+    """Return what compute.json has of each phase: the work per iteration from least to most that
+    was measured, or, where work is time, the largest count that was."""
+    found = load(study.root)
+    if found is None:
+        return {}, {}
+    if found.work_unit != "instructions":
+        return {}, {p.phase: p.n[1] for p in found.phases if p.n}
+    return {p.phase: p.x for p in found.phases if p.x}, {}
+
+
+def read(path: Path) -> ComputeModel:
+    """Return the compute model in a file, checked; P3SError in one line as of :func:`load`."""
+    return _last_read(path)

@@ -172,8 +172,8 @@ def _instructions(model: Model) -> InstructionTable | None:
 
 def _compute(study: Study, model: Model, counts: Sequence[int]) -> ComputeTable | None:
     """Return the times of computation at the counts of a prediction; None without times."""
-    from p3s.costs.stage import load
     from p3s.costs.table import compute_table
+    from p3s.costs.types import load
 
     try:
         found = load(study.root)

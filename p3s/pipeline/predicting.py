@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -117,33 +117,17 @@ def predicted(
         asked = sorted({*wanted, *earlier})
         every = sorted({*asked, *counts_behind(study)})
         _scale(study, every, progress)
-        file = machine_file(made or study)
-        basis = basis_of(request, dict.fromkeys(every, study), asked, file)
-        if told_of(basis):
-            progress.say(told_of(basis))
-        if basis.replay and every[-1] > MOST_RANKS:
-            raise P3SError(
-                f"{processes(every[-1])}: a replay needs the rows of all ranks, which "
-                f"{MOST_RANKS:,} have at most; add --network or a machine file"
-            )
-        if basis.replay:
-            ensure_replays(study, every, request.settings, progress)
-        setting = setting_of(request, basis.network)
-        how = Estimation(
-            estimator=basis.estimator,
-            machine=basis.machine or file,
-            setting=setting,
-            stale=stale_replays(study, every),
+        how = estimation(dict.fromkeys(every, study), asked, request, progress, made)
+        how = replace(
+            how,
             threshold=arguments.knee,
             allowed=arguments.allowed,
             requested=asked,
             within=arguments.within,
-            say=lambda text: progress.start(f"predicting: {text}"),
-            done=lambda name, n: progress.done(f"n={n}: simulated ({name})"),
             keep={},
         )
         if what_if.asked:
-            whose = costs_of(made or study, basis.estimator, how.machine, setting)
+            whose = costs_of(made or study, how.estimator, how.machine, how.setting or Setting())
             check_answerable(study, what_if.asked, asked, whose)
         progress.start("predicting")
         if made is None:
@@ -151,9 +135,41 @@ def predicted(
             return study, _written(study, _with_answers(study, result, how, what_if, progress))
         for n in every:
             ensure_scaled(made, n, progress, spread=True)
-        files = [path for path in (machine, other_machine.base_path(study, base)) if path]
-        result = other_machine.compose(study, made, every, how, files)
+        result = other_machine.compose(study, made, every, how)
         return made, _written(made, _with_answers(made, result, how, what_if, progress))
+
+
+def estimation(
+    studies: Mapping[int, Study],
+    counts: Sequence[int],
+    request: Request,
+    progress: Progress,
+    made: Study | None = None,
+) -> Estimation:
+    """Return how times are estimated, with the replays that it takes made.
+
+    studies: by all counts; counts: those that were asked for. made: the study of another machine.
+    """
+    file = machine_file(made or studies[max(studies)])
+    basis = basis_of(request, studies, counts, file)
+    if told_of(basis):
+        progress.say(told_of(basis))
+    if basis.replay and max(studies) > MOST_RANKS:
+        raise P3SError(
+            f"{processes(max(studies))}: a replay needs the rows of all ranks, which "
+            f"{MOST_RANKS:,} have at most; add --network or a machine file"
+        )
+    if basis.replay:
+        for n, at in studies.items():
+            ensure_replays(at, [n], request.settings, progress)
+    return Estimation(
+        estimator=basis.estimator,
+        machine=basis.machine or file,
+        setting=setting_of(request, basis.network),
+        stale=[n for n, at in studies.items() if stale_replays(at, [n])],
+        say=lambda text: progress.start(f"predicting: {text}"),
+        done=lambda name, n: progress.done(f"n={n}: simulated ({name})"),
+    )
 
 
 def one_at_a_time(path: Path, progress: Progress) -> AbstractContextManager[None]:

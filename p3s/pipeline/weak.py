@@ -12,13 +12,13 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.base.progress import Progress
 from p3s.base.settings import parameters, setting_name, settings_in, value_text
 from p3s.base.study import Study, write_json
-from p3s.costs.parameters.types import Family
 from p3s.pipeline import stages as pipeline
-from p3s.pipeline.basis import Request, basis_of, setting_of, told_of
-from p3s.predict.types import WEAK, Prediction, WeakPrediction
+from p3s.pipeline.basis import Request
+from p3s.predict.commands import Commands
+from p3s.predict.types import WEAK, WeakPrediction
 
 if TYPE_CHECKING:
-    from p3s.predict.case import Facts
+    from p3s.costs.parameters.types import Family
 
 
 def has_parameters(root: Path) -> bool:
@@ -102,10 +102,8 @@ def predicted(
     """
     from p3s.costs.parameters.stage import instantiate
     from p3s.costs.parameters.weak import parse_laws, settings_along
-    from p3s.model.stage import read
-    from p3s.pipeline.predicting import one_at_a_time
-    from p3s.predict.case import Facts
-    from p3s.predict.commands import Commands
+    from p3s.pipeline.predicting import estimation, one_at_a_time
+    from p3s.predict.prediction import Weak, predict
 
     names = parameters(study)
     laws = parse_laws(law)
@@ -131,7 +129,6 @@ def predicted(
         bar.expect(2 * len(every) + 2)
         ensure_family(study, bar)
         studies: dict[int, Study] = {}
-        model = None
         for n, setting in along.items():
             at = studies[n] = Study(instantiate(study.root, setting))
             step = Named(bar, setting_name(setting))
@@ -141,78 +138,25 @@ def predicted(
             for count, why in pipeline.doubted(at, [n]).items():
                 bar.say(f"n={count}: {why}")
             pipeline.ensure_scaled(at, n, step)
-            model = read(at.model_path)
         words = (word for each in params for word in ("--param", each))
         predicting = ["predict", str(study.root), "--weak", law, *words]
-        at_counts = sorted({n for _, at in traced for n in at.counts()})
-        facts = Facts(
-            threshold=knee,
-            holdout=None if model is None else model.holdout,
-            order=None if model is None else model.order,
-            settings={
-                n: {name: value_text(value) for name, value in setting.items()}
-                for n, setting in along.items()
-            },
-            commands=Commands(studies[max(studies)], studies, predicting),
+        last = studies[max(studies)]
+        result = predict(
+            last,
+            every,
+            replace(estimation(studies, every, request, bar), threshold=knee),
+            commands=Commands(last, studies, predicting),
+            weak=Weak(
+                studies,
+                {n: {k: value_text(v) for k, v in setting.items()} for n, setting in along.items()},
+                sorted({n for _, at in traced for n in at.counts()}),
+            ),
         )
-        result = _composed(studies, at_counts, request, bar, facts)
         parts = {each.name: getattr(result, each.name) for each in fields(result)}
         parts["notes"] = (*notes, *result.notes)
         found = WeakPrediction(**parts, weak=told, base_n=base_n)
         write_json(path, WEAK.data(found))
     return found, path
-
-
-def _composed(
-    studies: Mapping[int, Study],
-    traced: Sequence[int],
-    request: Request,
-    bar: Progress,
-    facts: Facts,
-) -> Prediction:
-    """Return the prediction of each count in its own study."""
-    from p3s.predict.estimates import Estimation, choose, estimates
-    from p3s.predict.estimators.messages import network_of
-    from p3s.predict.prediction import compose, replays_behind
-    from p3s.predict.residual import measured
-
-    last = studies[max(studies)]
-    file = pipeline.machine_file(last)
-    basis = basis_of(request, studies, sorted(studies), file)
-    if told_of(basis):
-        bar.say(told_of(basis))
-    setting = setting_of(request, basis.network)
-    how = Estimation(
-        basis.estimator,
-        basis.machine or file,
-        setting,
-        done=lambda name, n: bar.done(f"n={n}: simulated ({name})"),
-    )
-    found, runs = {}, {}
-    for n, at in studies.items():
-        if basis.replay:
-            pipeline.ensure_replays(at, [n], request.settings, bar)
-        found[n] = estimates(at, [n], replace(how, stale=pipeline.stale_replays(at, [n])))[n]
-        if n in at.counts() and (run := measured(at, n)) is not None:
-            runs[n] = run
-    choice = choose(found, basis.estimator)
-    replays = {
-        n: replay
-        for n, at in studies.items()
-        for replay in replays_behind(at, {n: choice.times[n]}).values()
-    }
-    return compose(
-        choice.times,
-        runs,
-        replays,
-        traced,
-        replace(
-            facts,
-            others=found,
-            why=choice.why,
-            network=network_of(last, choice.name, [max(studies)], how.machine, setting),
-        ),
-    )
 
 
 def _earlier(path: Path, law: str) -> list[int]:

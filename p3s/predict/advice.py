@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
+from p3s.laws.sums import PER_DOUBLING
 from p3s.predict.commands import Commands
 from p3s.predict.estimated import TYPICAL
 from p3s.predict.intervals import combine
@@ -48,7 +49,6 @@ def narrower_by(row: Count, traced: Sequence[int], commands: Commands) -> str:
     What comes from laws of work and of cost shrinks with the doublings from the largest count, as
     the half width of a mean does and as laws of cost drift; the rest stays.
     """
-    from p3s.laws.sums import PER_DOUBLING
 
     largest = max(traced, default=0)
     more = commands.larger(largest) if largest else None

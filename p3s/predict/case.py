@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from p3s.capture.other_calls import OtherCall
+from p3s.model.comparison import Comparison, HoldOut
+from p3s.model.law_types import Order
+from p3s.model.order.kinds import Kinds
 from p3s.predict.commands import NO_STUDY, Commands
+from p3s.predict.estimates import Estimates
+from p3s.predict.residual import Measured
 from p3s.predict.scaling import KNEE_EFFICIENCY
+from p3s.predict.times import PhaseTimes
 from p3s.predict.types import OTHER_CALLS, Count, Network, Residual
-
-if TYPE_CHECKING:
-    from p3s.capture.other_calls import OtherCall
-    from p3s.model.comparison import Comparison, HoldOut
-    from p3s.model.law_types import Order
-    from p3s.model.order.kinds import Kinds
-    from p3s.predict.estimates import Estimates
-    from p3s.predict.residual import Measured
-    from p3s.predict.times import PhaseTimes
-    from p3s.simulate.totals import Followed
+from p3s.simulate.totals import Followed
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -69,8 +66,7 @@ class Facts:
 class Case:
     """The rows of a prediction before its reasons, and what they were made from.
 
-    base: the row that speedups relate to. why_not: why the communication of a count does not tell
-    how fast the program is, "" if it does. contradicting: traced counts whose runs contradict the
+    base: the row that speedups relate to. contradicting: traced counts whose runs contradict the
     others: what is off, and how many times as long it takes. below: counts below the traced ones
     whose computation does not follow theirs: that of all ranks together, and what the traced ones
     suggest, in s.
@@ -82,7 +78,6 @@ class Case:
     runs: Mapping[int, Measured]
     traced: Sequence[int]
     residuals: Sequence[Residual]
-    why_not: Mapping[int, str]
     contradicting: Mapping[int, tuple[str, float]]
     below: Mapping[int, tuple[float, float]]
     facts: Facts
@@ -91,6 +86,11 @@ class Case:
     def commands(self) -> Commands:
         """The commands that are proposed."""
         return self.facts.commands
+
+    @property
+    def why_not(self) -> dict[int, str]:
+        """Why communication does not tell how fast the program is, "" if it does, by count."""
+        return {n: made.why_not for n, made in self.times.items() if n > 1}
 
     @property
     def followed(self) -> dict[int, Followed]:

@@ -10,9 +10,9 @@ from p3s.capture.other_calls import OtherCall
 from p3s.predict import doubts
 from p3s.predict.advice import again, another, narrower, narrower_by, smaller
 from p3s.predict.case import Case
-from p3s.predict.doubts import few
 from p3s.predict.residual import BELOW_LIMIT, RESIDUAL_LIMIT, is_off, off_by
-from p3s.predict.types import OTHER_CALLS, Count, PhaseAt, Reason
+from p3s.predict.types import OTHER_CALLS, Count, PhaseAt, Reason, few
+from p3s.program.types import MOST_RANKS
 
 #: By which share smaller grids may miss communication that they stand for.
 STAND_INS_LIMIT = 0.10
@@ -96,7 +96,6 @@ def structure(case: Case) -> Iterable[Reason]:
 
 
 def _stand_ins_at(n: int, what: str, against: bool, case: Case) -> Reason:
-    from p3s.program.types import MOST_RANKS
 
     return Reason(
         "stand-ins",
@@ -291,9 +290,8 @@ def other_calls(case: Case) -> Iterator[Reason]:
 
 
 def _calls(found: Sequence[OtherCall]) -> str:
-    calls = dict.fromkeys(each.call for each in found)
-    names = dict.fromkeys(each.function for each in found)
-    return f"calls of {few(list(calls))} in {few(list(names))}"
+    names = few(each.function for each in found)
+    return f"calls of {few(each.call for each in found)} in {names}"
 
 
 def emptied(case: Case) -> Iterator[Reason]:
@@ -306,7 +304,7 @@ def emptied(case: Case) -> Iterator[Reason]:
     if not found:
         return
     first, calls = next(iter(found.items()))
-    names = list(dict.fromkeys(str(call["op"]) for call in calls))
+    names = [str(call["op"]) for call in calls]
     ranks = max(int(call["ranks"]) for call in calls)
     yield Reason(
         "emptied",

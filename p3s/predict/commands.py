@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.base.command_lines import arguments, launcher, listed, shown, study_root, without_arguments
 from p3s.base.errors import P3SError
+from p3s.base.extents import extents_at, extents_in, shape
+from p3s.base.host.cores import cores
 from p3s.base.records import work_of
+from p3s.base.settings import MIN_COUNTS
 from p3s.base.study import Study
 from p3s.base.text import command_line
 
@@ -108,7 +111,7 @@ class Commands:
         As :func:`p3s.costs.small_runs.lookup.propose`; None where there is no model to tell.
         """
         from p3s.costs.small_runs.lookup import propose
-        from p3s.costs.stage import measured_range
+        from p3s.costs.types import measured_range
 
         if n not in self._inputs:
             self._inputs[n] = None
@@ -128,8 +131,6 @@ class Commands:
         ``repeats``: at least so many runs of each; ``work``: in another unit than theirs. A study
         without runs is traced at all counts of its model.
         """
-        from p3s.base.settings import MIN_COUNTS
-
         wanted = [counts] if isinstance(counts, int) else list(counts)
         study = self.at.get(wanted[0], self.study) if wanted else self.study
         if study is None:
@@ -238,8 +239,6 @@ def tracing(
 
 def units(study: Study, model: Model | None, counts: Sequence[int]) -> tuple[list[int], list[str]]:
     """Return the counts to trace and the option that says how work is measured."""
-    from p3s.base.host.cores import cores
-
     runs = [run for run in study.runs() if run.info]
     wanted = sorted(set(counts))
     if model is not None and model.work_unit == "instructions":
@@ -276,8 +275,6 @@ def _options(study: Study, repeats: int) -> list[str]:
 
 def _dims(study: Study, model: Model | None, counts: Sequence[int]) -> list[str]:
     """Return --dims for a program that gets its grid, where MPI_Dims_create deals another one."""
-    from p3s.base.extents import extents_at, extents_in, shape
-
     words = launcher(study)
     grids = model.grid.dims if model is not None else {}
     given = [(run.np, tuple(run.info["dims"])) for run in study.runs() if run.info.get("dims")]

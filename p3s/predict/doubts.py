@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from p3s.base.errors import P3SError
 from p3s.base.ops import COLLECTIVE, IO, SEND, kind_of
 from p3s.base.text import figures, joined, over, plural, processes
 from p3s.model.comparison import Comparison, HoldOut, Moved
+from p3s.model.law_types import Order
+from p3s.model.order.kinds import Kinds
 from p3s.predict.advice import again, another, measure
 from p3s.predict.commands import NO_STUDY, Commands
-from p3s.predict.types import Count, Reason
-
-if TYPE_CHECKING:
-    from p3s.model.law_types import Order
-    from p3s.model.order.kinds import Kinds
-    from p3s.simulate.totals import Followed
+from p3s.predict.types import Count, Reason, few
+from p3s.simulate.totals import Followed
 
 #: Share of the program without a rule, or left out, above which a prediction is not trusted.
 UNKNOWN_LIMIT = 0.10
@@ -283,12 +281,6 @@ def of_simulation(
         ),
     )
     return found
-
-
-def few(names: Sequence[str], most: int = 5) -> str:
-    """Return names with commas, those beyond ``most`` counted."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more if more else joined(names)
 
 
 # ---- the order of calls ---------------------------------------------------------------------

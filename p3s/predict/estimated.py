@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+import numpy as np
+
+from p3s.base.arrays import Floats
 from p3s.base.extensions import Estimator, extensions
 from p3s.simulate.totals import Followed, StandIns
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from p3s.predict.estimators.drawn import Draws
-
-    FloatArray = NDArray[np.float64]
 
 #: The one whose times are of another network than that of the runs.
 TYPICAL = "typical"
@@ -54,6 +49,53 @@ ESTIMATORS = {
 }
 
 
+@dataclass
+class Draws:
+    """How often computation is drawn, by loop, and what each draw has come to.
+
+    ``plan``: windows and repeats of a loop that is simulated with drawn computation; a simulation
+    that finds one here follows it, so that both draw the same. ``seconds``: time in calls of each
+    repeat over the run, mean over the ranks. ``most``: repeats, at most; 0: as many as there are.
+    """
+
+    plan: dict[int, tuple[int, int]] = field(default_factory=dict)
+    seconds: dict[int, Floats] = field(default_factory=dict)
+    most: int = 0
+
+    def planned(self, loop: int, windows: int, repeats: int) -> tuple[int, int]:
+        """Return windows and repeats of a loop: those of its plan, else these, which are kept."""
+        repeats = min(repeats, self.most or repeats)
+        return self.plan.setdefault(loop, (windows, repeats))
+
+    def again(self) -> Draws:
+        """Return the same plan for another simulation."""
+        return Draws(dict(self.plan), most=self.most)
+
+
+def off_by_draws(one: Draws, other: Draws) -> float:
+    """Return by how much the difference of two simulations may be off for the few draws, in s.
+
+    The same draws differ by the same each time; what is left varies, and its mean over the repeats
+    has this half width.
+    """
+    square, fewest = 0.0, 0
+    for loop, (_, repeats) in one.plan.items():
+        apart = _of(one.seconds, loop, repeats) - _of(other.seconds, loop, repeats)
+        if repeats > 1 and apart.any():
+            square += float(np.var(apart, ddof=1)) / repeats
+            fewest = min(fewest or repeats, repeats)
+    if not square > 0:
+        return 0.0
+    from scipy.special import stdtrit  # takes 0.1 s to import
+
+    return float(stdtrit(fewest - 1, 0.95) * square**0.5)
+
+
+def _of(found: Mapping[int, Floats], loop: int, repeats: int) -> Floats:
+    """Return the draws of a loop; of one in which nothing varies all are alike."""
+    return found.get(loop, np.zeros(repeats))
+
+
 @dataclass(frozen=True)
 class Communication:
     """Communication per rank and phase; arrays (ranks, phases) in seconds, of the whole run.
@@ -62,7 +104,8 @@ class Communication:
     interval from the costs of messages; ``waiting``, ``transfer``, ``software``: its parts, NaN
     where an estimator does not tell them apart. ``phases``: numbers of the phases, as the columns.
     ``why_not``: why the times do not tell how fast the program is, "" if they do.
-    ``notes``: what was approximated, a line each. ``followed``: how far a simulation got with it.
+    ``notes``: what was approximated, ``left_out``: what is in no number, a line each.
+    ``followed``: how far a simulation got with it.
     ``beside``: the computation of the ranks that were simulated instead of these, None where these
     were; who computes less than it waits longer. ``stand_ins``: those. ``draws``: how often
     computation was drawn, and what that came to, where it is simulated here and all ranks were.
@@ -71,15 +114,16 @@ class Communication:
     estimator: str
     n: int
     phases: tuple[int, ...]
-    comm: FloatArray
-    low: FloatArray
-    high: FloatArray
-    waiting: FloatArray
-    transfer: FloatArray
-    software: FloatArray
+    comm: Floats
+    low: Floats
+    high: Floats
+    waiting: Floats
+    transfer: Floats
+    software: Floats
     why_not: str = ""
     notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     followed: Followed = Followed()
-    beside: FloatArray | None = None
+    beside: Floats | None = None
     stand_ins: StandIns | None = None
     draws: Draws | None = None

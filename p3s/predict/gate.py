@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NoReturn
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
@@ -78,9 +77,13 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">=": lambda a, b: a >= b,
 }
 
-_WORD = re.compile(
-    r"\s*(?:(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d{1,3})?|\.\d+(?:[eE][+-]?\d{1,3})?)"
-    r"|(?P<name>core-h|[A-Za-z]+|%)|(?P<sign><=|>=|[<>@*.]))",
+_NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?"
+_NAME = r"core-h|[A-Za-z]+|%"
+#: All that a condition is made of, and one side of it.
+_WORDS = re.compile(rf"(?:\s*(?:{_NUMBER}|{_NAME}|[<>]=?|[@*.]))*", re.ASCII)
+_SIDE = re.compile(
+    rf"\s*(?:(?P<number>{_NUMBER})\s*(?P<times>\*)?\s*)?(?:(?P<base>base)\s*\.\s*)?"
+    rf"(?P<name>{_NAME})?(?:\s*\.\s*(?P<end>\w*))?(?:\s*@\s*(?P<at>[\w.]*))?\s*(?P<rest>.*)",
     re.ASCII,
 )
 
@@ -144,7 +147,69 @@ class Finding:
 
 def parse(text: str) -> Condition:
     """Read a condition; raises UsageError that says what is wrong with it and where."""
-    return _Parser(text).condition()
+    text = " ".join(text.split())[: MAX_LENGTH + 1]
+    if len(text) > MAX_LENGTH:
+        raise UsageError(f"condition {text[:40]!r}... is longer than {MAX_LENGTH}")
+    try:
+        return _condition(text)
+    except ValueError as err:
+        raise UsageError(f"condition {text!r}: {err}") from None
+
+
+def _condition(text: str) -> Condition:
+    """Return a condition; raises ValueError that says what is wrong with it."""
+    words = _WORDS.match(text)
+    if words is not None and (strange := text[words.end() :]):
+        raise ValueError(f"{strange.split()[0][:20]!r} cannot be read")
+    before, *signs = re.split("(<=|>=|<|>)", text, maxsplit=1)
+    left, rest = _side(before)
+    if rest or not signs:
+        raise ValueError(f"{_first(rest)} where one of {' '.join(_COMPARE)} was expected")
+    right, rest = _side(signs[1])
+    if rest:
+        raise ValueError(f"{_first(rest)} after the condition; give --fail-if once per condition")
+    if not (left.name or right.name):
+        raise ValueError(f"it names no quantity ({', '.join(QUANTITIES)})")
+    if None not in (left.kind, right.kind) and left.kind != right.kind:
+        raise ValueError(f"{left.kind} cannot be compared with {right.kind}")
+    return Condition(text, left, signs[0], right)
+
+
+def _side(text: str) -> tuple[Side, str]:
+    """Return what begins a text, and the rest of it."""
+    found = _SIDE.match(text)
+    assert found is not None, "it may be empty"
+    number, name, end, at = found["number"], found["name"] or "", found["end"], found["at"]
+    factor = float(number) if number else 1.0
+    if not math.isfinite(factor):
+        raise ValueError(f"{number!r} is too large")
+    if number and not found["times"]:
+        if name in UNITS and not found["base"]:
+            unit, size = UNITS[name]
+            return Side(factor * size, unit), text[found.end("name") :].strip()
+        return Side(factor, None), text[found.end("number") :].strip()
+    if name not in QUANTITIES:
+        known = ", ".join(QUANTITIES)
+        raise ValueError(f"{_first(name or found['rest'])} is no quantity; they are {known}")
+    quantity = QUANTITIES[name]
+    if end is not None and end not in ("low", "high"):
+        raise ValueError(f"{name}.{end}: the ends of an interval are low and high")
+    if end and not quantity.low:
+        having = ", ".join(each for each, one in QUANTITIES.items() if one.low)
+        raise ValueError(f"{name} has no interval; {having} have one")
+    if not quantity.per_count and at is not None:
+        raise ValueError(f"{name} is not of one count: write it without @")
+    if quantity.per_count and at is None:
+        raise ValueError(f"{name} of which count? write {name}@1024 or {name}@largest")
+    named = at in ("smallest", "largest", None)
+    if not named and not (at.isdigit() and len(at) <= 9 and int(at) > 0):
+        raise ValueError(f"{name}@{at}: after @ comes a process count, smallest or largest")
+    count = (at or "") if named else int(at)
+    return Side(factor, quantity.kind, name, end or "", count, bool(found["base"])), found["rest"]
+
+
+def _first(text: str) -> str:
+    return repr(text.split()[0]) if text else "the end"
 
 
 def check(
@@ -239,107 +304,3 @@ def _scaled(value: Value, factor: float) -> Value:
 
 def _times(factor: float, value: float) -> float:
     return 0.0 if factor == 0 else factor * value
-
-
-class _Parser:
-    """Reads one condition, a word at a time."""
-
-    def __init__(self, text: str) -> None:
-        self._text = " ".join(text.split())[: MAX_LENGTH + 1]
-        if len(self._text) > MAX_LENGTH:
-            raise UsageError(f"condition {self._text[:40]!r}... is longer than {MAX_LENGTH}")
-        self._words: list[tuple[str, str]] = []
-        at = 0
-        while at < len(self._text):
-            match = _WORD.match(self._text, at)
-            if match is None:
-                self._fail(f"{self._text[at:].split()[0][:20]!r} cannot be read")
-            kind = match.lastgroup or ""
-            self._words.append((kind, match[kind]))
-            at = match.end()
-        self._at = 0
-
-    def condition(self) -> Condition:
-        left = self._side()
-        kind, sign = self._next()
-        if sign not in _COMPARE:
-            self._fail(f"{_quote(sign)} where one of {' '.join(_COMPARE)} was expected")
-        right = self._side()
-        if self._at < len(self._words):
-            self._fail(
-                f"{self._words[self._at][1]!r} after the condition; give --fail-if once per "
-                "condition"
-            )
-        if not (left.name or right.name):
-            self._fail(f"it names no quantity ({', '.join(QUANTITIES)})")
-        if None not in (left.kind, right.kind) and left.kind != right.kind:
-            self._fail(f"{left.kind} cannot be compared with {right.kind}")
-        return Condition(self._text, left, sign, right)
-
-    def _side(self) -> Side:
-        kind, word = self._next()
-        if kind != "number":
-            return self._quantity(1.0, kind, word)
-        number = float(word)
-        if not math.isfinite(number):
-            self._fail(f"{word!r} is too large")
-        if self._peek() == "*":
-            self._next()
-            return self._quantity(number, *self._next())
-        if self._peek() in UNITS:
-            unit, factor = UNITS[self._next()[1]]
-            return Side(number * factor, unit)
-        return Side(number, None)
-
-    def _quantity(self, factor: float, kind: str, word: str) -> Side:
-        base = word == "base" and self._peek() == "."
-        if base:
-            self._next()
-            kind, word = self._next()
-        if kind != "name" or word not in QUANTITIES:
-            self._fail(f"{_quote(word)} is no quantity; they are {', '.join(QUANTITIES)}")
-        quantity = QUANTITIES[word]
-        end = ""
-        if self._peek() == ".":
-            self._next()
-            end = self._next()[1]
-            if end not in ("low", "high"):
-                self._fail(f"{word}.{end}: the ends of an interval are low and high")
-            if not quantity.low:
-                self._fail(f"{word} has no interval; {', '.join(_with_ends())} have one")
-        if not quantity.per_count:
-            if self._peek() == "@":
-                self._fail(f"{word} is not of one count: write it without @")
-            return Side(factor, quantity.kind, word, end, "", base)
-        if self._peek() != "@":
-            self._fail(f"{word} of which count? write {word}@1024 or {word}@largest")
-        self._next()
-        return Side(factor, quantity.kind, word, end, self._count(word), base)
-
-    def _count(self, name: str) -> int | str:
-        kind, word = self._next()
-        if word in ("smallest", "largest"):
-            return word
-        if kind != "number" or not word.isdigit() or len(word) > 9 or int(word) < 1:
-            self._fail(f"{name}@{word}: after @ comes a process count, smallest or largest")
-        return int(word)
-
-    def _peek(self) -> str:
-        return self._words[self._at][1] if self._at < len(self._words) else ""
-
-    def _next(self) -> tuple[str, str]:
-        if self._at >= len(self._words):
-            return "end", ""
-        self._at += 1
-        return self._words[self._at - 1]
-
-    def _fail(self, why: str) -> NoReturn:
-        raise UsageError(f"condition {self._text!r}: {why}")
-
-
-def _quote(word: str) -> str:
-    return repr(word) if word else "the end"
-
-
-def _with_ends() -> Sequence[str]:
-    return [name for name, quantity in QUANTITIES.items() if quantity.low]

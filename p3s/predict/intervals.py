@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from p3s.predict.times import FloatArray, PhaseTimes
+import numpy as np
+
+from p3s.base.arrays import Floats
+from p3s.predict.estimated import TYPICAL
+from p3s.predict.times import PhaseTimes
 
 #: Low and high end as multiples of the value: low <= 1 <= high.
 Factors = tuple[float, float]
@@ -38,7 +40,7 @@ def combine(parts: Iterable[Factors | None]) -> Factors:
     return (0.0 if below < 1e-290 else below), math.exp(math.sqrt(high))
 
 
-def total(seconds: FloatArray, estimator: str) -> float:
+def total(seconds: Floats, estimator: str) -> float:
     """Return the run time from seconds per rank and phase, shape (ranks, phases).
 
     Where waiting is simulated, every delay is in the time of those that wait for it, so the run
@@ -60,45 +62,35 @@ def own_parts(
     A part is null where nothing is known of it in any phase; the result is None where a phase
     that computes has neither an interval of its work nor of its time.
     """
-    import numpy as np
-
     ranks = slice(None) if rank is None else slice(rank, rank + 1)
-    slots = range(len(times.phases)) if slot is None else [slot]
-    columns = slice(None) if slot is None else slice(slot, slot + 1)
-    compute, comm, comm_low, comm_high = (
-        part[ranks, columns][:, : len(slots)]
-        for part in (times.compute, times.comm, times.comm_low, times.comm_high)
+    slots = list(range(len(times.phases))) if slot is None else [slot]
+    io = np.zeros_like(times.compute) if times.io is None else times.io
+    compute, comm, comm_low, comm_high, io = (
+        part[ranks][:, slots]
+        for part in (times.compute, times.comm, times.comm_low, times.comm_high, io)
     )
-    busy = compute.max(axis=0) > 0.0 if compute.size else np.zeros(len(slots), dtype=bool)
-    ends = {part: np.ones((2, len(slots))) for part in ("work", "cost")}
-    seen = {"replay"} if times.n > 1 else set()
-    for column, number in enumerate(slots):
-        parts = dict(zip(("work", "cost"), times.parts_of(number), strict=True))
-        if busy[column] and all(part is None for part in parts.values()):
-            return None
-        for name, part in parts.items():
-            if part is not None:
-                seen.add(name)
-                ends[name][:, column] = part
-    io = np.zeros_like(compute) if times.io is None else times.io[ranks, columns][:, : len(slots)]
     comm, comm_low, comm_high = comm + io, comm_low + io, comm_high + io
-    value = total(compute + comm, times.estimator)
+    parts = [times.parts_of(number) for number in slots]
+    busy = (compute > 0.0).any(axis=0)
+    if any(there and part == (None, None) for there, part in zip(busy, parts, strict=True)):
+        return None
+
+    def moved(*ends: Floats) -> Factors:
+        low, high = (total(each, times.estimator) for each in ends)
+        return factors(total(compute + comm, times.estimator), low, high)
+
     found: dict[str, Factors | None] = dict.fromkeys(OWN)
-    for name in ("work", "cost"):
-        if name in seen:
-            low, high = (total(compute * end + comm, times.estimator) for end in ends[name])
-            found[name] = factors(value, low, high)
-    if "replay" in seen:
-        found["replay"] = factors(
-            value,
-            total(compute + comm_low, times.estimator),
-            total(compute + comm_high, times.estimator),
-        )
+    for k, name in enumerate(("work", "cost")):
+        if any(part[k] is not None for part in parts):
+            low, high = np.array([part[k] or (1.0, 1.0) for part in parts]).T
+            found[name] = moved(compute * low + comm, compute * high + comm)
+    if times.n > 1:
+        found["replay"] = moved(compute + comm_low, compute + comm_high)
     if io.any():
-        low, high = (
-            total(compute + comm + (end - 1.0) * io, times.estimator) for end in times.io_ends()
+        low, high = times.io_ends()
+        found["files"] = moved(
+            compute + comm + (low - 1.0) * io, compute + comm + (high - 1.0) * io
         )
-        found["files"] = factors(value, low, high)
     return found
 
 
@@ -117,11 +109,6 @@ def model_part(times: PhaseTimes, others: Mapping[str, object]) -> Factors | Non
     longest of the ranks' own sums, since ranks that are slow in different phases may not wait for
     each other.
     """
-    import numpy as np
-
-    from p3s.predict.estimated import TYPICAL
-    from p3s.predict.times import PhaseTimes
-
     value = total(times.own + times.comm, times.estimator)
     if value <= 0.0 or times.n == 1:
         return None

@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Sequence
+from statistics import median_high
 
-from p3s.base.text import mixed_clocks, processes
+from p3s.base.errors import P3SError
+from p3s.base.study import RunRecord, Study
+from p3s.base.text import interval, mixed_clocks, processes, seconds
 from p3s.predict.checks import NOTED, outside, ratios
-from p3s.predict.types import Count
-from p3s.signature import buffers, tracing
-from p3s.signature.unmodelled import sentences
+from p3s.predict.residual import times_of
+from p3s.predict.times import PhaseTimes
+from p3s.predict.types import Count, StartAndEnd, few
+from p3s.signature import buffers, tracing, unmodelled
 
-if TYPE_CHECKING:
-    from p3s.predict.times import PhaseTimes
-
-Replays = Mapping[int, Mapping[str, Any]]
 #: What is not known of calls that are modelled.
 _UNKNOWN_OF = {
     "MPI_Win_lock": "how long processes wait for a lock that another one holds (MPI_Win_lock)",
     "MPI_Win_allocate_shared": "loads and stores in shared windows are no calls: they count as "
     "computation (MPI_Win_allocate_shared)",
 }
-#: Names listed in one sentence.
-_MOST = 5
 
 
 def notes(
     rows: Sequence[Count],
     times: Mapping[int, PhaseTimes],
-    replays: Replays,
     asked: Sequence[Count],
     share: Mapping[str, Mapping[str, float]],
     ratio: float,
@@ -37,52 +34,27 @@ def notes(
     """Return what is to be kept in mind about a prediction; ``asked``: rows that were not run."""
     head = times[rows[-1].n].head
     return [
-        *_of_replays(rows, replays, ratio),
         *_approximated(times),
+        *_far(rows, ratio),
         *_outside(asked),
         *_soft_rules(share),
-        *sentences(head.get("not_modelled")),
+        *unmodelled.sentences(head.get("not_modelled")),
         *buffers.sentences(head.get("buffers") or {}, packed=bool(head.get("packed"))),
         *tracing.sentence(head.get("tracing", {})),
         *filter(None, [mixed_clocks(head.get("work_units") or {})]),
     ]
 
 
-def not_modelled(
-    times: PhaseTimes, replayed: Mapping[str, Any], calls: Collection[str] = ()
-) -> list[str]:
-    """Return what is in no number, at the largest count: ``replayed`` is its replay, or empty.
-
-    ``calls``: the operations that the program calls.
-    """
+def not_modelled(times: PhaseTimes, calls: Collection[str] = ()) -> list[str]:
+    """Return what is in no number, at the largest count; ``calls``: operations of the program."""
     head = times.head
     found = ["MPI_Init and all before it, MPI_Finalize and all after it"]
-    if names := _ops(head.get("unknown")):
-        found.append(f"calls whose rule is not known: {_names(names)}")
-    found += sentences(head.get("not_modelled"))
+    if names := [str(entry.get("op")) for entry in head.get("unknown") or ()]:
+        found.append(f"calls whose rule is not known: {few(names)}")
+    found += unmodelled.sentences(head.get("not_modelled"))
     found += [said for op, said in _UNKNOWN_OF.items() if op in calls]
-    free = _ops(replayed.get("left_out"))
-    if free:
-        found.append(f"the time of calls that set up communicators and the like: {_names(free)}")
-    reasons: dict[str, list[str]] = {}
-    for entry in replayed.get("unmeasured") or ():
-        if entry.get("cost") == "none":
-            why = str(entry.get("reason") or "could not be executed")
-            reasons.setdefault(why, []).append(str(entry.get("op")))
-    for why, ops in reasons.items():
-        if set(ops) - {"MPI_Init", "MPI_Init_thread", "MPI_Finalize"}:
-            found.append(f"not replayed and assumed to cost nothing: {_names(ops)} ({why})")
+    found += times.left_out
     return list(dict.fromkeys(found))
-
-
-def _ops(entries: Any) -> list[str]:
-    return [str(entry.get("op")) for entry in entries or ()]
-
-
-def _names(names: Iterable[str]) -> str:
-    different = list(dict.fromkeys(names))
-    more = f" and {len(different) - _MOST} more" if len(different) > _MOST else ""
-    return ", ".join(different[:_MOST]) + more
 
 
 def _approximated(times: Mapping[int, PhaseTimes]) -> list[str]:
@@ -130,19 +102,50 @@ def _soft_rules(share: Mapping[str, Mapping[str, float]]) -> list[str]:
     ]
 
 
-def _of_replays(rows: Sequence[Count], replays: Replays, ratio: float) -> list[str]:
+def _far(rows: Sequence[Count], ratio: float) -> list[str]:
     found = []
-    unmeasured = [n for n, replayed in sorted(replays.items()) if replayed.get("unmeasured")]
-    if unmeasured:
-        found.append(f"some classes of events could not be measured at {processes(unmeasured)}")
     unsure = [row.n for row in rows if row.model_low_s is None and row.interval_parts.work is None]
     if unsure:
         found.append(f"no interval at {processes(unsure)}: the spread of a work law is unknown")
-    twins = sorted({str(op) for r in replays.values() for op in r.get("as_blocking") or ()})
-    if twins:
-        found.append(
-            f"replayed without progress between the call and its completion: {', '.join(twins)}"
-        )
     if 1.0 < ratio < math.inf:
         found.append(f"the largest count is {ratio:.3g} times the largest traced count")
     return found
+
+
+# ---- start and end of a run ---------------------------------------------------------------------
+#: Less is what two clocks differ by, or a simulated run: no process begins in so little time.
+_CLOCK_S = 1e-6
+
+
+def start_and_end(studies: Mapping[int, Study]) -> tuple[StartAndEnd, ...]:
+    """Return what start and end took at counts, in s, of their studies; empty: none was timed."""
+    return tuple(
+        StartAndEnd(n, median_high(found), min(found), max(found))
+        for n in sorted(studies)
+        if (found := _measured(studies[n].runs(n)))
+    )
+
+
+def _measured(records: Sequence[RunRecord]) -> list[float]:
+    """Return the time of each launch beyond its run, of complete runs."""
+    found = []
+    for record in records:
+        wall = record.info.get("wall_s")
+        if record.status == "complete" and isinstance(wall, int | float):
+            with contextlib.suppress(P3SError):  # p3s check tells what cannot be read
+                found.append(float(wall) - times_of(record.path).wall_s)
+    return [value for value in found if value > _CLOCK_S]
+
+
+def of_start_and_end(found: Sequence[StartAndEnd], rows: Sequence[Count]) -> list[str]:
+    """Say what start and end took at the largest traced count, and that no other is known."""
+    if not found:
+        return []
+    last = found[-1]
+    ends = f" ({interval(last.low_s, last.high_s)})" if last.high_s > last.low_s else ""
+    said = (
+        f"startup and shutdown, launcher included, took {seconds(last.time_s)}{ends} at "
+        f"{processes(last.n)}"
+    )
+    more = rows[-1].n > last.n
+    return [f"{said}; what they take at {rows[-1].n:,} is not known" if more else said]

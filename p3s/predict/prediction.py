@@ -6,10 +6,10 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from p3s.base import ops
 from p3s.base.artefacts import crc_of
@@ -22,15 +22,24 @@ from p3s.capture.other_calls import OtherCall, other_calls
 from p3s.capture.sites import programs_of, traced_ns
 from p3s.costs.files.types import FileUseAt
 from p3s.model.comparison import Comparison, read_comparison
+from p3s.model.grid.admissible import admits
 from p3s.model.order.kinds import Kinds
+from p3s.model.stage import read
 from p3s.model.types import Model
-from p3s.predict import doubts, notes, start
+from p3s.predict import doubts, notes
 from p3s.predict.case import Case, Facts
 from p3s.predict.checks import reasons_of
 from p3s.predict.commands import Commands, of_traces
-from p3s.predict.ends import END, REST, START
-from p3s.predict.estimated import FROM_REPLAY, TYPICAL
-from p3s.predict.estimates import AS_FOUND, Estimation, choose, estimates
+from p3s.predict.estimated import TYPICAL
+from p3s.predict.estimates import (
+    AS_FOUND,
+    Estimate,
+    Estimates,
+    Estimation,
+    choose,
+    estimates,
+    structure_of,
+)
 from p3s.predict.estimators.messages import network_of
 from p3s.predict.intervals import HOW, total
 from p3s.predict.residual import (
@@ -44,10 +53,9 @@ from p3s.predict.residual import (
     trend_part,
     with_measured_computation,
 )
-from p3s.predict.rows import baseline, related, row_of, why_not_of, with_interval, with_parts
+from p3s.predict.rows import baseline, related, row_of, with_interval, with_parts
 from p3s.predict.scaling import knee, limits, recommended, with_efficiencies
-from p3s.predict.structures import structure_of
-from p3s.predict.times import PhaseTimes, wider
+from p3s.predict.times import END, REST, START, PhaseTimes, wider
 from p3s.predict.types import (
     Count,
     Law,
@@ -58,9 +66,6 @@ from p3s.predict.types import (
     part_s,
     with_allowed,
 )
-
-if TYPE_CHECKING:
-    from p3s.predict.estimates import Estimates
 
 PARTS = ("time", "compute", "transfer", "waiting", "software")
 #: Of phases that use files this too.
@@ -205,6 +210,15 @@ def _frames(frames: Sequence[str]) -> list[tuple[str, int]]:
 NO_MODEL = Facts()
 
 
+@dataclass(frozen=True)
+class Weak:
+    """Weak scaling: the study of each count, values of its parameters there, and traced counts."""
+
+    studies: Mapping[int, Study]
+    settings: Mapping[int, Mapping[str, str]]
+    traced: Sequence[int]
+
+
 def predict(
     study: Study,
     counts: Sequence[int],
@@ -212,35 +226,40 @@ def predict(
     *,
     elsewhere: bool = False,
     commands: Commands | None = None,
+    weak: Weak | None = None,
 ) -> Prediction:
     """Predict time, interval, speedup and efficiency at ``counts``.
 
     Needs the scaled trace of every count in ``counts``, and what the estimator needs: a replay, or
     the file of a machine. Traced counts among them are compared with what was measured, unless it
     was measured ``elsewhere`` than it is predicted for. ``commands``: those that are proposed, if
-    not this study's. Speedup is relative to the smallest count.
+    not this study's. Speedup is relative to the smallest count. ``weak``: the input grows with the
+    count, ``study`` is that of the largest.
     """
-    from p3s.model.stage import read
-
     model = read(study.model_path)
-    # the model of a value that was not traced rests on the counts of other values
-    traced = sorted({*study.counts(), *(model.counts if model.derived else ())} or model.counts)
     wanted = sorted(set(counts))
-    found: Estimates = estimates(study, wanted, how)
+    studies = dict.fromkeys(wanted, study) if weak is None else weak.studies
+    # the model of a value that was not traced rests on the counts of other values
+    own = {*study.counts(), *(model.counts if model.derived else ())} or model.counts
+    traced = sorted(own if weak is None else weak.traced)
+    found: dict[int, Mapping[str, Estimate]] = {}
+    for at in dict.fromkeys(studies.values()):
+        found |= estimates(at, [n for n in wanted if studies[n] is at], how)
     structure = structure_of(study)
-    found = structure.in_place(found, how.machine, how.setting)
+    found = dict(structure.in_place(found, how.machine, how.setting))
     choice = choose(found, how.estimator)
-    _refuse_no_time(study, choice.times)
+    _refuse_no_time(studies, choice.times)
     runs = {
         n: structure.even(run)
-        for n in wanted
-        if n in traced and not elsewhere and (run := measured(study, n)) is not None
+        for n, at in studies.items()
+        if not elsewhere
+        and n in (traced if weak is None else at.counts())
+        and (run := measured(at, n)) is not None
     }
     validations = _validations(study)
     result = compose(
         choice.times,
         runs,
-        replays_behind(study, choice.times),
         traced,
         Facts(
             threshold=how.threshold,
@@ -250,9 +269,10 @@ def predict(
             others=found,
             why=choice.why,
             admits=_admits(model),
+            settings={} if weak is None else weak.settings,
             validations=validations,
             commands=commands or of_traces(study),
-            totals={} if elsewhere else _totals(study, _not_asked(traced, wanted)),
+            totals={} if elsewhere or weak else _totals(study, _not_asked(traced, wanted)),
             network=network_of(study, choice.name, wanted, how.machine, how.setting),
             other=other_ways(study, model),
             calls={called(item.op) for item in model.items},
@@ -265,31 +285,24 @@ def predict(
     held = None if model.holdout is None else model.holdout.comparison
     checked = {"holdout-missed": [held] if held else [], "validate-missed": validations}
     result = structure.told(result, choice.name, checked)
-    around = start.start_and_end(study)
+    around = notes.start_and_end(studies if weak else dict.fromkeys(study.counts(), study))
     return replace(
         result,
         notes=(*result.notes, *filter(None, [unused])),
-        not_modelled=(*start.sentences(around, result.counts), *result.not_modelled),
+        not_modelled=(*notes.of_start_and_end(around, result.counts), *result.not_modelled),
         start_and_end=around,
     )
 
 
-def _refuse_no_time(study: Study, times: Mapping[int, PhaseTimes]) -> None:
+def _refuse_no_time(studies: Mapping[int, Study], times: Mapping[int, PhaseTimes]) -> None:
     """Raise P3SError where a scaled trace leads to a run time of 0: no program takes none."""
     for n, made in times.items():
         if not float((made.own + made.comm).sum()) > 0.0:
             raise P3SError(
-                f"{study.scaled_dir(n)}: leads to a run time of 0 s, which no program has: its "
-                "rows neither compute nor communicate; make it again: "
-                f"p3s scale {quoted(study.root)} -n {n}"
+                f"{studies[n].scaled_dir(n)}: leads to a run time of 0 s, which no program has: "
+                "its rows neither compute nor communicate; make it again: "
+                f"p3s scale {quoted(studies[n].root)} -n {n}"
             )
-
-
-def replays_behind(study: Study, times: Mapping[int, PhaseTimes]) -> dict[int, dict[str, Any]]:
-    """Return the replays that the chosen estimates rest on, by count."""
-    return {
-        n: study.replay(n) for n, made in times.items() if n > 1 and made.estimator in FROM_REPLAY
-    }
 
 
 def _validations(study: Study) -> list[Comparison]:
@@ -306,7 +319,6 @@ def _validations(study: Study) -> list[Comparison]:
 
 
 def _admits(model: Model) -> Callable[[int], bool] | None:
-    from p3s.model.grid.admissible import admits
 
     known = model.admissible
     return partial(admits, known) if known and known.failed else None
@@ -315,14 +327,12 @@ def _admits(model: Model) -> Callable[[int], bool] | None:
 def compose(
     times: Mapping[int, PhaseTimes],
     runs: Mapping[int, Measured],
-    replays: Mapping[int, Mapping[str, Any]],
     traced: Sequence[int],
     facts: Facts = NO_MODEL,
 ) -> Prediction:
-    """Put phase times, measured runs and replays of all counts together.
+    """Put phase times and measured runs of all counts together.
 
-    ``times``: by the chosen estimator. ``replays``: those that ``times`` rest on. ``traced``: the
-    counts that the model rests on. Nothing else is read from files.
+    ``times``: by the chosen estimator. ``traced``: the counts that the model rests on.
     """
     if not times:
         raise P3SError("nothing to predict: no process count given")
@@ -336,7 +346,7 @@ def compose(
     model_s = {n: total(made.own + made.comm, made.estimator) for n, made in times.items()}
     odd = {} if facts.weak else contradictions(runs, model_s)
     runs = {n: replace(run, contradicts=n in odd) for n, run in runs.items()}
-    rows = [row_of(times[n], runs.get(n), replays.get(n, {}), said[n]) for n in counts]
+    rows = [row_of(times[n], runs.get(n), said[n]) for n in counts]
     rows, residual = _intervals(rows, times, said)
     unknown = {n for n in counts if facts.open and n > max(traced, default=0)}
     rows = _without_empty_ends(_open(rows, unknown | _emptied(times)))
@@ -355,7 +365,6 @@ def compose(
         runs=runs,
         traced=traced,
         residuals=residual,
-        why_not={n: why_not_of(times[n], replays.get(n, {})) for n in counts if n > 1},
         contradicting=odd,
         below=wrong,
         facts=facts,
@@ -379,8 +388,8 @@ def compose(
         traced_counts=tuple(traced),
         extrapolation_ratio=ratio if math.isfinite(ratio) else None,
         reasons=tuple(with_allowed(reasons_of(case), facts.allowed)),
-        not_modelled=tuple(notes.not_modelled(last, replays.get(counts[-1], {}), facts.calls)),
-        notes=tuple(notes.notes(rows, times, replays, case.untraced, share, ratio)),
+        not_modelled=tuple(notes.not_modelled(last, facts.calls)),
+        notes=tuple(notes.notes(rows, times, case.untraced, share, ratio)),
         files=_files(last.head),
         files_from=str(last.head.get("files_from") or ""),
     )

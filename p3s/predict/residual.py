@@ -7,18 +7,17 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy
+import numpy as np
 
 from p3s.base.artefacts import LastRead, files_in
 from p3s.base.ops import INIT_OPS
-from p3s.base.study import Study
+from p3s.base.study import RunRecord, Study
+from p3s.capture import RunTrace, read_run
 from p3s.predict.intervals import Factors, combine
 from p3s.predict.types import Compared, Count, Residual
-from p3s.signature.clock import TIMES
-
-if TYPE_CHECKING:
-    from p3s.base.study import RunRecord
-    from p3s.capture import RunTrace
+from p3s.signature.clock import TIMES, Load, blocks_of
 
 #: Share of a run that ranks may spend off their cores while they compute.
 OFF_CORE_LIMIT = 0.10
@@ -115,10 +114,6 @@ def run_times(run: RunTrace) -> RunTimes:
     The last event of a rank is MPI_Finalize, recorded as it is entered; events start on a clock
     that begins when MPI_Init returns. Work in instructions is no time: it is NaN then.
     """
-    import numpy
-
-    from p3s.signature.clock import Load, blocks_of
-
     timed = run.work_unit in TIMES
     late = numpy.array([call.op not in INIT_OPS for call in run.calls], dtype=bool)
     wall_ns = work_ns = total_ns = lost_ns = 0
@@ -144,7 +139,6 @@ def run_times(run: RunTrace) -> RunTimes:
 
 
 def _read_times(run: Path) -> RunTimes:
-    from p3s.capture import read_run
 
     return run_times(read_run(run))
 
@@ -398,8 +392,6 @@ def _expected(
     counts: Sequence[int], logs: Sequence[float], n: int, line: bool
 ) -> tuple[float, float]:
     """Return what other counts say of one, and the standard deviation of its difference to that."""
-    import numpy as np
-
     x = np.log(np.array(counts, dtype=float))
     columns = [np.ones_like(x), x] if line else [np.ones_like(x)]
     at = np.array([1.0, math.log(n)] if line else [1.0])

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from p3s.base.arrays import Floats
 from p3s.predict.estimated import ESTIMATORS
+from p3s.predict.estimates import Estimate as Told
 from p3s.predict.intervals import OWN, Factors, combine, model_part, own_parts
 from p3s.predict.residual import Measured
 from p3s.predict.times import PhaseTimes
 from p3s.predict.types import Count, Estimate, IntervalParts, PhaseAt, part_s
-
-if TYPE_CHECKING:
-    from p3s.predict.estimates import Estimate as Told
-    from p3s.predict.times import FloatArray
 
 #: Parts of the communication that not every estimator tells apart.
 COMM_PARTS = ("waiting", "transfer", "software")
@@ -26,16 +26,13 @@ _SECONDS_PER_HOUR = 3600.0
 _SAME, _ABOUT_SAME = 1e-3, 0.05
 
 
-def row_of(
-    times: PhaseTimes, run: Measured | None, replayed: Mapping[str, Any], others: Mapping[str, Told]
-) -> Count:
+def row_of(times: PhaseTimes, run: Measured | None, others: Mapping[str, Told]) -> Count:
     """Return the row of one count, without its interval, its speedup and its cost.
 
     :func:`with_interval` and :func:`related` add these. ``others``: what every estimator says, or
     why it says nothing. The time is what was measured where that tells how fast the program is.
     """
     phases = phases_of(times)
-    why_not = why_not_of(times, replayed)
     comm_low, comm_high = comm_ends(times)
     model_s = sum(phase.time_s for phase in phases)
     row = Count(
@@ -52,8 +49,8 @@ def row_of(
         measured=run is not None,
         measured_s=run.wall_s if run is not None else None,
         measured_work_s=run.work_s if run is not None and math.isfinite(run.work_s) else None,
-        representative=not why_not if run is None else run.representative,
-        model_representative=not why_not,
+        representative=not times.why_not if run is None else run.representative,
+        model_representative=not times.why_not,
         contradicts=run is not None and run.contradicts,
         estimator=times.estimator,
         estimators=_estimators(times, others),
@@ -83,15 +80,6 @@ def baseline(rows: Sequence[Count]) -> Count:
     """
     sound = (row for row in rows if not (row.contradicts or row.below_traced))
     return next(sound, rows[0])
-
-
-def why_not_of(times: PhaseTimes, replayed: Mapping[str, Any]) -> str:
-    """Return why the communication does not tell how fast the program is, "" if it does."""
-    if times.why_not is not None:
-        return times.why_not
-    if replayed.get("representative", times.n == 1):
-        return ""
-    return str(replayed.get("why_not_representative") or "no reason given")
 
 
 def with_parts(
@@ -143,8 +131,6 @@ def related(row: Count, base: Count, work: float = 1.0) -> Count:
 
 def slowest_rank(times: PhaseTimes) -> int:
     """Return the rank that needs longest in all; of those within 0.1 % of it, the busiest."""
-    import numpy as np
-
     whole = (times.own + times.comm).sum(axis=1)
     late = np.flatnonzero(whole >= (1.0 - _SAME) * whole.max())
     return int(late[np.argmax(times.compute[late].sum(axis=1))])
@@ -169,8 +155,6 @@ def phases_of(times: PhaseTimes, ends_too: bool = True) -> tuple[PhaseAt, ...]:
 
     Of the thesis's sum (Eq. 8.1) those of the rank that needs longest in each phase.
     """
-    import numpy as np
-
     rows = []
     every = None if times.estimator == "thesis" else slowest_rank(times)
     for slot, phase in enumerate(times.phases):
@@ -210,7 +194,7 @@ def phases_of(times: PhaseTimes, ends_too: bool = True) -> tuple[PhaseAt, ...]:
     return tuple(rows)
 
 
-def _part(times: PhaseTimes, values: FloatArray | None, rank: int, slot: int) -> float | None:
+def _part(times: PhaseTimes, values: Floats | None, rank: int, slot: int) -> float | None:
     """Return a part of the communication; of one process there is none."""
     if times.n == 1:
         return 0.0
@@ -249,7 +233,7 @@ def _estimate(made: Told) -> Estimate:
         low_s=None if low is None else time * low,
         high_s=None if high is None else time * high,
         **_sums(phases),
-        why_not=made.why_not or "",
+        why_not=made.why_not,
         notes=tuple(made.approximated),
     )
 

@@ -23,15 +23,12 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from p3s.base.text import processes
 from p3s.predict.intervals import total
+from p3s.predict.residual import Measured
+from p3s.predict.times import PhaseTimes
 from p3s.predict.types import Because, Count, Efficiencies, Limit, PhaseAt, Recommended, part_s
-
-if TYPE_CHECKING:
-    from p3s.predict.residual import Measured
-    from p3s.predict.times import PhaseTimes
 
 
 def efficiencies(

@@ -13,7 +13,7 @@ from p3s.base.artefacts import write_json
 from p3s.base.serialise import Published
 from p3s.base.study import Study
 from p3s.predict.intervals import combine
-from p3s.predict.types import Count, Prediction, Reason, TimeFrom
+from p3s.predict.types import Count, Prediction, Reason, TimeFrom, untrusted
 
 #: Laws of threads make an interval wide where theirs is this part of it, in logarithms: then half
 #: of its square.
@@ -138,7 +138,8 @@ def surface_of(
 
 def _cell(column: Column, row: Count) -> Cell:
     per_node = min(column.per_node, row.n)
-    trusted = not any(reason.untrustworthy for reason in column.prediction.reasons)
+    compute = _ends(row, ("work", "cost"), row.compute_s)
+    comm = _ends(row, ("replay", "model"), row.comm_s)
     return Cell(
         n=row.n,
         threads=column.threads,
@@ -149,29 +150,32 @@ def _cell(column: Column, row: Count) -> Cell:
         high_s=row.high_s,
         time_from=row.time_from,
         compute_s=row.compute_s,
-        compute_low_s=_end(row, ("work", "cost"), row.compute_s, 0),
-        compute_high_s=_end(row, ("work", "cost"), row.compute_s, 1),
+        compute_low_s=compute[0],
+        compute_high_s=compute[1],
         comm_s=row.comm_s,
-        comm_low_s=_end(row, ("replay", "model"), row.comm_s, 0),
-        comm_high_s=_end(row, ("replay", "model"), row.comm_s, 1),
+        comm_low_s=comm[0],
+        comm_high_s=comm[1],
         work_s=row.work_s,
         measured_s=row.measured_s,
         speedup=1.0,
         efficiency=1.0,
         cost_core_h=row.n * column.threads * row.time_s / 3600,
         doubtful=row.doubtful,
-        trusted=trusted,
+        trusted=not untrusted(column.prediction.reasons),
         traced=column.traced,
     )
 
 
-def _end(row: Count, names: Sequence[str], part_s: float, end: int) -> float:
-    """Return an end of the interval of computation or of communication, in seconds.
+def _ends(row: Count, names: Sequence[str], part_s: float) -> tuple[float, float]:
+    """Return the interval of computation or of communication, in seconds.
 
     The parts of the time's interval that come from it, joined as there: roots of summed squares.
     """
-    joined = combine(row.interval_parts.known().get(name) for name in names)
-    return max(part_s + row.model_s * (joined[end] - 1.0), 0.01 * part_s)
+    low, high = (
+        max(part_s + row.model_s * (end - 1.0), 0.01 * part_s)
+        for end in combine(row.interval_parts.known().get(name) for name in names)
+    )
+    return low, high
 
 
 def _related(cell: Cell, base: Cell) -> Cell:
@@ -190,10 +194,8 @@ def once(columns: Sequence[Column]) -> Iterable[Reason]:
             alike = found.setdefault((reason.code, reason.untrustworthy), {})
             alike[column.threads] = _of_threads(reason, column)
     for alike in found.values():
-        one = alike[max(alike)]
-        same, rest = _same({threads: reason.text for threads, reason in alike.items()})
-        where = f"with {_listed(same)}: " if len(columns) > 1 else ""
-        yield replace(one, text=f"{where}{one.text}{_also(rest)}")
+        texts = {threads: reason.text for threads, reason in alike.items()}
+        yield replace(alike[max(alike)], text=_together(texts, len(columns) > 1))
 
 
 def _notes(columns: Sequence[Column]) -> Iterable[str]:
@@ -208,20 +210,19 @@ def _notes(columns: Sequence[Column]) -> Iterable[str]:
             words = _FIGURES.sub("", note)
             found.setdefault((words, before[words]), {})[column.threads] = note
             before[words] += 1
-    for alike in found.values():
-        same, rest = _same(alike)
-        where = f"with {_listed(same)}: " if rest else ""
-        yield f"{where}{alike[max(alike)]}{_also(rest)}"
+    yield from (_together(alike, False) for alike in found.values())
 
 
-def _same(alike: Mapping[int, str]) -> tuple[list[int], list[int]]:
-    """Return the numbers of threads with the text of the most of them, and the others."""
-    same = [threads for threads, text in alike.items() if text == alike[max(alike)]]
-    return same, [threads for threads in alike if threads not in same]
+def _together(alike: Mapping[int, str], named: bool) -> str:
+    """Return the text of the most threads, and which others have it, or have other figures.
 
-
-def _also(rest: Sequence[int]) -> str:
-    return f"; with {_listed(rest)}, too, in other figures" if rest else ""
+    ``named``: also where all have the same.
+    """
+    text = alike[max(alike)]
+    same = [threads for threads in alike if alike[threads] == text]
+    rest = [threads for threads in alike if threads not in same]
+    where = f"with {_listed(same)}: " if named or rest else ""
+    return f"{where}{text}" + (f"; with {_listed(rest)}, too, in other figures" if rest else "")
 
 
 def _of_threads(reason: Reason, column: Column) -> Reason:

@@ -5,25 +5,23 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from p3s.base.arrays import Floats
 from p3s.base.artefacts import LastRead, files_in
 from p3s.base.errors import P3SError
 from p3s.base.ops import INIT_OPS
 from p3s.base.study import Study
 from p3s.base.tables import checked_columns, codes, known_tables, numbers, open_table
-from p3s.predict.ends import END, REST, START, Ends, ends_of
-from p3s.program.scaled import parts_of, scaled_head
+from p3s.predict.commands import of_traces
+from p3s.predict.estimated import Communication
+from p3s.program.scaled import parts_of, read_order, scaled_head
 from p3s.signature.clock import TIMES
 from p3s.simulate.totals import Followed, StandIns
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from p3s.predict.estimated import Communication
-
-    FloatArray = NDArray[np.float64]
 
 _NS_PER_S = 1e9
 _BATCH_ROWS = 1 << 18
@@ -41,38 +39,39 @@ class PhaseTimes:
     ``work_rel_half_width`` is the relative half width of the work law per phase, NaN if unknown;
     it stands in where the phase has no interval of its time. ``estimator``: whose ``comm`` it is;
     ``waiting``, ``transfer``, ``software``: its parts, None or NaN where it does not tell them
-    apart; ``why_not``: why the times do not tell how fast the program is, "" if they do, None
-    where the replay says it; ``approximated``: what the estimator left out or guessed, a line each;
+    apart; ``why_not``: why the times do not tell how fast the program is, "" if they do;
+    ``approximated``, ``left_out``: what the estimator guessed, and what it left out, a line each;
     ``followed``: how far it could follow the model. ``stand_ins``: what was simulated instead of
     all ranks, None: all were.
     ``ranks``: those that the rows are of, where they stand for all; None: they are of all.
     ``io``: seconds in files, shape as ``compute``, None where no call uses any; the ends of its sum
     are in the head.
-    ``root_calls``: calls of every rank in the parts of phase 0 (see p3s.predict.ends), (ranks, 3).
+    ``root_calls``: calls of every rank in the parts of phase 0 (see p3s.predict.times), (ranks, 3).
     """
 
     n: int
     phases: list[dict[str, Any]]
-    compute: FloatArray
-    comm: FloatArray
-    comm_low: FloatArray
-    comm_high: FloatArray
-    work_rel_half_width: FloatArray
+    compute: Floats
+    comm: Floats
+    comm_low: Floats
+    comm_high: Floats
+    work_rel_half_width: Floats
     head: dict[str, Any]
     estimator: str = "simulation"
-    waiting: FloatArray | None = None
-    transfer: FloatArray | None = None
-    software: FloatArray | None = None
-    why_not: str | None = None
+    waiting: Floats | None = None
+    transfer: Floats | None = None
+    software: Floats | None = None
+    why_not: str = ""
     approximated: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     followed: Followed = Followed()
     stand_ins: StandIns | None = None
-    root_calls: FloatArray | None = None
+    root_calls: Floats | None = None
     ranks: NDArray[np.int64] | None = None
-    io: FloatArray | None = None
+    io: Floats | None = None
 
     @property
-    def own(self) -> FloatArray:
+    def own(self) -> Floats:
         """Computation and files: what a rank does by itself."""
         return self.compute if self.io is None else self.compute + self.io
 
@@ -155,16 +154,12 @@ def read_head(scaled_dir: Path, n: int) -> dict[str, Any]:
 
 def _native(scaled_dir: Path) -> str:
     """Return the command that adds native runs to the study of a scaled trace."""
-    from p3s.predict.commands import of_traces
-
     study = Study(scaled_dir.parent.parent)
     return of_traces(study).trace(study.signature_counts(), work="cpu")
 
 
 def some_ranks(head: Mapping[str, Any]) -> NDArray[np.int64] | None:
     """Return the ranks that a scaled trace has rows of, ascending; None: it has those of all."""
-    import numpy as np
-
     if not head.get("ranks"):
         return None
     return np.concatenate([np.arange(low, high + 1) for low, high in head["ranks"]])
@@ -174,8 +169,6 @@ def _positions(
     table: Any, path: Path, n: int, slot_of: dict[int, int], ranks: NDArray[np.int64] | None
 ) -> Any:
     """Return place of the rank * phases + phase slot per row, checked against n and the phases."""
-    import numpy as np
-
     rank = numbers(table.column("rank")).astype(np.int64)
     phase = numbers(table.column("phase")).astype(np.int64)
     known = np.array(sorted(slot_of), dtype=np.int64)
@@ -196,8 +189,6 @@ def _positions(
 
 def _is_one_of(batch: Any, name: str, wanted: Collection[str]) -> NDArray[np.bool_]:
     """Tell of each row whether a column has one of some texts."""
-    import numpy as np
-
     code, names = codes(batch.column(name))
     return np.asarray(np.array([each in wanted for each in names] or [False])[code])
 
@@ -206,9 +197,9 @@ def _is_one_of(batch: Any, name: str, wanted: Collection[str]) -> NDArray[np.boo
 class _Sums:
     """Seconds per rank and phase; calls of the parts of the root phase, (ranks, 3)."""
 
-    compute: FloatArray
-    calls: FloatArray
-    io: FloatArray | None
+    compute: Floats
+    calls: Floats
+    io: Floats | None
 
 
 def _sums(scaled_dir: Path, n: int, slot_of: dict[int, int], ends: Ends | None) -> _Sums:
@@ -222,9 +213,6 @@ def _sums(scaled_dir: Path, n: int, slot_of: dict[int, int], ends: Ends | None) 
     With ``ends``, rows of the root phase count in the columns of the part they belong to; calls:
     those that communicate, shape (ranks, 3).
     """
-    import numpy as np
-    import pyarrow as pa
-
     head = scaled_head(scaled_dir)
     ranks = some_ranks(head)
     rows, width = n if ranks is None else len(ranks), max(len(slot_of), 1)
@@ -286,7 +274,6 @@ def computation(study: Study, n: int) -> PhaseTimes:
 
 
 def _computation(scaled_dir: Path) -> PhaseTimes:
-    import numpy as np
 
     head = scaled_head(scaled_dir)
     n = head["n"]
@@ -309,7 +296,6 @@ def _computation(scaled_dir: Path) -> PhaseTimes:
         nothing,
         np.array([np.nan if w is None else w for w in widths] or [0.0]),
         head,
-        why_not="",
         root_calls=None if ends is None else sums.calls,
         ranks=some_ranks(head),
         io=sums.io,
@@ -333,8 +319,6 @@ def with_communication(times: PhaseTimes, found: Communication) -> PhaseTimes:
 
     What it says of phase 0 is divided between start, rest and end as each rank's calls are.
     """
-    import numpy as np
-
     slot_of = {int(phase["phase"]): slot for slot, phase in enumerate(times.phases)}
     unknown = [number for number in found.phases if number not in slot_of or number < REST]
     if unknown or found.n != times.n or found.comm.shape != (len(times.compute), len(found.phases)):
@@ -347,7 +331,7 @@ def with_communication(times: PhaseTimes, found: Communication) -> PhaseTimes:
         whole = times.root_calls.sum(axis=1, keepdims=True)
         share = np.where(whole > 0, times.root_calls / np.maximum(whole, 1e-300), [[1.0, 0, 0]])
 
-    def placed(values: FloatArray) -> FloatArray:
+    def placed(values: Floats) -> Floats:
         out = np.zeros_like(times.compute)
         for column, number in enumerate(found.phases):
             if share is not None and times.phases[slot_of[number]].get("kind") == "rest":
@@ -370,27 +354,88 @@ def with_communication(times: PhaseTimes, found: Communication) -> PhaseTimes:
         software=placed(found.software),
         why_not=found.why_not,
         approximated=tuple(found.notes),
+        left_out=found.left_out,
         followed=found.followed,
         stand_ins=found.stand_ins,
     )
 
 
-def computed_in(times: PhaseTimes, number: int) -> FloatArray:
+def computed_in(times: PhaseTimes, number: int) -> Floats:
     """Return what every rank computes in a phase, start and end with the rest between them."""
-    import numpy as np
-
     divided = {START, END, number} if number == REST else {number}
     mine = [slot for slot, one in enumerate(times.phases) if int(one["phase"]) in divided]
     return np.asarray(times.compute[:, mine].sum(axis=1))
 
 
-def _later(found: Communication, computed: FloatArray) -> FloatArray:
+def _later(found: Communication, computed: Floats) -> Floats:
     """Return by how much longer ranks wait that compute less than those simulated for them.
 
     Not less than they wait (less than 0: they wait shorter), in seconds, (ranks, phases).
     """
-    import numpy as np
-
     if found.beside is None:
         return np.zeros_like(computed)
     return np.asarray(np.maximum(found.beside - computed, -found.waiting))
+
+
+# ---- start, end and rest of a program: before, after and between its loops ----------------------
+#: Phase numbers of the parts of phase 0, which is what lies in no loop.
+REST, START, END = 0, -1, -2
+_BETWEEN, _BEFORE, _AFTER = 0, 1, 2
+#: What is of the whole of phase 0, not of one of its parts.
+_WHOLE = ("crm_i_ns", "crm_c_ns", "compute_ns", "work")
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Where the rows of the root phase belong: ``of_slot`` is 0 between, 1 before, 2 after loops.
+
+    By the rows' column ``slot``; ``root``: number of the root phase.
+    """
+
+    root: int
+    of_slot: NDArray[np.int64]
+
+    def place(self, slot: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return 0, 1 or 2 per row; rows of slots that are not known lie between the loops."""
+        known = (slot >= 0) & (slot < len(self.of_slot))
+        of = self.of_slot[np.where(known, slot, 0)] if len(self.of_slot) else np.zeros_like(slot)
+        return np.asarray(np.where(known, of, _BETWEEN))
+
+    def divided(self, phases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the phases with the start in front and the end at the end."""
+        whole = next(phase for phase in phases if phase["phase"] == self.root)
+        part = {key: value for key, value in whole.items() if key not in _WHOLE}
+        rest = [part if phase is whole else phase for phase in phases]
+        return [
+            {**part, "phase": START, "name": "start", "kind": "start"},
+            *rest,
+            {**part, "phase": END, "name": "end", "kind": "end"},
+        ]
+
+
+def ends_of(scaled_dir: Path, phases: list[dict[str, Any]]) -> Ends | None:
+    """Return where the rows of the phase without a parent belong; None where nothing says it.
+
+    From order.json: an item's first position against those of the outermost loops that iteration
+    (walks from partner to partner are none). None without an order, and without loops.
+    """
+    roots = [phase["phase"] for phase in phases if phase.get("kind") == "rest"]
+    path = scaled_dir / "order.json"
+    if len(roots) != 1 or roots[0] != REST or not path.exists():
+        return None
+    order = read_order(scaled_dir)
+    loops = [
+        loop.at[0]
+        for loop in order.loops or ()
+        if not loop.parent and loop.walk is None and loop.at
+    ]
+    if not loops:
+        return None
+    first, last = min(loops), max(loops)
+    places = []
+    for item in order.items:
+        where = _BETWEEN
+        if item.at:
+            where = _BEFORE if item.at[0] < first else _AFTER if item.at[0] > last else _BETWEEN
+        places += [where] * len(item.slots)
+    return Ends(roots[0], np.array(places, dtype=np.int64))

@@ -10,6 +10,7 @@ from p3s.base.errors import P3SError
 from p3s.base.serialise import Published
 from p3s.base.text import joined
 from p3s.costs.files.types import FileUseAt
+from p3s.laws.worklaws import WorkLaw
 from p3s.predict.intervals import PARTS, Factors
 from p3s.simulate.totals import StandIns
 
@@ -108,6 +109,13 @@ def in_short(reasons: Sequence[Reason]) -> str:
     """Return what is wrong in a few words, each code once; "" where nothing is."""
     words = dict.fromkeys(CODES.get(each.code, "another reason") for each in reasons)
     return joined(words, ", and" if len(words) > 1 else "").replace(" , and", ", and")
+
+
+def few(names: Iterable[str], most: int = 5) -> str:
+    """Return different names with commas, those beyond ``most`` counted."""
+    names = list(dict.fromkeys(names))
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more if more else joined(names)
 
 
 #: Where the time at a count comes from; computation: measured, with the model's communication.
@@ -318,8 +326,6 @@ class Law:
 
     def mathml(self) -> str:
         """Return it in MathML; empty for one of a file that has its text alone."""
-        from p3s.laws.worklaws import WorkLaw
-
         if not self.terms:
             return ""
         terms = [list(term) for term in self.terms]

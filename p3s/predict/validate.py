@@ -6,15 +6,29 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from p3s.base.study import Study
-    from p3s.model.comparison import Comparison
-    from p3s.model.types import Model
-    from p3s.predict.residual import Measured
-    from p3s.predict.structures import Dealt
-    from p3s.predict.types import Count, Prediction, Reason
+from p3s.base.artefacts import crc_of
+from p3s.base.errors import P3SError
+from p3s.base.records import runs_in
+from p3s.base.serialise import to_data
+from p3s.base.study import Study, write_json
+from p3s.capture import run_files
+from p3s.costs.types import load as load_compute
+from p3s.model.compare import compare
+from p3s.model.comparison import VALIDATION, Comparison
+from p3s.model.order.unfold import left_to_chance
+from p3s.model.stage import load
+from p3s.model.types import Model
+from p3s.model.verdicts import judged_at
+from p3s.predict.commands import Commands
+from p3s.predict.doubts import of_validation
+from p3s.predict.estimates import Dealt, structure_of
+from p3s.predict.residual import Measured, measured_in
+from p3s.predict.saved import read_prediction
+from p3s.predict.types import Count, Prediction, Reason
+from p3s.signature.signature import read_alike
+from p3s.signature.tables import table_of
 
 #: Why a measured run time and a predicted one cannot be compared.
 WHY_NOT = {
@@ -61,9 +75,6 @@ class Validation:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as it is written."""
-        from p3s.base.serialise import to_data
-        from p3s.model.comparison import VALIDATION
-
         return {
             "schema": VALIDATION,
             "schema_version": 1,
@@ -82,15 +93,6 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> Validation:
 
     Every event of the run counts in every number.
     """
-    from p3s.base.artefacts import crc_of
-    from p3s.base.errors import P3SError
-    from p3s.base.study import Study, write_json
-    from p3s.capture import run_files
-    from p3s.model.compare import compare
-    from p3s.model.stage import load
-    from p3s.signature.signature import read_alike
-    from p3s.signature.tables import table_of
-
     study = Study.open(Path(study_dir))
     model = load(study.root)
     run = run_files(Path(run_dir))
@@ -126,8 +128,6 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> Validation:
 
 def _left_to_chance(compared: Comparison, run_dir: Path) -> Comparison:
     """Return a comparison that knows which ranks' partners may come in any order."""
-    from p3s.model.order.unfold import left_to_chance
-
     if compared.order is None:
         return compared
     return replace(compared, order=left_to_chance(compared.order, run_dir))
@@ -138,10 +138,6 @@ def _dealt(
 ) -> tuple[Dealt | None, tuple[Reason, ...]]:
     """Return the tasks of a queue, None where the program has none, and what speaks against the
     model."""
-    from p3s.predict.commands import Commands
-    from p3s.predict.doubts import of_validation
-    from p3s.predict.structures import structure_of
-
     reasons = tuple(of_validation(compared, Commands(study)))
     structure = structure_of(study)
     dealt = structure.dealt(run_dir, compared)
@@ -152,9 +148,7 @@ def _dealt(
 
 def _moved(study: Study, n: int) -> dict[int, float]:
     """Return the factors of the phases' work where it was moved to another number of threads."""
-    from p3s.costs.stage import load
-
-    compute = load(study.root)
+    compute = load_compute(study.root)
     if compute is None or compute.teams is None:
         return {}
     teams = compute.teams
@@ -163,8 +157,6 @@ def _moved(study: Study, n: int) -> dict[int, float]:
 
 def _verdicts(model: Model, compared: Comparison) -> tuple[Kept, ...]:
     """Return for each verdict how many calls have it at the count, and how many are not so."""
-    from p3s.model.verdicts import judged_at
-
     verdicts = [item.verdict for item in judged_at(model, compared.n).items]
     wrong = [verdicts[i] for i in compared.items_wrong]
     return tuple(
@@ -177,9 +169,6 @@ def run_time(study: Study, run_dir: Path, n: int) -> dict[str, Any]:
 
     ``inside`` is None where they cannot be compared; ``why_not``, one of WHY_NOT, says why.
     """
-    from p3s.base.records import runs_in
-    from p3s.predict.residual import measured_in
-
     records = [run for run in runs_in(run_dir.parent, n) if run.path == run_dir]
     run = measured_in(records, n)
     prediction = _prediction(study)
@@ -203,8 +192,6 @@ def run_time(study: Study, run_dir: Path, n: int) -> dict[str, Any]:
 
 
 def _prediction(study: Study) -> Prediction | None:
-    from p3s.base.errors import P3SError
-    from p3s.predict.saved import read_prediction
 
     try:
         return read_prediction(study.root)

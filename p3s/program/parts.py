@@ -13,7 +13,7 @@ from p3s.base.arrays import place_in_run, starts
 from p3s.base.tables import TableFacts, column, facts_of, parquet_bytes, sums_of_rows, texts, whole
 from p3s.costs.apply import Costs, Timed
 from p3s.costs.files.places import FilesOf, FileSums, FileTimes, files_of_study
-from p3s.costs.stage import load as load_compute
+from p3s.costs.types import load as load_compute
 from p3s.model.evaluate import Evaluator, ScaledRows
 from p3s.model.stage import load
 from p3s.model.types import Model

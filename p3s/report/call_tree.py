@@ -13,7 +13,7 @@ from itertools import groupby
 from p3s.base.ops import COMPLETION, kind_of
 from p3s.base.text import percent, processes, visible
 from p3s.capture.callpath import PASS_ON, CallPath, Where, call_path, stack
-from p3s.predict.ends import END, REST, START
+from p3s.predict.times import END, REST, START
 from p3s.predict.types import Count, PhaseAt, Prediction
 from p3s.report.costs import kinds_of
 from p3s.report.phase_table import WIDTH, accounting, cut, of_ranks, span, table, volume

@@ -10,7 +10,7 @@ from p3s.costs.laws import CostLaw
 from p3s.costs.laws import text as text_of
 from p3s.costs.model import NOT_LEFT
 from p3s.costs.table import SHOWN, Row, laws_of, shares, unknown_costs
-from p3s.costs.types import ComputeModel, CostHoldOut, GroupCosts, LawEntry, PhaseCosts, TimedRun
+from p3s.costs.types import ComputeModel, CostHoldOut, LawEntry, PhaseCosts, TimedRun
 from p3s.report.counts import lines_csv, rows_of
 from p3s.signature.clock import TIMES
 
@@ -106,17 +106,7 @@ def _whose(entry: LawEntry) -> str:
 
 
 def thesis_lines(phase: PhaseCosts) -> list[str]:
-    """Return the power laws of the thesis and the far point they rest on, by group if several."""
-    groups = phase.groups
-    out = _power_lines(phase)
-    if len(groups) > 1:
-        for group in groups:
-            who = f"group {group.group + 1} (ranks {visible(str(group.where))})"
-            out += [f"{who}: {line}" for line in _power_lines(group)]
-    return out
-
-
-def _power_lines(phase: PhaseCosts | GroupCosts) -> list[str]:
+    """Return the power laws of the thesis and the far point they rest on."""
     out = []
     for title, law in (("CRM_i", phase.crm_i), ("CRM_c", phase.crm_c)):
         if law:

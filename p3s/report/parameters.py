@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from p3s.base.text import processes
-from p3s.costs.parameters.text import is_ordered, rules
-from p3s.costs.parameters.types import Check, Family, Part
+from p3s.costs.parameters.types import Check, Family, Part, is_ordered, rules
 from p3s.model.comparison import HoldOut, Summary
 from p3s.predict.doubts import work_missed
 from p3s.predict.types import Reason

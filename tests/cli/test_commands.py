@@ -123,7 +123,7 @@ def test_every_reason_proposes_what_can_be_run(study: Study) -> None:
     checked = comparison(16, unmodelled=Unmodelled(9, 0.2), work=work((0.5, -1.0), (0.5, 0.0)))
     runs = {n: replace(run_of(n, 1.0), off_core=0.5) for n in (2, 4)}
     facts = Facts(holdout=held, validations=[checked], commands=Commands(study))
-    result = compose(times, runs, {}, [2, 4, 8], facts)
+    result = compose(times, runs, [2, 4, 8], facts)
     reasons = result.reasons
     assert len(reasons) > 8
     for each in reasons:

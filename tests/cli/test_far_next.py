@@ -20,7 +20,7 @@ from p3s.base.errors import P3SError
 from p3s.base.study import Study
 from p3s.base.text import command_line
 from p3s.costs.small_runs.lookup import default_target, propose
-from p3s.costs.stage import COMPUTE, measured_range
+from p3s.costs.types import COMPUTE, measured_range
 from p3s.model.grid.grids import Cube
 from p3s.model.holdout import build_model
 from p3s.model.stage import as_of_now
@@ -183,7 +183,7 @@ def test_wall_time_where_processes_would_share_cores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command must not be one that p3s characterize refuses: a study holds one unit."""
-    monkeypatch.setattr("p3s.base.host.cores.cores", lambda: 8)
+    monkeypatch.setattr("p3s.predict.commands.cores", lambda: 8)
     study = Study.create(tmp_path / "s", ["mpiexec", "-n", "{np}", "./app"])
     for n in (2, 4, 8):
         put_run(study, n, work_unit="wall_ns", oversubscribed=False)

@@ -17,7 +17,8 @@ from machines import synthetic
 from p3s.base.errors import P3SError
 from p3s.base.study import Study, read_json, write_json
 from p3s.cli.main import run
-from p3s.costs.stage import COMPUTE, fit
+from p3s.costs.stage import fit
+from p3s.costs.types import COMPUTE
 from p3s.model.stage import load as load_model
 
 CELLS, COUNTS = 1 << 20, (2, 4, 8)

@@ -43,7 +43,7 @@ def compared(
     head = {"schema": "p3s.run", "schema_version": 1, "status": "complete", "cores": 2}
     write_json(run_dir / "run.json", head)
     made = None if run is None else Measured(N, **{**ONE_S, **run})
-    monkeypatch.setattr("p3s.predict.residual.measured_in", lambda records, n: made)
+    monkeypatch.setattr("p3s.predict.validate.measured_in", lambda records, n: made)
     return run_time(study, run_dir, N)
 
 

@@ -13,7 +13,7 @@ from tracer_helpers import compile_c, make_examples, usable_mpi
 from p3s.api import open_study
 from p3s.base.errors import UsageError
 from p3s.base.study import Study
-from p3s.costs.stage import load as load_compute
+from p3s.costs.types import load as load_compute
 from p3s.methods.placement.ranked.types import path_of
 
 LIMIT_S = 600

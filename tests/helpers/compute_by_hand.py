@@ -15,7 +15,7 @@ def phase_costs(phase: int, **known: Any) -> PhaseCosts:
     empty: dict[str, Any] = dict.fromkeys(
         ("x", "n", "crm_i", "crm_c", "far", "crm_why", "unknown", "x_times_n")
     )
-    empty |= {"name": "loop", "turns": (), "groups": (), "spread": Spread()}
+    empty |= {"name": "loop", "turns": (), "spread": Spread()}
     return PhaseCosts(phase, **{**empty, **known})
 
 

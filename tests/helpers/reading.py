@@ -141,7 +141,7 @@ READERS: tuple[Reader, ...] = (
     ),
     Reader("phases", "study/signature/phases.json", _by("p3s.signature.phase_file:load")),
     Reader("model", "study/model.json", _by("p3s.model.stage:read")),
-    Reader("compute", "study/compute.json", _by("p3s.costs.stage:read")),
+    Reader("compute", "study/compute.json", _by("p3s.costs.types:read")),
     Reader("scaled", f"{_SCALED}/scaled.json", _scaled),
     Reader("comms", f"{_SCALED}/comms.json", _scaled),
     Reader(

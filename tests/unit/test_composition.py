@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from handmade import phase, put_scaled
 from made_predictions import count_at, made_prediction, phase_at
-from test_predict import REPLAYED, times_at
+from test_predict import times_at
 
 from p3s.base.errors import P3SError
 from p3s.base.serialise import to_data
@@ -63,7 +63,7 @@ def times_of(compute: Any, comm: Any, n: int | None = None, **more: Any) -> Phas
 def test_a_delay_that_others_wait_for_is_counted_once() -> None:
     """Rank 0 computes 10 s in phase 0, rank 1 in phase 1; each waits for the other."""
     times = times_of([[10, 2], [2, 10]], [[0, 8], [8, 0]], waiting=np.array([[0, 8.0], [8, 0]]))
-    row = compose({2: times}, {}, {}, [2]).counts[0]
+    row = compose({2: times}, {}, [2]).counts[0]
     assert row.time_s == 20.0, "not 10 + 10 and the waiting on top"
     assert [entry.time_s for entry in row.phases] == [10.0, 10.0]
     assert row.waiting_s == 8.0 and row.compute_s == 12.0
@@ -106,7 +106,7 @@ def test_work_and_cost_are_told_apart() -> None:
     assert parts["replay"] == pytest.approx((0.9, 1.2))
     old = replace(times, phases=[{**phase(0), **told, "work_error": None}])
     assert own_parts(old) == {"work": None, "cost": (0.6, 1.8), "replay": (0.9, 1.2), "files": None}
-    row = compose({2: old}, {}, {}, [2]).counts[0]
+    row = compose({2: old}, {}, [2]).counts[0]
     assert row.low_s == pytest.approx(10 * combine([(0.6, 1), (0.9, 1)])[0])
     assert row.interval_parts.work is None is row.interval_parts.model
 
@@ -128,7 +128,7 @@ def test_other_estimators_widen_the_interval_and_lost_waiting_does_not() -> None
     worse = replace(machine, why_not=WHY)
     assert model_part(chosen, {"machine": worse}) is None, "it is no better placed to tell"
     assert model_part(replace(chosen, why_not=WHY), {"machine": worse}) is not None
-    result = compose({2: chosen}, {}, {}, [2], Facts(others={2: {"simulation": chosen, **others}}))
+    result = compose({2: chosen}, {}, [2], Facts(others={2: {"simulation": chosen, **others}}))
     row = result.counts[0]
     assert row.interval_parts.model == pytest.approx([0.95, 1.05])
     assert list(row.estimators) == list(ESTIMATORS)
@@ -150,7 +150,7 @@ def test_residuals_beyond_the_other_parts_widen_their_own_side() -> None:
     """
     times = {n: times_at(n, 8.0 / n) for n in (2, 4, 8)}
     runs = {2: measured(2, 4.0 * 1.3, 4.0), 4: measured(4, 2.0 * 0.95, 2.0)}
-    result = compose(times, runs, dict.fromkeys(times, REPLAYED), [2, 4])
+    result = compose(times, runs, [2, 4])
     walls = [entry for entry in result.residuals if entry.what == "run time"]
     assert [entry.ratio for entry in walls] == pytest.approx([1.3, 0.95])
     assert len(result.residuals) == 4 and all(e.representative for e in result.residuals)
@@ -171,14 +171,14 @@ def test_on_shared_cores_the_computation_is_compared() -> None:
     times = {
         4: replace(half, comm=half.comm + 1.0, comm_low=half.comm + 1.0, comm_high=half.comm + 1.0)
     }
-    result = compose(times, {4: measured(4, 9.0, 1.4, shared=True)}, {4: REPLAYED}, [4])
+    result = compose(times, {4: measured(4, 9.0, 1.4, shared=True)}, [4])
     row = result.counts[0]
     assert [e.representative for e in result.residuals] == [False, True]
     more = math.exp(math.sqrt(math.log(1.4) ** 2 - math.log(1.1) ** 2)) - 1
     assert row.interval_parts.residual == pytest.approx([1.0, 1.0 + 0.5 * more])
-    assert compose(times, {}, {4: REPLAYED}, [4]).counts[0].interval_parts.residual is None
+    assert compose(times, {}, [4]).counts[0].interval_parts.residual is None
     assert residual_part([], [], {}) == (None, {})
-    nothing = compose({4: times_at(4, 0.0)}, {4: measured(4, 1.0, 0.0)}, {4: REPLAYED}, [4])
+    nothing = compose({4: times_at(4, 0.0)}, {4: measured(4, 1.0, 0.0)}, [4])
     assert nothing.residuals[0].ratio is None
     assert residuals([]) == ()
 
@@ -186,7 +186,7 @@ def test_on_shared_cores_the_computation_is_compared() -> None:
 def test_a_run_that_is_nothing_like_the_model_is_a_reason() -> None:
     def against(wall: float, work: float = 1.0, why_not: str = "") -> list[str]:
         times = {4: replace(times_at(4, 1.0), why_not=why_not), 8: times_at(8, 0.5)}
-        result = compose(times, {4: measured(4, wall, work)}, {}, [4])
+        result = compose(times, {4: measured(4, wall, work)}, [4])
         return [reason.text for reason in untrusted(result.reasons) if reason.code == "model-off"]
 
     assert against(1.4) == [] == against(0.7)
@@ -204,7 +204,7 @@ def test_computation_counts_by_its_part_of_the_time() -> None:
             small, comm=small.comm + 0.9, comm_low=small.comm + 0.9, comm_high=small.comm + 0.9
         )
     }
-    result = compose(times, {4: measured(4, 9.0, 0.2, shared=True)}, {4: REPLAYED}, [4])
+    result = compose(times, {4: measured(4, 9.0, 0.2, shared=True)}, [4])
     assert not untrusted(result.reasons)
 
 
@@ -233,7 +233,7 @@ def test_the_recommended_count_is_the_largest_efficient_one() -> None:
 
 
 def test_cost_is_one_core_per_process() -> None:
-    row = compose({8: times_at(8, 450.0)}, {}, {8: REPLAYED}, [2]).counts[0]
+    row = compose({8: times_at(8, 450.0)}, {}, [2]).counts[0]
     assert row.cost_core_h == pytest.approx(1.0)
 
 
@@ -250,7 +250,7 @@ def growing(n: int) -> PhaseTimes:
 
 def test_limits_say_which_phase_by_what_and_from_which_count() -> None:
     counts = (4, 16, 64, 256)
-    result = compose({n: growing(n) for n in counts}, {}, {}, [4])
+    result = compose({n: growing(n) for n in counts}, {}, [4])
     first, second = result.limits
     lost = [256 * 0.8 - 4 * 0.2, 256 * 0.1 - 4 * 0.1]
     assert (first.phase, first.because) == (1, "waiting")
@@ -289,7 +289,7 @@ def test_limits_without_the_parts_of_communication_and_of_weak_scaling() -> None
 
 
 def test_laws_of_phases_go_through_the_counts() -> None:
-    rows = compose({n: growing(n) for n in (4, 16, 64, 256)}, {}, {}, [4]).counts
+    rows = compose({n: growing(n) for n in (4, 16, 64, 256)}, {}, [4]).counts
     laws = {law.phase: law.parts for law in phase_laws(rows)}
     assert laws[0]["compute"].text == "64/n" and laws[0]["compute"].latex == "64 \\, n^{-1}"
     assert laws[0]["compute"].terms == ((pytest.approx(64), -1, 1, 0),)
@@ -372,7 +372,7 @@ def test_start_end_and_rest_are_told_apart_and_nothing_is_lost(tmp_path: Path) -
     assert alone.compute.tolist() == [[1, 2, 10, 20, 4], [2, 4, 20, 40, 8]]
     times = with_communication(alone, said())
     assert times.comm.tolist() == [[6, 0, 1, 2, 2]] * 2, "8 s of phase 0, by its 3 and 1 calls"
-    row = compose({2: times}, {}, {}, [2]).counts[0]
+    row = compose({2: times}, {}, [2]).counts[0]
     kinds = {entry.kind: entry for entry in row.phases if entry.kind != "loop"}
     assert {kind: entry.time_s for kind, entry in kinds.items()} == {
         "start": 8.0,
@@ -388,7 +388,7 @@ def test_a_part_without_time_at_any_count_is_left_out(tmp_path: Path) -> None:
     put_ordered(study)
     times = computation(study, 2)
     times.compute[:, 1] = 0.0
-    row = compose({2: times}, {}, {}, [2]).counts[0]
+    row = compose({2: times}, {}, [2]).counts[0]
     assert [entry.kind for entry in row.phases] == ["start", "loop", "loop", "end"]
 
 
@@ -453,7 +453,7 @@ def test_the_one_that_is_asked_for_is_taken_or_refused() -> None:
 
 def test_what_is_shorter_than_its_launch_and_has_no_loop_does_not_scale() -> None:
     phases = [{**phase, "kind": "rest"} for phase in growing(2).phases]
-    made = compose({n: replace(growing(n), phases=phases) for n in (2, 4)}, {}, {}, [2])
+    made = compose({n: replace(growing(n), phases=phases) for n in (2, 4)}, {}, [2])
     launched = [StartAndEnd(row.n, 1e3, 1e3, 1e3) for row in made.counts]
     found = replace(made, start_and_end=tuple(launched))
     assert found.starts_only and not made.starts_only
@@ -471,7 +471,7 @@ def test_a_wide_interval_is_said_of_requested_counts(requested: list[int] | None
         n: {"simulation": one, "thesis": replace(one, estimator="thesis", comm=one.comm + 99.0)}
         for n, one in times.items()
     }
-    made = compose(times, {}, {}, [2], Facts(others=others, requested=requested))
+    made = compose(times, {}, [2], Facts(others=others, requested=requested))
     (text,) = [each.text for each in made.reasons if each.code == "wide"]
     assert text.startswith(f"the run time at {processes(requested or [2, 4, 8])} is uncertain")
 
@@ -490,7 +490,7 @@ def test_made_predictions_have_the_keys_of_composed_ones(representative: bool) -
         n: {"simulation": one, "thesis": replace(one, estimator="thesis", waiting=None)}
         for n, one in times.items()
     }
-    composed = compose(times, {4: measured(4, 17.0, 16.0)}, {}, [4], Facts(others=others))
+    composed = compose(times, {4: measured(4, 17.0, 16.0)}, [4], Facts(others=others))
     real = PREDICTION.data(composed)
     like = made_prediction((4, 8, 16, 32), 3, measured=[4], representative=representative)
     assert set(real) == set(like)
@@ -517,7 +517,7 @@ def test_a_large_prediction_has_all_its_phases() -> None:
     for n in counts:
         some = rng.uniform(0.5, 1.5, (min(n, 64), 500))
         times[n] = times_of(some / n, some * 1e-3, n)
-    result = compose(times, {}, {}, counts[:4])
+    result = compose(times, {}, counts[:4])
     assert len(result.counts) == 10 and len(result.counts[0].phases) == 500
 
 

@@ -26,9 +26,9 @@ from p3s.costs.gather import (
     turned,
     x_scale,
 )
-from p3s.costs.stage import COMPUTE, build, fit, load
+from p3s.costs.stage import build, fit
 from p3s.costs.thesis import Point
-from p3s.costs.types import ComputeModel
+from p3s.costs.types import COMPUTE, ComputeModel, load
 from p3s.model.stage import load as load_model
 from p3s.predict.times import computation, read_head
 from p3s.program import write_scaled

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from handmade import phase, put_model, put_replay, put_scaled
-from test_predict import REPLAYED, run_of, times_at
+from test_predict import run_of, times_at
 
 from p3s.base.study import Study
 from p3s.predict.checks import OUTSIDE_LIMIT
@@ -36,14 +36,14 @@ def timed_at(n: int, seconds: float, **more: Any) -> PhaseTimes:
 
 
 def test_the_interval_is_that_of_the_time_not_of_the_work() -> None:
-    row = compose({8: timed_at(8, 2.0)}, {}, {8: REPLAYED}, [2]).counts[0]
+    row = compose({8: timed_at(8, 2.0)}, {}, [2]).counts[0]
     assert (row.model_low_s, row.model_high_s) == pytest.approx((1.4, 2.4))
     found = row.phases[0]
     assert (found.compute_low_s, found.compute_high_s) == pytest.approx((1.4, 2.4))
     assert found.crm_i_s == 3.0 and found.crm_c_s is None
     assert found.outside == 6.0 and found.x == (10.0, 12.0)
     # without an interval of the time that of the work stands in, one-sided ends are not crossed
-    row = compose({8: timed_at(8, 2.0, compute_low=None)}, {}, {8: REPLAYED}, [2]).counts[0]
+    row = compose({8: timed_at(8, 2.0, compute_low=None)}, {}, [2]).counts[0]
     assert (row.model_low_s, row.model_high_s) == pytest.approx((1.8, 2.2))
 
 
@@ -64,7 +64,7 @@ def test_the_interval_is_that_of_the_time_not_of_the_work() -> None:
 def test_what_is_outside_is_noted_and_far_outside_doubted(
     more: dict[str, Any], said: str | None, doubted: bool
 ) -> None:
-    result = compose({64: timed_at(64, 1.0, **more)}, {}, {64: REPLAYED}, [4, 8])
+    result = compose({64: timed_at(64, 1.0, **more)}, {}, [4, 8])
     notes = [note for note in result.notes if "is extrapolated" in note]
     assert len(notes) == (said is not None)
     assert said is None or said in notes[0]
@@ -75,7 +75,7 @@ def test_what_is_outside_is_noted_and_far_outside_doubted(
 
 def test_traced_counts_and_phases_that_compute_little_are_not_outside() -> None:
     times = {4: timed_at(4, 1.0, outside=50.0)}
-    made = compose(times, {}, {4: REPLAYED}, [4])
+    made = compose(times, {}, [4])
     assert {reason.code for reason in made.reasons} == {"wide"}  # 0.7 to 1.2 s
     small = timed_at(64, 1.0, outside=1.0)
     both = replace(
@@ -86,7 +86,7 @@ def test_traced_counts_and_phases_that_compute_little_are_not_outside() -> None:
         comm_low=np.zeros((64, 2)),
         comm_high=np.zeros((64, 2)),
     )
-    made = compose({64: both}, {}, {64: REPLAYED}, [4])
+    made = compose({64: both}, {}, [4])
     assert {reason.code for reason in made.reasons} == {"wide"}
 
 
@@ -116,5 +116,5 @@ def test_the_work_of_a_run_in_instructions_is_no_time() -> None:
     times = run_times(replace(made, work_unit="instructions"))
     assert times.wall_s == 2000e-9 and np.isnan(times.work_s) and times.off_core == 0.0
     run = Measured(2, 1.0, 1.0, times.work_s, False)
-    row = compose({2: timed_at(2, 1.0)}, {2: run}, {2: REPLAYED}, [2]).counts[0]
+    row = compose({2: timed_at(2, 1.0)}, {2: run}, [2]).counts[0]
     assert row.measured_work_s is None and row.time_from == "measured"

@@ -11,8 +11,7 @@ import pytest
 import timed_study as ts
 from test_compute_model import main_phase, put_compute
 
-from p3s.costs.gather import measured_at
-from p3s.costs.shared import factors_at, shared_work, steady
+from p3s.costs.gather import factors_at, measured_at, shared_work, steady
 from p3s.model.stage import load as load_model
 from p3s.program import write_scaled
 
@@ -81,31 +80,3 @@ def test_the_time_at_n_is_that_of_the_block_and_of_the_rest(made: Any) -> None:
         assert phase["compute_low"] <= expected / phase["compute_ns"] <= phase["compute_high"]
     held = compute.holdout
     assert held is not None and held.max_abs_error < 0.1
-
-
-def test_every_instruction_group_has_power_laws_of_its_own(tmp_path: Path) -> None:
-    """The root sweeps twice as much as the others, which all are alike, at every count."""
-
-    def two_groups(rec: Any) -> None:
-        for _ in range(5):
-            rec.exchange(
-                "Sendrecv",
-                (rec.rank + 1) % rec.n,
-                (rec.rank - 1) % rec.n,
-                4096,
-                work=(2.0 if rec.rank == 0 else 1.0) * BLOCK / rec.n,
-                rest=0,
-            )
-
-    study, tables = ts.put_study(tmp_path / "study", two_groups, COUNTS)
-    found = [
-        measured_at(load_model(study.root), ts.times_of(t, 0.5 * t.segments[:, 4])) for t in tables
-    ]
-    phase = max(put_compute(study, found).phases, key=lambda p: p.x[1] if p.x else 0.0)
-    first, second = phase.groups
-    assert (first.where, second.where) == ("0", "1-31")
-    for group, factor in ((first, 2.0), (second, 1.0)):
-        assert [p.n for p in group.points] == list(COUNTS)
-        assert group.crm_i.a == pytest.approx(factor * 0.5 * BLOCK, rel=1e-3)
-        assert group.crm_i.b == pytest.approx(-1.0, abs=1e-3)
-        assert group.crm_c is None and group.crm_why

@@ -18,7 +18,7 @@ from replay_patterns import PATTERNS, Trace, ring, wave
 from p3s.base.errors import P3SError
 from p3s.base.study import REPLAY_VERSION, Study, write_json
 from p3s.costs.spread import Distribution, Spread
-from p3s.costs.stage import COMPUTE
+from p3s.costs.types import COMPUTE
 from p3s.machine.facts import Facts
 from p3s.machine.network import ranges
 from p3s.predict.estimated import ESTIMATORS

@@ -19,7 +19,7 @@ from p3s.base.study import Study
 from p3s.costs import table as of_table
 from p3s.costs.apply import Costs
 from p3s.costs.stage import build as build_compute
-from p3s.costs.stage import load as load_compute
+from p3s.costs.types import load as load_compute
 from p3s.model import evaluate as of_evaluate
 from p3s.model.evaluate import generate
 from p3s.model.stage import load as load_model
@@ -165,7 +165,7 @@ def test_a_root_is_told_by_its_own_way(monkeypatch: pytest.MonkeyPatch, tmp_path
     true, told = (with_communication(times, one) for one in (every, few))
     assert (true.own + true.comm).sum(axis=1).argmax() == 0
     assert told.comm[0].sum() == pytest.approx(true.comm[0].sum(), rel=0.15)
-    rows = [row_of(one, None, {}, {}) for one in (true, told)]
+    rows = [row_of(one, None, {}) for one in (true, told)]
     assert rows[1].time_s == pytest.approx(rows[0].time_s, rel=0.15)
     low, high = rows[1].comm_low_s, rows[1].comm_high_s
     assert low is not None and high is not None and low <= rows[0].comm_s <= high

@@ -11,7 +11,7 @@ import pytest
 from steps_builder import Builder
 
 from p3s.machine.topology.read import read_fabric
-from p3s.predict.estimators.wired import on_wires, said_of, wired
+from p3s.predict.estimators.settings import on_wires, said_of, wired
 from p3s.program.mapping import block
 from p3s.simulate.network import Network, Path, line
 from p3s.simulate.simulate import simulate

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,9 +104,6 @@ def times_at(n: int, seconds: float, width: float = 0.1, **head: Any) -> PhaseTi
     return PhaseTimes(n, [phase(0)], zero + seconds, zero, zero, zero, np.array([width]), head)
 
 
-REPLAYED = {"representative": True}
-
-
 def codes(result: Prediction) -> list[str]:
     """Return the codes of what makes a prediction untrustworthy."""
     return [reason.code for reason in result.reasons if reason.untrustworthy]
@@ -113,15 +111,15 @@ def codes(result: Prediction) -> list[str]:
 
 def test_speedup_efficiency_and_knee() -> None:
     times = {2: times_at(2, 8.0), 4: times_at(4, 4.0), 8: times_at(8, 4.0), 16: times_at(16, 4.0)}
-    result = compose(times, {}, dict.fromkeys(times, REPLAYED), [2, 4, 8])
+    result = compose(times, {}, [2, 4, 8])
     assert [row.speedup for row in result.counts] == pytest.approx([1, 2, 2, 2])
     assert [row.efficiency for row in result.counts] == pytest.approx([1, 1, 0.5, 0.25])
     assert result.knee == 16 and result.baseline_n == 2
-    assert compose(times, {}, {}, [2], Facts(threshold=0.6)).knee == 8
-    assert compose(times, {}, {}, [2], Facts(threshold=0.1)).knee is None
+    assert compose(times, {}, [2], Facts(threshold=0.6)).knee == 8
+    assert compose(times, {}, [2], Facts(threshold=0.1)).knee is None
     dip = {**times, 8: times_at(8, 8.0), 16: times_at(16, 0.5), 32: times_at(32, 4.0)}
-    assert compose(dip, {}, {}, [2]).knee == 32  # 8 is below as well, 16 is not
-    assert compose({n: dip[n] for n in (2, 8, 16)}, {}, {}, [2]).knee is None
+    assert compose(dip, {}, [2]).knee == 32  # 8 is below as well, 16 is not
+    assert compose({n: dip[n] for n in (2, 8, 16)}, {}, [2]).knee is None
     for row in result.counts:
         assert row.speedup_low < row.speedup < row.speedup_high
     assert result.extrapolation_ratio == 2 and result.reasons == ()
@@ -129,9 +127,7 @@ def test_speedup_efficiency_and_knee() -> None:
 
 def test_representative_measurement_is_the_time_and_the_model_stays_beside_it() -> None:
     runs = {2: Measured(2, 10.0, 11.0, 7.5, False), 4: Measured(4, 50.0, 50.0, 4.5, True)}
-    result = compose(
-        {2: times_at(2, 8.0), 4: times_at(4, 4.0)}, runs, {2: REPLAYED, 4: REPLAYED}, [2, 4]
-    )
+    result = compose({2: times_at(2, 8.0), 4: times_at(4, 4.0)}, runs, [2, 4])
     two, four = result.counts
     assert (two.time_s, two.model_s, two.time_from) == (10.0, 8.0, "measured")
     assert (two.low_s, two.high_s) == (10.0, 11.0)
@@ -145,14 +141,14 @@ def test_representative_measurement_is_the_time_and_the_model_stays_beside_it() 
 
 
 def test_unknown_spread_gives_no_interval_and_says_so() -> None:
-    result = compose({4: times_at(4, 1.0, math.nan)}, {}, {4: REPLAYED}, [2])
+    result = compose({4: times_at(4, 1.0, math.nan)}, {}, [2])
     row = result.counts[0]
     assert row.low_s is None and row.speedup_high is None
     assert any("no interval at 4" in note for note in result.notes)
 
 
 def test_unknown_spread_of_a_phase_without_work_does_not_matter() -> None:
-    row = compose({4: times_at(4, 0.0, math.nan)}, {}, {4: REPLAYED}, [2]).counts[0]
+    row = compose({4: times_at(4, 0.0, math.nan)}, {}, [2]).counts[0]
     assert row.low_s == 0.0 == row.speedup
 
 
@@ -168,7 +164,7 @@ def test_unknown_spread_of_a_phase_without_work_does_not_matter() -> None:
 def test_unknown_share_lowers_confidence(
     share: dict[str, Any], unknown: float, doubted: bool
 ) -> None:
-    result = compose({4: times_at(4, 1.0, share=share)}, {}, {4: REPLAYED}, [2])
+    result = compose({4: times_at(4, 1.0, share=share)}, {}, [2])
     assert result.unknown_share == pytest.approx(unknown)
     assert bool(codes(result)) is doubted
 
@@ -186,25 +182,25 @@ def test_unknown_share_lowers_confidence(
 )
 def test_missed_holdout_lowers_confidence(held: HoldOut, said: str | None) -> None:
     times = {4: times_at(4, 1.0)}
-    found = compose(times, {}, {4: REPLAYED}, [2], Facts(holdout=held)).reasons
+    found = compose(times, {}, [2], Facts(holdout=held)).reasons
     assert found == () if said is None else len(found) == 1 and said in found[0].text
 
 
 def test_soft_rules_are_noted() -> None:
     share = {"exact": {"events": 60, "work": 50}, "statistical": {"events": 40, "work": 50}}
-    notes = compose({4: times_at(4, 1.0, share=share)}, {}, {4: REPLAYED}, [2]).notes
+    notes = compose({4: times_at(4, 1.0, share=share)}, {}, [2]).notes
     assert any("40.0 % of the events, and the calls behind 50.0 %" in note for note in notes)
 
 
 @pytest.mark.parametrize(("n", "grade"), [(64, "usable"), (65, "rough")])
 def test_far_extrapolation_lowers_confidence(n: int, grade: str) -> None:
-    result = compose({n: times_at(n, 1.0)}, {}, {n: REPLAYED}, [2])
+    result = compose({n: times_at(n, 1.0)}, {}, [2])
     assert codes(result) == [] and result.grade == grade
 
 
 def test_replay_on_shared_cores_is_noted_once() -> None:
-    why = {"representative": False, "why_not_representative": "4 ranks shared 2 cores"}
-    result = compose({4: times_at(4, 1.0), 8: times_at(8, 1.0)}, {}, {4: why, 8: why}, [4])
+    times = {n: replace(times_at(n, 1.0), why_not="4 ranks shared 2 cores") for n in (4, 8)}
+    result = compose(times, {}, [4])
     noted = [each for each in result.reasons if "shared 2 cores" in each.text]
     assert len(noted) == 1 and "4 and 8 processes" in noted[0].text
     assert noted[0].code == "not-representative"
@@ -292,7 +288,7 @@ def test_missing_parts_are_refused(study: Study) -> None:
 
 def test_nothing_asked_is_refused() -> None:
     with pytest.raises(P3SError, match="nothing to predict"):
-        compose({}, {}, {}, [2])
+        compose({}, {}, [2])
 
 
 OPS = ("MPI_Init", "MPI_Barrier", "MPI_Finalize")
@@ -341,7 +337,7 @@ def test_time_without_a_core_is_noticed() -> None:
     run = run_times(run_of(columns, failed_poll_ns=100_000_000))
     assert run.off_core == pytest.approx(0.5 / 1.1, rel=1e-4)
     worst = Measured(2, run.wall_s, run.wall_s, run.work_s, False, run.off_core)
-    result = compose({2: times_at(2, 0.5)}, {2: worst}, {2: REPLAYED}, [2])
+    result = compose({2: times_at(2, 0.5)}, {2: worst}, [2])
     assert result.counts[0].time_from == "model"
     found = {each.code: each for each in result.reasons}
     assert "without a core for 45 %" in found["off-core"].text

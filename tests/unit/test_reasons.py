@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from comparisons import comparison, held_out, work
 from handmade import phase, put_model, put_replay, put_scaled
-from test_predict import REPLAYED, codes, times_at
+from test_predict import codes, times_at
 
 from p3s.base.artefacts import crc_of
 from p3s.base.errors import Damaged, P3SError
@@ -76,7 +76,7 @@ def test_every_reason_has_a_code_that_is_known_and_says_what_to_do() -> None:
         each.phases[0].update(outside=99.0, below=True)
     validation = comparison(8, unmodelled=Unmodelled(9, 0.2), work=work((0.5, -1.0), (0.5, 0.0)))
     facts = Facts(holdout=held, validations=[validation])
-    result = compose(times, {2: run_of(2, 1.0)}, {}, [2, 4], facts)
+    result = compose(times, {2: run_of(2, 1.0)}, [2, 4], facts)
     assert result.grade == "unusable"
     found = {each.code for each in result.reasons if each.untrustworthy or each.rough}
     assert found == {
@@ -123,7 +123,7 @@ def test_how_well_a_time_is_known_is_a_grade(part: float, within: float | None, 
     """A wide interval is an answer; beyond a factor of four it says nothing."""
     made = times_at(8, 1.0)
     made.phases[0].update(compute_low=1.0 - part, compute_high=1.0 + part)
-    result = compose({8: made}, {}, {8: REPLAYED}, [4], Facts(within=within))
+    result = compose({8: made}, {}, [4], Facts(within=within))
     assert result.grade == grade
     assert PredictionFile.of(PREDICTION.data(result)).grade == grade
 
@@ -133,7 +133,7 @@ def test_messages_that_take_no_time_make_no_prediction_unusable() -> None:
     held = held_out(4, p2p_triples=Overlap(9, 9, 0))
     for comm, grade in ((0.0, "usable"), (0.05, "rough"), (1.0, "unusable")):
         made = replace(times_at(8, 1.0), comm=times_at(8, 1.0).comm + comm)
-        result = compose({8: made}, {}, {8: REPLAYED}, [4], Facts(holdout=held))
+        result = compose({8: made}, {}, [4], Facts(holdout=held))
         assert result.grade == grade and texts(result, "holdout-missed")
 
 
@@ -143,13 +143,13 @@ def test_communication_that_was_not_measured_as_in_a_run() -> None:
         n: replace(made, why_not="" if n == 4 else "one host")
         for n, made in halving(2, 4, 8).items()
     }
-    result = compose(times, {}, {}, [2])
+    result = compose(times, {}, [2])
     assert codes(result) == [] and result.grade == "usable", "no time is spent in messages"
     slow = {n: talking(made) for n, made in times.items()}
-    assert codes(compose(slow, {}, {}, [2])) == ["not-representative"]
+    assert codes(compose(slow, {}, [2])) == ["not-representative"]
     assert "at 2 and 8 processes" in texts(result, "not-representative")[0]
     measured = {n: run_of(n, 64.0) for n in (2, 8)}
-    result = compose(times, measured, {}, [2, 8])
+    result = compose(times, measured, [2, 8])
     assert codes(result) == [], "no time rests on it"
     assert texts(result, "not-representative")
 
@@ -163,20 +163,20 @@ def with_messages(n: int, followed: Followed) -> PhaseTimes:
 def test_messages_that_have_no_partner_in_the_model(left: float, against: bool) -> None:
     """One that is left out means that the rules contradict each other."""
     made = with_messages(8, Followed(left, 100.0, ("MPI_Isend", "MPI_Irecv")))
-    result = compose({4: times_at(4, 4.0), 8: made}, {}, {4: REPLAYED, 8: REPLAYED}, [4])
+    result = compose({4: times_at(4, 4.0), 8: made}, {}, [4])
     assert codes(result) == ["unmatched"] * against
     if against:
         (said,) = texts(result, "unmatched")
         assert f"at 8 processes {left:.0f} of 100 messages (MPI_Isend and MPI_Irecv)" in said
     measured = {8: run_of(8, 8.0, wall=4.0)}
-    assert codes(compose({8: made}, measured, {}, [8])) == [], "the time there was measured"
+    assert codes(compose({8: made}, measured, [8])) == [], "the time there was measured"
 
 
 @pytest.mark.parametrize(("off", "against"), [(0.05, False), (0.3, True)])
 def test_smaller_grids_that_are_far_off(off: float, against: bool) -> None:
     stand_ins = StandIns(3, 256, ("sides",), 0.01, off, 1024, -off)
     made = replace(with_messages(8, Followed()), stand_ins=stand_ins)
-    result = compose({8: made}, {}, {8: REPLAYED}, [4])
+    result = compose({8: made}, {}, [4])
     assert codes(result) == ["stand-ins"] * against
     if against:
         (said,) = texts(result, "stand-ins")
@@ -188,23 +188,23 @@ def test_smaller_grids_that_are_far_off(off: float, against: bool) -> None:
 def test_smaller_grids_for_more_ranks_than_can_be_simulated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("p3s.program.types.MOST_RANKS", 7)
+    monkeypatch.setattr("p3s.predict.checks.MOST_RANKS", 7)
     stand_ins = StandIns(3, 256, ("sides",), 0.01, 0.3, 1024, -0.3)
     made = replace(with_messages(8, Followed()), stand_ins=stand_ins)
-    (reason,) = compose({8: made}, {}, {8: REPLAYED}, [4]).reasons
+    (reason,) = compose({8: made}, {}, [4]).reasons
     assert "--every-rank" not in reason.advice and "trend" in reason.advice
 
 
 def test_smaller_grids_that_could_be_checked_nowhere() -> None:
     stand_ins = StandIns(3, 256, ("sides",), 0.01, 0.01)
     made = replace(with_messages(8, Followed()), stand_ins=stand_ins)
-    result = compose({8: made}, {}, {8: REPLAYED}, [4])
+    result = compose({8: made}, {}, [4])
     (reason,) = result.reasons
     assert reason.code == "stand-ins" and reason.untrustworthy
     assert "at no smaller count" in reason.text and "--every-rank" in reason.advice
     comm = made.comm / 100
     little = replace(made, comm=comm, comm_low=comm, comm_high=comm)
-    assert codes(compose({8: little}, {}, {8: REPLAYED}, [4])) == []
+    assert codes(compose({8: little}, {}, [4])) == []
 
 
 @pytest.mark.parametrize("alike", [0.01, 0.2])
@@ -226,7 +226,7 @@ def test_communication_is_that_of_all_ranks_that_may_be_the_slowest(alike: float
 def test_a_simulation_that_did_not_settle(share: float, against: bool) -> None:
     """Three quarters of the time are communication: of 0.1 of that it is little."""
     made = with_messages(8, Followed(unsettled=share, change=6.2))
-    result = compose({8: made}, {}, {8: REPLAYED}, [4])
+    result = compose({8: made}, {}, [4])
     assert codes(result) == ["not-settled"] * against
     if against:
         (said,) = texts(result, "not-settled")
@@ -235,7 +235,7 @@ def test_a_simulation_that_did_not_settle(share: float, against: bool) -> None:
 
 def test_an_order_that_cannot_be_executed_is_not_trusted() -> None:
     made = with_messages(8, Followed(reordered=12))
-    result = compose({4: halving(4)[4], 8: made}, {}, {4: REPLAYED, 8: REPLAYED}, [4])
+    result = compose({4: halving(4)[4], 8: made}, {}, [4])
     assert "deadlock" in codes(result)
     (said,) = texts(result, "deadlock")
     assert "at 8 processes" in said and "12 calls" in said
@@ -280,7 +280,7 @@ def test_a_model_that_is_far_off_at_the_smallest_count_is_no_baseline(model_s: f
         for n, seconds in ((1, model_s), (2, 11.0), (4, 6.0))
     }
     runs = {n: run_of(n, total, wall=99.0) for n, total in ((1, 21.3), (2, 22.0), (4, 24.0))}
-    result = compose(times, runs, {}, [1, 2, 4])
+    result = compose(times, runs, [1, 2, 4])
     first, second, _ = result.counts
     assert codes(result) == ["model-off"] and result.baseline_n == 1
     assert (first.time_from, first.model_s) == ("computation", model_s)
@@ -297,23 +297,21 @@ def test_a_model_that_is_a_little_off_stays_the_baseline() -> None:
         n: replace(times_at(n, s), estimator="typical", why_not="")
         for n, s in ((1, 26.0), (2, 11.0))
     }
-    result = compose(times, {1: run_of(1, 21.3)}, {}, [1, 2])
+    result = compose(times, {1: run_of(1, 21.3)}, [1, 2])
     assert result.counts[0].time_from == "model" and result.grade == "rough"
 
 
 @pytest.mark.parametrize(("seconds", "against"), [(7.0, False), (6.6, True)])
 def test_an_efficiency_that_cannot_be_believed(seconds: float, against: bool) -> None:
     """16 s at 4 are 8 s at 8: 7 s is 114 %, 6.6 s is 121 %."""
-    result = compose(
-        {4: times_at(4, 16.0), 8: times_at(8, seconds)}, {}, {4: REPLAYED, 8: REPLAYED}, [4]
-    )
+    result = compose({4: times_at(4, 16.0), 8: times_at(8, seconds)}, {}, [4])
     assert codes(result) == ["superlinear"] * against
     assert not against or "121 % at 8 processes" in texts(result, "superlinear")[0]
 
 
 @pytest.mark.parametrize(("width", "against"), [(0.09, False), (0.7, True)])
 def test_an_interval_of_more_than_ten_per_cent(width: float, against: bool) -> None:
-    result = compose({8: times_at(8, 1.0, width)}, {}, {8: REPLAYED}, [4])
+    result = compose({8: times_at(8, 1.0, width)}, {}, [4])
     assert codes(result) == ["wide"] * against
     if against:
         (said,) = texts(result, "wide")
@@ -322,7 +320,7 @@ def test_an_interval_of_more_than_ten_per_cent(width: float, against: bool) -> N
 
 
 def test_how_wide_an_interval_would_be_with_another_count() -> None:
-    (row,) = compose({32: times_at(32, 1.0, 0.6)}, {}, {32: REPLAYED}, [4]).counts
+    (row,) = compose({32: times_at(32, 1.0, 0.6)}, {}, [4]).counts
     # three doublings from 4, two from 8: (1 + 2/2) / (1 + 3/2) of the logarithms
     said = narrower_by(row, [4], NO_STUDY)
     assert said == "tracing 8 too would narrow it from 60 % to about 49 % at 32"
@@ -330,7 +328,7 @@ def test_how_wide_an_interval_would_be_with_another_count() -> None:
         "tracing 32 too would narrow it from 60 % to about 0 % at 32"
     )
     assert narrower_by(row, [32], NO_STUDY) == narrower_by(row, [], NO_STUDY) == ""
-    (sure,) = compose({32: times_at(32, 1.0, 0.0)}, {}, {32: REPLAYED}, [4]).counts
+    (sure,) = compose({32: times_at(32, 1.0, 0.0)}, {}, [4]).counts
     assert narrower_by(sure, [4], NO_STUDY) == ""
 
 
@@ -338,11 +336,11 @@ def test_what_is_wide_names_the_run_that_would_make_it_narrower() -> None:
     """Messages on two shared cores: between a tenth of the time and ten times."""
     made = times_at(8, 0.1)
     wide = replace(made, comm=made.comm + 0.9, comm_low=made.comm, comm_high=made.comm + 9.0)
-    (said,) = texts(compose({8: wide}, {}, {8: REPLAYED}, [4]), "wide")
+    (said,) = texts(compose({8: wide}, {}, [4]), "wide")
     assert "measure messages on nodes with a core for each rank" in said
     assert "p3s predict -n 8 --network infiniband-hdr" in said
     typical = replace(wide, estimator="typical")
-    (said,) = texts(compose({8: typical}, {}, {8: REPLAYED}, [4]), "wide")
+    (said,) = texts(compose({8: typical}, {}, [4]), "wide")
     assert "measure messages on nodes" in said and "--network" not in said, "it is taken already"
 
 
@@ -351,7 +349,7 @@ def test_what_is_not_known_of_locks_is_left_out() -> None:
     told = [
         any(
             "MPI_Win_lock" in line
-            for line in compose(times, {}, {}, [4], Facts(calls=calls)).not_modelled
+            for line in compose(times, {}, [4], Facts(calls=calls)).not_modelled
         )
         for calls in ({"MPI_Win_lock", "MPI_Put"}, {"MPI_Win_lock_all"})
     ]
@@ -365,7 +363,7 @@ def test_what_is_wide_for_its_files_names_their_measurement() -> None:
     numbers = {"follows": 1.0, "processes": 8, "nbytes": 8.0, "calls": 8.0}
     use = {**words, **numbers, "seconds": 1.0, "low_s": 0.1, "high_s": 10.0}
     wide = replace(made, io=made.compute, head={**made.head, "files": [use]})
-    (said,) = texts(compose({8: wide}, {}, {8: REPLAYED}, [4]), "wide")
+    (said,) = texts(compose({8: wide}, {}, [4]), "wide")
     assert "p3s machine measure --io DIRECTORY" in said
 
 
@@ -415,7 +413,7 @@ def test_calls_that_are_not_modelled_are_told_from_those_without_a_rule(
         ],
         "traced_share": {"unknown": {"time": unknown}},
     }
-    result = compose({4: times_at(4, 1.0, **head)}, {}, {4: REPLAYED}, [4])
+    result = compose({4: times_at(4, 1.0, **head)}, {}, [4])
     assert codes(result) == found
     assert "left-out" not in found or "MPI_X0" in texts(result, "left-out")[0]
 
@@ -491,7 +489,7 @@ def test_a_run_time_that_the_others_do_not_confirm() -> None:
 def test_what_contradicts_is_no_baseline() -> None:
     times = {**halving(4, 8, 16, 64), 2: times_at(2, 48.0)}
     runs = {n: run_of(n, 64.0) for n in (4, 8, 16)} | {2: run_of(2, 96.0, wall=48.0)}
-    result = compose(times, runs, dict.fromkeys(times, REPLAYED), [2, 4, 8, 16])
+    result = compose(times, runs, [2, 4, 8, 16])
     assert (result.baseline_n, result.counts[0].n) == (4, 2)
     first, base, *_, last = result.counts
     assert first.contradicts and not first.representative and not base.contradicts
@@ -514,13 +512,12 @@ def test_an_interval_that_is_too_wide_by_what_contradicts_proposes_the_model_wit
     times[64] = times_at(64, 1.0)
     times[64].phases[0]["no_trend"] = {"why": "so", "low": 0.3, "high": 2.0}
     runs = {n: run_of(n, 64.0) for n in (1, 2, 8, 16)} | {4: run_of(4, 160.0)}
-    result = compose(times, runs, dict.fromkeys(times, REPLAYED), [1, 2, 4, 8, 16])
+    result = compose(times, runs, [1, 2, 4, 8, 16])
     (said,) = texts(result, "wide")
     assert "p3s model STUDY --without 4" in said or "p3s model --without 4" in said
     sound = compose(
         {n: made for n, made in times.items() if n != 4},
         {n: run for n, run in runs.items() if n != 4},
-        dict.fromkeys(times, REPLAYED),
         [1, 2, 8, 16],
     )
     assert "--without" not in texts(sound, "wide")[0]
@@ -528,7 +525,7 @@ def test_an_interval_that_is_too_wide_by_what_contradicts_proposes_the_model_wit
 
 def test_without_it_the_same_runs_would_be_superlinear() -> None:
     times = {**halving(4, 8, 16), 2: times_at(2, 48.0)}
-    result = compose(times, {}, dict.fromkeys(times, REPLAYED), [2, 4, 8, 16])
+    result = compose(times, {}, [2, 4, 8, 16])
     assert codes(result) == ["superlinear"] and result.baseline_n == 2
 
 
@@ -550,7 +547,7 @@ def test_work_below_the_traced_counts_goes_on_from_theirs(
 ) -> None:
     times = {n: times_at(n, all_ / n) for n, all_ in zip((2, 4, 8), others, strict=True)}
     times[1] = times_at(1, total)
-    result = compose(times, {}, dict.fromkeys(times, REPLAYED), [2, 4, 8])
+    result = compose(times, {}, [2, 4, 8])
     assert ("below-traced" in codes(result)) == wrong
     assert result.baseline_n == (2 if wrong else 1)
     assert [row.below_traced for row in result.counts] == [wrong, False, False, False]
@@ -562,10 +559,10 @@ def test_work_below_the_traced_counts_goes_on_from_theirs(
 
 def test_one_count_below_is_compared_with_totals_that_were_measured() -> None:
     facts = Facts(totals={2: 64.0, 4: 66.0})
-    result = compose({1: times_at(1, 13.0)}, {}, {}, [2, 4], facts)
+    result = compose({1: times_at(1, 13.0)}, {}, [2, 4], facts)
     assert codes(result) == ["below-traced"] and result.baseline_n == 1
     assert "compute 13.0 s" in texts(result, "below-traced")[0]
-    assert codes(compose({1: times_at(1, 60.0)}, {}, {}, [2, 4], facts)) == []
+    assert codes(compose({1: times_at(1, 60.0)}, {}, [2, 4], facts)) == []
 
 
 # ---- work without a trend --------------------------------------------------------------------
@@ -574,7 +571,7 @@ def test_laws_that_fit_as_well_widen_the_interval() -> None:
     why = "the points fit laws that differ by more than a factor of 4 at 128 processes"
     made = times_at(8, 1.0)
     made.phases[0]["no_trend"] = {"why": why, "low": 0.5, "high": 1.5}
-    result = compose({8: made}, {}, {8: REPLAYED}, [4])
+    result = compose({8: made}, {}, [4])
     row = result.counts[0]
     assert (row.low_s, row.high_s) == (pytest.approx(0.5), pytest.approx(1.5))
     assert row.phases[0].compute_low_s == pytest.approx(0.5)
@@ -594,7 +591,7 @@ def test_laws_that_fit_as_well_widen_the_interval() -> None:
 def test_where_the_data_runs_out_the_interval_is_open() -> None:
     times = halving(4, 8, 16)
     times[16].head["emptied"] = [{"op": "MPI_Isend", "site": "a", "ranks": 3}]
-    result = compose(times, {}, dict.fromkeys(times, REPLAYED), [4])
+    result = compose(times, {}, [4])
     assert codes(result) == ["emptied"]
     (said,) = texts(result, "emptied")
     assert "at 16 processes" in said and "MPI_Isend on 3 of 16 processes" in said
@@ -606,34 +603,33 @@ def test_where_the_data_runs_out_the_interval_is_open() -> None:
 def test_calls_that_no_run_came_to_open_the_interval_above_the_traced_counts() -> None:
     times = halving(4, 8, 16)
     found = (OtherCall("MPI_Alltoall", "pencils", "solve"),)
-    result = compose(times, {}, dict.fromkeys(times, REPLAYED), [4, 8], Facts(other=found))
+    result = compose(times, {}, [4, 8], Facts(other=found))
     assert codes(result) == ["other-calls"]
     (said,) = texts(result, "other-calls")
     assert "at 16 processes" in said and "its calls of MPI_Alltoall in pencils" in said
     before, there = result.counts[1:]
     assert before.low_s is not None and {there.low_s, there.high_s, there.speedup_high} == {None}
-    replayed, facts = dict.fromkeys(times, REPLAYED), Facts(other=found)
-    assert codes(compose(times, {}, replayed, [4, 16], facts)) == []
+    facts = Facts(other=found)
+    assert codes(compose(times, {}, [4, 16], facts)) == []
 
 
 def test_what_the_user_allows_is_minded_only() -> None:
     """Another way that an option of the program chooses; the interval is not open then."""
     times = halving(4, 8, 16)
     found = (OtherCall("MPI_Alltoall", "pencils", "solve"),)
-    replayed = dict.fromkeys(times, REPLAYED)
     facts = Facts(other=found, allowed=("other-calls", "wide"))
-    result = compose(times, {}, replayed, [4, 8], facts)
+    result = compose(times, {}, [4, 8], facts)
     (reason,) = result.reasons
     assert reason.code == "other-calls" and not reason.untrustworthy
     assert "open" not in reason.text and result.counts[-1].high_s is not None
-    result = compose(times, {}, replayed, [4, 8], Facts(other=found, allowed=("wide",)))
+    result = compose(times, {}, [4, 8], Facts(other=found, allowed=("wide",)))
     assert result.reasons[0].untrustworthy and "--allow other-calls" in result.reasons[0].advice
 
 
 def test_what_may_be_a_copy_is_said_and_opens_nothing() -> None:
     times = halving(4, 8, 16)
     found = (OtherCall("MPI_Irecv", "main", "main", copied=True),)
-    result = compose(times, {}, dict.fromkeys(times, REPLAYED), [4, 8], Facts(other=found))
+    result = compose(times, {}, [4, 8], Facts(other=found))
     (reason,) = result.reasons
     assert reason.code == "copied-calls" and not reason.untrustworthy
     assert "some calls of MPI_Irecv in main" in reason.text and "-g" in reason.advice
@@ -651,23 +647,23 @@ def test_numbers_with_their_nouns() -> None:
 def test_processes_that_do_not_share_the_work_are_named() -> None:
     """A fixed input per process looks like a program that becomes slower."""
     same = {1: times_at(1, 1.0), 8: times_at(8, 1.1), 64: times_at(64, 1.25)}
-    found = compose(same, {}, {}, [1, 8])
+    found = compose(same, {}, [1, 8])
     said = texts(found, "same-work")
     assert len(said) == 1 and "weak scaling, 80 %" in said[0]
     assert "same-work" not in codes(found), "to be minded only"
-    assert not texts(compose(halving(1, 8, 64), {}, {}, [1, 8]), "same-work")
-    assert not texts(compose(same, {}, {}, [1, 8], Facts(settings={8: {"size": "2"}})), "same-work")
+    assert not texts(compose(halving(1, 8, 64), {}, [1, 8]), "same-work")
+    assert not texts(compose(same, {}, [1, 8], Facts(settings={8: {"size": "2"}})), "same-work")
     faster = {**same, 64: times_at(64, 0.9)}
-    assert not texts(compose(faster, {}, {}, [1, 8]), "same-work"), "111 %"
+    assert not texts(compose(faster, {}, [1, 8]), "same-work"), "111 %"
 
 
 def test_work_that_the_traced_processes_share_does_not_grow_with_them() -> None:
     """Only the law of what is left says that a process computes as much further on."""
     shared = {4: times_at(4, 1.0), 16: times_at(16, 0.7), 64: times_at(64, 0.97)}
-    assert not texts(compose(shared, {}, {}, [4, 16]), "same-work")
+    assert not texts(compose(shared, {}, [4, 16]), "same-work")
     near = {4: times_at(4, 1.0), 6: times_at(6, 1.0), 64: times_at(64, 1.0)}
-    assert not texts(compose(near, {}, {}, [4, 6]), "same-work")
-    assert texts(compose(near, {}, {}, [4, 64]), "same-work")
+    assert not texts(compose(near, {}, [4, 6]), "same-work")
+    assert texts(compose(near, {}, [4, 64]), "same-work")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from p3s.predict.start import sentences
+from p3s.predict.notes import of_start_and_end
 from p3s.predict.types import StartAndEnd
 
 TRACED = [StartAndEnd(2, 0.4, 0.4, 0.5), StartAndEnd(8, 0.7, 0.6, 0.9)]
@@ -13,8 +13,8 @@ def rows(*counts: int) -> list[SimpleNamespace]:
 
 
 def test_it_is_known_at_the_traced_counts_alone() -> None:
-    (said,) = sentences(TRACED, rows(2, 8, 64))  # type: ignore[arg-type]
+    (said,) = of_start_and_end(TRACED, rows(2, 8, 64))  # type: ignore[arg-type]
     assert "took 700 ms (600 ms to 900 ms) at 8 processes; what they take at 64 is not" in said
-    (said,) = sentences(TRACED, rows(2, 8))  # type: ignore[arg-type]
+    (said,) = of_start_and_end(TRACED, rows(2, 8))  # type: ignore[arg-type]
     assert said.endswith("at 8 processes")
-    assert sentences([], rows(2)) == []  # type: ignore[arg-type]
+    assert of_start_and_end([], rows(2)) == []  # type: ignore[arg-type]

@@ -17,12 +17,12 @@ from scipy import stats
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study, write_json
 from p3s.costs.spread import Distribution, Spread
-from p3s.costs.stage import COMPUTE
+from p3s.costs.types import COMPUTE
 from p3s.machine.facts import Facts
 from p3s.machine.network import ranges
+from p3s.predict.estimated import Draws, off_by_draws
 from p3s.predict.estimates import Estimation
 from p3s.predict.estimators import Setting, estimate
-from p3s.predict.estimators.drawn import Draws, off_by_draws
 from p3s.predict.prediction import predict
 from p3s.predict.saved import PredictionFile
 from p3s.predict.types import PREDICTION, Prediction, WhatIf

@@ -8,7 +8,7 @@ import pytest
 
 from p3s.base.errors import UsageError
 from p3s.pipeline.predicting import what_ifs_of
-from p3s.predict.what_if.altered import altered_network, with_bandwidth, with_latency
+from p3s.predict.what_if.altered import altered_network, scaled
 from p3s.predict.what_if.changes import (
     Algorithm,
     Balanced,
@@ -120,16 +120,16 @@ def made(network: Network, text: str) -> Network:
 def test_latency_and_bandwidth_of_a_network() -> None:
     """A message takes latency + bytes / rate: half of the one, or of the other."""
     network = rough_network(latency_ns=2000.0, rate=10.0, inside_latency_ns=500.0)
-    half = with_latency(network, 0.5).path(1).transfer.at([0, 1000])
+    half = scaled(network, latency=0.5).path(1).transfer.at([0, 1000])
     assert half.tolist() == [1000.0, 1100.0]
-    fast = with_bandwidth(network, 2.0)
+    fast = scaled(network, bandwidth=2.0)
     assert fast.path(1).transfer.at([0, 1000]).tolist() == [2000.0, 2050.0]
     assert fast.rate == 20.0
     both = made(network, "latency*0, bandwidth*2")
     assert both.path(1).transfer.at([0, 1000]).tolist() == [0.0, 50.0]
     for changed in (fast, both):
         assert changed.path(0) == network.path(0)  # messages inside of a node stay as they are
-    longer = with_latency(network, 3.0).path(1).transfer.at([0, 1000])
+    longer = scaled(network, latency=3.0).path(1).transfer.at([0, 1000])
     assert longer.tolist() == [6000.0, 6100.0]
 
 
@@ -149,7 +149,7 @@ def test_software_and_an_ideal_network() -> None:
 def test_links_between_switches_are_faster_too() -> None:
     trunks = Trunks((0, 1), (-1, -1), (5.0, math.inf), (0.0, 0.0))
     network = Network(rough_network().paths, rate=10.0, trunks=trunks)
-    faster = with_bandwidth(network, 4.0)
+    faster = scaled(network, bandwidth=4.0)
     assert faster.trunks is not None and faster.trunks.rate == (20.0, math.inf)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,12 +13,10 @@ from p3s.base.ops import IO, OPEN, POSIX, READ, SYNC, WRITE, file_work, is_file_
 from p3s.costs.files.types import FileUseAt
 from p3s.machine import filesystem, machinefile
 from p3s.machine.filesystem import DENSE, OWN, RENEW, SHARED, STRIDED, FileSystem, Span
+from p3s.model.evaluate import ScaledRows
 from p3s.model.types import Model
+from p3s.signature.beside import load_uses
 from p3s.signature.fileuse import FileUse
-
-if TYPE_CHECKING:
-    from p3s.model.evaluate import ScaledRows
-    from p3s.model.types import Model
 
 #: From this share of the accesses on, those with holes make a place strided.
 _HOLES = 0.5
@@ -81,8 +78,6 @@ class FilePlace:
 
 def places_of(study_dir: Path, model: Model) -> dict[tuple[str, str], FilePlace]:
     """Return the places of a study's traced runs that use files, by site and operation."""
-    from p3s.signature.beside import load_uses
-
     uses = {n: found for n in model.counts if (found := load_uses(study_dir, n)) is not None}
     group = {(it.site, it.op): it.phase for it in model.items}
     seen: dict[tuple[str, str], list[tuple[Seen, np.ndarray]]] = {}

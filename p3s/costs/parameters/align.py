@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from p3s.laws.expr import Expr, num
 from p3s.model.evaluate import ScaledRows, generate, model_grid
 from p3s.model.grid.at import GridRule
 from p3s.model.law_types import Amount
+from p3s.model.sizes.amounts import fit_amount
 from p3s.model.sizes.observed import env_of
 from p3s.model.types import Model
 
@@ -120,37 +122,35 @@ def _without_order(tree: Mapping[str, Any]) -> dict[str, Any]:
     return {**tree, "items": items, "order": None}
 
 
+#: What differs, by keys in the path of an item; the first four before all that is inside of them.
+_DIFFERS = {
+    "relation": "other partners",
+    "place": "another communicator",
+    "phase": "another loop",
+    "when": "other iterations",
+    "guard": "other ranks",
+    "count": "another rule of how often",
+    "expr": "another rule",
+    "elements": "another rule of sizes",
+    "slots": "other sizes",
+}
+
+
 def _what(path: str, model: Model) -> str:
     """Return in words where a model differs, from a path such as .items[3].slots[0].guard."""
     if not path.startswith("."):
         return path
-    if path.startswith(".grid"):
-        return "another process grid"
-    if path.startswith(".items["):
-        rest = path[len(".items[") :]
-        index, _, rest = rest.partition("]")
-        name = model.items[int(index)].op if index.isdigit() else "calls"
-        key = rest.lstrip(".").partition("[")[0].partition(".")[0]
-        more = rest.rpartition(".")[2].partition("[")[0]
-        what = {
-            "relation": "other partners",
-            "place": "another communicator",
-            "phase": "another loop",
-            "when": "other iterations",
-        }.get(key)
-        inner = {
-            "guard": "other ranks",
-            "count": "another rule of how often",
-            "expr": "another rule",
-            "elements": "another rule of sizes",
-            "relation": "other partners",
-            "when": "other iterations",
-            "slots": "other sizes",
-        }.get(more, "another rule")
-        return f"{what or inner} ({name})"
-    if path.startswith(".phases"):
-        return "other loops"
-    return "another order of calls" if path.startswith(".order") else "another structure"
+    item = re.match(r"\.items\[(\d+)\](.*)", path)
+    if item is not None:
+        keys = re.findall("[a-z_]+", item[2])
+        keys = [*(key for key in keys[:1] if key in list(_DIFFERS)[:4]), *reversed(keys)]
+        what = next((_DIFFERS[key] for key in keys if key in _DIFFERS), "another rule")
+        return f"{what} ({model.items[int(item[1])].op})"
+    parts = {".grid": "another process grid", ".items": "another rule (calls)"}
+    parts |= {".phases": "other loops", ".order": "another order of calls"}
+    return next(
+        (text for name, text in parts.items() if path.startswith(name)), "another structure"
+    )
 
 
 # ---- sizes that some settings leave open ---------------------------------------------------
@@ -297,9 +297,7 @@ def _replaced(member: Member, i: int, k: int, expr: Expr) -> Member:
     slots = list(items[i]["slots"])
     slots[k] = {**slots[k], "elements": {**slots[k]["elements"], "expr": expr}}
     items[i] = {**items[i], "slots": slots}
-    return Member(
-        member.setting, member.model, member.number, {**member.tree, "items": items}, member._rows
-    )
+    return replace(member, tree={**member.tree, "items": items})
 
 
 # ---- laws of the leaves --------------------------------------------------------------------
@@ -356,7 +354,6 @@ def points_at(law: Law, setting: Setting, grid: Mapping[str, Any]) -> dict[str, 
     grid: the family of the process grid, as in a model.
     """
     from p3s.laws.lawfinder import find_law
-    from p3s.model.sizes.amounts import fit_amount
 
     if not isinstance(law, Means):
         raise ValueError("a number is no law of means")

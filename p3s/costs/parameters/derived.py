@@ -30,6 +30,7 @@ def refresh(study: Study, again: bool = False) -> bool:
     found = parent_of(study)
     if found is None or not study.manifest().get("derived") or len(study.counts()) >= MIN_COUNTS:
         return False
+
     from p3s.costs.parameters.stage import family_path, instantiate
 
     root, setting = found

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from p3s.base.command_lines import another_value
 from p3s.base.errors import P3SError
 from p3s.base.serialise import Published
 from p3s.base.settings import (
@@ -22,6 +23,7 @@ from p3s.base.settings import (
     alike_in_threads,
     filled,
     parameters,
+    parse_setting,
     setting_name,
     value_study,
     value_text,
@@ -30,6 +32,7 @@ from p3s.base.study import Study, write_json
 from p3s.base.text import quoted
 from p3s.costs.gather import (
     in_the_run,
+    mean_of,
     measured_at,
     modelled_work,
     own_points,
@@ -41,13 +44,16 @@ from p3s.costs.parameters.derive import Fitted, leave_out, model_at, summary
 from p3s.costs.parameters.tree import Leaves, nearest, numbering, rules_of
 from p3s.costs.parameters.types import Check, Family, MissedRules, Part, SettingInfo
 from p3s.costs.parameters.work import fit_family_work
-from p3s.costs.shared import mean_of
+from p3s.costs.stage import build as build_compute
 from p3s.costs.thesis import Point
 from p3s.model.comparison import HoldOut
 from p3s.model.stage import as_file as model_file
+from p3s.model.stage import load as load_model
 from p3s.model.types import Model
 from p3s.signature.clock import TIMES
+from p3s.signature.store import load_table
 from p3s.signature.tables import PointTable
+from p3s.signature.times import load_times
 
 FAMILY = Published("p3s.family", 1, Family, again="run p3s model again")
 
@@ -63,10 +69,6 @@ def build(root: Path, say: Callable[[str], None] = lambda text: None) -> Family:
     Every setting with at least three counts must have its model.json. Raises P3SError where
     fewer than two settings have one.
     """
-    from p3s.base.command_lines import another_value
-    from p3s.model.stage import load
-    from p3s.signature.store import load_table
-
     study = Study.open(Path(root))
     traced = alike_in_threads(study)
     models = [(s, at) for s, at in traced if len(at.signature_counts()) >= MIN_COUNTS]
@@ -78,7 +80,7 @@ def build(root: Path, say: Callable[[str], None] = lambda text: None) -> Family:
             f"values with {MIN_COUNTS} process counts each, there is {names}; add one: "
             + another_value(study)
         )
-    loaded = [(s, load(at.root)) for s, at in models]
+    loaded = [(s, load_model(at.root)) for s, at in models]
     units = {model.work_unit for _, model in loaded}
     if len(units) > 1:
         raise P3SError(
@@ -155,9 +157,6 @@ def load(root: Path) -> Family:
 
 def _fitted(study: Study, raw: Part) -> Fitted:
     """Return a part of family.json with the models of its settings."""
-    from p3s.base.settings import parse_setting
-    from p3s.model.stage import load as load_model
-
     members: list[Member] = []
     first: Model | None = None
     for name in raw.settings:
@@ -178,8 +177,6 @@ def choose(study: Study, family: Family, setting: Setting) -> Part:
 
     Raises P3SError where no other setting is like that one: nothing says what lies between.
     """
-    from p3s.base.settings import parse_setting
-
     names = [s.name for s in family.settings if s.modelled]
     near = names[nearest([parse_setting(name) for name in names], setting)[0]]
     for part in family.parts:
@@ -197,8 +194,6 @@ def instantiate(root: Path, setting: Setting) -> Path:
 
     The study's family.json must be there and the setting must name all its parameters.
     """
-    from p3s.costs.stage import build as build_compute
-
     study = Study.open(Path(root))
     at = value_study(study, setting)
     if len(at.signature_counts()) >= MIN_COUNTS and at.model_path.exists():
@@ -225,7 +220,6 @@ def instantiate(root: Path, setting: Setting) -> Path:
 def _check(study: Study, family: Family, setting: Setting, at: Study) -> list[Check]:
     """Compare the family with a setting that has too few counts for a model of its own."""
     from p3s.model.compare import compare
-    from p3s.signature.store import load_table
 
     name = setting_name(setting)
     try:
@@ -247,8 +241,6 @@ def points_for(study: Study, fitted: Fitted, model: Model) -> list[Point]:
     and the points' counts are those at which a rank of the derived workload holds as much. Where
     work is counted no count is given: x is all that is needed.
     """
-    from p3s.signature.times import load_times
-
     out: list[Point] = []
     held = _held(model) if model.work_unit in TIMES else None
     for m in fitted.use:

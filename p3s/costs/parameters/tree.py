@@ -8,6 +8,7 @@ a list of laws.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -137,7 +138,6 @@ def numbering(model: Model, like: Model) -> list[int]:
 
     Raises Differs where the calls are not the same.
     """
-
     places: dict[tuple[str, str, Any], list[int]] = {}
     for i, item in enumerate(like.items):
         places.setdefault(item.key, []).append(i)
@@ -327,7 +327,6 @@ def leaves_of(tree: Any) -> list[int]:
 
 def nearest(settings: Sequence[Setting], wanted: Setting) -> list[int]:
     """Return the numbers of settings by their distance from one, in ratios, nearest first."""
-    import math
 
     def distance(setting: Setting) -> float:
         return math.hypot(

@@ -17,8 +17,8 @@ import numpy as np
 
 from p3s.base.serialise import from_data, to_data
 from p3s.base.settings import Setting
-from p3s.costs.parameters.align import Alike
-from p3s.costs.parameters.tree import fill, leaves_of
+from p3s.costs.parameters.align import Alike, number_at
+from p3s.costs.parameters.tree import Differs, Leaves, fill, join, leaves_of
 from p3s.costs.parameters.types import SegmentLaws, find_number, with_values
 from p3s.laws.exact import exact_value
 from p3s.laws.expr import Expr, mul, num, power, sym, symbols_of
@@ -282,9 +282,6 @@ def _cases(part: Alike, use: Sequence[int], place: WorkPlace, setting: Setting) 
 
     Where they have not, the cases are those of the first member: the nearest setting.
     """
-    from p3s.costs.parameters.align import number_at
-    from p3s.costs.parameters.tree import Differs, Leaves, join
-
     others = []
     for m in use:
         found = next(

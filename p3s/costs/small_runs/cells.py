@@ -8,22 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.base.ops import COMPLETION, kind_of
+from p3s.base.study import Study
 from p3s.costs.gather import by_place_and_rank, in_the_run, numbers_of, places_of, work_of
 from p3s.costs.small_runs.places import Same
 from p3s.costs.thesis import Place
+from p3s.model.evaluate import generate, model_grid, phase_weight
 from p3s.model.types import Model
 from p3s.signature.rank import INSTRUCTIONS
 from p3s.signature.tables import PointTable
-
-if TYPE_CHECKING:
-    from p3s.base.study import Study
-
+from p3s.signature.times import load_times
 
 #: Up to so many ranks are evaluated one by one; above, some of them stand for all.
 _ALL_RANKS, _SOME_RANKS = 256, 96
@@ -80,7 +78,6 @@ class Predicted:
         return self._known[n]
 
     def _cells(self, n: int) -> Cells:
-        from p3s.model.evaluate import generate, model_grid, phase_weight
 
         ranks = None if n <= _ALL_RANKS else some_ranks(model_grid(self.model, n).dims, n)
         rows = generate(self.model, n, ranks)
@@ -139,8 +136,6 @@ def spent(
 
     same: how the sites of these runs are called in ``t`` and ``places``.
     """
-    from p3s.signature.times import load_times
-
     times = load_times(study.root, t.np)
     if times is not None:
         same, own = same or Same(), {site for site, _ in places}

@@ -16,6 +16,7 @@ import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.costs.small_runs.cells import Cells, Predicted
+from p3s.model.evaluate import model_grid
 from p3s.model.grid import admissible
 from p3s.model.types import Model
 from p3s.model.work.scic import instruction_groups
@@ -364,8 +365,6 @@ def propose(
     same at both)); above (names of phases with more work per iteration than measured: no smaller
     workload shows that); unmatched (work is time, and no size of a message tells the count). Raises
     P3SError where the program's process grid has no form at the target."""
-    from p3s.model.evaluate import model_grid
-
     model_grid(model, target)  # says which counts there are
     predicted = Predicted(model)
     own = {n: cells for n in model.counts if (cells := predicted.at(n)) is not None}

@@ -5,25 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.base.ops import INIT_OPS
+from p3s.base.study import Study
 from p3s.costs.gather import places_of
 from p3s.costs.small_runs.cells import Cells, Predicted, Spent, measured, spent
-from p3s.costs.small_runs.iterations import phase_turns
 from p3s.costs.small_runs.lookup import Curve, Match, Role, kinds_of, look_up, rank_groups
 from p3s.costs.small_runs.places import as_words
 from p3s.costs.small_runs.record import same_places
+from p3s.costs.small_runs.walk import phase_turns
 from p3s.costs.thesis import Point
 from p3s.model.types import Model
 from p3s.signature.rank import INSTRUCTIONS
+from p3s.signature.store import load_table
 from p3s.signature.tables import PointTable
-
-if TYPE_CHECKING:
-    from p3s.base.study import Study
 
 NAN = float("nan")
 #: Counts by the messages of single places may be so many times apart: where the dimensions of the
@@ -67,8 +65,6 @@ def matched(study: Study, other: Study, model: Model) -> tuple[dict[int, list[Fo
 
     Raises P3SError where the other study is of another program or measured in another unit.
     """
-    from p3s.signature.store import load_table
-
     own = [load_table(study.root, n) for n in study.signature_counts()]
     tables = [load_table(other.root, n) for n in other.signature_counts()]
     name = (

@@ -14,6 +14,7 @@ from pathlib import Path
 from p3s.base.artefacts import reason, sync_directory, write_json, writing
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.extents import names_count
+from p3s.base.host.command import parse
 from p3s.base.serialise import Published
 from p3s.base.staging import discard, new_directory, release
 from p3s.base.study import Study
@@ -133,7 +134,6 @@ def check_command(study: Study, command: Sequence[str]) -> None:
 
     A program that was built again since may have another input compiled in.
     """
-    from p3s.base.host.command import parse
 
     def program(words: Sequence[str]) -> tuple[str, ...] | None:
         try:
@@ -158,7 +158,6 @@ def name_for(study: Study, command: Sequence[str]) -> str:
 
     A program that was built again since these runs may have another input: it gets its own.
     """
-
     words = list(command)
     taken = {path.name for path in study.far_dir("x").parent.glob("*")}
     for name in sorted(taken):

@@ -5,23 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from p3s.base.artefacts import write_json
 from p3s.base.errors import P3SError
 from p3s.base.serialise import Natural, NotNegative, ProcessCount, Published
-from p3s.costs.gather import in_the_run, places_of
-from p3s.costs.small_runs.cells import spent
+from p3s.base.study import Study
 from p3s.costs.small_runs.match import Found, matched_all
 from p3s.costs.small_runs.places import HOW, SITE
 from p3s.costs.small_runs.walk import PhaseCost, minimum
+from p3s.costs.thesis import OWN
+from p3s.costs.types import load
 from p3s.model.types import Model
 from p3s.model.work.scic import ranges, ranges_text
 from p3s.signature.phases import RELEVANT_SHARE
 from p3s.signature.rank import INSTRUCTIONS
-
-if TYPE_CHECKING:
-    from p3s.base.study import Study
 
 #: Counts by work and by bytes that differ by more, relative: blocks of another shape.
 SHAPE = 0.10
@@ -177,24 +174,13 @@ def _own_cost(study: Study, model: Model) -> dict[int, float]:
 
     Where work is time, its cost is 1 by definition.
     """
-    from p3s.signature.store import load_table
-
     if model.work_unit != INSTRUCTIONS:
         return {p.phase: 1.0 for p in model.phases}
-    places, phase = places_of(model)
-    runs = in_the_run(places)[:, 0]
-    out: dict[int, float] = {}
-    for np in study.signature_counts():
-        times = spent(study, load_table(study.root, np), places)
-        if times is None:
-            continue
-        for p in model.phases:
-            mine = runs & (phase == p.phase)
-            work = float(times.work[mine].sum())
-            if work > 0:
-                cost = float(times.least[mine].sum()) / work
-                out[p.phase] = max(out.get(p.phase, 0.0), cost)
-    return out
+    found = load(study.root)
+    return {
+        p.phase: max((t.least_ns / t.x for t in p.turns if t.source == OWN), default=0.0)
+        for p in (found.phases if found is not None else ())
+    }
 
 
 def _number(value: float) -> float | None:

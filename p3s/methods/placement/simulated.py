@@ -11,7 +11,7 @@ from p3s.base.arrays import Ints
 from p3s.machine.topology.fabric import Fabric
 from p3s.methods.placement.features import check_ranks
 from p3s.methods.placement.phases import Traffic
-from p3s.predict.estimators.wired import on_wires, wired_on
+from p3s.predict.estimators.settings import on_wires, wired_on
 from p3s.program.mapping import RankMap
 from p3s.simulate.network import Network
 from p3s.simulate.simulate import simulate

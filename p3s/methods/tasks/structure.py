@@ -19,8 +19,8 @@ from p3s.base.text import figures, percent, processes, seconds
 from p3s.methods.tasks.queue import Queue, Range, TaskQueue, most_workers, time_of
 from p3s.methods.tasks.recognise import learned, of_path
 from p3s.predict.checks import EFFICIENCY_LIMIT
+from p3s.predict.estimates import Dealt, Structure
 from p3s.predict.residual import Measured
-from p3s.predict.structures import Dealt, Structure
 from p3s.predict.times import PhaseTimes
 from p3s.simulate.totals import Followed
 

@@ -14,8 +14,8 @@ from p3s.base.study import Study
 from p3s.base.text import quoted
 from p3s.costs.apply import Costs
 from p3s.costs.gather import Measured, measured_at
-from p3s.costs.stage import read as read_compute
 from p3s.costs.table import predicted_sums
+from p3s.costs.types import read as read_compute
 from p3s.methods.threads.settings import at_threads, base_of
 from p3s.methods.threads.types import Samples, samples
 from p3s.model.stage import load as load_model

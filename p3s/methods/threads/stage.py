@@ -24,9 +24,8 @@ from p3s.base.settings import (
     value_text,
 )
 from p3s.base.study import Study
-from p3s.costs.stage import COMPUTE
-from p3s.costs.stage import read as read_compute
-from p3s.costs.types import TeamFactor, Teams
+from p3s.costs.types import COMPUTE, TeamFactor, Teams
+from p3s.costs.types import read as read_compute
 from p3s.machine.topology.inside import Node
 from p3s.methods.threads.law import NOT_MEASURED, Measured, ThreadLaw, fit_laws, value_of
 from p3s.methods.threads.runs import calls_inside, samples_of, work_and_iterations, work_at

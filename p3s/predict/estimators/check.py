@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,13 +18,14 @@ from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError
 from p3s.base.text import joined, processes
 from p3s.model.evaluate import Amounts, Evaluator, ScaledRows
+from p3s.model.grid.admissible import doubt
+from p3s.model.stage import load
+from p3s.model.verdicts import judged_at
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.fewer import Checked, slower, taken_to
 from p3s.predict.estimators.grids import COMM, Grids, Simulated
-
-if TYPE_CHECKING:
-    from p3s.predict.estimators.settings import Setting
-    from p3s.program.fewer import Fewer
+from p3s.predict.estimators.settings import Setting
+from p3s.program.fewer import Fewer, fewer
 
 #: Steps of all ranks in the iterations that are simulated first: usually, and at most where no
 #: count has so few.
@@ -45,8 +45,6 @@ def missed(grids: Grids, setting: Setting, cores: int) -> Checked | None:
     share (0.1: smaller grids say 10 % more), with what variation adds where that is no small part.
     None where there is no such count. ``cores``: ranks of a node.
     """
-    from p3s.program.fewer import Fewer
-
     for few in _smaller(grids, cores):
         asked = grids.asked or grids.few.large.n
         there = replace(grids, few=few, asked=asked, ranks=None, keep=False)
@@ -79,11 +77,6 @@ def _varies(smallest: Simulated) -> bool:
 
 def _smaller(grids: Grids, cores: int) -> Iterator[Fewer]:
     """Yield the smaller grids of such counts, in the order in which they are tried."""
-    from p3s.model.grid.admissible import doubt
-    from p3s.model.stage import load
-    from p3s.model.verdicts import judged_at
-    from p3s.program.fewer import fewer
-
     model = load(grids.study.root)
     smallest = grids.grid(0, grids.few)
     per_rank = smallest.size / grids.few.n
@@ -143,8 +136,6 @@ def unseen(few: Fewer, grids: Sequence[Fewer], checked_n: int | None) -> list[Mo
     ``grids``: those that stand for the large one; ``checked_n``: a count at which every rank was
     simulated, if any. Left out is what grows with the ranks or the sides of the grid.
     """
-    from p3s.model.verdicts import judged_at
-
     model, large = few.model, few.large
     there = _most(few, Evaluator(model, large.n, grid=large).rows(few.stands_for, work=False))
     none = np.zeros(len(model.phases))

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from p3s.base import workers
-from p3s.base.arrays import Floats, Ints
+from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.artefacts import LastRead, files_in
+from p3s.base.study import Study
+from p3s.capture import read_run
 from p3s.costs.spread import EVEN, Distribution, Spread
+from p3s.costs.types import load, own_cores
+from p3s.predict.estimated import Draws
+from p3s.predict.estimators.settings import Prepared
 from p3s.signature.clock import TIMES
 from p3s.simulate.folded import AddUp, Folded, folded_totals
+from p3s.simulate.network import Network
 from p3s.simulate.packed import Tally
 from p3s.simulate.simulate import totals
+from p3s.simulate.steps import Steps
 from p3s.simulate.totals import PARTS, Drawn, Room, Totals
-
-if TYPE_CHECKING:
-    from p3s.base.arrays import Bools, Ints
-    from p3s.base.study import Study
-    from p3s.predict.estimators.settings import Prepared
-    from p3s.simulate.network import Network
-    from p3s.simulate.steps import Steps
 
 #: Capture files of a run that is read for it, in bytes, at most, where there is a smaller one.
 _MOST_BYTES = 64 << 20
@@ -115,8 +115,6 @@ def variation_of(study: Study, phases: Sequence[int]) -> Variation | None:
 
     Raises P3SError when it is damaged.
     """
-    from p3s.costs.stage import load, own_cores
-
     found = load(study.root)
     if found is None or not found.phases:
         return None
@@ -189,7 +187,6 @@ def own_deviation(run: Any) -> float:
 
 
 def _read_deviation(run: Path) -> float:
-    from p3s.capture import read_run
 
     return own_deviation(read_run(run))
 
@@ -208,53 +205,6 @@ _FEWEST_WINDOWS, _LONGER = 4, 2
 #: the time, and threads wait for each other's. Steps above which the memory of another one is not.
 _WORTH_A_THREAD, _TOO_LARGE = 100_000, 1_000_000
 _NS_PER_S = 1e9
-
-
-@dataclass
-class Draws:
-    """How often computation is drawn, by loop, and what each draw has come to.
-
-    ``plan``: windows and repeats of a loop that is simulated with drawn computation; a simulation
-    that finds one here follows it, so that both draw the same. ``seconds``: time in calls of each
-    repeat over the run, mean over the ranks. ``most``: repeats, at most; 0: as many as there are.
-    """
-
-    plan: dict[int, tuple[int, int]] = field(default_factory=dict)
-    seconds: dict[int, Floats] = field(default_factory=dict)
-    most: int = 0
-
-    def planned(self, loop: int, windows: int, repeats: int) -> tuple[int, int]:
-        """Return windows and repeats of a loop: those of its plan, else these, which are kept."""
-        repeats = min(repeats, self.most or repeats)
-        return self.plan.setdefault(loop, (windows, repeats))
-
-    def again(self) -> Draws:
-        """Return the same plan for another simulation."""
-        return Draws(dict(self.plan), most=self.most)
-
-
-def off_by_draws(one: Draws, other: Draws) -> float:
-    """Return by how much the difference of two simulations may be off for the few draws, in s.
-
-    The same draws differ by the same each time; what is left varies, and its mean over the repeats
-    has this half width.
-    """
-    square, fewest = 0.0, 0
-    for loop, (_, repeats) in one.plan.items():
-        apart = _of(one.seconds, loop, repeats) - _of(other.seconds, loop, repeats)
-        if repeats > 1 and apart.any():
-            square += float(np.var(apart, ddof=1)) / repeats
-            fewest = min(fewest or repeats, repeats)
-    if not square > 0:
-        return 0.0
-    from scipy.special import stdtrit  # takes 0.1 s to import
-
-    return float(stdtrit(fewest - 1, 0.95) * square**0.5)
-
-
-def _of(found: Mapping[int, Floats], loop: int, repeats: int) -> Floats:
-    """Return the draws of a loop; of one in which nothing varies all are alike."""
-    return found.get(loop, np.zeros(repeats))
 
 
 @dataclass(frozen=True)

@@ -24,15 +24,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.base.arrays import Bools, Floats, Ints
+from p3s.base.study import Study
 from p3s.base.text import figures, processes
+from p3s.model.stage import load
+from p3s.model.verdicts import judged_at
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.grids import COMM, SOFTWARE, TRANSFER, WAITING, Simulated
+from p3s.predict.estimators.settings import Setting
 from p3s.program.mapping import BLOCK
 from p3s.simulate.totals import StandIns
 
 if TYPE_CHECKING:
-    from p3s.base.study import Study
-    from p3s.predict.estimators.settings import Setting
     from p3s.program.fewer import Fewer
 
 #: Up to how many ranks all of them are simulated for a prediction, and for the share of it that
@@ -76,8 +78,7 @@ def smaller(
     most = min(EVERY_RANK, EVERY_RANK_CHANGED) if fewest else EVERY_RANK
     if n <= most or setting.every_rank or setting.topology or setting.listed_at(n):
         return None
-    from p3s.model.stage import load
-    from p3s.model.verdicts import judged_at
+
     from p3s.program.fewer import fewer
 
     return fewer(judged_at(load(study.root), n), n, setting.ranks_per_node or cores)

@@ -16,14 +16,17 @@ import numpy as np
 
 from p3s.base.arrays import Floats, Ints
 from p3s.base.host.processes import give_back
+from p3s.base.study import Study
 from p3s.base.text import processes
+from p3s.costs.files.places import files_of_study
+from p3s.costs.types import load as load_compute
 from p3s.predict.estimated import Communication
+from p3s.predict.estimators.messages import Messages
+from p3s.predict.estimators.settings import Prepared, Program, Setting, on_nodes, program_of
+from p3s.program.collectives.choose import Library
+from p3s.program.phase_cells import work_of
 
 if TYPE_CHECKING:
-    from p3s.base.study import Study
-    from p3s.predict.estimators.messages import Messages
-    from p3s.predict.estimators.settings import Prepared, Program, Setting
-    from p3s.program.collectives.choose import Library
     from p3s.program.fewer import Fewer, Laws
 
 #: How many times as long grids are in one dimension, the longest where that is not too many steps.
@@ -135,8 +138,6 @@ class Grids:
 
     @cached_property
     def _laws(self) -> Laws:
-        from p3s.costs.files.places import files_of_study
-        from p3s.costs.stage import load as load_compute
         from p3s.program.fewer import Laws, means_of
 
         files = files_of_study(self.study.root, self.few.model)
@@ -166,7 +167,7 @@ class Grids:
         return tuple(self.grid(number, few) for number, few in enumerate(self.all))
 
     def _prepared(self, number: int, few: Fewer) -> Grid:
-        from p3s.predict.estimators.settings import program_of
+
         from p3s.program.fewer import trace_of
 
         extents = " x ".join(map(str, few.dims))
@@ -238,8 +239,6 @@ def _on_nodes(
     messages: Messages, few: Fewer, program: Program, setting: Setting, *, calls: bool = False
 ) -> Prepared:
     """Return a grid's program on nodes; ``calls``: each collective is one call."""
-    from p3s.predict.estimators.settings import on_nodes
-
     library: Library | None = None
     if not calls:
         library = replace(messages.library, chosen_as=few.communicators())
@@ -254,7 +253,6 @@ def _on_nodes(
 
 
 def _simulated(grid: Grid, place: Place, setting: Setting, ends: bool, varied: bool) -> Simulated:
-    from p3s.program.phase_cells import work_of
 
     few, still = grid.few, replace(setting, vary=False)
     found = place(grid, still, ends)

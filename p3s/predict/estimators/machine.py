@@ -20,12 +20,12 @@ import numpy as np
 from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError
 from p3s.base.host.processes import give_back
+from p3s.base.study import Study
 from p3s.base.text import processes
-from p3s.predict.estimated import Communication
-from p3s.predict.estimators.check import missed
+from p3s.costs.types import load, own_cores
+from p3s.predict.estimated import Communication, Draws
 from p3s.predict.estimators.drawn import (
     Altered,
-    Draws,
     Variation,
     runner,
     variation_of,
@@ -41,8 +41,7 @@ from p3s.predict.estimators.messages import (
     with_creation,
     with_packing,
 )
-from p3s.predict.estimators.settings import Prepared, Setting, prepare, silent
-from p3s.predict.estimators.wired import on_wires, said_of
+from p3s.predict.estimators.settings import Prepared, Setting, on_wires, prepare, said_of, silent
 from p3s.predict.times import read_head, some_ranks
 from p3s.program.own_costs import usual_creation, usual_packing
 from p3s.program.types import MOST_RANKS
@@ -51,13 +50,12 @@ from p3s.simulate.network import Network
 from p3s.simulate.totals import PARTS, Followed, Room
 
 if TYPE_CHECKING:
-    from p3s.base.study import Study
     from p3s.program.fewer import Fewer
 
 _NS_PER_S = 1e9
 #: What simulated messages may be off by, as a share of their own time: 23 of 27 run times in
 #: docs/accuracy.md ("Run time", but for `table`) are no further off, as a share of communication.
-_OFF = 0.08
+MESSAGES_OFF = 0.08
 #: And for each doubling beyond the traced counts, as far as their bytes have no law but a trend: an
 #: allowance, for want of programs to measure it with.
 _OF_TREND = 0.25
@@ -91,7 +89,7 @@ def estimated(
     """Return the communication of ``n`` processes, messages and ranks on nodes as they are told."""
     few = smaller(study, n, messages.cores, setting)
     if few is not None:
-        from p3s.predict.estimators.check import with_unseen
+        from p3s.predict.estimators.check import missed, with_unseen
 
         grids = grids_of(messages, study, few, setting, say)
         cores = setting.ranks_per_node or messages.cores
@@ -158,7 +156,7 @@ def placed(
             "assumes that it does not vary"
         )
     head = read_head(study.scaled_dir(ready.count), ready.count)
-    off = min(_OFF + _of_trend(head), _MOST_OFF) if ends else 0.0
+    off = min(MESSAGES_OFF + _of_trend(head), _MOST_OFF) if ends else 0.0
     draws = Draws() if altered.draws is None else altered.draws
     sums, notes, followed = simulated(ready, costs, variation, off, even_low=shared, draws=draws)
     phases, (comm, waiting, transfer, software, low, high) = by_phase(ready, head, sums)
@@ -216,8 +214,6 @@ def _of_trend(head: Mapping[str, Any]) -> float:
 
 def shared_cores(study: Study) -> bool:
     """Tell whether ranks shared cores in all runs that tell how their computation varies."""
-    from p3s.costs.stage import load, own_cores
-
     runs = study.timed_runs() or study.runs()
     compute = load(study.root)
     return any(run.info.get("oversubscribed") for run in runs) and not (

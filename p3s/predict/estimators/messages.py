@@ -6,14 +6,27 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from p3s.base.arrays import Ints
+from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError
+from p3s.base.study import Study
 from p3s.base.text import quoted
+from p3s.machine.cluster import cluster_of
+from p3s.machine.machinefile import NAME, Machine
 from p3s.predict import types
 from p3s.predict.estimated import FROM_REPLAY, TYPICAL, Communication
 from p3s.predict.estimators.settings import Setting
+from p3s.program.collectives.choose import USUAL_LIBRARY, Library, library_of
+from p3s.program.own_costs import (
+    OwnPart,
+    PackCosts,
+    creation_ns,
+    measured_creation,
+    measured_packing,
+    packing_ns,
+)
+from p3s.program.scaled import ScaledTrace
 from p3s.simulate.network import (
     Network,
     cluster_distances,
@@ -21,14 +34,6 @@ from p3s.simulate.network import (
     network_from_machine,
 )
 from p3s.simulate.switch_links import ANSWERS
-
-if TYPE_CHECKING:
-    from p3s.base.arrays import Floats
-    from p3s.base.study import Study
-    from p3s.machine.machinefile import Machine
-    from p3s.program.collectives.choose import Library
-    from p3s.program.own_costs import OwnPart, PackCosts
-    from p3s.program.scaled import ScaledTrace
 
 #: Libraries that move large messages only while their rank is inside a call.
 _NO_PROGRESS = ("openmpi", "mpich")
@@ -86,8 +91,6 @@ class Messages:
 # ---- measured, and published ----------------------------------------------------------------
 def machine_path(study: Study, machine: Path | None) -> Path:
     """Return the machine file to use: the given one, else the study's own."""
-    from p3s.machine.machinefile import NAME
-
     return Path(machine) if machine is not None else study.root / NAME
 
 
@@ -108,8 +111,6 @@ def why_not(study: Study, machine: Path | None) -> str:
 
 def load_machine(path: Path) -> Machine:
     """Return a machine file's content, imported where it is needed; P3SError as Machine.load."""
-    from p3s.machine.machinefile import Machine
-
     return Machine.load(path)
 
 
@@ -162,8 +163,6 @@ def _ends(found: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
 
 def library_for(study: Study, machine: Machine | None, setting: Setting) -> Library:
     """Return the library whose collectives are taken: the told one, the machine's, the runs'."""
-    from p3s.program.collectives.choose import USUAL_LIBRARY, library_of
-
     network: Mapping[str, Any] = (machine.network if machine is not None else None) or {}
     told = [
         setting.library,
@@ -183,8 +182,6 @@ def library_for(study: Study, machine: Machine | None, setting: Setting) -> Libr
 
 def measured_messages(study: Study, machine: Path | None, setting: Setting) -> Messages:
     """Return what messages cost as it was measured between two ranks."""
-    from p3s.program.own_costs import measured_creation, measured_packing
-
     found = load_machine(machine_path(study, machine))
     costs = networks(found)
     hosts = tuple(map(str, (found.network or {}).get("hosts", ())))
@@ -210,8 +207,6 @@ def measured_messages(study: Study, machine: Path | None, setting: Setting) -> M
 
 def published_messages(study: Study, setting: Setting) -> Messages:
     """Return what messages cost on the typical cluster that a setting names."""
-    from p3s.machine.cluster import cluster_of
-
     cluster = cluster_of(setting.network)
     return Messages(
         TYPICAL,
@@ -257,12 +252,8 @@ def network_of(
     (between two hosts, or by a replay), or one machine. None where nothing is known.
     """
     if name == TYPICAL:
-        from p3s.machine.cluster import cluster_of
-
         return types.Network(**cluster_of((setting or Setting()).network).about())
     if name not in FROM_REPLAY:
-        from p3s.machine.machinefile import Machine
-
         found = Machine.load(machine_path(study, machine))
         hosts = [str(host) for host in (found.network or {}).get("hosts", ())]
         return _of_hosts(found.name, hosts)
@@ -292,8 +283,6 @@ def with_packing(
 
     That others wait for a rank that packs is not in it.
     """
-    from p3s.program.own_costs import packing_ns
-
     if not trace.packed:
         return found
     parts = packing_ns(trace, found.phases, costs)
@@ -305,8 +294,6 @@ def with_creation(
     found: Communication, trace: ScaledTrace, costs: OwnPart, ends: bool = True
 ) -> Communication:
     """Return communication with what ranks do by themselves when they make communicators."""
-    from p3s.program.own_costs import creation_ns
-
     parts = creation_ns(trace, found.phases, costs)
     what = "what making a communicator costs a rank itself"
     return _with_software(found, parts, what, costs.measured, ends)

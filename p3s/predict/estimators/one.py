@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 from p3s.base import workers
+from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError
 from p3s.base.extensions import load
 from p3s.base.records import is_old_replay
@@ -14,19 +18,13 @@ from p3s.base.study import Study
 from p3s.base.tables import check_sums, known_tables, read_table
 from p3s.base.text import processes, quoted
 from p3s.predict.estimated import ESTIMATORS, FROM_REPLAY, Communication
+from p3s.predict.estimators.messages import library_for, load_machine, machine_path, with_packing
 from p3s.predict.estimators.settings import Setting, silent
+from p3s.predict.times import read_head
+from p3s.predict.types import few
+from p3s.program.own_costs import measured_packing, usual_packing
+from p3s.program.scaled import read_scaled
 from p3s.simulate.totals import Followed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from p3s.predict.estimators.settings import Setting
-
-    FloatArray = NDArray[np.float64]
 
 _COLUMNS = (
     "comm_ns",
@@ -64,16 +62,6 @@ def _with_packing(
     found: Communication, study: Study, machine: Path | None, setting: Setting
 ) -> Communication:
     """Return what an estimator said of contiguous bytes with the packing of a study's datatypes."""
-    from p3s.predict.estimators.messages import (
-        library_for,
-        load_machine,
-        machine_path,
-        with_packing,
-    )
-    from p3s.predict.times import read_head
-    from p3s.program.own_costs import measured_packing, usual_packing
-    from p3s.program.scaled import read_scaled
-
     if not read_head(study.scaled_dir(found.n), found.n).get("packed"):
         return found
     path = machine_path(study, machine)
@@ -88,18 +76,11 @@ def communication(name: str, study: Study, n: int) -> Communication:
 
     The sum of calls knows neither waiting nor an interval: its parts are NaN, its ends itself.
     """
-    import numpy as np
-
-    from p3s.predict.times import read_head
-
     phases = tuple(int(phase["phase"]) for phase in read_head(study.scaled_dir(n), n)["phases"])
     head = study.replay(n)
     columns = _table(study.replay_table(n), n, phases, head)
-    why = (
-        ""
-        if head.get("representative")
-        else str(head.get("why_not_representative") or "no reason given")
-    )
+    why = "" if head.get("representative") else head.get("why_not_representative")
+    why = "no reason given" if why is None else str(why)
     if name == "thesis":
         comm = columns["thesis_ns"]
         unknown = np.full_like(comm, np.nan)
@@ -114,10 +95,10 @@ def communication(name: str, study: Study, n: int) -> Communication:
             unknown.copy(),
             unknown.copy(),
             why,
-            ("each rank's own calls alone: nobody waits for a late partner",),
+            ("each rank's own calls alone: nobody waits for a late partner", *_noted(head)),
+            _left_out(head),
         )
     comm = columns["comm_ns"]
-    notes = [str(note) for note in head.get("notes") or ()]
     return Communication(
         name,
         n,
@@ -129,9 +110,35 @@ def communication(name: str, study: Study, n: int) -> Communication:
         columns["transfer_ns"],
         columns["software_ns"],
         why,
-        tuple(notes),
+        tuple(_noted(head)),
+        _left_out(head),
         Followed().with_unmatched(head.get("unmatched") or {}),
     )
+
+
+def _noted(head: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a replay guessed."""
+    yield from map(str, head.get("notes") or ())
+    if head.get("unmeasured"):
+        yield "some classes of events could not be measured"
+    if twins := sorted(map(str, head.get("as_blocking") or ())):
+        yield f"replayed without progress between the call and its completion: {', '.join(twins)}"
+
+
+def _left_out(head: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what no cost of a replay holds: calls that set up, and those without a cost."""
+    found = []
+    if free := [str(entry.get("op")) for entry in head.get("left_out") or ()]:
+        found.append(f"the time of calls that set up communicators and the like: {few(free)}")
+    reasons: dict[str, list[str]] = {}
+    for entry in head.get("unmeasured") or ():
+        if entry.get("cost") == "none":
+            why = str(entry.get("reason") or "could not be executed")
+            reasons.setdefault(why, []).append(str(entry.get("op")))
+    for why, ops in reasons.items():
+        if set(ops) - {"MPI_Init", "MPI_Init_thread", "MPI_Finalize"}:
+            found.append(f"not replayed and assumed to cost nothing: {few(ops)} ({why})")
+    return tuple(found)
 
 
 simulation, thesis = map(_of, FROM_REPLAY)
@@ -139,14 +146,11 @@ simulation, thesis = map(_of, FROM_REPLAY)
 
 def _table(
     path: Path, n: int, phases: tuple[int, ...], head: Mapping[str, Any]
-) -> dict[str, FloatArray]:
+) -> dict[str, Floats]:
     """Return the columns of the replay's table in seconds, shape (ranks, phases).
 
     Raises P3SError when the table is damaged or does not belong to these phases.
     """
-    import numpy as np
-    import pyarrow as pa
-
     again = "run p3s replay again"
     try:
         kinds = {"rank": int, "phase": int, **dict.fromkeys(_COLUMNS, float)}
@@ -236,10 +240,6 @@ def estimate(
 
 def _alone(name: str, study: Study) -> Communication:
     """Return the communication of one process: none."""
-    import numpy as np
-
-    from p3s.predict.times import read_head
-
     phases = tuple(int(phase["phase"]) for phase in read_head(study.scaled_dir(1), 1)["phases"])
     nothing = np.zeros((1, len(phases)))
     return Communication(name, 1, phases, nothing, nothing, nothing, nothing, nothing, nothing)

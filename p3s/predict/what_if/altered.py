@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import math
+import pathlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import partial
 
 import numpy as np
 
 from p3s.base.arrays import Floats, Ints
-from p3s.predict.ends import END, REST, START, Ends, ends_of
-from p3s.predict.what_if.changes import COMPUTE, IDEAL, Balanced, Change, OnNetwork, Scaled
-from p3s.simulate.network import NEVER, Curve, Network, Path
-
-if TYPE_CHECKING:
-    import pathlib
-
-    from p3s.predict.estimators.drawn import Variation
-    from p3s.predict.estimators.settings import Prepared
-    from p3s.predict.times import PhaseTimes
-    from p3s.simulate.folded import Loop
+from p3s.costs.spread import EVEN
+from p3s.predict.estimators.drawn import Variation
+from p3s.predict.estimators.settings import Prepared
+from p3s.predict.times import END, REST, START, Ends, PhaseTimes, ends_of
+from p3s.predict.what_if.changes import COMPUTE, COSTS, IDEAL, Balanced, Change, OnNetwork, Scaled
+from p3s.simulate.folded import Loop
+from p3s.simulate.network import NEVER, Curve, Network
 
 
 def altered_network(parts: Sequence[Change]) -> Callable[[Network], Network] | None:
@@ -28,16 +25,8 @@ def altered_network(parts: Sequence[Change]) -> Callable[[Network], Network] | N
     if any(isinstance(part, OnNetwork) and part.name == IDEAL for part in parts):
         return ideal
     factors = {part.what: part.factor for part in parts if isinstance(part, Scaled)}
-    steps = [(make, factors[name]) for name, make in _MADE.items() if name in factors]
-    if not steps:
-        return None
-
-    def made(network: Network) -> Network:
-        for make, factor in steps:
-            network = make(network, factor)
-        return network
-
-    return made
+    factors = {name: factors[name] for name in COSTS if name in factors}
+    return partial(scaled, **factors) if factors else None
 
 
 def ideal(network: Network) -> Network:
@@ -61,69 +50,46 @@ def ideal(network: Network) -> Network:
     )
 
 
-def with_latency(network: Network, factor: float) -> Network:
-    """Return messages between nodes with ``factor`` times the time that an empty one takes.
+def scaled(
+    network: Network, latency: float = 1.0, bandwidth: float = 1.0, software: float = 1.0
+) -> Network:
+    """Return a network with so many times the latency, bandwidth and time of calls for themselves.
 
-    As much is taken off messages of any size, and nothing takes less than 0.
+    Latency is what an empty message between nodes takes: as much is taken off messages of any size,
+    and nothing takes less than 0. What more bytes take beyond that is divided by ``bandwidth``, on
+    all links. Calls take longer for themselves inside of nodes, too.
     """
-
-    def path(each: Path) -> Path:
-        less = (1.0 - factor) * float(each.transfer.at(0.0))
-        return replace(each, transfer=_shifted(each.transfer, -less))
-
-    return _between(network, path)
-
-
-def with_bandwidth(network: Network, factor: float) -> Network:
-    """Return messages between nodes whose bytes take 1/``factor`` as long, on all links.
-
-    What a message of any size takes beyond an empty one is divided by it.
-    """
-
-    def path(each: Path) -> Path:
-        return replace(each, transfer=_slope(each.transfer, factor), busy=_slope(each.busy, factor))
-
-    made = replace(_between(network, path), rate=network.rate * factor)
-    if made.trunks is not None:
-        rates = tuple(rate * factor for rate in made.trunks.rate)
-        made = replace(made, trunks=replace(made.trunks, rate=rates))
-    if made.wires is not None:
-        rates = tuple(rate * factor for rate in made.wires.rate)
-        made = replace(made, wires=replace(made.wires, rate=rates))
+    paths = {}
+    for distance, path in network.paths.items():
+        if distance and latency != 1.0:
+            less = (1.0 - latency) * float(path.transfer.at(0.0))
+            path = replace(path, transfer=_mapped(path.transfer, lambda ns, s=less: max(ns - s, 0)))
+        if distance and bandwidth != 1.0:
+            transfer, busy = (_slope(each, bandwidth) for each in (path.transfer, path.busy))
+            path = replace(path, transfer=transfer, busy=busy)
+        if software != 1.0:
+            send, receive = (
+                _mapped(each, lambda ns: ns * software) for each in (path.send, path.receive)
+            )
+            path = replace(path, send=send, receive=receive)
+        paths[distance] = path
+    rate, post = network.rate * bandwidth, network.post * software
+    made = replace(network, paths=paths, rate=rate, post=post)
+    for name in ("trunks", "wires"):
+        links = getattr(made, name)
+        if links is not None:
+            rates = tuple(rate * bandwidth for rate in links.rate)
+            made = replace(made, **{name: replace(links, rate=rates)})
     return made
 
 
-def with_software(network: Network, factor: float) -> Network:
-    """Return calls that take ``factor`` times as long for themselves, inside of nodes too."""
-    paths = {
-        distance: replace(
-            path, send=_times(path.send, factor), receive=_times(path.receive, factor)
-        )
-        for distance, path in network.paths.items()
-    }
-    return replace(network, paths=paths, post=network.post * factor)
-
-
-_MADE = {"latency": with_latency, "bandwidth": with_bandwidth, "software": with_software}
-
-
-def _between(network: Network, change: Callable[[Path], Path]) -> Network:
-    """Return a network whose paths between nodes are changed."""
-    paths = {d: path if d == 0 else change(path) for d, path in network.paths.items()}
-    return replace(network, paths=paths)
-
-
-def _shifted(curve: Curve, ns: float) -> Curve:
-    return Curve(curve.nbytes, tuple(max(each + ns, 0.0) for each in curve.ns))
-
-
-def _times(curve: Curve, factor: float) -> Curve:
-    return Curve(curve.nbytes, tuple(each * factor for each in curve.ns))
+def _mapped(curve: Curve, of: Callable[[float], float]) -> Curve:
+    return Curve(curve.nbytes, tuple(map(of, curve.ns)))
 
 
 def _slope(curve: Curve, factor: float) -> Curve:
     first = float(curve.at(0.0))
-    return Curve(curve.nbytes, tuple(first + (each - first) / factor for each in curve.ns))
+    return _mapped(curve, lambda ns: first + (ns - first) / factor)
 
 
 _NS_PER_S = 1e9
@@ -278,8 +244,6 @@ class _Evened:
 
     def __call__(self, variation: Variation) -> Variation:
         """Return the variation without them."""
-        from p3s.costs.spread import EVEN
-
         spreads = tuple(
             replace(one, ranks=EVEN) if even else one
             for one, even in zip(variation.spreads, self.which, strict=True)

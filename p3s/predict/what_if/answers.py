@@ -8,17 +8,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.base.ops import blocking_of
-from p3s.predict.estimators.drawn import off_by_draws
+from p3s.base.study import Study
+from p3s.predict.estimated import off_by_draws
+from p3s.predict.estimates import structure_of
+from p3s.predict.estimators.machine import MESSAGES_OFF
 from p3s.predict.intervals import Factors, combine, own_parts, total
 from p3s.predict.rows import slowest_rank
 from p3s.predict.scaling import with_transfer
-from p3s.predict.structures import structure_of
+from p3s.predict.times import PhaseTimes
 from p3s.predict.types import Count, Prediction, WhatIf, WhatIfAt
 from p3s.predict.what_if.changes import (
     NOT_ASKED,
@@ -42,13 +44,6 @@ from p3s.program.collectives.registry import COLLECTIVES
 from p3s.program.mapping import BLOCK, CYCLIC
 from p3s.program.scaled import scaled_head
 
-if TYPE_CHECKING:
-    from p3s.base.study import Study
-    from p3s.predict.times import PhaseTimes
-
-#: What messages that the prediction has not may be off by, each for itself, as a share of their
-#: time: what simulated messages are (p3s.predict.estimators.machine).
-_OFF = 0.08
 #: Messages take no time: tells transfer and serialisation apart.
 IDEALLY = read_changes("network=ideal")
 #: Steps of a count for which the usual changes are simulated without being asked for.
@@ -248,13 +243,11 @@ def _apart(
 
 def _off_messages(as_is: Made, changed: Made) -> float:
     """Return by how much messages may be off in both times, each for itself, in s."""
-    return _OFF * math.hypot(_messages(as_is.times), _messages(changed.times))
+    return MESSAGES_OFF * math.hypot(_messages(as_is.times), _messages(changed.times))
 
 
 def _messages(times: PhaseTimes) -> float:
     """Return the time of messages of the rank that needs longest, without waiting, in s."""
-    import numpy as np
-
     if times.transfer is None or times.software is None or not times.comm.size:
         return 0.0
     rank = slowest_rank(times)

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import figures, plural
-from p3s.predict.ends import END, REST, START
+from p3s.costs.types import Teams
+from p3s.predict.times import END, REST, START
 from p3s.program.collectives.choose import Rule, checked
 from p3s.program.collectives.registry import COLLECTIVES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from p3s.costs.types import Teams
 
 #: What of the costs of messages can be multiplied.
 COSTS = ("latency", "bandwidth", "software")
@@ -107,14 +103,17 @@ class Changes:
 
 def read_changes(text: str) -> Changes:
     """Return the changes of a text; UsageError, in one line, says what is wrong with it."""
-    words = [word.strip() for word in text.split(",")]
-    if not all(words):
-        raise UsageError(f"--what-if {text!r}: a change is missing; write for example latency/2")
-    parts = tuple(_change(word, text) for word in words)
-    kinds = [_subject(part) for part in parts]
-    twice = next((kind for kind in kinds if kinds.count(kind) > 1), None)
-    if twice is not None:
-        raise UsageError(f"--what-if {text!r}: {twice} is there twice; say it once")
+    try:
+        words = [word.strip() for word in text.split(",")]
+        if not all(words):
+            raise ValueError("a change is missing; write for example latency/2")
+        parts = tuple(map(_change, words))
+        kinds = [_subject(part) for part in parts]
+        for kind in kinds:
+            if kinds.count(kind) > 1:
+                raise ValueError(f"{kind} is there twice; say it once")
+    except ValueError as err:
+        raise UsageError(f"--what-if {text!r}: {err}") from None
     return Changes(", ".join(map(text_of, parts)), parts)
 
 
@@ -170,12 +169,13 @@ def _subject(part: Change) -> str:
     return text.partition("=")[0]
 
 
-def _change(word: str, text: str) -> Change:
+def _change(word: str) -> Change:
+    """Return the change of a word; ValueError says what is wrong with it."""
     if "=" in word:
-        return _named(word, text)
+        return _named(word)
     scaled = _SCALE.fullmatch(word)
     if scaled is not None:
-        return _scaled(scaled["what"].strip(), scaled["sign"], scaled["number"].strip(), text)
+        return _scaled(scaled["what"].strip().lower(), scaled["sign"], scaled["number"].strip())
     low = word.lower()
     if low == BALANCED:
         return Balanced()
@@ -184,82 +184,74 @@ def _change(word: str, text: str) -> Change:
         return Balanced(_phase_number(phase[1]))
     name = low.split()[0]
     if name in (*COSTS, COMPUTE, PHASE):
-        raise UsageError(f"--what-if {text!r}: {word} by how much? write for example {low}/2")
+        raise ValueError(f"{word} by how much? write for example {low}/2")
     if name in (NETWORK, PLACEMENT, THREADS, *COLLECTIVES):
-        raise UsageError(
-            f"--what-if {text!r}: {name} is to be what? write for example {_like(name)}"
-        )
-    raise _unknown(name, text)
+        raise ValueError(f"{name} is to be what? write for example {_like(name)}")
+    raise _unknown(name)
 
 
-def _scaled(what: str, sign: str, number: str, text: str) -> Scaled:
+def _scaled(what: str, sign: str, number: str) -> Scaled:
     """Return a quantity times or over a number."""
-    low, factor = what.lower(), _factor(sign, number, text)
-    phase = _PHASE.fullmatch(low)
+    factor = _factor(sign, number)
+    phase = _PHASE.fullmatch(what)
     if phase is not None:
         return Scaled(PHASE, factor, _phase_number(phase[1]))
-    if low == THREADS:
-        raise UsageError(f"--what-if {text!r}: how many threads? write for example threads=4")
-    if low == PHASE:
-        raise UsageError(f"--what-if {text!r}: which phase? write phase 3{sign}{number}")
-    if low not in (*COSTS, COMPUTE):
-        raise _unknown(low, text)
-    if low == "bandwidth" and not factor > 0:
-        raise UsageError(f"--what-if {text!r}: without bandwidth no message arrives; give a factor")
-    return Scaled(low, factor)
+    if what == THREADS:
+        raise ValueError("how many threads? write for example threads=4")
+    if what == PHASE:
+        raise ValueError(f"which phase? write phase 3{sign}{number}")
+    if what not in (*COSTS, COMPUTE):
+        raise _unknown(what)
+    if what == "bandwidth" and not factor > 0:
+        raise ValueError("without bandwidth no message arrives; give a factor")
+    return Scaled(what, factor)
 
 
-def _factor(sign: str, number: str, text: str) -> float:
+def _factor(sign: str, number: str) -> float:
     if _NUMBER.fullmatch(number) is None:
-        raise UsageError(
-            f"--what-if {text!r}: {number or 'nothing'} behind {sign} is no number; "
-            "write for example latency/2 or phase 3 * 0.7"
-        )
+        what = f"{number or 'nothing'} behind {sign} is no number"
+        raise ValueError(f"{what}; write for example latency/2 or phase 3 * 0.7")
     value = float(number)
     if sign == "/" and not value > 0:
-        raise UsageError(f"--what-if {text!r}: nothing can be divided by 0")
+        raise ValueError("nothing can be divided by 0")
     factor = value if sign == "*" else 1.0 / value
     if not (math.isfinite(factor) and factor <= _MOST):
-        raise UsageError(f"--what-if {text!r}: a factor is from 0 to {figures(_MOST)}")
+        raise ValueError(f"a factor is from 0 to {figures(_MOST)}")
     return factor
 
 
-def _named(word: str, text: str) -> Change:
+def _named(word: str) -> Change:
     """Return what is told by name=value; names of files keep their letters."""
     name, _, value = (part.strip() for part in word.partition("="))
     low = name.lower().removeprefix("mpi_")
     if not value:
-        raise UsageError(f"--what-if {text!r}: nothing behind {name}=; write {_like(low)}")
+        raise ValueError(f"nothing behind {name}=; write {_like(low)}")
     if low == NETWORK:
         return OnNetwork(IDEAL if value.lower() == IDEAL else value)
     if low == PLACEMENT:
         return Placed(value.lower() if value.lower() in ("block", "cyclic") else value)
     if low == THREADS:
         if not (value.isascii() and value.isdigit() and 0 < int(value[:9]) <= _MOST_THREADS):
-            raise UsageError(f"--what-if {text!r}: {value} is no number of threads")
+            raise ValueError(f"{value} is no number of threads")
         return Threads(int(value[:9]))
     if low not in COLLECTIVES:
-        raise _unknown(low, text, "=")
+        raise _unknown(low, "=")
     algorithm, _, segment = value.lower().partition(":")
     if segment and not (segment.isdigit() and len(segment) < 10):
-        raise UsageError(f"--what-if {text!r}: a segment of {segment} is no number of bytes")
+        raise ValueError(f"a segment of {segment} is no number of bytes")
+    known = list(COLLECTIVES[low].algorithms)
     try:
         return Algorithm(checked(Rule(low, algorithm.strip(), int(segment or 0))))
     except P3SError:
-        known = list(COLLECTIVES[low].algorithms)
-        raise UsageError(
-            f"--what-if {text!r}: {low} has no algorithm {algorithm!r}"
-            f"{_meant(algorithm, known)}; there are {', '.join(known)}"
-        ) from None
+        what = f"{low} has no algorithm {algorithm!r}{_meant(algorithm, known)}"
+        raise ValueError(f"{what}; there are {', '.join(known)}") from None
 
 
-def _unknown(name: str, text: str, sign: str = "") -> UsageError:
+def _unknown(name: str, sign: str = "") -> ValueError:
     """Return the error for a name that is none, with the one that it is like."""
     known = [*_NAMES, *COLLECTIVES]
     there = "network, placement, threads and collectives" if sign else ", ".join(_NAMES)
-    return UsageError(
-        f"--what-if {text!r}: there is no {name!r}{_meant(name, known)}; there are {there}"
-    )
+    return ValueError(f"there is no {name!r}{_meant(name, known)}; there are {there}")
 
 
 def _meant(name: str, known: list[str]) -> str:

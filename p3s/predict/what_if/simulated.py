@@ -9,19 +9,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from p3s.base.errors import P3SError, UsageError
+from p3s.base.study import Study
 from p3s.base.text import processes
-from p3s.predict.estimated import TYPICAL
+from p3s.predict.estimated import TYPICAL, Communication, Draws
+from p3s.predict.estimates import Kept
 from p3s.predict.estimators import Setting, estimate
-from p3s.predict.estimators.drawn import Altered, Draws
+from p3s.predict.estimators.drawn import Altered
 from p3s.predict.estimators.fewer import EVERY_RANK, Ways, smaller, taken_to
+from p3s.predict.estimators.grids import Grid, Grids
 from p3s.predict.estimators.machine import grids_of, placed
 from p3s.predict.estimators.messages import Messages, messages_of, published_messages
-from p3s.predict.estimators.settings import on_nodes_of, read_program, silent
+from p3s.predict.estimators.settings import Prepared, Program, on_nodes_of, read_program, silent
 from p3s.predict.intervals import total
 from p3s.predict.times import PhaseTimes, computation, computed_in, with_communication
 from p3s.predict.what_if.altered import (
@@ -42,6 +44,7 @@ from p3s.predict.what_if.changes import (
     VALUE,
     Algorithm,
     Balanced,
+    Change,
     Changes,
     MoreThreads,
     NotKnown,
@@ -52,14 +55,6 @@ from p3s.predict.what_if.changes import (
 )
 from p3s.program.mapping import BLOCK, CYCLIC
 from p3s.program.types import MOST_RANKS
-
-if TYPE_CHECKING:
-    from p3s.base.study import Study
-    from p3s.predict.estimated import Communication
-    from p3s.predict.estimates import Kept
-    from p3s.predict.estimators.grids import Grid, Grids
-    from p3s.predict.estimators.settings import Prepared, Program
-    from p3s.predict.what_if.changes import Change
 
 #: Draws of computation where only a ratio is asked for, whose two times draw the same.
 _FEW_DRAWS = 2

@@ -14,10 +14,10 @@ from p3s.machine.topology.fabric import Fabric
 from p3s.methods.placement.allocation import Allocation
 from p3s.methods.placement.links import paths
 from p3s.methods.placement.phases import PhaseTraffic, Traffic, phase_traffic
+from p3s.predict.estimators import settings
 from p3s.predict.estimators.machine import placed
 from p3s.predict.estimators.messages import Messages
 from p3s.predict.estimators.settings import Program, Setting, on_nodes, read_program
-from p3s.predict.estimators.wired import on_wires, wired_on
 from p3s.predict.times import PhaseTimes, computation, with_communication
 from p3s.program.mapping import RankMap, block
 from p3s.simulate.network import Network
@@ -54,7 +54,7 @@ class Job:
         """What messages cost on the links of the network."""
         usual = self.messages.on(self.where.nodes)[0]
         every = block(self.where.nodes, 1).named(self.where.hosts)
-        return on_wires(usual, wired_on(self.fabric, every), self.messages.hosts)
+        return settings.on_wires(usual, settings.wired_on(self.fabric, every), self.messages.hosts)
 
     @cached_property
     def phases(self) -> list[PhaseTraffic]:
@@ -66,7 +66,7 @@ class Job:
         used, node_of = np.unique(where.node_of, return_inverse=True)
         names = _network_names(self, used)
         there = RankMap(where.kind, node_of.ravel(), where.slot_of, names)
-        wires = wired_on(self.fabric, there) if self.known else None
+        wires = settings.wired_on(self.fabric, there) if self.known else None
         ready = on_nodes(self.program, self.messages.library, there, wires)
         setting = Setting(vary=False)
         if wires is None:

@@ -243,6 +243,6 @@ def _reasons(job: Job, simulated: Sequence[PhaseTimes], unknown: float) -> Itera
     if not simulated:
         return
     best = simulated[0]
-    rows = [row_of(best, None, {}, {})]
+    rows = [row_of(best, None, {})]
     yield from doubts.of_communication({job.n: job.messages.why_not}, rows)
     yield from doubts.of_simulation({job.n: best.followed}, rows)
