@@ -345,17 +345,10 @@ class Study:
         """
         from p3s.pipeline import weak
 
+        request = self._request(estimator, network, settings)
+        arguments = PredictArguments(tuple(_wanted(counts)), request, knee=knee, only=only)
         study = weak.with_parameters(self.path)
-        found, _ = weak.predicted(
-            study,
-            _wanted(counts),
-            law,
-            list(params),
-            self._request(estimator, network, settings),
-            self._progress,
-            knee=knee,
-            only=only,
-        )
+        found, _ = weak.predicted(study, arguments, law, list(params), self._progress)
         return found
 
     def what_if(

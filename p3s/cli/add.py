@@ -10,8 +10,9 @@ import typer
 
 from p3s.base.errors import P3SError
 from p3s.base.text import table
-from p3s.cli.common import JSON_OPTION, STUDY, emit, launcher_words, out, quoted, say
+from p3s.cli.common import emit, launcher_words, out, quoted, say
 from p3s.cli.helptext import argument, option
+from p3s.cli.options import JSON_OPTION, STUDY
 
 if TYPE_CHECKING:
     from p3s.base.study import Study

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from p3s.base.errors import P3SError
-from p3s.cli.common import JSON_OPTION, MAX_COUNT, emit, out, say_reasons, write_out
+from p3s.cli.common import emit, out, say_reasons, write_out
 from p3s.cli.helptext import argument, option
+from p3s.cli.options import JSON_OPTION
+from p3s.cli.values import MAX_COUNT
 
 EPILOG = """\b
 Example:

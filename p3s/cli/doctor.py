@@ -8,8 +8,9 @@ from pathlib import Path
 import typer
 
 from p3s.base.text import one_line
-from p3s.cli.common import JSON_OPTION, emit, launcher_words, out, say, write_out
+from p3s.cli.common import emit, launcher_words, out, say, write_out
 from p3s.cli.helptext import option
+from p3s.cli.options import JSON_OPTION
 
 EPILOG = """Words after -- are a launcher command: then only its program is checked.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from p3s.base import workers
 from p3s.base.errors import P3SError
 from p3s.cli.helptext import argument, option
-from p3s.cli.recording import COUNTERS, LIMIT, POSIX_IO, UNFINALIZED, WORK
+from p3s.cli.options import COUNTERS, LIMIT, POSIX_IO, UNFINALIZED, WORK
 
 EPILOG = """\b
 Example:

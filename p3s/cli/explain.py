@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from p3s.cli.common import JSON_OPTION, MODULES, STUDY, emit, out, progress, quoted, say
+from p3s.cli.common import emit, out, quoted, say
 from p3s.cli.helptext import argument, option
+from p3s.cli.options import JSON_OPTION, MODULES, STUDY
+from p3s.cli.progress import progress
 
 EPILOG = """Phases and calls have the numbers that p3s model prints; a rule is numbered by its call.
 

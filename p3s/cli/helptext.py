@@ -77,6 +77,18 @@ class Command(typer.core.TyperCommand):
             formatter.write_text(f"More options: {ctx.command_path} {_HELP_ALL}")
 
 
+class WithLauncher(Command):
+    """A command whose words after ``--`` are a launcher command, passed on untouched."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take everything after the first ``--`` away before the options are parsed."""
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[WORDS] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+
 def row(parameter: Any, ctx: Any) -> tuple[str, str] | None:
     """Return how an argument or option is written, and what it does; None for a hidden one."""
     record = parameter.get_help_record(ctx)
@@ -102,7 +114,8 @@ def _names(parameter: Any) -> set[str]:
 
 def _given(command: typer.core.TyperCommand, ctx: Any) -> set[str]:
     """Return the names of the options on the command line, and that of a launcher command."""
-    found = {rules.LAUNCHER} if ctx.meta.get(WORDS) else set()
+    words = ctx.meta.get(WORDS)  # of p3s submit they may be options
+    found = {rules.LAUNCHER} if words and not words[0].startswith("-") else set()
     for each in command.params:
         source = ctx.get_parameter_source(each.name)
         if source is None or source.name != "COMMANDLINE":

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import quoted
-from p3s.cli.common import JSON_OPTION, MAX_COUNT, emit, out, say
+from p3s.cli.common import emit, out, say
 from p3s.cli.helptext import argument, option
+from p3s.cli.options import JSON_OPTION
+from p3s.cli.values import MAX_COUNT
 
 if TYPE_CHECKING:
     from p3s.capture import RunTrace

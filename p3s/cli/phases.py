@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.cli.common import JSON_OPTION, MODULES, STUDY, emit_json, out, parse_counts, progress, say
+from p3s.cli.common import emit_json, out, say
 from p3s.cli.helptext import option
+from p3s.cli.options import JSON_OPTION, MODULES, STUDY
+from p3s.cli.progress import progress
+from p3s.cli.values import parse_counts
 
 if TYPE_CHECKING:
     from p3s.capture.callpath import Where

@@ -6,8 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from p3s.base.text import one_line, plural
-from p3s.cli.common import JSON_OPTION, emit, out, quoted, say
+from p3s.cli.common import emit, out, quoted, say
 from p3s.cli.helptext import argument, option
+from p3s.cli.options import JSON_OPTION
 
 EPILOG = """\b
 Example:

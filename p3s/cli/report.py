@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from p3s.base.errors import UsageError
-from p3s.cli.common import JSON_OPTION, STUDY, emit, out, say, say_reasons, write_out
+from p3s.cli.common import emit, out, say, say_reasons, write_out
 from p3s.cli.helptext import option
+from p3s.cli.options import JSON_OPTION, NO_SOURCE, STUDY
 
 if TYPE_CHECKING:
     from p3s.predict.saved import PredictionFile
@@ -35,9 +36,7 @@ def report(
         "What the pictures show, in their order, the last one for all further.  [default: speedup]",
     ),
     size: str = option("", "--size WxH", "Size of these in inches, for example 3.4x2.4."),
-    no_source: bool = option(
-        False, "--no-source", "Quote no lines of the program's source on the page."
-    ),
+    no_source: bool = NO_SOURCE,
     csv: bool = option(False, "--csv", "Print the counts as CSV and write nothing."),
     phases: bool = option(False, "--phases", "With --csv: a row per phase and count."),
     json_: bool = JSON_OPTION,

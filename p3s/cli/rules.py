@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 from p3s.base.errors import UsageError
+from p3s.cli.table import ALIAS, RARE
 
 #: Stands in rules for the words of a launcher command.
 LAUNCHER = "a launcher command"
@@ -40,6 +42,11 @@ class Rule:
         return ""
 
 
+def _rules(command: str, options: str, **more: Any) -> list[Rule]:
+    """Return the same rule for several options of a command."""
+    return [Rule(command, option, **more) for option in options.split()]
+
+
 _TRACE_FIRST = "trace first, with p3s characterize"
 
 RULES = (
@@ -67,13 +74,12 @@ RULES = (
     Rule("characterize", "--up-to", needs=("--far",), cure="give the counts with -n"),
     Rule("characterize", "--up-to", ("-n",), cure="it ends the walk that is made without -n"),
     Rule("characterize", "--signature", ("--param", "--threads"), cure="name STUDY/at/NAME=VALUE"),
-    *(
-        Rule("characterize", option, needs=("--signature",))
-        for option in ("--stop", "--width", "--confidence", "--turns")
-    ),
-    *(
-        Rule("characterize", option, needs=("--threads",), cure="as in --threads 1,2,4")
-        for option in ("--affinity", "--oversubscribe")
+    *_rules("characterize", "--stop --width --confidence --turns", needs=("--signature",)),
+    *_rules(
+        "characterize",
+        "--affinity --oversubscribe",
+        needs=("--threads",),
+        cure="as in --threads 1,2,4",
     ),
     Rule("characterize", "--far", needs=("-o",), cure="it is a smaller workload of that study"),
     Rule("model", "--latex", ("--python", "--scic", "--compute", "--json")),
@@ -81,15 +87,18 @@ RULES = (
     Rule("model", "--scic", ("--compute", "--json")),
     Rule("model", "--csv", ("--json",), needs=("--scic", "--compute")),
     Rule("model", "-n", needs=("--scic", "--compute")),
-    Rule("compare", "--csv", ("--json",)),
-    Rule("place", "--csv", ("--json",)),
+    *(Rule(command, "--csv", ("--json",)) for command in ("compare", "place")),
     Rule("report", "--phases", needs=("--csv",), cure="the page shows the phases"),
-    *(
-        Rule("report", option, needs=("--picture",), cure="as in --picture speedup.pdf")
-        for option in ("--plot", "--size")
-    ),
+    *_rules("report", "--plot --size", needs=("--picture",), cure="as in --picture speedup.pdf"),
     Rule("report", "--csv", ("--json", "--picture", "-o"), cure="it prints a table alone"),
     Rule("submit", "--dry-run", ("--submit",)),
+    *_rules(
+        "submit",
+        "--jobs --cores-per-rank --repeats --trace --predict",
+        needs=(LAUNCHER,),
+        cure="put it after --, as -- mpiexec -n {np} ./program",
+    ),
+    *_rules("submit", "--nodes --budget", excludes=(LAUNCHER,), cure="give --ppn"),
     Rule("dump", "--summary", ("--rank", "--parquet"), cure="it is of all ranks"),
     Rule(
         "doctor",
@@ -99,26 +108,11 @@ RULES = (
     ),
     Rule("doctor", "--report", ("--tracer-archive", "--json"), cure="it is a text of its own"),
     Rule("machine measure", "--oversubscribe", needs=("--openmp",)),
-    *(Rule("machine measure", option, needs=("--io",)) for option in ("--io-ranks", "--io-mib")),
+    *_rules("machine measure", "--io-ranks --io-mib", needs=("--io",)),
 )
 
 #: Commands by the other name that they have.
-_ALIASES = {"trace": "characterize"}
-
-#: Options that --help-all alone shows, of commands that have more than MOST_SHOWN.
-MOST_SHOWN = 20
-RARE = {
-    "characterize": frozenset(
-        "--counters --limit --no-posix-io --affinity --oversubscribe --stop --width --confidence "
-        "--turns --up-to".split()
-    ),
-    "predict": frozenset(
-        "--dims --knee --budget --launcher --collectives --node --base --every-rank --placement "
-        "--topology --allow --only".split()
-    ),
-    "baseline fit": frozenset("--split --thesis --minsplit --prune".split()),
-    "submit": frozenset("--cores-per-rank --module --venv --option".split()),
-}
+_ALIASES = {ALIAS: "characterize"}
 
 
 def rare(command: str) -> frozenset[str]:

@@ -6,19 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from p3s.base.text import table
-from p3s.cli.common import (
-    JSON_OPTION,
-    STUDY,
-    emit,
-    out,
-    parse_counts,
-    parse_ranks,
-    progress,
-    quoted,
-    say,
-    say_reasons,
-)
+from p3s.cli.common import emit, out, quoted, say, say_reasons
 from p3s.cli.helptext import option
+from p3s.cli.options import JSON_OPTION, STUDY
+from p3s.cli.progress import progress
+from p3s.cli.values import parse_counts, parse_ranks
 
 if TYPE_CHECKING:
     from p3s.predict.types import Reason

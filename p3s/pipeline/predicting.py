@@ -13,6 +13,8 @@ from p3s.base.settings import counts_behind
 from p3s.base.staging import alone
 from p3s.base.study import Study, write_json
 from p3s.base.text import processes
+from p3s.machine.filesystem import NAME as FILES
+from p3s.machine.filesystem import FileSystem
 from p3s.pipeline.basis import Request, basis_of, setting_of, told_of
 from p3s.pipeline.stages import (
     check_scaled_room,
@@ -40,6 +42,8 @@ from p3s.program.types import MOST_RANKS
 
 #: Words for the usual changes in the place of a change: with them, and without.
 TABLE, NO_TABLE = "table", "none"
+#: In place of a file system: what the traced runs took.
+RUNS = "runs"
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,7 @@ class PredictArguments:
     knee: efficiency below which the knee is reached. only: counts predicted before do not stay.
     allowed: codes of reasons that do not speak against the prediction. within: relative half
     width that the intervals must have, None: any. what_if: changes whose effect is asked for.
+    files: file system to predict for, None: that which the study holds.
     """
 
     counts: tuple[int, ...]
@@ -73,6 +78,20 @@ class PredictArguments:
     allowed: frozenset[str] = frozenset()
     within: float | None = None
     what_if: WhatIfs = NOTHING
+    files: FileSystem | None = None
+
+
+def file_system(text: str) -> FileSystem | None:
+    """Return the file system that --io names, one without rates for the runs' own times; None
+    where it names none, so that what the study holds stays."""
+    from p3s.machine.filesystem import names, typical
+    from p3s.machine.machinefile import files_of
+
+    if not text:
+        return None
+    if text == RUNS:
+        return FileSystem("", "", ())
+    return typical(text) if text in names() else files_of(Path(text))
 
 
 def what_ifs_of(texts: Sequence[str]) -> WhatIfs:
@@ -98,6 +117,7 @@ def predicted(
     from p3s.predict import other_machine
 
     wanted, what_if = arguments.counts, arguments.what_if
+    _keep_files(study, arguments.files)
     machine, base = arguments.machine, arguments.base
     ensure_model(study, progress)
     ensure_compute(study, progress)
@@ -154,6 +174,12 @@ def predicted(
         files = [path for path in (machine, other_machine.base_path(study, base)) if path]
         result = other_machine.compose(study, made, every, how, files)
         return made, _written(made, _with_answers(made, result, how, what_if, progress))
+
+
+def _keep_files(study: Study, found: FileSystem | None) -> None:
+    path = study.root / FILES
+    if found is not None and not (path.exists() and FileSystem.load(path) == found):
+        found.save(path)
 
 
 def one_at_a_time(path: Path, progress: Progress) -> AbstractContextManager[None]:

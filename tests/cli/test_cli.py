@@ -24,8 +24,8 @@ from p3s.base.errors import GateFailed, PartialResult, UsageError
 from p3s.base.study import Study
 from p3s.base.text import one_line, table
 from p3s.cli import rules
-from p3s.cli.common import parse_counts
 from p3s.cli.main import app, run
+from p3s.cli.values import parse_counts
 
 COMMANDS = [
     "characterize",
@@ -125,7 +125,7 @@ def test_a_command_imports_no_other() -> None:
     code = (
         "import sys, p3s.cli.main as m\n"
         "assert m.run(['matrix', '--help']) == 0\n"
-        "others = [f'p3s.cli.{n}' for n in m._OnDemand() if f'p3s.cli.{n}' in sys.modules]\n"
+        "others = [f'p3s.cli.{n}' for n in m.Grouped().commands if f'p3s.cli.{n}' in sys.modules]\n"
         "print(others, file=sys.stderr)"
     )
     done = subprocess.run(

@@ -422,7 +422,7 @@ def test_a_disturbed_run_is_made_again(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from p3s.cli.common import Progress
+    from p3s.cli.progress import Progress
     from p3s.pipeline.tracing import runs as tracing
     from p3s.pipeline.tracing.counts import Asked
     from p3s.signature_runner.recording import Recording

@@ -21,6 +21,13 @@ from p3s.signature_runner.standard_input import of_file
 from p3s.signature_runner.traced_run import check_template, program_of
 
 
+def default_study(words: Sequence[str], asked: Asked) -> Path:
+    """Return the study directory when the user names none: p3s-PROGRAM."""
+    program = program_of(list(words), max(asked.counts, default=asked.top))
+    safe = "".join(c if c.isalnum() or c in "._-" else "-" for c in program).lstrip(".-")
+    return Path(f"p3s-{safe or 'study'}")
+
+
 def trace(request: TraceRequest, progress: Progress) -> Traced:
     """Trace what is asked for; counts up to a maximum are chosen, and refused ones replaced.
 

@@ -12,22 +12,13 @@ from typing import TYPE_CHECKING
 import typer
 
 from p3s.base.errors import UsageError
-from p3s.cli.common import (
-    JSON_OPTION,
-    emit_json,
-    header,
-    out,
-    parse_counts,
-    progress,
-    quoted,
-    say,
-    say_reasons,
-    write_out,
-)
-from p3s.cli.costs import NETWORK, TOPOLOGY
+from p3s.cli.common import emit_json, header, out, quoted, say, say_reasons, write_out
+from p3s.cli.costs import COLLECTIVES, NETWORK, TOPOLOGY
 from p3s.cli.helptext import argument, option
-from p3s.cli.params import VALUE, at_value
-from p3s.cli.replay import COLLECTIVES, hosts_of
+from p3s.cli.options import JSON_OPTION, VALUE
+from p3s.cli.progress import progress
+from p3s.cli.values import hosts_of, parse_counts
+from p3s.pipeline.weak import at_value
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
