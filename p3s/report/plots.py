@@ -79,9 +79,7 @@ class Plots:
         row = next((row for row in prediction.counts if row.n == n), prediction.last)
         if n and row.n != n:
             raise P3SError(f"{self._study.root}: {processes(n)} were not predicted yet")
-        known = row.low_s is not None and row.high_s is not None and row.time_s > 0
-        whole = (row.low_s / row.time_s, row.high_s / row.time_s) if known else None  # type: ignore[operator]
-        chart = interval_chart(row, whole)
+        chart = interval_chart(row)
         if not chart:
             raise P3SError(f"{self._study.root}: no interval is known at {processes(row.n)}")
         plot = Plot(f"interval at {processes(row.n)}", (), lambda *_: chart)

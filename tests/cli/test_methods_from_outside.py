@@ -13,7 +13,7 @@ from tiny_method import small
 
 import p3s
 from p3s.base import extensions
-from p3s.cli import making
+from p3s.cli import main, making
 
 
 @pytest.fixture

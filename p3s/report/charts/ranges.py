@@ -35,14 +35,16 @@ def estimate_chart(estimates: Sequence[Estimate]) -> str:
     return svg.markup()
 
 
-def interval_chart(row: Count, whole: tuple[float, float] | None) -> str:
-    """Return how wide each part makes the interval, and the whole of it; empty without parts."""
+def interval_chart(row: Count) -> str:
+    """Return how wide each part makes the interval of the model's time at a count, and the whole of
+    it; empty without parts."""
     parts = row.interval_parts.known()
     shown = [(name, *ends, "other") for name, ends in parts.items() if min(ends) > 0]
     if not shown:
         return ""
-    if whole is not None:
-        shown.append(("all together", *whole, "chosen"))
+    time, low, high = row.model_s, row.model_low_s, row.model_high_s
+    if time and low and high is not None:
+        shown.append(("all together", low / time, high / time, "chosen"))
     ends = [100 * (v - 1) for _, low, high, _ in shown for v in (low, high)]
     svg, x = _lines(
         [name for name, *_ in shown],

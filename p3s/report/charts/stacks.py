@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from p3s.base.text import percent, processes, seconds
 from p3s.report.charts.draw import Linear, Svg, hatching, nice_top, spaced
-from p3s.report.costs import KIND_NAMES, KINDS, Stack, Stacks
+from p3s.report.costs import KIND_NAMES, KINDS, PhaseCurves, Stack, Stacks
 
 SIZE = (560.0, 330.0)
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 10.0, 22.0, 46.0
@@ -39,6 +39,12 @@ def kind_legend(stacks: Stacks) -> list[Legend]:
         for kind in KINDS
         if any(kind in row.kinds for row in stacks.rows)
     ]
+
+
+def curve_legend(curves: Sequence[PhaseCurves]) -> list[Legend]:
+    """Return the parts of the time that curves of phases show."""
+    shown = [kind for kind in KINDS if any(kind in curve.parts for curve in curves)]
+    return [Legend(f"k-{kind}", KIND_NAMES[kind]) for kind in shown]
 
 
 def phase_legend(stacks: Stacks) -> list[Legend]:
