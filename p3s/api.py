@@ -38,7 +38,8 @@ from p3s.predict.scaling import KNEE_EFFICIENCY
 from p3s.predict.types import PREDICTION, WhatIfAt
 from p3s.replay.settings import ReplaySettings
 from p3s.report.notebook import Prediction, Table, brought, progress_here
-from p3s.report.plots import Picture, Plots
+from p3s.report.pictures import Picture
+from p3s.report.plots import Plots
 
 if TYPE_CHECKING:
     import pandas

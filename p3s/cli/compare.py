@@ -42,7 +42,7 @@ def compare(
     from p3s.report.compare import as_columns, as_json, as_text
     from p3s.report.compare import compare as compared
     from p3s.report.counts import columns_csv
-    from p3s.report.pictures import format_of, write_comparison
+    from p3s.report.pictures import comparison_picture, format_of
 
     for path in picture:
         format_of(path)
@@ -50,7 +50,7 @@ def compare(
     names = (str(a), str(b))
     found = compared(first, second, names=names, commands=(_command(a), _command(b)), n=count)
     for path in picture:
-        write_comparison(found, path)
+        comparison_picture(found).save(path)
     if html is not None:
         from p3s.report.compare_page import write_page
 

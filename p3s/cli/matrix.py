@@ -35,7 +35,7 @@ def matrix(
         None, "-n COUNT", "Traced process count.  [default: the largest]", min=1, max=MAX_COUNT
     ),
     what: str = option("messages", "--what messages|bytes", "What to show."),
-    png: Path | None = option(None, "--png FILE", "Write a picture."),
+    png: Path | None = option(None, "--png FILE", "Write a picture: .png, .svg or .pdf."),
     json_: bool = JSON_OPTION,
 ) -> int:
     """Show the communication matrix of a traced run: point-to-point messages, source by row.
@@ -46,13 +46,15 @@ def matrix(
         raise UsageError(f"--what {what}: give messages or bytes")
     from p3s.capture.rewrite import whole_as_messages
     from p3s.report.matrix import render
-    from p3s.report.pictures import write_matrix_png
+    from p3s.report.pictures import MATRIX_CELLS, MATRIX_SIZE, format_of, matrix_picture
     from p3s.signature.matrix import communication_matrix
 
+    if png is not None:
+        format_of(png)
     run = whole_as_messages(_run_at(path, count))
     found = communication_matrix(run)
     if png is not None:
-        write_matrix_png(found, what, png)
+        matrix_picture(found, what, MATRIX_SIZE, MATRIX_CELLS).save(png)
     if json_:
         columns = (found.source, found.destination, found.messages, found.bytes)
         pairs = zip(*(column.tolist() for column in columns), strict=True)

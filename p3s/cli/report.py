@@ -56,7 +56,7 @@ def report(
         return _print_csv(prediction, phases)
     from p3s.pipeline.content import content_of
     from p3s.report.html import write_html
-    from p3s.report.pictures import SIZE, write_picture
+    from p3s.report.pictures import SIZE, picture_of
     from p3s.report.places import phase_places
     from p3s.report.sections import parts_of
     from p3s.report.sure import verdict_of
@@ -67,7 +67,7 @@ def report(
     page = output or study.report_path
     write_html(content, page, parts)
     for path, name, inches in [(study.speedup_png_path, "speedup", SIZE), *drawn]:
-        write_picture(prediction.content, name, path, inches)
+        picture_of(prediction.content, name, inches).save(path)
     if json_:
         emit(
             "report",
