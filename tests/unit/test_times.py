@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from capture_writer import INSTRUCTIONS, WALL, Writer
+from captured_runs import check_runs
 
 from p3s.base.errors import Damaged, P3SError
 from p3s.base.study import RUN_SCHEMA, SCHEMA_VERSION, Study, read_json, write_json
 from p3s.capture import read_file, read_run
-from p3s.pipeline.gather import check_runs, put_runs
+from p3s.pipeline.gather import put_runs
 from p3s.signature.clock import QUANTILES, SegmentTimes
 from p3s.signature.disturbed import floor_ns
 from p3s.signature.part import join, part_of

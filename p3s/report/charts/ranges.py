@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from p3s.base.text import percent, processes, seconds
 from p3s.predict.types import Count, Residual
@@ -15,23 +15,18 @@ LINE, TOP, BOTTOM, RIGHT = 30.0, 8.0, 34.0, 24.0
 
 def estimate_chart(estimates: Sequence[Estimate]) -> str:
     """Return the run times of the estimators; empty where fewer than two give one."""
-    known = [each for each in estimates if each.time is not None]
+    known = [(each, each.time) for each in estimates if each.time is not None]
     if len(known) < 2:
         return ""
-    names = [each.name for each in known]
-    ends = [v for each in known for v in (each.low, each.time, each.high) if v is not None]
-    svg, x = _lines(names, min(ends), max(ends), "Run time by each estimator")
-    for tick in x.ticks(5):
-        _tick(svg, x(tick), len(known), seconds(tick))
-    for k, each in enumerate(known):
-        place = TOP + LINE * (k + 0.5)
-        kind = "chosen" if each.chosen else "other"
-        _name(svg, each.name, place, kind)
-        told = f"{each.name}: {seconds(each.time)}"
+    ends = [v for each, time in known for v in (each.low, time, each.high) if v is not None]
+    names = [(each.name, "chosen" if each.chosen else "other") for each, _ in known]
+    svg, x, places = _lines(names, ends, "Run time by each estimator", seconds)
+    for place, (each, time), (_, kind) in zip(places, known, names, strict=True):
+        told = f"{each.name}: {seconds(time)}"
         if each.low is not None and each.high is not None and each.high > each.low:
             _range(svg, x(each.low), x(each.high), place, kind)
             told += f", {seconds(each.low)} to {seconds(each.high)}"
-        svg.circle(x(each.time or 0.0), place, 5.5, f"mark {kind}", told)
+        svg.circle(x(time), place, 5.5, f"mark {kind}", told)
     return svg.markup()
 
 
@@ -39,34 +34,19 @@ def interval_chart(row: Count) -> str:
     """Return how wide each part makes the interval of the model's time at a count, and the whole of
     it; empty without parts."""
     parts = row.interval_parts.known()
-    shown = [(name, *ends, "other") for name, ends in parts.items() if min(ends) > 0]
+    shown = [(name, "other", *ends) for name, ends in parts.items() if min(ends) > 0]
     if not shown:
         return ""
     time, low, high = row.model_s, row.model_low_s, row.model_high_s
     if time and low and high is not None:
-        shown.append(("all together", low / time, high / time, "chosen"))
-    ends = [100 * (v - 1) for _, low, high, _ in shown for v in (low, high)]
-    svg, x = _lines(
-        [name for name, *_ in shown],
-        min(0.0, *ends),
-        max(0.0, *ends),
-        "How much each part widens the interval of the run time",
-    )
-    for tick in x.ticks(6):
-        _tick(svg, x(tick), len(shown), _signed(tick))
-    svg.line((x(0.0), TOP), (x(0.0), TOP + LINE * len(shown)), "axis")
-    for k, (name, low, high, kind) in enumerate(shown):
-        place = TOP + LINE * (k + 0.5)
-        _name(svg, name, place, kind)
+        shown.append(("all together", "chosen", low / time, high / time))
+    ends = [100 * (v - 1) for *_, low, high in shown for v in (low, high)]
+    what = "How much each part widens the interval of the run time"
+    svg, x, places = _lines([(name, kind) for name, kind, *_ in shown], [0.0, *ends], what)
+    for place, (name, kind, low, high) in zip(places, shown, strict=True):
         left, right = x(100 * (low - 1)), x(100 * (high - 1))
-        svg.rect(
-            left,
-            place - 7,
-            max(right - left, 1.5),
-            14,
-            f"widen {kind}",
-            f"{name}: {100 * (low - 1):+.1f} % to {100 * (high - 1):+.1f} %",
-        )
+        told = f"{name}: {100 * (low - 1):+.1f} % to {100 * (high - 1):+.1f} %"
+        svg.rect(left, place - 7, max(right - left, 1.5), 14, f"widen {kind}", told)
     return svg.markup()
 
 
@@ -77,26 +57,16 @@ def residual_chart(residuals: Sequence[Residual]) -> str:
         return ""
     # what does not tell how fast the program is would set the scale for what does
     known = ([each for each in known if each.representative] or known)[:24]
-    names = [f"{each.n:,}: {each.what}" for each in known]
     off = [100 * ((each.ratio or 1.0) - 1) for each in known]
     wide = max(2.0, *(abs(v) for v in off)) * 1.15
-    svg, x = _lines(names, -wide, wide, "Measured time over that of the model, by process count")
-    for tick in x.ticks(6):
-        _tick(svg, x(tick), len(known), _signed(tick))
-    svg.line((x(0.0), TOP), (x(0.0), TOP + LINE * len(known)), "axis")
-    for k, (each, by) in enumerate(zip(known, off, strict=True)):
-        place = TOP + LINE * (k + 0.5)
-        _name(svg, names[k], place, "other")
+    names = [(f"{each.n:,}: {each.what}", "other") for each in known]
+    what = "Measured time over that of the model, by process count"
+    svg, x, places = _lines(names, [-wide, wide], what)
+    for place, each, by in zip(places, known, off, strict=True):
         kind = "measured" if each.representative else "model"
+        told = f"{processes(each.n)}, {each.what}: {by:+.1f} % of the model"
         svg.line((x(0.0), place), (x(by), place), "range other")
-        svg.rect(
-            x(by) - 4.5,
-            place - 4.5,
-            9,
-            9,
-            kind,
-            f"{processes(each.n)}, {each.what}: {by:+.1f} % of the model",
-        )
+        svg.rect(x(by) - 4.5, place - 4.5, 9, 9, kind, told)
     return svg.markup()
 
 
@@ -143,22 +113,32 @@ def _signed(value: float) -> str:
 
 
 # ---- parts of charts with a line per name ------------------------------------------------------
-def _lines(names: Sequence[str], low: float, high: float, label: str) -> tuple[Svg, Linear]:
-    left = min(max(map(len, names)) * LETTER + 16, WIDTH * 0.4)
+def _lines(
+    names: Sequence[tuple[str, str]],
+    ends: Sequence[float],
+    label: str,
+    shown: Callable[[float], str] = _signed,
+) -> tuple[Svg, Linear, list[float]]:
+    """Return a chart with a line per name and its kind, its axis, and where the lines are.
+
+    ends: values that have to fit; shown: how a tick is written. Zero has a line where it is inside.
+    """
+    low, high, bottom = min(ends), max(ends), TOP + LINE * len(names)
+    left = min(max(len(name) for name, _ in names) * LETTER + 16, WIDTH * 0.4)
     room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
-    svg = Svg(WIDTH, TOP + LINE * len(names) + BOTTOM, label)
-    return svg, Linear(low - room, high + room, left, WIDTH - RIGHT)
-
-
-def _name(svg: Svg, name: str, place: float, kind: str) -> None:
+    svg = Svg(WIDTH, bottom + BOTTOM, label)
+    x = Linear(low - room, high + room, left, WIDTH - RIGHT)
+    for tick in x.ticks():
+        svg.line((x(tick), TOP), (x(tick), bottom), "grid")
+        svg.text(x(tick), bottom + 18, shown(tick), anchor="middle")
+    if low <= 0.0:
+        svg.line((x(0.0), TOP), (x(0.0), bottom), "axis")
+    places = [TOP + LINE * (k + 0.5) for k in range(len(names))]
     cut = int(WIDTH * 0.4 / LETTER)
-    svg.text(0, place + 4, name if len(name) <= cut else name[: cut - 1] + "…", f"line {kind}")
-
-
-def _tick(svg: Svg, place: float, lines: int, text: str) -> None:
-    bottom = TOP + LINE * lines
-    svg.line((place, TOP), (place, bottom), "grid")
-    svg.text(place, bottom + 18, text, anchor="middle")
+    for place, (name, kind) in zip(places, names, strict=True):
+        name = name if len(name) <= cut else f"{name[: cut - 1]}…"
+        svg.text(0, place + 4, name, f"line {kind}")
+    return svg, x, places
 
 
 def _range(svg: Svg, left: float, right: float, place: float, kind: str) -> None:
