@@ -10,7 +10,7 @@ from p3s.report.costs import KIND_NAMES
 from p3s.report.counts import Point, count_rows, points_of, signs, thinned
 from p3s.report.efficiencies import summary_line
 from p3s.report.efficiencies import terminal_lines as efficiency_lines
-from p3s.report.files import files_of
+from p3s.report.files import terminal_lines as file_lines
 from p3s.report.sure import (
     estimates_of,
     figure_sentences,
@@ -39,7 +39,7 @@ def render(prediction: Prediction, places: Mapping[str, str] | None = None) -> s
     mind = [reason for reason in reasons_of(prediction) if not reason.untrustworthy]
     parts = [*_verdict(prediction, places), "", *_table(prediction, MAX_COUNTS)]
     parts += [""] if prediction.starts_only else ["", curve(points_of(prediction)), ""]
-    parts += _files(prediction)
+    parts += file_lines(prediction)
     parts += [] if prediction.starts_only else efficiency_lines(prediction)
     parts += terminal_lines(prediction)
     parts += [*_limits(prediction, rows[-1].n, places or {}), *_estimates(prediction, rows[-1].n)]
@@ -109,18 +109,6 @@ def _verdict(prediction: Prediction, places: Mapping[str, str] | None) -> list[s
         "",
         *figure_sentences(prediction, places),
     ]
-
-
-def _files(prediction: Prediction) -> list[str]:
-    """Return the calls on files at the largest count, as lines of text."""
-    found = files_of(prediction)
-    if found is None:
-        return []
-    lines_ = [
-        f"files at {found.n} processes, as {found.source} say:",
-        *aligned([found.head, *found.rows]),
-    ]
-    return [*lines_, *([found.cut] if found.cut else []), ""]
 
 
 def _limits(prediction: Prediction, n: int, places: Mapping[str, str]) -> Iterator[str]:
