@@ -6,74 +6,37 @@ from dataclasses import replace
 from pathlib import Path
 
 from p3s.base.errors import UsageError
-from p3s.cli import options
-from p3s.cli.helptext import argument, option
 from p3s.cli.values import parse_asked, parse_enough, parse_threads
-
-EPILOG = """\b
-Example:
-  p3s characterize -n 2,4,8,16 -o study -- mpiexec -n {np} ./program input
-Next:
-  p3s model study"""
 
 
 def characterize(
-    command: list[str] = argument(
-        "LAUNCHER", "The launcher command; {np} is the process count.", None
-    ),
-    counts: str = option(
-        "", "-n --counts COUNTS", "Process counts, for example 2,4,8,16; or the largest, as ..32."
-    ),
-    repeats: int = option(None, "-r --repeats R", "Runs per count [default: 1].", min=1, max=1000),
-    no_repeat: bool = option(
-        False, "--no-repeat", "Do not run again, up to -r 3, what was disturbed."
-    ),
-    study_dir: Path = option(None, "-o --study STUDY", "Study directory [default: p3s-PROGRAM]."),
-    timeout: float = options.TIMEOUT,
-    work: str = options.WORK,
-    times: bool = option(
-        True, "--times/--no-times", "With --work instructions: also run natively, for the times."
-    ),
-    counters: str = options.COUNTERS,
-    limit: str = options.LIMIT,
-    posix_io: bool = options.POSIX_IO,
-    unfinalized: bool = options.UNFINALIZED,
-    param: list[str] = option(
-        [],
-        "--param NAME=VALUES",
-        "Values of a workload parameter, {NAME} in the command, as size=1000,2000.",
-    ),
-    threads: str = options.THREADS,
-    affinity: str = option(
-        "close",
-        "--affinity WHERE",
-        "Cores of a process's threads: close (neighbours), far (spread over its part of the "
-        "node), none (not bound).",
-    ),
-    oversubscribe: bool = option(
-        False, "--oversubscribe", "Allow more threads of a process than there are cores."
-    ),
-    dims: str = options.DIMS,
-    signature: bool = option(
-        False, "--signature", "Run the signature of a study: each phase only often enough."
-    ),
-    stop: bool = option(
-        False, "--stop", "With --signature: end the program once every phase has been seen."
-    ),
-    width: str = option("2%", "--width PERCENT", "Half width at which the time of a run is known."),
-    confidence: str = option("95%", "--confidence PERCENT", "Confidence of that interval."),
-    turns: str = option(
-        "20-1000", "--turns RANGE", "Fewest and most iterations of a phase in full detail."
-    ),
-    far: bool = option(False, "--far", "The command is the same program with a smaller input."),
-    up_to: int = option(
-        0, "--up-to N", "With --far and no -n: largest count [default: of the study]."
-    ),
-    force: bool = options.OTHER_COMMAND,
-    part: bool = option(
-        False, "--part", "Trace some counts; others, traced elsewhere, follow by p3s add."
-    ),
-    json_: bool = options.JSON_OPTION,
+    command: list[str],
+    counts: str,
+    repeats: int,
+    no_repeat: bool,
+    study_dir: Path,
+    timeout: float,
+    work: str,
+    times: bool,
+    counters: str,
+    limit: str,
+    posix_io: bool,
+    unfinalized: bool,
+    param: list[str],
+    threads: str,
+    affinity: str,
+    oversubscribe: bool,
+    dims: str,
+    signature: bool,
+    stop: bool,
+    width: str,
+    confidence: str,
+    turns: str,
+    far: bool,
+    up_to: int,
+    force: bool,
+    part: bool,
+    json_: bool,
 ) -> int:
     """Run the program traced at small process counts and find its phases.
 

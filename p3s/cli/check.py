@@ -6,19 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from p3s.cli.common import emit, out, quoted, say
-from p3s.cli.helptext import argument
-from p3s.cli.options import JSON_OPTION
-
-EPILOG = """\b
-Example:
-  p3s check study/runs/np0008.r0
-Next:
-  p3s recover study/runs/np0008.r0 -o saved    (what is intact of a damaged run)"""
 
 
-def check(
-    path: Path = argument("PATH", "Study, run directory or .p3t file."), json_: bool = JSON_OPTION
-) -> int:
+def check(path: Path, json_: bool) -> int:
     """Say for every run and rank whether its capture is complete, and what is wrong if not.
 
     Exit code 0 when all is complete, 3 when something is partial or damaged, 1 when nothing can

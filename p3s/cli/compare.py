@@ -7,32 +7,16 @@ from pathlib import Path
 
 from p3s.base.errors import P3SError
 from p3s.cli.common import emit, out, say_reasons, write_out
-from p3s.cli.helptext import argument, option
-from p3s.cli.options import JSON_OPTION
-from p3s.cli.values import MAX_COUNT
-
-EPILOG = """\b
-Example:
-  p3s compare study-before study-after
-  p3s compare study-before study-after --html both.html --picture both.pdf
-Next:
-  p3s gate study-after --base study-before --fail-if 'time@512 > 1.1 * base.time@512'"""
 
 
 def compare(
-    a: Path = argument("A", "Study directory, or a prediction.json."),
-    b: Path = argument("B", "The same of the other one."),
-    count: int | None = option(
-        None,
-        "-n COUNT",
-        "Process count at which phases are compared.  [default: the largest common]",
-        min=1,
-        max=MAX_COUNT,
-    ),
-    picture: list[Path] = option([], "--picture FILE", "Write both curves: .png, .svg or .pdf."),
-    html: Path | None = option(None, "--html FILE", "Write both side by side as a page."),
-    csv: bool = option(False, "--csv", "Print the counts as CSV."),
-    json_: bool = JSON_OPTION,
+    a: Path,
+    b: Path,
+    count: int | None,
+    picture: list[Path],
+    html: Path | None,
+    csv: bool,
+    json_: bool,
 ) -> int:
     """Compare the predictions of two studies: times with intervals, and the phases that differ.
 

@@ -8,29 +8,13 @@ from typing import TYPE_CHECKING
 
 from p3s.base.text import plural
 from p3s.cli.common import emit, out, say, write_out
-from p3s.cli.helptext import argument, option
-from p3s.cli.options import JSON_OPTION
 
 if TYPE_CHECKING:
     from p3s.capture import RunTrace
     from p3s.capture.recover import Place
 
-EPILOG = """\b
-Example:
-  p3s dump study/runs/np0008.r0 --summary
-  p3s dump study/runs/np0008.r0 --rank 3 | less
-  p3s dump study/runs/np0008.r0 --parquet events.parquet
-Next:
-  p3s check study/runs/np0008.r0    (whether anything is missing)"""
 
-
-def dump(
-    path: Path = argument("PATH", "Study, run directory or .p3t file."),
-    rank: int | None = option(None, "--rank R", "Only this rank.", min=0),
-    summary: bool = option(False, "--summary", "Totals by MPI call, of every run."),
-    parquet: Path | None = option(None, "--parquet FILE", "Write the events as one Parquet file."),
-    json_: bool = JSON_OPTION,
-) -> int:
+def dump(path: Path, rank: int | None, summary: bool, parquet: Path | None, json_: bool) -> int:
     """Print every record of a capture, or its totals; or write it as Parquet.
 
     Exit code 3 when the capture is partial or damaged: what is intact is there all the same.

@@ -7,37 +7,10 @@ from pathlib import Path
 from p3s.base.errors import GateFailed, UsageError
 from p3s.base.text import plural
 from p3s.cli.common import allowed_codes, emit, out, say
-from p3s.cli.helptext import argument, option
-from p3s.cli.options import JSON_OPTION
-
-EPILOG = """Quantities: time, speedup, efficiency, cost (core hours), each also .low and .high;
-compute, communication, transfer, waiting, software; knee, recommended, unknown, extrapolation.
-Units: s, ms, us, ns, min, h; %, x; core-h. Counts: a number, smallest or largest.
-
-\b
-Example:
-  p3s gate study --fail-if 'efficiency@1024 < 60%' --fail-if 'time.high@1024 > 2 min'
-  p3s gate new --base old --fail-if 'time@512 > 1.1 * base.time@512'
-  p3s gate study --fail-if 'knee < 256' --allow not-representative
-Next:
-  p3s report study    (what limits the scaling)"""
 
 
 def gate(
-    study_dir: Path = argument("STUDY", "Study directory, or a prediction.json."),
-    fail_if: list[str] = option(
-        [], "--fail-if CONDITION", "'efficiency@1024 < 0.6'; may be repeated."
-    ),
-    allow: list[str] = option(
-        [],
-        "--allow CODES",
-        "Let a prediction pass for which these reasons speak against trusting it, as in "
-        "--allow not-representative; may be repeated.",
-    ),
-    base: Path | None = option(
-        None, "--base STUDY", "Prediction whose values are base.time@512, ..."
-    ),
-    json_: bool = JSON_OPTION,
+    study_dir: Path, fail_if: list[str], allow: list[str], base: Path | None, json_: bool
 ) -> int:
     """Fail, with exit code 4, when a condition on the prediction is true.
 

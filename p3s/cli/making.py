@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, wraps
-from inspect import Signature, signature
+from inspect import Parameter, Signature, signature
 from typing import Any
 
 import typer
@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 from p3s.base.extensions import Command, extensions, load
 from p3s.cli import helptext
 from p3s.cli.helptext import SHOW_ALL
-from p3s.cli.table import USUAL, commands
+from p3s.cli.table import commands, entries, parameter, usual
 
 
 @cache
@@ -28,7 +28,8 @@ def loaded(name: str) -> Any:
 def _made(command: Command) -> Any:
     """Return a command, with those that belong to it, as typer makes it."""
     made, name = load(command.function), command.name
-    epilog = load(command.function.partition(":")[0] + ":EPILOG")
+    words = f"{command.parent} {name}".strip()
+    epilog = entries(words).get("epilog") or load(command.function.partition(":")[0] + ":EPILOG")
     alone = typer.Typer(callback=lambda: None, rich_markup_mode=None, add_completion=False)
     if isinstance(made, typer.Typer):
         alone.add_typer(made, name=name, epilog=epilog, short_help=command.summary)
@@ -39,11 +40,29 @@ def _made(command: Command) -> Any:
             context_settings={"allow_interspersed_args": not command.program_options},
             epilog=epilog,
             short_help=command.summary,
-        )(_with_alternatives(name, made))
+        )(_with_alternatives(words, _declared(words, made)))
     whole = typer.main.get_command(alone).commands[name]  # type: ignore[attr-defined]
     if isinstance(made, typer.Typer):
         whole.commands |= {each.name: _made(each) for each in commands() if each.parent == name}
     return whole
+
+
+def _declared(words: str, made: Callable[..., int]) -> Callable[..., int]:
+    """Return a command whose parameters without a default are those of the table."""
+    every = [
+        each
+        if each.default is not Parameter.empty or each.annotation is typer.Context
+        else each.replace(default=parameter(words, each.name, each.annotation))
+        for each in signature(made, eval_str=True).parameters.values()
+    ]
+    return _signed(made, every)
+
+
+def _signed(made: Callable[..., int], every: Sequence[Parameter]) -> Callable[..., int]:
+    """Return a function as one with these parameters, as typer looks at it."""
+    made.__signature__ = Signature(every)  # type: ignore[attr-defined]
+    made.__annotations__ = {each.name: each.annotation for each in every}
+    return made
 
 
 def _with_alternatives(name: str, made: Callable[..., int]) -> Callable[..., int]:
@@ -54,7 +73,7 @@ def _with_alternatives(name: str, made: Callable[..., int]) -> Callable[..., int
     if not others:
         return made
     of = [signature(function, eval_str=True).parameters for function in (made, *others)]
-    *usual, last = of[0].values()
+    *usual_, last = of[0].values()
     own = {each.name: each for one in of[1:] for each in one.values() if each.name not in of[0]}
 
     @wraps(made)
@@ -65,10 +84,7 @@ def _with_alternatives(name: str, made: Callable[..., int]) -> Callable[..., int
                 return code
         return made(**{each: given[each] for each in of[0]})
 
-    every = [*usual, *own.values(), last]
-    first.__signature__ = Signature(every)  # type: ignore[attr-defined]
-    first.__annotations__ = {each.name: each.annotation for each in every}
-    return first
+    return _signed(first, [*usual_, *own.values(), last])
 
 
 class OnDemand(Mapping[str, Any]):
@@ -98,7 +114,7 @@ class Grouped(TyperGroup):
         every = ctx.meta.get(SHOW_ALL)
         groups: dict[str, list[tuple[str, str]]] = {}
         for each in commands():
-            if not each.parent and (every or each.name in USUAL):
+            if not each.parent and (every or each.name in usual()):
                 groups.setdefault(each.group, []).append((each.name, each.summary))
         for title, rows in groups.items():
             with formatter.section(title):

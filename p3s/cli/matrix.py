@@ -11,33 +11,16 @@ from typing import TYPE_CHECKING
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import quoted
 from p3s.cli.common import emit, out, say
-from p3s.cli.helptext import argument, option
-from p3s.cli.options import JSON_OPTION
-from p3s.cli.values import MAX_COUNT
 
 if TYPE_CHECKING:
     from p3s.capture import RunTrace
 
-EPILOG = """\b
-Example:
-  p3s matrix study -n 16
-  p3s matrix study -n 16 --what bytes --png matrix.png
-Next:
-  p3s phases study    (when they communicate)"""
 
 #: Text goes to files and pipes in this width.
 _WIDTH = 100
 
 
-def matrix(
-    path: Path = argument("STUDY", "Study or run directory."),
-    count: int | None = option(
-        None, "-n COUNT", "Traced process count.  [default: the largest]", min=1, max=MAX_COUNT
-    ),
-    what: str = option("messages", "--what messages|bytes", "What to show."),
-    png: Path | None = option(None, "--png FILE", "Write a picture: .png, .svg or .pdf."),
-    json_: bool = JSON_OPTION,
-) -> int:
+def matrix(path: Path, count: int | None, what: str, png: Path | None, json_: bool) -> int:
     """Show the communication matrix of a traced run: point-to-point messages, source by row.
 
     Exit code 3 when the capture is partial or damaged: what is intact is shown all the same.

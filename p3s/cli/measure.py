@@ -9,51 +9,24 @@ from typing import TYPE_CHECKING
 
 from p3s.base.errors import UsageError
 from p3s.cli.common import check_output, emit_json, out, quoted, say
-from p3s.cli.helptext import option
-from p3s.cli.options import JSON_OPTION
 from p3s.cli.progress import progress
 from p3s.cli.values import parse_counts, words_of
 
 if TYPE_CHECKING:
     from p3s.machine.filesystem import FileSystem
 
-EPILOG = """\b
-Example:
-  p3s machine measure -o study/machine.json
-  p3s machine measure --launcher "mpiexec --host n0,n1 -n {np}" -o n0.json
-Next:
-  p3s machine show study/machine.json"""
-
 
 def measure(
-    output: Path = option(Path("machine.json"), "-o --output FILE", "File to write."),
-    quick: bool = option(False, "--quick", "In a quarter of the time, with more spread."),
-    launcher: str = option(
-        "",
-        "--launcher COMMAND",
-        "Launcher of the two ranks, with {np} [default: mpiexec as found].",
-    ),
-    network: bool = option(True, "--network/--no-network", "Measure messages between two ranks."),
-    openmp: bool = option(
-        False, "--openmp", "Measure teams of OpenMP threads, too (12 s more; quick: 5 s)."
-    ),
-    oversubscribe: bool = option(
-        False, "--oversubscribe", "Teams of up to twice the hardware threads."
-    ),
-    io: Path | None = option(None, "--io DIR", "Measure files in this directory, too."),
-    io_ranks: str = option(
-        "",
-        "--io-ranks COUNTS",
-        "Processes that write at once [default: 1, 2, 4, ... up to the cores].",
-    ),
-    io_mib: int = option(
-        8,
-        "--io-mib MIB",
-        "What a process writes to a file, as much as the program does.",
-        min=1,
-        max=65536,
-    ),
-    json_: bool = JSON_OPTION,
+    output: Path,
+    quick: bool,
+    launcher: str,
+    network: bool,
+    openmp: bool,
+    oversubscribe: bool,
+    io: Path | None,
+    io_ranks: str,
+    io_mib: int,
+    json_: bool,
 ) -> int:
     """Measure kernels on one core and on all, and messages between two ranks.
 

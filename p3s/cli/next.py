@@ -8,28 +8,12 @@ from p3s.base.command_lines import arguments, elsewhere, shown
 from p3s.base.study import Study
 from p3s.base.text import joined
 from p3s.cli.common import emit, out, quoted, say
-from p3s.cli.helptext import option
-from p3s.cli.options import JSON_OPTION, STUDY
 from p3s.cli.progress import progress
 from p3s.cli.values import one_count
 from p3s.predict.commands import Commands, count_to_validate
 
-EPILOG = """\b
-Example:
-  p3s next study
-Next:
-  p3s model study    (after the commands that it prints)"""
 
-
-def next_(
-    study_dir: Path = STUDY,
-    target: str = option(
-        "",
-        "-n --count N",
-        "Count to be predicted, for smaller inputs [default: 16 times the largest traced].",
-    ),
-    json_: bool = JSON_OPTION,
-) -> int:
+def next_(study_dir: Path, target: str, json_: bool) -> int:
     """Name the runs that would decide most about the model: counts, and smaller workloads."""
     from p3s.base.serialise import to_data
     from p3s.costs.small_runs.lookup import default_target, propose

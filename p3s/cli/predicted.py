@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,29 +14,10 @@ from p3s.cli.progress import Progress, progress
 from p3s.cli.values import parse_threads
 
 if TYPE_CHECKING:
+    from p3s.cli.predict import Asked
     from p3s.pipeline.predicting import PredictArguments
-    from p3s.pipeline.tracing.counts import Asked as Counts
     from p3s.pipeline.tracing.runs import TraceRequest
     from p3s.predict.types import Reason
-
-
-@dataclass(frozen=True)
-class Asked:
-    """Options that say what is traced first, and which of several studies is meant.
-
-    trace: of the launcher command, without one nothing is traced; counts: those of --from. Others
-    are their texts.
-    """
-
-    trace: TraceRequest
-    counts: Counts | None
-    dims: str
-    io: str
-    param: Sequence[str]
-    weak: str
-    threads: str
-    node: str
-    placement: Path | None
 
 
 def predict(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) -> int:

@@ -7,39 +7,21 @@ from typing import TYPE_CHECKING
 
 from p3s.base.errors import UsageError
 from p3s.cli.common import emit, out, say, say_reasons, write_out
-from p3s.cli.helptext import option
-from p3s.cli.options import JSON_OPTION, NO_SOURCE, STUDY
 
 if TYPE_CHECKING:
     from p3s.predict.saved import PredictionFile
 
-EPILOG = """Plots: speedup, time, efficiency, parts (computation, transfer, waiting), phases.
-
-\b
-Example:
-  p3s report study
-  p3s report study --picture speedup.pdf --plot efficiency --picture efficiency.pdf
-  p3s report study --csv > counts.csv
-Next:
-  p3s validate study -n 64    (run at 64 and compare)"""
-
 
 def report(
-    study_dir: Path = STUDY,
-    output: Path | None = option(None, "-o --output FILE", "Where to write the page."),
-    picture: list[Path] = option(
-        [], "--picture FILE", "Write a picture for a paper: .png, .svg or .pdf; may be repeated."
-    ),
-    plot: list[str] = option(
-        [],
-        "--plot WHAT",
-        "What the pictures show, in their order, the last one for all further.  [default: speedup]",
-    ),
-    size: str = option("", "--size WxH", "Size of these in inches, for example 3.4x2.4."),
-    no_source: bool = NO_SOURCE,
-    csv: bool = option(False, "--csv", "Print the counts as CSV and write nothing."),
-    phases: bool = option(False, "--phases", "With --csv: a row per phase and count."),
-    json_: bool = JSON_OPTION,
+    study_dir: Path,
+    output: Path | None,
+    picture: list[Path],
+    plot: list[str],
+    size: str,
+    no_source: bool,
+    csv: bool,
+    phases: bool,
+    json_: bool,
 ) -> int:
     """Write report.html (one offline file) and speedup.png, and print what it says first.
 

@@ -11,34 +11,20 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
 from p3s.base.text import processes
 from p3s.cli.common import emit_json, launcher_words, out, quoted, say, say_reasons
-from p3s.cli.helptext import option
-from p3s.cli.options import DIMS, JSON_OPTION, STUDY
 from p3s.cli.progress import progress
 from p3s.cli.values import one_count
-
-EPILOG = """Words after -- are the launcher command [default: the one the study was made with].
-
-\b
-Example:
-  p3s validate study -n 64 -- mpiexec -n {np} ./program input
-Next:
-  p3s report study"""
 
 
 def validate(
     ctx: typer.Context,
-    study_dir: Path = STUDY,
-    count: str = option(..., "-n --count N", "Process count to run at."),
-    timeout: float = option(3600.0, "--timeout SECONDS", "Limit of the run.", min=1.0),
-    dims: str = DIMS,
-    force: bool = option(False, "--force", "Run another command than the study's."),
-    run: bool = option(
-        True, "--run/--no-run", "Run it, or compare the run of an earlier p3s validate again."
-    ),
-    trust: bool = option(
-        False, "--trust", "Run the study's command, though it was not made here by you."
-    ),
-    json_: bool = JSON_OPTION,
+    study_dir: Path,
+    count: str,
+    timeout: float,
+    dims: str,
+    force: bool,
+    run: bool,
+    trust: bool,
+    json_: bool,
 ) -> int:
     """Run the program at a count that was not modelled, traced, and compare it with the model.
 

@@ -7,27 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from p3s.cli.common import out
-from p3s.cli.helptext import option
-from p3s.cli.options import NO_SOURCE, STUDY
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
 
-EPILOG = """Without a display, as on a login node, the page is served to this machine alone, at an
-address that nobody can guess, until Ctrl-C.
 
-\b
-Example:
-  p3s view study
-  p3s view study --serve --port 8000"""
-
-
-def view(
-    study_dir: Path = STUDY,
-    serve: bool = option(False, "--serve", "Serve the page, also where a display is."),
-    port: int = option(0, "--port PORT", "Port to serve it at [default: any].", min=0, max=65535),
-    no_source: bool = NO_SOURCE,
-) -> int:
+def view(study_dir: Path, serve: bool, port: int, no_source: bool) -> int:
     """Open the report of a study in the browser, or serve it on localhost for a remote login.
 
     The page is made from the study as it is now; opening it writes report.html.

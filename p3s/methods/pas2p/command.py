@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import percent, processes, seconds, visible
-from p3s.cli.helptext import option
+from p3s.cli.declared import option
 
 if TYPE_CHECKING:
     from p3s.methods.pas2p.phases import Similarity, ThesisPhase

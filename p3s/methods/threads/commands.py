@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.cli.common import emit_json, header, out, quoted, say, say_reasons
-from p3s.cli.costs import COLLECTIVES, ESTIMATOR, NETWORK
-from p3s.cli.helptext import argument, option
-from p3s.cli.options import JSON_OPTION, THREADS, VALUE
+from p3s.cli.costs import ESTIMATOR
+from p3s.cli.declared import argument, option
+from p3s.cli.options import COLLECTIVES, JSON_OPTION, NETWORK, THREADS, VALUE
 from p3s.cli.progress import progress
 from p3s.cli.values import parse_counts
 

@@ -11,7 +11,8 @@ from p3s.base.artefacts import schema_of
 from p3s.base.errors import UsageError
 from p3s.base.text import one_line
 from p3s.cli.common import check_output, emit_json, launcher_words, out, quoted, say
-from p3s.cli.helptext import Command, WithLauncher, argument, option
+from p3s.cli.declared import argument, option
+from p3s.cli.helptext import Command, WithLauncher
 from p3s.cli.options import DIMS, JSON_OPTION
 from p3s.cli.progress import progress
 from p3s.methods.baseline.commands import iterations, options, text, trees

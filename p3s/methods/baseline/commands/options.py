@@ -6,7 +6,7 @@ import re
 from math import isfinite
 
 from p3s.base.errors import UsageError
-from p3s.cli.helptext import option
+from p3s.cli.declared import option
 
 #: Numbers of a list, at most.
 _MOST = 100_000

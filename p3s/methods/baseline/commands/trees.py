@@ -11,7 +11,8 @@ import typer
 from p3s.base.errors import UsageError
 from p3s.base.text import figures, joined, percent, plural, seconds, table
 from p3s.cli.common import check_output, emit_json, header, out, quoted, say
-from p3s.cli.helptext import Command, argument, option
+from p3s.cli.declared import argument, option
+from p3s.cli.helptext import Command
 from p3s.cli.options import JSON_OPTION
 from p3s.methods.baseline.commands import options
 from p3s.methods.baseline.commands.options import numbers, pairs, whole_numbers

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from p3s.base.errors import UsageError
 from p3s.cli.common import check_output, emit_json, out, quoted, say
-from p3s.cli.helptext import option
+from p3s.cli.declared import option
 from p3s.cli.options import JSON_OPTION
 from p3s.cli.progress import progress
 

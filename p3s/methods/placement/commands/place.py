@@ -13,9 +13,8 @@ import typer
 
 from p3s.base.errors import UsageError
 from p3s.cli.common import emit_json, header, out, quoted, say, say_reasons, write_out
-from p3s.cli.costs import COLLECTIVES, NETWORK, TOPOLOGY
-from p3s.cli.helptext import argument, option
-from p3s.cli.options import JSON_OPTION, VALUE
+from p3s.cli.declared import argument, option
+from p3s.cli.options import COLLECTIVES, JSON_OPTION, NETWORK, TOPOLOGY, VALUE
 from p3s.cli.progress import progress
 from p3s.cli.values import hosts_of, parse_counts
 from p3s.pipeline.weak import at_value
