@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def traced(request: TraceRequest, json_: bool) -> int:
     """Trace the counts of a study."""
-    from p3s.pipeline.tracing.study import lacking, left_over, trace
+    from p3s.pipeline.tracing.study import lacking, left_over, trace, without_loop
 
     with progress(0) as bar:
         done = trace(request, bar)
@@ -35,7 +35,7 @@ def traced(request: TraceRequest, json_: bool) -> int:
         )
     elif done.counts:
         out(text.traced_text(done.counts))
-        if said := text.without_loop(study, done.counts):
+        if said := without_loop(study, done.counts):
             say(said)
     if lack:
         say(f"p3s: {lack}")

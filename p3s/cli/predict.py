@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,30 +13,10 @@ from p3s.cli.common import allowed_codes, launcher_words
 from p3s.cli.values import parse_asked, parse_counts, parse_share
 
 if TYPE_CHECKING:
-    from p3s.pipeline.tracing.counts import Asked as Counts
-    from p3s.pipeline.tracing.runs import TraceRequest
+    pass
 
 #: Counts traced when a launcher is given and nothing has been traced yet.
 DEFAULT_FROM = "2,4,8,16"
-
-
-@dataclass(frozen=True)
-class Asked:
-    """Options that say what is traced first, and which of several studies is meant.
-
-    trace: of the launcher command, without one nothing is traced; counts: those of --from. Others
-    are their texts.
-    """
-
-    trace: TraceRequest
-    counts: Counts | None
-    dims: str
-    io: str
-    param: Sequence[str]
-    weak: str
-    threads: str
-    node: str
-    placement: Path | None
 
 
 def predict(
@@ -98,5 +77,5 @@ def predict(
         what_if=what_ifs_of(what_if),
     )
     trace = TraceRequest(study_dir, tuple(words), usual, repeats, timeout, stdin=own)
-    asked = Asked(trace, first, dims, io, param, weak, threads, node, placement)
+    asked = then.Asked(trace, first, dims, io, param, weak, threads, node, placement)
     return then.predict(study_dir, arguments, asked, json_)

@@ -3,25 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from p3s.base.errors import UsageError
 from p3s.base.study import Study
 from p3s.cli.common import emit_json, out, quoted, say, say_reasons
 from p3s.cli.progress import Progress, progress
-from p3s.cli.values import parse_threads
 
 if TYPE_CHECKING:
-    from p3s.cli.predict import Asked
     from p3s.pipeline.predicting import PredictArguments
+    from p3s.pipeline.tracing.counts import Asked as Counts
     from p3s.pipeline.tracing.runs import TraceRequest
-    from p3s.predict.types import Reason
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Options that say what is traced first, and which of several studies is meant.
+
+    trace: of the launcher command, without one nothing is traced; counts: those of --from. Others
+    are their texts.
+    """
+
+    trace: TraceRequest
+    counts: Counts | None
+    dims: str
+    io: str
+    param: Sequence[str]
+    weak: str
+    threads: str
+    node: str
+    placement: Path | None
 
 
 def predict(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) -> int:
     """Predict what is asked for; return the exit code."""
+    from p3s.cli import several
     from p3s.pipeline.basis import with_placement
     from p3s.pipeline.before import check_launcher, check_request, check_study, check_there
     from p3s.pipeline.predicting import file_system
@@ -49,9 +67,9 @@ def predict(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) 
     if first is not None:
         check_launcher(root, words, first.chosen or ())
     if asked.weak:
-        return _weak(root, arguments, asked, json_)
+        return several.weak(root, arguments, asked.weak, asked.param, json_)
     if over_threads:
-        return _over_threads(root, arguments, asked, json_)
+        return several.over_threads(root, arguments, asked.threads, asked.node, asked.param, json_)
     if with_parameters:
         with progress(2) as bar:
             root = at_value(root, asked.param, bar)
@@ -94,43 +112,3 @@ def _plain(
         out(render(result, phase_places(*found) if found else {}))
     say(f"next: p3s report {quoted(study.root)}")
     return say_reasons(result.reasons, told=not json_) or (3 if partial else 0)
-
-
-def _weak(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) -> int:
-    """Predict times with a value of the parameters that grows with the counts."""
-    from p3s.pipeline.weak import predicted, with_parameters
-    from p3s.predict.types import WEAK
-    from p3s.report.terminal import render_weak
-
-    study = with_parameters(root)
-    with progress(2 * len(arguments.counts) + 2) as bar:
-        found, path = predicted(study, arguments, asked.weak, asked.param, bar)
-    return _written(WEAK.data(found) if json_ else render_weak(found), path, found.reasons)
-
-
-def _over_threads(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) -> int:
-    """Predict run times over processes and threads; write and print the surface."""
-    from p3s.machine.topology.inside import read_node
-    from p3s.pipeline.teams import surface_of
-    from p3s.predict.surface import SURFACE, write
-    from p3s.report.surface import render
-
-    node = read_node(asked.node) if asked.node else None
-    threads = parse_threads(asked.threads) if asked.threads else ()
-    with progress(2 * max(len(threads), 1) * len(arguments.counts)) as bar:
-        study, found = surface_of(root, arguments, threads, asked.param, node, bar)
-    result = SURFACE.data(found) if json_ else render(found)
-    advise = f"p3s advise {quoted(root)} --cores {max(cell.cores for cell in found.cells)}"
-    return _written(result, write(study, found), found.reasons, advise)
-
-
-def _written(
-    result: str | dict[str, Any], path: Path, reasons: Sequence[Reason], next_command: str = ""
-) -> int:
-    """Print a result that was written, as text or JSON; return the exit code."""
-    is_text = isinstance(result, str)
-    out(result) if isinstance(result, str) else emit_json(result)
-    say(f"written: {quoted(path)}")
-    if next_command:
-        say(f"next: {next_command}")
-    return say_reasons(reasons, told=is_text)

@@ -9,12 +9,13 @@ from pathlib import Path
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.progress import Progress
-from p3s.base.settings import counts_behind
+from p3s.base.settings import counts_behind, threads_in
 from p3s.base.staging import alone
 from p3s.base.study import Study, write_json
 from p3s.base.text import processes
 from p3s.machine.filesystem import NAME as FILES
 from p3s.machine.filesystem import FileSystem
+from p3s.machine.topology.inside import Node
 from p3s.pipeline.basis import Request, basis_of, setting_of, told_of
 from p3s.pipeline.stages import (
     check_scaled_room,
@@ -29,11 +30,12 @@ from p3s.pipeline.stages import (
     scaled_is_missing,
     stale_replays,
 )
-from p3s.pipeline.teams import filled, over_threads
+from p3s.pipeline.teams import Wanted, filled, inputs_of, over_threads, with_threads
 from p3s.predict.estimates import Estimation
 from p3s.predict.estimators import Setting
 from p3s.predict.prediction import predict
 from p3s.predict.scaling import KNEE_EFFICIENCY
+from p3s.predict.surface import Surface
 from p3s.predict.types import PREDICTION, Prediction
 from p3s.predict.what_if.answers import cheap, with_answers
 from p3s.predict.what_if.changes import Changes, read_changes
@@ -234,3 +236,19 @@ def _scale(study: Study, counts: Sequence[int], progress: Progress) -> None:
     progress.expect(len(unwritten) + len(counts))
     for n in unwritten:
         ensure_scaled(study, n, progress, spread=True)
+
+
+def surface_of(
+    root: Path,
+    arguments: PredictArguments,
+    threads: Sequence[int],
+    params: Sequence[str],
+    node: Node | None,
+    bar: Progress,
+) -> tuple[Study, Surface]:
+    """Predict over processes and threads, by default those that were traced."""
+    study = with_threads(root)
+    rest = inputs_of(study, params)
+    wanted = Wanted(arguments.counts, threads or threads_in(study), rest, node)
+    request, only, allowed = arguments.request, arguments.only, arguments.allowed
+    return study, over_threads().surface(study, wanted, request, bar, only=only, allowed=allowed)

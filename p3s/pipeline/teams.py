@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from p3s.base.command_lines import launcher, shown
 from p3s.base.errors import P3SError, UsageError
@@ -32,9 +31,6 @@ from p3s.predict.surface import Surface
 from p3s.predict.types import Reason
 from p3s.predict.what_if.changes import MoreThreads, NotKnown
 from p3s.signature_runner.recording import Recording
-
-if TYPE_CHECKING:
-    from p3s.pipeline.predicting import PredictArguments
 
 
 @dataclass(frozen=True)
@@ -174,19 +170,3 @@ def inputs_of(study: Study, params: Sequence[str]) -> str:
     if not names or not params:
         return inputs_in(study)[-1] if names else ""
     return setting_name(one_setting(params, names))
-
-
-def surface_of(
-    root: Path,
-    arguments: PredictArguments,
-    threads: Sequence[int],
-    params: Sequence[str],
-    node: Node | None,
-    bar: Progress,
-) -> tuple[Study, Surface]:
-    """Predict over processes and threads, by default those that were traced."""
-    study = with_threads(root)
-    rest = inputs_of(study, params)
-    wanted = Wanted(arguments.counts, threads or threads_in(study), rest, node)
-    request, only, allowed = arguments.request, arguments.only, arguments.allowed
-    return study, over_threads().surface(study, wanted, request, bar, only=only, allowed=allowed)

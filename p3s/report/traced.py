@@ -6,14 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from p3s.base.extents import shape
-from p3s.base.study import Study
 from p3s.base.text import one_line, plural, processes, seconds, size_text, table
 from p3s.pipeline.tracing.results import TracedCount
 from p3s.pipeline.tracing.values import TracedValue
 from p3s.signature import buffers
 from p3s.signature.tracing import sentence
 from p3s.signature.unmodelled import sentences
-from p3s.signature_runner.traced_run import TracedRun
 
 
 def traced_text(rows: Sequence[TracedCount]) -> str:
@@ -29,10 +27,13 @@ def _table(rows: Sequence[TracedCount]) -> str:
     columns: dict[str, Callable[[TracedCount], str]] = {"processes": lambda row: str(row.np)}
     if any(run.dims for row in rows for run in row.runs):
         columns["grid"] = _grid
-    columns |= {"runs": lambda row: str(len(row.runs)), "run time": lambda row: _least(row.runs)}
+    columns |= {
+        "runs": lambda row: str(len(row.runs)),
+        "run time": lambda row: _least([run.wall_s for run in row.runs]),
+    }
     if any(row.timed for row in rows):
         columns["native runs"] = lambda row: str(len(row.timed))
-        columns["native time"] = lambda row: _least(row.timed)
+        columns["native time"] = lambda row: _least([run.wall_s for run in row.timed])
     columns["shared cores"] = lambda row: (
         "yes" if any(run.oversubscribed for run in row.runs + row.timed) else "no"
     )
@@ -49,7 +50,12 @@ def _table(rows: Sequence[TracedCount]) -> str:
 def small_runs_table(rows: Sequence[TracedCount]) -> str:
     """Return the runs of a smaller input as a table."""
     cells = [
-        [str(row.np), str(len(row.runs)), _least(row.runs), str(row.signature.get("events", "-"))]
+        [
+            str(row.np),
+            str(len(row.runs)),
+            _least([run.wall_s for run in row.runs]),
+            str(row.signature.get("events", "-")),
+        ]
         for row in rows
     ]
     return table(cells, ["processes", "runs", "run time", "events"], left=0)
@@ -73,28 +79,9 @@ def _grid(row: TracedCount) -> str:
     return next((shape(run.dims) for run in row.runs if run.dims), "-")
 
 
-def _least(runs: Sequence[TracedRun]) -> str:
+def _least(seconds: Sequence[float]) -> str:
     """Return what the shortest run took."""
-    return f"{min(run.wall_s for run in runs):.2f} s" if runs else "-"
-
-
-def without_loop(study: Study, rows: Sequence[TracedCount]) -> str:
-    """Return what a program said last that calls MPI in no loop, at the largest count; else "".
-
-    Programs that refuse their input often end with exit code 0.
-    """
-    from p3s.signature_runner.output import program_said
-
-    if not rows or any(row.signature.get("phases", 0) != 1 for row in rows):
-        return ""
-    n = max(row.np for row in rows)
-    run = study.runs_dir(n)
-    said = program_said(run)
-    words = f"; at {n} processes it said last: {said.text} ({run / said.file})" * bool(said.text)
-    return (
-        f"note: the program calls MPI in no loop{one_line(words)}; if it stopped before its work, "
-        "mend its input and trace into another study"
-    )
+    return f"{min(seconds):.2f} s" if seconds else "-"
 
 
 # ---- runs of a signature -------------------------------------------------------------------------
