@@ -40,14 +40,14 @@ def with_parameters(study_dir: Path) -> Study:
 
 
 class Named(Progress):
-    """Steps of one setting of the parameters, told with its name."""
+    """Steps of one setting of the parameters, told with its name.
 
-    def __init__(self, bar: Progress, name: str) -> None:
+    notes: what the user should know is told, too, without the name.
+    """
+
+    def __init__(self, bar: Progress, name: str, *, notes: bool = False) -> None:
         super().__init__()
-        self._of, self._name = bar, name
-
-    def expect(self, steps: int) -> None:
-        """The steps of one setting are a part of them all."""
+        self._of, self._name, self._notes = bar, name, notes
 
     def start(self, text: str) -> None:
         """Say which step is being done."""
@@ -56,6 +56,11 @@ class Named(Progress):
     def done(self, text: str) -> None:
         """Say that a step has ended."""
         self._of.done(f"{self._name} {text}")
+
+    def say(self, text: str) -> None:
+        """Say something that the user should know, in one line."""
+        if self._notes:
+            self._of.say(text)
 
 
 def ensure_family(study: Study, bar: Progress, *, again: bool = False) -> Family | None:
