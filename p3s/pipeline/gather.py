@@ -191,7 +191,7 @@ def _check_alike(root: Path, study: Study | None, found: Sequence[CapturedRun]) 
 
     commands = sorted({tuple(run.command) for run in found})
     if len(commands) > 1:
-        one, two = differing(*commands[:2])
+        one, two = differing(commands[0], commands[1])
         raise UsageError(
             f"{root}: these are runs of several commands ({one} and {two}); name the one that"
             " stands for all after --, with {np} for the process count"
@@ -209,7 +209,8 @@ def _check_alike(root: Path, study: Study | None, found: Sequence[CapturedRun]) 
             " one unit: trace all with the same p3s exec --work (CPU time can go beside"
             " instructions of the same count)"
         )
-    inputs = {digest_in(run.info): str(run.path) for run in (*known, *timed, *found)}
+    inputs = {digest_in(run.info): str(run.path) for run in [*known, *timed]}
+    inputs |= {digest_in(run.info): str(run.path) for run in found}
     inputs.pop(None, None)
     if len(inputs) > 1:
         one, two = list(inputs.values())[:2]
