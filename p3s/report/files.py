@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from p3s.base.text import aligned, percent, seconds, size_text, span, visible
-from p3s.predict.types import FileUseAt, Prediction
+from p3s.costs.files.types import FileUseAt
+from p3s.predict.types import Prediction
 
 #: Calls that are listed.
 MOST = 12

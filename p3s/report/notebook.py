@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
@@ -108,12 +109,13 @@ class Prediction(saved.PredictionFile):
         name: as in ``phase_frame``, NaN where a phase does not occur. Times in s.
         """
         with brought():
+            import_module("xarray")  # pandas makes data sets by it
             rows, parts = self.to_frame().set_index("n"), self.phase_frame()
         names = parts.drop_duplicates("phase").set_index("phase")["name"].sort_index()
         parts = parts.drop(columns=["name", "kind"]).set_index(["n", "phase"]).astype(float)
         found = rows.where(rows.notna(), math.nan).infer_objects().to_xarray()
-        found = found.merge(parts.add_prefix("phase_").to_xarray())
-        return found.assign_coords(phase_name=("phase", names.to_numpy()))
+        whole: xarray.Dataset = found.merge(parts.add_prefix("phase_").to_xarray())
+        return whole.assign_coords(phase_name=("phase", names.to_numpy()))
 
     def _repr_html_(self) -> str:
         """Return it as static HTML."""

@@ -115,7 +115,8 @@ def place(
     check_request(study_dir, wanted, request, None, None)
     search = Search(number=number, simulated=simulated, model=cost_of(model))
     if param or has_parameters(study_dir):
-        study_dir = at_value(study_dir, param)
+        with progress(2) as bar:
+            study_dir = at_value(study_dir, param, bar)
     study = Study.open(study_dir)
     cores = 0 if told.inside is None else len(told.inside.cores)
     there = Nodes(nodes, each[0] or cores, hosts_of(hosts))
