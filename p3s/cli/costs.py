@@ -1,15 +1,12 @@
-"""Options that say where costs of messages come from, and how they are measured."""
+"""What the options of a replay ask for together."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from p3s.base.errors import UsageError
-from p3s.cli.table import shared
 from p3s.cli.values import hosts_of, seconds_of, words_of
 from p3s.replay.settings import MAPPINGS, NOISES, PAGES, ReplaySettings
-
-ESTIMATOR = shared("estimator")
 
 
 def settings_of(hosts: str, cores: int, budget: str, launcher: str, **more: Any) -> ReplaySettings:

@@ -34,7 +34,6 @@ from p3s.predict.types import (
 )
 from p3s.report.counts import core_hours, factors, not_known
 
-#: Characters of a line of text.
 _BECAUSE = {
     "compute": "computation that does not shrink",
     "io": "files",

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.cli.common import emit_json, header, out, quoted, say, say_reasons
-from p3s.cli.costs import ESTIMATOR
 from p3s.cli.declared import argument, option
 from p3s.cli.options import COLLECTIVES, JSON_OPTION, NETWORK, THREADS, VALUE
 from p3s.cli.progress import progress
+from p3s.cli.table import shared
 from p3s.cli.values import parse_counts
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ Example:
 Next:
   p3s predict study -n 256 --threads 4"""
 
+_ESTIMATOR = shared("estimator")
 _OBJECTIVES = ("time", "efficiency-index", "core-index", "core-hours")
 
 
@@ -48,7 +49,7 @@ def advise(
     top: int = option(3, "--top N", "Configurations to name.", min=1, max=1000),
     smt: bool = option(False, "--smt", "Hardware threads of a core may be used."),
     param: list[str] = VALUE,
-    estimator: str = ESTIMATOR,
+    estimator: str = _ESTIMATOR,
     network: str = NETWORK,
     collectives: str = COLLECTIVES,
     json_: bool = JSON_OPTION,
