@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import chdir
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from p3s.base.errors import UsageError
 from p3s.base.progress import Progress
@@ -12,9 +13,11 @@ from p3s.base.text import differing
 from p3s.model.evaluate import model_grid
 from p3s.model.stage import load
 from p3s.pipeline.stages import ensure_model
-from p3s.predict.validate import Validation, validate
 from p3s.signature_runner.traced_run import Launch, check_template, program_of, trace_once
 from p3s.signature_runner.work_unit import of_study
+
+if TYPE_CHECKING:
+    from p3s.predict.validate import Validation
 
 
 def command_of(study: Study, given: list[str], force: bool) -> list[str]:
@@ -38,6 +41,8 @@ def compared(
 
     there: the directory that the study's own command is for, None: this one.
     """
+    from p3s.predict.validate import validate
+
     if launch is not None:
         with chdir(there or "."):
             program_of(list(launch.command), n)
