@@ -38,7 +38,8 @@ from p3s.predict.scaling import KNEE_EFFICIENCY
 from p3s.predict.types import PREDICTION, WhatIfAt
 from p3s.replay.settings import ReplaySettings
 from p3s.report.notebook import Prediction, Table, brought, progress_here
-from p3s.report.plots import Picture, Plots
+from p3s.report.pictures import Picture
+from p3s.report.plots import Plots
 
 if TYPE_CHECKING:
     import pandas
@@ -345,17 +346,10 @@ class Study:
         """
         from p3s.pipeline import weak
 
+        request = self._request(estimator, network, settings)
+        arguments = PredictArguments(tuple(_wanted(counts)), request, knee=knee, only=only)
         study = weak.with_parameters(self.path)
-        found, _ = weak.predicted(
-            study,
-            _wanted(counts),
-            law,
-            list(params),
-            self._request(estimator, network, settings),
-            self._progress,
-            knee=knee,
-            only=only,
-        )
+        found, _ = weak.predicted(study, arguments, law, list(params), self._progress)
         return found
 
     def what_if(

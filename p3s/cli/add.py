@@ -10,32 +10,13 @@ import typer
 
 from p3s.base.errors import P3SError
 from p3s.base.text import table
-from p3s.cli.common import JSON_OPTION, STUDY, emit, launcher_words, out, quoted, say
-from p3s.cli.helptext import argument, option
+from p3s.cli.common import emit, launcher_words, out, quoted, say
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
 
-EPILOG = """Words after -- are a launcher command that runs the same, for p3s validate.
 
-\b
-Example:
-  p3s add study p3s-np4 p3s-np8 p3s-np16
-  p3s add study 'captures/np*'
-  p3s add study scorep-4/traces.otf2 scorep-8/traces.otf2 -- mpiexec -n {np} ./program
-Next:
-  p3s model study"""
-
-
-def add(
-    ctx: typer.Context,
-    study_dir: Path = STUDY,
-    run_dirs: list[Path] = argument(
-        "RUN...", "What p3s exec has made, OTF2 traces, studies; directories of them, patterns."
-    ),
-    force: bool = option(False, "--force", "Add runs of another command to an existing study."),
-    json_: bool = JSON_OPTION,
-) -> int:
+def add(ctx: typer.Context, study_dir: Path, run_dirs: list[Path], force: bool, json_: bool) -> int:
     """Copy captured runs into a study and find their phases.
 
     Makes the study when it is missing. Several runs of one process count are repeats. A run

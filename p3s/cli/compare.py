@@ -6,31 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from p3s.base.errors import P3SError
-from p3s.cli.common import JSON_OPTION, MAX_COUNT, emit, out, say_reasons, write_out
-from p3s.cli.helptext import argument, option
-
-EPILOG = """\b
-Example:
-  p3s compare study-before study-after
-  p3s compare study-before study-after --html both.html --picture both.pdf
-Next:
-  p3s gate study-after --base study-before --fail-if 'time@512 > 1.1 * base.time@512'"""
+from p3s.cli.common import emit, out, say_reasons, write_out
 
 
 def compare(
-    a: Path = argument("A", "Study directory, or a prediction.json."),
-    b: Path = argument("B", "The same of the other one."),
-    count: int | None = option(
-        None,
-        "-n COUNT",
-        "Process count at which phases are compared.  [default: the largest common]",
-        min=1,
-        max=MAX_COUNT,
-    ),
-    picture: list[Path] = option([], "--picture FILE", "Write both curves: .png, .svg or .pdf."),
-    html: Path | None = option(None, "--html FILE", "Write both side by side as a page."),
-    csv: bool = option(False, "--csv", "Print the counts as CSV."),
-    json_: bool = JSON_OPTION,
+    a: Path,
+    b: Path,
+    count: int | None,
+    picture: list[Path],
+    html: Path | None,
+    csv: bool,
+    json_: bool,
 ) -> int:
     """Compare the predictions of two studies: times with intervals, and the phases that differ.
 
@@ -40,7 +26,7 @@ def compare(
     from p3s.report.compare import as_columns, as_json, as_text
     from p3s.report.compare import compare as compared
     from p3s.report.counts import columns_csv
-    from p3s.report.pictures import format_of, write_comparison
+    from p3s.report.pictures import comparison_picture, format_of
 
     for path in picture:
         format_of(path)
@@ -48,7 +34,7 @@ def compare(
     names = (str(a), str(b))
     found = compared(first, second, names=names, commands=(_command(a), _command(b)), n=count)
     for path in picture:
-        write_comparison(found, path)
+        comparison_picture(found).save(path)
     if html is not None:
         from p3s.report.compare_page import write_page
 

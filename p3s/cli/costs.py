@@ -1,41 +1,23 @@
-"""Options that say where costs of messages come from."""
+"""What the options of a replay ask for together."""
 
 from __future__ import annotations
 
-from p3s.cli.helptext import option
-from p3s.pipeline.basis import AUTO
-from p3s.predict.estimated import ESTIMATORS
+from typing import Any
 
-ESTIMATOR = option(
-    AUTO,
-    "--estimator NAME",
-    f"What says how long communication takes: {', '.join((AUTO, *ESTIMATORS))}.",
-)
-NETWORK = option(
-    "",
-    "--network NAME|FILE",
-    "Network to predict for: one of p3s machine list, or a file [default: as measured, else "
-    "infiniband-hdr].",
-)
-NO_REPLAY = option(
-    False,
-    "--no-replay",
-    "Run nothing: costs of messages as in machine.json, else those of a typical network.",
-)
-EVERY_RANK = option(
-    False,
-    "--every-rank",
-    "Simulate every rank beyond 8,192 processes too, not smaller grids that stand for them.",
-)
-PLACEMENT = option(
-    None,
-    "--placement FILE",
-    "Where the ranks are: Open MPI rankfile, host list of MPICH or Slurm; --hosts then names "
-    "the job's nodes.",
-)
-TOPOLOGY = option(
-    "",
-    "--topology FILE|SHORT",
-    "How nodes are joined: a file (JSON, Slurm's topology.conf, netloc), or like "
-    "fat-tree:16,4@1Gbit/s [default: no limit between switches].",
-)
+from p3s.base.errors import UsageError
+from p3s.cli.values import hosts_of, seconds_of, words_of
+from p3s.replay.settings import MAPPINGS, NOISES, PAGES, ReplaySettings
+
+
+def settings_of(hosts: str, cores: int, budget: str, launcher: str, **more: Any) -> ReplaySettings:
+    """Return ReplaySettings from the options of a command."""
+    for name, known in (("mapping", MAPPINGS), ("pages", PAGES), ("noise", NOISES)):
+        if (value := more.get(name)) is not None and value not in known:
+            raise UsageError(f"--{name} {value}: there are {', '.join(known[:-1])} and {known[-1]}")
+    return ReplaySettings(
+        hosts=hosts_of(hosts),
+        cores_per_node=cores or None,
+        budget_s=seconds_of(budget, "--budget"),
+        launcher=words_of(launcher, "--launcher"),
+        **more,
+    )

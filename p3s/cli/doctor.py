@@ -8,31 +8,11 @@ from pathlib import Path
 import typer
 
 from p3s.base.text import one_line
-from p3s.cli.common import JSON_OPTION, emit, launcher_words, out, say, write_out
-from p3s.cli.helptext import option
-
-EPILOG = """Words after -- are a launcher command: then only its program is checked.
-
-\b
-Example:
-  p3s doctor
-  p3s doctor -- mpiexec -n {np} ./program input
-  p3s doctor --tracer-archive tracer --mpicc mpicc
-  p3s doctor --report > p3s-report.txt
-Next:
-  p3s characterize -n 2,4,8,16 -o study -- mpiexec -n {np} ./program input"""
+from p3s.cli.common import emit, launcher_words, out, say, write_out
 
 
 def doctor(
-    ctx: typer.Context,
-    tracer_archive: Path | None = option(
-        None,
-        "--tracer-archive DIRECTORY",
-        "Only write the tracer's archive, for a program with MPI linked statically.",
-    ),
-    mpicc: str | None = option(None, "--mpicc MPICC", "The program's compiler."),
-    report: bool = option(False, "--report", "Print a bug report without names, paths or secrets."),
-    json_: bool = JSON_OPTION,
+    ctx: typer.Context, tracer_archive: Path | None, mpicc: str | None, report: bool, json_: bool
 ) -> int:
     """Say what this machine has for tracing and replay, what is missing, what to do about it.
 

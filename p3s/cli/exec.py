@@ -6,24 +6,16 @@ from pathlib import Path
 
 from p3s.base import workers
 from p3s.base.errors import P3SError
-from p3s.cli.helptext import argument, option
-from p3s.cli.recording import COUNTERS, LIMIT, POSIX_IO, UNFINALIZED, WORK
-
-EPILOG = """\b
-Example:
-  mpiexec -n 8 p3s exec -- ./program input
-Next:
-  p3s add study p3s-np4 p3s-np8 p3s-np16"""
 
 
 def exec_(
-    program: list[str] = argument("PROGRAM", "The program and its arguments.", None),
-    run_dir: Path = option(None, "-o --output DIR", "Where captures go [default: p3s-npSIZE]."),
-    work: str = WORK,
-    counters: str = COUNTERS,
-    limit: str = LIMIT,
-    posix_io: bool = POSIX_IO,
-    unfinalized: bool = UNFINALIZED,
+    program: list[str],
+    run_dir: Path,
+    work: str,
+    counters: str,
+    limit: str,
+    posix_io: bool,
+    unfinalized: bool,
 ) -> int:
     """Run the program traced, as one rank of a launcher that is already running.
 

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from p3s.cli.common import JSON_OPTION, MODULES, STUDY, emit, out, progress, quoted, say
-from p3s.cli.helptext import argument, option
-
-EPILOG = """Phases and calls have the numbers that p3s model prints; a rule is numbered by its call.
-
-\b
-Example:
-  p3s explain study 2
-  p3s explain study 2 31 --all
-Next:
-  p3s next study      (the process count that would decide most)"""
+from p3s.cli.common import emit, out, quoted, say
+from p3s.cli.progress import progress
 
 
 def explain(
-    study_dir: Path = STUDY,
-    phase: int = argument("PHASE", "Number of the phase."),
-    call: int | None = argument("CALL", "Number of one of its calls.", None),
-    everything: bool = option(False, "--all", "All calls, all classes of ranks."),
-    modules: list[Path] = MODULES,
-    json_: bool = JSON_OPTION,
+    study_dir: Path,
+    phase: int,
+    call: int | None,
+    everything: bool,
+    modules: list[Path],
+    json_: bool,
 ) -> int:
     """Show one phase: the values behind each rule, its rivals, and why it has its verdict."""
     from p3s.base.serialise import to_data

@@ -6,19 +6,10 @@ import typer
 
 from p3s.base.errors import UsageError
 from p3s.cli.common import out
-from p3s.cli.helptext import SHOW_ALL, argument, option
-
-EPILOG = """\b
-Example:
-  p3s help --all
-  p3s help predict --all"""
+from p3s.cli.helptext import SHOW_ALL
 
 
-def help_(
-    context: typer.Context,
-    words: list[str] = argument("COMMAND", "A command, as it is typed.", None),
-    every: bool = option(False, "--all", "Show all commands, or all options."),
-) -> int:
+def help_(context: typer.Context, words: list[str], every: bool) -> int:
     """Show the usual commands, all of them, or the help of one."""
     at = context.find_root()
     at.meta[SHOW_ALL] = every

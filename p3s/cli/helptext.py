@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from p3s.cli import rules
+from p3s.cli.table import rare
 
 #: Entry of a context's meta: all options or commands are shown, or the launcher's words.
 SHOW_ALL, WORDS = "p3s.show-all", "p3s.launcher"
@@ -18,24 +19,6 @@ _HELP_ALL = "--help-all"
 _RANGE = re.compile(r"(?P<low>-?[\d.]+)<=x<=(?P<high>-?[\d.]+)|x>=(?P<least>-?[\d.]+)")
 #: What is behind the text of an option: its default, its range, whether it must be there.
 _MORE = re.compile(r" *\\?\[(?P<more>[^\[\]]*)\]$")
-
-
-def option(default: Any, words: str, help: str, **more: Any) -> Any:
-    """Return an option of a command; ``words``: its names and value as help has them.
-
-    As in "-n --counts COUNTS"; a flag has no value. An empty default is not shown.
-    """
-    *names, value = words.split()
-    if value.startswith("-"):
-        names, value = [*names, value], ""
-    return typer.Option(
-        default, *names, help=help, metavar=value or None, show_default=bool(default), **more
-    )
-
-
-def argument(metavar: str, help: str, default: Any = ...) -> Any:
-    """Return an argument of a command; without a default it must be there."""
-    return typer.Argument(default, metavar=metavar, help=help)
 
 
 class Command(typer.core.TyperCommand):
@@ -51,7 +34,7 @@ class Command(typer.core.TyperCommand):
         own = args[: args.index("--")] if "--" in args else args
         if not ctx.allow_interspersed_args:
             own = own[:1]  # others may be the program's
-        if rules.rare(name) and _HELP_ALL in own:
+        if rare(name) and _HELP_ALL in own:
             ctx.meta[SHOW_ALL] = True
             args = ["--help"]
         rest = super().parse_args(ctx, args)
@@ -72,9 +55,21 @@ class Command(typer.core.TyperCommand):
             if rows := list(_rows(self, ctx, kind)):
                 with formatter.section(title):
                     formatter.write_dl(rows)
-        if rules.rare(_path(ctx)) and not ctx.meta.get(SHOW_ALL):
+        if rare(_path(ctx)) and not ctx.meta.get(SHOW_ALL):
             formatter.write_paragraph()
             formatter.write_text(f"More options: {ctx.command_path} {_HELP_ALL}")
+
+
+class WithLauncher(Command):
+    """A command whose words after ``--`` are a launcher command, passed on untouched."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take everything after the first ``--`` away before the options are parsed."""
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[WORDS] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(ctx, args)
 
 
 def row(parameter: Any, ctx: Any) -> tuple[str, str] | None:
@@ -102,7 +97,8 @@ def _names(parameter: Any) -> set[str]:
 
 def _given(command: typer.core.TyperCommand, ctx: Any) -> set[str]:
     """Return the names of the options on the command line, and that of a launcher command."""
-    found = {rules.LAUNCHER} if ctx.meta.get(WORDS) else set()
+    words = ctx.meta.get(WORDS)  # of p3s submit they may be options
+    found = {rules.LAUNCHER} if words and not words[0].startswith("-") else set()
     for each in command.params:
         source = ctx.get_parameter_source(each.name)
         if source is None or source.name != "COMMANDLINE":
@@ -114,7 +110,7 @@ def _given(command: typer.core.TyperCommand, ctx: Any) -> set[str]:
 
 def _rows(command: typer.core.TyperCommand, ctx: Any, kind: str) -> Iterator[tuple[str, str]]:
     for each in command.get_params(ctx):
-        hidden = not ctx.meta.get(SHOW_ALL) and _names(each) & rules.rare(_path(ctx))
+        hidden = not ctx.meta.get(SHOW_ALL) and _names(each) & rare(_path(ctx))
         if each.param_type_name == kind and not hidden and (made := row(each, ctx)) is not None:
             yield made
 

@@ -10,32 +10,17 @@ from typing import TYPE_CHECKING
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import quoted
-from p3s.cli.common import JSON_OPTION, MAX_COUNT, emit, out, say
-from p3s.cli.helptext import argument, option
+from p3s.cli.common import emit, out, say
 
 if TYPE_CHECKING:
     from p3s.capture import RunTrace
 
-EPILOG = """\b
-Example:
-  p3s matrix study -n 16
-  p3s matrix study -n 16 --what bytes --png matrix.png
-Next:
-  p3s phases study    (when they communicate)"""
 
 #: Text goes to files and pipes in this width.
 _WIDTH = 100
 
 
-def matrix(
-    path: Path = argument("STUDY", "Study or run directory."),
-    count: int | None = option(
-        None, "-n COUNT", "Traced process count.  [default: the largest]", min=1, max=MAX_COUNT
-    ),
-    what: str = option("messages", "--what messages|bytes", "What to show."),
-    png: Path | None = option(None, "--png FILE", "Write a picture."),
-    json_: bool = JSON_OPTION,
-) -> int:
+def matrix(path: Path, count: int | None, what: str, png: Path | None, json_: bool) -> int:
     """Show the communication matrix of a traced run: point-to-point messages, source by row.
 
     Exit code 3 when the capture is partial or damaged: what is intact is shown all the same.
@@ -44,13 +29,15 @@ def matrix(
         raise UsageError(f"--what {what}: give messages or bytes")
     from p3s.capture.rewrite import whole_as_messages
     from p3s.report.matrix import render
-    from p3s.report.pictures import write_matrix_png
+    from p3s.report.pictures import MATRIX_CELLS, MATRIX_SIZE, format_of, matrix_picture
     from p3s.signature.matrix import communication_matrix
 
+    if png is not None:
+        format_of(png)
     run = whole_as_messages(_run_at(path, count))
     found = communication_matrix(run)
     if png is not None:
-        write_matrix_png(found, what, png)
+        matrix_picture(found, what, MATRIX_SIZE, MATRIX_CELLS).save(png)
     if json_:
         columns = (found.source, found.destination, found.messages, found.bytes)
         pairs = zip(*(column.tolist() for column in columns), strict=True)

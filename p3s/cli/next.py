@@ -5,29 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from p3s.base.command_lines import arguments, elsewhere, shown
-from p3s.base.errors import UsageError
 from p3s.base.study import Study
 from p3s.base.text import joined
-from p3s.cli.common import JSON_OPTION, STUDY, emit, out, parse_counts, progress, quoted, say
-from p3s.cli.helptext import option
+from p3s.cli.common import emit, out, quoted, say
+from p3s.cli.progress import progress
+from p3s.cli.values import one_count
 from p3s.predict.commands import Commands, count_to_validate
 
-EPILOG = """\b
-Example:
-  p3s next study
-Next:
-  p3s model study    (after the commands that it prints)"""
 
-
-def next_(
-    study_dir: Path = STUDY,
-    target: str = option(
-        "",
-        "-n --count N",
-        "Count to be predicted, for smaller inputs [default: 16 times the largest traced].",
-    ),
-    json_: bool = JSON_OPTION,
-) -> int:
+def next_(study_dir: Path, target: str, json_: bool) -> int:
     """Name the runs that would decide most about the model: counts, and smaller workloads."""
     from p3s.base.serialise import to_data
     from p3s.costs.small_runs.lookup import default_target, propose
@@ -36,7 +22,7 @@ def next_(
     from p3s.pipeline.stages import ensure_model
     from p3s.predict import commands
 
-    wanted_n = target_of(target)
+    wanted_n = one_count(target, "give one count, the largest to be predicted")
     study = Study.open(study_dir)
     with progress(2) as bar, bar.slow("looking for the counts that tell most"):
         ensure_model(study, bar)
@@ -82,10 +68,3 @@ def next_(
 def _directory(study: Study) -> str | None:
     there = elsewhere(study)
     return None if there is None else str(there)
-
-
-def target_of(text: str) -> int:
-    counts = parse_counts(text) if text else []
-    if len(counts) > 1:
-        raise UsageError(f"-n {text}: give one count, the largest to be predicted")
-    return counts[0] if counts else 0

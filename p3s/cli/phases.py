@@ -5,30 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.cli.common import JSON_OPTION, MODULES, STUDY, emit_json, out, parse_counts, progress, say
-from p3s.cli.helptext import option
+from p3s.cli.common import emit_json, out, say
+from p3s.cli.progress import progress
+from p3s.cli.values import parse_counts
 
 if TYPE_CHECKING:
     from p3s.capture.callpath import Where
 
-EPILOG = """docs/phases.md tells how to read the table.
-
-\b
-Example:
-  p3s phases study
-  p3s phases study -n 16 --tree --all | less
-  p3s phases study --modules ~/build/lib
-Next:
-  p3s model study"""
-
 
 def phases(
-    study_dir: Path = STUDY,
-    counts: str | None = option(None, "-n COUNTS", "Only these process counts, e.g. 8,16."),
-    tree: bool = option(False, "--tree", "Only the tree of loops and calls."),
-    everything: bool = option(False, "--all", "All phases, all lines of the tree."),
-    modules: list[Path] = MODULES,
-    json_: bool = JSON_OPTION,
+    study_dir: Path,
+    counts: str | None,
+    tree: bool,
+    everything: bool,
+    modules: list[Path],
+    json_: bool,
 ) -> int:
     """Show the phases with their weights and costs, the loop nest, and what is in no phase.
 

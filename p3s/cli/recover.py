@@ -6,22 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from p3s.base.text import one_line, plural
-from p3s.cli.common import JSON_OPTION, emit, out, quoted, say
-from p3s.cli.helptext import argument, option
-
-EPILOG = """\b
-Example:
-  p3s recover study/runs/np0008.r0.failed -o saved
-Next:
-  p3s dump saved --summary"""
+from p3s.cli.common import emit, out, quoted, say
 
 
-def recover(
-    run_dir: Path = argument("RUN_DIR", "Run directory; stays as it is."),
-    target: Path = option(..., "-o --output NEW_DIR", "What to write."),
-    force: bool = option(False, "--force", "Replace the captures in NEW_DIR."),
-    json_: bool = JSON_OPTION,
-) -> int:
+def recover(run_dir: Path, target: Path, force: bool, json_: bool) -> int:
     """Write clean captures with every intact chunk of a run, and say what was lost.
 
     Exit code 0 when nothing was wrong, 3 when something is lost, 1 when nothing can be saved.

@@ -6,41 +6,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from p3s.base.errors import UsageError
-from p3s.cli.common import JSON_OPTION, STUDY, emit, out, say, say_reasons, write_out
-from p3s.cli.helptext import option
+from p3s.cli.common import emit, out, say, say_reasons, write_out
 
 if TYPE_CHECKING:
     from p3s.predict.saved import PredictionFile
 
-EPILOG = """Plots: speedup, time, efficiency, parts (computation, transfer, waiting), phases.
-
-\b
-Example:
-  p3s report study
-  p3s report study --picture speedup.pdf --plot efficiency --picture efficiency.pdf
-  p3s report study --csv > counts.csv
-Next:
-  p3s validate study -n 64    (run at 64 and compare)"""
-
 
 def report(
-    study_dir: Path = STUDY,
-    output: Path | None = option(None, "-o --output FILE", "Where to write the page."),
-    picture: list[Path] = option(
-        [], "--picture FILE", "Write a picture for a paper: .png, .svg or .pdf; may be repeated."
-    ),
-    plot: list[str] = option(
-        [],
-        "--plot WHAT",
-        "What the pictures show, in their order, the last one for all further.  [default: speedup]",
-    ),
-    size: str = option("", "--size WxH", "Size of these in inches, for example 3.4x2.4."),
-    no_source: bool = option(
-        False, "--no-source", "Quote no lines of the program's source on the page."
-    ),
-    csv: bool = option(False, "--csv", "Print the counts as CSV and write nothing."),
-    phases: bool = option(False, "--phases", "With --csv: a row per phase and count."),
-    json_: bool = JSON_OPTION,
+    study_dir: Path,
+    output: Path | None,
+    picture: list[Path],
+    plot: list[str],
+    size: str,
+    no_source: bool,
+    csv: bool,
+    phases: bool,
+    json_: bool,
 ) -> int:
     """Write report.html (one offline file) and speedup.png, and print what it says first.
 
@@ -57,7 +38,7 @@ def report(
         return _print_csv(prediction, phases)
     from p3s.pipeline.content import content_of
     from p3s.report.html import write_html
-    from p3s.report.pictures import SIZE, write_picture
+    from p3s.report.pictures import SIZE, picture_of
     from p3s.report.places import phase_places
     from p3s.report.sections import parts_of
     from p3s.report.sure import verdict_of
@@ -68,7 +49,7 @@ def report(
     page = output or study.report_path
     write_html(content, page, parts)
     for path, name, inches in [(study.speedup_png_path, "speedup", SIZE), *drawn]:
-        write_picture(prediction.content, name, path, inches)
+        picture_of(prediction.content, name, inches).save(path)
     if json_:
         emit(
             "report",

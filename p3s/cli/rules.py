@@ -1,4 +1,4 @@
-"""Which options exclude or need each other, for every command: one table, one check.
+"""Which options exclude or need each other, for every command: rules of the table, one check.
 
 ``--help``, the pages that are made from it and the check read the same rules.
 """
@@ -9,6 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from p3s.base.errors import UsageError
+from p3s.cli.table import entries
 
 #: Stands in rules for the words of a launcher command.
 LAUNCHER = "a launcher command"
@@ -22,7 +23,6 @@ class Rule:
     cure: what to do instead, "" where leaving one out is all.
     """
 
-    command: str
     option: str
     excludes: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
@@ -40,90 +40,15 @@ class Rule:
         return ""
 
 
-_TRACE_FIRST = "trace first, with p3s characterize"
-
-RULES = (
-    Rule("predict", "--from", needs=(LAUNCHER,), cure="give it after --"),
-    Rule("predict", "--base", needs=("--machine",)),
-    Rule("predict", "--param", (LAUNCHER,), cure=f"{_TRACE_FIRST} --param"),
-    Rule("predict", "--weak", (LAUNCHER,), cure=f"{_TRACE_FIRST} --param"),
-    Rule("predict", "--weak", ("--placement", "--allow", "--machine", "--what-if")),
-    Rule(
-        "predict",
-        "--threads",
-        ("--weak", "--machine", "--placement", LAUNCHER),
-        cure=f"{_TRACE_FIRST} --threads",
-    ),
-    Rule("predict", "--what-if", ("--threads",), cure="name one number, as in --param threads=2"),
-    Rule("predict", "--node", needs=("--threads",), cure="as in --threads 1,2,4"),
-    Rule("predict", "--io", ("--weak", "--threads", "--machine"), cure="measure it into the file"),
-    Rule("characterize", "--part", ("--far", "--up-to", "--param", "--threads", "--signature")),
-    Rule(
-        "characterize",
-        "--far",
-        ("--signature", "--force", "--no-times", "--threads", "--param"),
-        cure="a smaller workload is recorded whole, with its times, and kept apart",
-    ),
-    Rule("characterize", "--up-to", needs=("--far",), cure="give the counts with -n"),
-    Rule("characterize", "--up-to", ("-n",), cure="it ends the walk that is made without -n"),
-    Rule("characterize", "--signature", ("--param", "--threads"), cure="name STUDY/at/NAME=VALUE"),
-    *(
-        Rule("characterize", option, needs=("--signature",))
-        for option in ("--stop", "--width", "--confidence", "--turns")
-    ),
-    *(
-        Rule("characterize", option, needs=("--threads",), cure="as in --threads 1,2,4")
-        for option in ("--affinity", "--oversubscribe")
-    ),
-    Rule("characterize", "--far", needs=("-o",), cure="it is a smaller workload of that study"),
-    Rule("model", "--latex", ("--python", "--scic", "--compute", "--json")),
-    Rule("model", "--python", ("--scic", "--compute", "--json")),
-    Rule("model", "--scic", ("--compute", "--json")),
-    Rule("model", "--csv", ("--json",), needs=("--scic", "--compute")),
-    Rule("model", "-n", needs=("--scic", "--compute")),
-    Rule("compare", "--csv", ("--json",)),
-    Rule("place", "--csv", ("--json",)),
-    Rule("report", "--phases", needs=("--csv",), cure="the page shows the phases"),
-    *(
-        Rule("report", option, needs=("--picture",), cure="as in --picture speedup.pdf")
-        for option in ("--plot", "--size")
-    ),
-    Rule("report", "--csv", ("--json", "--picture", "-o"), cure="it prints a table alone"),
-    Rule("submit", "--dry-run", ("--submit",)),
-    Rule("dump", "--summary", ("--rank", "--parquet"), cure="it is of all ranks"),
-    Rule(
-        "doctor",
-        "--mpicc",
-        needs=("--tracer-archive",),
-        cure="without it every MPI on PATH is looked for",
-    ),
-    Rule("doctor", "--report", ("--tracer-archive", "--json"), cure="it is a text of its own"),
-    Rule("machine measure", "--oversubscribe", needs=("--openmp",)),
-    *(Rule("machine measure", option, needs=("--io",)) for option in ("--io-ranks", "--io-mib")),
-)
-
-#: Commands by the other name that they have.
-_ALIASES = {"trace": "characterize"}
-
-#: Options that --help-all alone shows, of commands that have more than MOST_SHOWN.
-MOST_SHOWN = 20
-RARE = {
-    "characterize": frozenset(
-        "--counters --limit --no-posix-io --affinity --oversubscribe --stop --width --confidence "
-        "--turns --up-to".split()
-    ),
-    "predict": frozenset(
-        "--dims --knee --budget --launcher --collectives --node --base --every-rank --placement "
-        "--topology --allow --only".split()
-    ),
-    "baseline fit": frozenset("--split --thesis --minsplit --prune".split()),
-    "submit": frozenset("--cores-per-rank --module --venv --option".split()),
-}
-
-
-def rare(command: str) -> frozenset[str]:
-    """Return the options of a command that --help leaves to --help-all."""
-    return RARE.get(_ALIASES.get(command, command), frozenset())
+def rules_of(command: str) -> list[Rule]:
+    """Return the rules of a command."""
+    return [
+        Rule(
+            option, tuple(row.get("excludes", ())), tuple(row.get("needs", ())), row.get("cure", "")
+        )
+        for row in entries(command).get("rules", ())
+        for option in row["options"]
+    ]
 
 
 def check(command: str, given: Collection[str]) -> None:
@@ -131,22 +56,17 @@ def check(command: str, given: Collection[str]) -> None:
 
     given: all names of those that are on the command line, and LAUNCHER.
     """
-    for rule in _of(command):
+    for rule in rules_of(command):
         if wrong := rule.broken(given):
             raise UsageError(wrong)
 
 
 def remarks(command: str, names: Collection[str]) -> str:
     """Return what rules say of an option, for its help: "not with --weak; only with --far"."""
-    rules = _of(command)
+    rules = rules_of(command)
     own = [rule for rule in rules if rule.option in names]
     excluded = [name for rule in own for name in rule.excludes]
     excluded += [rule.option for rule in rules if any(name in names for name in rule.excludes)]
     needed = [" or ".join(rule.needs) for rule in own if rule.needs]
     parts = [f"not with {', '.join(dict.fromkeys(excluded))}"] if excluded else []
     return "; ".join([*parts, *(f"only with {each}" for each in needed)])
-
-
-def _of(command: str) -> list[Rule]:
-    name = _ALIASES.get(command, command)
-    return [rule for rule in RULES if rule.command == name]

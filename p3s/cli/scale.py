@@ -6,41 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from p3s.base.text import table
-from p3s.cli.common import (
-    JSON_OPTION,
-    STUDY,
-    emit,
-    out,
-    parse_counts,
-    parse_ranks,
-    progress,
-    quoted,
-    say,
-    say_reasons,
-)
-from p3s.cli.helptext import option
+from p3s.cli.common import emit, out, quoted, say, say_reasons
+from p3s.cli.progress import progress
+from p3s.cli.values import parse_counts, parse_ranks
 
 if TYPE_CHECKING:
     from p3s.predict.types import Reason
 
-EPILOG = """\b
-Example:
-  p3s scale study -n 64,256
-  p3s scale study -n 1000000 --ranks 0,4096-4099
-Next:
-  p3s replay study -n 64,256"""
 
-
-def scale(
-    study_dir: Path = STUDY,
-    counts: str = option(..., "-n --counts COUNTS", "Process counts, for example 64,256."),
-    ranks: str | None = option(
-        None,
-        "--ranks RANKS",
-        "Only these ranks, for example 0,4096-4099, into a directory of their own.",
-    ),
-    json_: bool = JSON_OPTION,
-) -> int:
+def scale(study_dir: Path, counts: str, ranks: str | None, json_: bool) -> int:
     """Write the logical trace at larger counts: one row per event and rank, as Parquet."""
     from p3s.base.study import Study
     from p3s.pipeline.before import check_study

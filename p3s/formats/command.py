@@ -7,8 +7,11 @@ from pathlib import Path
 from p3s.base.errors import UsageError
 from p3s.base.extensions import Writer, extensions, load
 from p3s.base.text import joined
-from p3s.cli.common import JSON_OPTION, emit_json, out, parse_counts, parse_ranks, progress, say
-from p3s.cli.helptext import argument, option
+from p3s.cli.common import emit_json, out, say
+from p3s.cli.declared import argument, option
+from p3s.cli.options import JSON_OPTION
+from p3s.cli.progress import progress
+from p3s.cli.values import parse_counts, parse_ranks
 
 WRITERS = {each.name: each for extension in extensions() for each in extension.writers}
 _RUNS = [name for name, each in WRITERS.items() if each.content == "run"]

@@ -7,9 +7,12 @@ from pathlib import Path
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
+from p3s.base.text import quoted
 from p3s.pipeline.basis import AUTO, Request, several_nodes
 from p3s.pipeline.stages import MIN_COUNTS, check_room
+from p3s.pipeline.tracing.counts import Asked
 from p3s.pipeline.tracing.study import check_counts
+from p3s.predict.commands import Commands
 from p3s.predict.estimated import FROM_REPLAY
 from p3s.signature_runner.traced_run import check_template, program_of
 
@@ -118,3 +121,25 @@ def check_study(study: Study) -> None:
     there = sorted({*study.counts(), *study.signature_counts()})
     if len(there) < MIN_COUNTS and not study.model_path.exists() and not sources(study):
         raise P3SError(too_few(study, there))
+
+
+def check_there(root: Path, counts: Sequence[int]) -> None:
+    """Raise P3SError where there is no study, and no command that would make one."""
+    if Study.find(root) is None:
+        listed = ",".join(map(str, counts))
+        raise P3SError(
+            f"{root}: no study here; give the launcher command to trace first: "
+            f"p3s predict {quoted(root)} -n {listed} -- mpiexec -n {{np}} PROGRAM"
+        )
+
+
+def ahead(root: Path, words: Sequence[str], first: Asked) -> list[int]:
+    """Return the counts to predict where none is named, of about 2 and 4 times the largest.
+
+    words: the launcher command with which ``first`` are traced, none: the study is as it is.
+    """
+    study = Study.find(root)
+    if study is not None and not words:
+        return Commands(study).ahead()
+    largest = max(first.counts, default=first.top)
+    return [2 * largest, 4 * largest]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from p3s.base.errors import P3SError
 from p3s.base.study import RunRecord, Study
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     Places = Mapping[str, Where]
 
+T = TypeVar("T")
 #: Calls of a model above which the instruction table takes too long for a report.
 MAX_CALLS = 500
 
@@ -87,7 +89,7 @@ class StudyContent:
 def content_of(study: Study, prediction: Prediction, *, source: bool = True) -> StudyContent:
     """Return what a report of this prediction shows; ``source``: lines of the program's source."""
     model = as_of_now(study, read(study.model_path))
-    phases = _phases(study)
+    phases = _known(lambda: load(study.phases_path))
     traced = {} if phases is None else phases.sites
     places, _ = resolve_sites(study, {**traced, **model.sites})
     largest, counts = prediction.last.n, [row.n for row in prediction.counts]
@@ -100,7 +102,8 @@ def content_of(study: Study, prediction: Prediction, *, source: bool = True) -> 
         places,
         _quotes(study, model, places, foreign) if source else {},
         foreign,
-        _replays(study, counts),
+        # The prediction rests on none that cannot be read.
+        {n: replay for n in counts if (replay := _known(partial(study.replay, n))) is not None},
         _unknown(study, largest),
         list(_matrices(study, largest)),
         _instructions(model),
@@ -121,9 +124,10 @@ def _program(study: Study, model: Model) -> Program:
     )
 
 
-def _phases(study: Study) -> Phases | None:
+def _known(make: Callable[[], T]) -> T | None:
+    """Return what is made; None where it cannot be read or made."""
     try:
-        return load(study.phases_path)
+        return make()
     except P3SError:
         return None
 
@@ -133,18 +137,6 @@ def _quotes(study: Study, model: Model, places: Places, foreign: bool) -> dict[s
     sources = Sources(traced_ns(study), study.root if foreign else None)
     lines = {site: sources.quoted(stack(frames, places)) for site, frames in model.sites.items()}
     return {site: line for site, line in lines.items() if line is not None}
-
-
-def _replays(study: Study, counts: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """Return the replays that can be read; a prediction without a replay is one, too."""
-    found = {}
-    for n in counts:
-        if study.replay_path(n).exists():
-            try:
-                found[n] = study.replay(n)
-            except P3SError:
-                continue  # the prediction does not rest on it
-    return found
 
 
 def _unknown(study: Study, n: int) -> Sequence[Any]:
@@ -164,10 +156,7 @@ def _matrices(study: Study, largest: int) -> Iterator[tuple[int, bool, CommMatri
 def _instructions(model: Model) -> InstructionTable | None:
     if len(model.items) > MAX_CALLS:
         return None
-    try:
-        return instruction_table(model, larger_counts(model))
-    except P3SError:
-        return None
+    return _known(lambda: instruction_table(model, larger_counts(model)))
 
 
 def _compute(study: Study, model: Model, counts: Sequence[int]) -> ComputeTable | None:
@@ -175,9 +164,8 @@ def _compute(study: Study, model: Model, counts: Sequence[int]) -> ComputeTable 
     from p3s.costs.table import compute_table
     from p3s.costs.types import load
 
-    try:
-        found = load(study.root)
-        asked = [n for n in counts if n not in model.counts]
-        return None if found is None else ComputeTable(found, compute_table(model, found, asked))
-    except P3SError:
+    found = _known(lambda: load(study.root))
+    if found is None:
         return None
+    asked = [n for n in counts if n not in model.counts]
+    return _known(lambda: ComputeTable(found, compute_table(model, found, asked)))

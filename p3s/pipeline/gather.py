@@ -123,19 +123,6 @@ class Collected:
     there: tuple[P3SError, ...] = ()
 
 
-def check_runs(
-    root: Path, paths: Sequence[Path], command: Sequence[str] | None
-) -> list[CapturedRun]:
-    """Read captured runs and check that all of them can be added to the study at ``root``.
-
-    As :func:`collect`; what keeps one of them out is raised.
-    """
-    found = collect(root, paths, command)
-    for problem in (*found.refused, *found.there):
-        raise problem
-    return list(found.runs)
-
-
 def collect(root: Path, paths: Sequence[Path], command: Sequence[str] | None) -> Collected:
     """Read captured runs and sort out those that can be added to the study at ``root``.
 
@@ -170,9 +157,7 @@ def collect(root: Path, paths: Sequence[Path], command: Sequence[str] | None) ->
             runs[run.identity] = run
     _name_programs(study, list(runs.values()))
     found = _told_apart(study, list(runs.values()))
-    _check_units(root, study, [run for run in found if not run.timed])
-    _check_commands(root, found)
-    _check_inputs(root, study, found)
+    _check_alike(root, study, found)
     return Collected(tuple(found), tuple(refused), tuple(there))
 
 
@@ -198,29 +183,37 @@ def _captures(path: Path, depth: int) -> list[Path]:
     return [each for one in inside if one.name[0] != "." for each in _captures(one, depth - 1)]
 
 
-def _check_commands(root: Path, found: Sequence[CapturedRun]) -> None:
-    commands = {tuple(run.command) for run in found}
-    if len(commands) > 1:
-        from p3s.base.text import differing
+def _check_alike(root: Path, study: Study | None, found: Sequence[CapturedRun]) -> None:
+    """Raise P3SError for runs that cannot be in one study: of several commands, with different
+    bytes on standard input, or with work in several units."""
+    from p3s.base.text import differing
+    from p3s.signature_runner.standard_input import digest_in
 
-        first, second = sorted(commands)[:2]
-        one, two = differing(first, second)
+    commands = sorted({tuple(run.command) for run in found})
+    if len(commands) > 1:
+        one, two = differing(commands[0], commands[1])
         raise UsageError(
             f"{root}: these are runs of several commands ({one} and {two}); name the one that"
             " stands for all after --, with {np} for the process count"
         )
-
-
-def _check_inputs(root: Path, study: Study | None, found: Sequence[CapturedRun]) -> None:
-    """Raise UsageError for runs with different bytes on standard input."""
-    from p3s.signature_runner.standard_input import digest_in
-
-    records = [*study.runs(), *study.timed_runs()] if study is not None else []
-    runs = [(record.path, record.info) for record in records]
-    runs += [(run.path, run.info) for run in found]
-    by_input = {digest_in(info): path for path, info in runs if digest_in(info) is not None}
-    if len(by_input) > 1:
-        one, two = list(by_input.values())[:2]
+    known = [] if study is None else study.runs()
+    timed = [] if study is None else study.timed_runs()
+    units = {str(run.info["work_unit"]): str(run.path) for run in found if not run.timed}
+    for record in known:
+        if record.info:
+            units.setdefault(str(record.info.get("work_unit", "cpu_ns")), str(record.path))
+    if len(units) > 1:
+        (first, here), (other, there) = list(units.items())[:2]
+        raise P3SError(
+            f"{root}: work was measured in {first} in {here}, in {other} in {there}; a study holds"
+            " one unit: trace all with the same p3s exec --work (CPU time can go beside"
+            " instructions of the same count)"
+        )
+    inputs = {digest_in(run.info): str(run.path) for run in [*known, *timed]}
+    inputs |= {digest_in(run.info): str(run.path) for run in found}
+    inputs.pop(None, None)
+    if len(inputs) > 1:
+        one, two = list(inputs.values())[:2]
         raise UsageError(
             f"{root}: {one} and {two} had different standard input; a study holds runs of one"
         )
@@ -253,20 +246,6 @@ def _told_apart(study: Study | None, found: Sequence[CapturedRun]) -> list[Captu
     return [
         replace(run, timed=run.np in counted and run.info["work_unit"] == "cpu_ns") for run in found
     ]
-
-
-def _check_units(root: Path, study: Study | None, found: Sequence[CapturedRun]) -> None:
-    units = {str(run.info["work_unit"]): f"{run.path}" for run in found}
-    for record in study.runs() if study is not None else []:
-        if record.info:
-            units.setdefault(str(record.info.get("work_unit", "cpu_ns")), str(record.path))
-    if len(units) > 1:
-        (one, here), (other, there) = list(units.items())[:2]
-        raise P3SError(
-            f"{root}: work was measured in {one} in {here}, in {other} in {there}; a study holds"
-            " one unit: trace all with the same p3s exec --work (CPU time can go beside"
-            " instructions of the same count)"
-        )
 
 
 def _identity(path: Path) -> str:

@@ -205,61 +205,50 @@ def _forced(asked: Traces) -> list[str]:
     return ["--force"] if asked.has("--force") else []
 
 
-def _shape(asked: Traces, ranks: int) -> dict[str, int]:
-    return {"ranks": ranks, "per_node": asked.per_node, "cores": asked.cores}
-
-
 def _one(batch: Batch, asked: Traces, on: Asked) -> Script:
     """Return the script of one job for all counts, on the nodes of the largest."""
-    job = batch.job(
-        "p3s-trace", asked.folder / "trace", **_shape(asked, max(on.counts, default=on.top))
-    )
-    command = batch.command(
-        "characterize",
-        "-n",
-        asked.counts,
-        *asked.options,
-        "-o",
-        str(asked.root),
-        "--",
-        *asked.words,
-    )
-    script = [*command, *asked.redirection()]
-    return batch.script(asked.folder / "trace.sh", job, [script])
+    words = batch.command("characterize", "-n", asked.counts)
+    command = _traced(asked, words, quoted(asked.root))
+    return _script(batch, asked, "trace", "p3s-trace", max(on.counts, default=on.top), command)
 
 
 def _each(batch: Batch, asked: Traces, counts: Sequence[int]) -> list[Script]:
     """Return a script for each count."""
     found = []
     for np in counts:
-        name = f"trace-np{np}"
-        job = batch.job(f"p3s-np{np}", asked.folder / name, **_shape(asked, np))
-        part = str(asked.folder / f"np{np}")
-        command = batch.command(
-            "characterize", "--part", "-n", str(np), *asked.options, "-o", part, "--", *asked.words
-        )
-        command += asked.redirection()
-        found.append(batch.script(asked.folder / f"{name}.sh", job, [command]))
+        words = batch.command("characterize", "--part", "-n", str(np))
+        command = _traced(asked, words, quoted(asked.folder / f"np{np}"))
+        found.append(_script(batch, asked, f"trace-np{np}", f"p3s-np{np}", np, command))
     return found
 
 
 def _array(batch: Batch, asked: Traces, counts: Sequence[int]) -> list[Script]:
     """Return the script of a job array; its tasks all have the nodes of the largest count."""
-    job = batch.job(
-        "p3s-trace", asked.folder / "trace", tasks=len(counts), **_shape(asked, max(counts))
-    )
-    command = [
-        *batch.command("characterize", "--part", "-n"),
-        '"$np"',
-        *map(shlex.quote, asked.options),
-        "-o",
-        f'{quoted(asked.folder)}/"np$np"',
-        "--",
-        *map(shlex.quote, asked.words),
-        *asked.redirection(),
-    ]
-    lines = of_array(batch.scheduler, counts)
-    return [batch.script(asked.folder / "trace.sh", job, [command], *lines)]
+    words = [*batch.command("characterize", "--part", "-n"), '"$np"']
+    command = _traced(asked, words, f'{quoted(asked.folder)}/"np$np"')
+    lines, tasks = of_array(batch.scheduler, counts), len(counts)
+    return [_script(batch, asked, "trace", "p3s-trace", max(counts), command, *lines, tasks=tasks)]
+
+
+def _traced(asked: Traces, words: Sequence[str], into: str) -> list[str]:
+    """Return the words of a shell that trace into a directory, which is quoted already."""
+    options, command = map(shlex.quote, asked.options), map(shlex.quote, asked.words)
+    return [*words, *options, "-o", into, "--", *command, *asked.redirection()]
+
+
+def _script(
+    batch: Batch,
+    asked: Traces,
+    file: str,
+    name: str,
+    ranks: int,
+    command: Sequence[str],
+    *before: str,
+    **more: int,
+) -> Script:
+    log = asked.folder / file
+    job = batch.job(name, log, ranks=ranks, per_node=asked.per_node, cores=asked.cores, **more)
+    return batch.script(asked.folder / f"{file}.sh", job, [command], *before)
 
 
 def _last(batch: Batch, asked: Traces, commands: list[list[str]]) -> Script | None:

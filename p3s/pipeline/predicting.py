@@ -9,10 +9,13 @@ from pathlib import Path
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.progress import Progress
-from p3s.base.settings import counts_behind
+from p3s.base.settings import counts_behind, threads_in
 from p3s.base.staging import alone
 from p3s.base.study import Study, write_json
 from p3s.base.text import processes
+from p3s.machine.filesystem import NAME as FILES
+from p3s.machine.filesystem import FileSystem
+from p3s.machine.topology.inside import Node
 from p3s.pipeline.basis import Request, basis_of, setting_of, told_of
 from p3s.pipeline.stages import (
     check_scaled_room,
@@ -27,11 +30,12 @@ from p3s.pipeline.stages import (
     scaled_is_missing,
     stale_replays,
 )
-from p3s.pipeline.teams import filled, over_threads
+from p3s.pipeline.teams import Wanted, filled, inputs_of, over_threads, with_threads
 from p3s.predict.estimates import Estimation
 from p3s.predict.estimators import Setting
 from p3s.predict.prediction import predict
 from p3s.predict.scaling import KNEE_EFFICIENCY
+from p3s.predict.surface import Surface
 from p3s.predict.types import PREDICTION, Prediction
 from p3s.predict.what_if.answers import cheap, with_answers
 from p3s.predict.what_if.changes import Changes, read_changes
@@ -40,6 +44,8 @@ from p3s.program.types import MOST_RANKS
 
 #: Words for the usual changes in the place of a change: with them, and without.
 TABLE, NO_TABLE = "table", "none"
+#: In place of a file system: what the traced runs took.
+RUNS = "runs"
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,7 @@ class PredictArguments:
     knee: efficiency below which the knee is reached. only: counts predicted before do not stay.
     allowed: codes of reasons that do not speak against the prediction. within: relative half
     width that the intervals must have, None: any. what_if: changes whose effect is asked for.
+    files: file system to predict for, None: that which the study holds.
     """
 
     counts: tuple[int, ...]
@@ -73,6 +80,20 @@ class PredictArguments:
     allowed: frozenset[str] = frozenset()
     within: float | None = None
     what_if: WhatIfs = NOTHING
+    files: FileSystem | None = None
+
+
+def file_system(text: str) -> FileSystem | None:
+    """Return the file system that --io names, one without rates for the runs' own times; None
+    where it names none, so that what the study holds stays."""
+    from p3s.machine.filesystem import names, typical
+    from p3s.machine.machinefile import files_of
+
+    if not text:
+        return None
+    if text == RUNS:
+        return FileSystem("", "", ())
+    return typical(text) if text in names() else files_of(Path(text))
 
 
 def what_ifs_of(texts: Sequence[str]) -> WhatIfs:
@@ -98,6 +119,7 @@ def predicted(
     from p3s.predict import other_machine
 
     wanted, what_if = arguments.counts, arguments.what_if
+    _keep_files(study, arguments.files)
     machine, base = arguments.machine, arguments.base
     ensure_model(study, progress)
     ensure_compute(study, progress)
@@ -172,6 +194,12 @@ def estimation(
     )
 
 
+def _keep_files(study: Study, found: FileSystem | None) -> None:
+    path = study.root / FILES
+    if found is not None and not (path.exists() and FileSystem.load(path) == found):
+        found.save(path)
+
+
 def one_at_a_time(path: Path, progress: Progress) -> AbstractContextManager[None]:
     """Return what lets one prediction at a time add its counts to those in a file."""
     text = f"another p3s predict is writing {path}; this one goes on when it is done"
@@ -224,3 +252,19 @@ def _scale(study: Study, counts: Sequence[int], progress: Progress) -> None:
     progress.expect(len(unwritten) + len(counts))
     for n in unwritten:
         ensure_scaled(study, n, progress, spread=True)
+
+
+def surface_of(
+    root: Path,
+    arguments: PredictArguments,
+    threads: Sequence[int],
+    params: Sequence[str],
+    node: Node | None,
+    bar: Progress,
+) -> tuple[Study, Surface]:
+    """Predict over processes and threads, by default those that were traced."""
+    study = with_threads(root)
+    rest = inputs_of(study, params)
+    wanted = Wanted(arguments.counts, threads or threads_in(study), rest, node)
+    request, only, allowed = arguments.request, arguments.only, arguments.allowed
+    return study, over_threads().surface(study, wanted, request, bar, only=only, allowed=allowed)

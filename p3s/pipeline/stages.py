@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,12 +123,14 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
     if again or is_stale(study.compute_path, compute_inputs(study)):
         from p3s.costs.stage import build
         from p3s.costs.table import unknown_costs
+        from p3s.signature.times import load_times, make_times
 
         bar.start("fitting the cost of computation")
         try:
             made = build(study.root)
         except Damaged:
-            if not _repair_times(study, bar):
+            counts, what = study.signature_counts(), "times were"
+            if not _repaired(study, counts, what, load_times, partial(make_times, study), bar):
                 raise
             made = build(study.root)
         if made is not None:
@@ -144,22 +147,6 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
                 bar.say(f"note: {unused.name} is not used: {unused.why}")
             for line in unknown_costs(made):
                 bar.say(f"note: {line}")
-
-
-def _repair_times(study: Study, bar: Progress) -> bool:
-    """Make damaged times again where their runs are there; tells whether there were any."""
-    from p3s.signature.times import load_times, make_times
-
-    repaired = False
-    for np in study.signature_counts():
-        try:
-            load_times(study.root, np)
-        except P3SError:
-            if np in study.counts():
-                make_times(study, np)
-                bar.done(f"np={np}: times were damaged, made again from their runs")
-                repaired = True
-    return repaired
 
 
 def check_times(study: Study) -> None:
@@ -228,13 +215,15 @@ def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bo
                 "no longer rests on them"
             )
         from p3s.model.stage import build
-        from p3s.signature.store import load_phases
+        from p3s.signature.signature import characterize
+        from p3s.signature.store import load_phases, load_table
 
         bar.start("fitting the model")
         try:
             build(study.root, holdout=holdout)
         except P3SError:
-            if not _repair_signatures(study, counts, bar):
+            made_again = partial(characterize, study.root)
+            if not _repaired(study, counts, "signature was", load_table, made_again, bar):
                 raise
             build(study.root, holdout=holdout)
         load_phases(study.root)  # of the same counts
@@ -287,22 +276,28 @@ def _knows_more(study: Study) -> bool:
         return False  # damaged: reading it says so
 
 
-def _repair_signatures(study: Study, counts: Sequence[int], bar: Progress) -> bool:
-    """Characterize counts whose signature is damaged again; tells whether there was one."""
-    from p3s.signature.signature import characterize
-    from p3s.signature.store import load_table
+def _repaired(
+    study: Study,
+    counts: Sequence[int],
+    what: str,
+    read: Callable[[Path, int], object],
+    make: Callable[[int], object],
+    bar: Progress,
+) -> bool:
+    """Make what is damaged at some counts again where their runs are there; tell whether any was.
 
+    read: raises P3SError where it is damaged.
+    """
     repaired = False
     for np in counts:
         try:
-            load_table(study.root, np)
+            read(study.root, np)
         except P3SError:
-            if np not in study.counts():
-                continue
-            bar.start(f"np={np}: characterizing")
-            characterize(study.root, np)
-            bar.done(f"np={np}: signature was damaged, made again from its runs")
-            repaired = True
+            if np in study.counts():
+                bar.start(f"np={np}: reading its runs again")
+                make(np)
+                bar.done(f"np={np}: {what} damaged, made again from its runs")
+                repaired = True
     return repaired
 
 

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+from p3s.base.command_lines import launcher, shown
+from p3s.base.errors import P3SError, UsageError
 from p3s.base.extensions import provided
 from p3s.base.host.cores import cores
 from p3s.base.progress import Progress
-from p3s.base.settings import Setting, threads_of
+from p3s.base.settings import (
+    THREADS,
+    Setting,
+    has_threads,
+    inputs_in,
+    one_setting,
+    parameters,
+    setting_name,
+    threads_in,
+    threads_of,
+)
 from p3s.base.study import Study
 from p3s.base.text import plural
 from p3s.machine.topology.inside import Node
@@ -17,6 +30,7 @@ from p3s.pipeline.stages import machine_file
 from p3s.predict.surface import Surface
 from p3s.predict.types import Reason
 from p3s.predict.what_if.changes import MoreThreads, NotKnown
+from p3s.signature_runner.recording import Recording
 
 
 @dataclass(frozen=True)
@@ -94,3 +108,65 @@ def filled(study: Study, request: Request, machine: Study | None = None) -> Requ
         return request
     each = max(node_of(machine or study, request).slots // threads, 1)
     return replace(request, settings=replace(request.settings, cores_per_node=each))
+
+
+# ---- what the user says of threads ---------------------------------------------------------------
+def with_teams(
+    params: Sequence[str],
+    recording: Recording,
+    threads: Sequence[int],
+    affinity: str,
+    oversubscribe: bool,
+    processes: Sequence[int],
+) -> tuple[list[str], Recording]:
+    """Return the parameters with threads as one of them, and the recording with the affinity.
+
+    Errors: UsageError for affinities that there are not, for threads as a --param, and for more
+    threads than cores without --oversubscribe.
+    """
+    from p3s.base.host.cores import AFFINITIES, check_affinity, check_threads
+
+    if any(word.partition("=")[0] == THREADS for word in params):
+        raise UsageError("--param threads: write --threads, which tells the OpenMP runtime too")
+    if affinity not in AFFINITIES:
+        raise UsageError(f"--affinity {affinity}: not one of {', '.join(AFFINITIES)}")
+    if not threads:
+        return list(params), recording
+    check_threads(threads, oversubscribe, cores())
+    check_affinity(affinity, processes, threads, cores())
+    if recording.work == "instructions" and list(threads) != [1]:
+        raise UsageError(
+            "--work instructions counts those of a process's first thread only; with --threads "
+            "take --work cpu"
+        )
+    listed = ",".join(map(str, threads))
+    return [*params, f"{THREADS}={listed}"], replace(recording, affinity=affinity)
+
+
+def needs_threads(root: Path, params: Sequence[str]) -> bool:
+    """Tell whether a study was traced with --threads and no --param says how many."""
+    named = any(word.partition("=")[0] == THREADS for word in params)
+    return has_threads(Study(root)) and not named
+
+
+def with_threads(root: Path) -> Study:
+    """Return a study that was traced with --threads; raises P3SError for any other."""
+    study = Study.open(root)
+    if not has_threads(study):
+        words = ["p3s", "characterize", "-n", "2,4,8", "--threads", "1,2,4", "-o"]
+        words += [str(study.root.with_name(f"{study.root.name}-threads")), "--", *launcher(study)]
+        raise P3SError(f"{root}: was not traced with threads; trace it so: {shown(study, words)}")
+    if not threads_in(study):
+        raise P3SError(f"{root}: holds no runs yet; run p3s characterize --threads first")
+    return study
+
+
+def inputs_of(study: Study, params: Sequence[str]) -> str:
+    """Return the name of the values of the input's parameters, "" where there are none.
+
+    Without --param the largest values that were traced; raises UsageError as --param does.
+    """
+    names = [name for name in parameters(study) if name != THREADS]
+    if not names or not params:
+        return inputs_in(study)[-1] if names else ""
+    return setting_name(one_setting(params, names))

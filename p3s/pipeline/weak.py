@@ -12,13 +12,14 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.base.progress import Progress
 from p3s.base.settings import parameters, setting_name, settings_in, value_text
 from p3s.base.study import Study, write_json
+from p3s.base.text import quoted
+from p3s.costs.parameters.types import Family
 from p3s.pipeline import stages as pipeline
-from p3s.pipeline.basis import Request
 from p3s.predict.commands import Commands
 from p3s.predict.types import WEAK, WeakPrediction
 
 if TYPE_CHECKING:
-    from p3s.costs.parameters.types import Family
+    from p3s.pipeline.predicting import PredictArguments
 
 
 def has_parameters(root: Path) -> bool:
@@ -38,14 +39,14 @@ def with_parameters(study_dir: Path) -> Study:
 
 
 class Named(Progress):
-    """Steps of one setting of the parameters, told with its name."""
+    """Steps of one setting of the parameters, told with its name.
 
-    def __init__(self, bar: Progress, name: str) -> None:
+    notes: what the user should know is told, too, without the name.
+    """
+
+    def __init__(self, bar: Progress, name: str, *, notes: bool = False) -> None:
         super().__init__()
-        self._of, self._name = bar, name
-
-    def expect(self, steps: int) -> None:
-        """The steps of one setting are a part of them all."""
+        self._of, self._name, self._notes = bar, name, notes
 
     def start(self, text: str) -> None:
         """Say which step is being done."""
@@ -54,6 +55,11 @@ class Named(Progress):
     def done(self, text: str) -> None:
         """Say that a step has ended."""
         self._of.done(f"{self._name} {text}")
+
+    def say(self, text: str) -> None:
+        """Say something that the user should know, in one line."""
+        if self._notes:
+            self._of.say(text)
 
 
 def ensure_family(study: Study, bar: Progress, *, again: bool = False) -> Family | None:
@@ -82,24 +88,61 @@ def ensure_family(study: Study, bar: Progress, *, again: bool = False) -> Family
     return load(study.root)
 
 
+def largest_values(study: Study) -> tuple[Study, list[str]]:
+    """Return the study at the largest values that were traced, and the options that name them."""
+    from p3s.base.settings import THREADS, threads_in, without_threads
+
+    setting, at = max(settings_in(study), key=lambda pair: tuple(pair[0].values()))
+    rest = setting_name(without_threads(setting))
+    words = [word for each in rest.split(",") if each for word in ("--param", each)]
+    if THREADS in setting:
+        words += ["--threads", ",".join(map(str, threads_in(study)))]
+    return at, words
+
+
+def at_value(study_dir: Path, params: Sequence[str], bar: Progress) -> Path:
+    """Return the study at one value of every parameter, derived if it was not traced."""
+    from p3s.base.settings import THREADS, one_setting
+    from p3s.costs.parameters.stage import instantiate
+    from p3s.pipeline.teams import over_threads
+
+    study = with_parameters(study_dir)
+    setting = one_setting(params, parameters(study))
+    ensure_family(study, bar)
+    if THREADS in setting:
+        return over_threads().at(study, setting, bar).root
+    path = instantiate(study.root, setting)
+    bar.say(f"{setting_name(setting)}: {_origin(Study(path))}, {quoted(path)}")
+    return path
+
+
+def _origin(at: Study) -> str:
+    """Return where the model of a value comes from and what speaks against it."""
+    from p3s.model.stage import read
+
+    derived = read(at.model_path).derived
+    if derived is None:
+        return "traced"
+    text = f"derived from {', '.join(derived.settings)}"
+    if derived.outside > 1:
+        text += f"; {derived.outside:.3g} times outside the traced values"
+    if derived.left_out:
+        text += f"; without {', '.join(derived.left_out)}, whose structure is another"
+    return text
+
+
 def predicted(
-    study: Study,
-    counts: Sequence[int],
-    law: str,
-    params: Sequence[str],
-    request: Request,
-    bar: Progress,
-    *,
-    knee: float,
-    only: bool = False,
+    study: Study, arguments: PredictArguments, law: str, params: Sequence[str], bar: Progress
 ) -> tuple[WeakPrediction, Path]:
     """Make what is missing, predict times at counts with parameters that grow, and write them;
     return the prediction and its file.
 
     ``law``: as of --weak, size~n or size~2*n^(1/3). ``params``: values at the smallest count, as
-    of --param. Counts that were predicted before with the same law stay, unless ``only``. Raises
+    of --param. Counts that were predicted before with the same law stay, unless they alone are
+    asked for. Of the arguments those of another machine and of changes are not heeded. Raises
     P3SError, in one line.
     """
+    counts, request, only = arguments.counts, arguments.request, arguments.only
     from p3s.costs.parameters.stage import instantiate
     from p3s.costs.parameters.weak import parse_laws, settings_along
     from p3s.pipeline.predicting import estimation, one_at_a_time
@@ -144,7 +187,7 @@ def predicted(
         result = predict(
             last,
             every,
-            replace(estimation(studies, every, request, bar), threshold=knee),
+            replace(estimation(studies, every, request, bar), threshold=arguments.knee),
             commands=Commands(last, studies, predicting),
             weak=Weak(
                 studies,

@@ -161,8 +161,7 @@ def _over(top: float | None, bottom: float | None) -> float | None:
         return None
     if bottom <= 0:
         return 1.0 if top <= 0 else None
-    ratio = top / bottom
-    return ratio if math.isfinite(ratio) else None
+    return top / bottom if math.isfinite(top / bottom) else None
 
 
 def _by_place(row: Count) -> dict[tuple[str, str, int], PhaseAt]:
@@ -230,7 +229,7 @@ def _verdict(
     if not sign:
         said = [f"At {processes(n)} B takes as long as A {times}."]
     else:
-        said = [f"At {processes(n)} B {_change(pair.ratio, sign)} {times}, {_sure(pair)}."]
+        said = [f"At {processes(n)} B {_change(pair.ratio, sign)} {times}, {_SURE[pair.apart]}."]
     said += _turning(pairs)
     worst = phases[0] if phases else None
     if worst is not None and sign and worst.change_s:
@@ -246,7 +245,7 @@ def _verdict(
 def _change(ratio: float | None, sign: int) -> str:
     """Return how much faster B is, or slower: a percentage where it is less than twice."""
     if not ratio:  # one of them takes no time
-        return "is faster than A" if sign > 0 else "is slower than A"
+        return f"is {'faster' if sign > 0 else 'slower'} than A"
     if sign > 0:
         return f"is {factor(1 / ratio)} as fast as A"
     if ratio < 2:
@@ -261,12 +260,12 @@ def _sign(pair: CountPair) -> int:
     return 1 if pair.b_s < pair.a_s else -1
 
 
-def _sure(pair: CountPair) -> str:
-    if pair.apart is None:
-        return "and how sure that is is not known: an interval is missing"
-    if pair.apart:
-        return "and the intervals do not overlap"
-    return "but the intervals overlap: what is predicted leaves it open"
+#: What is said of the intervals, by whether they are apart.
+_SURE = {
+    None: "and how sure that is is not known: an interval is missing",
+    True: "and the intervals do not overlap",
+    False: "but the intervals overlap: what is predicted leaves it open",
+}
 
 
 def _turning(pairs: Sequence[CountPair]) -> list[str]:
@@ -287,35 +286,41 @@ def _turning(pairs: Sequence[CountPair]) -> list[str]:
     return ["Which one is faster changes several times."]
 
 
+_DIFFERENCES = (
+    "estimator",
+    "traced counts",
+    "baseline",
+    "knee",
+    "efficiency at the knee",
+    "recommended",
+    "without a rule",
+    "machine",
+)
+
+
 def _differences(
     a: Prediction, b: Prediction, commands: tuple[Sequence[str], Sequence[str]]
 ) -> list[tuple[str, str, str]]:
     """Return what is not the same about the two predictions, in words."""
 
-    def best(one: Prediction) -> str:
-        found = one.recommended
-        return NOT_KNOWN if found is None else processes(found.n)
-
-    def knee(one: Prediction) -> str:
-        return "none" if one.knee is None else processes(one.knee)
-
-    def machine(one: Prediction) -> str:
-        target = (one.machine or {}).get("target")
+    def told(one: Prediction) -> list[str]:
+        best, target = one.recommended, (one.machine or {}).get("target")
         name = target.get("name") if isinstance(target, Mapping) else None
-        return visible(str(name), 80) if name else "that of the runs"
+        return [
+            visible(one.estimator, 60),
+            _join(one.traced_counts),
+            processes(one.baseline_n),
+            "none" if one.knee is None else processes(one.knee),
+            percent(one.knee_efficiency),
+            NOT_KNOWN if best is None else processes(best.n),
+            percent(one.unknown_share),
+            visible(str(name), 80) if name else "that of the runs",
+        ]
 
-    rows = [
-        ("estimator", *(visible(one.estimator, 60) for one in (a, b))),
-        ("traced counts", *(_join(one.traced_counts) for one in (a, b))),
-        ("baseline", *(processes(one.baseline_n) for one in (a, b))),
-        ("knee", knee(a), knee(b)),
-        ("efficiency at the knee", *(percent(one.knee_efficiency) for one in (a, b))),
-        ("recommended", best(a), best(b)),
-        ("without a rule", *(percent(one.unknown_share) for one in (a, b))),
-        ("machine", machine(a), machine(b)),
-    ]
+    rows = list(zip(_DIFFERENCES, told(a), told(b), strict=True))
     if commands[0] and commands[1] and list(commands[0]) != list(commands[1]):
-        rows.insert(0, ("command", *(visible(text) for text in differing(*commands))))
+        one, other = map(visible, differing(*commands))
+        rows.insert(0, ("command", one, other))
     return [(what, one, other) for what, one, other in rows if one != other]
 
 
@@ -338,13 +343,13 @@ def _join(counts: Sequence[int]) -> str:
 def as_text(found: Comparison) -> str:
     """Return a comparison as text: the verdict first, then counts, phases and what else differs."""
     parts = [*found.verdict, "", f"A: {found.a}", f"B: {found.b}", ""]
-    parts.append(_table(count_cells(found.counts), COUNT_HEAD))
+    parts += aligned([COUNT_HEAD, *count_cells(found.counts)])
     for which, counts in (("A", found.only_a), ("B", found.only_b)):
         if counts:
             parts.append(f"only in {which}: {processes(counts)}")
     parts += ["", f"Phases at {processes(found.n)}, largest change first"]
     shown, rest = found.phases[:MAX_PHASES], found.phases[MAX_PHASES:]
-    parts.append(_table(_phase_cells(shown), ["phase", "A", "B", "change", "mostly"], left=(0, 4)))
+    parts += aligned([["phase", "A", "B", "change", "mostly"], *map(_phase_cells, shown)], (0, 4))
     if rest:
         change = sum(pair.change_s for pair in rest)
         parts.append(f"{plural(len(rest), 'more phase')} change by {signed(change)} together")
@@ -352,7 +357,7 @@ def as_text(found: Comparison) -> str:
     for pair in laws:
         parts.append(f"{pair.name}: time in s is {pair.a_law} in A, {pair.b_law} in B")
     if found.differences:
-        parts += ["", _table(found.differences, ["differs", "A", "B"], left=(0, 1, 2))]
+        parts += ["", *aligned([["differs", "A", "B"], *found.differences], (0, 1, 2))]
     parts += ["", *reason_lines(found.reasons)] if found.reasons else []
     parts += [f"note: {note}" for note in found.notes]
     if any(pair.doubtful for pair in found.counts):
@@ -378,22 +383,13 @@ def count_cells(pairs: Sequence[CountPair]) -> Iterator[list[str]]:
         ]
 
 
-def _phase_cells(pairs: Sequence[PhasePair]) -> Iterator[list[str]]:
-    for pair in pairs:
-        yield [pair.name, seconds(pair.a_s), seconds(pair.b_s), signed(pair.change_s), pair.mostly]
+def _phase_cells(pair: PhasePair) -> list[str]:
+    return [pair.name, seconds(pair.a_s), seconds(pair.b_s), signed(pair.change_s), pair.mostly]
 
 
 def signed(change: float) -> str:
     """Return a change in seconds as text, with a plus where it is more."""
     return f"{'+' if change > 0 else ''}{seconds(change)}"
-
-
-def _table(
-    rows: Sequence[Sequence[str]] | Iterator[Sequence[str]],
-    head: Sequence[str],
-    left: Sequence[int] = (),
-) -> str:
-    return "\n".join(aligned([head, *rows], left))
 
 
 def as_json(found: Comparison) -> dict[str, Any]:

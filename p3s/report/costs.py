@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from p3s.base.text import percent, span, visible
+from p3s.base.text import percent, plural, span, visible
 from p3s.predict.checks import NOTED, ratio_text
 from p3s.predict.types import Count, Limit, PhaseAt, Prediction, part_s
 from p3s.report.counts import thinned
@@ -116,35 +116,25 @@ def kinds_of(row: Count | PhaseAt) -> dict[str, float]:
 def stacks_of(prediction: Prediction) -> Stacks:
     """Return the time of the model at every count, by kind and by phase."""
     found = prediction.counts
-    largest: dict[str, float] = {}
-    names: dict[str, str] = {}
+    largest: dict[int, float] = {}
     for row in found:  # a phase that matters at one count has a colour at all
         whole = sum(phase.time_s for phase in row.phases) or 1.0
         for phase in row.phases:
-            key = str(phase.phase)
-            largest[key] = max(largest.get(key, 0.0), phase.time_s / whole)
-            names[key] = visible(phase.name, 60)
+            share = phase.time_s / whole
+            largest[phase.phase] = max(largest.get(phase.phase, 0.0), share)
+    names = {phase.phase: visible(phase.name, 60) for row in found for phase in row.phases}
     keys = sorted(largest, key=lambda key: -largest[key])[:COLOURED]
     others = len(largest) - len(keys)
     stacks = []
     for row in (kept := thinned(found, MAX_BARS)):
         own = dict.fromkeys(keys, 0.0)
-        rest = 0.0
         for phase in row.phases:
-            if (key := str(phase.phase)) in own:
-                own[key] += phase.time_s
-            else:
-                rest += phase.time_s
-        stacks.append(
-            Stack(
-                row.n,
-                kinds_of(row),
-                [*own.values(), *([rest] if others else [])],
-                row.model_low_s,
-                row.model_high_s,
-            )
-        )
-    more = [f"{others} other phase{'s' * (others > 1)}"] if others else []
+            if phase.phase in own:
+                own[phase.phase] += phase.time_s
+        rest = sum(phase.time_s for phase in row.phases if phase.phase not in own)
+        parts = [*own.values(), *([rest] if others else [])]
+        stacks.append(Stack(row.n, kinds_of(row), parts, row.model_low_s, row.model_high_s))
+    more = [plural(others, "other phase")] if others else []
     cut = "" if len(kept) == len(found) else f"{len(kept)} of {len(found)} counts have a bar."
     return Stacks(stacks, [*(names[key] for key in keys), *more], bool(others), cut)
 
@@ -157,32 +147,19 @@ def phase_curves(prediction: Prediction) -> list[PhaseCurves]:
     last = sorted(found[-1].phases, key=attrgetter("time_s"), reverse=True)
     whole = sum(phase.time_s for phase in last) or 1.0
     few = thinned(found, MAX_BARS)
-    by_key = [{str(phase.phase): phase for phase in row.phases} for row in few]
+    by_key = [{phase.phase: phase for phase in row.phases} for row in few]
     curves = []
-    for phase in last[:DRAWN]:
-        if phase.time_s <= 0:
-            continue
-        mine = [each.get(str(phase.phase)) for each in by_key]
+    for phase in (each for each in last[:DRAWN] if each.time_s > 0):
+        mine = [each.get(phase.phase) for each in by_key]
         parts = {
-            kind: [None if each is None else part_s(each, kind) for each in mine]
-            for kind in ("compute", "io", "comm", "transfer", "waiting", "software")
+            kind: [None if each is None else part_s(each, kind) for each in mine] for kind in KINDS
         }
-        split = any(
-            value is not None
-            for kind in ("transfer", "waiting", "software")
-            for value in parts[kind]
-        )
-        if split:
+        if any(v is not None for kind in ("transfer", "waiting", "software") for v in parts[kind]):
             del parts["comm"]
-        curves.append(
-            PhaseCurves(
-                visible(phase.name, 80),
-                percent(phase.time_s / whole),
-                [row.n for row in few],
-                {kind: values for kind, values in parts.items() if any(values)},
-                str(phase.phase),
-            )
-        )
+        shown = {kind: values for kind, values in parts.items() if any(values)}
+        share, counts = percent(phase.time_s / whole), [row.n for row in few]
+        name, key = visible(phase.name, 80), str(phase.phase)
+        curves.append(PhaseCurves(name, share, counts, shown, key))
     return curves
 
 

@@ -7,6 +7,7 @@ import io
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from p3s.base.text import NOT_KNOWN, UNKNOWN, factor, interval, percent, seconds, span, visible
@@ -25,44 +26,97 @@ MAX_COUNTS = 60
 PARTS = ("transfer", "waiting", "software")
 
 
-def uses_files(prediction: Prediction) -> bool:
-    """Tell whether the program spends time in files."""
-    return any(row.io_s for row in prediction.counts)
+@dataclass(frozen=True)
+class CountRow:
+    """One row of a table of counts; ``mark``: recommended, knee or nothing."""
+
+    cells: list[str]
+    measured: bool
+    mark: str
+
+
+@dataclass(frozen=True)
+class CountTable:
+    """A table of counts; ``cut`` says what was left out, empty where nothing was."""
+
+    head: list[str]
+    rows: list[CountRow]
+    cut: str
+
+
+Column = tuple[str, Callable[[Count], str]]
 
 
 def count_rows(prediction: Prediction) -> list[list[str]]:
-    """Return the table of counts, its head first.
+    """Return the table of counts of a terminal, its head first."""
+    columns = _columns(prediction, wide=False)
+    head = [name for name, _ in columns]
+    return [head, *([cell(row) for _, cell in columns] for row in prediction.counts)]
+
+
+def count_table(prediction: Prediction) -> CountTable:
+    """Return all that is known of each count; parts of the communication only where known."""
+    columns, found = _columns(prediction, wide=True), prediction.counts
+    trusted = not untrusted(prediction.reasons)
+    marks = {prediction.knee: "knee"} if trusted else {}
+    if trusted and prediction.recommended is not None:
+        marks[prediction.recommended.n] = "recommended"
+    kept = thinned(found, MAX_COUNTS)
+    cut = f"{len(kept)} of {len(found)} counts are listed; prediction.json has all."
+    return CountTable(
+        [name for name, _ in columns],
+        [
+            CountRow(
+                [cell(row) for _, cell in columns],
+                row.time_from == "measured",
+                marks.get(row.n, ""),
+            )
+            for row in kept
+        ],
+        "" if len(kept) == len(found) else cut,
+    )
+
+
+def _columns(prediction: Prediction, *, wide: bool) -> list[Column]:
+    """Return the columns of a table of counts; ``wide``: all that is known, for a page.
 
     A measured time that is not representative is in brackets, a predicted one has an asterisk; one
     that is known roughly has a tilde.
     """
-    weak = prediction.counts[0].setting
-    head = [
-        "processes",
-        *([visible(", ".join(weak))] if weak is not None else []),
-        "time",
-        "interval",
-    ]
-    head += ["speedup", "efficiency"] if weak is None else ["weak efficiency"]
-    head += ["compute", "communication"]
-    files = weak is None and uses_files(prediction)
-    table = [[*head, *(["files"] if files else []), "measured"]]
-    for row in prediction.counts:
-        table.append(
-            [
-                str(row.n),
-                *([visible(", ".join((row.setting or {}).values()))] if weak is not None else []),
-                _rough(row) + seconds(row.time_s) + ("*" if row.doubtful else " "),
-                interval_of(row),
-                *([factor(row.speedup)] if weak is None else []),
-                percent(row.efficiency),
-                seconds(row.compute_s),
-                seconds(row.comm_s),
-                *([seconds(row.io_s)] if files else []),
-                measured_of(row),
-            ]
-        )
-    return table
+    found = prediction.counts
+    weak, ends = found[0].setting, span if wide else interval
+
+    def time(row: Count) -> str:
+        return _rough(row) + seconds(row.time_s) + ("*" if row.doubtful else "" if wide else " ")
+
+    columns: list[Column] = [("processes", lambda row: f"{row.n:,}" if wide else str(row.n))]
+    if weak is not None:
+        names = visible(", ".join(weak))
+        columns.append((names, lambda row: visible(", ".join((row.setting or {}).values()))))
+    columns.append(("run time" if wide else "time", time))
+    columns.append(("interval", lambda row: interval_of(row, ends)))
+    if weak is None:
+        columns.append(("speedup", lambda row: factor(row.speedup)))
+    if wide:
+        columns.append(("interval", factor_span))
+    name = "efficiency" if weak is None else "weak efficiency"
+    columns.append((name, lambda row: percent(row.efficiency)))
+    columns.append(("compute", lambda row: seconds(row.compute_s)))
+    columns.append(("MPI" if wide else "communication", lambda row: seconds(row.comm_s)))
+    if wide:
+        known = [part for part in PARTS if any(part_s(row, part) is not None for row in found)]
+        columns += [(part, partial(_part, part)) for part in known]
+    if weak is None and any(row.io_s for row in found):
+        columns.append(("files", lambda row: seconds(row.io_s)))
+    if wide:
+        columns.append(("core-h", lambda row: core_hours(row.cost_core_h)))
+    if not wide or any(row.measured for row in found):
+        columns.append(("measured", measured_of))
+    return columns
+
+
+def _part(part: str, row: Count) -> str:
+    return seconds(part_s(row, part))
 
 
 def _rough(row: Count) -> str:
@@ -112,74 +166,6 @@ def measured_of(row: Count) -> str:
     """Return the measured time; in brackets where it does not tell how fast the program is."""
     shown = seconds(row.measured_s)
     return f"({shown})" if row.measured and not row.representative else shown
-
-
-@dataclass(frozen=True)
-class CountRow:
-    """One row of the full table; ``mark``: recommended, knee or nothing."""
-
-    cells: list[str]
-    measured: bool
-    mark: str
-
-
-@dataclass(frozen=True)
-class CountTable:
-    """The full table of counts; ``cut`` says what was left out, empty where nothing was."""
-
-    head: list[str]
-    rows: list[CountRow]
-    cut: str
-
-
-def count_table(prediction: Prediction) -> CountTable:
-    """Return all that is known of each count; parts of the communication only where known."""
-    found, files = prediction.counts, uses_files(prediction)
-    parts = [part for part in PARTS if any(part_s(row, part) is not None for row in found)]
-    measured = any(row.measured for row in found)
-    head = [
-        "processes",
-        "run time",
-        "interval",
-        "speedup",
-        "interval",
-        "efficiency",
-        "compute",
-        "MPI",
-        *parts,
-        *(["files"] if files else []),
-        "core-h",
-        *(["measured"] if measured else []),
-    ]
-    trusted = not untrusted(prediction.reasons)
-    marks = {prediction.knee: "knee"} if trusted else {}
-    if trusted and prediction.recommended is not None:
-        marks[prediction.recommended.n] = "recommended"
-    rows = []
-    for row in found:
-        time = _rough(row) + seconds(row.time_s) + ("*" if row.doubtful else "")
-        cells = [
-            f"{row.n:,}",
-            time,
-            interval_of(row, span),
-            factor(row.speedup),
-            factor_span(row),
-            percent(row.efficiency),
-            seconds(row.compute_s),
-            seconds(row.comm_s),
-            *(seconds(part_s(row, part)) for part in parts),
-            *([seconds(row.io_s)] if files else []),
-            core_hours(row.cost_core_h),
-            *([measured_of(row)] if measured else []),
-        ]
-        rows.append(CountRow(cells, row.time_from == "measured", marks.get(row.n, "")))
-    kept = thinned(rows, MAX_COUNTS)
-    cut = (
-        ""
-        if len(kept) == len(rows)
-        else f"{len(kept)} of {len(rows)} counts are listed; prediction.json has all."
-    )
-    return CountTable(head, kept, cut)
 
 
 def factors(row: Count) -> str:

@@ -5,10 +5,8 @@ Everything fits 100 columns; what is left out says so, and that ``--all`` shows 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from html import escape
-from itertools import zip_longest
 
 from markupsafe import Markup
 
@@ -21,7 +19,6 @@ from p3s.base.text import (
     percent,
     plural,
     processes,
-    text_width,
     visible,
 )
 from p3s.model import fit, text
@@ -30,17 +27,17 @@ from p3s.model.notation import MATHML
 from p3s.model.reasons import Verdict
 from p3s.model.tripcounts import refusal_text
 from p3s.model.types import NO_SHARE, Model, NextCount
+from p3s.report.layout import hanging, long_equation, squeezed, wrapped_row
 from p3s.report.places import Places, joined_places
 from p3s.report.rules import Equation, PhaseRules, Rule, Share, phase_rules, used_symbols
 from p3s.signature import buffers, tracing
 from p3s.signature.unmodelled import sentences
 
-WIDTH = 100
 #: Without --all: phases, and rules of one phase.
 MAX_PHASES, MAX_RULES = 24, 16
 _HEAD = ("rule", "call", "destination", "volume (bytes)", "work (fitted)", "verdict")
-#: No column of a table is made narrower, nor is any wider than this at first.
-_NARROWEST, _WIDEST = 12, 46
+#: No column of a table is wider than this at first.
+_WIDEST = 46
 #: A longer volume has lines of its own.
 _LONG = 66
 
@@ -58,11 +55,8 @@ def render(
     for phase in shown:
         lines += [*_phase(phase, model, everything), ""]
     if hidden:
-        lines += [
-            f"{plural(len(hidden), 'more phase')} with {_shares_of(hidden)}: --all shows "
-            f"{'it' if len(hidden) == 1 else 'them'}",
-            "",
-        ]
+        total = {what: sum(p.share[what] for p in hidden) for what in hidden[0].share}
+        lines += [_more("phase", len(hidden), _share_text(total)), ""]
     lines += [*verdicts(model), "", *holdout(model)]
     lines += [line for note in notes(model, places or {}) for line in paragraph(note)]
     return "\n".join(lines)
@@ -126,10 +120,7 @@ def _in_all(phase: PhaseRules) -> str:
 
 def _phase(phase: PhaseRules, model: Model, everything: bool) -> list[str]:
     rules, hidden = chosen_rules(phase, everything)
-    lines = paragraph(f"phase {phase.phase}{phase.inside}: {phase.name}  ({phase.shares})")
-    lines += paragraph(f"at {phase.place}", 2, 4) if phase.place else []
     traced = f"  ({phase.traced})" if phase.traced else ""
-    lines += paragraph(f"weight w = {phase.weight.text}  [{phase.weight_verdict}]{traced}", 2, 4)
     refused = refusal_text(model.phases[phase.phase])
     if refused:
         told = (
@@ -138,22 +129,31 @@ def _phase(phase: PhaseRules, model: Model, everything: bool) -> list[str]:
             else f"--trips {phase.phase}={_in_all(phase)} of p3s model states a number, that "
             "of the whole run; "
         )
-        lines += paragraph(f"iterations: {told}{visible(refused, 400)}", 2, 4)
-    lines += paragraph(f"work of a rank in the run = {phase.work.text}  [{phase.work_sure}]", 2, 4)
-    lines += paragraph(phase.no_trend, 4, 6) if phase.no_trend else []
-    lines += _table(rules)
+        refused = f"iterations: {told}{visible(refused, 400)}"
+    lines = [
+        *paragraph(f"phase {phase.phase}{phase.inside}: {phase.name}  ({phase.shares})"),
+        *hanging(
+            2,
+            f"at {phase.place}" if phase.place else "",
+            f"weight w = {phase.weight.text}  [{phase.weight_verdict}]{traced}",
+            refused,
+            f"work of a rank in the run = {phase.work.text}  [{phase.work_sure}]",
+        ),
+        *hanging(4, phase.no_trend),
+        *_table(rules),
+    ]
     if hidden:
         total = {what: sum(r.share[what] for r in hidden) for what in phase.share}
-        lines += paragraph(
-            f"{plural(len(hidden), 'more rule')} with {_share_text(total)}: --all "
-            f"shows {'it' if len(hidden) == 1 else 'them'}",
-            2,
-            4,
-        )
-    calls = len(model.phases[phase.phase].items)
-    for number, why in phase.reasons:
-        lines += paragraph(f"note ({number} of {plural(calls, 'call')}): {why}", 2, 4)
-    return lines
+        lines += hanging(2, _more("rule", len(hidden), _share_text(total)))
+    calls = plural(len(model.phases[phase.phase].items), "call")
+    notes_ = (f"note ({number} of {calls}): {why}" for number, why in phase.reasons)
+    return [*lines, *hanging(2, *notes_)]
+
+
+def _more(what: str, number: int, shares: str) -> str:
+    """Return how much --all would show."""
+    it = "it" if number == 1 else "them"
+    return f"{plural(number, f'more {what}')} with {shares}: --all shows {it}"
 
 
 def _table(rules: Sequence[Rule]) -> list[str]:
@@ -171,60 +171,19 @@ def _table(rules: Sequence[Rule]) -> list[str]:
         )
         for r in rules
     ]
-    wide = [max(len(row[i]) for row in [_HEAD, *rows]) for i in range(len(_HEAD))]
-    wide = _squeezed([min(w, _WIDEST) for w in wide])
-    lines = _cells(_HEAD, wide)
+    wide = squeezed(_HEAD, _cut(rows), 2)
+    lines, by = wrapped_row(_HEAD, wide, 2, range(len(_HEAD))), wide[0] + 6
     for rule, row in zip(rules, rows, strict=True):
-        lines += _cells(row, wide)
-        lines += paragraph(rule.facts, wide[0] + 6, wide[0] + 6 + 2)
+        lines += wrapped_row(row, wide, 2, range(len(row)))
+        lines += hanging(by, rule.facts)
         if len(rule.volume.text) > _LONG:
-            lines += _long(f"y = {rule.volume.text}", wide[0] + 6)
+            lines += long_equation(f"y = {rule.volume.text}", by)
     return lines
 
 
-def _long(line: str, by: int) -> list[str]:
-    """Return an equation of its own, indented; broken as in a cell."""
-    first, *rest = _wrapped(line, text_width() - by - 4)
-    return [" " * by + first, *(" " * (by + 4) + each for each in rest)]
-
-
-def _squeezed(wide: list[int]) -> list[int]:
-    """Take columns from the widest until a row fits."""
-    room = WIDTH - 2 - 2 * (len(wide) - 1)
-    while sum(wide) > room:
-        widest = max(range(1, len(wide) - 1), key=lambda i: wide[i])
-        if wide[widest] <= _NARROWEST:
-            break
-        wide[widest] -= 1
-    return wide
-
-
-def _cells(row: Sequence[str], wide: Sequence[int]) -> list[str]:
-    """Return a row of a table, on more lines where a cell is wider than its column."""
-    parts = [_wrapped(cell, size) for cell, size in zip(row, wide, strict=True)]
-    lines = list(zip_longest(*parts, fillvalue=""))
-    return aligned(lines, range(len(wide)), indent="  ", widths=wide)
-
-
-def _wrapped(cell: str, size: int) -> list[str]:
-    """Return a cell in lines of ``size``, broken at spaces and after signs of multiplication.
-
-    A name that is longer than a line is broken before its last part that does not fit.
-    """
-    lines = [""]
-    for word in re.findall(r"\s+|(?:[^\s*]|\*\*)+\*?|\*", cell):
-        while len(lines[-1]) + len(word) > size:
-            if lines[-1]:
-                lines[-1] = lines[-1].rstrip()
-                lines.append("")
-                word = word.lstrip()
-            else:
-                part = word.rfind("_", 1, size + 1) if word.isidentifier() else -1
-                cut = part if part > 0 else size
-                lines[-1], word = word[:cut], word[cut:]
-                lines.append("")
-        lines[-1] += word
-    return lines
+def _cut(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return rows as wide as a column is at first."""
+    return [[cell[:_WIDEST] for cell in row] for row in rows]
 
 
 def _share_text(share: Share) -> str:
@@ -232,10 +191,6 @@ def _share_text(share: Share) -> str:
         f"{percent(share['time'])} of the time, {percent(share['events'])} of the events, "
         f"{percent(share['bytes'])} of the bytes"
     )
-
-
-def _shares_of(phases: Sequence[PhaseRules]) -> str:
-    return _share_text({what: sum(p.share[what] for p in phases) for what in phases[0].share})
 
 
 # ---- how sure ----------------------------------------------------------------------------------

@@ -6,11 +6,9 @@ Everything fits 100 columns; what is left out says so, and that ``--all`` shows 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import zip_longest
-from textwrap import wrap
 
 from p3s.base.errors import UsageError
-from p3s.base.text import aligned, paragraph, percent, plural, processes, text_width, visible
+from p3s.base.text import percent, plural, processes, visible
 from p3s.model import text
 from p3s.model.law_types import CountLaw, SizeLaw
 from p3s.model.notation import TEXT, bytes_of
@@ -28,7 +26,7 @@ from p3s.model.types import (
     Slot,
     Values,
 )
-from p3s.report.equations import WIDTH
+from p3s.report.layout import hanging, named, wrapped_table
 from p3s.report.places import Places, call_place, phase_place
 
 #: Without --all: calls of a phase, classes of ranks of a count.
@@ -81,33 +79,30 @@ def _phase(model: Model, found: PhaseValues, number: int, places: Places) -> lis
     phase = model.phases[number]
     inside = "" if phase.parent in (None, 0) else f" in phase {phase.parent}"
     law, verdict = phase.weight, phase.weight_verdict
-    lines = paragraph(f"phase {number}{inside}: {visible(str(phase.name))}", 0, 2)
+    lines = hanging(0, f"phase {number}{inside}: {visible(str(phase.name))}")
     place = phase_place(model, phase, places)
-    lines += paragraph(f"at {place}", 2, 4) if place else []
+    lines += hanging(2, f"at {place}") if place else []
     weight = TEXT.in_words_of(model, text.weight_text(law))
-    lines += paragraph(f"weight w = {weight}  [{verdict}]", 2, 4)
-    lines += paragraph(_why_chosen(law), 4, 6)
-    lines += [
-        line for rival in rivals(model, law, found.weight_rivals) for line in paragraph(rival, 4, 6)
-    ]
-    lines += paragraph(_weight_reason(model, phase), 4, 6)
+    lines += hanging(2, f"weight w = {weight}  [{verdict}]")
+    lines += hanging(4, _why_chosen(law))
+    lines += hanging(4, *rivals(model, law, found.weight_rivals))
+    lines += hanging(4, _weight_reason(model, phase))
     if refused := refusal_text(phase):
-        lines += paragraph(f"iterations: {visible(refused, 400)}", 4, 6)
+        lines += hanging(4, f"iterations: {visible(refused, 400)}")
     rows = [
         [str(n), f"{traced:,}", "not claimed" if ruled is None else f"{ruled:,}"]
         for (n, traced), ruled in zip(phase.weight_points, found.weights, strict=True)
     ]
-    lines += _aligned(["processes", "traced", "by the law"], rows, 4)
+    lines += wrapped_table(["processes", "traced", "by the law"], rows, 4)
     unit = text.unit_of(model)
     work = phase.work.law
-    lines += paragraph(
+    lines += hanging(
+        2,
         f"work of a rank in the run, in the mean = {work.text(unit)}"
         f"{'' if phase.work.equal_ranks else ' (ranks differ)'}  "
         f"[{text.work_sure(model)}]",
-        2,
-        4,
     )
-    lines += paragraph(text.no_trend(phase.work.law), 4, 6)
+    lines += hanging(4, text.no_trend(phase.work.law))
     lines += _work_table(phase, found, 4)
     return lines
 
@@ -150,13 +145,12 @@ def _call(
         if share is not None
         else ""
     )
-    lines = paragraph(
+    lines = hanging(
+        0,
         f"call {i}: {visible(str(item.op))}  [{item.verdict}]"
         + (f"  ({shares})" if shares else ""),
-        0,
-        2,
     )
-    lines += paragraph("at " + visible(place + (f" < {caller}" if caller else "")), 2, 4)
+    lines += hanging(2, "at " + visible(place + (f" < {caller}" if caller else "")))
     for k, slot in enumerate(item.slots):
         lines += _slot(
             model,
@@ -168,48 +162,42 @@ def _call(
         )
     lines += _segments(model, i, places)
     lines += _measured(item, everything)
-    lines += [line for reason in _reasons(model, item) for line in paragraph(reason, 2, 4)]
+    lines += hanging(2, *_reasons(model, item))
     return lines
 
 
 def _slot(
     model: Model, phase: Phase, item: Item, slot: Slot, others: SlotRivals, name: str
 ) -> list[str]:
-    lines = paragraph(name, 2, 4) if name else []
+    lines = hanging(2, name) if name else []
     target = TEXT.in_words_of(model, text.destination(item, slot))
     word = text.kind_word(item.kind)
     if target:
-        lines += _named("destination", f"{word} {visible(target)}")
-    lines += _named("who", visible(TEXT.in_words_of(model, text.members(slot))))
-    lines += [
-        line for rival in _rival_guards(model, slot, others) for line in paragraph(rival, 15, 17)
-    ]
+        lines += named("destination", f"{word} {visible(target)}")
+    lines += named("who", visible(TEXT.in_words_of(model, text.members(slot))))
+    lines += hanging(15, *_rival_guards(model, slot, others))
     size = TEXT.in_words_of(model, TEXT.volume(item, slot))
     if size:
         law, width = slot.elements, slot.elem_bytes
-        lines += _named(
-            "volume", f"{size} bytes" + (f", elements of {width}" if width != 1 else "")
-        )
-        lines += paragraph(_why_chosen(law), 15, 17)
+        lines += named("volume", f"{size} bytes" + (f", elements of {width}" if width != 1 else ""))
+        lines += hanging(15, _why_chosen(law))
         rows = rivals(model, law, others.elements, width)
-        lines += [line for rival in rows for line in paragraph(rival, 15, 17)]
+        lines += hanging(15, *rows)
     times = TEXT.in_words_of(model, text.repeats(model, phase, slot)) or "once in every iteration"
-    lines += _named("how often", visible(times))
-    lines += paragraph(_why_chosen(slot.count), 15, 17)
+    lines += named("how often", visible(times))
+    lines += hanging(15, _why_chosen(slot.count))
     lines += [
-        line
-        for rival in rivals(model, slot.count, others.count)
-        for line in paragraph(rival, 15, 17)
+        line for rival in rivals(model, slot.count, others.count) for line in hanging(15, rival)
     ]
     work, unit = slot.work, text.unit_of(model)
     points = ", ".join(
         f"{n}: {_figures(v)} ({_figures(float(work.value(n)))})" for n, v in slot.work_points
     )
-    lines += _named(
+    lines += named(
         "work before",
         f"{work.text(unit)} in the mean" + (f"; traced (by the law): {points}" if points else ""),
     )
-    return [*lines, *paragraph(text.no_trend(slot.work), 15, 17)]
+    return [*lines, *hanging(15, text.no_trend(slot.work))]
 
 
 def _segments(model: Model, i: int, places: Places, limit: int = 6) -> list[str]:
@@ -222,14 +210,13 @@ def _segments(model: Model, i: int, places: Places, limit: int = 6) -> list[str]
         if before is not None:
             place, _ = call_place(model.sites.get(before[0]) or ["?"], places)
             after = f"after {visible(before[1])} {visible(place)}"
-        lines += paragraph(
+        lines += hanging(
+            15,
             f"{after}: {TEXT.in_words_of(model, work)} {unit} (error where left out "
             f"{percent(error)})",
-            15,
-            17,
         )
     more = f"and {plural(len(found) - limit, 'more segment')}" if len(found) > limit else ""
-    return [*lines, *paragraph(more, 15, 17)]
+    return [*lines, *hanging(15, more)]
 
 
 def _why_chosen(law: CountLaw | SizeLaw) -> str:
@@ -337,7 +324,9 @@ def _measured(item: Item, everything: bool) -> list[str]:
             rows.append([*head, left, "", ""])
     if not rows:
         return ["  no values are kept in this model: run p3s model again"]
-    return _aligned(["processes", "ranks", "calls", "of them", "traced", "by the rules"], rows, 2)
+    return wrapped_table(
+        ["processes", "ranks", "calls", "of them", "traced", "by the rules"], rows, 2
+    )
 
 
 def _left(point: Measured, shown: int) -> str:
@@ -385,7 +374,7 @@ def _work_table(phase: Phase, found: PhaseValues, pad: int) -> list[str]:
     for (n, value), ruled in zip(phase.work.points, found.works, strict=True):
         error = f"{100 * (ruled - value) / value:+.1f} %" if value else ""
         rows.append([f"{n:g}", _figures(value), _figures(ruled), error])
-    return _aligned(["processes", "traced", "by the laws", "error"], rows, pad)
+    return wrapped_table(["processes", "traced", "by the laws", "error"], rows, pad)
 
 
 def _figures(value: float) -> str:
@@ -393,32 +382,30 @@ def _figures(value: float) -> str:
 
 
 def _grid(model: Model) -> list[str]:
-    lines = paragraph(visible(f"process grid: {text.grid_text(model)}", 2000), 0, 2)
+    lines = hanging(0, visible(f"process grid: {text.grid_text(model)}", 2000))
     grid = model.grid
     cheapest = sorted(grid.considered, key=lambda entry: entry[1])
     considered = [f"{visible(str(name))} ({cost:.4g})" for name, cost in cheapest[:4]]
     if considered:
-        lines += paragraph(
+        lines += hanging(
+            2,
             "chosen because all partners together need the fewest relations on it; "
             f"considered too, with their cost: {', '.join(considered)}",
-            2,
-            4,
         )
     for rule in grid.rivals[:MAX_RIVALS]:
-        lines += paragraph(f"the same at all traced counts: {visible(rule.text())}", 2, 4)
-    lines += paragraph(_hidden(len(grid.rivals)), 2, 4)
+        lines += hanging(2, f"the same at all traced counts: {visible(rule.text())}")
+    lines += hanging(2, _hidden(len(grid.rivals)))
     for other in grid.others[:MAX_RIVALS]:
         words = f"explains all partners too, with more relations: {visible(other.rule.text())}"
-        lines += paragraph(words, 2, 4)
-    lines += paragraph(_hidden(len(grid.others)), 2, 4)
+        lines += hanging(2, words)
+    lines += hanging(2, _hidden(len(grid.others)))
     without = [str(i) for i, item in enumerate(model.items) if _no_partners(item)]
     if without:
-        lines += paragraph(
+        lines += hanging(
+            2,
             f"no grid that was tried explains the partners of the call{'s' * (len(without) > 1)} "
             f"{', '.join(without[:8])}{', ...' if len(without) > 8 else ''}; if you know the grid: "
             "p3s model --grid",
-            2,
-            4,
         )
     return lines
 
@@ -429,26 +416,3 @@ def _hidden(rules: int) -> str:
 
 def _no_partners(item: Item) -> bool:
     return any(why.code in (Code.NO_PARTNERS, Code.SAMPLE) for why in item.why)
-
-
-# ---- layout ------------------------------------------------------------------------------------
-def _named(name: str, line: str) -> list[str]:
-    """Return a line that begins with its name, what follows below it."""
-    return wrap(line, text_width(), initial_indent=f"  {name:<13}", subsequent_indent=" " * 17)
-
-
-def _aligned(head: Sequence[str], rows: Sequence[Sequence[str]], by: int) -> list[str]:
-    """Lay out a table; numbers to the right, the last columns of words to the left, wrapped."""
-    if not rows:
-        return []
-    words = [i for i in range(len(head)) if any(any(c.isalpha() for c in row[i]) for row in rows)]
-    wide = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-    room = WIDTH - by - 2 * (len(head) - 1)
-    while sum(wide) > room and max(wide) > 14:
-        wide[wide.index(max(wide))] -= 1
-    lines = []
-    for row in [head, *rows]:
-        parts = [wrap(cell, size) or [""] for cell, size in zip(row, wide, strict=True)]
-        cells = list(zip_longest(*parts, fillvalue=""))
-        lines += aligned(cells, words, indent=" " * by, widths=wide)
-    return lines

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from p3s.base.text import percent, seconds, size_text, span, visible
+from p3s.base.text import aligned, percent, seconds, size_text, span, visible
+from p3s.costs.files.types import FileUseAt
 from p3s.predict.types import Prediction
 
 #: Calls that are listed.
@@ -28,26 +29,33 @@ def files_of(prediction: Prediction) -> FileTable | None:
     uses = prediction.files
     if not uses:
         return None
-    rows = [
-        [
-            visible(use.op, 40),
-            use.what,
-            f"{use.processes:,}",
-            use.files,
-            size_text(use.nbytes) if use.nbytes else "",
-            f"{use.calls:,.0f}",
-            _pattern(use.pattern, use.follows) if use.nbytes else "",
-            seconds(use.seconds),
-            span(use.low_s, use.high_s),
-        ]
-        for use in uses[:MOST]
-    ]
     left = sum(use.seconds for use in uses[MOST:])
     cut = f"{len(uses) - MOST} more calls with {seconds(left)}" if len(uses) > MOST else ""
-    return FileTable(prediction.last.n, HEAD, rows, visible(prediction.files_from, 200), cut)
+    source = visible(prediction.files_from, 200)
+    return FileTable(prediction.last.n, HEAD, [_row(use) for use in uses[:MOST]], source, cut)
 
 
-def _pattern(pattern: str, follows: float) -> str:
-    """Return how the bytes of a call lie, and how many accesses go on where one ended."""
-    shape = {"dense": "contiguous", "strided": "strided"}.get(pattern, pattern)
-    return f"{shape}, {percent(follows)} in a row" if follows >= 0.01 else shape
+def _row(use: FileUseAt) -> list[str]:
+    """Return a call; its pattern: how bytes lie, and how many accesses go on where one ended."""
+    pattern = {"dense": "contiguous", "strided": "strided"}.get(use.pattern, use.pattern)
+    pattern += f", {percent(use.follows)} in a row" if use.follows >= 0.01 else ""
+    return [
+        visible(use.op, 40),
+        use.what,
+        f"{use.processes:,}",
+        use.files,
+        size_text(use.nbytes) if use.nbytes else "",
+        f"{use.calls:,.0f}",
+        pattern if use.nbytes else "",
+        seconds(use.seconds),
+        span(use.low_s, use.high_s),
+    ]
+
+
+def terminal_lines(prediction: Prediction) -> list[str]:
+    """Return the calls on files at the largest count, as lines of text."""
+    found = files_of(prediction)
+    if found is None:
+        return []
+    head = f"files at {found.n} processes, as {found.source} say:"
+    return [head, *aligned([found.head, *found.rows]), *([found.cut] if found.cut else []), ""]

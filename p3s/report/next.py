@@ -8,6 +8,7 @@ from typing import Any
 from p3s.base.text import figures, paragraph, percent, processes, seconds, visible
 from p3s.model.types import Model
 from p3s.report.equations import verdict_rows
+from p3s.report.layout import hanging
 
 #: What stands in a command for arguments that nobody but the user knows.
 ARGUMENTS = "ARGUMENTS"
@@ -47,7 +48,7 @@ def render(model: Model, command: str, validate: str = "") -> str:
             times = f"{len(shares)} calls, " if len(shares) > 1 else ""
             words = visible(question, 400)
             words += f" ({times}up to {percent(min(1.0, sum(shares)))} of the program)"
-            lines += paragraph(words, 2, 4)
+            lines += hanging(2, words)
     if open_:
         lines += paragraph(f"open now: {open_}")
     return "\n".join([*lines, "", command])
@@ -106,11 +107,10 @@ def render_far(far: Mapping[str, Any], unit: str, command: str) -> str:
     for p in far["phases"]:
         ever = f" ({p['outside']:.3g} times less than ever)" if p["outside"] else ""
         least, most = (_work(end, unit) for end in sorted(p["measured"]))
-        lines += paragraph(
+        lines += hanging(
+            2,
             f"phase {p['phase']} {visible(str(p['name']), 60)}: {_work(p['work'], unit)}, measured "
             f"from {least} to {most}{ever}",
-            2,
-            4,
         )
     lines += paragraph(
         f"An input of {_part(far['input'])} of the size gives each of {processes(far['at'])} what "

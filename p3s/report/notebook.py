@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
@@ -107,36 +108,19 @@ class Prediction(saved.PredictionFile):
         Variables of a count: as in ``to_frame``; of a count and phase, with ``phase_`` before their
         name: as in ``phase_frame``, NaN where a phase does not occur. Times in s.
         """
-        import numpy as np
-
         with brought():
-            import xarray
-
-        rows, parts = self.columns(), self.phase_columns()
-        counts, phases = rows.pop("n"), sorted(set(parts["phase"]))
-        names = dict(zip(parts["phase"], parts["name"], strict=True))
-        places = [
-            (counts.index(n), phases.index(phase))
-            for n, phase in zip(parts["n"], parts["phase"], strict=True)
-        ]
-        found: dict[str, Any] = {name: ("n", _known(values)) for name, values in rows.items()}
-        for name in parts.keys() - {"n", "phase", "name", "kind"}:
-            grid = np.full((len(counts), len(phases)), np.nan)
-            for place, value in zip(places, _known(parts[name]), strict=True):
-                grid[place] = value
-            found[f"phase_{name}"] = (("n", "phase"), grid)
-        named = ("phase", [names[phase] for phase in phases])
-        return xarray.Dataset(found, {"n": counts, "phase": phases, "phase_name": named})
+            import_module("xarray")  # pandas makes data sets by it
+            rows, parts = self.to_frame().set_index("n"), self.phase_frame()
+        names = parts.drop_duplicates("phase").set_index("phase")["name"].sort_index()
+        parts = parts.drop(columns=["name", "kind"]).set_index(["n", "phase"]).astype(float)
+        found = rows.where(rows.notna(), math.nan).infer_objects().to_xarray()
+        whole: xarray.Dataset = found.merge(parts.add_prefix("phase_").to_xarray())
+        return whole.assign_coords(phase_name=("phase", names.to_numpy()))
 
     def _repr_html_(self) -> str:
         """Return it as static HTML."""
         found = None if self.source is None else places_of(Study(self.source.parent))
         return fragment(self.content, phase_places(*found) if found else {})
-
-
-def _known(values: list[Any]) -> list[Any]:
-    """Return a column with NaN for numbers that are not known."""
-    return [math.nan if value is None else value for value in values]
 
 
 class Shown(Progress):

@@ -31,8 +31,8 @@ FORMATS = ("png", "svg", "pdf")
 SIZE = (7.2, 4.4)
 #: Limits of both, in inches.
 SMALLEST, LARGEST = 1.5, 40.0
-#: Cells a side of a matrix, more ranks share cells; and pixels across it.
-_CELLS, _MATRIX_PIXELS = 1024, 1200
+#: Size of a matrix in a file, and its cells a side: more ranks share cells.
+MATRIX_SIZE, MATRIX_CELLS = (8.0, 8.0), 1024
 #: Least height of a chart below what stands above it, in units of the drawing.
 _LEAST = 140.0
 #: Size of labels in units of the drawing, and in points in a wide and in a narrow picture.
@@ -82,82 +82,80 @@ def size_of(text: str) -> tuple[float, float]:
     return width, height
 
 
-def write_picture(
-    prediction: Prediction, plot: str, path: Path, size: tuple[float, float] = SIZE
-) -> None:
-    """Draw one of :data:`PLOTS` of a prediction into a file, in the format of its name.
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """A drawing that a notebook shows; ``size``: width and height in inches."""
+
+    root: ElementTree.Element
+    size: tuple[float, float] = SIZE
+
+    def save(self, path: Path | str) -> None:
+        """Write it as .png, .svg or .pdf, whole or not at all; UsageError for any other name.
+
+        The same content gives the same bytes.
+        """
+        (width, height), kind = self.size, format_of(Path(path))
+        if kind == "png":
+            data = as_png(self.root, round(width * (150 if width >= 5 else 300)))
+        elif kind == "pdf":
+            data = as_pdf(self.root, 72 * width, 72 * height)
+        else:
+            self.root.set("width", f"{72 * width:g}pt")
+            self.root.set("height", f"{72 * height:g}pt")
+            data = as_svg(self.root)
+        write_bytes(Path(path), data)
+
+    def _repr_svg_(self) -> str:
+        """Return it as static SVG."""
+        shown = ElementTree.fromstring(ElementTree.tostring(self.root))
+        shown.set("width", f"{72 * self.size[0]:g}")
+        return as_svg(shown).decode("utf-8")
+
+    def __repr__(self) -> str:
+        """Return what it shows as one line."""
+        return f"Picture({self.root.get('aria-label', '')!r})"
+
+
+def picture_of(
+    prediction: Prediction, plot: str | Plot, size: tuple[float, float] = SIZE
+) -> Picture:
+    """Return one of :data:`PLOTS`, or another plot, of a prediction.
 
     The network that it is for stands above it. One that is not to be trusted says so across the
     top, and is hatched.
     """
-    write_plot(PLOTS[plot](prediction), path, size, warning_of(prediction), network_of(prediction))
+    shown = PLOTS[plot](prediction) if isinstance(plot, str) else plot
+    return _picture(shown, size, warning_of(prediction), network_of(prediction))
 
 
-def write_comparison(found: Comparison, path: Path, size: tuple[float, float] = SIZE) -> None:
-    """Draw the run times of two predictions with their intervals."""
+def comparison_picture(found: Comparison, size: tuple[float, float] = SIZE) -> Picture:
+    """Return the run times of two predictions with their intervals."""
     legend = (Entry("circle", "predicted", "A"), Entry("rect", "measured", "B"))
     plot = Plot(
         "run time", legend, lambda *size: curves.comparison_chart(found, curves.Size(*size))
     )
-    write_plot(plot, path, size, found.warning)
+    return _picture(plot, size, found.warning)
 
 
-def write_plot(
-    plot: Plot, path: Path, size: tuple[float, float] = SIZE, warning: str = "", heading: str = ""
-) -> None:
-    """Write a picture below its warning, heading and legend, whole or not at all.
-
-    The same content gives the same bytes.
-    """
-    format_of(path)
-    write_drawing(drawing(plot, size, warning, heading), path, size)
-
-
-def drawing(
-    plot: Plot, size: tuple[float, float] = SIZE, warning: str = "", heading: str = ""
-) -> ElementTree.Element:
-    """Return a picture below its warning, heading and legend, as an SVG drawing."""
-    points = _WIDE_PT if size[0] >= 5 else _NARROW_PT
-    width, height = (72 * inches * _LABEL / points for inches in size)
-    return _picture(plot, width, height, warning, heading)
-
-
-def write_drawing(root: ElementTree.Element, path: Path, size: tuple[float, float] = SIZE) -> None:
-    """Write a drawing in the format of a file's name, whole or not at all."""
-    kind = format_of(path)
-    if kind == "png":
-        data = as_png(root, round(size[0] * (150 if size[0] >= 5 else 300)))
-    elif kind == "pdf":
-        data = as_pdf(root, 72 * size[0], 72 * size[1])
-    else:
-        root.set("width", f"{72 * size[0]:g}pt")
-        root.set("height", f"{72 * size[1]:g}pt")
-        data = as_svg(root)
-    write_bytes(path, data)
-
-
-def write_matrix_png(matrix: CommMatrix, what: str, path: Path) -> None:
-    """Draw a communication matrix below its totals; raises P3SError if it cannot be written."""
-    write_bytes(path, as_png(matrix_drawing(matrix, what, _CELLS), _MATRIX_PIXELS))
-
-
-def matrix_drawing(matrix: CommMatrix, what: str, most: int = cells.CELLS) -> ElementTree.Element:
+def matrix_picture(
+    matrix: CommMatrix, what: str, size: tuple[float, float], most: int = cells.CELLS
+) -> Picture:
     """Return a communication matrix below its totals, of at most so many cells a side."""
     drawn = matrix_chart(matrix, what, most)
     chart = inlined(drawn or Svg(cells.LEFT + cells.SIDE, 4.0, "Nothing was sent").markup())
     head = [("axisname", line) for line in wrap(totals(matrix), 60)]
-    return _below(chart, head, [])
+    return Picture(_below(chart, head, []), size)
 
 
-def _picture(
-    plot: Plot, width: float, height: float, warning: str, heading: str
-) -> ElementTree.Element:
-    """Return a chart with what stands above it, on white."""
+def _picture(plot: Plot, size: tuple[float, float], warning: str, heading: str = "") -> Picture:
+    """Return a chart with its warning, heading and legend above it, on white."""
+    points = _WIDE_PT if size[0] >= 5 else _NARROW_PT
+    width, height = (72 * inches * _LABEL / points for inches in size)
     head = [("warning", line) for line in curves.warning_lines(warning, width)]
     head += [("note", heading)] if heading else []
     rows = _rows(plot, width)
     room = height - _above(head, rows)
-    return _below(inlined(plot.draw(width, max(room, _LEAST))), head, rows)
+    return Picture(_below(inlined(plot.draw(width, max(room, _LEAST))), head, rows), size)
 
 
 Head = Sequence[tuple[str, str]]

@@ -3,43 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from xml.etree import ElementTree
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
 from p3s.base.text import processes
 from p3s.predict.saved import read_prediction
 from p3s.predict.types import Prediction
-from p3s.report.charts.files import as_svg
 from p3s.report.charts.ranges import interval_chart
-from p3s.report.pictures import PLOTS, SIZE, Plot, drawing, format_of, matrix_drawing, write_drawing
-from p3s.report.sure import network_of, warning_of
+from p3s.report.pictures import SIZE, Picture, Plot, matrix_picture, picture_of
 from p3s.signature.matrix import CommMatrix
-
-
-@dataclass(frozen=True, eq=False)
-class Picture:
-    """A drawing that a notebook shows; ``size``: width and height in inches."""
-
-    root: ElementTree.Element
-    size: tuple[float, float] = SIZE
-
-    def save(self, path: Path | str) -> None:
-        """Write it as .png, .svg or .pdf; raises UsageError for any other name."""
-        format_of(Path(path))
-        write_drawing(self.root, Path(path), self.size)
-
-    def _repr_svg_(self) -> str:
-        """Return it as static SVG."""
-        shown = ElementTree.fromstring(ElementTree.tostring(self.root))
-        shown.set("width", f"{72 * self.size[0]:g}")
-        return as_svg(shown).decode("utf-8")
-
-    def __repr__(self) -> str:
-        """Return what it shows as one line."""
-        return f"Picture({self.root.get('aria-label', '')!r})"
 
 
 class Plots:
@@ -79,13 +51,11 @@ class Plots:
         row = next((row for row in prediction.counts if row.n == n), prediction.last)
         if n and row.n != n:
             raise P3SError(f"{self._study.root}: {processes(n)} were not predicted yet")
-        known = row.low_s is not None and row.high_s is not None and row.time_s > 0
-        whole = (row.low_s / row.time_s, row.high_s / row.time_s) if known else None  # type: ignore[operator]
-        chart = interval_chart(row, whole)
+        chart = interval_chart(row)
         if not chart:
             raise P3SError(f"{self._study.root}: no interval is known at {processes(row.n)}")
         plot = Plot(f"interval at {processes(row.n)}", (), lambda *_: chart)
-        return self._drawn(plot, prediction, size)
+        return picture_of(prediction, plot, size)
 
     def matrix(
         self, n: int, what: str = "bytes", size: tuple[float, float] = (SIZE[1], SIZE[1])
@@ -93,14 +63,10 @@ class Plots:
         """Draw who sends how many "bytes" or "messages" to whom with ``n`` processes."""
         if what not in ("messages", "bytes"):
             raise UsageError(f"matrix: {what!r} is neither messages nor bytes")
-        return Picture(matrix_drawing(self._matrix(n), what), size)
+        return matrix_picture(self._matrix(n), what, size)
 
     def _of(self, name: str, size: tuple[float, float]) -> Picture:
-        prediction = self._prediction()
-        return self._drawn(PLOTS[name](prediction), prediction, size)
-
-    def _drawn(self, plot: Plot, prediction: Prediction, size: tuple[float, float]) -> Picture:
-        return Picture(drawing(plot, size, warning_of(prediction), network_of(prediction)), size)
+        return picture_of(self._prediction(), name, size)
 
     def _prediction(self) -> Prediction:
         path = self._study.prediction_path

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from pprint import pformat
 from textwrap import wrap
 from typing import Any
 
@@ -32,6 +33,8 @@ def render(model: Model, places: Places) -> tuple[str, dict[int, str]]:
         if any(slot.guard is None for slot in item.slots)
     }
     data = to_data(bare(model))
+    if not _finite(data):
+        raise P3SError("model: a number in it is not finite; run p3s model again")
     words = {
         "phases": [_words_of_phase(model, phase, places) for phase in model.phases],
         "items": [_words_of_call(model, i, places) for i in range(len(model.items))],
@@ -49,6 +52,13 @@ def render(model: Model, places: Places) -> tuple[str, dict[int, str]]:
         f"PHASES = phases({VERSION}, MODEL)",
     ]
     return "\n".join(parts) + "\n", left_out
+
+
+def _finite(value: Any) -> bool:
+    """Tell whether all numbers of plain data are finite."""
+    if isinstance(value, Mapping | list | tuple):
+        return all(map(_finite, value.values() if isinstance(value, Mapping) else value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _head(model: Model) -> str:
@@ -127,7 +137,7 @@ def _comment(*lines: str) -> list[str]:
 def _entry(key: str, value: Any, words: Sequence[list[str]] | None) -> Iterator[str]:
     """Return the lines of an entry; each element of a list with words has them above it."""
     if words is None:
-        yield f"    {ascii(key)}: {_literal(value, 4, len(key) + 4)},"
+        yield f"    {ascii(key)}: {_literal(value, 4)},"
         return
     yield f"    {ascii(key)}: ["
     for each, lines in zip(value, words, strict=True):
@@ -136,30 +146,8 @@ def _entry(key: str, value: Any, words: Sequence[list[str]] | None) -> Iterator[
     yield "    ],"
 
 
-def _literal(value: Any, indent: int = 0, before: int = 0) -> str:
-    """Return numbers, texts and what is made of them as a Python literal; long ones take lines.
-
-    before: characters that stand before it on its first line.
-    """
-    if isinstance(value, float) and not math.isfinite(value):
-        raise P3SError("model: a number in it is not finite; run p3s model again")
-    inner = indent + 4
-    if isinstance(value, Mapping):
-        parts = [
-            f"{ascii(key)}: {_literal(each, inner, len(str(key)) + 4)}"
-            for key, each in value.items()
-        ]
-        ends = "{}"
-    elif isinstance(value, list | tuple):
-        parts = [_literal(each, inner) for each in value]
-        ends = "[]" if isinstance(value, list) else "()"
-    else:
-        return ascii(value)
-    line = ", ".join(parts) + "," * (ends == "()" and len(parts) == 1)
-    if len(line) + indent + before < _WIDTH - 2 and "\n" not in line:
-        return ends[0] + line + ends[1]
-    if all(part.isdigit() for part in parts):
-        parts = wrap(", ".join(parts), _WIDTH - inner)
-        parts = [part.rstrip(",") for part in parts]
-    pad = "\n" + " " * inner
-    return ends[0] + "".join(f"{pad}{part}," for part in parts) + "\n" + " " * indent + ends[1]
+def _literal(value: Any, indent: int = 0) -> str:
+    """Return numbers, texts and what is made of them as a Python literal; long ones take lines."""
+    text = pformat(value, width=_WIDTH - indent - 2, compact=True, sort_dicts=False)
+    text = text.encode("ascii", "backslashreplace").decode("ascii")
+    return text.replace("\n", "\n" + " " * indent)

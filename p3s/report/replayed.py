@@ -5,11 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from p3s.base.text import percent, seconds, table
+from p3s.base.text import percent, processes, seconds, table
 from p3s.report.counts import rows_of
 
 #: Message classes shown; the others are in the JSON file.
 _MOST = 12
+
+
+def replays_text(results: Mapping[int, Mapping[str, Any]]) -> str:
+    """Return what the replays of some counts have found: a table of all, then each."""
+    rows = []
+    for n, result in results.items():
+        share = result.get("measured_share")
+        rows.append(
+            [
+                str(n),
+                str(result.get("iterations", "-")),
+                str(len(result.get("messages", []))),
+                f"{100 * share:.1f} %" if isinstance(share, (int, float)) else "-",
+                "yes" if result.get("representative") else "no",
+            ]
+        )
+    head = ["processes", "iterations", "classes", "measured", "representative"]
+    each = (f"{processes(n)}\n{result_text(result)}" for n, result in results.items())
+    return "\n\n".join([table(rows, head, left=0), *each])
 
 
 def result_text(content: Mapping[str, Any]) -> str:

@@ -5,7 +5,8 @@ Calls that follow one rule are one row; a phase keeps its rows in program order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from p3s.base.ops import RECV, SEND
@@ -291,65 +292,54 @@ def _with_word(item: Item, destination: str) -> str:
     return f"{word} {destination}" if word and destination else destination
 
 
-def _words(texts: Iterable[str]) -> set[str]:
-    import re
-
-    return set(re.findall(r"[a-z]+\d*", " ".join(texts)))
+#: Symbols of equations with their meaning; of work, where they mean something else than in sizes.
+_SYMBOLS = {"s": "stage", "t": "iteration of the loop", "b": "ranks of the tree's branch"}
+_OF_WORK = {
+    "b": "bytes of the call",
+    "b0": "bytes of the call before",
+    "m": "how often a rank computes this",
+}
+_OF_GRID = {
+    "p": "extents of the grid",
+    "c": "coordinates in it (no partner beyond it)",
+    "q": "coordinates of the partner",
+}
+_BLOCKS = {
+    "block_ceil": "ceil(L/p) until none is left",
+    "block_first": "one more in the first",
+    "block_floor": "cut at floor(c L/p)",
+    "block_last": "one more in the last",
+    "block_nearest": "L/p rounded, what is left in the last",
+    "block_tail": "the rest in the last",
+}
 
 
 def used_symbols(phases: Sequence[PhaseRules], ndims: int) -> list[tuple[str, str]]:
     """Return the symbols that equations of these phases use, with their meaning."""
+    rules = [rule for phase in phases for rule in phase.rules]
     said = _words(
-        " ".join((r.destination.text, r.volume.text, r.condition, r.repeats))
-        for p in phases
-        for r in p.rules
-    ) | _words(p.weight.text for p in phases)
-    of_work = _words(r.work.text for p in phases for r in p.rules)
-    words = said | of_work
+        *(phase.weight.text for phase in phases),
+        *(" ".join((r.destination.text, r.volume.text, r.condition, r.repeats)) for r in rules),
+    )
+    of_work = _words(*(rule.work.text for rule in rules))
     meanings = [("n", "processes"), ("r", "rank")]
-    for letter, what in (
-        ("p", "extents of the grid"),
-        ("c", "coordinates in it (no partner beyond it)"),
-        ("q", "coordinates of the partner"),
-    ):
-        names = [f"{letter}{d}" for d in range(ndims) if f"{letter}{d}" in words]
-        if names:
+    for letter, what in _OF_GRID.items():
+        if names := [f"{letter}{d}" for d in range(ndims) if f"{letter}{d}" in said | of_work]:
             meanings.append((" ".join(names), what))
     meanings += [
         (name, what)
-        for name, what in (
-            ("s", "stage"),
-            ("t", "iteration of the loop"),
-            ("b", "ranks of the tree's branch"),
-        )
-        if name in (said if name == "b" else words)
+        for name, what in _SYMBOLS.items()
+        if name in (said if name == "b" else said | of_work)
     ]
+    meanings += [(name, what) for name, what in _OF_WORK.items() if name in of_work]
+    whole = " ".join(rule.volume.text + rule.repeats + rule.work.text for rule in rules)
     meanings += [
-        (name, what)
-        for name, what in (
-            ("b", "bytes of the call"),
-            ("b0", "bytes of the call before"),
-            ("m", "how often a rank computes this"),
-        )
-        if name in of_work
+        (f"{name}(L, p, c)", f"block c of L in p blocks, {how}")
+        for name, how in _BLOCKS.items()
+        if name in whole
     ]
-    blocks = {
-        "block_first": "one more in the first",
-        "block_last": "one more in the last",
-        "block_floor": "cut at floor(c L/p)",
-        "block_tail": "the rest in the last",
-        "block_ceil": "ceil(L/p) until none is left",
-        "block_nearest": "L/p rounded, what is left in the last",
-    }
-    if any(word.startswith("block") for word in words):
-        kinds = sorted(
-            name
-            for p in phases
-            for name in blocks
-            if any(name in r.volume.text + r.repeats + r.work.text for r in p.rules)
-        )
-        meanings += [
-            (f"{name}(L, p, c)", f"block c of L in p blocks, {blocks[name]}")
-            for name in dict.fromkeys(kinds)
-        ]
     return meanings
+
+
+def _words(*texts: str) -> set[str]:
+    return set(re.findall(r"[a-z]+\d*", " ".join(texts)))

@@ -34,7 +34,6 @@ from p3s.predict.types import (
 )
 from p3s.report.counts import core_hours, factors, not_known
 
-#: Characters of a line of text.
 _BECAUSE = {
     "compute": "computation that does not shrink",
     "io": "files",
@@ -368,37 +367,21 @@ def residual_cells(entry: Residual) -> list[str]:
     ]
 
 
-@dataclass(frozen=True)
-class Shares:
-    """The share of every verdict; ``columns``: its parts by what they are a share of."""
-
-    names: list[str]
-    columns: dict[str, list[float]]
-    rows: list[list[str]]
-
-
-#: Verdicts in the order of a bar, the surest first; others follow. They are of messages, sizes and
+#: Verdicts, the surest first; others follow. They are of messages, sizes and
 #: weights: work is fitted whatever they say.
 _SURE = ("exact", "fitted", "stated", "statistical", "ambiguous", "not seen", "unknown")
 SHARES_HEAD = ["verdict", "events", "bytes"]
 
 
-def shares_of(prediction: Prediction) -> Shares:
-    """Return the shares of the verdicts at the largest count."""
+def shares_of(prediction: Prediction) -> list[list[str]]:
+    """Return the share of each verdict at the largest count as rows, the surest first."""
+
+    def order(name: str) -> tuple[int, str]:
+        name = name.replace("_", " ")
+        return (_SURE.index(name) if name in _SURE else len(_SURE), name)
+
     given = prediction.verdict_share
-    share = {name: given[name] for name in sorted(given, key=verdict_order)}
-    kinds = SHARES_HEAD[1:]
-    return Shares(
-        [visible(name, 40) for name in share],
-        {kind: [entry.get(kind, 0.0) for entry in share.values()] for kind in kinds},
-        [
-            [visible(name), *(percent(entry.get(kind)) for kind in kinds)]
-            for name, entry in share.items()
-        ],
-    )
-
-
-def verdict_order(name: str) -> tuple[int, str]:
-    """Return a key that sorts verdicts by how sure they are."""
-    name = name.replace("_", " ")
-    return (_SURE.index(name) if name in _SURE else len(_SURE), name)
+    return [
+        [visible(name), *(percent(given[name].get(kind)) for kind in SHARES_HEAD[1:])]
+        for name in sorted(given, key=order)
+    ]

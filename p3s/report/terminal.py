@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from p3s.base.text import aligned, paragraph, percent, processes, seconds, visible
-from p3s.predict.types import Prediction, untrusted
+from p3s.predict.types import Prediction, WeakPrediction, untrusted
 from p3s.report.costs import KIND_NAMES
 from p3s.report.counts import Point, count_rows, points_of, signs, thinned
 from p3s.report.efficiencies import summary_line
 from p3s.report.efficiencies import terminal_lines as efficiency_lines
-from p3s.report.files import files_of
+from p3s.report.files import terminal_lines as file_lines
 from p3s.report.sure import (
     estimates_of,
     figure_sentences,
@@ -39,7 +39,7 @@ def render(prediction: Prediction, places: Mapping[str, str] | None = None) -> s
     mind = [reason for reason in reasons_of(prediction) if not reason.untrustworthy]
     parts = [*_verdict(prediction, places), "", *_table(prediction, MAX_COUNTS)]
     parts += [""] if prediction.starts_only else ["", curve(points_of(prediction)), ""]
-    parts += _files(prediction)
+    parts += file_lines(prediction)
     parts += [] if prediction.starts_only else efficiency_lines(prediction)
     parts += terminal_lines(prediction)
     parts += [*_limits(prediction, rows[-1].n, places or {}), *_estimates(prediction, rows[-1].n)]
@@ -48,6 +48,31 @@ def render(prediction: Prediction, places: Mapping[str, str] | None = None) -> s
     parts += _few("note", lines(prediction.notes))
     parts += _few("not included", lines(prediction.not_modelled))
     return "\n".join(parts)
+
+
+def render_weak(result: WeakPrediction) -> str:
+    """Return a prediction of weak scaling as text."""
+    rows, warning = result.counts, warning_of(result)
+    first, last = rows[0], rows[-1]
+    text = [warning, ""] if warning else []
+    text += [*aligned(count_rows(result)), ""]
+    if first is not last:
+        text.append(
+            "Taken at face value: "
+            * bool(warning)
+            + f"Weak scaling with {result.weak}: from {first.n} to {last.n} processes the "
+            f"time goes from {seconds(first.time_s)} to {seconds(last.time_s)}, an "
+            f"efficiency of {percent(last.efficiency)}."
+            + (
+                f" It stays below {percent(result.knee_efficiency)} from "
+                f"{processes(result.knee)} on."
+                if result.knee and not warning
+                else ""
+            )
+        )
+    text += reason_lines(reasons_of(result))
+    text += [f"note: {visible(note, 400)}" for note in result.notes]
+    return "\n".join([*text, *signs(rows)])
 
 
 def summary(prediction: Prediction, places: Mapping[str, str] | None = None) -> str:
@@ -84,18 +109,6 @@ def _verdict(prediction: Prediction, places: Mapping[str, str] | None) -> list[s
         "",
         *figure_sentences(prediction, places),
     ]
-
-
-def _files(prediction: Prediction) -> list[str]:
-    """Return the calls on files at the largest count, as lines of text."""
-    found = files_of(prediction)
-    if found is None:
-        return []
-    lines_ = [
-        f"files at {found.n} processes, as {found.source} say:",
-        *aligned([found.head, *found.rows]),
-    ]
-    return [*lines_, *([found.cut] if found.cut else []), ""]
 
 
 def _limits(prediction: Prediction, n: int, places: Mapping[str, str]) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from p3s.base.text import factor, interval, percent, processes, seconds, span, visible
+from p3s.base.text import aligned, factor, interval, percent, processes, seconds, span, visible
 from p3s.predict.types import Count, Prediction, WhatIf, WhatIfAt
 from p3s.report.counts import thinned
 
@@ -51,8 +51,6 @@ def what_if_of(prediction: Prediction, shown: Callable[..., str] = span) -> What
 
 def terminal_lines(prediction: Prediction) -> list[str]:
     """Return the tables as lines of text; none where nothing was changed."""
-    from p3s.base.text import aligned
-
     found = what_if_of(prediction, interval)
     if found is None:
         return []
@@ -65,19 +63,14 @@ def terminal_lines(prediction: Prediction) -> list[str]:
 def summary_lines(prediction: Prediction) -> list[str]:
     """Return what saves most at the largest count, in a line; none where nothing does."""
     last = prediction.last
-    best = [each for each in prediction.what_if if each.last.n == last.n and _saves(each.last)]
-    if not best:
-        return []
-    texts = [
-        f"{visible(each.text, 80)} {_share(each.last.saved_s, last.time_s)}"
-        for each in best[:MAX_BEST]
-    ]
-    return [f"what if: of the time at {processes(last.n)}, would be saved by {', '.join(texts)}"]
-
-
-def _saves(at: WhatIfAt) -> bool:
-    """Tell whether changes save anything for sure."""
-    return at.saved_s > 0 and (at.saved_low_s is None or at.saved_low_s > 0)
+    texts = []
+    for each in prediction.what_if:
+        at = each.last
+        if at.n == last.n and at.saved_s > 0 and (at.saved_low_s is None or at.saved_low_s > 0):
+            texts.append(f"{visible(each.text, 80)} {_share(at.saved_s, last.time_s)}")
+    listed = ", ".join(texts[:MAX_BEST])
+    what = f"what if: of the time at {processes(last.n)}, would be saved by {listed}"
+    return [what] if texts else []
 
 
 def _row(each: WhatIf, row: Count, shown: Callable[..., str]) -> list[str]:
@@ -121,12 +114,7 @@ def _said(prediction: Prediction, found: list[WhatIf]) -> list[str]:
     why = dict.fromkeys(visible(each.why, 300) for each in found if each.why)
     base = processes(prediction.baseline_n)
     said = [f"each change is made alone; speedups are over the program as it is with {base}"]
-    if any(each.counts and _less_sure(each) for each in found):
+    if any((each.last.saved_low_s or 0.0) < 0 < each.last.saved_s for each in found if each.counts):
         said.append("where an interval reaches below 0 s the change may as well save nothing")
     notes = dict.fromkeys(visible(note, 300) for each in found for note in each.notes)
     return [*said, *why, *notes]
-
-
-def _less_sure(each: WhatIf) -> bool:
-    low = each.last.saved_low_s
-    return low is not None and low < 0 < each.last.saved_s

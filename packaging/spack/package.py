@@ -16,6 +16,7 @@ class P3s(PythonPackage):
     version("0.1.0")
 
     variant("baseline", default=False, description="Regressions of run times")
+    variant("pdf", default=False, description="Pictures as PDF")
     variant("frames", default=False, description="Tables as data frames of pandas and xarray")
 
     depends_on("python@3.11:", type=("build", "run"))
@@ -34,11 +35,11 @@ class P3s(PythonPackage):
         depends_on("py-mpi4py@4.0:4")
         depends_on("py-rich@13:")
         depends_on("py-resvg-py@0.5:0")
-        depends_on("py-reportlab@4.2:5")
         depends_on("py-jinja2@3.1:3")
         depends_on("py-pyelftools@0.30:0")
         depends_on("py-jsonschema@4.20:4")
         depends_on("py-cattrs@24.1:")
         depends_on("py-scikit-learn@1.4:1", when="+baseline")
+        depends_on("py-reportlab@4.2:5", when="+pdf")
         depends_on("py-pandas@2:3", when="+frames")
         depends_on("py-xarray@2024.1:", when="+frames")

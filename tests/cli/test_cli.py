@@ -13,19 +13,23 @@ import time
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 from commands import P3S, Shown, cli, p3s, started
+from paths import ROOT
 
 from p3s.base.errors import GateFailed, PartialResult, UsageError
+from p3s.base.extensions import Command, load
 from p3s.base.study import Study
 from p3s.base.text import one_line, table
 from p3s.cli import rules
-from p3s.cli.common import parse_counts
+from p3s.cli import table as commands_table
 from p3s.cli.main import app, run
+from p3s.cli.values import parse_counts
 
 COMMANDS = [
     "characterize",
@@ -99,18 +103,25 @@ def test_help_is_short_and_all_of_it_can_be_had() -> None:
         path = " ".join(words)
         short, whole = shown_by(*words, "--help"), shown_by("help", *words, "--all")
         options = {name for name in short if name.startswith("-")}
-        assert len(options) <= rules.MOST_SHOWN, path
-        assert options <= whole and bool(rules.rare(path)) == (
+        assert len(options) <= commands_table.MOST_SHOWN, path
+        assert options <= whole and bool(commands_table.rare(path)) == (
             options != {name for name in whole if name.startswith("-")}
         ), path
-        if rules.rare(path):
+        if commands_table.rare(path):
             assert shown_by(*words, "--help-all") == whole
 
 
-@pytest.mark.parametrize("rule", rules.RULES, ids=lambda rule: f"{rule.command} {rule.option}")
-def test_rules_between_options_are_of_options_that_there_are(rule: rules.Rule) -> None:
+RULES = [
+    pytest.param(path, rule, id=f"{path} {rule.option}")
+    for path in (file.stem.replace("-", " ") for file in (ROOT / "p3s/cli/commands").glob("*.toml"))
+    for rule in rules.rules_of(path)
+]
+
+
+@pytest.mark.parametrize(("path", "rule"), RULES)
+def test_rules_between_options_are_of_options_that_there_are(path: str, rule: rules.Rule) -> None:
     command = typer.main.get_command(app)
-    for word in rule.command.split():
+    for word in path.split():
         command = command.commands[word]
     there = {name for each in command.params for name in (*each.opts, *each.secondary_opts)}
     others = {*rule.excludes, *rule.needs} - {rules.LAUNCHER}
@@ -118,14 +129,24 @@ def test_rules_between_options_are_of_options_that_there_are(rule: rules.Rule) -
     assert rule.broken({rule.option, *rule.excludes}) or not rule.excludes
     assert rule.broken({rule.option}) or not rule.needs
     assert not rule.broken({rule.option, *rule.needs}) and not rule.broken(set(others))
-    assert rules.remarks(rule.command, [rule.option])
+    assert rules.remarks(path, [rule.option])
+
+
+@pytest.mark.parametrize("command", list(commands_table.own_commands()), ids=lambda each: each.name)
+def test_what_the_table_says_of_a_command_is_taken_by_it(command: Command) -> None:
+    words = f"{command.parent} {command.name}".strip()
+    made = load(command.function)
+    taken = signature(made).parameters if callable(made) else {}
+    told = commands_table.entries(words)
+    assert set(told) <= {"epilog", "rare", "rules", "parameters"}
+    assert told["epilog"] and {*told.get("parameters", ())} <= {*taken}
 
 
 def test_a_command_imports_no_other() -> None:
     code = (
         "import sys, p3s.cli.main as m\n"
         "assert m.run(['matrix', '--help']) == 0\n"
-        "others = [f'p3s.cli.{n}' for n in m._OnDemand() if f'p3s.cli.{n}' in sys.modules]\n"
+        "others = [f'p3s.cli.{n}' for n in m.Grouped().commands if f'p3s.cli.{n}' in sys.modules]\n"
         "print(others, file=sys.stderr)"
     )
     done = subprocess.run(

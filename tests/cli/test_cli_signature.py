@@ -18,7 +18,7 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
 from p3s.capture.chunks import read_header
 from p3s.capture.recording_plan import Enough
-from p3s.cli.sampled import enough
+from p3s.cli.values import parse_enough as enough
 from p3s.signature.plans import Weights, plan_of, too_rare, traced_weights
 from p3s.signature.store import load_phases
 

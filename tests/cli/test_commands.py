@@ -28,7 +28,7 @@ from p3s.base.artefacts import write_json
 from p3s.base.command_lines import another_value
 from p3s.base.settings import value_study
 from p3s.base.study import Study
-from p3s.cli.common import progress
+from p3s.cli.progress import progress
 from p3s.model.comparison import Overlap, Unmodelled
 from p3s.model.holdout import build_model
 from p3s.model.stage import as_file
@@ -296,7 +296,7 @@ def test_one_process_alone_is_predicted_without_a_replay(study: Study) -> None:
 
 def test_what_takes_long_says_what_it_is(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for slow_s, said in ((300.0, ""), (0.05, "looking ...\n")):
-        monkeypatch.setattr("p3s.cli.common._SLOW_S", slow_s)
+        monkeypatch.setattr("p3s.cli.progress._SLOW_S", slow_s)
         found, deadline = "", time.monotonic() + 120
         with progress(1) as bar, bar.slow("looking"):
             while found != said and time.monotonic() < deadline:

@@ -13,7 +13,7 @@ from old_studies import AT, called, names, recorded, said_of, unpack
 
 from p3s.base.artefacts import sealed
 from p3s.capture import layout
-from p3s.cli.main import BUG
+from p3s.cli.failures import BUG
 
 
 @pytest.mark.parametrize("name", names())

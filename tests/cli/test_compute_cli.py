@@ -13,7 +13,7 @@ import timed_study as ts
 from commands import cli
 
 from p3s.base.study import Study, read_json
-from p3s.cli.common import Progress
+from p3s.cli.progress import Progress
 from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_scaled
 from p3s.signature.times import save_times
 

@@ -25,6 +25,7 @@ from p3s.model.text import destination, partner, phase_values
 from p3s.model.types import NO_SHARE, Model, Share
 from p3s.report import equations, explain
 from p3s.report import next as next_
+from p3s.report.layout import wrapped
 
 WIDTH = 100
 
@@ -113,17 +114,10 @@ def test_calls_of_one_rule_are_one_row():
 
 
 def test_cells_break_where_people_would():
-    assert equations._wrapped("240*ceil(25/p0)*ceil(25/p1)", 16) == [
-        "240*ceil(25/p0)*",
-        "ceil(25/p1)",
-    ]
-    assert equations._wrapped("2*n**(-1/2) + 1", 11) == ["2*n**(-1/2)", "+ 1"]
-    assert equations._wrapped("Neighbor_alltoallv_recv", 20) == ["Neighbor_alltoallv", "_recv"]
-    assert equations._wrapped("", 5) == [""] and equations._wrapped("abcdefgh", 3) == [
-        "abc",
-        "def",
-        "gh",
-    ]
+    assert wrapped("240*ceil(25/p0)*ceil(25/p1)", 16) == ["240*ceil(25/p0)*", "ceil(25/p1)"]
+    assert wrapped("2*n**(-1/2) + 1", 11) == ["2*n**(-1/2)", "+ 1"]
+    assert wrapped("Neighbor_alltoallv_recv", 20) == ["Neighbor_alltoallv", "_recv"]
+    assert wrapped("", 5) == [""] and wrapped("abcdefgh", 3) == ["abc", "def", "gh"]
 
 
 def test_a_call_of_many_sizes_is_one_row():

@@ -16,6 +16,7 @@ from typing import Any
 
 import models
 import pytest
+from captured_runs import check_runs
 from commands import cli
 from made_predictions import made_prediction
 from paths import ROOT
@@ -31,7 +32,7 @@ from p3s.base.host.command import UNKNOWN, parse
 from p3s.base.settings import parameters, parse_setting, value_study
 from p3s.base.study import Study
 from p3s.base.trust import allow, is_own, is_signed, sign, user_key
-from p3s.pipeline.gather import _launcher, check_runs, put_runs
+from p3s.pipeline.gather import _launcher, put_runs
 from p3s.replay.launch.store import ResultStore
 
 COUNTS = (2, 4, 8)

@@ -9,7 +9,8 @@ import pytest
 from p3s.base.errors import UsageError
 from p3s.base.extents import dims_balanced
 from p3s.base.study import Study
-from p3s.cli.common import Progress, parse_asked
+from p3s.cli.progress import Progress
+from p3s.cli.values import parse_asked
 from p3s.model.grid import admissible
 from p3s.model.grid.admissible import choose, hidden, left_open, telling
 from p3s.pipeline.tracing.counts import Asked, Grids, trace_asked, warn

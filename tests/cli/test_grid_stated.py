@@ -13,7 +13,6 @@ from corpus import Grid
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
-from p3s.cli.grid import parse_dims, stated
 from p3s.model import holdout as check
 from p3s.model.compare import compare
 from p3s.model.evaluate import model_grid
@@ -36,6 +35,8 @@ from p3s.model.holdout import build_model
 from p3s.model.nextcount import questions
 from p3s.model.sizing import vote_of_sizes
 from p3s.model.text import grid_text
+from p3s.pipeline.statements import parse_dims
+from p3s.pipeline.statements import stated_grid as stated
 from p3s.report.equations import notes
 
 

@@ -17,7 +17,7 @@ from sketch import irecv, rank_file, recv, send, sketched, wait
 
 from p3s.base.study import Study, write_json
 from p3s.report.matrix import ASCII, BLOCKS, render, shaded
-from p3s.report.pictures import write_matrix_png
+from p3s.report.pictures import matrix_picture
 from p3s.signature.matrix import communication_matrix
 
 BARRIER = ("Barrier",)
@@ -150,12 +150,11 @@ def test_the_picture_is_the_same_each_time(tmp_path: Path) -> None:
     found = communication_matrix(traced(corpus.run(corpus.jacobi2d(), 9)))
     for what in ("messages", "bytes"):
         for name in ("a.png", "b.png"):
-            write_matrix_png(found, what, tmp_path / name)
+            matrix_picture(found, what, (4.0, 4.0)).save(tmp_path / name)
         assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
         assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    write_matrix_png(
-        communication_matrix(traced(corpus.run(corpus.fft2d(), 4))), "bytes", tmp_path / "empty.png"
-    )
+    empty = communication_matrix(traced(corpus.run(corpus.fft2d(), 4)))
+    matrix_picture(empty, "bytes", (4.0, 4.0)).save(tmp_path / "empty.png")
 
 
 # ---- the command ----------------------------------------------------------------------------

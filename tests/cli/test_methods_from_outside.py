@@ -13,7 +13,7 @@ from tiny_method import small
 
 import p3s
 from p3s.base import extensions
-from p3s.cli import main
+from p3s.cli import main, making
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def _forgetting(root: Path) -> Iterator[Path]:
     for when in (True, False):
         extensions.extensions.cache_clear()
-        main._loaded.cache_clear()
+        making.loaded.cache_clear()
         if when:
             yield root
 

@@ -28,7 +28,7 @@ from p3s.report.charts.curves import efficiency_chart, speedup_chart
 from p3s.report.compare import as_text, compare
 from p3s.report.counts import columns_csv, count_table, counts_csv, phases_csv, points_of
 from p3s.report.notebook import fragment
-from p3s.report.pictures import FORMATS, PLOTS, format_of, size_of, write_picture
+from p3s.report.pictures import FORMATS, PLOTS, format_of, picture_of, size_of
 from p3s.report.terminal import curve, render
 
 Json = dict[str, Any]
@@ -204,7 +204,7 @@ DRAWN = {
 def test_every_plot(tmp_path: Path, name: str) -> None:
     for plot in DRAWN[name]:
         path = tmp_path / f"{plot}.png"
-        write_picture(record(MADE[name]), plot, path, (5.0, 2.5))
+        picture_of(record(MADE[name]), plot, (5.0, 2.5)).save(path)
         assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and path.stat().st_size > 2000
 
 
@@ -212,8 +212,8 @@ def test_every_plot(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("kind", FORMATS)
 def test_every_format_and_the_same_bytes_again(tmp_path: Path, name: str, kind: str) -> None:
     first, second = tmp_path / f"a.{kind}", tmp_path / f"b.{kind}"
-    write_picture(record(MADE[name]), "phases", first)
-    write_picture(record(MADE[name]), "phases", second)
+    picture_of(record(MADE[name]), "phases").save(first)
+    picture_of(record(MADE[name]), "phases").save(second)
     data = first.read_bytes()
     assert data == second.read_bytes()
     if kind == "svg":
@@ -232,7 +232,7 @@ def test_pictures_of_any_size_hold_their_texts(plot: str, tmp_path: Path) -> Non
     from p3s.report.charts.files import as_png
 
     for size in ((1.5, 1.5), (3.4, 2.4), (12.0, 3.0)):
-        write_picture(record(WARNED), plot, tmp_path / "x.svg", size)
+        picture_of(record(WARNED), plot, size).save(tmp_path / "x.svg")
         root = ElementTree.fromstring(re.sub(r" xmlns=\S+", "", (tmp_path / "x.svg").read_text()))
         assert root.get("width") == f"{72 * size[0]:g}pt"
         with_texts = as_png(root, 300)
@@ -240,13 +240,13 @@ def test_pictures_of_any_size_hold_their_texts(plot: str, tmp_path: Path) -> Non
             for text in parent.findall("text"):
                 parent.remove(text)
         assert len(as_png(root, 300)) < len(with_texts)
-        write_picture(record(WARNED), plot, tmp_path / "x.pdf", size)
+        picture_of(record(WARNED), plot, size).save(tmp_path / "x.pdf")
         assert b"FontFile2" in (tmp_path / "x.pdf").read_bytes()
 
 
 def test_the_picture_beside_the_report(tmp_path: Path) -> None:
     for name in ("usual", "partial, one point", "200 counts"):
-        write_picture(record(MADE[name]), "speedup", tmp_path / "speedup.png")
+        picture_of(record(MADE[name]), "speedup").save(tmp_path / "speedup.png")
         assert (tmp_path / "speedup.png").read_bytes()[:4] == b"\x89PNG"
 
 
@@ -378,7 +378,7 @@ def test_sizes_and_formats() -> None:
 def test_a_picture_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(P3SError, match="cannot be written"):
-        write_picture(record(), "speedup", tmp_path / "file" / "x.png")
+        picture_of(record(), "speedup").save(tmp_path / "file" / "x.png")
 
 
 def test_pictures_and_csv_of_the_command(tmp_path: Path) -> None:
@@ -431,7 +431,7 @@ WARNED = made_prediction(reasons=[reason("superlinear", "the efficiency is 300 %
 def test_pictures_say_that_they_are_not_to_be_trusted(plot: str, tmp_path: Path) -> None:
     """The words stand in the picture and it is hatched; neither is so of one that is trusted."""
     for made, warned in ((WARNED, True), (MADE["usual"], False)):
-        write_picture(record(made), plot, tmp_path / "x.svg")
+        picture_of(record(made), plot).save(tmp_path / "x.svg")
         text = (tmp_path / "x.svg").read_text()
         assert ("Do not rely on this prediction: an efficiency is implausibly" in text) is warned
         assert ('class="hatch' in text) is warned, "hatching"
@@ -500,7 +500,7 @@ def test_an_interval_that_says_nothing_is_not_shown_as_if_it_did() -> None:
 def test_pictures_name_the_network(plot: str, tmp_path: Path) -> None:
     network = {"name": "eth10", "label": "10 Gbit/s Ethernet cluster", "source": "typical"}
     for made, there in ((made_prediction(network=network), True), (made_prediction(), False)):
-        write_picture(record(made), plot, tmp_path / "x.svg")
+        picture_of(record(made), plot).save(tmp_path / "x.svg")
         assert (
             "for a typical 10 Gbit/s Ethernet cluster" in (tmp_path / "x.svg").read_text()
         ) is there

@@ -20,8 +20,8 @@ from made_predictions import made_prediction
 from report_studies import put_study
 
 from p3s.base.errors import P3SError
-from p3s.cli import view as cli_view
-from p3s.cli.view import CONNECTIONS, server_of
+from p3s.cli import served
+from p3s.cli.served import CONNECTIONS, server_of
 from p3s.pipeline import content
 
 
@@ -50,7 +50,7 @@ def test_a_page_of_somebody_else_is_not_shown(
     page = study / "report.html"
     page.unlink(missing_ok=True)
     page.symlink_to(mine)
-    monkeypatch.setattr(cli_view, "_serve", lambda page, *_: pages.append(page))
+    monkeypatch.setattr(served, "serve", lambda page, *_: pages.append(page))
     cli(f"view {study} --serve")
     page.unlink()
     page.write_text("<script>alert(1)</script>")

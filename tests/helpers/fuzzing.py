@@ -24,7 +24,8 @@ from sketch import rank_file
 from p3s.base import records
 from p3s.base.artefacts import read_json, sealed, write_json
 from p3s.base.study import Study
-from p3s.cli.main import BUG, run
+from p3s.cli.failures import BUG
+from p3s.cli.main import run
 from p3s.signature.times import save_times
 
 #: Seconds of processor time that one command may take, far above what it does.

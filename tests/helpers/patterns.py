@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from captured_runs import check_runs
 from paths import PROGRAMS
 from tracer_helpers import the_mpi, usable_mpi
 
@@ -28,7 +29,7 @@ from p3s.model.evaluate import generate
 from p3s.model.reasons import Verdict
 from p3s.model.types import Model
 from p3s.model.verdicts import judged_at
-from p3s.pipeline.gather import check_runs, put_runs
+from p3s.pipeline.gather import put_runs
 from p3s.signature.signature import characterize, read_alike
 from p3s.signature.tables import PointTable, table_of
 from p3s.signature_runner.launch import run_traced

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from captured_runs import check_runs
 
 from p3s.base.artefacts import read_json
 from p3s.base.errors import P3SError
@@ -14,7 +15,6 @@ from p3s.base.study import Study
 from p3s.machine.topology.inside import read_inside
 from p3s.machine.topology.read import read_fabric
 from p3s.methods.baseline.read import read
-from p3s.pipeline.gather import check_runs
 
 SIMGRID = b"""<?xml version='1.0'?>
 <!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">

@@ -35,7 +35,15 @@ def edges(path: Path, modules: dict[str, Path]) -> Iterator[str]:
 def _texts(path: Path) -> frozenset[str]:
     """Return the strings in a file."""
     values = (n.value for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Constant))
-    return frozenset(value for value in values if isinstance(value, str))
+    return frozenset(value for value in values if isinstance(value, str)) | _registered(path)
+
+
+def _registered(path: Path) -> frozenset[str]:
+    """Return the functions in the table of commands beside a file."""
+    words = (
+        re.findall(r'"([^"]+)"', each.read_text()) for each in path.parent.glob("*/index.toml")
+    )
+    return frozenset(word for found in words for word in found)
 
 
 def _lazy(tree: ast.AST) -> Iterator[str]:

@@ -27,7 +27,7 @@ from p3s.report.counts import Point, count_table, points_of
 from p3s.report.html import gaps_of
 from p3s.report.html import render as render_html
 from p3s.report.phase_table import account_rows
-from p3s.report.pictures import write_picture
+from p3s.report.pictures import picture_of
 from p3s.report.sure import verdict_of
 from p3s.report.terminal import curve, render
 from p3s.signature.phase_file import PHASES
@@ -234,7 +234,7 @@ def test_any_number_of_counts_and_phases(tmp_path: Path, size: int) -> None:
     assert (len(shown_phases), len(points_of(content.prediction))) == (min(size, 200), size)
     if size > 200:
         assert "100 more phases with 33.3 %" in phases_cut
-    write_picture(content.prediction, "speedup", study.speedup_png_path)
+    picture_of(content.prediction, "speedup").save(study.speedup_png_path)
     assert study.speedup_png_path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert render(made(counts=rows))
 
@@ -246,7 +246,7 @@ def test_unknown_intervals_are_drawn_without_a_band(tmp_path: Path) -> None:
     text = render_html(content)
     assert "<polygon" not in text and "no interval is known" in text
     assert "unknown" in render(made(counts=rows))
-    write_picture(content.prediction, "speedup", tmp_path / "x.png")
+    picture_of(content.prediction, "speedup").save(tmp_path / "x.png")
 
 
 def test_zero_times_do_not_break_the_report(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_zero_times_do_not_break_the_report(tmp_path: Path) -> None:
     assert [(p.speedup, p.model) for p in points_of(content.prediction)] == [(0.0, None)] * 3
     assert phase_costs(content.prediction)[0] == []
     assert "0.0 %" in verdict_of(content.prediction)
-    write_picture(content.prediction, "speedup", tmp_path / "x.png")
+    picture_of(content.prediction, "speedup").save(tmp_path / "x.png")
     assert (tmp_path / "x.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 

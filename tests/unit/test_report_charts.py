@@ -17,13 +17,12 @@ from p3s import report
 from p3s.methods.baseline.agreement import curve_of
 from p3s.predict.types import Prediction
 from p3s.report.charts.cells import matrix_chart
-from p3s.report.charts.curves import LEFT, efficiency_chart, speedup_chart
+from p3s.report.charts.curves import LEFT, efficiency_chart, phase_chart, speedup_chart
 from p3s.report.charts.draw import Linear, Log, log_ends, nice_top, spaced, times_label
-from p3s.report.charts.ranges import estimate_chart, interval_chart, residual_chart, shares_chart
+from p3s.report.charts.ranges import interval_chart
 from p3s.report.charts.stacks import MEASURES, stack_chart
 from p3s.report.costs import kinds_of, law_rows, limit_text, phase_curves, stacks_of
-from p3s.report.html import breakable, phase_chart, unbroken
-from p3s.report.sure import estimates_of, residuals_of, shares_of
+from p3s.report.html import breakable, unbroken
 from p3s.signature.matrix import CommMatrix
 
 NUMBER = re.compile(r"-?\d+(\.\d+)?$")
@@ -71,10 +70,7 @@ def charts(prediction: Prediction) -> list[str]:
         efficiency_chart(prediction),
         *(stack_chart(stacks, measure, by) for measure in MEASURES for by in (False, True)),
         *(phase_chart(curve) for curve in phase_curves(prediction)),
-        estimate_chart(estimates_of(prediction)),
-        interval_chart(prediction.last, (0.9, 1.2)),
-        residual_chart(residuals_of(prediction)),
-        shares_chart(shares_of(prediction)),
+        interval_chart(prediction.last),
     ]
     return [chart for chart in found if chart]
 

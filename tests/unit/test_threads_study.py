@@ -18,7 +18,7 @@ from p3s.base.errors import Damaged, Defect, P3SError, UsageError
 from p3s.base.progress import Progress
 from p3s.base.settings import inputs_in, parse_setting, threads_in
 from p3s.base.study import Study
-from p3s.cli.common import Progress as Bar
+from p3s.cli.progress import Progress as Bar
 from p3s.machine.topology.inside import read_node
 from p3s.methods.threads import predicting as teams
 from p3s.methods.threads import stage

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from capture_writer import INSTRUCTIONS, WALL, Writer
+from captured_runs import check_runs
 
 from p3s.base.errors import Damaged, P3SError
 from p3s.base.study import RUN_SCHEMA, SCHEMA_VERSION, Study, read_json, write_json
 from p3s.capture import read_file, read_run
-from p3s.pipeline.gather import check_runs, put_runs
+from p3s.pipeline.gather import put_runs
 from p3s.signature.clock import QUANTILES, SegmentTimes
 from p3s.signature.disturbed import floor_ns
 from p3s.signature.part import join, part_of
@@ -418,7 +419,7 @@ def test_a_disturbed_run_is_made_again(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from p3s.cli.common import Progress
+    from p3s.cli.progress import Progress
     from p3s.pipeline.tracing import runs as tracing
     from p3s.pipeline.tracing.counts import Asked
     from p3s.signature_runner.recording import Recording

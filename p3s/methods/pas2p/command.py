@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import percent, processes, seconds, visible
-from p3s.cli.helptext import option
+from p3s.cli.declared import option
 
 if TYPE_CHECKING:
     from p3s.methods.pas2p.phases import Similarity, ThesisPhase
@@ -107,7 +107,9 @@ def phases(
     """Show the phases as the thesis finds them; None where they are not asked for."""
     from p3s.base.study import Study
     from p3s.capture import read_run
-    from p3s.cli.common import emit_json, header, out, parse_counts, progress
+    from p3s.cli.common import emit_json, header, out
+    from p3s.cli.progress import progress
+    from p3s.cli.values import parse_counts
     from p3s.methods.pas2p.phases import Similarity, loop_of, thesis_phases
     from p3s.pipeline.stages import ensure_phases
 

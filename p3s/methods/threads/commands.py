@@ -6,22 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from p3s.base.errors import P3SError, UsageError
-from p3s.cli.common import (
-    JSON_OPTION,
-    emit_json,
-    header,
-    out,
-    parse_counts,
-    progress,
-    quoted,
-    say,
-    say_reasons,
-)
-from p3s.cli.costs import ESTIMATOR, NETWORK
-from p3s.cli.helptext import argument, option
-from p3s.cli.params import VALUE
-from p3s.cli.recording import THREADS
-from p3s.cli.replay import COLLECTIVES
+from p3s.cli.common import emit_json, header, out, quoted, say, say_reasons
+from p3s.cli.declared import argument, option
+from p3s.cli.options import COLLECTIVES, JSON_OPTION, NETWORK, THREADS, VALUE
+from p3s.cli.progress import progress
+from p3s.cli.table import shared
+from p3s.cli.values import parse_counts
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
@@ -33,6 +23,7 @@ Example:
 Next:
   p3s predict study -n 256 --threads 4"""
 
+_ESTIMATOR = shared("estimator")
 _OBJECTIVES = ("time", "efficiency-index", "core-index", "core-hours")
 
 
@@ -58,7 +49,7 @@ def advise(
     top: int = option(3, "--top N", "Configurations to name.", min=1, max=1000),
     smt: bool = option(False, "--smt", "Hardware threads of a core may be used."),
     param: list[str] = VALUE,
-    estimator: str = ESTIMATOR,
+    estimator: str = _ESTIMATOR,
     network: str = NETWORK,
     collectives: str = COLLECTIVES,
     json_: bool = JSON_OPTION,
@@ -68,17 +59,18 @@ def advise(
     Every admissible configuration is compared: computation by the laws of threads, communication
     by the simulation. Exit code 3 where the advice is not to be trusted.
     """
-    from p3s.cli.teams import inputs_of, parse_threads, with_teams_of
+    from p3s.cli.values import parse_threads
     from p3s.machine.topology.inside import read_node
     from p3s.methods.threads.advise.stage import Asked, advised
     from p3s.methods.threads.advise.text import ADVICE, reasons_of, render, write
     from p3s.methods.threads.advise.types import Objective
     from p3s.pipeline.basis import request_of
+    from p3s.pipeline.teams import inputs_of, with_threads
     from p3s.replay.settings import ReplaySettings
 
     if not cores and not nodes:
         raise UsageError("--cores, --nodes: say how many there are, as in --cores 1024 --nodes 64")
-    study = with_teams_of(study_dir)
+    study = with_threads(study_dir)
     if objective not in list(Objective):
         raise UsageError(f"--objective {objective}: not one of {', '.join(Objective)}")
     request = request_of(estimator, network, True, ReplaySettings(collectives=collectives))
@@ -116,9 +108,9 @@ def _traced_with_threads(study_dir: Path) -> Study | None:
 
 def next_(study_dir: Path, target: str, json_: bool) -> int | None:
     """Say which run would narrow the decision of the last advice most."""
-    from p3s.cli.next import target_of
+    from p3s.cli.values import one_count
 
-    target_of(target)
+    one_count(target, "give one count, the largest to be predicted")
     if (study := _traced_with_threads(study_dir)) is None:
         return None
     from p3s.base.serialise import to_data

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from p3s.base.errors import P3SError, UsageError
@@ -16,8 +14,9 @@ from p3s.base.text import processes, quoted
 from p3s.capture import read_run
 from p3s.capture.recording_plan import WORK, Enough, Plan
 from p3s.model.evaluate import model_grid, phase_weight
-from p3s.model.grid.stated import Extents, keep_dims, listed_extents
+from p3s.model.grid.stated import check_dims, keep_dims, listed_extents
 from p3s.model.stage import load
+from p3s.pipeline.tracing.runs import TraceRequest
 from p3s.signature.phase_file import Phases
 from p3s.signature.plans import Weights, calls_of, plan_of, too_rare, traced_weights
 from p3s.signature.sampled import SAMPLED, predict, saved_by
@@ -28,20 +27,16 @@ from p3s.signature_runner.work_unit import of_study
 
 
 def run_signature(
-    root: Path,
-    command: Sequence[str],
-    counts: Sequence[int],
-    timeout_s: float,
-    asked: Recording,
-    settings: Enough,
-    extents: Mapping[int, Extents],
-    bar: Progress,
+    request: TraceRequest, settings: Enough, bar: Progress
 ) -> tuple[Study, list[dict[str, Any]]]:
     """Run the signature of a study at each count; return the study and the times that follow.
 
-    ``extents``: of the process grid, by count, where the program gets them as arguments. Raises
-    UsageError when the study is of another command or unit of work, P3SError when it cannot be run.
+    Raises UsageError when the study is of another command or unit of work, P3SError when it cannot
+    be run.
     """
+    root, command, asked = request.root, request.command, request.recording
+    counts, extents = request.asked.counts, request.extents
+    check_dims(Study.find(root), extents, counts)
     study = Study.open(root)
     if list(command) not in study.manifest()["commands"]:
         raise UsageError(
@@ -63,7 +58,7 @@ def run_signature(
                 f" more than {settings.turns} times in a run: the program will not be stopped"
             )
     results = []
-    launch = Launch(tuple(command), timeout_s, listed_extents(study))
+    launch = Launch(command, request.timeout_s, listed_extents(study))
     bar.expect(len(counts))
     for np, plan, weights in prepared:
         bar.start(f"np={np}: running the signature")

@@ -16,6 +16,7 @@ from p3s.costs.small_runs.record import check_command, commit, name_for, same_pl
 from p3s.costs.small_runs.summary import FarFile, write
 from p3s.costs.small_runs.walk import PhaseCost, costs, counts_upward, refuse, stop
 from p3s.model.grid import admissible
+from p3s.model.grid.stated import check_dims, keep_dims
 from p3s.model.stage import load, read
 from p3s.pipeline.stages import is_stale
 from p3s.pipeline.tracing.counts import Asked
@@ -96,6 +97,8 @@ def trace_smaller(request: TraceRequest, up_to: int, bar: Progress) -> SmallRuns
             "to compare; give counts of two or more"
         )
     check_command(study, words)
+    check_dims(study, request.extents, [])
+    keep_dims(study, request.extents)
     recording = _same_unit(study, request.recording, counts)
     far = _own(study)
     wanted = list(counts) or _walk(study, far, up_to)

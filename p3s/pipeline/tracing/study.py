@@ -12,13 +12,22 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.base.progress import Progress
 from p3s.base.settings import parameters
 from p3s.base.study import Study
+from p3s.base.text import one_line
 from p3s.model.grid.stated import check_dims, keep_dims
 from p3s.pipeline.stages import MIN_COUNTS
 from p3s.pipeline.tracing.counts import Asked, chosen, grids_of, trace_asked, warn
-from p3s.pipeline.tracing.results import Traced, reasons
+from p3s.pipeline.tracing.results import Traced, TracedCount, reasons
 from p3s.pipeline.tracing.runs import TraceRequest, trace_counts
+from p3s.signature_runner.output import program_said
 from p3s.signature_runner.standard_input import of_file
 from p3s.signature_runner.traced_run import check_template, program_of
+
+
+def default_study(words: Sequence[str], asked: Asked) -> Path:
+    """Return the study directory when the user names none: p3s-PROGRAM."""
+    program = program_of(list(words), max(asked.counts, default=asked.top))
+    safe = "".join(c if c.isalnum() or c in "._-" else "-" for c in program).lstrip(".-")
+    return Path(f"p3s-{safe or 'study'}")
 
 
 def trace(request: TraceRequest, progress: Progress) -> Traced:
@@ -161,3 +170,20 @@ def _more(counts: list[int]) -> list[int]:
     while len(counts) + len(more) < MIN_COUNTS:
         more.append(2 * (more or counts)[-1])
     return more
+
+
+def without_loop(study: Study, rows: Sequence[TracedCount]) -> str:
+    """Return what a program said last that calls MPI in no loop, at the largest count; else "".
+
+    Programs that refuse their input often end with exit code 0.
+    """
+    if not rows or any(row.signature.get("phases", 0) != 1 for row in rows):
+        return ""
+    n = max(row.np for row in rows)
+    run = study.runs_dir(n)
+    said = program_said(run)
+    words = f"; at {n} processes it said last: {said.text} ({run / said.file})" * bool(said.text)
+    return (
+        f"note: the program calls MPI in no loop{one_line(words)}; if it stopped before its work, "
+        "mend its input and trace into another study"
+    )

@@ -63,14 +63,6 @@ class TracedValues:
     failed: Sequence[str]
 
 
-class _NamedSteps(Named):
-    """Steps of one value, told with its name; what the user should know is told without."""
-
-    def say(self, text: str) -> None:
-        """Say something that the user should know, in one line."""
-        self._of.say(text)
-
-
 def trace_values(request: TraceRequest, params: Sequence[str], bar: Progress) -> TracedValues:
     """Trace every combination of counts and values, each value in a study inside the study.
 
@@ -110,7 +102,7 @@ def trace_values(request: TraceRequest, params: Sequence[str], bar: Progress) ->
                     recording=replace(request.recording, threads=threads),
                 )
 
-                some = partial(trace_counts, at, here, bar=_NamedSteps(bar, name), made=new)
+                some = partial(trace_counts, at, here, bar=Named(bar, name, notes=True), made=new)
                 done = trace_asked(asked, counts, at, grids, some, bar)
             except P3SError as err:
                 if isinstance(err, UsageError) or not rows:
@@ -134,41 +126,31 @@ def _root(root: Path, words: list[str], values: Mapping[str, Sequence[Fraction]]
     """Return the study with parameters, made or as it is; nothing in it is changed yet."""
     existing = Study.find(root)
     if existing is not None:
-        names = parameters(existing)
+        names, why = parameters(existing), ""
         if not names and existing.runs():
-            raise UsageError(
-                f"{root}: holds runs without parameters; choose another directory with -o"
-            )
-        if not names and existing.manifest()["commands"]:
-            raise UsageError(
-                f"{root}: is a study without parameters; choose another directory with -o"
-            )
-        if names and names != list(values):
-            raise UsageError(
-                f"{root}: its parameters are {', '.join(names)}, not {', '.join(values)}; give "
-                "these, or choose another directory with -o"
-            )
-        if names and existing.command() != words:
+            why = "holds runs without parameters"
+        elif not names and existing.manifest()["commands"]:
+            why = "is a study without parameters"
+        elif names and names != list(values):
+            why = f"its parameters are {', '.join(names)}, not {', '.join(values)}; give these, or"
+        elif names and existing.command() != words:
             there, here = differing(existing.command(), words)
+            why = f"holds runs of another command ({there}, not {here})"
+        if why:
+            why += "" if why.endswith("or") else ";"
+            raise UsageError(f"{root}: {why} choose another directory with -o")
+        settings = {setting_name(s) for s, _ in settings_in(existing)}
+        settings |= {setting_name(s) for s in settings_of(values)}
+        if len(settings) > MOST_SETTINGS:
             raise UsageError(
-                f"{root}: holds runs of another command ({there}, not {here}); choose another "
-                "directory with -o"
+                f"{root}: would hold {len(settings)} values, at most {MOST_SETTINGS}; "
+                "use another study"
             )
-        _check_number(existing, values)
-        return existing
+        if names:
+            return existing
     study = Study.create(root, words)
     study.update(parameters={name: [] for name in values})
     return study
-
-
-def _check_number(study: Study, values: Mapping[str, Sequence[Fraction]]) -> None:
-    names = {setting_name(s) for s, _ in settings_in(study)}
-    names |= {setting_name(s) for s in settings_of(values)}
-    if len(names) > MOST_SETTINGS:
-        raise UsageError(
-            f"{study.root}: would hold {len(names)} values, at most {MOST_SETTINGS}; "
-            "use another study"
-        )
 
 
 def _own_model(at: Study, bar: Progress) -> None:

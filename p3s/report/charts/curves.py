@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from textwrap import wrap
 from typing import Any
 
@@ -18,10 +19,11 @@ from p3s.report.charts.draw import (
     hatching,
     log_ends,
     nice_top,
-    spaced,
+    round_time,
     times_label,
 )
 from p3s.report.compare import Comparison
+from p3s.report.costs import KIND_NAMES, PhaseCurves
 from p3s.report.counts import Point, interval_of, points_of
 from p3s.report.sections import Curve
 from p3s.report.sure import warning_of
@@ -71,57 +73,44 @@ def speedup_chart(prediction: Prediction, beside: Sequence[Curve] = (), size: Si
     """Return speedup over processes, both logarithmic; beside: other methods' curves."""
     points = points_of(prediction)
     others = _speedups(points, prediction, beside)
-    shown = [v for p in points for v in (p.speedup, p.low, p.high, p.ideal, p.model) if v]
-    shown += [mid for curve in others for _, _, mid, _ in curve]
+    shown = [*_values(points), *(mid for curve in others for _, _, mid, _ in curve)]
     high = max(1.0, *shown) * 1.08
     low = max(min(1.0, *shown) / 1.12, high / 2.0**16)  # what is near zero must not flatten it
     y = Log(low, high, size.height - BOTTOM, TOP)
-    label = f"Speedup over the number of processes, relative to {prediction.baseline_n}; {_SEE}"
-    chart = _begun(prediction, points, y, label, size)
-    _frame(chart, [(y(tick), times_label(tick)) for tick in y.powers()])
-    _ideal(chart)
+    ticks = [(y(tick), times_label(tick)) for tick in y.powers()]
+    what = f"Speedup over the number of processes, relative to {prediction.baseline_n}"
+    chart = _begun(prediction, points, y, ticks, what, size)
     _beside(chart, others)
-    _series(chart, prediction, rising=True)
-    return chart.svg.markup()
+    return _series(chart, prediction, rising=True)
 
 
 def efficiency_chart(
     prediction: Prediction, beside: Sequence[Curve] = (), size: Size = Size()
 ) -> str:
     """Return efficiency over processes, up to 400 %; beside: other methods' curves."""
-    base = prediction.baseline_n
-    speedups = points_of(prediction)
+    base, speedups = prediction.baseline_n, points_of(prediction)
 
     def efficiency(n: int, value: float | None) -> Any:
         return None if value is None else value * base / n
 
-    points = [
-        replace(
-            p,
-            speedup=efficiency(p.n, p.speedup),
-            low=efficiency(p.n, p.low),
-            high=efficiency(p.n, p.high),
-            ideal=1.0,
-            model=efficiency(p.n, p.model),
-        )
-        for p in speedups
-    ]
+    points = []
+    for p in speedups:
+        speedup, *ends = (efficiency(p.n, v) for v in (p.speedup, p.low, p.high, p.model))
+        low, high, model = ends
+        points.append(Point(p.n, speedup, low, high, 1.0, p.measured, model))
     shown = [v for p in points for v in (p.speedup, p.high, p.model) if v is not None]
     top = min(nice_top(max(1.0, *shown)), 4.0)
     y = Linear(0.0, top, size.height - BOTTOM, TOP)
-    label = f"Efficiency over the number of processes, relative to {base}; {_SEE}"
-    chart = _begun(prediction, points, y, label, size)
-    svg = chart.svg
-    _frame(chart, [(y(tick), f"{100 * tick:.0f} %") for tick in Linear(0, top, 0, 1).ticks()])
-    _ideal(chart)
+    ticks = [(y(tick), f"{100 * tick:.0f} %") for tick in y.ticks()]
+    what = f"Efficiency over the number of processes, relative to {base}"
+    chart = _begun(prediction, points, y, ticks, what, size)
     limit = prediction.knee_efficiency
     if 0 < limit < top:
-        svg.line((LEFT, y(limit)), (chart.right, y(limit)), "limit")
-        svg.text(LEFT + 6, y(limit) + 15, f"{100 * limit:.3g} %: worth it above", "note")
+        chart.svg.line((LEFT, y(limit)), (chart.right, y(limit)), "limit")
+        chart.svg.text(LEFT + 6, y(limit) + 15, f"{100 * limit:.3g} %: worth it above", "note")
     others = _speedups(speedups, prediction, beside)
     _beside(chart, ([(n, *(efficiency(n, v) for v in rest)) for n, *rest in o] for o in others))
-    _series(chart, prediction, rising=False)
-    return svg.markup()
+    return _series(chart, prediction, rising=False)
 
 
 def time_chart(prediction: Prediction, size: Size = Size()) -> str:
@@ -139,14 +128,15 @@ def time_chart(prediction: Prediction, size: Size = Size()) -> str:
         )
         for row in prediction.counts
     ]
-    shown = [v for p in points for v in (p.speedup, p.low, p.high, p.ideal, p.model) if v]
-    y = _times(shown, size)
-    label = f"Run time over the number of processes; {_SEE}"
-    chart = _begun(prediction, points, y, label, size)
-    _frame(chart, [(y(tick), _round(tick)) for tick in _time_ticks(y)])
-    _ideal(chart)
-    _series(chart, prediction, rising=False)
-    return chart.svg.markup()
+    y = _times(_values(points), size)
+    what = "Run time over the number of processes"
+    chart = _begun(prediction, points, y, _time_labels(y), what, size)
+    return _series(chart, prediction, rising=False)
+
+
+def _values(points: Sequence[Point]) -> list[float]:
+    """Return all values of a chart above zero."""
+    return [v for p in points for v in (p.speedup, p.low, p.high, p.ideal, p.model) if v]
 
 
 def comparison_chart(found: Comparison, size: Size) -> str:
@@ -163,7 +153,7 @@ def comparison_chart(found: Comparison, size: Size) -> str:
         points = [Point(n, time, low, high, time, bool(kind), None) for n, time, low, high in line]
         chart = _Chart(svg, points, x, y)
         if not kind:
-            _frame(chart, [(y(tick), _round(tick)) for tick in _time_ticks(y)])
+            _frame(chart, _time_labels(y))
         _interval(chart, kind)
         if found.warning:
             svg.path(hatching(edges_of(points, x, y)), "hatch")
@@ -186,28 +176,31 @@ def _times(shown: Sequence[float], size: Size) -> Log:
     return Log(max(low / 1.12, high / 2.0**24), high * 1.12, size.height - BOTTOM, TOP)
 
 
-def _round(tick: float) -> str:
-    """Return a round time without the digits that say that it is exact: there is room for six."""
-    number, _, unit = seconds(tick).partition(" ")
-    return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
-
-
-def _time_ticks(y: Log) -> list[float]:
-    """Return round times on an axis: powers of ten; where few, twice and five times them, too."""
-    tens = y.powers(10)
-    if len(tens) > 3:
-        return tens
-    each = range(math.floor(math.log10(y.low)), math.ceil(math.log10(y.high)) + 1)
-    return [t for k in each for m in (1, 2, 5) if y.low <= (t := m * 10.0**k) <= y.high]
+def _time_labels(y: Log) -> list[tuple[float, str]]:
+    """Return round times and where they stand: powers of ten; where few, also 2 and 5 times."""
+    ticks = y.powers(10)
+    if len(ticks) <= 3:
+        each = range(math.floor(math.log10(y.low)), math.ceil(math.log10(y.high)) + 1)
+        ticks = [t for k in each for m in (1, 2, 5) if y.low <= (t := m * 10.0**k) <= y.high]
+    return [(y(tick), round_time(tick)) for tick in ticks]
 
 
 def _begun(
-    prediction: Prediction, points: Sequence[Point], y: Linear | Log, label: str, size: Size
+    prediction: Prediction,
+    points: Sequence[Point],
+    y: Linear | Log,
+    ticks: Sequence[tuple[float, str]],
+    what: str,
+    size: Size,
 ) -> _Chart:
+    """Return a chart with all that is behind its curve; what: it shows."""
     above = warning_lines(warning_of(prediction), size.width) if size.warned else ()
-    svg = Svg(size.width, size.height, label, above=above)
+    svg = Svg(size.width, size.height, f"{what}; {_SEE}", above=above)
     x = Log(points[0].n, points[-1].n, LEFT + 12, size.width - RIGHT - 12)
-    return _Chart(svg, points, x, y, prediction)
+    chart = _Chart(svg, points, x, y, prediction)
+    _frame(chart, ticks)
+    svg.polyline([chart.at(p.n, p.ideal) for p in (points[0], points[-1])], "ideal")
+    return chart
 
 
 def _frame(chart: _Chart, y_ticks: Sequence[tuple[float, str]]) -> None:
@@ -229,22 +222,12 @@ def _frame(chart: _Chart, y_ticks: Sequence[tuple[float, str]]) -> None:
             svg.text(edge - 6, TOP + 15, "traced", "note", "end")
         if right - edge > 90:
             svg.text(edge + 6, TOP + 15, "predicted", "note")
-    for place, text in y_ticks:
-        svg.line((LEFT, place), (right, place), "grid")
-        svg.text(LEFT - 8, place + 4, text, anchor="end")
-    texts = [f"{point.n:,}" for point in points]
-    keep = spaced([x(point.n) for point in points], texts)
-    for point, text, shown in zip(points, texts, keep, strict=True):
-        if shown:
-            svg.line((x(point.n), bottom), (x(point.n), bottom + 5), "tick")
-            svg.text(x(point.n), bottom + 20, text, anchor="middle")
+    svg.grid(y_ticks, LEFT, right)
+    places, texts = [x(point.n) for point in points], [f"{point.n:,}" for point in points]
+    for place in svg.labels(places, texts, bottom + 20):
+        svg.line((place, bottom), (place, bottom + 5), "tick")
     svg.line((LEFT, bottom), (right, bottom), "axis")
     svg.text((LEFT + right) / 2, svg.height - 6, "processes", "name", "middle")
-
-
-def _ideal(chart: _Chart) -> None:
-    ends = chart.points[0], chart.points[-1]
-    chart.svg.polyline([chart.at(p.n, p.ideal) for p in ends], "ideal")
 
 
 def _speedups(
@@ -272,21 +255,19 @@ def _beside(chart: _Chart, curves: Iterable[Sequence[tuple[int, Any, Any, Any]]]
             chart.svg.polyline([chart.at(n, mid) for n, _, mid, _ in rows], "otherline")
 
 
-def _ends(points: Sequence[Point]) -> Iterator[tuple[int, float, float]]:
-    for p in points:
-        if p.low is not None and p.high is not None:
-            yield p.n, p.low, p.high
-
-
 def _interval(chart: _Chart, kind: str = "") -> None:
     """Shade between the ends where they are known; a single count gets a line."""
-    ends = list(_ends(chart.points))
+    ends = [
+        (chart.at(p.n, p.low), chart.at(p.n, p.high))
+        for p in chart.points
+        if p.low is not None and p.high is not None
+    ]
     if len(ends) > 1:
-        around = [*((n, high) for n, _, high in ends), *((n, low) for n, low, _ in reversed(ends))]
-        chart.svg.polygon([chart.at(*pair) for pair in around], f"band{kind}")
-    elif ends and ends[0][1] != ends[0][2]:
-        n, low, high = ends[0]
-        chart.svg.line(chart.at(n, low), chart.at(n, high), "whisker")
+        chart.svg.polygon(
+            [*(top for _, top in ends), *(low for low, _ in ends[::-1])], f"band{kind}"
+        )
+    elif ends and ends[0][0] != ends[0][1]:
+        chart.svg.line(*ends[0], "whisker")
 
 
 def _mark(chart: _Chart, point: Point, radius: float, told: str = "") -> None:
@@ -298,8 +279,8 @@ def _mark(chart: _Chart, point: Point, radius: float, told: str = "") -> None:
         chart.svg.circle(x, y, radius, "predicted", told)
 
 
-def _series(chart: _Chart, prediction: Prediction, rising: bool) -> None:
-    """Draw interval, curve, marks, and a box of numbers for each count."""
+def _series(chart: _Chart, prediction: Prediction, rising: bool) -> str:
+    """Draw interval, curve, marks, and a box of numbers for each count; return the picture."""
     svg, points = chart.svg, chart.points
     _interval(chart)
     warning = warning_of(prediction)
@@ -320,6 +301,7 @@ def _series(chart: _Chart, prediction: Prediction, rising: bool) -> None:
         point = next(p for p in points if p.n == best)
         _best(chart, *chart.at(point.n, point.speedup), rising)
     _hits(chart, prediction)
+    return svg.markup()
 
 
 def _best(chart: _Chart, x: float, y: float, rising: bool) -> None:
@@ -366,3 +348,34 @@ def _tip(point: Point, row: Count) -> list[str]:
     if point.measured and point.model is not None:
         told.append(f"by the model {factor(point.model)}")
     return told
+
+
+#: Size of the chart of one phase, and its margins.
+_WIDE, _HIGH = 360.0, 210.0
+_RIGHT, _TOP, _BOTTOM = 14.0, 10.0, 28.0
+
+
+def phase_chart(curves: PhaseCurves) -> str:
+    """Return the parts of one phase as lines; a part that is zero somewhere has a gap there."""
+    svg = Svg(_WIDE, _HIGH, f"Time of phase {curves.name} over the number of processes")
+    values = [value for part in curves.parts.values() for value in part if value]
+    low, high = log_ends(values, 10.0, 23.0)
+    x = Log(curves.counts[0], curves.counts[-1], LEFT + 8, _WIDE - _RIGHT - 8)
+    y = Log(low, high, _HIGH - _BOTTOM, _TOP)
+    svg.grid([(y(tick), round_time(tick)) for tick in y.powers(10, 5)], LEFT, _WIDE - _RIGHT)
+    places = [x(n) for n in curves.counts]
+    svg.labels(places, [f"{n:,}" for n in curves.counts], _HIGH - 9, 10)
+    svg.line((LEFT, _HIGH - _BOTTOM), (_WIDE - _RIGHT, _HIGH - _BOTTOM), "axis")
+    for kind, part in curves.parts.items():
+        svg.group(f"series l-{kind}")
+        known = [value is not None and value >= low for value in part]
+        drawn = [(place, y(value or low)) for place, value in zip(places, part, strict=True)]
+        for is_known, run in groupby(zip(known, drawn, strict=True), key=lambda pair: pair[0]):
+            if is_known:
+                svg.polyline([place for _, place in run], "part")
+        for n, value, (left, top) in zip(curves.counts, part, drawn, strict=True):
+            if value is not None and value >= low:
+                told = f"{processes(n)}, {KIND_NAMES[kind]}: {seconds(value)}"
+                svg.circle(left, top, 2.8, "dot", told)
+        svg.end()
+    return svg.markup()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from p3s.base.text import seconds
 from p3s.report.counts import Point
 
 Pairs = Sequence[tuple[float, float]]
@@ -102,6 +103,22 @@ class Svg:
         side = f' text-anchor="{anchor}"' if anchor != "start" else ""
         self.parts.append(f'<text{look} x="{at(x)}" y="{at(y)}"{side}>{escape(words)}</text>')
 
+    def grid(self, ticks: Iterable[tuple[float, str]], left: float, right: float) -> None:
+        """Draw lines across, each with its label to the left."""
+        for y, label in ticks:
+            self.line((left, y), (right, y), "grid")
+            self.text(left - 8, y + 4, label, anchor="end")
+
+    def labels(
+        self, places: Sequence[float], texts: Sequence[str], y: float, gap: float = 8.0
+    ) -> list[float]:
+        """Write texts below places, those that have room; return the places that have one."""
+        shown = zip(places, texts, spaced(places, texts, gap), strict=True)
+        kept = [(x, text) for x, text, keep in shown if keep]
+        for x, text in kept:
+            self.text(x, y, text, anchor="middle")
+        return [x for x, _ in kept]
+
     def tip(self, x: float, y: float, texts: Sequence[str], left: float, right: float) -> None:
         """Write a box of texts beside a place, inside of two borders; the page hides it at first.
 
@@ -179,6 +196,12 @@ class Log:
 def times_label(value: float) -> str:
     """Return a power of an axis of speedups: 0.25x, 16x, 1,024x."""
     return f"{value:,.0f}x" if value >= 1 else f"{value:.3g}x"
+
+
+def round_time(value: float) -> str:
+    """Return a round time without the digits that say that it is exact: there is room for six."""
+    number, _, unit = seconds(value).partition(" ")
+    return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
 
 
 def nice_step(least: float) -> float:

@@ -1,6 +1,6 @@
 """A chart as a file: SVG as it is, PNG by resvg, PDF by reportlab; the same bytes each time.
 
-The font comes with reportlab: a machine without fonts writes the same pictures.
+The font comes with P3S: a machine without fonts writes the same pictures. reportlab is an extra.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
+
+from p3s.base.errors import P3SError
 
 FONT = "Bitstream Vera Sans"
 #: Files of the font: regular, bold, italic.
@@ -43,10 +45,18 @@ def as_png(root: ElementTree.Element, width: int) -> bytes:
 
 
 def as_pdf(root: ElementTree.Element, width: float, height: float) -> bytes:
-    """Return a drawing as a PDF of that size in points, its font embedded."""
-    from reportlab.pdfbase.pdfmetrics import registerFont
-    from reportlab.pdfbase.ttfonts import TTFont
-    from reportlab.pdfgen.canvas import Canvas
+    """Return a drawing as a PDF of that size in points, its font embedded.
+
+    Raises P3SError where reportlab is not installed.
+    """
+    try:
+        from reportlab.pdfbase.pdfmetrics import registerFont
+        from reportlab.pdfbase.ttfonts import TTFont
+        from reportlab.pdfgen.canvas import Canvas
+    except ModuleNotFoundError as err:
+        raise P3SError(
+            "a PDF needs the Python package reportlab; run: pip install 'p3s[pdf]', or write .svg"
+        ) from err
 
     for name in _FONTS:
         registerFont(TTFont(name, str(_fonts() / f"{name}.ttf")))
@@ -66,9 +76,7 @@ def as_pdf(root: ElementTree.Element, width: float, height: float) -> bytes:
 
 
 def _fonts() -> Path:
-    import reportlab
-
-    return Path(reportlab.__file__).parent / "fonts"
+    return Path(__file__).parent.parent / "fonts"
 
 
 def _draw(canvas: Any, element: ElementTree.Element) -> None:

@@ -13,6 +13,7 @@ from html import escape
 from p3s.base.text import factor, percent, processes, seconds
 from p3s.report.call_tree import PARTS, CallTree, Node, Spent
 from p3s.report.charts.draw import at
+from p3s.report.charts.stacks import Legend
 from p3s.report.costs import KIND_NAMES
 
 WIDTH, ROW, GAP, LETTER = 1120.0, 24.0, 1.0, 7.7
@@ -21,6 +22,11 @@ LEAST = 0.002
 #: Core time over that at the smallest count: below which it has the colour of its place.
 STEPS = (0.8, 1.25, 2.0, 5.0)
 STEP_NAMES = ("shrinks", "stays: it scales", "up to 2x", "2 to 5x", "more than 5x, or new")
+
+
+def legend() -> list[Legend]:
+    """Return the colours and what they mean."""
+    return [Legend(f"g-{k}", name) for k, name in enumerate(STEP_NAMES)]
 
 
 @dataclass(frozen=True)

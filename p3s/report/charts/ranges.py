@@ -1,136 +1,41 @@
-"""Values with their ranges, a line each: estimators, parts of an interval, residuals, shares."""
+"""How wide the parts of an interval are, a line each."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from p3s.base.text import percent, processes, seconds
-from p3s.predict.types import Count, Residual
+from p3s.predict.types import Count
 from p3s.report.charts.draw import LETTER, Linear, Svg
-from p3s.report.sure import Estimate, Shares, verdict_order
 
 WIDTH = 560.0
 LINE, TOP, BOTTOM, RIGHT = 30.0, 8.0, 34.0, 24.0
 
 
-def estimate_chart(estimates: Sequence[Estimate]) -> str:
-    """Return the run times of the estimators; empty where fewer than two give one."""
-    known = [each for each in estimates if each.time is not None]
-    if len(known) < 2:
-        return ""
-    names = [each.name for each in known]
-    ends = [v for each in known for v in (each.low, each.time, each.high) if v is not None]
-    svg, x = _lines(names, min(ends), max(ends), "Run time by each estimator")
-    for tick in x.ticks(5):
-        _tick(svg, x(tick), len(known), seconds(tick))
-    for k, each in enumerate(known):
-        place = TOP + LINE * (k + 0.5)
-        kind = "chosen" if each.chosen else "other"
-        _name(svg, each.name, place, kind)
-        told = f"{each.name}: {seconds(each.time)}"
-        if each.low is not None and each.high is not None and each.high > each.low:
-            _range(svg, x(each.low), x(each.high), place, kind)
-            told += f", {seconds(each.low)} to {seconds(each.high)}"
-        svg.circle(x(each.time or 0.0), place, 5.5, f"mark {kind}", told)
-    return svg.markup()
-
-
-def interval_chart(row: Count, whole: tuple[float, float] | None) -> str:
-    """Return how wide each part makes the interval, and the whole of it; empty without parts."""
+def interval_chart(row: Count) -> str:
+    """Return how wide each part makes the interval of the model's time at a count, and the whole of
+    it; empty without parts."""
     parts = row.interval_parts.known()
-    shown = [(name, *ends, "other") for name, ends in parts.items() if min(ends) > 0]
+    shown = [(name, "other", *ends) for name, ends in parts.items() if min(ends) > 0]
     if not shown:
         return ""
-    if whole is not None:
-        shown.append(("all together", *whole, "chosen"))
-    ends = [100 * (v - 1) for _, low, high, _ in shown for v in (low, high)]
-    svg, x = _lines(
-        [name for name, *_ in shown],
-        min(0.0, *ends),
-        max(0.0, *ends),
-        "How much each part widens the interval of the run time",
-    )
-    for tick in x.ticks(6):
-        _tick(svg, x(tick), len(shown), _signed(tick))
-    svg.line((x(0.0), TOP), (x(0.0), TOP + LINE * len(shown)), "axis")
-    for k, (name, low, high, kind) in enumerate(shown):
+    time, low, high = row.model_s, row.model_low_s, row.model_high_s
+    if time and low and high is not None:
+        shown.append(("all together", "chosen", low / time, high / time))
+    ends = [100 * (v - 1) for *_, low, high in shown for v in (low, high)]
+    low, high, bottom = min(0.0, *ends), max(0.0, *ends), TOP + LINE * len(shown)
+    left = min(max(len(name) for name, *_ in shown) * LETTER + 16, WIDTH * 0.4)
+    room = (high - low) * 0.06 or 1.0
+    svg = Svg(WIDTH, bottom + BOTTOM, "How much each part widens the interval of the run time")
+    x = Linear(low - room, high + room, left, WIDTH - RIGHT)
+    for tick in x.ticks():
+        svg.line((x(tick), TOP), (x(tick), bottom), "grid")
+        svg.text(x(tick), bottom + 18, _signed(tick), anchor="middle")
+    svg.line((x(0.0), TOP), (x(0.0), bottom), "axis")
+    for k, (name, kind, low, high) in enumerate(shown):
         place = TOP + LINE * (k + 0.5)
-        _name(svg, name, place, kind)
+        svg.text(0, place + 4, name, f"line {kind}")
         left, right = x(100 * (low - 1)), x(100 * (high - 1))
-        svg.rect(
-            left,
-            place - 7,
-            max(right - left, 1.5),
-            14,
-            f"widen {kind}",
-            f"{name}: {100 * (low - 1):+.1f} % to {100 * (high - 1):+.1f} %",
-        )
+        told = f"{name}: {100 * (low - 1):+.1f} % to {100 * (high - 1):+.1f} %"
+        svg.rect(left, place - 7, max(right - left, 1.5), 14, f"widen {kind}", told)
     return svg.markup()
-
-
-def residual_chart(residuals: Sequence[Residual]) -> str:
-    """Return measured over model at each count; empty where nothing can be compared."""
-    known = [each for each in residuals if each.ratio is not None and each.ratio > 0]
-    if not known:
-        return ""
-    # what does not tell how fast the program is would set the scale for what does
-    known = ([each for each in known if each.representative] or known)[:24]
-    names = [f"{each.n:,}: {each.what}" for each in known]
-    off = [100 * ((each.ratio or 1.0) - 1) for each in known]
-    wide = max(2.0, *(abs(v) for v in off)) * 1.15
-    svg, x = _lines(names, -wide, wide, "Measured time over that of the model, by process count")
-    for tick in x.ticks(6):
-        _tick(svg, x(tick), len(known), _signed(tick))
-    svg.line((x(0.0), TOP), (x(0.0), TOP + LINE * len(known)), "axis")
-    for k, (each, by) in enumerate(zip(known, off, strict=True)):
-        place = TOP + LINE * (k + 0.5)
-        _name(svg, names[k], place, "other")
-        kind = "measured" if each.representative else "model"
-        svg.line((x(0.0), place), (x(by), place), "range other")
-        svg.rect(
-            x(by) - 4.5,
-            place - 4.5,
-            9,
-            9,
-            kind,
-            f"{processes(each.n)}, {each.what}: {by:+.1f} % of the model",
-        )
-    return svg.markup()
-
-
-def shares_chart(shares: Shares) -> str:
-    """Return a bar of verdicts for each of events and bytes; empty where none are known."""
-    columns = {kind: values for kind, values in shares.columns.items() if sum(values) > 0}
-    if not columns:
-        return ""
-    left = 64.0
-    svg = Svg(WIDTH, 10 + 30 * len(columns), "Share of each verdict, of events and bytes")
-    for line, (kind, values) in enumerate(columns.items()):
-        top = 6.0 + 30 * line
-        svg.text(left - 10, top + 15, kind, anchor="end")
-        at, whole = left, sum(values)
-        for k in range(len(shares.names)):
-            wide = (WIDTH - left - 4) * values[k] / whole
-            svg.rect(
-                at,
-                top,
-                wide,
-                20,
-                f"bar {verdict_class(shares.names[k])}",
-                f"{shares.names[k]}: {percent(values[k])} of the {kind}",
-            )
-            if wide > (len(shares.names[k]) + 9) * LETTER:
-                svg.text(at + 8, top + 14.5, f"{shares.names[k]} {percent(values[k])}", "onbar")
-            at += wide
-    return svg.markup()
-
-
-def verdict_class(name: str) -> str:
-    """Return the class of a verdict's colour."""
-    at = verdict_order(name)[0]
-    return ("v-exact", "v-fitted", "v-fitted", "v-stat", "v-doubt", "v-none", "v-none", "v-doubt")[
-        at
-    ]
 
 
 def _signed(value: float) -> str:
@@ -138,28 +43,3 @@ def _signed(value: float) -> str:
     if abs(value) < 1e-9:
         return "0 %"
     return (f"{value:+,.0f} %" if abs(value) >= 10 else f"{value:+.3g} %").replace("-", "−")
-
-
-# ---- parts of charts with a line per name ------------------------------------------------------
-def _lines(names: Sequence[str], low: float, high: float, label: str) -> tuple[Svg, Linear]:
-    left = min(max(map(len, names)) * LETTER + 16, WIDTH * 0.4)
-    room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
-    svg = Svg(WIDTH, TOP + LINE * len(names) + BOTTOM, label)
-    return svg, Linear(low - room, high + room, left, WIDTH - RIGHT)
-
-
-def _name(svg: Svg, name: str, place: float, kind: str) -> None:
-    cut = int(WIDTH * 0.4 / LETTER)
-    svg.text(0, place + 4, name if len(name) <= cut else name[: cut - 1] + "…", f"line {kind}")
-
-
-def _tick(svg: Svg, place: float, lines: int, text: str) -> None:
-    bottom = TOP + LINE * lines
-    svg.line((place, TOP), (place, bottom), "grid")
-    svg.text(place, bottom + 18, text, anchor="middle")
-
-
-def _range(svg: Svg, left: float, right: float, place: float, kind: str) -> None:
-    svg.line((left, place), (right, place), f"range {kind}")
-    for end in (left, right):
-        svg.line((end, place - 5), (end, place + 5), f"range {kind}")

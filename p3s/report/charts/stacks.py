@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from p3s.base.text import percent, processes, seconds
 from p3s.report.charts.draw import Linear, Svg, hatching, nice_top, spaced
-from p3s.report.costs import KIND_NAMES, KINDS, Stack, Stacks
+from p3s.report.costs import KIND_NAMES, KINDS, PhaseCurves, Stack, Stacks
 
 SIZE = (560.0, 330.0)
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 10.0, 22.0, 46.0
@@ -39,6 +39,12 @@ def kind_legend(stacks: Stacks) -> list[Legend]:
         for kind in KINDS
         if any(kind in row.kinds for row in stacks.rows)
     ]
+
+
+def curve_legend(curves: Sequence[PhaseCurves]) -> list[Legend]:
+    """Return the parts of the time that curves of phases show."""
+    shown = [kind for kind in KINDS if any(kind in curve.parts for curve in curves)]
+    return [Legend(f"k-{kind}", KIND_NAMES[kind]) for kind in shown]
 
 
 def phase_legend(stacks: Stacks) -> list[Legend]:
@@ -74,10 +80,8 @@ def stack_chart(
     ]
     high = 1.0 if measure == "share" else nice_top(max([*tops, *ends], default=0.0))
     y = Linear(0.0, high, height - BOTTOM, TOP)
-    for tick in y.ticks():
-        svg.line((LEFT, y(tick)), (width - RIGHT, y(tick)), "grid")
-        text = f"{100 * tick:.0f} %" if measure == "share" else _label(tick, measure)
-        svg.text(LEFT - 8, y(tick) + 4, text, anchor="end")
+    labels = [f"{100 * t:.0f} %" if measure == "share" else _label(t, measure) for t in y.ticks()]
+    svg.grid(zip(map(y, y.ticks()), labels, strict=True), LEFT, width - RIGHT)
     slot = (width - LEFT - RIGHT) / len(bars)
     wide = min(slot * 0.72, 64.0)
     centres = [LEFT + slot * (k + 0.5) for k in range(len(bars))]
@@ -113,9 +117,7 @@ def stack_chart(
     if measure == "core" and len(bars) > 1:
         svg.line((LEFT, y(tops[0])), (width - RIGHT, y(tops[0])), "limit")
     texts = [f"{row.n:,}" for row in stacks.rows]
-    for k, shown in enumerate(spaced(centres, texts)):
-        if shown:
-            svg.text(centres[k], height - BOTTOM + 20, texts[k], anchor="middle")
+    svg.labels(centres, texts, height - BOTTOM + 20)
     svg.line((LEFT, height - BOTTOM), (width - RIGHT, height - BOTTOM), "axis")
     svg.text((LEFT + width - RIGHT) / 2, height - 6, "processes", "name", "middle")
     return svg.markup()

@@ -10,21 +10,14 @@ import typer
 from p3s.base.artefacts import schema_of
 from p3s.base.errors import UsageError
 from p3s.base.text import one_line
-from p3s.cli.common import (
-    JSON_OPTION,
-    WithLauncher,
-    check_output,
-    emit_json,
-    launcher_words,
-    out,
-    progress,
-    quoted,
-    say,
-)
-from p3s.cli.grid import DIMS, parse_dims
-from p3s.cli.helptext import Command, argument, option
+from p3s.cli.common import check_output, emit_json, launcher_words, out, quoted, say
+from p3s.cli.declared import argument, option
+from p3s.cli.helptext import Command, WithLauncher
+from p3s.cli.options import DIMS, JSON_OPTION
+from p3s.cli.progress import progress
 from p3s.methods.baseline.commands import iterations, options, text, trees
 from p3s.methods.baseline.commands.options import numbers, pairs
+from p3s.pipeline.statements import parse_dims
 
 if TYPE_CHECKING:
     from p3s.methods.baseline.model import Baseline

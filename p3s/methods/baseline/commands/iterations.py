@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from p3s.base.text import percent, plural, seconds, table
-from p3s.cli.common import JSON_OPTION, check_output, emit_json, out, quoted, say
-from p3s.cli.helptext import Command, argument, option
+from p3s.cli.common import check_output, emit_json, out, quoted, say
+from p3s.cli.declared import argument, option
+from p3s.cli.helptext import Command
+from p3s.cli.options import JSON_OPTION
 
 if TYPE_CHECKING:
     from p3s.methods.baseline.iterations import Iterated

@@ -6,7 +6,7 @@ import re
 from math import isfinite
 
 from p3s.base.errors import UsageError
-from p3s.cli.helptext import option
+from p3s.cli.declared import option
 
 
 def pairs(words: list[str]) -> dict[str, str]:

@@ -10,8 +10,10 @@ import typer
 
 from p3s.base.errors import UsageError
 from p3s.base.text import figures, joined, percent, plural, seconds, table
-from p3s.cli.common import JSON_OPTION, check_output, emit_json, header, out, quoted, say
-from p3s.cli.helptext import Command, argument, option
+from p3s.cli.common import check_output, emit_json, header, out, quoted, say
+from p3s.cli.declared import argument, option
+from p3s.cli.helptext import Command
+from p3s.cli.options import JSON_OPTION
 from p3s.methods.baseline.commands import options
 from p3s.methods.baseline.commands.options import by_rule, numbers, pairs
 

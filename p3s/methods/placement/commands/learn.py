@@ -6,8 +6,10 @@ import shlex
 from pathlib import Path
 
 from p3s.base.errors import UsageError
-from p3s.cli.common import JSON_OPTION, check_output, emit_json, out, progress, quoted, say
-from p3s.cli.helptext import option
+from p3s.cli.common import check_output, emit_json, out, quoted, say
+from p3s.cli.declared import option
+from p3s.cli.options import JSON_OPTION
+from p3s.cli.progress import progress
 
 EPILOG = """\b
 Example:
@@ -60,7 +62,7 @@ def learn(
 
     An interrupted run goes on where it ended.
     """
-    from p3s.cli.replay import seconds_of
+    from p3s.cli.values import seconds_of
     from p3s.methods.placement.learned import save
     from p3s.methods.placement.training.campaign import Settings
     from p3s.methods.placement.training.card import printed

@@ -12,22 +12,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from p3s.base.errors import UsageError
-from p3s.cli.common import (
-    JSON_OPTION,
-    emit_json,
-    header,
-    out,
-    parse_counts,
-    progress,
-    quoted,
-    say,
-    say_reasons,
-    write_out,
-)
-from p3s.cli.costs import NETWORK, TOPOLOGY
-from p3s.cli.helptext import argument, option
-from p3s.cli.params import VALUE, at_value
-from p3s.cli.replay import COLLECTIVES, hosts_of
+from p3s.cli.common import emit_json, header, out, quoted, say, say_reasons, write_out
+from p3s.cli.declared import argument, option
+from p3s.cli.options import COLLECTIVES, JSON_OPTION, NETWORK, TOPOLOGY, VALUE
+from p3s.cli.progress import progress
+from p3s.cli.values import hosts_of, parse_counts
+from p3s.pipeline.weak import at_value
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
@@ -125,7 +115,8 @@ def place(
     check_request(study_dir, wanted, request, None, None)
     search = Search(number=number, simulated=simulated, model=cost_of(model))
     if param or has_parameters(study_dir):
-        study_dir = at_value(study_dir, param)
+        with progress(2) as bar:
+            study_dir = at_value(study_dir, param, bar)
     study = Study.open(study_dir)
     cores = 0 if told.inside is None else len(told.inside.cores)
     there = Nodes(nodes, each[0] or cores, hosts_of(hosts))

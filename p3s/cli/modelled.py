@@ -1,0 +1,127 @@
+"""What ``p3s model`` prints: equations, tables of work and time, and how sure they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from p3s.base.errors import P3SError
+from p3s.base.study import Study
+from p3s.base.text import plural, processes
+from p3s.cli.common import emit_json, header, out, say, say_reasons
+from p3s.cli.progress import progress
+from p3s.model.stage import read
+from p3s.predict.commands import Commands, count_to_predict
+
+
+def instructions(study: Study, counts: Sequence[int], csv: bool) -> None:
+    """Print the instruction table of a model."""
+    from p3s.model.work.scic import instruction_table, larger_counts
+    from p3s.report import sections
+
+    fitted = read(study.model_path)
+    found = instruction_table(fitted, counts or larger_counts(fitted))
+    out((sections.csv if csv else sections.table)(found).rstrip("\n"))
+
+
+def costs(study: Study, counts: Sequence[int], csv: bool, json_: bool) -> None:
+    """Print the compute model as a page, as CSV or as it is."""
+    from p3s.costs.types import COMPUTE, load
+    from p3s.costs.table import compute_table
+    from p3s.pipeline.stages import check_times
+    from p3s.report import compute as page
+
+    found = load(study.root)
+    if found is None:
+        check_times(study)
+        raise P3SError(f"{study.root}: no times were taken of its runs; run p3s characterize again")
+    if json_:
+        emit_json(COMPUTE.data(found))
+    else:
+        rows = compute_table(read(study.model_path), found, counts)
+        out((page.csv if csv else page.table)(found, rows).rstrip("\n"))
+
+
+def equations(study: Study, how: str, everything: bool, modules: Sequence[Path]) -> None:
+    """Print a model as JSON, as a page, as LaTeX or as Python."""
+    from p3s.capture.sites import resolve_sites
+    from p3s.model.algorithms import other_algorithms
+    from p3s.model.stage import as_file
+
+    fitted = read(study.model_path)
+    if how == "json":
+        emit_json(as_file(fitted))
+        return
+    places, notes = resolve_sites(study, fitted.sites, modules)
+    notes = [*notes, *(found.sentence for found in other_algorithms(fitted))]
+    if how == "latex":
+        from p3s.report.latex import render as tables
+
+        out(tables(fitted, places, everything).rstrip("\n"))
+    elif how == "python":
+        from p3s.report.python_module import render as functions
+
+        source, left_out = functions(fitted, places)
+        out(source.rstrip("\n"))
+        if left_out:
+            calls = plural(len(left_out), "call follows", "calls follow")
+            notes = [*notes, f"{calls} no rule on some ranks: LEFT_OUT of the module says why"]
+    else:
+        from p3s.report.equations import render
+
+        out(render(fitted, places, everything, Commands(study).take_back(fitted.without)))
+    for note in notes:
+        say(f"note: {note}")
+
+
+def verdict(study: Study) -> int:
+    """Say what comes next, and why a model is not to be trusted; return the exit code."""
+    from p3s.base.serialise import to_data
+    from p3s.model.order.kinds import Kinds
+    from p3s.predict.doubts import missed, of_calls, of_order
+    from p3s.predict.estimates import structure_of
+
+    fitted, commands = read(study.model_path), Commands(study)
+    if stopped := study.stopped_counts():
+        say(
+            f"note: tracing at {processes(stopped)} was stopped before its end, so that the model "
+            f"does not rest on it; to go on, run {commands.trace(stopped)}"
+        )
+    say(f"next: {commands.predict(count_to_predict(study))}")
+    reasons, held = of_calls({"not_modelled": to_data(fitted.not_modelled)}), fitted.holdout
+    reasons += of_order(fitted.order, held, limit=1.0, commands=commands, kinds=Kinds(fitted))
+    if held is not None and held.possible:
+        reasons += missed(held, limit=1.0, commands=commands)
+        if held.comparison is not None and any(r.code == "holdout-missed" for r in reasons):
+            # what differs where tasks are handed out may be timing alone
+            before, checked = reasons, {"holdout-missed": [held.comparison]}
+            reasons = list(structure_of(study).minded(before, checked))
+            for reason in reasons:
+                if reason not in before:
+                    say(f"mind: {reason.sentence}")
+    return say_reasons(reasons, "model")
+
+
+def family(study_dir: Path, json_: bool) -> int:
+    """Fit the models of all values and the laws between them; print these."""
+    from p3s.base.command_lines import another_value
+    from p3s.base.settings import has_threads
+    from p3s.costs.parameters.stage import FAMILY
+    from p3s.pipeline.teams import over_threads
+    from p3s.pipeline.weak import ensure_family, largest_values
+    from p3s.report.parameters import doubts, render
+
+    study = Study.open(study_dir)
+    with progress(2) as bar:
+        found = ensure_family(study, bar, again=True)
+        threads = over_threads().laws(study, bar, True) if has_threads(study) else None
+    if json_:
+        laws = FAMILY.data(found) if found is not None else header("model")
+        emit_json({**laws, **({} if threads is None else {"threads": threads.data})})
+    else:
+        told = [] if found is None else [render(found)]
+        out("\n\n".join([*told, *([] if threads is None else [threads.text])]))
+    at, words = largest_values(study)
+    say(f"next: {Commands(study).predict(count_to_predict(at), *words)}")
+    reasons = [] if found is None else doubts(found, another_value(study))
+    return say_reasons([*reasons, *(() if threads is None else threads.reasons)], "model")

@@ -1,0 +1,114 @@
+"""The ways of ``p3s predict``: one study, over threads, or with an input that grows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from p3s.base.errors import UsageError
+from p3s.base.study import Study
+from p3s.cli.common import emit_json, out, quoted, say, say_reasons
+from p3s.cli.progress import Progress, progress
+
+if TYPE_CHECKING:
+    from p3s.pipeline.predicting import PredictArguments
+    from p3s.pipeline.tracing.counts import Asked as Counts
+    from p3s.pipeline.tracing.runs import TraceRequest
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Options that say what is traced first, and which of several studies is meant.
+
+    trace: of the launcher command, without one nothing is traced; counts: those of --from. Others
+    are their texts.
+    """
+
+    trace: TraceRequest
+    counts: Counts | None
+    dims: str
+    io: str
+    param: Sequence[str]
+    weak: str
+    threads: str
+    node: str
+    placement: Path | None
+
+
+def predict(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) -> int:
+    """Predict what is asked for; return the exit code."""
+    from p3s.cli import several
+    from p3s.pipeline.basis import with_placement
+    from p3s.pipeline.before import check_launcher, check_request, check_study, check_there
+    from p3s.pipeline.predicting import file_system
+    from p3s.pipeline.teams import needs_threads
+    from p3s.pipeline.weak import at_value, has_parameters
+
+    wanted, words = list(arguments.counts), asked.trace.command
+    if asked.placement is not None:
+        placed = with_placement(arguments.request, asked.placement, wanted)
+        arguments = replace(arguments, request=placed)
+    with_parameters = bool(asked.param or asked.weak or has_parameters(root))
+    if with_parameters and words:
+        raise UsageError(f"{root}: has parameters; trace first, with p3s characterize --param")
+    over_threads = asked.threads or (with_parameters and needs_threads(root, asked.param))
+    if arguments.what_if.asked and over_threads:
+        raise UsageError(
+            f"--what-if: {root} has several numbers of threads; name one of them, as in "
+            "--param threads=2"
+        )
+    if not words:
+        check_there(root, wanted)
+    arguments = replace(arguments, files=file_system(asked.io))
+    first = _first_runs(asked) if words else None
+    check_request(root, wanted, arguments.request, arguments.machine, arguments.base)
+    if first is not None:
+        check_launcher(root, words, first.chosen or ())
+    if asked.weak:
+        return several.weak(root, arguments, asked.weak, asked.param, json_)
+    if over_threads:
+        return several.over_threads(root, arguments, asked.threads, asked.node, asked.param, json_)
+    if with_parameters:
+        with progress(2) as bar:
+            root = at_value(root, asked.param, bar)
+    if not words:
+        check_study(Study.open(root))
+    return _plain(root, arguments, asked, first, json_)
+
+
+def _first_runs(asked: Asked) -> TraceRequest:
+    """Return what is traced before the prediction."""
+    from p3s.pipeline.statements import parse_dims
+    from p3s.pipeline.tracing.study import missing_counts
+
+    extents = parse_dims(asked.dims, asked.trace.command)
+    return missing_counts(replace(asked.trace, extents=extents), asked.counts, Progress())
+
+
+def _plain(
+    root: Path, arguments: PredictArguments, asked: Asked, first: TraceRequest | None, json_: bool
+) -> int:
+    """Trace what is missing, predict one study, and say so."""
+    from p3s.pipeline.predicting import predicted
+    from p3s.pipeline.stages import places_of
+    from p3s.pipeline.statements import keep_parsed
+    from p3s.pipeline.tracing.study import trace_missing
+    from p3s.predict.types import PREDICTION
+    from p3s.report.places import phase_places
+    from p3s.report.terminal import render
+
+    with progress(2 * len(arguments.counts)) as bar:
+        partial = first is not None and trace_missing(first, bar)
+        study = Study.open(root)
+        if asked.dims and first is None:
+            keep_parsed(study, asked.dims)
+        study, result = predicted(study, arguments, bar)
+    if json_:
+        emit_json(PREDICTION.data(result))
+    else:
+        found = places_of(study)
+        out(render(result, phase_places(*found) if found else {}))
+    say(f"next: p3s report {quoted(study.root)}")
+    return say_reasons(result.reasons, told=not json_) or (3 if partial else 0)

@@ -1,0 +1,53 @@
+"""Machine files, communication models and published networks by name, as data and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from p3s.base.artefacts import schema_of
+from p3s.base.extensions import load, provided
+from p3s.base.serialise import Published
+from p3s.machine import cluster, filesystem
+from p3s.machine.machinefile import MACHINE, MACHINE_SCHEMA, Machine
+from p3s.machine.show import clusters, render, render_cluster, render_files
+
+#: What is shown: plain data and text.
+Shown = tuple[dict[str, Any], str]
+
+
+def published() -> Shown:
+    """Return the typical networks and file systems that p3s predict takes by name."""
+    found = [cluster.typical(name) for name in cluster.names()]
+    systems = [filesystem.typical(name) for name in filesystem.names()]
+    data = {
+        "default": cluster.DEFAULT,
+        "file_systems": [
+            {"name": each.name, "kind": each.kind, "source": list(each.source)} for each in systems
+        ],
+        "clusters": [{"name": each.name, "label": each.label, "text": each.text} for each in found],
+    }
+    lines = [f"file system {each.name}: {each.source[0]}" for each in systems]
+    return data, "\n".join([clusters(found, cluster.DEFAULT), "", *lines])
+
+
+def shown(file: str) -> Shown:
+    """Return what a file of p3s machine or of an extension holds, or a published network."""
+    path = Path(file)
+    known = (*filesystem.names(), *cluster.names())
+    named = not path.exists() and file in known
+    schema = "" if named else schema_of(path)
+    if schema == filesystem.SCHEMA or (named and file in filesystem.names()):
+        files = filesystem.typical(file) if named else filesystem.FileSystem.load(path)
+        return filesystem.FILE_SYSTEM.data(files), "\n".join(render_files(files))
+    if schema == cluster.CLUSTER_SCHEMA or named:
+        one = cluster.typical(file) if named else cluster.Cluster.load(path)
+        return dict(one.data), render_cluster(one)
+    if schema != MACHINE_SCHEMA:
+        formats: Iterator[Published[Any]] = provided("schemas")
+        if show := next((each.show for each in formats if each.schema == schema), ""):
+            made: Shown = load(show)(path)
+            return made
+    machine = Machine.load(path)
+    return MACHINE.data(machine), render(machine)
