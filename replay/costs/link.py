@@ -118,13 +118,14 @@ def _close(one: Link, other: Link) -> bool:
 def _bucket(flood: Flood) -> Link:
     """Return the token bucket through one flood: t = a + c B up to the knee, then (B - b) / r.
 
-    The knee is where two straight lines leave the smallest squares.
+    The knee is where two straight lines leave the smallest squares; the steady part is at least
+    half of the flood, as a few late messages are no rate.
     """
     sent, ns = np.asarray(flood.sent, np.float64), np.asarray(flood.ns, np.float64)
     count = len(sent)
     whole = _line(sent, ns)
     best: tuple[float, int, tuple[float, float], tuple[float, float]] | None = None
-    for knee in range(2, count - _FEWEST + 1):
+    for knee in range(2, min(count // 2, count - _FEWEST) + 1):
         first, second = _line(sent[:knee], ns[:knee]), _line(sent[knee:], ns[knee:])
         square = _squares(sent[:knee], ns[:knee], first) + _squares(sent[knee:], ns[knee:], second)
         if best is None or square < best[0]:
