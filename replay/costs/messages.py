@@ -10,30 +10,27 @@ import numpy as np
 
 from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError
+from p3s.replay.costs.stats import NOTHING, Estimate, median_interval
 from p3s.replay.costs.trunks import Fabric
 from p3s.replay.engine.results import ProgramResult
 from p3s.replay.plan.classes import MessageClass
 from p3s.replay.plan.executed import Executed, executed
 from p3s.replay.plan.program import Code, Program
 from p3s.replay.plan.world import NODES, World
-from p3s.replay.stats import NOTHING, Estimate, median_interval
 from p3s.simulate.network import Network
 from p3s.simulate.simulate import simulate_anyway
 
 TRACE = "measured in the trace"
 TRACE_BOTH = "measured in the trace, both ways at once"
 PAIR = "measured in a pair"
-PAIR_BOTH = "measured in a pair, both ways at once"
 NEAREST = "from the nearest sizes"
 USUAL = "not measured: usual costs"
 NONE = "none"
 
 #: Best origin first: in a pair the link has come to rest before each message, in the trace it may
 #: still have to send what a rank sent to others.
-_PREFERRED = (PAIR, PAIR_BOTH, TRACE, TRACE_BOTH)
+_PREFERRED = (PAIR, TRACE, TRACE_BOTH)
 
-#: A completion that takes less than this share of the transfer was not held up by it.
-_HELD = 0.1
 #: Messages that are waited for in fewer passes than this share are no good samples: something
 #: unusual made somebody wait.
 _OFTEN = 0.2
@@ -137,7 +134,7 @@ def observations(
         if result.transfer_ns.shape[1:] != pairing.cls.shape:
             continue
         got = program.start[pairing.receiver] + pairing.received
-        transfer = _held_up(result, got)
+        transfer = result.transfer_ns
         has = (~np.isnan(transfer)).mean(axis=0) >= _OFTEN
         alone = pairing.alone.astype(bool)
         both = ~alone & (program.events["code"][got] == Code.SENDRECV)
@@ -146,8 +143,8 @@ def observations(
             (classes[c].distance for c in np.unique(pairing.cls).tolist() if c >= 0), default=1
         )
         nbytes = program.events["bytes"][program.start[pairing.sender] + pairing.sent]
-        origins = (TRACE, TRACE_BOTH) if program.what == "trace" else (PAIR, PAIR_BOTH)
-        for mask, how in zip((alone, both), origins, strict=True):
+        origins = {TRACE: alone, TRACE_BOTH: both} if program.what == "trace" else {PAIR: alone}
+        for how, mask in origins.items():
             keys = np.stack([pairing.cls, np.where(away, max(hops, 1), 0), nbytes])
             usable = mask & has
             for cls, distance, size in np.unique(keys[:, usable], axis=1).T.tolist():
@@ -156,23 +153,6 @@ def observations(
                 key = (classes[cls].distance, classes[cls].bytes) if cls >= 0 else (distance, size)
                 found.append(Observed(key, cls, how, number, message, transfer[:, message]))
     return found
-
-
-def _held_up(result: ProgramResult, got: Ints) -> Floats:
-    """Return the transfers, NaN where the completing call was short beside them.
-
-    The message had come before then, and nobody asked for it. ``got``: completing events.
-    """
-    column = np.full(int(got.max(initial=-1)) + 1, -1, dtype=np.int64)
-    known = result.event < len(column)
-    column[result.event[known]] = np.flatnonzero(known)
-    where = column[got]
-    took = (
-        np.where(where >= 0, result.event_ns[:, np.maximum(where, 0)], np.inf)
-        if result.event_ns.size
-        else np.full(result.transfer_ns.shape, np.inf)
-    )
-    return np.where(took >= _HELD * result.transfer_ns, result.transfer_ns, np.nan)
 
 
 def chosen(

@@ -34,18 +34,16 @@ from p3s.replay.costs.software import (
     below,
     curve_of,
     eager_limit,
-    instead,
     own_costs,
     post_cost,
-    received_in_trace,
 )
+from p3s.replay.costs.stats import Estimate
 from p3s.replay.costs.trunks import Fabric, Known, flows_of, known
 from p3s.replay.engine.results import ProgramResult
 from p3s.replay.plan.classes import MessageClass
 from p3s.replay.plan.micro import LATE_NS
 from p3s.replay.plan.program import Code, Program
 from p3s.replay.plan.world import MEASURED, World
-from p3s.replay.stats import Estimate
 from p3s.simulate.network import Curve, Network, Path, rough_network
 from p3s.simulate.simulate import simulate_anyway
 
@@ -174,12 +172,6 @@ def network_of(
     own = own_costs(programs, results, world)
     distances = sorted({d for d, _ in points} | {cls.distance for cls in classes} | {0, 1})
     eager = {d: eager_limit(own, min(d, 1), LATE_NS) for d in distances}
-    own = instead(
-        own,
-        received_in_trace(
-            programs, results, world, {key: e.cost_ns for key, e in points.items()}, eager
-        ),
-    )
     post = post_cost(own, eager)
     buffer = sender_buffer(programs, results, link)
 

@@ -14,10 +14,10 @@ from p3s.base.artefacts import write_bytes, write_json
 from p3s.base.serialise import to_data
 from p3s.base.tables import TABLES, facts_of, parquet_bytes
 from p3s.program.order.calls import SETUP_REASONS
-from p3s.replay.costs.calls import INTERPOLATED, CallCost
 from p3s.replay.costs.estimate import PhaseTimes
-from p3s.replay.costs.messages import NEAREST, NONE, PAIR, PAIR_BOTH, TRACE, TRACE_BOTH, USUAL
+from p3s.replay.costs.messages import NEAREST, NONE, PAIR, TRACE, TRACE_BOTH, USUAL
 from p3s.replay.costs.network import Costs
+from p3s.replay.costs.thesis import CallCost
 from p3s.replay.costs.trunks import link_name
 from p3s.replay.plan.classes import CallClass, MessageClass
 from p3s.replay.plan.world import NODES, World
@@ -142,8 +142,6 @@ def call_entries(classes: Sequence[CallClass], costs: Sequence[CallCost]) -> lis
             "ci_high_ns": cost.estimate.high_ns,
             "how": cost.how,
         }
-        if cost.detail:
-            entry["detail"] = cost.detail
         if cls.requests:
             entry["requests"] = cls.requests
         if cls.members:
@@ -210,7 +208,7 @@ def trunk_entries(costs: Costs) -> list[dict[str, Any]]:
 
 def shares(entries: Sequence[dict[str, Any]]) -> dict[str, float]:
     """Return the share of the run's messages by how their cost was found; see message_entries."""
-    found = dict.fromkeys((TRACE, TRACE_BOTH, PAIR, PAIR_BOTH, NEAREST, USUAL), 0.0)
+    found = dict.fromkeys((TRACE, TRACE_BOTH, PAIR, NEAREST, USUAL), 0.0)
     total = sum(entry["events"] for entry in entries)
     for entry in entries if total > 0 else []:
         found[entry["how"]] += entry["events"] / total
@@ -232,7 +230,7 @@ def unmeasured(
                 "kind": "message",
                 "distance": entry["distance"],
                 "reason": "no program measured its class",
-                "cost": INTERPOLATED if entry["how"] == NEAREST else USUAL,
+                "cost": "interpolated" if entry["how"] == NEAREST else USUAL,
                 "events": 0,
                 "bytes_min": entry["bytes"],
                 "bytes_max": entry["bytes"],

@@ -7,14 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from p3s.base.arrays import Floats, Ints
+from p3s.replay.costs.stats import is_narrow
 from p3s.replay.engine import clocks
 from p3s.replay.engine.inner import Part, Timings
 from p3s.replay.engine.results import ProgramResult
 from p3s.replay.plan.program import Code, Program
-from p3s.replay.stats import is_narrow
 
 #: A completion that took longer has waited; one that need not wait takes about 0.1 us.
 WAITED_NS = 2000.0
+#: A completion that takes less than this share of the transfer was not held up by it.
+HELD = 0.1
 #: Errors of emulated computation that are kept of a program.
 MOST_ERRORS = 100_000
 
@@ -78,7 +80,6 @@ class Collector:
         self._begin: list[Floats] = []  # of sampled events
         self._took: list[Floats] = []
         self._transfer: list[Floats] = []
-        self._late: list[Floats] = []
         self._links: list[Floats] = []
         self._errors: list[Floats] = []
         self._clock_error_ns = 0.0
@@ -126,13 +127,11 @@ class Collector:
         self._took.append((own[:, :, 1] - own[:, :, 0]).astype(np.float64))
         times = np.concatenate(recorded_ns, axis=1)
         self._begin.append(times[:, self._sampled_at, 0])
-        transfer, post_late = self._transfers(times)
-        self._transfer.append(transfer)
-        self._late.append(post_late)
+        self._transfer.append(self._transfers(times))
         self._links.append(self._arrivals(times, links))
 
-    def _transfers(self, times: Floats) -> tuple[Floats, Floats]:
-        """Return completion minus the later start of every message, and how late it was posted.
+    def _transfers(self, times: Floats) -> Floats:
+        """Return completion minus the later start of every message.
 
         NaN where nobody can be seen to have waited for the message alone: the receiving call came
         after the transfer had begun and did not wait either, or the receive was posted after the
@@ -140,8 +139,7 @@ class Collector:
         """
         pairing = self.program.pairing
         if pairing is None or not len(pairing.cls):
-            none = np.zeros((len(times), 0))
-            return none, none
+            return np.zeros((len(times), 0))
         start = self.program.start
 
         def at(process: Ints, place: Ints) -> Floats:
@@ -151,13 +149,14 @@ class Collector:
         got = at(pairing.receiver, pairing.received)
         gone = at(pairing.sender, np.where(pairing.sent_end >= 0, pairing.sent_end, pairing.sent))
         later = np.maximum(sent[:, :, 0], posted[:, :, 0])
-        waited = (got[:, :, 0] <= later) | (got[:, :, 1] - got[:, :, 0] > WAITED_NS)
+        transfer, took = got[:, :, 1] - later, got[:, :, 1] - got[:, :, 0]
+        waited = ((got[:, :, 0] <= later) | (took > WAITED_NS)) & (took >= HELD * transfer)
         waited &= (
             (posted[:, :, 0] <= sent[:, :, 0])
             | (gone[:, :, 1] >= posted[:, :, 0])
             | (pairing.sent_end < 0)
         )
-        return (np.where(waited, got[:, :, 1] - later, np.nan), posted[:, :, 0] - sent[:, :, 0])
+        return np.where(waited, transfer, np.nan)
 
     def _arrivals(self, times: Floats, links: Sequence[Floats]) -> Floats:
         """Return when each message of a link program had arrived after the first was sent."""
@@ -219,5 +218,4 @@ class Collector:
             np.concatenate(self._links),
             self._clock_error_ns,
             errors,
-            np.concatenate(self._late),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,8 @@ from p3s.base.errors import P3SError
 from p3s.base.tables import read_arrays
 
 #: Written into every file; other versions are refused.
-VERSION = 2
+VERSION = 3
 _SCALARS = ("passes", "clock_error_ns")
-
-
-def _none() -> Floats:
-    return np.zeros((0, 0))
 
 
 @dataclass(frozen=True)
@@ -37,8 +33,7 @@ class ProgramResult:
     message of a link program had arrived, after the first send began; LINK_RECV events in the
     order of Program.events. ``clock_error_ns``: how far clocks of two nodes may be
     off in this. ``work_error_ns``: what emulated computation took beyond its length, every one
-    (thinned out evenly when there are very many). ``post_late_ns`` (passes, messages): how much
-    later the receive was posted than the send began (negative: earlier).
+    (thinned out evenly when there are very many).
     """
 
     passes: int
@@ -50,12 +45,11 @@ class ProgramResult:
     link_ns: Floats
     clock_error_ns: float
     work_error_ns: Floats
-    post_late_ns: Floats = field(default_factory=_none)
 
     @staticmethod
     def empty(processes: int) -> ProgramResult:
         """Return the result of no pass."""
-        none = _none()
+        none = np.zeros((0, 0))
         return ProgramResult(
             0,
             np.zeros((0, processes)),
@@ -114,7 +108,6 @@ def _check(made: ProgramResult) -> None:
         "transfer_ns": (made.passes, None),
         "link_ns": (made.passes, None),
         "work_error_ns": (None,),
-        "post_late_ns": (made.passes, None),
     }
     for name, wanted in shapes.items():
         values, where = getattr(made, name), f"{name} of {made.passes} passes"

@@ -2,10 +2,9 @@
 
 "one way": for each class of messages, and for each size alone, a process of one node sends to one
 of the other and back, after a pause in which the link comes to rest; the receiver waits already.
-With a load of k, k pairs of processes do so at the same time. "exchange": the same with
-MPI_Sendrecv, both ways at once. "calls": what calls cost by themselves. "link": messages back to
-back from one node to the other. "trunk": the same from one or two nodes to as many others, all over
-the same links between switches.
+With a load of k, k pairs of processes do so at the same time. "calls": what calls cost by
+themselves. "link": messages back to back from one node to the other. "trunk": the same from one or
+two nodes to as many others, all over the same links between switches.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _FLOOD, _FLOOD_BYTES = 128, 1 << 15
 LATE_NS = 5_000_000
 #: Sizes at which calls are measured in any case.
 _SIZES = (1, 1024)
-#: Sizes over one distance and load at which exchanges and calls are measured at most.
+#: Sizes over one distance at which calls are measured at most.
 _MOST_SIZES = 12
 _HANDSHAKE_TAG = FIRST_TAG + 1
 
@@ -168,10 +167,10 @@ def partners(world: World, distance: int, load: int) -> tuple[tuple[int, int], .
 def pair_programs(
     messages: Sequence[MessageClass], world: World, which: Ints | None = None
 ) -> tuple[Program, ...]:
-    """Return the programs "one way", "exchange" and "calls" for classes of messages.
+    """Return the programs "one way" and "calls" for classes of messages.
 
     ``which``: numbers of the classes (default: all). A class that no two measured processes can
-    show is in none of them; exchanges and calls are measured at some of the sizes only.
+    show is in none of them; calls are measured at some of the sizes only.
     """
     numbers = range(len(messages)) if which is None else which.tolist()
     jobs = []
@@ -191,29 +190,23 @@ def pair_programs(
         pairs = partners(world, 0 if inside else 1, 1)
         for nbytes in _SIZES:
             singles.setdefault((nbytes, inside), _Job(-1, nbytes, inside, pairs))
-    one_way, exchange, calls = (Sheet(world.size) for _ in range(3))
+    one_way, calls = Sheet(world.size), Sheet(world.size)
     alone = {(job.bytes, job.inside) for job in jobs if len(job.pairs) == 1}
     beside = [replace(job, cls=-1) for key, job in singles.items() if key not in alone]
     # Small ones first: what a message has left in a link's queue is gone before the next one.
     for job in sorted([*jobs, *beside], key=lambda job: job.bytes * len(job.pairs)):
         _both_ways(one_way, job)
-    for job in _thinned(jobs):
-        _exchange(exchange, job)
     for job in _thinned(list(singles.values())):
         _late(calls, job)
         _posted(calls, job)
-    return (
-        one_way.program("pair", "one way"),
-        exchange.program("pair", "exchange"),
-        calls.program("pair", "calls"),
-    )
+    return (one_way.program("pair", "one way"), calls.program("pair", "calls"))
 
 
 def _thinned(jobs: Sequence[_Job]) -> list[_Job]:
-    """Keep a bounded number of sizes per distance and load: the ends, and evenly between them."""
-    groups: dict[tuple[bool, int], list[_Job]] = {}
+    """Keep a bounded number of sizes per distance: the ends, and evenly between them."""
+    groups: dict[bool, list[_Job]] = {}
     for job in jobs:
-        groups.setdefault((job.inside, len(job.pairs)), []).append(job)
+        groups.setdefault(job.inside, []).append(job)
     found = []
     for group in groups.values():
         group.sort(key=lambda job: job.bytes)
@@ -260,32 +253,6 @@ def _send(sheet: Sheet, job: _Job) -> None:
             a, Code.SEND, own=own, peer=b, tag=FIRST_TAG, bytes=job.bytes, sample=sample
         )
         sheet.messages.append((job.cls, a, b, sent, sent, at, at, 1))
-
-
-def _exchange(sheet: Sheet, job: _Job) -> None:
-    """Let all pairs exchange a message each way at once."""
-    if job.alone:
-        return
-    at = {}
-    for side in (0, 1):
-        group = [pair[side] for pair in job.pairs]
-        sheet.pause(group, job.pause_ns)
-        if not job.inside:
-            sheet.together(group)
-    for a, b in job.pairs:
-        for me, other in ((a, b), (b, a)):
-            at[me] = sheet.add(
-                me,
-                Code.SENDRECV,
-                peer=other,
-                tag=FIRST_TAG,
-                bytes=job.bytes,
-                sample=max(job.cls, 0),
-            )
-            sheet.add(me, Code.SECOND, peer=other, tag=FIRST_TAG, bytes=job.bytes)
-    for a, b in job.pairs:
-        for me, other in ((a, b), (b, a)):
-            sheet.messages.append((job.cls, me, other, at[me], at[me], at[other], at[other], 0))
 
 
 def _late(sheet: Sheet, job: _Job) -> None:

@@ -293,7 +293,7 @@ def test_micro_programs_end_and_pair_what_they_measure(slots: tuple[int, int]) -
     ]
     programs = pair_programs(messages, world)
     links = link_programs(world)
-    assert [program.name for program in programs] == ["one way", "exchange", "calls"]
+    assert [program.name for program in programs] == ["one way", "calls"]
     assert [program.classes for program in programs][0] == ((0, 1, 2) if slots[1] else (0,))
     assert len(links) == (0 if not slots[1] else 1 if slots == (1, 1) else 2)
     for program in (*programs, *links):
@@ -305,8 +305,8 @@ def test_micro_programs_end_and_pair_what_they_measure(slots: tuple[int, int]) -
         pairing = program.pairing
         assert (pairing is None) == (program.what == "link")
         for k in range(0 if pairing is None else len(pairing.cls)):
-            receive = pairing.posted[k] + (program.name == "exchange")
-            assert ((pairing.sender[k], pairing.sent[k]), (pairing.receiver[k], receive)) in met
+            receive = (pairing.receiver[k], pairing.posted[k])
+            assert ((pairing.sender[k], pairing.sent[k]), receive) in met
         for at, kind in program.own:
             process = int(np.searchsorted(program.start, at, "right")) - 1
             assert program.events["sample"][at] >= 0 and process in world.rank_of(MEASURED).values()
@@ -320,9 +320,9 @@ def test_micro_programs_end_and_pair_what_they_measure(slots: tuple[int, int]) -
 
 def test_every_class_is_sent_but_calls_are_measured_at_some_sizes_only() -> None:
     messages = [MessageClass(10 * k, 1, 1 + k % 2, 1.0) for k in range(1, 101)]
-    one_way, exchange, calls = pair_programs(messages, lay_out((2, 2), [], False))
+    one_way, calls = pair_programs(messages, lay_out((2, 2), [], False))
     assert one_way.classes == tuple(range(100))
-    assert len(exchange.classes) == 24 and len(calls.classes) <= 12
+    assert len(calls.classes) <= 12
     sizes = calls.events["bytes"][[at for at, kind in calls.own if kind == "late"]]
     assert {1, 1024} <= set(sizes.tolist()) and len(set(sizes.tolist())) == 12
 
