@@ -26,7 +26,7 @@ from p3s.replay.costs.result import (
     set_up,
     shares,
     unmeasured,
-    why_not_representative,
+    why_not,
 )
 from p3s.replay.costs.thesis import call_costs, charged, composed, thesis_sum
 from p3s.replay.costs.trunks import fabric_of, nothing_known
@@ -180,8 +180,8 @@ def evaluate(
     whole: Floats | None = None
     if timed and timed_results:
         whole = whole_times(timed, timed_results, plan.world, plan.full, simulation.where)
-    why_not = (
-        why_not_representative(plan.world, places_of)
+    reason = (
+        why_not(plan.world, places_of)
         if places_of
         else (
             "nothing was measured: no message between ranks can be replayed"
@@ -203,8 +203,8 @@ def evaluate(
         "programs_skipped": len(plan.programs) + len(timed) - len(every),
         "passes": sum(result.passes for result in every),
         "wall_s": wall_s,
-        "representative": why_not is None,
-        "why_not_representative": why_not,
+        "representative": reason is None,
+        "why_not_representative": reason,
         "estimator": ESTIMATOR,
         "timed": whole is not None,
         "network": network_entry(costs),

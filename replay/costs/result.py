@@ -20,7 +20,7 @@ from p3s.replay.costs.network import Costs
 from p3s.replay.costs.thesis import CallCost
 from p3s.replay.costs.trunks import link_name
 from p3s.replay.plan.classes import CallClass, MessageClass
-from p3s.replay.plan.world import NODES, World
+from p3s.replay.plan.world import NODES, World, why_not_representative
 from p3s.simulate.steps import LeftOut
 
 ESTIMATOR = (
@@ -262,7 +262,7 @@ def set_up(left_out: Sequence[LeftOut]) -> list[dict[str, Any]]:
     return [{"op": call, "events": number} for call, number in sorted(events.items())]
 
 
-def why_not_representative(world: World, places: Sequence[Any]) -> str | None:
+def why_not(world: World, places: Sequence[Any]) -> str | None:
     """Return why the times do not stand for a cluster's, or None if they do.
 
     ``places``: per process, with ``kernel`` (which machine it really is) and ``cores``.
@@ -276,11 +276,9 @@ def why_not_representative(world: World, places: Sequence[Any]) -> str | None:
         cores[place.kernel] = cores.get(place.kernel, frozenset()) | frozenset(place.cores)
         users[place.kernel] = users.get(place.kernel, 0) + 1
     reasons = []
-    used = [kernel for names in kernels for kernel in names]
-    if len(set(used)) == 1 and len(used) > 1:
-        reasons.append("all nodes are one machine")
-    elif len(set(used)) < len(used):
-        reasons.append("some of the four nodes are the same machine")
+    same = why_not_representative([kernel for names in kernels for kernel in names])
+    if same is not None:
+        reasons.append(same)
     shared = [kernel for kernel, count in users.items() if count > len(cores[kernel])]
     if shared:
         least = min(len(cores[kernel]) for kernel in shared)

@@ -54,8 +54,6 @@ def part_of(program: Program, process: int, record: Ints) -> Part:
         np.ascontiguousarray(lists, dtype=np.int64),
         np.ascontiguousarray(record[mine]),
         int(program.slots[process]),
-        int(program.in_bytes[process]),
-        int(program.out_bytes[process]),
     )
 
 

@@ -39,7 +39,7 @@ _PASS_S = 0.005
 _NS_PER_EVENT = 20_000.0
 _NS_PER_BYTE = 10.0
 
-_ARRAYS = ("start", "lists", "list_start", "slots", "in_bytes", "out_bytes")
+_ARRAYS = ("start", "lists", "list_start", "slots")
 
 
 @dataclass(frozen=True)

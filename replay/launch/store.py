@@ -40,7 +40,7 @@ _LOCK = "lock"
 _JOB = "job-"
 #: A key names files; a keys.json that was tampered with must not name those elsewhere.
 _KEY = re.compile(r"[0-9a-z]{1,64}", re.ASCII)
-_ARRAYS = ("events", "start", "lists", "list_start", "slots", "in_bytes", "out_bytes")
+_ARRAYS = ("events", "start", "lists", "list_start", "slots")
 
 
 class ResultStore:

@@ -17,13 +17,15 @@ import numpy as np
 
 from p3s.base.arrays import Bools, Ints
 from p3s.base.errors import P3SError
-from p3s.replay.plan.build_blocks import Blocks, Table, waited
-from p3s.replay.plan.build_holes import Noise, add_answers, add_noise, add_timed, receive_offsets
+from p3s.program.order.pairs import codes_of
+from p3s.replay.plan.build_blocks import Blocks, Table, offsets, waited
+from p3s.replay.plan.build_holes import add_answers, add_timed
 from p3s.replay.plan.build_traffic import Traffic, traffic_of
 from p3s.replay.plan.executed import collective_numbers
 from p3s.replay.plan.loaded import Loaded
 from p3s.replay.plan.logical import completers
-from p3s.replay.plan.program import Code, Pairing, Program, among
+from p3s.replay.plan.noise import Noise, add_noise
+from p3s.replay.plan.program import WAITING, Code, Pairing, Program, among
 from p3s.replay.plan.world import World
 from p3s.simulate.steps import REQUESTS, Op
 
@@ -141,8 +143,6 @@ def build_program(
         lists,
         list_start,
         table.slots,
-        table.in_bytes,
-        table.out_bytes,
         comms,
         pairing,
         timed=what == "timed",
@@ -250,7 +250,12 @@ def _measured(
         Code.BUFFERED,
         code,
     )
-    offset = receive_offsets(loaded, traffic, counts)
+    sized = np.where(traffic.receive, loaded.arrives, 0)
+    offset = offsets(
+        traffic.process,
+        codes_of((traffic.receive_from, traffic.receive_tag)),
+        np.where(traffic.direct, steps.bytes, sized),
+    )
     collective = traffic.direct[i]
     number, comm, root, comms = _collectives(loaded, traffic)
     blocks.add(
@@ -266,7 +271,7 @@ def _measured(
         ),
         tag=np.where(send, traffic.send_tag[i], np.where(receive, traffic.receive_tag[i], 0)),
         bytes=np.where(send | collective, steps.bytes[i], np.where(receive, loaded.arrives[i], 0)),
-        offset=np.where(both, 0, offset[i]),
+        offset=np.where(receive & ~send | collective, offset[i], 0),
         work_ns=np.where(ask_first, 0, work)[i],
         arg=np.where(
             collective,
@@ -288,6 +293,7 @@ def _measured(
         peer=traffic.receive_from[i],
         tag=traffic.receive_tag[i],
         bytes=loaded.arrives[i],
+        offset=offset[i],
     )
     left = np.flatnonzero(rest > 0)
     last = steps.start[left + 1] - 1
@@ -325,7 +331,7 @@ def _lists(table: Table, loaded: Loaded, taken: Bools, counts: Ints) -> tuple[In
     slot_of[table.local[here]] = events["slot"][here]
     slots = slot_of[steps.done[taken]]
     first = np.concatenate(([0], np.cumsum(counts)))
-    waits = np.flatnonzero(among(events["code"], Code.WAIT, Code.WAITANY, Code.WAITSOME))
+    waits = np.flatnonzero(among(events["code"], *WAITING))
     by_step = table.local[waits] >= 0
     number = events["number"][waits]
     begin = np.where(by_step, first[table.local[waits]], 0)

@@ -9,29 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from p3s.base.arrays import Bools, Ints
-from p3s.replay.plan.program import EVENT, FIELDS, Code, among
+from p3s.program.order.pairs import codes_of
+from p3s.replay.plan.program import EVENT, FIELDS, SLOT_CODES, Code, among
 
-#: Codes that leave a request behind, in a slot of its own.
-SLOT_CODES = (
-    Code.ISEND,
-    Code.ISSEND,
-    Code.IRECV,
-    Code.COLLECTIVE_START,
-    Code.BUFFERED,
-    Code.ANSWER,
-)
-_SENDING = (
-    Code.SEND,
-    Code.SSEND,
-    Code.ISEND,
-    Code.ISSEND,
-    Code.BUFFERED,
-    Code.SENDRECV,
-    Code.ANSWER,
-    Code.LINK_SEND,
-)
-_RECEIVING = (Code.RECV, Code.IRECV, Code.SECOND, Code.LINK_RECV)
-_DIRECT = (Code.COLLECTIVE, Code.COLLECTIVE_START)
 #: What an event has in each field where nothing else is said.
 DEFAULTS = dict.fromkeys(FIELDS, 0) | dict.fromkeys(("peer", "slot", "comm", "at_ns", "sample"), -1)
 _LAST = np.iinfo(np.int64).max
@@ -39,7 +19,7 @@ _LAST = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Table:
-    """Events sorted by process; one entry per event but in ``start``, ``slots``, ``out_bytes``.
+    """Events sorted by process; one entry per event but in ``start``, ``slots``.
 
     ``local``: the loaded step an event comes from (-1: none), ``step``: as in Program. ``main``:
     the event is the call of its step. ``main_at``: per loaded step the position of its call in
@@ -56,16 +36,6 @@ class Table:
     main_at: Ints
     open_before: Ints
     slots: Ints
-    out_bytes: Ints
-
-    @property
-    def in_bytes(self) -> Ints:
-        """How many bytes each process needs for what it receives."""
-        result = np.zeros(len(self.slots), dtype=np.int64)
-        receives = among(self.events["code"], *_RECEIVING, *_DIRECT)
-        end = self.events["offset"] + self.events["bytes"]
-        np.maximum.at(result, self.process[receives], end[receives])
-        return result
 
 
 class Blocks:
@@ -109,9 +79,6 @@ class Blocks:
         used = np.concatenate(([0], np.cumsum(needs)))
         open_before = used[:-1] - used[start[process]]
         events["slot"] = np.where(needs, open_before, -1)
-        out_bytes = np.zeros(self.processes, dtype=np.int64)
-        sends = among(code, *_SENDING, *_DIRECT)
-        np.maximum.at(out_bytes, process[sends], events["bytes"][sends])
         main_at = np.full(len(step), -1, dtype=np.int64)
         position = np.arange(len(events)) - start[process]
         main_at[local[main]] = position[main]
@@ -126,7 +93,6 @@ class Blocks:
             main_at,
             open_before,
             used[start[1:]] - used[start[:-1]],
-            out_bytes,
         )
 
 
@@ -134,3 +100,24 @@ def waited(begin: Ints, number: Ints) -> Ints:
     """Return begin[i], begin[i] + 1, ... (number[i] of them) for all i, one after the other."""
     total = np.concatenate(([0], np.cumsum(number)))
     return np.repeat(begin - total[:-1], number) + np.arange(int(total[-1]))
+
+
+_ALIGNMENT = 64
+#: Messages of a process share room beyond this size; nobody looks at what is received.
+_BUFFER_BYTES = 256 << 20
+
+
+def offsets(process: Ints, channel: Ints, nbytes: Ints) -> Ints:
+    """Return where each message is received: every channel of a process has a buffer of its own.
+
+    It is as large as the largest message on the channel, as a program's buffers for a partner are.
+    """
+    size = -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+    code = codes_of((process, channel))
+    owner, room = (np.zeros(int(code.max(initial=-1)) + 1, dtype=np.int64) for _ in range(2))
+    owner[code] = process
+    np.maximum.at(room, code, size)
+    total = np.cumsum(room) - room
+    offset = (total - total[np.searchsorted(owner, owner)])[code] if len(code) else code
+    left = np.maximum(_BUFFER_BYTES - size, 0) + _ALIGNMENT
+    return np.where(offset + size > _BUFFER_BYTES, offset % left, offset)

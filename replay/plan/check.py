@@ -15,15 +15,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from p3s.base.arrays import Bools, Ints
-from p3s.replay.plan.build_blocks import SLOT_CODES, waited
+from p3s.base.arrays import Ints
 from p3s.replay.plan.executed import CONTROL_TAG, Executed, calls_of_comms, executed
-from p3s.replay.plan.program import TAG_GO, TAG_NOISE, Code, Program, among
+from p3s.replay.plan.program import (
+    RECEIVING,
+    SENDING,
+    SLOT_CODES,
+    TAG_GO,
+    TAG_NOISE,
+    Code,
+    Program,
+    among,
+)
 from p3s.simulate.steps import RECEIVES, SENDS, WAITS, Op, Steps
 
 _MOST_NAMED = 64
-_SENDING = (Code.SEND, Code.SSEND, Code.ISEND, Code.ISSEND, Code.SENDRECV, Code.BUFFERED)
-_RECEIVING = (Code.RECV, Code.IRECV, Code.SECOND)
 #: Steps that end as soon as they have begun; what they leave behind is waited for.
 _NONBLOCKING = (Op.ISEND, Op.ISSEND, Op.IRECV, Op.ICOLLECTIVE)
 _SYNCHRONOUS = (Op.SSEND, Op.ISSEND)
@@ -59,7 +65,7 @@ class Verdict:
     """Outcome of a check.
 
     ``stuck``: processes that wait for ever. ``uneven``: ends of messages without the other end.
-    ``faults``: buffers that do not fit, sizes and calls that do not agree, each in words.
+    ``faults``: events that cannot be, sizes and calls that do not agree, each in words.
     """
 
     stuck: tuple[Stuck, ...] = ()
@@ -68,7 +74,7 @@ class Verdict:
 
     @property
     def ends(self) -> bool:
-        """True when every process ends, every send has its receive and everything fits."""
+        """True when every process ends, every send has its receive and all agree."""
         return not self.stuck and not self.uneven and not self.faults
 
 
@@ -84,71 +90,27 @@ def check(program: Program, eager_bytes: int = -1) -> Verdict:
     return Verdict(_Execution(program, done, eager_bytes).stuck())
 
 
-# ---- what is wrong with single events ------------------------------------------------------
 def _faults(program: Program) -> tuple[str, ...]:
+    """Return what is wrong with single events, beyond what prepare.h refuses when it takes them."""
     events = program.events
     processes = len(program.start) - 1
     code = events["code"].astype(np.int64)
-    last = program.start[1:] - 1
-    if (
-        (np.diff(program.start) < 1).any()
-        or (code[last] != Code.END).any()
-        or np.count_nonzero(code == Code.END) != processes
-    ):
+    ends = np.flatnonzero(code == Code.END)
+    if (np.diff(program.start) < 1).any() or not np.array_equal(ends, program.start[1:] - 1):
         return ("a process has no END, or more than one",)
     process = np.repeat(np.arange(processes), np.diff(program.start))
-    found: list[str] = []
-
-    def refuse(bad: Bools, why: str) -> None:
-        for event in np.flatnonzero(bad)[:_MOST_NAMED].tolist():
-            found.append(f"{_event(program, event)}: {why}")
-
+    slot, peer = events["slot"], events["peer"]
+    messages = among(code, *SENDING, *RECEIVING, Code.ANSWER, Code.ASK, Code.LINK_RECV)
     requests = among(code, *SLOT_CODES)
-    slot = events["slot"]
-    refuse(requests & ((slot < 0) | (slot >= program.slots[process])), "its slot does not exist")
-    refuse(~requests & (slot >= 0), "it has a slot but leaves no request")
-    base = np.concatenate(([0], np.cumsum(program.slots)))
-    place = base[process[requests]] + slot[requests]
-    again = np.zeros(len(events), dtype=bool)
-    again[np.flatnonzero(requests)[_repeated(place)]] = True
-    refuse(again, "its slot is used twice")
-    receives = among(code, *_RECEIVING)
-    sends = among(code, *_SENDING, Code.ANSWER, Code.LINK_SEND)
-    messages = receives | sends | among(code, Code.ASK, Code.LINK_RECV)
-    nbytes, offset, peer = events["bytes"], events["offset"], events["peer"]
-    refuse(messages & ((peer < 0) | (peer >= processes)), "no such process")
-    refuse(nbytes < 0, "negative bytes")
-    refuse(
-        receives & ((offset < 0) | (offset + nbytes > program.in_bytes[process])),
-        "its buffer is too small",
-    )
-    refuse(sends & (nbytes > program.out_bytes[process]), "its buffer is too small")
-    if found:
-        return tuple(found)
-    second = np.zeros(len(events), dtype=bool)
-    second[1:] = code[:-1] == Code.SENDRECV
-    refuse(second != (code == Code.SECOND), "SENDRECV and SECOND do not follow each other")
-    waits = np.flatnonzero(among(code, Code.WAIT, Code.WAITANY, Code.WAITSOME))
-    number = events["number"][waits].astype(np.int64)
-    entries = program.lists[
-        waited(program.list_start[process[waits]] + events["first"][waits], number)
-    ]
-    waits = np.repeat(waits, number)
-    bad = np.zeros(len(events), dtype=bool)
-    bad[waits[(entries < 0) | (entries >= program.slots[process[waits]])]] = True
-    refuse(bad, "it waits for a slot that does not exist")
-    used = np.full(int(base[-1]) + 1, len(events), dtype=np.int64)
-    used[place] = np.flatnonzero(requests)
-    if not bad.any():
-        early = used[base[process[waits]] + entries] > waits
-        bad[waits[early]] = True
-        refuse(bad, "it waits for a request that is not there yet")
+    found: list[str] = []
+    for bad, why in (
+        (requests & ((slot < 0) | (slot >= program.slots[process])), "its slot does not exist"),
+        (messages & ((peer < 0) | (peer >= processes)), "no such process"),
+    ):
+        found += [
+            f"{_event(program, at)}: {why}" for at in np.flatnonzero(bad)[:_MOST_NAMED].tolist()
+        ]
     return tuple(found)
-
-
-def _repeated(values: Ints) -> Bools:
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return counts[inverse.reshape(-1)] > 1
 
 
 def _disagree(program: Program, done: Executed) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What a replay will take, before it is made: time, processes, and what the classes spare."""
+"""What a replay will take, before it is made: time, and processes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from p3s.base.arrays import Floats
-from p3s.replay.plan.program import Code, Program
+from p3s.replay.plan.program import SENDING, Code, Program, among
 from p3s.simulate.network import Network
 from p3s.simulate.steps import Section
 
@@ -27,30 +26,18 @@ PASS_NS = 200_000.0
 #: Part of the budget that emulated computation may take.
 WORK_SHARE = 0.5
 
-_SENDING = (
-    Code.SEND,
-    Code.SSEND,
-    Code.ISEND,
-    Code.ISSEND,
-    Code.SENDRECV,
-    Code.BUFFERED,
-    Code.LINK_SEND,
-)
-
 
 @dataclass(frozen=True)
 class Estimate:
     """What is expected of a replay; seconds unless it says otherwise.
 
-    ``program_s``: each program with EXPECTED_PASSES; ``launch_s``: starting it all; ``total_s``:
-    both, never more than the budget allows; ``needed_s``: what it would take without a budget;
-    ``least_s``: with FEWEST_PASSES of each.
-    ``run_s``: the run that is predicted, one simulation with a rough network.
-    ``processes``: of the replay; ``ranks``: of the run. ``all_pairs``: how many pairs of ranges
-    there are; ``all_pairs_s``: with all of them loaded in every section.
-    ``work_scale``: factor on emulated computation that lets all programs fit the budget.
-    ``section_ns``: length of each section's pass. ``timed_s``: whole iterations with timed black
-    holes, if they are asked for, in ``total_s`` too.
+    ``program_s``: each program with EXPECTED_PASSES, the timed ones last; ``launch_s``: starting it
+    all; ``total_s``: both, never more than the budget allows; ``needed_s``: what it would take
+    without a budget; ``least_s``: with FEWEST_PASSES of each. ``run_s``: the run that is predicted,
+    one simulation with a rough network. ``processes``: of the replay; ``ranks``: of the run.
+    ``all_pairs``: how many pairs of ranges there are. ``work_scale``: factor on emulated
+    computation that lets all programs fit the budget. ``section_ns``: length of a pass of each
+    section.
     """
 
     program_s: tuple[float, ...]
@@ -63,10 +50,8 @@ class Estimate:
     processes: int
     ranks: int
     all_pairs: int
-    all_pairs_s: float
     work_scale: float
     section_ns: tuple[float, ...]
-    timed_s: float
 
     @property
     def share_of_cores(self) -> float:
@@ -82,18 +67,16 @@ class Estimate:
 def pass_ns(program: Program, network: Network) -> float:
     """Return how long a pass of a program takes its slowest process, without waiting for others."""
     events = program.events
-    number = np.repeat(np.arange(len(program.start) - 1), np.diff(program.start))
-    sends = np.isin(events["code"], [int(code) for code in _SENDING])
-    nbytes = np.where(sends, events["bytes"], 0).astype(np.float64)
+    nbytes = np.where(among(events["code"], *SENDING), events["bytes"], 0).astype(np.float64)
     nbytes *= np.where(events["code"] == Code.LINK_SEND, np.maximum(events["number"], 1), 1)
-    each = events["work_ns"] + EVENT_NS + _transfer(nbytes, network)
-    total = np.bincount(number, weights=each, minlength=len(program.start) - 1)
-    return float(total.max()) if len(total) else 0.0
+    transfer = np.where(nbytes > 0, network.path(max(network.paths)).transfer.at(nbytes), 0.0)
+    return _slowest(program, events["work_ns"] + EVENT_NS + transfer)
 
 
-def _transfer(nbytes: Floats, network: Network) -> Floats:
-    far = max(network.paths)
-    return np.where(nbytes > 0, network.path(far).transfer.at(nbytes), 0.0)
+def _slowest(program: Program, each: np.ndarray) -> float:
+    """Return the largest sum of a value per event over the events of a process."""
+    total = np.concatenate(([0], np.cumsum(each)))
+    return float(np.diff(total[program.start]).max(initial=0.0))
 
 
 def run_seconds(sections: Sequence[Section], section_ns: Sequence[float]) -> float:
@@ -124,20 +107,17 @@ def estimate(
     will be made; ``placements``: how often the processes are started anew on other nodes.
     """
     passes, least = WARM_UP + EXPECTED_PASSES, WARM_UP + FEWEST_PASSES
-    per_pass = [pass_ns(program, network) for program in programs]
-    for i, program in enumerate(programs):
-        if program.section >= 0 and program.what in ("trace", "timed"):
-            per_pass[i] = max(per_pass[i], section_ns[program.section])
+    trace = [program for program in programs if program.what == "trace"]
+    per_pass = [
+        max(pass_ns(p, network), section_ns[p.section] if p.what == "trace" else 0.0)
+        for p in programs
+    ]
+    per_pass += [section_ns[section] for section in timed]
     program_s = tuple(passes * (ns + PASS_NS) * 1e-9 + PER_PROGRAM_S for ns in per_pass)
-    timed_s = sum(passes * (section_ns[s] + PASS_NS) * 1e-9 + PER_PROGRAM_S for s in timed)
     launch_s = placements * (START_S + START_PER_PROCESS_S * processes)
-    needed = sum(program_s) + timed_s
-    work_s = (
-        (FEWEST_PASSES + 1)
-        * 1e-9
-        * sum(_work_ns(program) for program in programs if program.what == "trace")
-    )
-    scale = min(1.0, WORK_SHARE * budget_s / work_s) if work_s > 0 else 1.0
+    needed = sum(program_s)
+    work_ns = sum(_slowest(program, program.events["work_ns"]) for program in trace)
+    work_s = (FEWEST_PASSES + 1) * 1e-9 * work_ns
     return Estimate(
         program_s=program_s,
         launch_s=launch_s,
@@ -149,16 +129,6 @@ def estimate(
         processes=processes,
         ranks=ranks,
         all_pairs=all_pairs,
-        all_pairs_s=launch_s
-        + sum(s for s, program in zip(program_s, programs, strict=True) if program.what != "trace")
-        + all_pairs * sum(passes * (ns + PASS_NS) * 1e-9 + PER_PROGRAM_S for ns in section_ns),
-        work_scale=scale,
+        work_scale=min(1.0, WORK_SHARE * budget_s / work_s) if work_s > 0 else 1.0,
         section_ns=tuple(section_ns),
-        timed_s=timed_s,
     )
-
-
-def _work_ns(program: Program) -> float:
-    total = np.concatenate(([0], np.cumsum(program.events["work_ns"])))
-    each = np.diff(total[program.start])
-    return float(each.max()) if len(each) else 0.0

@@ -113,8 +113,6 @@ class Sheet:
             np.array([slot for entries in self.lists for slot in entries], dtype=np.int64),
             np.concatenate(([0], np.cumsum(list(map(len, self.lists))))).astype(np.int64),
             table.slots,
-            table.in_bytes,
-            table.out_bytes,
             tuple(self.comms),
             Pairing(*np.array(self.messages, dtype=np.int64).T) if self.messages else None,
             False,

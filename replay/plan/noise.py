@@ -1,12 +1,20 @@
-"""How many messages of the full run share the network with those of the loaded ranks (Eq. 7.1)."""
+"""Messages of the full run that share the network with those of the loaded ranks (Eq. 7.1)."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from p3s.base.arrays import Bools
-from p3s.replay.plan.build_holes import Noise
+from p3s.base.arrays import Bools, Ints
+from p3s.machine.topology.switches import Topology
+from p3s.program.mapping import RankMap
+from p3s.replay.plan.build_blocks import Blocks
+from p3s.replay.plan.build_holes import Starter
 from p3s.replay.plan.logical import Transit
+from p3s.replay.plan.program import TAG_GO, TAG_NOISE, Code
+from p3s.replay.plan.world import NOISE, World
+from p3s.replay.settings import NOISES
 
 #: Ticks in one program; a section with more is thinned out evenly.
 MAX_TICKS = 32
@@ -14,6 +22,21 @@ MAX_TICKS = 32
 NOISE_LIMIT = 16
 #: Where the shared link is known, fewer messages than in the full run are made longer, up to this.
 MAX_NOISE_BYTES = 4 << 20
+
+AUTO, _, OFF = NOISES
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Messages that the noise pair has on the way in each tick of ``tick_ns`` (Eq. 7.1).
+
+    ``wanted``: mean number that the full run has, before it was bounded.
+    """
+
+    counts: Ints
+    nbytes: int
+    tick_ns: float
+    wanted: float
 
 
 def noise_of(
@@ -58,3 +81,84 @@ def noise_of(
     return Noise(
         counts=counts, nbytes=int(round(nbytes)), tick_ns=length_ns / len(counts), wanted=wanted
     )
+
+
+def noise_beside(
+    mapping: RankMap,
+    topology: Topology,
+    transit: Transit,
+    pair: tuple[int, int],
+    length_ns: float,
+    wanted: str,
+) -> Noise | None:
+    """Return the noise beside a pair: of messages that share a link between switches, if known.
+
+    ``wanted``: one of NOISES.
+    """
+    shares = None
+    if wanted == OFF or (wanted == AUTO and topology.flat):
+        return None
+    if not topology.flat:
+        switch = topology.switches_of(mapping.names)
+        shares = topology.trunk(int(switch[pair[0]]), int(switch[pair[1]]), switch)
+    return noise_of(transit, pair, shares, length_ns)
+
+
+def add_noise(
+    blocks: Blocks, world: World, noise: Noise | None, starter: Starter | None, *, timed: bool
+) -> bool:
+    """Let the noise pair exchange messages, tick by tick, once a black hole starts it.
+
+    Each tick has ``counts`` messages on the way, half of them in each direction. Returns whether
+    there is noise in the program.
+    """
+    pair = world.rank_of(NOISE)
+    if not pair or starter is None or noise is None or not np.any(noise.counts):
+        return False
+    first, second = pair[(0, 0)], pair[(1, 0)]
+
+    def one(process: int, key: int, **columns: int) -> None:
+        blocks.add(np.array([process]), np.array([key]), np.array([-1]), main=False, **columns)
+
+    if starter.waits:
+        one(starter.process, starter.key, code=Code.WAIT, number=1)
+    one(
+        starter.process,
+        starter.key + 1,
+        code=Code.BUFFERED,
+        peer=first,
+        tag=TAG_GO,
+        at_ns=starter.at_ns if timed else -1,
+    )
+    one(first, 0, code=Code.RECV, peer=starter.process, tag=TAG_GO)
+    one(first, 1, code=Code.BUFFERED, peer=second, tag=TAG_GO)
+    one(second, 0, code=Code.RECV, peer=first, tag=TAG_GO)
+    counts = noise.counts[noise.counts > 0]
+    tick_ns = np.rint(np.flatnonzero(noise.counts > 0) * noise.tick_ns).astype(np.int64)
+    most = int(counts.max())
+    for me, other, rounding in ((first, second, 1), (second, first, 0)):
+        out = (counts + rounding) // 2
+        for code, number in ((Code.IRECV, counts - out), (Code.ISEND, out)):
+            tick = np.repeat(np.arange(len(counts)), number)
+            place = np.arange(len(tick)) - np.repeat(np.cumsum(number) - number, number)
+            late = place if code == Code.IRECV else place + most
+            blocks.add(
+                np.full(len(tick), me),
+                2 + tick * (2 * most + 1) + late,
+                np.full(len(tick), -1),
+                code=code,
+                peer=other,
+                tag=TAG_NOISE,
+                bytes=noise.nbytes,
+                at_ns=tick_ns[tick],
+                offset=place * noise.nbytes if code == Code.IRECV else 0,
+            )
+        ticks = np.arange(len(counts))
+        blocks.add(
+            np.full(len(ticks), me),
+            2 + ticks * (2 * most + 1) + 2 * most,
+            np.full(len(ticks), -1),
+            code=Code.WAIT,
+            number=counts,
+        )
+    return True

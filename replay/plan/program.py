@@ -52,6 +52,28 @@ class Collective(IntEnum):
     EXSCAN = 11
 
 
+#: Events that send messages of their own, that receive some, and that leave a request behind, in a
+#: slot of its own.
+SENDING = (
+    Code.SEND,
+    Code.SSEND,
+    Code.ISEND,
+    Code.ISSEND,
+    Code.BUFFERED,
+    Code.SENDRECV,
+    Code.LINK_SEND,
+)
+RECEIVING = (Code.RECV, Code.IRECV, Code.SECOND)
+SLOT_CODES = (
+    Code.ISEND,
+    Code.ISSEND,
+    Code.IRECV,
+    Code.COLLECTIVE_START,
+    Code.BUFFERED,
+    Code.ANSWER,
+)
+WAITING = (Code.WAIT, Code.WAITANY, Code.WAITSOME)
+
 #: Tags of the messages that start the noise and of those that are noise, and the first free one.
 TAG_GO = 1
 TAG_NOISE = 2
@@ -114,7 +136,7 @@ class Program:
 
     Events of process p: ``events[start[p]:start[p + 1]]``; their request lists:
     ``lists[list_start[p]:list_start[p + 1]]`` (an event's ``first`` counts from there).
-    ``slots``, ``in_bytes``, ``out_bytes``: request slots and buffer bytes of each process.
+    ``slots``: request slots of each process.
     ``step``: number of the section's step that an event comes from, -1 if none.
     ``comms``: replay ranks of each communicator that collectives need, in its order.
     ``timed``: black holes act by the schedule ``at_ns``. ``what``: one of "trace", "timed",
@@ -133,8 +155,6 @@ class Program:
     lists: Ints
     list_start: Ints
     slots: Ints
-    in_bytes: Ints
-    out_bytes: Ints
     comms: tuple[tuple[int, ...], ...]
     pairing: Pairing | None
     timed: bool

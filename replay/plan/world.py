@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 MEASURED = "measured"
@@ -47,6 +47,19 @@ class World:
     def on_node(self, node: int) -> int:
         """Return how many processes live on a node."""
         return sum(process.node == node for process in self.processes)
+
+    def roles_on(self, node: int) -> list[str]:
+        """Return the roles of the processes on a node, each once."""
+        return list(dict.fromkeys(p.role for p in self.processes if p.node == node))
+
+
+def why_not_representative(machines: Sequence[Hashable]) -> str | None:
+    """Return why nodes on these machines are no cluster; None: each node is a machine."""
+    if len(set(machines)) == len(machines):
+        return None
+    if len(set(machines)) == 1:
+        return "all nodes are one machine"
+    return "some of the four nodes are the same machine"
 
 
 def lay_out(slots: tuple[int, int], black_holes: Iterable[tuple[int, int]], noise: bool) -> World:

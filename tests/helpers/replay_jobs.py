@@ -75,8 +75,6 @@ def program_of(
         lists=np.concatenate(lists),
         list_start=ends([len(one) for one in lists]),
         slots=np.array([script.slots for script in scripts], dtype=np.int64),
-        in_bytes=np.zeros(len(scripts), dtype=np.int64),
-        out_bytes=np.zeros(len(scripts), dtype=np.int64),
         comms=tuple(tuple(members) for members in comms),
         pairing=pairing,
         timed=timed,

@@ -73,8 +73,6 @@ def program_of(
         lists=np.array(waits, dtype=np.int64),
         list_start=np.array(wait_start, dtype=np.int64),
         slots=nothing,
-        in_bytes=nothing,
-        out_bytes=nothing,
         comms=(),
         pairing=Pairing(
             columns[0],

@@ -355,7 +355,7 @@ def test_job_comes_back_as_written(tmp_path: Path) -> None:
     assert job.settings == settings and job.world == world_of(4)
     for number, program in enumerate(programs):
         found = job.program(number)
-        for name in ("events", "start", "lists", "list_start", "slots", "in_bytes", "out_bytes"):
+        for name in ("events", "start", "lists", "list_start", "slots"):
             assert np.array_equal(getattr(found, name), getattr(program, name)), name
         assert found.comms == program.comms and found.name == program.name
         assert (found.pairing is None) == (program.pairing is None)

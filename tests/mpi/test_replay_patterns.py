@@ -100,8 +100,6 @@ def assert_covered(plan: ReplayPlan) -> None:
         assert int(plan.wholes[0].message_of[i]) in messages
     for i in np.flatnonzero(full.is_op(Op.COLLECTIVE, Op.ICOLLECTIVE)).tolist():
         assert int(direct[i]) in known
-    if not stopped:
-        assert plan.uncovered == ()
 
 
 def assert_measured_once(plan: ReplayPlan) -> None:
