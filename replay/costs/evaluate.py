@@ -22,6 +22,7 @@ from p3s.replay.costs.result import (
     columns,
     message_entries,
     network_entry,
+    node_names,
     phase_entries,
     set_up,
     shares,
@@ -154,17 +155,13 @@ def evaluate(
     plan: ReplayPlan,
     results: Mapping[int, ProgramResult],
     simulation: Simulation,
-    places_of: Sequence[Any],
     *,
     timed: Sequence[Program] = (),
     timed_results: Mapping[int, ProgramResult] | None = None,
-    nodes: Sequence[str] = (),
-    wall_s: float = 0.0,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the content of the JSON file and the columns of the table.
 
-    ``places_of``: per process, with name, kernel and cores. ``timed``: programs with timed black
-    holes and their results by position.
+    ``timed``: programs with timed black holes and their results by position.
     """
     costs, times = simulation.costs, simulation.times
     calls = composed(
@@ -180,29 +177,23 @@ def evaluate(
     whole: Floats | None = None
     if timed and timed_results:
         whole = whole_times(timed, timed_results, plan.world, plan.full, simulation.where)
-    reason = (
-        why_not(plan.world, places_of)
-        if places_of
-        else (
-            "nothing was measured: no message between ranks can be replayed"
-            if trace.n > 1
-            else None
-        )
-    )
     every = [*results.values(), *(timed_results or {}).values()]
+    places = next((result.places for result in every if result.places), ())
+    reason = why_not(plan.world, places)
+    if not places and trace.n > 1:
+        reason = "nothing was measured: no message between ranks can be replayed"
     messages = message_entries(plan.messages, costs)
     by_how = shares(messages)
     content = {
         "schema": REPLAY_SCHEMA,
         "schema_version": REPLAY_VERSION,
         "n": trace.n,
-        "nodes": list(nodes),
+        "nodes": node_names(plan.world, places),
         "iterations": len(plan.iterations),
         "pairs": [list(iteration.pair) for iteration in plan.iterations],
         "programs": len(plan.programs) + len(timed),
         "programs_skipped": len(plan.programs) + len(timed) - len(every),
         "passes": sum(result.passes for result in every),
-        "wall_s": wall_s,
         "representative": reason is None,
         "why_not_representative": reason,
         "estimator": ESTIMATOR,

@@ -19,6 +19,7 @@ from p3s.replay.costs.messages import NEAREST, NONE, PAIR, TRACE, TRACE_BOTH, US
 from p3s.replay.costs.network import Costs
 from p3s.replay.costs.thesis import CallCost
 from p3s.replay.costs.trunks import link_name
+from p3s.replay.engine.results import Place
 from p3s.replay.plan.classes import CallClass, MessageClass
 from p3s.replay.plan.world import NODES, World, why_not_representative
 from p3s.simulate.steps import LeftOut
@@ -262,16 +263,21 @@ def set_up(left_out: Sequence[LeftOut]) -> list[dict[str, Any]]:
     return [{"op": call, "events": number} for call, number in sorted(events.items())]
 
 
-def why_not(world: World, places: Sequence[Any]) -> str | None:
-    """Return why the times do not stand for a cluster's, or None if they do.
+def node_names(world: World, places: Sequence[Place]) -> list[str]:
+    """Return the machine of each of the four nodes, as its processes have found it."""
+    names: list[set[str]] = [set() for _ in range(NODES)]
+    for process, place in zip(world.processes, places, strict=False):
+        names[process.node].add(place.name)
+    return [", ".join(sorted(found)) for found in names] if places else []
 
-    ``places``: per process, with ``kernel`` (which machine it really is) and ``cores``.
-    """
+
+def why_not(world: World, places: Sequence[Place]) -> str | None:
+    """Return why the times do not stand for a cluster's, or None if they do."""
     kernels: list[set[str]] = [set() for _ in range(NODES)]
     # A launcher may bind each process to a core of its own: together they have more.
     cores: dict[str, frozenset[int]] = {}
     users: dict[str, int] = {}
-    for process, place in zip(world.processes, places, strict=True):
+    for process, place in zip(world.processes, places, strict=False):
         kernels[process.node].add(place.kernel)
         cores[place.kernel] = cores.get(place.kernel, frozenset()) | frozenset(place.cores)
         users[place.kernel] = users.get(place.kernel, 0) + 1

@@ -8,9 +8,7 @@ the processes.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from p3s.base.artefacts import file_bytes, parse_json
+from p3s.base.artefacts import file_bytes, parse_json, write_bytes
 from p3s.base.errors import P3SError
 from p3s.base.tables import read_arrays
 from p3s.replay.engine.clocks import kernel
+from p3s.replay.engine.results import array_bytes
 from p3s.replay.engine.watchdog import pages_dir
 from p3s.replay.plan.program import EVENT, PAIRING, Pairing, Program
 from p3s.replay.plan.world import Process, World
@@ -30,10 +29,9 @@ from p3s.replay.settings import PAGES, STALL_S
 PLAN = "plan.json"
 PROGRAMS = "programs"
 RESULTS = "results"
-PLACES = "places.json"
 DONE = "done.json"
 MOST_PASSES = 256
-VERSION = 3
+VERSION = 4
 #: What a pass and an event take beside computation, to share the budget by: a guess is enough.
 _PASS_S = 0.005
 _NS_PER_EVENT = 20_000.0
@@ -76,6 +74,10 @@ class Job:
     def library(self) -> bytes:
         """Return the compiled inner loop. Errors: P3SError unless it is the one of the job."""
         return _same(self.settings.library, self.digest)
+
+    def result_path(self, number: int) -> Path:
+        """Return the file with what a program has measured; there once it has been."""
+        return Path(self.heads[number]["result"])
 
     def pass_s(self, number: int) -> float:
         """Return how long a pass of a program takes, roughly; budgets are shared by this."""
@@ -120,17 +122,8 @@ def program_path(directory: Path, number: int) -> Path:
 
 
 def result_path(directory: Path, number: int) -> Path:
-    """Return the file with what a program has measured; there once it has been."""
+    """Return the file with what a program has measured, where a job is told no other."""
     return directory / RESULTS / f"program-{number:03d}.npz"
-
-
-def write_json(path: Path, content: Any) -> str:
-    """Write JSON, completely or not at all; return the SHA-256 of the file."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    data = json.dumps(content).encode()
-    draft.write_bytes(data)
-    os.replace(draft, path)
-    return hashlib.sha256(data).hexdigest()
 
 
 def _same(path: Path, digest: str) -> bytes:
@@ -145,11 +138,16 @@ def _same(path: Path, digest: str) -> bytes:
 
 
 def write_job(
-    directory: Path, programs: Sequence[Program], world: World, settings: JobSettings
+    directory: Path,
+    programs: Sequence[Program],
+    world: World,
+    settings: JobSettings,
+    results: Sequence[Path] = (),
 ) -> str:
     """Write a job: plan.json and a file per program. Results that are there are kept.
 
-    Returns the SHA-256 of plan.json, which the processes are to be told.
+    ``results``: where the result of each program is written; none: in the job's directory. Returns
+    the SHA-256 of plan.json, which the processes are to be told.
 
     Errors: P3SError for settings that cannot be, or when the directory cannot be written.
     """
@@ -165,20 +163,21 @@ def write_job(
             _write_program(program_path(directory, number), program, world.size)
             for number, program in enumerate(programs)
         ]
-        return write_json(
-            directory / PLAN,
-            {
-                "version": VERSION,
-                **asdict(settings),
-                "library": str(settings.library),
-                "library_sha256": hashlib.sha256(settings.library.read_bytes()).hexdigest(),
-                "processes": [asdict(process) for process in world.processes],
-                "programs": [
-                    {**_head(program), "digest": digest}
-                    for program, digest in zip(programs, digests, strict=True)
-                ],
-            },
-        )
+        paths = results or [result_path(directory, number) for number in range(len(programs))]
+        plan = {
+            "version": VERSION,
+            **asdict(settings),
+            "library": str(settings.library),
+            "library_sha256": hashlib.sha256(settings.library.read_bytes()).hexdigest(),
+            "processes": [asdict(process) for process in world.processes],
+            "programs": [
+                {**_head(program), "digest": digest, "result": str(path)}
+                for program, digest, path in zip(programs, digests, paths, strict=True)
+            ],
+        }
+        data = json.dumps(plan).encode()
+        write_bytes(directory / PLAN, data)
+        return hashlib.sha256(data).hexdigest()
     except OSError as err:
         raise P3SError(f"{directory}: cannot be written: {err.strerror}") from err
 
@@ -211,19 +210,19 @@ def _write_program(path: Path, program: Program, size: int) -> str:
             f"program {program.name}: made for {len(program.start) - 1} processes, "
             f"but there are {size}"
         )
-    columns: dict[str, Any] = {
-        name: np.asarray(getattr(program, name), dtype=np.int64) for name in _ARRAYS
-    }
+    data = program_bytes(program)
+    path.write_bytes(data)
+    return hashlib.sha256(data).hexdigest()
+
+
+def program_bytes(program: Program) -> bytes:
+    """Return the file of a program: what its processes execute and messages that are measured."""
+    columns = {name: np.asarray(getattr(program, name), dtype=np.int64) for name in _ARRAYS}
     if program.pairing is not None:
-        columns.update(
-            {f"pairing_{name}": np.asarray(getattr(program.pairing, name)) for name in PAIRING}
-        )
-    file = io.BytesIO()
+        columns |= {f"pairing_{n}": np.asarray(getattr(program.pairing, n)) for n in PAIRING}
     # As numbers, so that a file holds no types of ours.
     events = np.ascontiguousarray(program.events).view(np.int64).reshape(-1)
-    np.savez(file, events=events, **columns)
-    path.write_bytes(file.getbuffer())
-    return hashlib.sha256(file.getbuffer()).hexdigest()
+    return array_bytes({"events": events, **columns})
 
 
 def digest_of_plan(directory: Path) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import signal
 import sys
@@ -17,16 +18,18 @@ import tempfile
 import threading
 import time
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from p3s.base.arrays import Ints
+from p3s.base.artefacts import write_bytes
 from p3s.base.errors import P3SError
 from p3s.replay.engine import clocks, watchdog, witness
 from p3s.replay.engine.collect import Collector, part_of, recorded
 from p3s.replay.engine.inner import InnerLoop, Part, Timings
-from p3s.replay.engine.job import DONE, PLACES, Job, JobSettings, read_job, result_path, write_json
-from p3s.replay.engine.results import save_result
+from p3s.replay.engine.job import DONE, Job, JobSettings, read_job
+from p3s.replay.engine.results import Place, save_result
 from p3s.replay.engine.watchdog import ERROR_MARK, Page, Watchdog, say
 from p3s.replay.plan.program import Program
 from p3s.replay.plan.world import Process
@@ -87,13 +90,8 @@ class Worker:
             one.Set_errhandler(MPI.ERRORS_RETURN)
         self.comms: dict[tuple[int, ...], Any] = {}
         self.places = self._places()
-        self.kernels = [place["kernel"] for place in self.places]
+        self.kernels = [place.kernel for place in self.places]
         self.shared_cores = self._shares_cores()
-        siblings = self._siblings()
-        self.watchdog.watch(
-            self._next_of(siblings),
-            [self.places[rank]["pid"] for rank in siblings if rank != self.rank],
-        )
 
     def _tell(self, where: str) -> None:
         self.page.tell(f"process {self.rank} ({self.role}), {where}")
@@ -106,60 +104,22 @@ class Worker:
             path.write_bytes(library)
             return InnerLoop(path, self.page.words)
 
-    def _places(self) -> list[dict[str, Any]]:
-        """Return where every process is; process 0 writes it down."""
+    def _places(self) -> tuple[Place, ...]:
+        """Return where every process is."""
         from mpi4py import MPI
 
-        try:
-            world = os.readlink("/proc/self/ns/pid")
-        except OSError:
-            world = ""
-        places: list[dict[str, Any]] = self.comm.allgather(
-            {
-                "name": MPI.Get_processor_name()[:255],
-                "kernel": clocks.kernel(),
-                "world": world,
-                "cores": f"{sum(1 << core for core in os.sched_getaffinity(0)):x}",
-                "pid": os.getpid(),
-                "page": self.page.fd,
-                "node": os.environ.get("SLURMD_NODENAME", "")[:255],
-            }
+        mine = Place(
+            MPI.Get_processor_name()[:255],
+            clocks.kernel(),
+            tuple(sorted(os.sched_getaffinity(0))),
+            os.environ.get("SLURMD_NODENAME", "")[:255],
         )
-        if self.rank == 0:
-            kept = ("name", "kernel", "cores", "pid", "node")
-            write_json(
-                self.directory / PLACES, [{key: place[key] for key in kept} for place in places]
-            )
-        return places
-
-    def _here(self) -> list[int]:
-        """Return the processes of this machine."""
-        return [
-            rank for rank, kernel in enumerate(self.kernels) if kernel == self.kernels[self.rank]
-        ]
+        return tuple(self.comm.allgather(mine))
 
     def _shares_cores(self) -> bool:
         """Return whether this machine has fewer cores for the processes than there are of them."""
-        here = self._here()
-        cores = 0
-        for rank in here:
-            cores |= int(self.places[rank]["cores"], 16)
-        return len(here) > cores.bit_count()
-
-    def _siblings(self) -> list[int]:
-        """Return the processes that can be seen from here, this one among them."""
-        return [
-            rank
-            for rank in self._here()
-            if self.places[rank]["world"] == self.places[self.rank]["world"]
-        ]
-
-    def _next_of(self, siblings: list[int]) -> watchdog.Neighbour | None:
-        """Return the next process of this machine, to be watched."""
-        other = self.places[siblings[(siblings.index(self.rank) + 1) % len(siblings)]]
-        if other["pid"] == os.getpid():
-            return None
-        return watchdog.neighbour(other["pid"], other["page"])
+        here = [place for place in self.places if place.kernel == self.kernels[self.rank]]
+        return len(here) > len({core for place in here for core in place.cores})
 
     # ---- what happens ------------------------------------------------------------------
     def replay(self) -> dict[str, Any]:
@@ -199,7 +159,7 @@ class Worker:
         return [
             (number, self.job.pass_s(number), head["what"])
             for number, head in enumerate(self.job.heads)
-            if not result_path(self.directory, number).exists()
+            if not self.job.result_path(number).exists()
         ]
 
     def program(self, number: int, share_s: float, left: int) -> int:
@@ -222,7 +182,8 @@ class Worker:
         passes = self._measure(collector, part, head["timed"], share_s)
         self.loop.close()
         if collector and self.job:
-            save_result(result_path(self.directory, number), collector.result())
+            result = replace(collector.result(), places=self.places)
+            save_result(self.job.result_path(number), result)
             print(f"measured {head['name']}: {passes} passes, {left} programs left", flush=True)
         return passes
 
@@ -342,7 +303,7 @@ def start(directory: Path, size: int, digest: str) -> None:
         worker = Worker(comm, directory, digest, page)
         outcome = worker.replay()
         if comm.rank == 0:
-            write_json(directory / DONE, outcome)
+            write_bytes(directory / DONE, json.dumps(outcome).encode())
     except BaseException as error:
         doing = watchdog.read_page(page.fd)[1]
         what = _one_line(error)

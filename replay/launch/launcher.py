@@ -1,4 +1,4 @@
-"""The MPI that a replay uses, and the words that put its processes on their nodes."""
+"""The MPI that a replay uses, the words that put processes on nodes, and whether they are there."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from p3s.base.errors import P3SError
+from p3s.replay.engine.results import Place
 from p3s.replay.plan.world import NODES, World
 
 #: Hosts of a job, one per process, in its directory.
@@ -133,3 +134,52 @@ def write_hosts(mpi: Mpi, directory: Path) -> tuple[str, ...]:
     if mpi.per_process:
         path.write_text("".join(f"{host}\n" for host in mpi.per_process))
     return tuple(word.replace("{hosts}", str(path)) for word in mpi.words)
+
+
+_REMEDY = (
+    "the launcher must put one block of ranks on each host, in their order: leave {np} out "
+    "of --launcher, then P3S adds the hosts"
+)
+
+
+def landing_problem(
+    world: World, places: Sequence[Place], hosts: Sequence[str] | None
+) -> str | None:
+    """Return why processes are not on the hosts asked for, one node on each; None: they are.
+
+    ``hosts``: of the four nodes, repeats allowed; None or empty: anywhere. Nodes may call
+    themselves by other names than those asked for, unless it is the name of another one; Slurm's
+    name of a node need not be the one that the node has itself.
+    """
+    if len(places) != world.size:
+        return f"{world.size} processes were to be started, but {len(places)} were"
+    if not hosts:
+        return None
+    problem = _misplaced(world, [place.name for place in places], hosts)
+    if problem and all(place.node for place in places):
+        return _misplaced(world, [place.node for place in places], hosts) and problem
+    return problem
+
+
+def _misplaced(world: World, names: Sequence[str], hosts: Sequence[str]) -> str | None:
+    where: dict[int, set[str]] = {}
+    for process, name in zip(world.processes, names, strict=True):
+        where.setdefault(process.node, set()).add(_short(name))
+    started = {node: " and ".join(sorted(found)) for node, found in where.items()}
+    for node, found in started.items():
+        others = [other for other in started if other < node]
+        for other in others:
+            if len(where[node]) == 1 and (hosts[node] == hosts[other]) != (found == started[other]):
+                return (
+                    f"the processes for {hosts[other]} and {hosts[node]} were started on "
+                    f"{started[other]} and {found}; {_REMEDY}"
+                )
+        asked = _short(hosts[node])
+        if len(where[node]) > 1 or (asked != found and asked in started.values()):
+            return f"the processes for {hosts[node]} were started on {found}; {_REMEDY}"
+    return None
+
+
+def _short(name: str) -> str:
+    """Return a host name without its domain; addresses stay whole."""
+    return name if name.replace(".", "").isdigit() or ":" in name else name.partition(".")[0]

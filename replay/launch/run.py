@@ -5,89 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from p3s.base.errors import P3SError
-from p3s.replay.engine.clocks import kernel
-from p3s.replay.engine.watchdog import ERROR_MARK, STALL_MARK, pages_dir, pending
-from p3s.replay.launch.landing import Place, check_landing
-from p3s.replay.launch.launcher import Mpi, shares_cores, write_hosts
-from p3s.replay.launch.store import read_places
+from p3s.replay.engine.watchdog import ERROR_MARK, STALL_MARK, STARTING, STOPPED, pending
+from p3s.replay.launch.launcher import Mpi, landing_problem, shares_cores, write_hosts
 from p3s.replay.plan.world import World
-
-#: Where launchers tell a process its number.
-_RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
-_STOPPED = "Tt"
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """A process of a job on this machine; ``rank``: -1 of the launcher and its daemons."""
-
-    pid: int
-    rank: int
-    name: str
-    stopped: bool
-
-    def __str__(self) -> str:
-        return f"process {self.rank}" if self.rank >= 0 else f"{self.name} (pid {self.pid})"
-
-
-def what_is_seen(directory: Path) -> str:
-    """Return which processes of a job are stopped, else not out of MPI_Init, else what they do."""
-    there = processes_of(directory)
-    doing = pending(directory)
-    stopped = [one for one in there if one.stopped]
-    if stopped:
-        return _some([_stopped(one, doing.get(one.rank, "")) for one in stopped])
-    pages = pages_dir(directory, kernel())
-    early = [one for one in there if one.rank >= 0 and not (pages / str(one.rank)).exists()]
-    if early:
-        return f"{_some([str(one) for one in early], ', ')} in MPI_Init, or before it"
-    return _some(list(doing.values()))
-
-
-def _stopped(one: _Seen, doing: str) -> str:
-    return f"{doing or one} is stopped (by SIGSTOP or a debugger)"
-
-
-def _some(parts: list[str], between: str = "; ") -> str:
-    more = f" (and {len(parts) - _SHOWN} more)" if len(parts) > _SHOWN else ""
-    return between.join(parts[:_SHOWN]) + more
-
-
-def processes_of(directory: Path) -> list[_Seen]:
-    """Return the processes on this machine that have a job's directory on their command line."""
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != os.getpid():
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                place = Path("/proc", name)
-                words = (place / "cmdline").read_bytes().split(b"\0")
-                if os.fsencode(directory) in words:
-                    found.append(_seen(int(name), place, words))
-    return sorted(found, key=lambda one: (one.rank, one.pid))
-
-
-def _seen(pid: int, place: Path, words: list[bytes]) -> _Seen:
-    state = (place / "stat").read_text().rpartition(")")[2].split()[0]
-    return _Seen(pid, _rank(place), os.fsdecode(os.path.basename(words[0])), state in _STOPPED)
-
-
-def _rank(place: Path) -> int:
-    told = dict(
-        entry.partition(b"=")[::2] for entry in (place / "environ").read_bytes().split(b"\0")
-    )
-    for name in _RANKS:
-        if name.encode() in told:
-            return int(told[name.encode()])
-    return -1
-
 
 #: What the launcher starts on every process, after the interpreter.
 WORKER = ("-m", "p3s.replay.engine.worker")
@@ -98,12 +24,20 @@ _SHM = Path("/dev/shm")
 _SHM_NAMES = re.compile(r"(vader_segment|sm_segment|openmpi|ompi|mpich|mpi_|psm2?_shm|ucx_shm).*")
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """A job that has ended well: where its processes ran, and seconds that it took."""
+def what_is_seen(directory: Path, size: int) -> str:
+    """Return which processes of a job are stopped, else not out of MPI_Init, else what they do."""
+    doing = pending(directory)
+    there = {int(path.name) for path in directory.glob("pages-*/*[0-9]")}
+    early = [f"process {rank}" for rank in range(size) if rank not in there]
+    stopped = [text for text in doing.values() if text.endswith(STOPPED)]
+    if early and not stopped and all(text.endswith(STARTING) for text in doing.values()):
+        return f"{_some(early, ', ')} in MPI_Init, or before it"
+    return _some(stopped or list(doing.values()))
 
-    places: tuple[Place, ...]
-    wall_s: float
+
+def _some(parts: Sequence[str], between: str = "; ") -> str:
+    more = f" (and {len(parts) - _SHOWN} more)" if len(parts) > _SHOWN else ""
+    return between.join(parts[:_SHOWN]) + more
 
 
 def run_job(
@@ -116,8 +50,10 @@ def run_job(
     hosts: Sequence[str] | None = None,
     worker: Sequence[str] = WORKER,
     digest: str | None = None,
-) -> Outcome:
+) -> float:
     """Run the job that is written in ``directory``; no process of it is left when this returns.
+
+    Returns the seconds that it took.
 
     ``mpi``: with the words of ``on_hosts``. ``timeout_s``: ends it the hard way, whatever its
     processes are doing.
@@ -128,15 +64,17 @@ def run_job(
     nothing moved, processes that are not on their hosts, or another MPI than the launcher's.
     Results that are there when a process fails are kept.
     """
-    from p3s.replay.engine.job import DONE, PLACES, RESULTS, digest_of_plan, read_job
+    from p3s.replay.engine.job import DONE, digest_of_plan, read_job
+    from p3s.replay.engine.results import read_result
     from p3s.replay.engine.witness import Witness
     from p3s.signature_runner.launch import run_traced
 
     directory = Path(directory).absolute()
     digest = digest_of_plan(directory) if digest is None else digest
-    library = read_job(directory, digest).settings.library
-    program = [*_program(mpi, library, worker), str(directory), str(world.size), digest]
-    words = [*write_hosts(mpi, directory), *program]
+    job = read_job(directory, digest)
+    program = _program(mpi, job.settings.library, worker)
+    told = [str(directory), str(world.size), digest]
+    words = [*write_hosts(mpi, directory), *program, *told]
     said = _Output(progress)
     since = time.time()
     problem: str | None = None
@@ -152,7 +90,7 @@ def run_job(
                 trace=False,
                 on_output=said,
                 sharing=shares_cores(mpi, world),
-                on_timeout=lambda: seen.append(what_is_seen(directory)),
+                on_timeout=lambda: seen.append(what_is_seen(directory, world.size)),
             ).wall_s
         except P3SError as err:
             problem = str(err)
@@ -163,16 +101,15 @@ def run_job(
         said.table()
         why = said.failure() or witness.first or problem or _EARLY
         if seen:
-            told = f": {seen[0]}" if seen[0] else ""
-            why = f"not done after {timeout_s:g} s (--timeout gives it more time){told}"
+            what = f": {seen[0]}" if seen[0] else ""
+            why = f"not done after {timeout_s:g} s (--timeout gives it more time){what}"
         raise P3SError(f"the replay failed: {why}")
-    places = read_places(directory / PLACES)
-    try:
-        check_landing(world, places, hosts)
-    except P3SError:
-        shutil.rmtree(directory / RESULTS, ignore_errors=True)
-        raise
-    return Outcome(places, wall_s)
+    results = [path for path in map(job.result_path, range(len(job.heads))) if path.exists()]
+    if results and (elsewhere := landing_problem(world, read_result(results[0]).places, hosts)):
+        for path in results:
+            path.unlink()
+        raise P3SError(elsewhere)
+    return wall_s
 
 
 def _program(mpi: Mpi, library: Path, worker: Sequence[str]) -> list[str]:
@@ -271,8 +208,7 @@ class _Output:
             return errors[0]
         stalled = sorted(self._marked(STALL_MARK), key=_process)
         if stalled:
-            more = f" (and {len(stalled) - _SHOWN} more processes)" if len(stalled) > _SHOWN else ""
-            return f"nothing moved any more; pending: {'; '.join(stalled[:_SHOWN])}{more}"
+            return f"nothing moved any more; pending: {_some(stalled)}"
         # The last line of a traceback names the exception.
         lines = [*self._lines, self._rest["stderr"]]
         for before, line in zip(lines[::-1][1:], lines[::-1], strict=False):

@@ -213,3 +213,16 @@ def measure(
     ended = run_job(directory, mpi, size)
     assert ended.code == 0 and not ended.timed_out, f"{ended.code} {ended.stderr}"
     return [read_result(result_path(directory, number)) for number in range(len(programs))]
+
+
+def processes_with(mark: str) -> list[int]:
+    """Return the processes whose command line holds a mark."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != os.getpid():
+            try:
+                if mark.encode() in Path("/proc", name, "cmdline").read_bytes():
+                    found.append(int(name))
+            except OSError:
+                continue
+    return found

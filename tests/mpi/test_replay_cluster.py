@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -104,13 +104,11 @@ def _launchers(cluster: Cluster) -> dict[str, list[str]]:
     return found
 
 
-def _write(directory: Path, program: Program, mpi: Mpi, budget_s: float = 0.3) -> None:
-    write_job(
-        directory,
-        [program],
-        WORLD,
-        JobSettings(library=compile_inner(mpi.mpicc), budget_s=budget_s),
-    )
+def _write(
+    directory: Path, program: Program, mpi: Mpi, budget_s: float = 0.3, results: Sequence[Path] = ()
+) -> None:
+    settings = JobSettings(library=compile_inner(mpi.mpicc), budget_s=budget_s)
+    write_job(directory, [program], WORLD, settings, results)
 
 
 @pytest.mark.parametrize("family", ["openmpi", "mpich"])
@@ -132,14 +130,14 @@ def test_processes_land_on_their_hosts(
     mpi = on_hosts(find_mpi(launchers[family]), hosts, WORLD)
     store = ResultStore(tmp_path / "np4.parts")
     key = store.key(_program(), WORLD, {"hosts": hosts})
-    with store.job([key]) as directory:
-        _write(directory, _program(), mpi)
-        outcome = run_job(directory, mpi, WORLD, timeout_s=TIMEOUT_S, hosts=hosts)
-    assert [place.name for place in outcome.places] == [
-        hosts[process.node] for process in WORLD.processes
-    ]
+    with store.job() as directory:
+        _write(directory, _program(), mpi, results=[store.path(key)])
+        run_job(directory, mpi, WORLD, timeout_s=TIMEOUT_S, hosts=hosts)
     result = store.get(key)
     assert result is not None and result.passes > 0 and np.all(result.event_ns > 0)
+    assert [place.name for place in result.places] == [
+        hosts[process.node] for process in WORLD.processes
+    ]
     assert cluster.processes() == [] and not _left(before)
 
 
@@ -161,7 +159,7 @@ def test_a_killed_job_leaves_nothing(cluster: Cluster, tmp_path: Path, victim: s
 
     def kill() -> None:
         deadline = time.monotonic() + TIMEOUT_S
-        while not (tmp_path / "places.json").exists() and time.monotonic() < deadline:
+        while not any(tmp_path.glob("pages-*/*[0-9]")) and time.monotonic() < deadline:
             time.sleep(0.05)
         for pid in cluster.processes():
             with open(f"/proc/{pid}/cmdline", "rb") as file:

@@ -14,8 +14,8 @@ from p3s.replay.costs.stats import is_narrow, median_interval
 from p3s.replay.engine import clocks
 from p3s.replay.engine.collect import Collector, part_of, recorded
 from p3s.replay.engine.inner import Timings
-from p3s.replay.engine.job import DONE, PLACES, read_job, result_path, write_job
-from p3s.replay.engine.results import ProgramResult, read_result, save_result
+from p3s.replay.engine.job import DONE, read_job, result_path, write_job
+from p3s.replay.engine.results import Place, ProgramResult, read_result, save_result
 from p3s.replay.plan.program import Code, Collective, Pairing, Program
 
 FOUND = mpis()
@@ -182,9 +182,8 @@ def test_programs_of_every_kind(tmp_path: Path, mpi: Mpi) -> None:
     end_ns = timed.begin_ns + np.median(timed.event_ns, axis=0)
     for at_ns, reached_ns in zip((*AT_NS, 15_000_000), end_ns, strict=True):
         assert reached_ns > at_ns
-    places = json.loads((tmp_path / PLACES).read_text())
-    assert len({place["pid"] for place in places}) == 4
-    assert set(places[0]) == {"name", "node", "kernel", "cores", "pid"}
+    places = found["ping-pong"].places
+    assert len(places) == 4 and len({place.kernel for place in places}) == 1
     done = json.loads((tmp_path / DONE).read_text())
     assert done["programs"] == len(programs) and done["skipped"] == 0
 
@@ -396,12 +395,13 @@ def test_results_come_back_as_written(tmp_path: Path) -> None:
         rng.random((3, 5)),
         12.5,
         rng.random(9),
-        rng.random((3, 2)),
+        (Place("n0", "k", (0, 2)), Place("n1", "k", (1,), "slurm")),
     )
     save_result(tmp_path / "r.npz", result)
     found = read_result(tmp_path / "r.npz")
     assert found.passes == 3 and found.clock_error_ns == 12.5
-    for name in vars(result):
+    assert found.places == result.places
+    for name in set(vars(result)) - {"places"}:
         assert np.array_equal(getattr(found, name), getattr(result, name)), name
 
 

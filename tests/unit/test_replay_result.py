@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -30,7 +31,7 @@ from p3s.replay.costs.thesis import (
     composed,
     thesis_sum,
 )
-from p3s.replay.engine.results import ProgramResult
+from p3s.replay.engine.results import Place, ProgramResult
 from p3s.replay.plan.classes import CallClass, MessageClass
 from p3s.replay.plan.program import Code
 from p3s.report.replayed import result_text
@@ -185,18 +186,9 @@ def test_result_has_what_prediction_and_report_read(tmp_path: Path) -> None:
     )
     results = {0: result_of(pair, world, network(), simulate, classes=classes)}
     found = simulated(trace, plan, results)  # type: ignore[arg-type]
-    places_of = [
-        SimpleNamespace(name=f"n{p.node}", kernel=f"k{p.node}", cores={0, 1})
-        for p in world.processes
-    ]
-    content, table = evaluate(
-        trace,
-        plan,
-        results,
-        found,
-        places_of,  # type: ignore[arg-type]
-        nodes=["a", "b", "c", "d"],
-    )
+    places_of = tuple(Place(f"n{p.node}", f"k{p.node}", (0, 1)) for p in world.processes)
+    content, table = evaluate(trace, plan, {0: replace(results[0], places=places_of)}, found)
+    assert content["nodes"] == ["n0", "n1", "n2", "n3"]
     assert content["representative"] and content["why_not_representative"] is None
     assert content["measured_share"] == pytest.approx(2 / 3)
     assert {entry["op"] for entry in content["unmeasured"]} == {"message", "MPI_Send"}
