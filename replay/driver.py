@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: Share of the budget that whole iterations get when they are asked for.
 TIMED_SHARE = 0.4
 #: What is measured first: without it the rest says little.
-FIRST = {"link": 0, "trunk": 1, "pair": 2}
+FIRST = {"link": 0, "pair": 1}
 #: On one machine all four nodes share its cores: at most this many ranks play one node.
 MOST_LOCAL_RANKS = 16
 

@@ -30,7 +30,7 @@ from p3s.replay.costs.result import (
     why_not,
 )
 from p3s.replay.costs.thesis import call_costs, charged, composed, thesis_sum
-from p3s.replay.costs.trunks import fabric_of, nothing_known
+from p3s.replay.costs.trunks import fabric_of, not_simulated
 from p3s.replay.engine.results import ProgramResult
 from p3s.replay.plan.program import Program
 from p3s.replay.plan.world import MEASURED, World
@@ -145,7 +145,7 @@ def simulated(
         costs.work,
     )
     times = times if own is None else with_creations(times, creation_ns(trace, phases, own))
-    between = nothing_known(plan.topology) if costs.trunks is None else costs.trunks.notes
+    between = not_simulated(plan.topology, plan.mapping.names)
     notes = (*between, *changed)
     return Simulation(costs, times, where, begin, notes)
 

@@ -91,19 +91,6 @@ def fit_link(floods: Sequence[Flood]) -> Link:
     return best
 
 
-def carried(floods: Sequence[Flood]) -> Link | None:
-    """Return what floods over the same links carry, limited by them or not; None: too few arrivals.
-
-    What the fewest senders show, where they carry as much as any: theirs is the better order.
-    """
-    usable = [corners(f) for f in floods if len(f.sent) >= _FEWEST and f.ns[-1] > f.ns[0]]
-    found = [_bucket(f) for f in sorted(usable, key=lambda f: f.senders) if len(f.sent) >= _FEWEST]
-    if not found:
-        return None
-    best = max(found, key=lambda link: link.rate)
-    return next(link for link in found if _close(link, best))
-
-
 def corners(flood: Flood) -> Flood:
     """Return the last message of each bunch that arrives together: so much has passed by then."""
     gap = np.append(np.diff(flood.ns), math.inf)

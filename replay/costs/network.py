@@ -11,7 +11,7 @@ import numpy as np
 from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError
 from p3s.replay.costs.estimate import Spread, spread_of, varied, work_spread
-from p3s.replay.costs.link import Flood, Link, carried, fit_link
+from p3s.replay.costs.link import Flood, Link, fit_link
 from p3s.replay.costs.messages import (
     FLOOR,
     Executions,
@@ -38,7 +38,7 @@ from p3s.replay.costs.software import (
     post_cost,
 )
 from p3s.replay.costs.stats import Estimate
-from p3s.replay.costs.trunks import Fabric, Known, flows_of, known
+from p3s.replay.costs.trunks import Fabric
 from p3s.replay.engine.results import ProgramResult
 from p3s.replay.plan.classes import MessageClass
 from p3s.replay.plan.micro import LATE_NS
@@ -117,7 +117,7 @@ class Costs:
     message class, queueing included. ``points``: (distance, bytes) -> transfer without it.
     ``checked``: per message class measured minus simulated transfer, relative; NaN: no sample.
     ``spread``: how transfers vary; ``work``: how computation does; ``share``: of the measured
-    deviations, what they are scaled by. ``trunks``: what is known of links between switches.
+    deviations, what they are scaled by.
     """
 
     network: Network
@@ -131,7 +131,6 @@ class Costs:
     spread: Spread
     work: Floats
     share: float
-    trunks: Known | None = None
 
 
 def network_of(
@@ -155,19 +154,7 @@ def network_of(
     observed = observations(classes, programs, results, world)
     costs = message_costs(classes, observed)
     use = chosen(classes, costs, observed)
-    flooded = floods(programs, results)
-    link = fit_link(flooded)
-    trunks = None
-    if fabric is not None:
-        alone = (
-            link.rate
-            if math.isfinite(link.rate)
-            else max(
-                (one.rate for flood in flooded if (one := carried([flood])) is not None),
-                default=0.0,
-            )
-        )
-        trunks = known(fabric, flows_of(fabric, programs, results, world, alone), link.burst)
+    link = fit_link(floods(programs, results))
     points = pooled(use)
     own = own_costs(programs, results, world)
     distances = sorted({d for d, _ in points} | {cls.distance for cls in classes} | {0, 1})
@@ -201,7 +188,7 @@ def network_of(
             post=post.cost_ns if post else _POST,
             source="replay",
             detail={"link_residual": link.residual},
-            trunks=None if trunks is None else trunks.trunks(which),
+            trunks=None if fabric is None else fabric.trunks(link.burst),
         )
 
     executions = Executions(classes, programs, world, work_scale, fabric)
@@ -228,7 +215,6 @@ def network_of(
         {key: share * off for key, off in spread.items()},
         share * work,
         share,
-        trunks,
     )
 
 

@@ -18,7 +18,6 @@ from p3s.replay.costs.estimate import PhaseTimes
 from p3s.replay.costs.messages import NEAREST, NONE, PAIR, TRACE, TRACE_BOTH, USUAL
 from p3s.replay.costs.network import Costs
 from p3s.replay.costs.thesis import CallCost
-from p3s.replay.costs.trunks import link_name
 from p3s.replay.engine.results import Place
 from p3s.replay.plan.classes import CallClass, MessageClass
 from p3s.replay.plan.world import NODES, World, why_not_representative
@@ -161,7 +160,6 @@ def network_entry(costs: Costs) -> dict[str, Any]:
         "link_residual": costs.link.residual,
         "post_ns": network.post,
         "spread_share": costs.share,
-        "trunks": trunk_entries(costs),
         "paths": [
             {
                 "distance": d,
@@ -174,37 +172,6 @@ def network_entry(costs: Costs) -> dict[str, Any]:
             for d, path in sorted(network.paths.items())
         ],
     }
-
-
-def trunk_entries(costs: Costs) -> list[dict[str, Any]]:
-    """Return one entry per sort of links between switches: a rate, and where it is from."""
-    if costs.trunks is None:
-        return []
-    found: dict[tuple[float, ...], list[int]] = {}
-    known = costs.trunks
-    for i in range(len(known.rate)):
-        found.setdefault(
-            (
-                float(known.rate[i]),
-                float(known.burst[i]),
-                float(known.least[i]),
-                float(known.tried[i]),
-            ),
-            [],
-        ).append(i)
-    return [
-        {
-            "links": len(links),
-            "first": link_name(known.fabric.topology, links[0]),
-            "bytes_per_ns": rate if math.isfinite(rate) else None,
-            "burst_bytes": burst if math.isfinite(rate) else None,
-            "from": known.why[links[0]] or ("no limit found" if tried else "not known"),
-            "at_least_bytes_per_ns": least or None,
-            "nodes_tried": int(tried),
-        }
-        for (rate, burst, least, tried), links in found.items()
-        if math.isfinite(rate) or tried
-    ]
 
 
 def shares(entries: Sequence[dict[str, Any]]) -> dict[str, float]:

@@ -3,8 +3,7 @@
 "one way": for each class of messages, and for each size alone, a process of one node sends to one
 of the other and back, after a pause in which the link comes to rest; the receiver waits already.
 With a load of k, k pairs of processes do so at the same time. "calls": what calls cost by
-themselves. "link": messages back to back from one node to the other. "trunk": the same from one or
-two nodes to as many others, all over the same links between switches.
+themselves. "link": messages back to back from one node to the other.
 """
 
 from __future__ import annotations
@@ -305,55 +304,33 @@ def link_programs(world: World) -> tuple[Program, ...]:
     Nothing when the world has measured processes on one node only.
     """
     everybody = partners(world, 1, world.size)
-    found = [
-        _flood(world, pairs, len(pairs) == 1, "link", f"link, {len(pairs)} sending")
-        for pairs in (everybody[:1], everybody)
-        if pairs
-    ]
-    return tuple(found[: len(everybody)])
+    sizes = sorted({min(len(everybody), 1), len(everybody)} - {0})
+    return tuple(_flood(world, everybody[:size]) for size in sizes)
 
 
-def trunk_programs(world: World, flows: Sequence[tuple[int, int]]) -> tuple[Program, ...]:
-    """Return floods of messages along ``flows``, (from, to) of nodes.
-
-    One process of each node sends; then as many as all nodes have. Nothing when a node has no
-    process.
-    """
-    on = {
-        node: [rank for rank, process in enumerate(world.processes) if process.node == node]
-        for pair in flows
-        for node in pair
-    }
-    most = min((len(ranks) for ranks in on.values()), default=0)
-    return tuple(
-        _flood(
-            world,
-            [pair for a, b in flows for pair in zip(on[a][:each], on[b][:each], strict=True)],
-            each == 1,
-            "trunk",
-            f"links between switches, {len(flows)} nodes with {each} sending",
-        )
-        for each in sorted({min(most, 1), most} - {0})
-    )
-
-
-def _flood(
-    world: World, pairs: Sequence[tuple[int, int]], fine: bool, what: str, name: str
-) -> Program:
+def _flood(world: World, pairs: Sequence[tuple[int, int]]) -> Program:
     """Return a flood of _FLOOD messages in all, each pair's from the first to the second.
 
-    ``fine``: as many bytes in messages of a quarter: the finer grain shows the burst.
+    By one pair: as many bytes in messages of a quarter, as the finer grain shows the burst.
     """
     sheet = Sheet(world.size)
-    number, nbytes = (4 * _FLOOD, _FLOOD_BYTES // 4) if fine else (_FLOOD, _FLOOD_BYTES)
-    each = max(number // len(pairs), 1)
+    grain = 4 if len(pairs) == 1 else 1
+    each = max(grain * _FLOOD // len(pairs), 1)
     senders = [a for a, _ in pairs]
     sheet.pause(senders, _PAUSE_NS[1])
     sheet.together(senders)
     for a, b in pairs:
         for code, me, other in ((Code.LINK_SEND, a, b), (Code.LINK_RECV, b, a)):
-            sheet.add(me, code, peer=other, tag=FIRST_TAG, bytes=nbytes, number=each, sample=0)
-    return sheet.program(what, name)
+            sheet.add(
+                me,
+                code,
+                peer=other,
+                tag=FIRST_TAG,
+                bytes=_FLOOD_BYTES // grain,
+                number=each,
+                sample=0,
+            )
+    return sheet.program("link", f"link, {len(pairs)} sending")
 
 
 def class_programs(
@@ -369,11 +346,9 @@ def class_programs(
         dtype=np.int64,
     )
     both = all(world.on_node(side) for side in (0, 1))
-    for number, placement in enumerate(placements):
+    for number in range(len(placements)):
         programs = list(pair_programs(messages, world, measured[number_of[measured] == number]))
         if both and number == 0 and any(cls.distance for cls in messages):
             programs += link_programs(world)
-        if both and (number or len(placement.flows) > 1):
-            programs += trunk_programs(world, placement.flows)
         for program in programs:
             yield number, program

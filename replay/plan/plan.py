@@ -153,11 +153,7 @@ class _Planner:
             )
             for pair, s in loaded
         }
-        world = self._world(
-            list(loaded.values()),
-            any(noises.values()),
-            any(len(placement.flows) > 1 for placement in placements),
-        )
+        world = self._world(list(loaded.values()), any(noises.values()))
 
         def iteration(pair: Pair, s: int) -> Iteration:
             noise = noises[pair, s]
@@ -265,11 +261,8 @@ class _Planner:
         self.notes += notes
         return found
 
-    def _world(self, loaded: Sequence[Loaded], noise: bool, trunk: bool) -> World:
-        """Return the processes: measured ranks, and one black hole for each that needs one.
-
-        ``trunk``: nodes 2 and 3 help to flood links between switches, and need somebody for it.
-        """
+    def _world(self, loaded: Sequence[Loaded], noise: bool) -> World:
+        """Return the processes: measured ranks, and one black hole for each that needs one."""
         sizes = self.mapping.sizes
         slots = [0, 0]
         holes: set[tuple[int, int]] = set()
@@ -279,7 +272,7 @@ class _Planner:
             holes |= needs_hole(one)
         if not loaded and self.classified.messages:
             slots = [int(sizes[0]), int(sizes[1]) if len(sizes) > 1 else 0]
-        return lay_out((slots[0], slots[1]), holes, trunk or (noise and bool(holes)))
+        return lay_out((slots[0], slots[1]), holes, noise and bool(holes))
 
 
 def _all_pairs(nodes: int) -> tuple[Pair, ...]:

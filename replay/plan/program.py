@@ -140,7 +140,7 @@ class Program:
     ``step``: number of the section's step that an event comes from, -1 if none.
     ``comms``: replay ranks of each communicator that collectives need, in its order.
     ``timed``: black holes act by the schedule ``at_ns``. ``what``: one of "trace", "timed",
-    "pair", "link", "trunk"; ``name`` for people. ``own``: of a program that measures what calls
+    "pair", "link"; ``name`` for people. ``own``: of a program that measures what calls
     cost by themselves, pairs of (position in ``events``, kind): "send" (of an eager message),
     "late" (a blocking send whose receiver comes late), "receive" (of a message that is there
     already), "post" (of a request) or "wait" (for a complete request).

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
 import numpy as np
 
@@ -27,14 +28,12 @@ _LONELY = 0.25
 class Placement:
     """Hosts of nodes 0 to 3, empty: all are this machine; ``hops`` between nodes 0 and 1.
 
-    ``wanted``: distances of loaded ranges that are measured with it. ``flows``: (from, to) of
-    nodes whose messages all pass the same links between switches; none where no such are known.
+    ``wanted``: distances of loaded ranges that are measured with it.
     """
 
     hosts: tuple[str, ...]
     hops: int
     wanted: tuple[int, ...]
-    flows: tuple[tuple[int, int], ...] = ()
 
 
 def place(
@@ -60,9 +59,7 @@ def place(
         real = int(hops[quad[0], quad[1]])
         key = tuple(names[i] for i in quad)
         before = found.get(key)
-        found[key] = Placement(
-            key, real, (*(before.wanted if before else ()), distance), flows_of(key, topology)
-        )
+        found[key] = Placement(key, real, (*(before.wanted if before else ()), distance))
         if not topology.flat and real != distance:
             notes.append(
                 f"ranges {distance} switches apart are measured on {key[0]} and {key[1]}, "
@@ -97,36 +94,18 @@ def _best(names: Sequence[str], hops: Ints, distance: int) -> tuple[int, int, in
     rest = [i for i in range(number) if i not in (a, b)]
     if len(rest) < 2:  # two or three hosts: they play more than one node
         return (a, b, rest[0], rest[0]) if rest else (a, b, a, b)
-    best, least = (rest[0], rest[1]), np.inf
-    for third in rest[:64]:
-        for fourth in rest[:64]:
-            if third == fourth:
-                continue
-            score = 2.0 * abs(int(hops[third, fourth]) - int(hops[a, b]))
-            score += int(hops[a, third] > hops[a, b]) + int(hops[b, fourth] > hops[a, b])
-            beside = (near[a, third] and near[b, fourth]) or (near[a, fourth] and near[b, third])
-            score += 0.0 if beside else _LONELY
-            if score < least:
-                best, least = (third, fourth), score
-    return a, b, best[0], best[1]
 
+    def score(third: int, fourth: int) -> float:
+        beside = (near[a, third] and near[b, fourth]) or (near[a, fourth] and near[b, third])
+        return (
+            2.0 * abs(int(hops[third, fourth]) - int(hops[a, b]))
+            + int(hops[a, third] > hops[a, b])
+            + int(hops[b, fourth] > hops[a, b])
+            + (0.0 if beside else _LONELY)
+        )
 
-def flows_of(hosts: Sequence[str], topology: Topology) -> tuple[tuple[int, int], ...]:
-    """Return which nodes can flood the links between the switches of nodes 0 and 1 together.
-
-    Nothing where the two hang on one switch, or nobody knows which links are between them.
-    """
-    if topology.flat or not len(topology.up):
-        return ()
-    switch = topology.switches_of(hosts).tolist()
-    if switch[0] == switch[1]:
-        return ()
-    flows = [(0, 1)]
-    if len(set(hosts)) == NODES:
-        flows += [
-            pair for pair in ((2, 3), (3, 2)) if [switch[node] for node in pair] == switch[:2]
-        ]
-    return tuple(flows)
+    third, fourth = min(permutations(rest[:64], 2), key=lambda two: score(*two))
+    return a, b, third, fourth
 
 
 def placement_of(placements: Sequence[Placement], distance: int) -> int:

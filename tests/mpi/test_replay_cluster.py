@@ -20,17 +20,11 @@ from cluster.patterns import crossing, halo
 from replay_jobs import Script, program_of
 
 from p3s.base.errors import P3SError
-from p3s.machine.topology.switches import slurm
-from p3s.replay.costs.link import carried
-from p3s.replay.costs.network import floods
-from p3s.replay.costs.trunks import Fabric, flows_of
 from p3s.replay.engine.inner import compile_inner
-from p3s.replay.engine.job import JobSettings, result_path, write_job
-from p3s.replay.engine.results import read_result
+from p3s.replay.engine.job import JobSettings, write_job
 from p3s.replay.launch.launcher import Mpi, find_mpi, on_hosts
 from p3s.replay.launch.run import in_use, run_job
 from p3s.replay.launch.store import ResultStore
-from p3s.replay.plan.micro import link_programs, trunk_programs
 from p3s.replay.plan.program import Code, Program
 from p3s.replay.plan.world import MEASURED, Process, World
 
@@ -232,34 +226,6 @@ def test_a_trunk_carries_what_passes_between_two_bridges(tmp_path: Path) -> None
         )
     sent = int(said.split("Sent ")[1].split()[0])
     assert "tbf" in said and sent > 8 * 65536
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rate, found", [("300mbit", True), ("1gbit", False)])
-def test_floods_of_two_nodes_find_what_a_trunk_carries(
-    tmp_path: Path, rate: str, found: bool
-) -> None:
-    # The first one: from one node only.
-    programs = [link_programs(WORLD)[0], *trunk_programs(WORLD, [(0, 2), (1, 3)])]
-    with Cluster(tmp_path / "cluster", trunk=Trunk((0, 1), rate=rate)) as made:
-        topology = slurm("topology.conf", made.topology())
-        mpi = on_hosts(find_mpi(openmpi_words(made)), made.hosts, WORLD)
-        write_job(
-            tmp_path, programs, WORLD, JobSettings(library=compile_inner(mpi.mpicc), budget_s=6.0)
-        )
-        run_job(tmp_path, mpi, WORLD, timeout_s=TIMEOUT_S, hosts=made.hosts)
-        switches = topology.switches_of(made.hosts)
-    results = {i: read_result(result_path(tmp_path, i)) for i in range(len(programs))}
-    fabric = Fabric(
-        topology, switches, np.ones((3, 3), dtype=bool), (switches[[0, 2, 1, 3]],) * len(programs)
-    )
-    one = carried(floods(programs, results))
-    assert one is not None
-    (flow,) = flows_of(fabric, programs, results, WORLD, one.rate)
-    assert flow.links == (0, 1) and flow.nodes == 2 and flow.limited == found
-    # Mbit/s to bytes per ns, less headers: 200 of a node, twice that, or the trunk's 300.
-    assert one.rate == pytest.approx(0.0239, rel=0.05)
-    assert flow.link.rate == pytest.approx(0.0358 if found else 0.0478, rel=0.08)
 
 
 ECHO = """

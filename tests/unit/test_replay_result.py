@@ -161,7 +161,7 @@ def test_result_has_what_prediction_and_report_read(tmp_path: Path) -> None:
         calls=(CallClass("MPI_Recv", "recv", 1024, 1, 1, 0, 0, 2.0),),
         programs=(pair,),
         world=world,
-        mapping=SimpleNamespace(node_of=np.arange(2)),
+        mapping=SimpleNamespace(node_of=np.arange(2), names=()),
         distance=np.array([[0, 1], [1, 0]]),
         notes=("a note",),
         iterations=(),
