@@ -16,9 +16,9 @@ from p3s.replay.settings import END_S, ReplaySettings
 if TYPE_CHECKING:
     from p3s.program.collectives.choose import Library
     from p3s.program.scaled import ScaledTrace
+    from p3s.replay.engine.job import ResultStore
     from p3s.replay.engine.results import ProgramResult
-    from p3s.replay.launch.launcher import Mpi
-    from p3s.replay.launch.store import ResultStore
+    from p3s.replay.launching import Mpi
     from p3s.replay.plan.program import Program
     from p3s.replay.plan.types import ReplayPlan
     from p3s.simulate.network import Network
@@ -61,7 +61,7 @@ def prepare(
     from p3s.program.mapping import mapping_of
     from p3s.program.order.sections import read_sections
     from p3s.program.scaled import read_scaled
-    from p3s.replay.launch.launcher import find_mpi
+    from p3s.replay.launching import find_mpi
     from p3s.replay.plan.plan import make_plan
 
     if say is not None:
@@ -129,7 +129,7 @@ def run(
     from p3s.program.creation import usual
     from p3s.replay.costs.evaluate import evaluate, simulated
     from p3s.replay.costs.result import write_result
-    from p3s.replay.launch.store import ResultStore
+    from p3s.replay.engine.job import ResultStore
     from p3s.replay.plan.plan import timed_programs
 
     say = progress or _nothing
@@ -229,8 +229,7 @@ class Launches:
         """Run programs on four hosts; what is stored is not run again."""
         from p3s.replay.engine.inner import compile_inner
         from p3s.replay.engine.job import JobSettings, write_job
-        from p3s.replay.launch.launcher import find_mpi, landing_problem, on_hosts
-        from p3s.replay.launch.run import run_job
+        from p3s.replay.launching import find_mpi, landing_problem, on_hosts, run_job
 
         world = self.ready.plan.world
         found = self.ready.mpi or find_mpi(self.settings.launcher)  # says what is missing

@@ -15,6 +15,7 @@ from p3s.program.order.calls import unmatched
 from p3s.program.phase_cells import Places, places, work_of
 from p3s.program.scaled import ScaledTrace
 from p3s.replay.costs.estimate import PhaseTimes, phase_times, with_creations
+from p3s.replay.costs.messages import fabric_of, not_simulated
 from p3s.replay.costs.network import Costs, network_of
 from p3s.replay.costs.result import (
     ESTIMATOR,
@@ -30,10 +31,8 @@ from p3s.replay.costs.result import (
     why_not,
 )
 from p3s.replay.costs.thesis import call_costs, charged, composed, thesis_sum
-from p3s.replay.costs.trunks import fabric_of, not_simulated
 from p3s.replay.engine.results import ProgramResult
-from p3s.replay.plan.program import Program
-from p3s.replay.plan.world import MEASURED, World
+from p3s.replay.plan.program import MEASURED, Program, World
 from p3s.simulate.network import Network
 from p3s.simulate.steps import Op, Steps
 

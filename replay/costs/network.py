@@ -15,6 +15,7 @@ from p3s.replay.costs.link import Flood, Link, fit_link
 from p3s.replay.costs.messages import (
     FLOOR,
     Executions,
+    Fabric,
     Key,
     MessageCost,
     Observed,
@@ -37,13 +38,10 @@ from p3s.replay.costs.software import (
     own_costs,
     post_cost,
 )
-from p3s.replay.costs.stats import Estimate
-from p3s.replay.costs.trunks import Fabric
-from p3s.replay.engine.results import ProgramResult
+from p3s.replay.engine.results import Estimate, ProgramResult
 from p3s.replay.plan.classes import MessageClass
 from p3s.replay.plan.micro import LATE_NS
-from p3s.replay.plan.program import Code, Program
-from p3s.replay.plan.world import MEASURED, World
+from p3s.replay.plan.program import MEASURED, Code, Program, World
 from p3s.simulate.network import Curve, Network, Path, rough_network
 from p3s.simulate.simulate import simulate_anyway
 

@@ -20,7 +20,7 @@ from p3s.replay.costs.network import Costs
 from p3s.replay.costs.thesis import CallCost
 from p3s.replay.engine.results import Place
 from p3s.replay.plan.classes import CallClass, MessageClass
-from p3s.replay.plan.world import NODES, World, why_not_representative
+from p3s.replay.plan.program import NODES, World, why_not_representative
 from p3s.simulate.steps import LeftOut
 
 ESTIMATOR = (

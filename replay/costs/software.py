@@ -9,10 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from p3s.base.arrays import Floats
-from p3s.replay.costs.stats import Estimate, median_interval
-from p3s.replay.engine.results import ProgramResult
-from p3s.replay.plan.program import Code, Program
-from p3s.replay.plan.world import World
+from p3s.replay.engine.results import Estimate, ProgramResult, median_interval
+from p3s.replay.plan.program import Code, Program, World
 from p3s.simulate.network import Curve
 
 SEND, RECEIVE, POST, WAIT, LATE = "send", "receive", "post", "wait", "late"

@@ -9,8 +9,7 @@ import numpy as np
 
 from p3s.base.arrays import Floats, Ints
 from p3s.program.phase_cells import Places
-from p3s.replay.costs.stats import NOTHING, Estimate, median_interval
-from p3s.replay.engine.results import ProgramResult
+from p3s.replay.engine.results import NOTHING, Estimate, ProgramResult, median_interval
 from p3s.replay.plan.classes import CallClass
 from p3s.replay.plan.program import Program
 from p3s.simulate.network import Network

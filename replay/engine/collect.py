@@ -1,17 +1,78 @@
-"""From what every process recorded to the measurements of a program."""
+"""From what every process recorded to the measurements of a program, by one clock.
+
+Nodes whose processes run on one kernel share its clock; offset and error are 0 then. Otherwise the
+first process of every node exchanges small messages with process 0: its clock minus the peer's
+is taken from the shortest round trip, whose half is the error. This is done before and after
+passes are made; in between the offset is taken as linear.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from p3s.base.arrays import Floats, Ints
-from p3s.replay.costs.stats import is_narrow
-from p3s.replay.engine import clocks
-from p3s.replay.engine.inner import Part, Timings
-from p3s.replay.engine.results import ProgramResult
+from p3s.replay.engine.inner import InnerLoop, Part, Timings
+from p3s.replay.engine.results import ProgramResult, is_narrow
 from p3s.replay.plan.program import Code, Program
+
+ROUNDS = 40
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """Clock of every process minus that of process 0, its error, and when it was so (its clock)."""
+
+    offset_ns: Ints
+    error_ns: Ints
+    when_ns: Ints
+
+    @staticmethod
+    def none(size: int) -> Offsets:
+        """Return the offsets of processes that share one clock."""
+        zero = np.zeros(size, dtype=np.int64)
+        return Offsets(zero, zero, zero)
+
+
+def compare(comm: Any, loop: InnerLoop, kernels: Sequence[str], rounds: int = ROUNDS) -> Offsets:
+    """Measure the offsets; all processes of ``comm`` call this together.
+
+    ``kernels``: kernel() of every process.
+    """
+    first = {name: rank for rank, name in reversed(list(enumerate(kernels)))}
+    if len(first) == 1:
+        return Offsets.none(comm.size)
+    handle = comm.py2f()
+    mine = np.zeros(3, dtype=np.int64)
+    for name, rank in sorted(first.items(), key=lambda item: item[1]):
+        if name == kernels[0]:
+            continue
+        if comm.rank == rank:
+            mine[:] = loop.compare_clocks(handle, 0, True, rounds)
+        elif comm.rank == 0:
+            loop.compare_clocks(handle, rank, False, rounds)
+    everybody = np.zeros((comm.size, 3), dtype=np.int64)
+    comm.Allgather(mine, everybody)
+    leaders = everybody[[first[name] for name in kernels]]
+    return Offsets(*(np.ascontiguousarray(leaders[:, column]) for column in range(3)))
+
+
+def to_first(times_ns: Floats, before: Offsets, after: Offsets, process: int) -> Floats:
+    """Return times of a process's clock in that of process 0, by the offset linear in time."""
+    begin, end = int(before.when_ns[process]), int(after.when_ns[process])
+    first, last = float(before.offset_ns[process]), float(after.offset_ns[process])
+    if end <= begin:
+        return times_ns - first
+    return times_ns - (first + (last - first) * (times_ns - begin) / (end - begin))
+
+
+def error_of(before: Offsets, after: Offsets) -> float:
+    """Return how far clocks of two processes may be off after to_first, in ns: both errors."""
+    return 2.0 * float(max(before.error_ns.max(), after.error_ns.max()))
+
 
 #: A completion that took longer has waited; one that need not wait takes about 0.1 us.
 WAITED_NS = 2000.0
@@ -92,9 +153,7 @@ class Collector:
     def _messages(self) -> int:
         return 0 if self.program.pairing is None else len(self.program.pairing.cls)
 
-    def add(
-        self, timings: Sequence[Timings], before: clocks.Offsets, after: clocks.Offsets
-    ) -> None:
+    def add(self, timings: Sequence[Timings], before: Offsets, after: Offsets) -> None:
         """Add a batch, one entry per process; ``before`` is what its clock was set by.
 
         Passes are thrown away in which a process learned of the start after it had passed.
@@ -105,14 +164,14 @@ class Collector:
         self._errors.append(np.concatenate([one.errors_ns for one in timings]).astype(np.float64))
         if not good.any():
             return
-        self._clock_error_ns = max(self._clock_error_ns, clocks.error_of(before, after))
+        self._clock_error_ns = max(self._clock_error_ns, error_of(before, after))
         # The same instant for all: they agreed on it in the clock of process 0.
         start = (timings[0].start_ns - before.offset_ns[0])[good].astype(np.float64)
         recorded_ns, ends, links = [], [], []
         for process, one in enumerate(timings):
 
             def after_start(values: Ints, process: int = process) -> Floats:
-                moved = clocks.to_first(values[good].astype(np.float64), before, after, process)
+                moved = to_first(values[good].astype(np.float64), before, after, process)
                 shape = (-1,) + (1,) * (values.ndim - 1)
                 return np.asarray(moved - start.reshape(shape))
 

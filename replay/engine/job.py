@@ -1,30 +1,38 @@
-"""The directory of a replay job: what its processes are told, and what they write.
+"""The directory of a replay job: what its processes are told; and the results that are kept.
 
 A job is loaded and executed, so nothing of it is used that was changed after it was written:
 plan.json holds the digests of the programs and of the library, its own is on the command line of
-the processes.
+the processes. Results of programs are kept one by one: what an interrupted replay has measured is
+not lost. A store is a directory (replay/npNNNNNN.parts) with a file KEY.npz for what a program has
+measured; the processes of a job write them there, each as soon as it is complete.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import socket
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p3s.base.artefacts import file_bytes, parse_json, write_bytes
+from p3s.base.artefacts import file_bytes, parse_json, write_bytes, writing
 from p3s.base.errors import P3SError
+from p3s.base.serialise import to_data
+from p3s.base.staging import discard, new_directory
 from p3s.base.tables import read_arrays
-from p3s.replay.engine.clocks import kernel
 from p3s.replay.engine.results import array_bytes
-from p3s.replay.engine.watchdog import pages_dir
-from p3s.replay.plan.program import EVENT, PAIRING, Pairing, Program
-from p3s.replay.plan.world import Process, World
+from p3s.replay.engine.watchdog import kernel, pages_dir
+from p3s.replay.plan.program import EVENT, PAIRING, Pairing, Process, Program, World
 from p3s.replay.settings import PAGES, STALL_S
+
+if TYPE_CHECKING:
+    from p3s.replay.engine.results import ProgramResult
+    from p3s.replay.plan.program import Program, World
 
 PLAN = "plan.json"
 PROGRAMS = "programs"
@@ -258,3 +266,69 @@ def read_job(directory: Path, digest: str | None = None) -> Job:
     except (OSError, KeyError, TypeError, ValueError) as err:
         why = " ".join(str(err).split())[:120]
         raise P3SError(f"{path}: missing or damaged ({why})") from err
+
+
+#: Changes when results of the same program would not be comparable any more.
+VERSION = 3
+
+
+class ResultStore:
+    """Results of programs in one directory, by key."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = Path(directory).absolute()
+        if self.directory.is_symlink():  # files would be written and removed elsewhere
+            raise P3SError(f"{self.directory}: is a link, not a directory; remove it")
+
+    def key(self, program: Program, world: World, facts: Mapping[str, Any]) -> str:
+        """Return the key of a program: it and everything that its results depend on.
+
+        ``facts``: hosts, MPI and settings, as JSON can hold them. Without hosts the name of this
+        machine counts.
+        """
+        from p3s.replay.engine.job import program_bytes
+
+        known = {
+            "version": VERSION,
+            "what": program.what,
+            "comms": program.comms,
+            "timed": program.timed,
+            "noise": program.noise,
+            "world": to_data(world.processes),
+            "machine": None if facts.get("hosts") else socket.gethostname(),
+            "facts": dict(facts),
+        }
+        text = json.dumps(known, sort_keys=True, default=str).encode()
+        return hashlib.sha256(program_bytes(program) + text).hexdigest()[:32]
+
+    def path(self, key: str) -> Path:
+        """Return the file of a result."""
+        return self.directory / f"{key}.npz"
+
+    def get(self, key: str) -> ProgramResult | None:
+        """Return a result, None where there is none (or what is there cannot be read)."""
+        from p3s.replay.engine.results import read_result
+
+        with contextlib.suppress(P3SError):
+            return read_result(self.path(key))
+        return None
+
+    def clear(self) -> None:
+        """Remove all results."""
+        for path in self.directory.glob("*.npz"):
+            path.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def job(self) -> Iterator[Path]:
+        """Give an empty directory to run a job in, which is removed at the end.
+
+        Errors: P3SError when nothing can be written.
+        """
+        with writing(self.directory):
+            self.directory.mkdir(parents=True, exist_ok=True)
+            directory = new_directory(self.directory / "job")
+            directory.chmod(0o700)  # what is in it is executed
+        try:
+            yield directory
+        finally:
+            discard(directory)

@@ -25,14 +25,13 @@ from typing import Any
 from p3s.base.arrays import Ints
 from p3s.base.artefacts import write_bytes
 from p3s.base.errors import P3SError
-from p3s.replay.engine import clocks, watchdog, witness
-from p3s.replay.engine.collect import Collector, part_of, recorded
+from p3s.replay.engine import watchdog
+from p3s.replay.engine.collect import Collector, Offsets, compare, part_of, recorded
 from p3s.replay.engine.inner import InnerLoop, Part, Timings
 from p3s.replay.engine.job import DONE, Job, JobSettings, read_job
 from p3s.replay.engine.results import Place, save_result
 from p3s.replay.engine.watchdog import ERROR_MARK, Page, Watchdog, say
-from p3s.replay.plan.program import Program
-from p3s.replay.plan.world import Process
+from p3s.replay.plan.program import Process, Program
 
 #: Passes of one batch, and the fewest of a program.
 BATCH = 8
@@ -110,7 +109,7 @@ class Worker:
 
         mine = Place(
             MPI.Get_processor_name()[:255],
-            clocks.kernel(),
+            watchdog.kernel(),
             tuple(sorted(os.sched_getaffinity(0))),
             os.environ.get("SLURMD_NODENAME", "")[:255],
         )
@@ -220,19 +219,19 @@ class Worker:
     def _measure(self, collector: Collector | None, part: Part, timed: bool, share_s: float) -> int:
         """Make passes until enough is known; return how many."""
         begin = time.monotonic()
-        before = clocks.compare(self.comm, self.loop, self.kernels)
+        before = compare(self.comm, self.loop, self.kernels)
         # Connections and buffers get built; then all as it will be, thrown away.
         self._go(1, before, 0.0, False)
         tried = time.monotonic()
         self._go(1, before, self.settings.work_scale, timed)
         pass_s = max(time.monotonic() - tried, 1e-6)
-        before = clocks.compare(self.comm, self.loop, self.kernels)
+        before = compare(self.comm, self.loop, self.kernels)
         done = 0
         while self.comm.bcast(
             int(collector is not None and self._more(collector, begin, share_s, pass_s))
         ):
             timings = self._go(BATCH, before, self.settings.work_scale, timed)
-            after = clocks.compare(self.comm, self.loop, self.kernels)
+            after = compare(self.comm, self.loop, self.kernels)
             everybody = self.comm.gather(timings)
             if collector is not None:
                 collector.add(everybody, before, after)
@@ -240,7 +239,7 @@ class Worker:
             before = after
         return int(self.comm.bcast(done))
 
-    def _go(self, passes: int, offsets: clocks.Offsets, work_scale: float, timed: bool) -> Timings:
+    def _go(self, passes: int, offsets: Offsets, work_scale: float, timed: bool) -> Timings:
         try:
             return self.loop.run(passes, int(offsets.offset_ns[self.rank]), work_scale, timed)
         except P3SError as err:
@@ -287,8 +286,8 @@ def start(directory: Path, size: int, digest: str) -> None:
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
-    page = Page(watchdog.pages_dir(directory, clocks.kernel()) / str(comm.rank))
-    witness.hold(directory, comm.rank)
+    page = Page(watchdog.pages_dir(directory, watchdog.kernel()) / str(comm.rank))
+    watchdog.hold(directory, comm.rank)
     page.tell(f"process {comm.rank}, starting")
     family = {"Open MPI": "openmpi"}.get(MPI.get_vendor()[0], "mpich")
     wanted = os.environ.get("P3S_REPLAY_MPI", family)

@@ -18,15 +18,11 @@ import numpy as np
 from p3s.base.arrays import Bools, Ints
 from p3s.base.errors import P3SError
 from p3s.program.order.pairs import codes_of
-from p3s.replay.plan.build_blocks import Blocks, Table, offsets, waited
-from p3s.replay.plan.build_holes import add_answers, add_timed
-from p3s.replay.plan.build_traffic import Traffic, traffic_of
-from p3s.replay.plan.executed import collective_numbers
+from p3s.replay.plan.build_holes import Noise, add_answers, add_noise, add_timed
+from p3s.replay.plan.build_traffic import Blocks, Table, Traffic, offsets, traffic_of, waited
+from p3s.replay.plan.executed import collective_numbers, completers
 from p3s.replay.plan.loaded import Loaded
-from p3s.replay.plan.logical import completers
-from p3s.replay.plan.noise import Noise, add_noise
-from p3s.replay.plan.program import WAITING, Code, Pairing, Program, among
-from p3s.replay.plan.world import World
+from p3s.replay.plan.program import WAITING, Code, Pairing, Program, World, among
 from p3s.simulate.steps import REQUESTS, Op
 
 _BLOCKING = (Op.SEND, Op.SSEND, Op.BSEND, Op.RECV, Op.SENDRECV)
@@ -116,7 +112,7 @@ def build_program(
 
     ``what``: "trace" or "timed" (needs the schedule in ``loaded``). Blocking sends between loaded
     ranks of up to ``buffered_bytes`` become sends that return at once; ``excluded`` halves of
-    steps (send, receive) are left out. The program is not proven yet: replay/plan/settle.py.
+    steps (send, receive) are left out. The program is not proven yet: replay/plan/check.py.
     """
     if what not in ("trace", "timed"):
         raise P3SError(f"replay: no such kind of program: {what}")

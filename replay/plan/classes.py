@@ -11,8 +11,7 @@ from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError
 from p3s.program.mapping import RankMap
 from p3s.program.order.pairs import codes_of
-from p3s.replay.plan.executed import fits
-from p3s.replay.plan.logical import Transit, completers, logical_time, order_on_ranks
+from p3s.replay.plan.executed import Transit, completers, fits, logical_time, order_on_ranks
 from p3s.simulate.steps import RECEIVES, SENDS, WAITS, Op, Steps
 
 SEND = "send"

@@ -15,13 +15,20 @@ from typing import Any
 import numpy as np
 
 from p3s.base.arrays import Ints
-from p3s.replay.plan.build_blocks import DEFAULTS, Blocks
-from p3s.replay.plan.build_traffic import MAX_MESSAGE_BYTES
+from p3s.replay.plan.build_traffic import DEFAULTS, MAX_MESSAGE_BYTES, Blocks
+from p3s.replay.plan.check import refuse_unproven
 from p3s.replay.plan.classes import MessageClass
-from p3s.replay.plan.program import FIELDS, FIRST_TAG, Code, Collective, Pairing, Program
-from p3s.replay.plan.settle import refuse_unproven
+from p3s.replay.plan.program import (
+    FIELDS,
+    FIRST_TAG,
+    MEASURED,
+    Code,
+    Collective,
+    Pairing,
+    Program,
+    World,
+)
 from p3s.replay.plan.types import Placement, placement_of
-from p3s.replay.plan.world import MEASURED, World
 
 #: Pause before a message inside a node, and bounds of the pause before one between nodes: as
 #: long as a link of 10 MB/s needs for it, so that a slow link has nothing left to send.

@@ -2,7 +2,7 @@
 
 The ranks of one node of the full run are a range. An iteration loads two ranges; partners outside
 of them are played by black holes. Only as many pairs are loaded as it takes to see every class of
-calls (replay/plan/types.py); what messages cost is measured by programs of their own. Every
+calls (replay/plan/pairs.py); what messages cost is measured by programs of their own. Every
 program is executed on paper first: each send has its receive and each process comes to its end.
 Source: thesis ch. 7.
 """
@@ -20,15 +20,14 @@ from p3s.machine.topology.switches import Topology
 from p3s.program.collectives.choose import Library
 from p3s.program.collectives.expand import Used, expand
 from p3s.program.mapping import RankMap
+from p3s.replay.plan.build_holes import noise_beside
 from p3s.replay.plan.build_traffic import needs_hole
+from p3s.replay.plan.check import settled
 from p3s.replay.plan.classes import Classified, classify, worth_measuring
-from p3s.replay.plan.estimate import estimate
 from p3s.replay.plan.loaded import Loaded, load
 from p3s.replay.plan.micro import class_programs
-from p3s.replay.plan.noise import noise_beside
 from p3s.replay.plan.pairs import Choice, Pair, busiest, choose, direct_needs, needs_of
-from p3s.replay.plan.program import Program
-from p3s.replay.plan.settle import settled
+from p3s.replay.plan.program import Program, World, lay_out
 from p3s.replay.plan.types import (
     MOST_CLASSES,
     MOST_PAIRS,
@@ -36,10 +35,10 @@ from p3s.replay.plan.types import (
     Iteration,
     Placement,
     ReplayPlan,
+    estimate,
     place,
     placement_of,
 )
-from p3s.replay.plan.world import World, lay_out
 from p3s.replay.settings import NOISES, ReplaySettings
 from p3s.simulate.network import Network
 from p3s.simulate.simulate import simulate_anyway

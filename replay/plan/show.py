@@ -9,9 +9,9 @@ from typing import Any
 from p3s.base.serialise import to_data
 from p3s.base.study import SCHEMA_VERSION
 from p3s.base.text import percent, plural, seconds
-from p3s.replay.plan.noise import NOISE_LIMIT
+from p3s.replay.plan.build_holes import NOISE_LIMIT
+from p3s.replay.plan.program import NODES, why_not_representative
 from p3s.replay.plan.types import ReplayPlan
-from p3s.replay.plan.world import NODES, why_not_representative
 
 SCHEMA = "p3s.replay-plan"
 #: Entries of a list that are shown; the JSON has all.

@@ -32,7 +32,7 @@ from p3s.base.settings import parameters, parse_setting, value_study
 from p3s.base.study import Study
 from p3s.base.trust import allow, is_own, is_signed, sign, user_key
 from p3s.pipeline.gather import _launcher, check_runs, put_runs
-from p3s.replay.launch.store import ResultStore
+from p3s.replay.engine.job import ResultStore
 
 COUNTS = (2, 4, 8)
 

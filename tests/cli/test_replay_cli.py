@@ -33,7 +33,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ring(4, work=1e6).write(made.scaled_dir(4))
     for stage in ("model", "compute", "scaled"):
         monkeypatch.setattr(f"p3s.pipeline.stages.ensure_{stage}", lambda *_, **__: None)
-    monkeypatch.setattr("p3s.replay.launch.launcher.find_mpi", no_mpi)
+    monkeypatch.setattr("p3s.replay.launching.find_mpi", no_mpi)
     for name in ("SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_NODELIST"):
         monkeypatch.delenv(name, raising=False)
     return root

@@ -16,9 +16,8 @@ from paths import ROOT
 from p3s.replay.engine.inner import compile_inner
 from p3s.replay.engine.job import JobSettings, digest_of_plan, result_path, write_job
 from p3s.replay.engine.results import ProgramResult, read_result
-from p3s.replay.engine.witness import Witness
-from p3s.replay.plan.program import EVENT, FIELDS, Code, Pairing, Program
-from p3s.replay.plan.world import MEASURED, Process, World
+from p3s.replay.engine.watchdog import Witness
+from p3s.replay.plan.program import EVENT, FIELDS, MEASURED, Code, Pairing, Process, Program, World
 
 DEFAULTS = {"peer": -1, "tag": 0, "at_ns": -1, "sample": -1, "slot": -1, "comm": -1}
 

@@ -10,8 +10,17 @@ import numpy as np
 from p3s.replay.costs.messages import node_distance
 from p3s.replay.engine.results import ProgramResult
 from p3s.replay.plan.executed import executed
-from p3s.replay.plan.program import EVENT, Code, Pairing, Program
-from p3s.replay.plan.world import BLACK_HOLE, BLACK_HOLE_NODE, MEASURED, Process, World
+from p3s.replay.plan.program import (
+    BLACK_HOLE,
+    BLACK_HOLE_NODE,
+    EVENT,
+    MEASURED,
+    Code,
+    Pairing,
+    Process,
+    Program,
+    World,
+)
 from p3s.simulate.network import Network
 
 

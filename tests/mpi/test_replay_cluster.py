@@ -21,12 +21,9 @@ from replay_jobs import Script, program_of
 
 from p3s.base.errors import P3SError
 from p3s.replay.engine.inner import compile_inner
-from p3s.replay.engine.job import JobSettings, write_job
-from p3s.replay.launch.launcher import Mpi, find_mpi, on_hosts
-from p3s.replay.launch.run import in_use, run_job
-from p3s.replay.launch.store import ResultStore
-from p3s.replay.plan.program import Code, Program
-from p3s.replay.plan.world import MEASURED, Process, World
+from p3s.replay.engine.job import JobSettings, ResultStore, write_job
+from p3s.replay.launching import Mpi, find_mpi, in_use, on_hosts, run_job
+from p3s.replay.plan.program import MEASURED, Code, Process, Program, World
 
 WHY = missing()
 OPENMPI = Path("/usr/bin/mpiexec.openmpi")

@@ -10,12 +10,17 @@ import pytest
 from replay_jobs import Mpi, Script, measure, mpis, program_of, run_job, settings_of, world_of
 
 from p3s.base.errors import P3SError
-from p3s.replay.costs.stats import is_narrow, median_interval
-from p3s.replay.engine import clocks
-from p3s.replay.engine.collect import Collector, part_of, recorded
+from p3s.replay.engine.collect import Collector, Offsets, part_of, recorded
 from p3s.replay.engine.inner import Timings
 from p3s.replay.engine.job import DONE, read_job, result_path, write_job
-from p3s.replay.engine.results import Place, ProgramResult, read_result, save_result
+from p3s.replay.engine.results import (
+    Place,
+    ProgramResult,
+    is_narrow,
+    median_interval,
+    read_result,
+    save_result,
+)
 from p3s.replay.plan.program import Code, Collective, Pairing, Program
 
 FOUND = mpis()
@@ -222,10 +227,10 @@ def test_a_spent_budget_leaves_programs_out_but_none_of_a_kind(tmp_path: Path) -
 
 OTHER_KERNELS = """
 import os, sys
-from p3s.replay.engine import clocks, worker
+from p3s.replay.engine import watchdog, worker
 
-clocks.kernel = lambda: "machine " + os.environ.get("OMPI_COMM_WORLD_RANK",
-                                                    os.environ.get("PMI_RANK", "0"))
+watchdog.kernel = lambda: "machine " + os.environ.get("OMPI_COMM_WORLD_RANK",
+                                                      os.environ.get("PMI_RANK", "0"))
 worker.main(sys.argv[1:])
 """
 
@@ -303,7 +308,7 @@ def test_transfer_only_where_somebody_waited(
 ) -> None:
     program = message(posted_by_irecv=True)
     collector = Collector(program, recorded(program))
-    none = clocks.Offsets.none(2)
+    none = Offsets.none(2)
     collector.add([timings([sender]), timings([receiver])], none, none)
     (value,) = collector.result().transfer_ns[0]
     assert np.isnan(value) if expected is None else value == expected
@@ -313,8 +318,8 @@ def test_clock_of_another_node_is_taken_off_linearly() -> None:
     program = message(posted_by_irecv=False)
     collector = Collector(program, recorded(program))
     # Process 1 is 10,000 ns ahead at first, gains 1 ns per 100, and the loop went by the first.
-    before = clocks.Offsets(np.array([0, 10_000]), np.array([0, 30]), np.array([0, 10_000]))
-    after = clocks.Offsets(np.array([0, 10_100]), np.array([0, 50]), np.array([0, 20_000]))
+    before = Offsets(np.array([0, 10_000]), np.array([0, 30]), np.array([0, 10_000]))
+    after = Offsets(np.array([0, 10_100]), np.array([0, 50]), np.array([0, 20_000]))
     collector.add(
         [timings([[(1000, 5000)]], start=500), timings([[(11_000, 15_000)]], start=10_500)],
         before,
@@ -330,7 +335,7 @@ def test_clock_of_another_node_is_taken_off_linearly() -> None:
 def test_passes_that_somebody_joined_late_do_not_count() -> None:
     program = message(posted_by_irecv=False)
     collector = Collector(program, recorded(program))
-    none = clocks.Offsets.none(2)
+    none = Offsets.none(2)
     collector.add([timings([[(1, 2)]]), timings([[(1, 2)]], late=5)], none, none)
     assert collector.passes == 0 and collector.dropped == 1 and not collector.is_known(0.05)
     assert collector.result().passes == 0 and collector.result().pass_ns.shape == (0, 2)

@@ -10,12 +10,11 @@ from replay_jobs import Script, mpis, processes_with, program_of, settings_of, w
 from time_limits import LIMIT_S, over_when
 
 from p3s.base.errors import P3SError
+from p3s.replay import launching as run
 from p3s.replay.driver import Launches
 from p3s.replay.engine.job import write_job
 from p3s.replay.engine.watchdog import STOPPED, pending
-from p3s.replay.launch import run
-from p3s.replay.launch.launcher import find_mpi, on_hosts
-from p3s.replay.launch.run import run_job, what_is_seen
+from p3s.replay.launching import find_mpi, on_hosts, run_job, what_is_seen
 from p3s.replay.plan.program import Code
 from p3s.replay.settings import ReplaySettings
 

@@ -10,9 +10,8 @@ from replay_made import event, program_of, world_of
 
 from p3s.replay.costs.link import Flood, fit_link
 from p3s.replay.costs.messages import PAIR, TRACE, message_costs, observations
-from p3s.replay.costs.stats import interval_rank, median_interval
 from p3s.replay.costs.thesis import MEASURED, NONE, call_costs
-from p3s.replay.engine.results import ProgramResult
+from p3s.replay.engine.results import ProgramResult, interval_rank, median_interval
 from p3s.replay.plan.classes import CallClass, MessageClass
 from p3s.replay.plan.program import Code
 

@@ -11,10 +11,10 @@ from p3s.machine.topology.switches import flat
 from p3s.program.collectives.choose import library_of
 from p3s.program.collectives.expand import expand
 from p3s.program.mapping import block, cyclic
+from p3s.replay.plan.build_holes import noise_of
 from p3s.replay.plan.classes import classify, node_loads, power_of_two, size_bins
+from p3s.replay.plan.executed import logical_time
 from p3s.replay.plan.loaded import load
-from p3s.replay.plan.logical import logical_time
-from p3s.replay.plan.noise import noise_of
 from p3s.replay.plan.pairs import busiest, choose, direct_needs, needs_of
 from p3s.simulate.steps import Op
 

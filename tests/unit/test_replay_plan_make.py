@@ -15,8 +15,8 @@ from p3s.program.collectives.choose import library_of
 from p3s.program.mapping import block, cyclic
 from p3s.replay.plan.check import check
 from p3s.replay.plan.plan import make_plan, timed_programs
+from p3s.replay.plan.program import BLACK_HOLE, MEASURED, NOISE
 from p3s.replay.plan.show import plan_json, plan_text, why_not
-from p3s.replay.plan.world import BLACK_HOLE, MEASURED, NOISE
 from p3s.replay.settings import ReplaySettings
 from p3s.simulate.network import rough_network
 from p3s.simulate.simulate import simulate

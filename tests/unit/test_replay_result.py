@@ -21,7 +21,6 @@ from p3s.program.order.calls import REASON_TEXT, Reason
 from p3s.program.phase_cells import places
 from p3s.replay.costs.evaluate import evaluate, simulated, whole_times
 from p3s.replay.costs.result import write_result
-from p3s.replay.costs.stats import Estimate
 from p3s.replay.costs.thesis import (
     COMPOSED,
     MEASURED,
@@ -31,7 +30,7 @@ from p3s.replay.costs.thesis import (
     composed,
     thesis_sum,
 )
-from p3s.replay.engine.results import Place, ProgramResult
+from p3s.replay.engine.results import Estimate, Place, ProgramResult
 from p3s.replay.plan.classes import CallClass, MessageClass
 from p3s.replay.plan.program import Code
 from p3s.report.replayed import result_text

@@ -11,12 +11,10 @@ from replay_jobs import Script, program_of
 
 from p3s.base.errors import P3SError
 from p3s.base.host.hosts import allocated_hosts
+from p3s.replay.engine.job import ResultStore
 from p3s.replay.engine.results import Place, ProgramResult, save_result
-from p3s.replay.launch.launcher import Mpi, landing_problem, on_hosts, write_hosts
-from p3s.replay.launch.run import _Output
-from p3s.replay.launch.store import ResultStore
-from p3s.replay.plan.program import Code, Program
-from p3s.replay.plan.world import BLACK_HOLE, MEASURED, Process, World
+from p3s.replay.launching import Mpi, _Output, landing_problem, on_hosts, write_hosts
+from p3s.replay.plan.program import BLACK_HOLE, MEASURED, Code, Process, Program, World
 
 HOSTS = ("a", "b", "c", "d")
 OPENMPI = Mpi(("mpiexec", "--mca", "x", "y"), "openmpi", "4.1.4", "mpicc", "openmpi")

@@ -12,8 +12,8 @@ from replay_made import result_of, world_of
 from test_replay_network import classes, network
 
 from p3s.machine.topology.switches import Topology, read_topology, slurm
+from p3s.replay.costs.messages import Fabric, not_simulated
 from p3s.replay.costs.network import Costs, network_of
-from p3s.replay.costs.trunks import Fabric, not_simulated
 from p3s.replay.plan.micro import link_programs, pair_programs
 from p3s.simulate.simulate import simulate
 from p3s.simulate.switch_links import Trunks
