@@ -18,7 +18,6 @@ from p3s.replay.costs.estimate import PhaseTimes, phase_times, with_creations
 from p3s.replay.costs.messages import fabric_of, not_simulated
 from p3s.replay.costs.network import Costs, network_of
 from p3s.replay.costs.result import (
-    ESTIMATOR,
     call_entries,
     columns,
     message_entries,
@@ -189,13 +188,11 @@ def evaluate(
         "n": trace.n,
         "nodes": node_names(plan.world, places),
         "iterations": len(plan.iterations),
-        "pairs": [list(iteration.pair) for iteration in plan.iterations],
         "programs": len(plan.programs) + len(timed),
         "programs_skipped": len(plan.programs) + len(timed) - len(every),
         "passes": sum(result.passes for result in every),
         "representative": reason is None,
         "why_not_representative": reason,
-        "estimator": ESTIMATOR,
         "timed": whole is not None,
         "network": network_entry(costs),
         "simulated_with": costs.network.to_json(),
@@ -217,10 +214,9 @@ def evaluate(
 
 def _work_error(results: Sequence[ProgramResult]) -> dict[str, float]:
     """Return median and 95 % of what emulated computation took beyond its length."""
-    errors = [result.work_error_ns for result in results if len(result.work_error_ns)]
-    if not errors:
+    every = np.concatenate([np.zeros(0), *(result.work_error_ns for result in results)])
+    if not len(every):
         return {}
-    every = np.concatenate(errors)
     return {
         "p50": float(np.median(every)),
         "p95": float(np.percentile(every, 95)),

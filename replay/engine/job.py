@@ -28,7 +28,9 @@ from p3s.base.tables import read_arrays
 from p3s.replay.engine.results import array_bytes
 from p3s.replay.engine.watchdog import kernel, pages_dir
 from p3s.replay.plan.program import EVENT, PAIRING, Pairing, Process, Program, World
+from p3s.replay.plan.types import pass_ns
 from p3s.replay.settings import PAGES, STALL_S
+from p3s.simulate.network import rough_network
 
 if TYPE_CHECKING:
     from p3s.replay.engine.results import ProgramResult
@@ -40,10 +42,8 @@ RESULTS = "results"
 DONE = "done.json"
 MOST_PASSES = 256
 VERSION = 4
-#: What a pass and an event take beside computation, to share the budget by: a guess is enough.
+#: What a pass takes beside its events, to share the budget by: a guess is enough.
 _PASS_S = 0.005
-_NS_PER_EVENT = 20_000.0
-_NS_PER_BYTE = 10.0
 
 _ARRAYS = ("start", "lists", "list_start", "slots")
 
@@ -89,12 +89,7 @@ class Job:
 
     def pass_s(self, number: int) -> float:
         """Return how long a pass of a program takes, roughly; budgets are shared by this."""
-        head = self.heads[number]
-        wait_ns = max(head["work_ns"] * self.settings.work_scale, head["last_ns"])
-        result: float = _PASS_S + 1e-9 * (
-            wait_ns + _NS_PER_BYTE * head["bytes"] + _NS_PER_EVENT * head["events"]
-        )
-        return result
+        return float(self.heads[number]["pass_s"])
 
     def program(self, number: int) -> Program:
         """Read a program; ``step`` and ``classes`` are not part of a job and come back empty."""
@@ -179,7 +174,7 @@ def write_job(
             "library_sha256": hashlib.sha256(settings.library.read_bytes()).hexdigest(),
             "processes": [asdict(process) for process in world.processes],
             "programs": [
-                {**_head(program), "digest": digest, "result": str(path)}
+                {**_head(program, settings.work_scale), "digest": digest, "result": str(path)}
                 for program, digest, path in zip(programs, digests, paths, strict=True)
             ],
         }
@@ -190,17 +185,11 @@ def write_job(
         raise P3SError(f"{directory}: cannot be written: {err.strerror}") from err
 
 
-def _head(program: Program) -> dict[str, Any]:
-    sizes = [
-        (float(mine["work_ns"].sum()), float(mine["bytes"].clip(0).sum()), len(mine))
-        for mine in map(program.of, range(len(program.start) - 1))
-    ]
-    work_ns, nbytes, events = (max(column) for column in zip(*sizes, strict=True))
+def _head(program: Program, work_scale: float) -> dict[str, Any]:
+    wait_ns = float(program.events["at_ns"].max(initial=0)) if program.timed else 0.0
+    busy_ns = pass_ns(program, rough_network(), work_scale)
     return {
-        "work_ns": work_ns,
-        "bytes": nbytes,
-        "events": events,
-        "last_ns": float(program.events["at_ns"].max(initial=0)) if program.timed else 0.0,
+        "pass_s": _PASS_S + 1e-9 * max(busy_ns, wait_ns),
         "what": program.what,
         "name": program.name,
         "section": int(program.section),

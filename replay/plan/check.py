@@ -21,7 +21,7 @@ from p3s.base.errors import P3SError
 from p3s.replay.plan.build import build_program
 from p3s.replay.plan.build_holes import Noise
 from p3s.replay.plan.build_traffic import MAX_MESSAGE_BYTES, WHY_TEXT, Traffic, Why
-from p3s.replay.plan.executed import CONTROL_TAG, Executed, calls_of_comms, executed
+from p3s.replay.plan.executed import CONTROL_TAG, Executed, executed
 from p3s.replay.plan.loaded import Loaded
 from p3s.replay.plan.program import (
     MEASURED,
@@ -35,7 +35,7 @@ from p3s.replay.plan.program import (
     World,
     among,
 )
-from p3s.simulate.steps import RECEIVES, SENDS, WAITS, LeftOut, Op, Steps
+from p3s.simulate.steps import RECEIVES, SENDS, WAITS, LeftOut, Op, Steps, instances
 
 _MOST_NAMED = 64
 #: Steps that end as soon as they have begun; what they leave behind is waited for.
@@ -122,7 +122,7 @@ def _faults(program: Program) -> tuple[str, ...]:
 
 
 def _disagree(program: Program, done: Executed) -> tuple[str, ...]:
-    """Return where the two ends of a message or the members of a collective do not agree."""
+    """Return where the two ends of a message do not agree."""
     steps, event, events = done.steps, done.event, program.events
     send = np.flatnonzero(steps.to >= 0)
     receive = steps.to[send]
@@ -136,30 +136,13 @@ def _disagree(program: Program, done: Executed) -> tuple[str, ...]:
         f"{_event(program, int(event[send[k]]))} meets {_event(program, int(event[receive[k]]))}"
         for k in np.flatnonzero(differ)[:_MOST_NAMED].tolist()
     ]
-    return (*found, *_collectives(program, done))
-
-
-def _collectives(program: Program, done: Executed) -> list[str]:
-    events, rank = program.events, done.steps.rank
-    found = []
-    for members in _calls(done.steps):
-        mine = events[done.event[members]]
-        comm = int(mine["comm"][0])
-        wanted = program.comms[comm] if 0 <= comm < len(program.comms) else ()
-        same = all(len(np.unique(mine[name])) == 1 for name in ("code", "arg", "bytes", "peer"))
-        if not same or sorted(wanted) != sorted(rank[members].tolist()):
-            found.append(
-                f"{_event(program, int(done.event[members[0]]))}: the members of "
-                f"communicator {comm} do not all make the same call"
-            )
-    return found[:_MOST_NAMED]
+    return tuple(found)
 
 
 def _calls(steps: Steps) -> list[Ints]:
     """Return the steps of each call of a collective."""
-    where, call = calls_of_comms(steps)
-    order = np.argsort(call, kind="stable")
-    return np.split(where[order], np.flatnonzero(np.diff(call[order])) + 1) if len(where) else []
+    found = instances(steps)
+    return np.split(found.call_step[found.member], found.member_start[1:-1])
 
 
 def _uneven(program: Program, done: Executed) -> tuple[Missing, ...]:

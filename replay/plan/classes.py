@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from p3s.base.arrays import Floats, Ints
-from p3s.base.errors import P3SError
 from p3s.program.mapping import RankMap
 from p3s.program.order.pairs import codes_of
-from p3s.replay.plan.executed import Transit, completers, fits, logical_time, order_on_ranks
+from p3s.replay.plan.executed import Transit, completers, fits, logical_time
 from p3s.simulate.steps import RECEIVES, SENDS, WAITS, Op, Steps
 
 SEND = "send"
@@ -22,7 +21,7 @@ KINDS = (SEND, RECV, COMPLETION, COLLECTIVE)
 
 #: So many different sizes are kept apart; when there are more, neighbours share a class.
 MOST_SIZES = 48
-#: A size in a class is this far from that of the class at most, unless even that gives too many.
+#: A size in a class is this far from that of the class at most.
 SIZE_TOLERANCE = 0.05
 #: What a message costs beside its bytes, in bytes.
 _MESSAGE_BYTES = 4096
@@ -124,29 +123,22 @@ def power_of_two(values: Ints) -> Ints:
     return np.asarray(2 ** np.ceil(np.log2(safe)).astype(np.int64), dtype=np.int64)
 
 
-def size_bins(sizes: Ints, most: int = MOST_SIZES) -> tuple[Ints, Ints, float]:
-    """Return the class of each of these ascending sizes, the size of each class, and the tolerance.
+def size_bins(sizes: Ints, most: int = MOST_SIZES) -> tuple[Ints, Ints]:
+    """Return the class of each of these ascending sizes, and the size of each class.
 
-    Nothing is merged (tolerance 0) up to ``most`` sizes; beyond, sizes within SIZE_TOLERANCE of
-    the middle of their class, and more if there would still be too many classes.
+    Nothing is merged up to ``most`` sizes; beyond, sizes within SIZE_TOLERANCE of the middle of
+    their class.
     """
     if len(sizes) <= most:
-        return np.arange(len(sizes)), sizes.copy(), 0.0
-    tolerance = SIZE_TOLERANCE
-    while True:
-        start, firsts = 0, []
-        width = (1 + tolerance) / (1 - tolerance)
-        while start < len(sizes):
-            firsts.append(start)
-            start = int(np.searchsorted(sizes, max(sizes[start] * width, sizes[start]), "right"))
-        # Twice as many as without merging: the tolerance is worth more than a short list.
-        if len(firsts) <= 4 * most:
-            break
-        tolerance = min(tolerance * 1.5, 0.9)
+        return np.arange(len(sizes)), sizes.copy()
+    start, firsts = 0, []
+    width = (1 + SIZE_TOLERANCE) / (1 - SIZE_TOLERANCE)
+    while start < len(sizes):
+        firsts.append(start)
+        start = int(np.searchsorted(sizes, max(sizes[start] * width, sizes[start]), "right"))
     edges = np.array([*firsts, len(sizes)], dtype=np.int64)
     low, high = sizes[edges[:-1]], sizes[edges[1:] - 1]
-    middle = np.where(low == high, low, (low + high) // 2)
-    return np.repeat(np.arange(len(firsts)), np.diff(edges)), middle, tolerance
+    return np.repeat(np.arange(len(firsts)), np.diff(edges)), (low + high) // 2
 
 
 class _Sizes:
@@ -158,12 +150,12 @@ class _Sizes:
             if any(len(part) for part in parts)
             else np.zeros(0, dtype=np.int64)
         )
-        self.bin, self.middle, tolerance = size_bins(self.sizes)
+        self.bin, self.middle = size_bins(self.sizes)
         self.notes: tuple[str, ...] = ()
-        if tolerance:
+        if len(self.middle) < len(self.sizes):
             self.notes = (
                 f"{len(self.sizes)} sizes of {what} are taken together in "
-                f"{len(self.middle)} classes, sizes within {100 * tolerance:.0f} % of "
+                f"{len(self.middle)} classes, sizes within {100 * SIZE_TOLERANCE:.0f} % of "
                 "their class",
             )
 
@@ -251,12 +243,7 @@ def classify(
         strict=True,
     )
     return Classified(
-        found,
-        calls,
-        tuple(Whole(*each) for each in columns),
-        tuple(dict.fromkeys(note for draft in drafts for note in draft.notes))
-        + sizes.notes
-        + call_sizes.notes,
+        found, calls, tuple(Whole(*each) for each in columns), sizes.notes + call_sizes.notes
     )
 
 
@@ -314,12 +301,7 @@ class _Draft:
         source, target = mapping.node_of[rank[sends]], mapping.node_of[rank[receives]]
         self.distance = distance[source, target]
         self.weight = steps.weight[sends]
-        self.notes: tuple[str, ...] = ()
-        try:
-            begin, end = logical_time(steps)
-        except P3SError as err:
-            begin, end = order_on_ranks(steps)
-            self.notes = (f"how many messages share a link is counted rank by rank: {err}",)
+        begin, end = logical_time(steps)
         self.end = int(end.max()) if len(steps) else 1
         self.sent = begin[sends]
         # A message is taken by its receive, or by what completes that; -1: nothing does.

@@ -12,8 +12,8 @@ from p3s.base.ops import ROOTED, blocking_of
 from p3s.program.order.pairs import pair
 from p3s.replay.plan.program import NOISE, Code, Collective, Program, World
 from p3s.simulate.network import Network, Path, line
-from p3s.simulate.simulate import simulate
-from p3s.simulate.steps import Op, Steps
+from p3s.simulate.simulate import simulate_anyway
+from p3s.simulate.steps import Op, Steps, instances
 
 
 @dataclass(frozen=True)
@@ -45,23 +45,17 @@ def logical_time(steps: Steps) -> tuple[Ints, Ints]:
     A step comes after the one before it on its rank and takes a tick, a completion one for each
     message that it receives; a message is there a tick after its send at the earliest (thesis
     A.4.2 counts receives a tick earlier). It is a simulation in which everything costs one and
-    computation nothing. Errors: P3SError when ranks wait for each other for ever.
+    computation nothing; calls of ranks that wait for each other for ever do not wait.
     """
     one = line(1.0)
     unit = Network({0: Path(one, one, one, math.inf, False)}, post=1.0, source="logical order")
-    found = simulate(
+    found, _ = simulate_anyway(
         replace(steps, work_ns=np.zeros(len(steps))),
         np.zeros(steps.n, dtype=np.int64),
         unit,
         collective_ns=np.ones(len(steps)),
     )
     return np.rint(found.begin_ns).astype(np.int64), np.rint(found.end_ns).astype(np.int64)
-
-
-def order_on_ranks(steps: Steps) -> tuple[Ints, Ints]:
-    """Return the place of each step on its rank as its tick, where there is no order of all."""
-    place = np.arange(len(steps)) - np.repeat(steps.start[:-1], np.diff(steps.start))
-    return place, place + 1
 
 
 #: Tag, which no other message has, and bytes of control messages: questions to a black hole.
@@ -274,24 +268,6 @@ def collective_numbers(calls: tuple[str, ...]) -> Ints:
     return np.asarray(numbers, dtype=np.int64)
 
 
-def calls_of_comms(steps: Steps) -> tuple[Ints, Ints]:
-    """Return the collective steps, communicator by communicator, and the number of each call.
-
-    The k-th call of a rank on a communicator is call k of it; equal numbers are the same call.
-    """
-    where = np.flatnonzero(steps.is_op(Op.COLLECTIVE, Op.ICOLLECTIVE))
-    comm = steps.comm[where]
-    rank = steps.rank[where]
-    order = np.lexsort((where, rank, comm))
-    where, comm, rank = where[order], comm[order], rank[order]
-    new = np.ones(len(where), dtype=bool)
-    new[1:] = (comm[1:] != comm[:-1]) | (rank[1:] != rank[:-1])
-    begin = np.maximum.accumulate(np.where(new, np.arange(len(where)), 0))
-    ordinal = np.arange(len(where)) - begin
-    _, call = np.unique(np.stack((comm, ordinal)), axis=1, return_inverse=True)
-    return where, call.reshape(-1)
-
-
 def fits(steps: Steps, loaded: Ints) -> Bools:
     """Return which steps are collectives that can be executed as such by the ranks ``loaded``.
 
@@ -299,7 +275,8 @@ def fits(steps: Steps, loaded: Ints) -> Bools:
     the same bytes (at most MAX_COLLECTIVE_BYTES), root and call. ``steps`` may hold other ranks.
     """
     result = np.zeros(len(steps), dtype=bool)
-    where, call = calls_of_comms(steps)
+    found = instances(steps)
+    where, call = found.call_step, found.call_instance
     if len(where) == 0:
         return result
     comms = np.unique(steps.comm[where])

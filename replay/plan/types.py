@@ -72,13 +72,16 @@ class Estimate:
         return self.total_s / self.run_s if self.run_s > 0 else None
 
 
-def pass_ns(program: Program, network: Network) -> float:
-    """Return how long a pass of a program takes its slowest process, without waiting for others."""
+def pass_ns(program: Program, network: Network, work_scale: float = 1.0) -> float:
+    """Return how long a pass of a program takes its slowest process, without waiting for others.
+
+    ``work_scale``: factor on emulated computation.
+    """
     events = program.events
     nbytes = np.where(among(events["code"], *SENDING), events["bytes"], 0).astype(np.float64)
     nbytes *= np.where(events["code"] == Code.LINK_SEND, np.maximum(events["number"], 1), 1)
     transfer = np.where(nbytes > 0, network.path(max(network.paths)).transfer.at(nbytes), 0.0)
-    return _slowest(program, events["work_ns"] + EVENT_NS + transfer)
+    return _slowest(program, work_scale * events["work_ns"] + EVENT_NS + transfer)
 
 
 def _slowest(program: Program, each: np.ndarray) -> float:

@@ -240,7 +240,6 @@ def damaged(result: Settled, field: str, value: int, code: Code) -> Program:
         ("peer", 55, Code.SEND, "no such process"),
         ("slot", 99, Code.ISEND, "slot does not exist"),
         ("bytes", 1, Code.ASK, "meets"),
-        ("arg", 2, Code.COLLECTIVE, "same call"),
     ],
 )
 def test_faults_of_a_program_are_seen(field: str, value: int, code: Code, words: str) -> None:
