@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 
 from p3s.base.errors import P3SError
@@ -106,19 +107,9 @@ def put_on_hosts(
         if _slurm_cores(environ) < max(map(per_process.count, set(per_process))):
             words += ["--overcommit"]
     else:
-        words += ["-hosts", ",".join(f"{host}:{count}" for host, count in _blocks(per_process))]
+        blocks = [f"{host}:{len([*same])}" for host, same in groupby(per_process)]
+        words += ["-hosts", ",".join(blocks)]
     return replace(mpi, words=tuple(words), per_process=per_process)
-
-
-def _blocks(hosts: Sequence[str]) -> list[tuple[str, int]]:
-    """Return runs of the same host and their lengths."""
-    blocks: list[tuple[str, int]] = []
-    for host in hosts:
-        if blocks and blocks[-1][0] == host:
-            blocks[-1] = (host, blocks[-1][1] + 1)
-        else:
-            blocks.append((host, 1))
-    return blocks
 
 
 def _slurm_cores(environ: Mapping[str, str] | None = None) -> int:
@@ -223,7 +214,7 @@ def run_job(
     progress: Callable[[str], None] | None = None,
     hosts: Sequence[str] | None = None,
     worker: Sequence[str] = WORKER,
-    digest: str | None = None,
+    digest: str,
 ) -> float:
     """Run the job that is written in ``directory``; no process of it is left when this returns.
 
@@ -233,18 +224,17 @@ def run_job(
     processes are doing.
     ``progress`` gets what it says while it measures, and the table of pending operations when it
     did not move. ``hosts``: of the four nodes; what was measured elsewhere is removed.
-    ``digest``: of plan.json, as write_job returned it; None: of the one that is there now.
+    ``digest``: of plan.json, as write_job returned it.
     Errors: P3SError in one line: the process that failed and its event, what was pending when
     nothing moved, processes that are not on their hosts, or another MPI than the launcher's.
     Results that are there when a process fails are kept.
     """
-    from p3s.replay.engine.job import DONE, digest_of_plan, read_job
+    from p3s.replay.engine.job import DONE, read_job
     from p3s.replay.engine.results import read_result
     from p3s.replay.engine.watchdog import Witness
     from p3s.signature_runner.launch import run_traced
 
     directory = Path(directory).absolute()
-    digest = digest_of_plan(directory) if digest is None else digest
     job = read_job(directory, digest)
     program = _program(mpi, job.settings.library, worker)
     told = [str(directory), str(world.size), digest]

@@ -89,10 +89,9 @@ def share_of_spread(
             typical, _ = simulate_anyway(done.steps, done.node_of, here, distance=distance)
             drawn = []
             for draw in range(_DRAWS):
-                rng = np.random.default_rng(draw)
-                extra = vary.draw(rng)
+                steps, extra = vary.drawn(np.random.default_rng(draw))
                 made, _ = simulate_anyway(
-                    vary.computing(rng), done.node_of, here, distance=distance, extra_ns=extra
+                    steps, done.node_of, here, distance=distance, extra_ns=extra
                 )
                 drawn.append(made.end_ns[last].max())
         except P3SError:

@@ -92,7 +92,7 @@ class Job:
         return float(self.heads[number]["pass_s"])
 
     def program(self, number: int) -> Program:
-        """Read a program; ``step`` and ``classes`` are not part of a job and come back empty."""
+        """Read a program; ``step`` is not part of a job and comes back empty."""
         head = self.heads[number]
         path = program_path(self.directory, number)
         data = _same(path, head["digest"])
@@ -222,23 +222,14 @@ def program_bytes(program: Program) -> bytes:
     return array_bytes({"events": events, **columns})
 
 
-def digest_of_plan(directory: Path) -> str:
-    """Return the SHA-256 of a job's plan.json. Errors: P3SError when there is none."""
-    path = directory / PLAN
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as err:
-        raise P3SError(f"{path}: missing or damaged ({err.strerror}); replay with --again") from err
-
-
-def read_job(directory: Path, digest: str | None = None) -> Job:
+def read_job(directory: Path, digest: str) -> Job:
     """Read plan.json of a job. Errors: P3SError in one line when it is missing or damaged.
 
     ``digest``: what write_job returned; a plan.json that is another one is refused.
     """
     path = directory / PLAN
     try:
-        plan = parse_json(file_bytes(path) if digest is None else _same(path, digest))
+        plan = parse_json(_same(path, digest))
         if plan["version"] != VERSION:
             raise P3SError(f"{path}: written by another version of P3S")
         settings = JobSettings(

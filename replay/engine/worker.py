@@ -144,13 +144,7 @@ class Worker:
         self.comm.Barrier()
         self.page.done()
         self.watchdog.stop()
-        return {
-            "passes": passes,
-            "programs": len(numbers),
-            "skipped": skipped,
-            "shared_cores": self.shared_cores,
-            "kernels": len(set(self.kernels)),
-        }
+        return {"passes": passes, "programs": len(numbers), "skipped": skipped}
 
     def _to_do(self) -> list[tuple[int, float, str]]:
         """Return the programs without a result, how long a pass takes roughly, and their kind."""

@@ -20,7 +20,7 @@ from p3s.base.errors import P3SError
 from p3s.program.order.pairs import codes_of
 from p3s.replay.plan.build_holes import Noise, add_answers, add_noise, add_timed
 from p3s.replay.plan.build_traffic import Blocks, Table, Traffic, offsets, traffic_of, waited
-from p3s.replay.plan.executed import collective_numbers, completers
+from p3s.replay.plan.executed import CODES, collective_numbers, completers
 from p3s.replay.plan.loaded import Loaded
 from p3s.replay.plan.program import WAITING, Code, Pairing, Program, World, among
 from p3s.simulate.steps import REQUESTS, Op
@@ -68,27 +68,8 @@ def pairing_of(table: Table, loaded: Loaded, traffic: Traffic) -> Pairing:
     )
 
 
-_CODES = {
-    Op.SEND: Code.SEND,
-    Op.SSEND: Code.SSEND,
-    Op.BSEND: Code.BUFFERED,
-    Op.ISEND: Code.ISEND,
-    Op.ISSEND: Code.ISSEND,
-    Op.START_SEND: Code.ISEND,
-    Op.START_SSEND: Code.ISSEND,
-    Op.RECV: Code.RECV,
-    Op.IRECV: Code.IRECV,
-    Op.START_RECV: Code.IRECV,
-    Op.SENDRECV: Code.SENDRECV,
-    Op.WAIT: Code.WAIT,
-    Op.WAITANY: Code.WAITANY,
-    Op.WAITSOME: Code.WAITSOME,
-    Op.COLLECTIVE: Code.COLLECTIVE,
-    Op.ICOLLECTIVE: Code.COLLECTIVE_START,
-    Op.REST: Code.NOTHING,
-}
 _CODE_OF = np.zeros(max(Op) + 1, dtype=np.int64)
-_CODE_OF[list(map(int, _CODES))] = list(map(int, _CODES.values()))
+_CODE_OF[[int(op) for op, _ in CODES]] = [int(code) for _, code in CODES]
 
 
 @dataclass(frozen=True)
@@ -143,14 +124,8 @@ def build_program(
         pairing,
         timed=what == "timed",
         noise=has_noise,
-        classes=_classes(table, pairing.cls),
     )
     return Built(program, traffic)
-
-
-def _classes(table: Table, messages: Ints) -> tuple[int, ...]:
-    """Return the message classes that the program measures."""
-    return tuple(np.unique(messages[messages >= 0]).tolist())
 
 
 def _requests(loaded: Loaded, traffic: Traffic) -> tuple[Bools, Ints]:

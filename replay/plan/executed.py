@@ -10,7 +10,7 @@ import numpy as np
 from p3s.base.arrays import Bools, Ints
 from p3s.base.ops import ROOTED, blocking_of
 from p3s.program.order.pairs import pair
-from p3s.replay.plan.program import NOISE, Code, Collective, Program, World
+from p3s.replay.plan.program import NOISE, WAITING, Code, Collective, Program, World
 from p3s.simulate.network import Network, Path, line
 from p3s.simulate.simulate import simulate_anyway
 from p3s.simulate.steps import Op, Steps, instances
@@ -63,24 +63,30 @@ CONTROL_TAG, _CONTROL_BYTES = 1 << 30, 32
 
 #: Columns of events that say what a process does.
 _READ = ("code", "peer", "tag", "bytes", "work_ns", "arg", "comm", "slot", "first", "number")
-_OPS: dict[int, Op] = {
-    Code.SEND: Op.SEND,
-    Code.SSEND: Op.SSEND,
-    Code.ISEND: Op.ISEND,
-    Code.ISSEND: Op.ISSEND,
-    Code.IRECV: Op.IRECV,
-    Code.RECV: Op.RECV,
-    Code.BUFFERED: Op.BSEND,
-    Code.SENDRECV: Op.SENDRECV,
-    Code.WAIT: Op.WAIT,
-    Code.WAITANY: Op.WAITANY,
-    Code.WAITSOME: Op.WAITSOME,
-    Code.COLLECTIVE: Op.COLLECTIVE,
-    Code.COLLECTIVE_START: Op.ICOLLECTIVE,
-}
+#: What a step is executed as, persistent operations as nonblocking ones; of steps with one code the
+#: first is what the code does.
+CODES = (
+    (Op.SEND, Code.SEND),
+    (Op.SSEND, Code.SSEND),
+    (Op.BSEND, Code.BUFFERED),
+    (Op.ISEND, Code.ISEND),
+    (Op.ISSEND, Code.ISSEND),
+    (Op.START_SEND, Code.ISEND),
+    (Op.START_SSEND, Code.ISSEND),
+    (Op.RECV, Code.RECV),
+    (Op.IRECV, Code.IRECV),
+    (Op.START_RECV, Code.IRECV),
+    (Op.SENDRECV, Code.SENDRECV),
+    (Op.WAIT, Code.WAIT),
+    (Op.WAITANY, Code.WAITANY),
+    (Op.WAITSOME, Code.WAITSOME),
+    (Op.COLLECTIVE, Code.COLLECTIVE),
+    (Op.ICOLLECTIVE, Code.COLLECTIVE_START),
+    (Op.REST, Code.NOTHING),
+)
+_OPS = {code: op for op, code in reversed(CODES)}
 #: Columns of Steps that are written step by step.
 _ROW = ("op", "peer", "tag", "comm", "bytes", "peer2", "tag2", "bytes2", "number")
-_WAITS = (Code.WAIT, Code.WAITANY, Code.WAITSOME)
 
 
 @dataclass(frozen=True)
@@ -168,7 +174,7 @@ def _process(
     ):
         work = work_ns * scale
         here = len(columns.rows)
-        if code in _WAITS:
+        if code in WAITING:
             wanted = lists[at : at + number]
             done = [slots[one] for one in wanted if one in slots]
             most = len(done) if code == Code.WAIT else 1 if code == Code.WAITANY else arg

@@ -123,7 +123,6 @@ class Sheet:
             Pairing(*np.array(self.messages, dtype=np.int64).T) if self.messages else None,
             False,
             False,
-            tuple(sorted({cls for cls, *_ in self.messages if cls >= 0})),
             tuple((int(table.start[process]) + at, kind) for process, at, kind in self.own),
         )
         refuse_unproven(program, name)

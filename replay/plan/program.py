@@ -232,7 +232,6 @@ class Program:
     pairing: Pairing | None
     timed: bool
     noise: bool
-    classes: tuple[int, ...] = field(default=())
     own: tuple[tuple[int, str], ...] = field(default=())
 
     def of(self, process: int) -> npt.NDArray[np.void]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import numpy as np
 from paths import ROOT
 
 from p3s.replay.engine.inner import compile_inner
-from p3s.replay.engine.job import JobSettings, digest_of_plan, result_path, write_job
+from p3s.replay.engine.job import PLAN, JobSettings, result_path, write_job
 from p3s.replay.engine.results import ProgramResult, read_result
 from p3s.replay.engine.watchdog import Witness
 from p3s.replay.plan.program import EVENT, FIELDS, MEASURED, Code, Pairing, Process, Program, World
@@ -171,7 +172,7 @@ def run_job(
         *(worker or ("-m", "p3s.replay.engine.worker")),
         str(directory),
         str(size),
-        digest_of_plan(directory),
+        hashlib.sha256((directory / PLAN).read_bytes()).hexdigest(),
     ]
     with Witness(directory, size) as witness:
         process = subprocess.Popen(

@@ -152,3 +152,8 @@ def result_of(
         0.0,
         np.zeros(0),
     )
+
+
+def classes_of(program: Program) -> set[int]:
+    """Return the message classes that a program measures."""
+    return set() if program.pairing is None else set(program.pairing.cls.tolist()) - {-1}

@@ -99,7 +99,7 @@ def _write(
     directory: Path, program: Program, mpi: Mpi, budget_s: float = 0.3, results: Sequence[Path] = ()
 ) -> None:
     settings = JobSettings(library=compile_inner(mpi.mpicc), budget_s=budget_s)
-    write_job(directory, [program], WORLD, settings, results)
+    return write_job(directory, [program], WORLD, settings, results)
 
 
 @pytest.mark.parametrize("family", ["openmpi", "mpich"])
@@ -122,8 +122,8 @@ def test_processes_land_on_their_hosts(
     store = ResultStore(tmp_path / "np4.parts")
     key = store.key(_program(), WORLD, {"hosts": hosts})
     with store.job() as directory:
-        _write(directory, _program(), mpi, results=[store.path(key)])
-        run_job(directory, mpi, WORLD, timeout_s=TIMEOUT_S, hosts=hosts)
+        digest = _write(directory, _program(), mpi, results=[store.path(key)])
+        run_job(directory, mpi, WORLD, timeout_s=TIMEOUT_S, hosts=hosts, digest=digest)
     result = store.get(key)
     assert result is not None and result.passes > 0 and np.all(result.event_ns > 0)
     assert [place.name for place in result.places] == [
@@ -136,9 +136,9 @@ def test_processes_land_on_their_hosts(
 def test_ranks_that_landed_elsewhere_are_refused(cluster: Cluster, tmp_path: Path) -> None:
     words = [*openmpi_words(cluster), "-n", "{np}", "--host", f"{cluster.hosts[0]}:4"]
     mpi = on_hosts(find_mpi(words), cluster.hosts, WORLD)
-    _write(tmp_path, _program(), mpi)
+    digest = _write(tmp_path, _program(), mpi)
     with pytest.raises(P3SError, match=f"were started on {cluster.hosts[0]}"):
-        run_job(tmp_path, mpi, WORLD, timeout_s=TIMEOUT_S, hosts=cluster.hosts)
+        run_job(tmp_path, mpi, WORLD, timeout_s=TIMEOUT_S, hosts=cluster.hosts, digest=digest)
     assert not list(tmp_path.glob("results/*"))
 
 
@@ -146,7 +146,7 @@ def test_ranks_that_landed_elsewhere_are_refused(cluster: Cluster, tmp_path: Pat
 def test_a_killed_job_leaves_nothing(cluster: Cluster, tmp_path: Path, victim: str) -> None:
     before = _shared_memory()
     mpi = on_hosts(find_mpi(openmpi_words(cluster)), cluster.hosts, WORLD)
-    _write(tmp_path, _program(work_ns=5_000_000), mpi, budget_s=40.0)
+    digest = _write(tmp_path, _program(work_ns=5_000_000), mpi, budget_s=40.0)
 
     def kill() -> None:
         deadline = time.monotonic() + TIMEOUT_S
@@ -164,7 +164,7 @@ def test_a_killed_job_leaves_nothing(cluster: Cluster, tmp_path: Path, victim: s
     killer = threading.Thread(target=kill)
     killer.start()
     with pytest.raises(P3SError) as error:
-        run_job(tmp_path, mpi, WORLD, timeout_s=TIMEOUT_S)
+        run_job(tmp_path, mpi, WORLD, timeout_s=TIMEOUT_S, digest=digest)
     killer.join()
     assert "\n" not in str(error.value) and "timed out" not in str(error.value)
     if victim == "rank":

@@ -354,8 +354,7 @@ def test_only_what_is_needed_is_recorded() -> None:
 def test_job_comes_back_as_written(tmp_path: Path) -> None:
     programs = [ping_pong(), halo(), collectives()]
     settings = settings_of(FOUND[0], pages="huge", work_scale=0.5, most_passes=9, stall_s=7.0)
-    write_job(tmp_path, programs, world_of(4), settings)
-    job = read_job(tmp_path)
+    job = read_job(tmp_path, write_job(tmp_path, programs, world_of(4), settings))
     assert job.settings == settings and job.world == world_of(4)
     for number, program in enumerate(programs):
         found = job.program(number)
@@ -385,7 +384,7 @@ def test_damaged_files_are_one_line(tmp_path: Path) -> None:
         read_result(tmp_path / "none.npz")
     (tmp_path / "plan.json").write_text("{}")
     with pytest.raises(P3SError, match="plan.json"):
-        read_job(tmp_path)
+        read_job(tmp_path, "")
 
 
 def test_results_come_back_as_written(tmp_path: Path) -> None:

@@ -46,14 +46,15 @@ def frozen(directory: Path) -> str:
     world = world_of(SIZE)
     job = directory / "job"
     job.mkdir()
-    write_job(job, [program_of(scripts, name="first")], world, settings_of(mpis()[0]))
+    programs = [program_of(scripts, name="first")]
+    digest = write_job(job, programs, world, settings_of(mpis()[0]))
     mpi = on_hosts(find_mpi((mpis()[0].mpiexec,)), None, world)
 
     def is_frozen() -> bool:
         return pending(job).get(1, "").endswith(STOPPED)
 
     with over_when(is_frozen), pytest.raises(P3SError) as caught:
-        run_job(job, mpi, world, timeout_s=LIMIT_S, worker=[str(script)])
+        run_job(job, mpi, world, timeout_s=LIMIT_S, worker=[str(script)], digest=digest)
     assert processes_with(str(script)) == []
     return str(caught.value)
 
@@ -73,7 +74,7 @@ def test_processes_that_do_not_come_out_of_mpi_init(tmp_path: Path) -> None:
     scripts[1].add(Code.RECV, peer=0, bytes=8)
     job = tmp_path / "job"
     job.mkdir()
-    write_job(job, [program_of(scripts)], world, settings_of(mpis()[0]))
+    digest = write_job(job, [program_of(scripts)], world, settings_of(mpis()[0]))
     mpi = on_hosts(find_mpi((mpis()[0].mpiexec,)), None, world)
 
     def all_there() -> bool:
@@ -83,7 +84,7 @@ def test_processes_that_do_not_come_out_of_mpi_init(tmp_path: Path) -> None:
         over_when(all_there),
         pytest.raises(P3SError, match="process 0, process 1 in MPI_Init, or before it"),
     ):
-        run_job(job, mpi, world, timeout_s=LIMIT_S, worker=[str(script)])
+        run_job(job, mpi, world, timeout_s=LIMIT_S, worker=[str(script)], digest=digest)
     assert processes_with(str(script)) == []
 
 

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 from plan_patterns import halo, ring
+from replay_made import classes_of
 from steps_builder import Builder
 
 from p3s.base.errors import P3SError
@@ -71,7 +72,7 @@ def test_a_halo_on_sixteen_nodes():
     assert e.run_s == pytest.approx(500 * e.section_ns[0] * 1e-9)
     assert e.section_ns[0] > 2e6 and e.needed_s >= e.total_s > 0
     assert why_not(plan) is None
-    measured = {c for p in plan.programs if p.what == "pair" for c in p.classes}
+    measured = {c for p in plan.programs if p.what == "pair" for c in classes_of(p)}
     assert measured == set(range(len(plan.messages)))
 
 
@@ -170,7 +171,7 @@ def test_ranges_at_several_distances(tmp_path):
     for it in (*plan.iterations, *plan.timed):
         assert plan.placements[it.placement].hops == plan.distance[it.pair]
     for number, program in zip(plan.placement_of, plan.programs, strict=True):
-        for c in program.classes if program.what == "pair" else ():
+        for c in classes_of(program) if program.what == "pair" else ():
             far = plan.messages[c].distance
             assert far == 0 or plan.placements[number].hops == far
     assert "over 1, 3 switches" in plan_text(plan)
@@ -222,7 +223,7 @@ def test_only_so_many_classes_are_measured(monkeypatch):
         b.add(k % 2, "MPI_Isend", 2 + k % 2, nbytes, tag=k)
         b.add(2 + k % 2, "MPI_Irecv", k % 2, nbytes, tag=k)
     plan = planned([section(b.build())], block(4, 2))
-    measured = sorted({c for p in plan.programs if p.what == "pair" for c in p.classes})
+    measured = sorted({c for p in plan.programs if p.what == "pair" for c in classes_of(p)})
     assert len(measured) == 10 < len(plan.messages)
     sizes = [m.bytes for m in plan.messages]
     assert {sizes.index(min(sizes)), sizes.index(max(sizes))} <= set(measured)
