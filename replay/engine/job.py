@@ -186,7 +186,7 @@ def write_job(
 
 
 def _head(program: Program, work_scale: float) -> dict[str, Any]:
-    wait_ns = float(program.events["at_ns"].max(initial=0)) if program.timed else 0.0
+    wait_ns = float(program.events["at_ns"].max(initial=0))
     busy_ns = pass_ns(program, rough_network(), work_scale)
     return {
         "pass_s": _PASS_S + 1e-9 * max(busy_ns, wait_ns),

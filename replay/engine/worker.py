@@ -185,7 +185,7 @@ class Worker:
         assert self.job is not None
         return {
             "name": program.name,
-            "timed": program.timed,
+            "timed": program.timed or program.noise,
             "comms": [list(members) for members in program.comms],
             "allowed_s": 2.0 * self.job.pass_s(number),
         }

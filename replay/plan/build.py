@@ -102,11 +102,8 @@ def build_program(
     kept = traffic.send | traffic.receive | traffic.direct | (counts > 0)
     blocks = Blocks(world.size)
     comms = _measured(blocks, loaded, traffic, kept, taken, counts, what, buffered_bytes)
-    if what == "trace":
-        starter = add_answers(blocks, loaded, traffic)
-    else:
-        starter = add_timed(blocks, loaded, traffic)
-    has_noise = add_noise(blocks, world, noise, starter, timed=what == "timed")
+    (add_timed if what == "timed" else add_answers)(blocks, loaded, traffic)
+    has_noise = add_noise(blocks, world, noise)
     table = blocks.finish(loaded.step)
     lists, list_start = _lists(table, loaded, taken, counts)
     pairing = pairing_of(table, loaded, traffic)

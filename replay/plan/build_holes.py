@@ -13,24 +13,14 @@ from p3s.program.order.pairs import codes_of
 from p3s.replay.plan.build_traffic import Blocks, Traffic, offsets
 from p3s.replay.plan.executed import Transit
 from p3s.replay.plan.loaded import Loaded
-from p3s.replay.plan.program import NOISE, TAG_GO, TAG_NOISE, Code, World
+from p3s.replay.plan.program import NOISE, TAG_NOISE, Code, World
 from p3s.replay.settings import NOISES
 
 #: How many sends of its measured rank an immediate black hole is ahead with its receives.
 AHEAD = 64
 
 
-@dataclass(frozen=True)
-class Starter:
-    """The black hole that starts the noise, and after which of its events."""
-
-    process: int
-    key: int
-    at_ns: int
-    waits: bool
-
-
-def add_answers(blocks: Blocks, loaded: Loaded, traffic: Traffic) -> Starter | None:
+def add_answers(blocks: Blocks, loaded: Loaded, traffic: Traffic) -> None:
     """Add black holes that answer questions at once.
 
     A black hole takes the questions of its rank in their order; the receives of the sends
@@ -71,16 +61,9 @@ def add_answers(blocks: Blocks, loaded: Loaded, traffic: Traffic) -> Starter | N
         tag=traffic.receive_tag[receive],
         bytes=loaded.arrives[receive],
     )
-    if len(receive) and (
-        len(send) == 0 or traffic.receive_from[receive[0]] <= traffic.send_to[send[0]]
-    ):
-        return Starter(int(traffic.receive_from[receive[0]]), int(receive_key[0]) + 1, -1, False)
-    if len(send):
-        return Starter(int(traffic.send_to[send[0]]), int(send_key[0]) + 1, -1, True)
-    return None
 
 
-def add_timed(blocks: Blocks, loaded: Loaded, traffic: Traffic) -> Starter | None:
+def add_timed(blocks: Blocks, loaded: Loaded, traffic: Traffic) -> None:
     """Add black holes that post receives and send when the absent partners would.
 
     They only post and never wait before the END, so they always come to their end. Messages of
@@ -91,7 +74,7 @@ def add_timed(blocks: Blocks, loaded: Loaded, traffic: Traffic) -> Starter | Non
     receive = np.flatnonzero(traffic.receive & ~traffic.receive_in)
     local = np.concatenate((send, receive))
     if len(local) == 0:
-        return None
+        return
     hole = np.concatenate((traffic.send_to[send], traffic.receive_from[receive]))
     takes = np.arange(len(local)) < len(send)
     tag = np.concatenate((traffic.send_tag[send], traffic.receive_tag[receive]))
@@ -104,10 +87,9 @@ def add_timed(blocks: Blocks, loaded: Loaded, traffic: Traffic) -> Starter | Non
     local, hole, tag, at = (x[order] for x in (local, hole, tag, at))
     takes = takes[order]
     nbytes = np.where(takes, steps.bytes[local], loaded.arrives[local])
-    key = 4 * np.arange(len(local))
     blocks.add(
         hole,
-        key,
+        np.arange(len(local)),
         local,
         code=np.where(takes, Code.IRECV, Code.BUFFERED),
         peer=traffic.process[local],
@@ -116,7 +98,6 @@ def add_timed(blocks: Blocks, loaded: Loaded, traffic: Traffic) -> Starter | Non
         at_ns=at,
         offset=np.where(takes, offsets(hole, tag, np.where(takes, nbytes, 0)), 0),
     )
-    return Starter(int(hole[0]), 1, int(at[0]), False)
 
 
 def _in_order(channel: Ints, local: Ints, at: Floats) -> Ints:
@@ -218,35 +199,16 @@ def noise_beside(
     return noise_of(transit, pair, shares, length_ns)
 
 
-def add_noise(
-    blocks: Blocks, world: World, noise: Noise | None, starter: Starter | None, *, timed: bool
-) -> bool:
-    """Let the noise pair exchange messages, tick by tick, once a black hole starts it.
+def add_noise(blocks: Blocks, world: World, noise: Noise | None) -> bool:
+    """Let the noise pair exchange messages, tick by tick from the start of the pass on.
 
     Each tick has ``counts`` messages on the way, half of them in each direction. Returns whether
     there is noise in the program.
     """
     pair = world.rank_of(NOISE)
-    if not pair or starter is None or noise is None or not np.any(noise.counts):
+    if not pair or noise is None or not np.any(noise.counts):
         return False
     first, second = pair[(0, 0)], pair[(1, 0)]
-
-    def one(process: int, key: int, **columns: int) -> None:
-        blocks.add(np.array([process]), np.array([key]), np.array([-1]), main=False, **columns)
-
-    if starter.waits:
-        one(starter.process, starter.key, code=Code.WAIT, number=1)
-    one(
-        starter.process,
-        starter.key + 1,
-        code=Code.BUFFERED,
-        peer=first,
-        tag=TAG_GO,
-        at_ns=starter.at_ns if timed else -1,
-    )
-    one(first, 0, code=Code.RECV, peer=starter.process, tag=TAG_GO)
-    one(first, 1, code=Code.BUFFERED, peer=second, tag=TAG_GO)
-    one(second, 0, code=Code.RECV, peer=first, tag=TAG_GO)
     counts = noise.counts[noise.counts > 0]
     tick_ns = np.rint(np.flatnonzero(noise.counts > 0) * noise.tick_ns).astype(np.int64)
     most = int(counts.max())
@@ -258,7 +220,7 @@ def add_noise(
             late = place if code == Code.IRECV else place + most
             blocks.add(
                 np.full(len(tick), me),
-                2 + tick * (2 * most + 1) + late,
+                tick * (2 * most + 1) + late,
                 np.full(len(tick), -1),
                 code=code,
                 peer=other,
@@ -270,7 +232,7 @@ def add_noise(
         ticks = np.arange(len(counts))
         blocks.add(
             np.full(len(ticks), me),
-            2 + ticks * (2 * most + 1) + 2 * most,
+            ticks * (2 * most + 1) + 2 * most,
             np.full(len(ticks), -1),
             code=Code.WAIT,
             number=counts,

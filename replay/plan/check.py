@@ -28,7 +28,6 @@ from p3s.replay.plan.program import (
     RECEIVING,
     SENDING,
     SLOT_CODES,
-    TAG_GO,
     TAG_NOISE,
     Code,
     Program,
@@ -284,7 +283,7 @@ def _event(program: Program, event: int) -> str:
 
 
 def _place(missing: Missing) -> str:
-    names = {TAG_GO: "start of noise", TAG_NOISE: "noise", CONTROL_TAG: "question"}
+    names = {TAG_NOISE: "noise", CONTROL_TAG: "question"}
     what = names.get(missing.tag, f"tag {missing.tag}, {missing.bytes} B")
     return f"{missing.source}->{missing.target} ({what})"
 

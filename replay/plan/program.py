@@ -147,8 +147,7 @@ SLOT_CODES = (
 )
 WAITING = (Code.WAIT, Code.WAITANY, Code.WAITSOME)
 
-#: Tags of the messages that start the noise and of those that are noise, and the first free one.
-TAG_GO = 1
+#: Tag of the messages that are noise, and the first free one.
 TAG_NOISE = 2
 FIRST_TAG = 16
 

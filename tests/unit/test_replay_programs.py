@@ -262,7 +262,7 @@ def test_faults_of_a_program_are_seen(field: str, value: int, code: Code, words:
     assert words in describe(verdict)
 
 
-def test_noise_starts_with_the_first_message_to_a_black_hole_and_ends() -> None:
+def test_noise_is_on_the_way_at_its_ticks_and_ends() -> None:
     for calls in ([("MPI_Recv", 2)], [("MPI_Send", 2)]):
         for what in ("trace", "timed"):
             _, loaded = outside(calls)
