@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from p3s.base.arrays import Floats
+from p3s.base.text import plural
 
 #: A link is a token bucket only where it slows the flood down by this much after its burst.
 _KNEE = 1.25
@@ -117,31 +118,20 @@ def _bucket(flood: Flood) -> Link:
         square = _squares(sent[:knee], ns[:knee], first) + _squares(sent[knee:], ns[knee:], second)
         if best is None or square < best[0]:
             best = (square, knee, first, second)
-    who = f"{flood.senders} sender{'s' if flood.senders > 1 else ''}"
     if best is None or best[3][1] <= _KNEE * max(best[2][1], 0.0):
         # A constant rate from the first byte on: the last part is the steady one.
-        tail = max(count // 4, 0)
-        low, high = _slopes(sent[tail:], ns[tail:])
-        rate = 1.0 / max(whole[1], 1e-12)
-        return Link(
-            rate,
-            _burst(flood, rate, 0),
-            _residual(sent, ns, [whole], count),
-            1.0 / max(high, 1e-12),
-            1.0 / max(low, 1e-12),
-            f"steady rate of a flood of {who}",
-        )
-    _, knee, first, second = best
-    rate = 1.0 / second[1]
-    burst = _burst(flood, rate, knee)
-    low, high = _slopes(sent[knee:], ns[knee:])
+        lines, knee, tail, kind = (whole, whole), 0, count // 4, "steady rate of"
+    else:
+        lines, knee, tail, kind = best[2:], best[1], best[1], "token bucket through"
+    rate = 1.0 / max(lines[1][1], 1e-12)
+    low, high = _slopes(sent[tail:], ns[tail:])
     return Link(
         rate,
-        burst,
-        _residual(sent, ns, [first, second], knee),
+        _burst(flood, rate, knee),
+        _residual(sent, ns, lines, knee),
         1.0 / max(high, 1e-12),
         1.0 / max(low, 1e-12),
-        f"token bucket through a flood of {who}",
+        f"{kind} a flood of {plural(flood.senders, 'sender')}",
     )
 
 

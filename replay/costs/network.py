@@ -265,18 +265,11 @@ def sender_buffer(
 
 
 def pooled(use: Sequence[Observed]) -> dict[Key, Estimate]:
-    """Return (distance, bytes) -> measured transfer; classes of several loads by samples."""
-    groups: dict[Key, dict[int, list[Observed]]] = {}
+    """Return (distance, bytes) -> measured transfer."""
+    groups: dict[Key, list[Observed]] = {}
     for observed in use:
-        groups.setdefault(observed.key, {}).setdefault(observed.cls, []).append(observed)
-    points = {}
-    for key, by_class in groups.items():
-        estimates = [level_of(these) for these in by_class.values()]
-        weight = np.array([max(e.n_samples, 1) for e in estimates], dtype=np.float64)
-        values = np.array([(e.cost_ns, e.low_ns, e.high_ns) for e in estimates])
-        cost, low, high = (weight[:, None] * values).sum(axis=0) / weight.sum()
-        points[key] = Estimate(float(cost), float(low), float(high), int(weight.sum()))
-    return points
+        groups.setdefault(observed.key, []).append(observed)
+    return {key: level_of(these) for key, these in groups.items()}
 
 
 def transfer_curve(

@@ -261,7 +261,7 @@ class Collector:
     def result(self) -> ProgramResult:
         """Return the measurements."""
         if self.passes == 0:
-            return ProgramResult.empty(self.processes)
+            return ProgramResult(0, np.zeros((0, self.processes)))
         took, begin = np.concatenate(self._took), np.concatenate(self._begin)
         errors = np.concatenate(self._errors) if self._errors else np.zeros(0)
         errors = errors[:: len(errors) // MOST_ERRORS + 1]

@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 import numpy as np
@@ -120,35 +120,20 @@ class ProgramResult:
     message of a link program had arrived, after the first send began; LINK_RECV events in the
     order of Program.events. ``clock_error_ns``: how far clocks of two nodes may be
     off in this. ``work_error_ns``: what emulated computation took beyond its length, every one
-    (thinned out evenly when there are very many). ``places``: where each process ran.
+    (thinned out evenly when there are very many). ``places``: where each process ran. Default:
+    nothing was measured.
     """
 
     passes: int
     pass_ns: Floats
-    event: Ints
-    event_ns: Floats
-    begin_ns: Floats
-    transfer_ns: Floats
-    link_ns: Floats
-    clock_error_ns: float
-    work_error_ns: Floats
+    event: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    event_ns: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    begin_ns: Floats = field(default_factory=lambda: np.zeros(0))
+    transfer_ns: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    link_ns: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    clock_error_ns: float = 0.0
+    work_error_ns: Floats = field(default_factory=lambda: np.zeros(0))
     places: tuple[Place, ...] = ()
-
-    @staticmethod
-    def empty(processes: int) -> ProgramResult:
-        """Return the result of no pass."""
-        none = np.zeros((0, 0))
-        return ProgramResult(
-            0,
-            np.zeros((0, processes)),
-            np.zeros(0, dtype=np.int64),
-            none,
-            np.zeros(0),
-            none,
-            none,
-            0.0,
-            np.zeros(0),
-        )
 
 
 _SCALARS = ("passes", "clock_error_ns")

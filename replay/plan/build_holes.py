@@ -135,21 +135,15 @@ class Noise:
 
 
 def noise_of(
-    transit: Transit,
-    pair: tuple[int, int],
-    shares: Bools | None,
-    length_ns: float,
-    limit: int = NOISE_LIMIT,
+    transit: Transit, pair: tuple[int, int], shares: Bools | None, length_ns: float
 ) -> Noise | None:
     """Return what the noise pair does while these two nodes are loaded, None: nothing.
 
     noise = messages in transit in the full run - those that the loaded ranks send or receive
     themselves. ``shares``: nodes x nodes, which messages have a link between switches in common
-    with those of the pair; None: not known, all count. ``limit`` bounds the number at one tick:
-    two processes cannot stand in for thousands. ``length_ns``: of the section.
+    with those of the pair; None: not known, all count. ``length_ns``: of the section. Two processes
+    cannot stand in for thousands: NOISE_LIMIT bounds the number at one tick.
     """
-    if limit < 1:
-        return None
     others = ~(np.isin(transit.source, pair) | np.isin(transit.target, pair))
     if shares is not None:
         others &= shares[transit.source, transit.target]
@@ -165,7 +159,7 @@ def noise_of(
         edges = np.linspace(0, len(series), MAX_TICKS + 1).astype(np.int64)
         sums = np.concatenate(([0], np.cumsum(series)))
         series = np.rint(np.diff(sums[edges]) / np.diff(edges)).astype(np.int64)
-    counts = np.minimum(series, limit)
+    counts = np.minimum(series, NOISE_LIMIT)
     if not counts.any():
         return None
     nbytes = float(transit.bytes[others].mean())

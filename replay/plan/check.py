@@ -2,10 +2,9 @@
 
 Every process executes its steps in order. A message is complete only when both its send and its
 receive have been posted, as if nothing was ever buffered, and a collective when all members have
-called it; so whatever ends here ends with any amount of buffering. With ``eager_bytes`` sends of
-up to so many bytes are buffered by the library. There are no wildcards, so one schedule decides
-for all of them; of WAITANY and WAITSOME the worst choice is assumed. What stands in the way is
-buffered, left out, or refused.
+called it; so whatever ends here ends with any amount of buffering. There are no wildcards, so one
+schedule decides for all of them; of WAITANY and WAITSOME the worst choice is assumed. What stands
+in the way is buffered, left out, or refused.
 """
 
 from __future__ import annotations
@@ -39,7 +38,6 @@ from p3s.simulate.steps import RECEIVES, SENDS, WAITS, LeftOut, Op, Steps, insta
 _MOST_NAMED = 64
 #: Steps that end as soon as they have begun; what they leave behind is waited for.
 _NONBLOCKING = (Op.ISEND, Op.ISSEND, Op.IRECV, Op.ICOLLECTIVE)
-_SYNCHRONOUS = (Op.SSEND, Op.ISSEND)
 
 
 @dataclass(frozen=True)
@@ -58,10 +56,9 @@ class Missing:
 
 @dataclass(frozen=True)
 class Stuck:
-    """A process that waits for ever: its event (of its list), and what it waits for."""
+    """A process that waits for ever: in which event of which step, and for what."""
 
     process: int
-    event: int
     step: int
     code: Code
     waits_for: tuple[Missing, ...]
@@ -85,7 +82,7 @@ class Verdict:
         return not self.stuck and not self.uneven and not self.faults
 
 
-def check(program: Program, eager_bytes: int = -1) -> Verdict:
+def check(program: Program) -> Verdict:
     """Execute a program on paper; see Verdict.ends."""
     faults = _faults(program)
     if faults:
@@ -94,7 +91,7 @@ def check(program: Program, eager_bytes: int = -1) -> Verdict:
     uneven, faults = _uneven(program, done), _disagree(program, done)
     if uneven or faults:
         return Verdict(uneven=uneven, faults=faults)
-    return Verdict(_Execution(program, done, eager_bytes).stuck())
+    return Verdict(_Execution(program, done).stuck())
 
 
 def _faults(program: Program) -> tuple[str, ...]:
@@ -173,16 +170,14 @@ def _message(program: Program, done: Executed, i: int) -> Missing:
 class _Execution:
     """Executes steps as far as they go; a step that begins lets its partners look again."""
 
-    def __init__(self, program: Program, done: Executed, eager_bytes: int) -> None:
+    def __init__(self, program: Program, done: Executed) -> None:
         self.program, self.done = program, done
         steps = done.steps
         self.op, self.to, self.source = steps.op.tolist(), steps.to.tolist(), steps.source.tolist()
         self.rank = steps.rank.tolist()
         # What a process asks for its black hole has to take, as if nothing was buffered.
         question = program.events["code"][done.event] == Code.ASK
-        buffered = (steps.op == Op.BSEND) & ~question
-        buffered |= (steps.bytes <= eager_bytes) & ~steps.is_op(*_SYNCHRONOUS)
-        self.buffered = buffered.tolist()
+        self.buffered = ((steps.op == Op.BSEND) & ~question).tolist()
         self.calls = [members.tolist() for members in _calls(steps)]
         self.call = {i: k for k, members in enumerate(self.calls) for i in members}
         self.absent = [len(members) for members in self.calls]
@@ -265,7 +260,6 @@ class _Execution:
             missing += [source] * (source >= 0 and not self.begun[source])
         return Stuck(
             process,
-            event - int(program.start[process]),
             int(program.step[event]),
             Code(int(program.events["code"][event])),
             tuple(_message(program, self.done, send) for send in missing),

@@ -9,7 +9,7 @@ themselves. "link": messages back to back from one node to the other.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -46,22 +46,17 @@ _MOST_SIZES = 12
 _HANDSHAKE_TAG = FIRST_TAG + 1
 
 
-@dataclass
 class Sheet:
     """Events of a micro-program under construction; ``messages``: rows of its Pairing."""
 
-    processes: int
-    events: list[list[dict[str, int]]] = field(init=False)
-    lists: list[list[int]] = field(init=False)
-    slots: list[int] = field(init=False)
-    comms: dict[tuple[int, ...], int] = field(default_factory=dict)
-    messages: list[tuple[int, ...]] = field(default_factory=list)
-    own: list[tuple[int, int, str]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.events = [[] for _ in range(self.processes)]
-        self.lists = [[] for _ in range(self.processes)]
-        self.slots = [0] * self.processes
+    def __init__(self, processes: int) -> None:
+        self.processes = processes
+        self.events: list[list[dict[str, int]]] = [[] for _ in range(processes)]
+        self.lists: list[list[int]] = [[] for _ in range(processes)]
+        self.slots = [0] * processes
+        self.comms: dict[tuple[int, ...], int] = {}
+        self.messages: list[tuple[int, ...]] = []
+        self.own: list[tuple[int, int, str]] = []
 
     def add(self, process: int, code: Code, *, own: str = "", **columns: int) -> int:
         """Append an event and return its position in the list of its process."""

@@ -133,16 +133,10 @@ class _Table:
             a, b = unique // self.nodes, unique % self.nodes
             best = int(np.argmax(gain + gain_alone[a] + gain_alone[b]))
             return int(a[best]), int(b[best])
-        first = int(np.argmax(gain_alone))
-        rest = covered.copy()
-        rest[rows[alone & (rows[:, 1] == first), 0]] = True
-        left = rows[alone & ~rest[rows[:, 0]]]
         if self.nodes == 1:
-            return first, first
-        gain = np.bincount(left[:, 1], weights=self.worth[left[:, 0]], minlength=self.nodes)
-        gain[first] = -1
-        second = int(np.argmax(gain))
-        return min(first, second), max(first, second)
+            return 0, 0
+        first, second = np.sort(np.argsort(-gain_alone, kind="stable")[:2]).tolist()
+        return first, second
 
 
 def _unique(section: int, cls: Ints, first: Ints, second: Ints) -> Ints:

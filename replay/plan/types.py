@@ -171,7 +171,9 @@ def place(
     """
     distances = sorted({max(int(hops), 1) for hops in wanted} or {1})
     if not hosts:
-        return (Placement((), 1, tuple(distances)),), _alone(topology, distances)
+        far = ", ".join(map(str, distances))
+        note = f"distances of {far} switches cannot be shown: no hosts are given"
+        return (Placement((), 1, tuple(distances)),), () if topology.flat else (note,)
     names = list(dict.fromkeys(hosts))
     hops = topology.between(names, names)
     if len(names) == 1:
@@ -191,15 +193,6 @@ def place(
                 f"{real} apart: no two of the hosts are {distance} apart"
             )
     return tuple(found.values()), tuple(notes)
-
-
-def _alone(topology: Topology, distances: list[int]) -> tuple[str, ...]:
-    if topology.flat:
-        return ()
-    return (
-        f"distances of {', '.join(map(str, distances))} switches cannot be shown: no hosts "
-        "are given",
-    )
 
 
 def _best(names: Sequence[str], hops: Ints, distance: int) -> tuple[int, int, int, int]:

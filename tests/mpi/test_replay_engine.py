@@ -196,7 +196,7 @@ def test_programs_of_every_kind(tmp_path: Path, mpi: Mpi) -> None:
 def test_what_is_measured_is_not_measured_again(tmp_path: Path) -> None:
     mpi, programs = FOUND[0], [ping_pong(), halo(), ping_pong(5)]
     write_job(tmp_path, programs, world_of(4), settings_of(mpi, budget_s=600.0, most_passes=16))
-    kept = ProgramResult.empty(4)
+    kept = ProgramResult(0, np.zeros((0, 4)))
     save_result(result_path(tmp_path, 1), kept)
     ended = run_job(tmp_path, mpi, 4)
     assert ended.code == 0, ended.stderr

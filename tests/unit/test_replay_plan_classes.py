@@ -289,7 +289,6 @@ def test_noise_is_what_others_have_on_the_way():
     others = ~(np.isin(transit.source, (0, 1)) | np.isin(transit.target, (0, 1)))
     mean = (transit.taken - transit.sent)[others].sum() / transit.ticks
     assert noise.wanted == pytest.approx(mean, rel=0.02)
-    assert noise_of(transit, (0, 1), None, 1e6, limit=0) is None
     none = np.zeros((8, 8), dtype=bool)
     assert noise_of(transit, (0, 1), none, 1e6) is None
     shared = none.copy()

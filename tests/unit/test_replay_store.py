@@ -174,8 +174,7 @@ def _program(nbytes: int = 8) -> Program:
 
 def _result(passes: int = 3) -> ProgramResult:
     places = tuple(_places("aaabcdd"))
-    empty = ProgramResult.empty(7)
-    return replace(empty, passes=passes, pass_ns=np.ones((passes, 7)), places=places)
+    return ProgramResult(passes, np.ones((passes, 7)), places=places)
 
 
 def test_results_are_kept_under_their_keys(tmp_path: Path) -> None:
