@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
+from p3s.base import errors
 from p3s.base.errors import P3SError
 from p3s.replay.engine.results import Place
 from p3s.replay.engine.watchdog import ERROR_MARK, STALL_MARK, STARTING, STOPPED, pending
@@ -283,7 +284,7 @@ def _program(mpi: Mpi, library: Path, worker: Sequence[str]) -> list[str]:
     """
     from p3s.base.host.mpi import library_of
 
-    root = str(Path(__file__).resolve().parent.parent.parent)
+    root = str(Path(errors.__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
     settings = [f"PYTHONPATH={path}", f"P3S_REPLAY_MPI={mpi.family}"]
     found = library_of(str(library))

@@ -141,27 +141,16 @@ def size_bins(sizes: Ints, most: int = MOST_SIZES) -> tuple[Ints, Ints]:
     return np.repeat(np.arange(len(firsts)), np.diff(edges)), (low + high) // 2
 
 
-class _Sizes:
-    """Sizes of all sections, merged where there are too many."""
-
-    def __init__(self, parts: Sequence[Ints], what: str) -> None:
-        self.sizes = (
-            np.unique(np.concatenate([np.unique(part) for part in parts]))
-            if any(len(part) for part in parts)
-            else np.zeros(0, dtype=np.int64)
-        )
-        self.bin, self.middle = size_bins(self.sizes)
-        self.notes: tuple[str, ...] = ()
-        if len(self.middle) < len(self.sizes):
-            self.notes = (
-                f"{len(self.sizes)} sizes of {what} are taken together in "
-                f"{len(self.middle)} classes, sizes within {100 * SIZE_TOLERANCE:.0f} % of "
-                "their class",
-            )
-
-    def of(self, values: Ints) -> Ints:
-        """Return the class of each size; ``middle`` has the bytes of each class."""
-        return self.bin[np.searchsorted(self.sizes, values)]
+def merged(parts: Sequence[Ints], what: str) -> tuple[list[Ints], tuple[str, ...]]:
+    """Return the sizes of all sections, those of one class alike, and a note on it, if any."""
+    sizes = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *parts]))
+    code, middle = size_bins(sizes)
+    note = (
+        f"{len(sizes)} sizes of {what} are taken together in {len(middle)} classes, sizes within "
+        f"{100 * SIZE_TOLERANCE:.0f} % of their class"
+    )
+    alike = [middle[code[np.searchsorted(sizes, part)]] for part in parts]
+    return alike, () if len(middle) == len(sizes) else (note,)
 
 
 def classify(
@@ -180,11 +169,11 @@ def classify(
         return Classified((), (), (), ())
     drafts = [_Draft(steps, mapping, distance) for steps in full]
     direct = [_direct(steps, mapping, distance) for steps in sections]
-    sizes = _Sizes([draft.bytes for draft in drafts], "messages")
-    message_keys = [np.stack((sizes.of(d.bytes), d.distance, d.load)) for d in drafts]
-    weights = [d.weight for d in drafts]
-    unique, codes, events = _coded(message_keys, weights)
-    unique[0] = sizes.middle[unique[0]]
+    sizes, notes = merged([draft.bytes for draft in drafts], "messages")
+    message_keys = [
+        np.stack((size, d.distance, d.load)) for size, d in zip(sizes, drafts, strict=True)
+    ]
+    unique, codes, events = _coded(message_keys, [d.weight for d in drafts])
     found = tuple(
         MessageClass(int(b), int(d), int(load), float(e))
         for (b, d, load), e in zip(unique.T.tolist(), events.tolist(), strict=True)
@@ -214,11 +203,10 @@ def classify(
         direct_rows.append(rows)
         call_keys.append(keys)
         call_weights.append(steps.weight[rows])
-    call_sizes = _Sizes([keys[2] for keys in call_keys], "calls")
-    for keys in call_keys:
-        keys[2] = call_sizes.of(keys[2])
+    call_sizes, call_notes = merged([keys[2] for keys in call_keys], "calls")
+    for keys, size in zip(call_keys, call_sizes, strict=True):
+        keys[2] = size
     unique_calls, call_codes, call_events = _coded(call_keys, call_weights)
-    unique_calls[2] = call_sizes.middle[unique_calls[2]]
     texts = list(names)
     calls = tuple(
         CallClass(texts[call], KINDS[kind], nbytes, far, load, requests, members, float(events))
@@ -242,9 +230,7 @@ def classify(
         [draft.transit() for draft in drafts],
         strict=True,
     )
-    return Classified(
-        found, calls, tuple(Whole(*each) for each in columns), sizes.notes + call_sizes.notes
-    )
+    return Classified(found, calls, tuple(Whole(*each) for each in columns), notes + call_notes)
 
 
 def worth_measuring(messages: Sequence[MessageClass], most: int) -> Ints:
