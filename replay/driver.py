@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 TIMED_SHARE = 0.4
 #: What is measured first: without it the rest says little.
 FIRST = {"link": 0, "pair": 1}
+#: Iterations of a loop that are executed as one.
+TURNS = 3
 #: On one machine all four nodes share its cores: at most this many ranks play one node.
 MOST_LOCAL_RANKS = 16
 
@@ -76,7 +78,7 @@ def prepare(
     family, version = (mpi.family, mpi.version) if mpi is not None else USUAL_LIBRARY
     library = library_of(family, version, settings.collectives)
     trace = read_scaled(scaled_dir)
-    sections = read_sections(scaled_dir, turns=settings.turns, trace=trace)
+    sections = read_sections(scaled_dir, turns=TURNS, trace=trace)
     hosts = settings.hosts or tuple(allocated_hosts())
     mapping = mapping_of(
         settings.mapping, trace.n, _ranks_per_node(settings, hosts, trace.n), settings.rank_file
@@ -132,7 +134,7 @@ def run(
     from p3s.replay.engine.job import ResultStore
     from p3s.replay.plan.plan import timed_programs
 
-    say = progress or _nothing
+    say = progress or (lambda _: None)
     ready = prepare(scaled_dir, settings, machine=machine, say=say)
     plan, trace = ready.plan, ready.trace
     scale = plan.estimate.work_scale
@@ -166,10 +168,6 @@ def run(
     content["collectives"] = str(ready.library)
     write_result(out_json, content, table)
     return content
-
-
-def _nothing(_: str) -> None:
-    """Say nothing."""
 
 
 class Launches:

@@ -16,7 +16,7 @@ import numpy as np
 
 from p3s.base.arrays import Floats, Ints
 from p3s.replay.engine.inner import InnerLoop, Part, Timings
-from p3s.replay.engine.results import ProgramResult, is_narrow
+from p3s.replay.engine.results import ProgramResult, median_interval
 from p3s.replay.plan.program import Code, Program
 
 ROUNDS = 40
@@ -256,7 +256,9 @@ class Collector:
 
     def is_known(self, half_width: float) -> bool:
         """Return whether every interval is within this share of its median on each side."""
-        return self.passes > 0 and all(is_narrow(one, half_width) for one in self.series())
+        return self.passes > 0 and all(
+            median_interval(one).half_width <= half_width for one in self.series()
+        )
 
     def result(self) -> ProgramResult:
         """Return the measurements."""

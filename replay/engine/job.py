@@ -41,7 +41,6 @@ PROGRAMS = "programs"
 RESULTS = "results"
 DONE = "done.json"
 MOST_PASSES = 256
-VERSION = 4
 #: What a pass takes beside its events, to share the budget by: a guess is enough.
 _PASS_S = 0.005
 
@@ -168,9 +167,7 @@ def write_job(
         ]
         paths = results or [result_path(directory, number) for number in range(len(programs))]
         plan = {
-            "version": VERSION,
-            **asdict(settings),
-            "library": str(settings.library),
+            "settings": {**asdict(settings), "library": str(settings.library)},
             "library_sha256": hashlib.sha256(settings.library.read_bytes()).hexdigest(),
             "processes": [asdict(process) for process in world.processes],
             "programs": [
@@ -230,16 +227,7 @@ def read_job(directory: Path, digest: str) -> Job:
     path = directory / PLAN
     try:
         plan = parse_json(_same(path, digest))
-        if plan["version"] != VERSION:
-            raise P3SError(f"{path}: written by another version of P3S")
-        settings = JobSettings(
-            Path(plan["library"]),
-            float(plan["budget_s"]),
-            float(plan["stall_s"]),
-            str(plan["pages"]),
-            float(plan["work_scale"]),
-            int(plan["most_passes"]),
-        )
+        settings = JobSettings(**{**plan["settings"], "library": Path(plan["settings"]["library"])})
         world = World(tuple(Process(**process) for process in plan["processes"]))
         heads = tuple(plan["programs"])
         return Job(directory, settings, world, heads, str(plan["library_sha256"]))

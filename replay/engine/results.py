@@ -84,11 +84,6 @@ def interval_rank(count: int) -> int:
     return max(rank - 1, 0)
 
 
-def is_narrow(values: Sequence[float] | npt.ArrayLike, half_width: float) -> bool:
-    """Return whether the interval is within this share of the median; so it is of no value."""
-    return median_interval(values).half_width <= half_width
-
-
 #: At the begin of every file; those of other versions are refused.
 _MAGIC = b"p3s replay result 4\n"
 _DIGEST_BYTES = hashlib.sha256().digest_size

@@ -22,7 +22,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from p3s.base.arrays import Ints
 from p3s.base.artefacts import write_bytes
 from p3s.base.errors import P3SError
 from p3s.replay.engine import watchdog
@@ -31,7 +30,7 @@ from p3s.replay.engine.inner import InnerLoop, Part, Timings
 from p3s.replay.engine.job import DONE, Job, JobSettings, read_job
 from p3s.replay.engine.results import Place, save_result
 from p3s.replay.engine.watchdog import ERROR_MARK, Page, Watchdog, say
-from p3s.replay.plan.program import Process, Program
+from p3s.replay.plan.program import Process
 
 #: Passes of one batch, and the fewest of a program.
 BATCH = 8
@@ -157,60 +156,46 @@ class Worker:
 
     def program(self, number: int, share_s: float, left: int) -> int:
         """Run one program until enough is known; return the number of passes."""
-        program = self.job.program(number) if self.job else None
-        record = recorded(program) if program else None
-        head = self.comm.bcast(self._program_head(number, program) if program else None)
-        self._tell(f"program {number} {head['name']}")
-        self.watchdog.allow(head["allowed_s"])
-        part = self._own(program, record)
+        collector, parts, head = None, None, None
+        if self.job:
+            program = self.job.program(number)
+            record = recorded(program)
+            collector = Collector(program, record)
+            parts = [part_of(program, process, record) for process in range(self.comm.size)]
+            scheduled = program.timed or program.noise
+            head = (program.name, scheduled, program.comms, 2.0 * self.job.pass_s(number))
+        name, timed, comms, allowed_s = self.comm.bcast(head)
+        self._tell(f"program {number} {name}")
+        self.watchdog.allow(allowed_s)
+        part: Part = self.comm.scatter(parts)
         self.page.lay_down(part.events)
         self.loop.open(
             part,
             [one.py2f() for one in self.world],
-            [self._comm(members) for members in head["comms"]],
+            [self._comm(members) for members in comms],
             self.settings.pages,
             self.shared_cores,
         )
-        collector = Collector(program, record) if program and record is not None else None
-        passes = self._measure(collector, part, head["timed"], share_s)
+        passes = self._measure(collector, timed, share_s)
         self.loop.close()
         if collector and self.job:
             result = replace(collector.result(), places=self.places)
             save_result(self.job.result_path(number), result)
-            print(f"measured {head['name']}: {passes} passes, {left} programs left", flush=True)
+            print(f"measured {name}: {passes} passes, {left} programs left", flush=True)
         return passes
 
-    def _program_head(self, number: int, program: Program) -> dict[str, Any]:
-        """Return what everybody must know of a program, with how long nothing may move in it."""
-        assert self.job is not None
-        return {
-            "name": program.name,
-            "timed": program.timed or program.noise,
-            "comms": [list(members) for members in program.comms],
-            "allowed_s": 2.0 * self.job.pass_s(number),
-        }
-
-    def _own(self, program: Program | None, record: Ints | None) -> Part:
-        """Return this process's part of a program; process 0 hands them out."""
-        parts = None
-        if program is not None and record is not None:
-            parts = [part_of(program, process, record) for process in range(self.comm.size)]
-        part: Part = self.comm.scatter(parts)
-        return part
-
-    def _comm(self, members: list[int]) -> int:
+    def _comm(self, key: tuple[int, ...]) -> int:
         """Return the Fortran handle of a communicator of some processes, made when it is new."""
         from mpi4py import MPI
 
-        key = tuple(members)
         if key not in self.comms:
-            group = self.comm.Get_group().Incl(members)
+            group = self.comm.Get_group().Incl(list(key))
             self.comms[key] = self.comm.Create(group)
             if self.comms[key] != MPI.COMM_NULL:
                 self.comms[key].Set_errhandler(MPI.ERRORS_RETURN)
         return int(self.comms[key].py2f())
 
-    def _measure(self, collector: Collector | None, part: Part, timed: bool, share_s: float) -> int:
+    def _measure(self, collector: Collector | None, timed: bool, share_s: float) -> int:
         """Make passes until enough is known; return how many."""
         begin = time.monotonic()
         before = compare(self.comm, self.loop, self.kernels)

@@ -11,12 +11,9 @@ Source: thesis ch. 7.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from p3s.base.arrays import Bools, Ints
-from p3s.base.errors import P3SError
 from p3s.program.order.pairs import codes_of
 from p3s.replay.plan.build_holes import Noise, add_answers, add_noise, add_timed
 from p3s.replay.plan.build_traffic import Blocks, Table, Traffic, offsets, traffic_of, waited
@@ -72,14 +69,6 @@ _CODE_OF = np.zeros(max(Op) + 1, dtype=np.int64)
 _CODE_OF[[int(op) for op, _ in CODES]] = [int(code) for _, code in CODES]
 
 
-@dataclass(frozen=True)
-class Built:
-    """A program and what it leaves out."""
-
-    program: Program
-    traffic: Traffic
-
-
 def build_program(
     loaded: Loaded,
     world: World,
@@ -88,15 +77,13 @@ def build_program(
     noise: Noise | None = None,
     buffered_bytes: int = -1,
     excluded: tuple[Bools, Bools] | None = None,
-) -> Built:
+) -> tuple[Program, Traffic]:
     """Return the program of two loaded ranges and what runs of their steps.
 
     ``what``: "trace" or "timed" (needs the schedule in ``loaded``). Blocking sends between loaded
     ranks of up to ``buffered_bytes`` become sends that return at once; ``excluded`` halves of
     steps (send, receive) are left out. The program is not proven yet: replay/plan/check.py.
     """
-    if what not in ("trace", "timed"):
-        raise P3SError(f"replay: no such kind of program: {what}")
     traffic = traffic_of(loaded, world, excluded)
     taken, counts = _requests(loaded, traffic)
     kept = traffic.send | traffic.receive | traffic.direct | (counts > 0)
@@ -122,7 +109,7 @@ def build_program(
         timed=what == "timed",
         noise=has_noise,
     )
-    return Built(program, traffic)
+    return program, traffic
 
 
 def _requests(loaded: Loaded, traffic: Traffic) -> tuple[Bools, Ints]:

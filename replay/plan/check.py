@@ -324,13 +324,12 @@ def settled(
     excluded = (np.zeros(len(loaded.steps), dtype=bool), np.zeros(len(loaded.steps), dtype=bool))
     for _ in range(_MOST_REPAIRS):
         for nbytes in every:
-            made = build_program(
+            program, traffic = build_program(
                 loaded, world, what=what, noise=noise, buffered_bytes=nbytes, excluded=excluded
             )
-            verdict = check(made.program)
+            verdict = check(program)
             if verdict.ends:
-                notes = _notes(loaded, nbytes)
-                return Settled(made.program, _left_out(loaded, made.traffic), notes)
+                return Settled(program, _left_out(loaded, traffic), _notes(loaded, nbytes))
         sends = _culprits(loaded, world, verdict)
         if not sends or verdict.uneven or verdict.faults:
             break

@@ -90,15 +90,6 @@ def _slowest(program: Program, each: np.ndarray) -> float:
     return float(np.diff(total[program.start]).max(initial=0.0))
 
 
-def run_seconds(sections: Sequence[Section], section_ns: Sequence[float]) -> float:
-    """Return how long the run is: sections as often as they are entered, all their turns."""
-    total = 0.0
-    for section, length in zip(sections, section_ns, strict=True):
-        turns = max(section.run_turns, section.turns, 1) / max(section.turns, 1)
-        total += length * turns * section.entries
-    return total * 1e-9
-
-
 def estimate(
     sections: Sequence[Section],
     section_ns: Sequence[float],
@@ -125,6 +116,8 @@ def estimate(
     ]
     per_pass += [section_ns[section] for section in timed]
     program_s = tuple(passes * (ns + PASS_NS) * 1e-9 + PER_PROGRAM_S for ns in per_pass)
+    # Sections as often as they are entered, all their turns.
+    times = [s.entries * max(s.run_turns, s.turns, 1) / max(s.turns, 1) for s in sections]
     launch_s = placements * (START_S + START_PER_PROCESS_S * processes)
     needed = sum(program_s)
     work_ns = sum(_slowest(program, program.events["work_ns"]) for program in trace)
@@ -136,7 +129,7 @@ def estimate(
         needed_s=launch_s + needed,
         least_s=launch_s + needed * least / passes,
         budget_s=budget_s,
-        run_s=run_seconds(sections, section_ns),
+        run_s=1e-9 * float(np.dot(section_ns, times)),
         processes=processes,
         ranks=ranks,
         all_pairs=all_pairs,

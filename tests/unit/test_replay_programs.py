@@ -195,7 +195,7 @@ def test_rings_of_blocking_sends_are_buffered_and_it_is_said(nbytes: int, size: 
         builder.add(rank, "MPI_Send", (rank + 1) % 4, nbytes)
         builder.add(rank, "MPI_Recv", (rank - 1) % 4, nbytes)
     loaded, world = one_node(builder.build())
-    strict = check(build_program(loaded, world).program)
+    strict = check(build_program(loaded, world)[0])
     assert len(strict.stuck) == 4 and not strict.ends
     assert "SEND" in describe(strict)
     result = settled(loaded, world)
@@ -381,7 +381,7 @@ def test_the_proof_agrees_with_the_execution_of_disordered_calls(choosy: bool) -
         steps = disordered(seed, choosy)
         loaded = load(steps, (list(range(random.Random(seed).choice((steps.n, 2)))), []))
         world = lay_out((len(loaded.steps.ranks), 0), needs_hole(loaded), False)
-        program = build_program(loaded, world).program
+        program = build_program(loaded, world)[0]
         verdict = check(program)
         assert not verdict.faults and not verdict.uneven
         found = {ends(program, again, "none") for again in range(4 if choosy else 1)}
