@@ -12,7 +12,7 @@ import numpy as np
 from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError
 from p3s.machine.topology.switches import Topology
-from p3s.replay.engine.results import NOTHING, Estimate, ProgramResult, median_interval
+from p3s.replay.engine.results import Estimate, ProgramResult, median_interval, pass_medians
 from p3s.replay.plan.classes import MessageClass
 from p3s.replay.plan.executed import Executed, executed
 from p3s.replay.plan.program import NODES, Code, Program, World
@@ -88,7 +88,8 @@ def not_simulated(topology: Topology, names: Sequence[str]) -> tuple[str, ...]:
     chain = topology.chain[topology.switches_of(names)]
     below = np.bincount(chain[chain >= 0], minlength=len(topology.up))
     shared = (np.minimum(below, len(names) - below) > 1) & (topology.up >= 0)
-    unknown = np.flatnonzero(shared & ~np.isfinite(np.append(topology.speed, np.nan))[:-1])
+    stated = topology.speed if len(topology.speed) else np.full(len(topology.up), np.nan)
+    unknown = np.flatnonzero(shared & np.isnan(stated))
     if not len(unknown):
         return ()
     more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
@@ -150,18 +151,15 @@ def message_costs(
     classes: Sequence[MessageClass], observed: Sequence[Observed]
 ) -> tuple[MessageCost, ...]:
     """Return the measured transfer of every class; NONE where no program has a sample of it."""
-    found: dict[tuple[int, str], list[Observed]] = {}
+    found: dict[int, dict[str, list[Observed]]] = {}
     for one in observed:
-        found.setdefault((one.cls, one.how), []).append(one)
+        found.setdefault(one.cls, {}).setdefault(one.how, []).append(one)
     costs = []
     for cls in range(len(classes)):
-        for how in _PREFERRED:
-            these = tuple(found.get((cls, how), ()))
-            if these:
-                costs.append(MessageCost(level(these), how, these))
-                break
-        else:
-            costs.append(MessageCost(NOTHING, NONE))
+        origins = found.get(cls, {})
+        how = min(origins, key=_PREFERRED.index, default=NONE)
+        these = tuple(origins.get(how, ()))
+        costs.append(MessageCost(level(these), how, these))
     return tuple(costs)
 
 
@@ -174,12 +172,6 @@ def level(observed: Sequence[Observed]) -> Estimate:
     return median_interval(
         np.concatenate(middles) if middles else [], sum(o.number for o in observed)
     )
-
-
-def pass_medians(ns: Floats) -> Floats:
-    """Return the median of every pass that has a sample; ``ns``: (passes, messages), NaN: none."""
-    has = (~np.isnan(ns)).any(axis=1)
-    return np.asarray(np.nanmedian(ns[has], axis=1) if has.any() else [], dtype=np.float64)
 
 
 def typical(ns: Floats) -> Floats:

@@ -43,30 +43,19 @@ def own_costs(
     found = []
     for number, result in sorted(results.items()):
         program = programs[number]
-        own = getattr(program, "own", ())
-        if not own or not result.passes:
-            continue
         column = {int(event): i for i, event in enumerate(result.event.tolist())}
-        for position, kind in own:
+        for position, kind in program.own if result.passes else ():
             if position not in column:
                 continue
             event = program.events[position]
             process = int(np.searchsorted(program.start, position, side="right")) - 1
-            peer = int(event["peer"])
-            if int(event["code"]) == Code.WAIT or peer < 0:
-                distance, nbytes = -1, 0
-            else:
-                here, there = (world.processes[p].node for p in (process, peer))
-                distance, nbytes = int(here != there), int(event["bytes"])
-            found.append(
-                Own(
-                    kind,
-                    nbytes,
-                    distance,
-                    result.event_ns[:, column[position]],
-                    int(event["code"]) in (Code.SEND, Code.ISEND),
-                )
-            )
+            distance = -1
+            if kind != WAIT:
+                here, there = (world.processes[p].node for p in (process, int(event["peer"])))
+                distance = int(here != there)
+            sends = int(event["code"]) in (Code.SEND, Code.ISEND)
+            took = result.event_ns[:, column[position]]
+            found.append(Own(kind, int(event["bytes"]), distance, took, sends))
     return tuple(found)
 
 

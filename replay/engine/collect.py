@@ -16,7 +16,7 @@ import numpy as np
 
 from p3s.base.arrays import Floats, Ints
 from p3s.replay.engine.inner import InnerLoop, Part, Timings
-from p3s.replay.engine.results import ProgramResult, median_interval
+from p3s.replay.engine.results import ProgramResult, median_interval, pass_medians
 from p3s.replay.plan.program import Code, Program
 
 ROUNDS = 40
@@ -148,10 +148,9 @@ class Collector:
     @property
     def values(self) -> int:
         """Return how many numbers are held."""
-        return self.passes * (2 * len(self._sampled) + self._messages() + self.processes)
-
-    def _messages(self) -> int:
-        return 0 if self.program.pairing is None else len(self.program.pairing.cls)
+        pairing = self.program.pairing
+        messages = 0 if pairing is None else len(pairing.cls)
+        return self.passes * (2 * len(self._sampled) + messages + self.processes)
 
     def add(self, timings: Sequence[Timings], before: Offsets, after: Offsets) -> None:
         """Add a batch, one entry per process; ``before`` is what its clock was set by.
@@ -231,8 +230,6 @@ class Collector:
         iterations (timed) the longest pass and the mean communication.
         """
         found: list[Floats] = []
-        if self.passes == 0:
-            return found
         took = np.concatenate(self._took)
         if self.program.timed:
             found.append(np.concatenate(self._pass).max(axis=1))
@@ -244,11 +241,8 @@ class Collector:
         pairing = self.program.pairing
         if pairing is not None:
             transfer = np.concatenate(self._transfer)
-            for cls in np.unique(pairing.cls).tolist():
-                mine = transfer[:, pairing.cls == cls]
-                seen = ~np.isnan(mine).all(axis=1)
-                if seen.any():
-                    found.append(np.nanmedian(mine[seen], axis=1))
+            medians = [pass_medians(transfer[:, pairing.cls == c]) for c in np.unique(pairing.cls)]
+            found += [values for values in medians if len(values)]
         links = np.concatenate(self._links)
         if links.shape[1]:
             found.append(links.max(axis=1))

@@ -84,6 +84,12 @@ def interval_rank(count: int) -> int:
     return max(rank - 1, 0)
 
 
+def pass_medians(ns: Floats) -> Floats:
+    """Return the median of every pass that has a sample; ``ns``: (passes, messages), NaN: none."""
+    has = (~np.isnan(ns)).any(axis=1)
+    return np.asarray(np.nanmedian(ns[has], axis=1) if has.any() else [], dtype=np.float64)
+
+
 #: At the begin of every file; those of other versions are refused.
 _MAGIC = b"p3s replay result 4\n"
 _DIGEST_BYTES = hashlib.sha256().digest_size

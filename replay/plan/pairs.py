@@ -50,18 +50,12 @@ class Choice:
 def needs_of(full: Steps, call_of: Ints, mapping: RankMap) -> Needs:
     """Return what the calls of a section need; ``full``: with collectives expanded."""
     own = mapping.node_of[full.rank]
-    rows, partners = [], []
-    for column in (full.to, full.source):
-        has = np.flatnonzero(column >= 0)
-        rows.append(has)
-        partners.append(own[column[has]])
-    row, node = np.concatenate(rows), np.concatenate(partners)
+    each = np.arange(len(full))
     # A completion needs the partners of all requests that it lists, whichever it completes.
-    waits = np.repeat(np.arange(len(full)), np.diff(full.done_start))
-    for column in (full.to, full.source):
-        partner = column[full.done]
-        row = np.concatenate((row, waits[partner >= 0]))
-        node = np.concatenate((node, own[partner[partner >= 0]]))
+    step = np.concatenate((each, np.repeat(each, np.diff(full.done_start))))
+    item = np.concatenate((each, full.done))
+    partner = np.concatenate((full.to[item], full.source[item]))
+    row, node = np.tile(step, 2)[partner >= 0], own[partner[partner >= 0]]
     away = node != own[row]
     key = np.unique(row[away] * np.int64(mapping.nodes) + node[away])
     return Needs(own, call_of, key // mapping.nodes, key % mapping.nodes)

@@ -171,7 +171,6 @@ class _Planner:
         ):
             programs.append(program)
             where.append(number)
-        nodes = self.mapping.nodes
         estimated = estimate(
             self.sections,
             section_ns,
@@ -179,8 +178,6 @@ class _Planner:
             self.network,
             timed=[s for _, s in timed],
             processes=world.size,
-            ranks=self.mapping.n,
-            all_pairs=max(nodes * (nodes - 1) // 2, 1),
             placements=len(placements),
             budget_s=self.settings.budget_s,
         )

@@ -73,7 +73,7 @@ def _nodes(plan: ReplayPlan) -> list[str]:
     lines = [
         f"processes: {plan.world.size} = "
         + (" + ".join(f"{number} {role}" for role, number in roles.items()) or "none")
-        + f", {percent(plan.estimate.share_of_cores)} of {plan.n}"
+        + f", {percent(plan.world.size / plan.n)} of {plan.n}"
     ]
     for number, placement in enumerate(plan.placements):
         head = "nodes" if len(plan.placements) == 1 else f"nodes, start {number + 1}"
@@ -168,11 +168,7 @@ def plan_json(plan: ReplayPlan) -> dict[str, Any]:
             {"what": p.what, "name": p.name, "events": len(p.events), "placement": where}
             for p, where in zip(plan.programs, plan.placement_of, strict=True)
         ],
-        "estimate": {
-            **to_data(e),
-            "share_of_time": e.share_of_time,
-            "share_of_cores": e.share_of_cores,
-        },
+        "estimate": {**to_data(e), "share_of_time": e.share_of_time},
         "collectives": to_data(plan.collectives),
         "left_out": [{"call": x.call, "why": x.why, "events": x.events} for x in plan.left_out],
         "notes": list(plan.notes),

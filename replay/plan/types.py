@@ -42,10 +42,8 @@ class Estimate:
     ``program_s``: each program with EXPECTED_PASSES, the timed ones last; ``launch_s``: starting it
     all; ``total_s``: both, never more than the budget allows; ``needed_s``: what it would take
     without a budget; ``least_s``: with FEWEST_PASSES of each. ``run_s``: the run that is predicted,
-    one simulation with a rough network. ``processes``: of the replay; ``ranks``: of the run.
-    ``all_pairs``: how many pairs of ranges there are. ``work_scale``: factor on emulated
-    computation that lets all programs fit the budget. ``section_ns``: length of a pass of each
-    section.
+    one simulation with a rough network. ``work_scale``: factor on emulated computation that lets
+    all programs fit the budget. ``section_ns``: length of a pass of each section.
     """
 
     program_s: tuple[float, ...]
@@ -55,16 +53,8 @@ class Estimate:
     least_s: float
     budget_s: float
     run_s: float
-    processes: int
-    ranks: int
-    all_pairs: int
     work_scale: float
     section_ns: tuple[float, ...]
-
-    @property
-    def share_of_cores(self) -> float:
-        """Processes of the replay over ranks of the run."""
-        return self.processes / self.ranks
 
     @property
     def share_of_time(self) -> float | None:
@@ -98,8 +88,6 @@ def estimate(
     *,
     timed: Sequence[int],
     processes: int,
-    ranks: int,
-    all_pairs: int,
     placements: int,
     budget_s: float,
 ) -> Estimate:
@@ -130,9 +118,6 @@ def estimate(
         least_s=launch_s + needed * least / passes,
         budget_s=budget_s,
         run_s=1e-9 * float(np.dot(section_ns, times)),
-        processes=processes,
-        ranks=ranks,
-        all_pairs=all_pairs,
         work_scale=min(1.0, WORK_SHARE * budget_s / work_s) if work_s > 0 else 1.0,
         section_ns=tuple(section_ns),
     )
@@ -294,7 +279,7 @@ class ReplayPlan:
     def saved(self) -> str:
         """Say how many iterations the classes save."""
         made = len({iteration.pair for iteration in self.iterations})
-        every = self.estimate.all_pairs
+        every = max(self.mapping.nodes * (self.mapping.nodes - 1) // 2, 1)
         return (
             f"{made} pair{'s' if made != 1 else ''} of ranges loaded instead of {every} "
             f"(all pairs of {self.mapping.nodes} nodes)"

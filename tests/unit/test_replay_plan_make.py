@@ -68,7 +68,7 @@ def test_a_halo_on_sixteen_nodes():
     timed = timed_programs(plan, begins(plan))
     assert len(timed) == len(plan.timed) and all(p.timed for p in timed)
     e = plan.estimate
-    assert e.all_pairs == 120 and e.processes == plan.world.size
+    assert "instead of 120 (all pairs of 16 nodes)" in plan.saved()
     assert e.run_s == pytest.approx(500 * e.section_ns[0] * 1e-9)
     assert e.section_ns[0] > 2e6 and e.needed_s >= e.total_s > 0
     assert why_not(plan) is None
@@ -106,7 +106,7 @@ def test_what_a_user_reads():
 
 def test_exhaustive_loads_all_pairs():
     plan = planned([section(halo(4))], block(16, 4), exhaustive=True, timed=True)
-    assert len(plan.iterations) == 6 == plan.estimate.all_pairs
+    assert len(plan.iterations) == 6
     assert len({it.pair for it in plan.timed}) == 6
 
 
@@ -121,7 +121,7 @@ def test_one_range_only(n):
     plan = planned([section(b.build())], block(n, 4), timed=True)
     assert [it.pair for it in plan.iterations] == [(0, 0)] == [it.pair for it in plan.timed]
     assert roles(plan) == [(0, MEASURED)] * n
-    assert plan.estimate.all_pairs == 1 and all(check(p).ends for p in plan.programs)
+    assert all(check(p).ends for p in plan.programs)
     assert "not representative" not in plan_text(plan) and len(timed_programs(plan, begins(plan)))
 
 
