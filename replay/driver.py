@@ -16,18 +16,19 @@ from p3s.replay.settings import END_S, ReplaySettings
 if TYPE_CHECKING:
     from p3s.program.collectives.choose import Library
     from p3s.program.scaled import ScaledTrace
+    from p3s.replay.engine.job import ResultStore
     from p3s.replay.engine.results import ProgramResult
-    from p3s.replay.launch.landing import Place
-    from p3s.replay.launch.launcher import Mpi
+    from p3s.replay.launching import Mpi
     from p3s.replay.plan.program import Program
     from p3s.replay.plan.types import ReplayPlan
-    from p3s.replay.plan.world import World
     from p3s.simulate.network import Network
 
 #: Share of the budget that whole iterations get when they are asked for.
 TIMED_SHARE = 0.4
 #: What is measured first: without it the rest says little.
-FIRST = {"link": 0, "trunk": 1, "pair": 2}
+FIRST = {"link": 0, "pair": 1}
+#: Iterations of a loop that are executed as one.
+TURNS = 3
 #: On one machine all four nodes share its cores: at most this many ranks play one node.
 MOST_LOCAL_RANKS = 16
 
@@ -48,15 +49,6 @@ class Prepared:
     rough: Network
 
 
-@dataclass(frozen=True)
-class Ran:
-    """Results of programs by their number, the processes' places and seconds of the launches."""
-
-    results: dict[int, ProgramResult]
-    places: tuple[Place, ...]
-    wall_s: float
-
-
 def prepare(
     scaled_dir: Path,
     settings: ReplaySettings,
@@ -71,7 +63,7 @@ def prepare(
     from p3s.program.mapping import mapping_of
     from p3s.program.order.sections import read_sections
     from p3s.program.scaled import read_scaled
-    from p3s.replay.launch.launcher import find_mpi
+    from p3s.replay.launching import find_mpi
     from p3s.replay.plan.plan import make_plan
 
     if say is not None:
@@ -86,7 +78,7 @@ def prepare(
     family, version = (mpi.family, mpi.version) if mpi is not None else USUAL_LIBRARY
     library = library_of(family, version, settings.collectives)
     trace = read_scaled(scaled_dir)
-    sections = read_sections(scaled_dir, turns=settings.turns, trace=trace)
+    sections = read_sections(scaled_dir, turns=TURNS, trace=trace)
     hosts = settings.hosts or tuple(allocated_hosts())
     mapping = mapping_of(
         settings.mapping, trace.n, _ranks_per_node(settings, hosts, trace.n), settings.rank_file
@@ -139,67 +131,43 @@ def run(
     from p3s.program.own_costs import usual_creation
     from p3s.replay.costs.evaluate import evaluate, simulated
     from p3s.replay.costs.result import write_result
-    from p3s.replay.launch.store import ResultStore
+    from p3s.replay.engine.job import ResultStore
     from p3s.replay.plan.plan import timed_programs
 
-    say = progress or _nothing
+    say = progress or (lambda _: None)
     ready = prepare(scaled_dir, settings, machine=machine, say=say)
     plan, trace = ready.plan, ready.trace
     scale = plan.estimate.work_scale
     notes = (
         [f"emulated computation is scaled by {scale:.3g} to fit the budget"] if scale < 1.0 else []
     )
+    launches = Launches(ready, settings, ResultStore(out_json.with_suffix(".parts")), say)
     if settings.again:
-        ResultStore(parts_dir(out_json)).clear()
+        launches.store.clear()
     share = TIMED_SHARE if settings.timed and plan.timed else 0.0
     say(plan.saved())
-    spare = Spare(settings.limit_s)
-    first = _measure(
-        ready,
-        settings,
-        out_json,
-        plan.programs,
-        plan.placement_of,
-        budget_s=settings.budget_s * (1.0 - share),
-        scale=scale,
-        spare=spare,
-        say=say,
+    results = launches.measure(
+        plan.programs, plan.placement_of, settings.budget_s * (1.0 - share), scale
     )
     say("simulating")
     simulation = simulated(
         trace,
         plan,
-        first.results,
+        results,
         work_scale=scale,
         rough=ready.rough,
         own=usual_creation(ready.library.family),
     )
     timed: tuple[Program, ...] = ()
-    second = Ran({}, (), 0.0)
+    timed_results: dict[int, ProgramResult] = {}
     if share:
         timed = timed_programs(plan, simulation.begin)
-        second = _measure(
-            ready,
-            settings,
-            out_json,
-            timed,
-            [entry.placement for entry in plan.timed],
-            budget_s=settings.budget_s * share,
-            scale=1.0,
-            spare=spare,
-            say=say,
-        )
+        where = [entry.placement for entry in plan.timed]
+        timed_results = launches.measure(timed, where, settings.budget_s * share, 1.0)
     content, table = evaluate(
-        trace,
-        plan,
-        first.results,
-        simulation,
-        first.places,
-        timed=timed,
-        timed_results=second.results,
-        nodes=_nodes(plan.world, first.places),
-        wall_s=first.wall_s + second.wall_s,
+        trace, plan, results, simulation, timed=timed, timed_results=timed_results
     )
+    content["wall_s"] = launches.wall_s
     content["work_scale"] = scale
     content["notes"] = [*content["notes"], *notes]
     content["collectives"] = str(ready.library)
@@ -207,14 +175,21 @@ def run(
     return content
 
 
-class Spare:
-    """The time that all launches of a replay have together; what lies between them is not in it."""
+class Launches:
+    """The launches of a replay, which share a store and the time that the settings give them.
 
-    def __init__(self, limit_s: float) -> None:
-        self._left_s = limit_s
+    ``wall_s``: seconds that they took; what lies between them does not count.
+    """
+
+    def __init__(
+        self, ready: Prepared, settings: ReplaySettings, store: ResultStore, say: Say
+    ) -> None:
+        self.ready, self.settings, self.store, self.say = ready, settings, store, say
+        self.wall_s = 0.0
+        self._left_s = settings.limit_s
 
     @contextlib.contextmanager
-    def used(self) -> Iterator[float]:
+    def limited(self) -> Iterator[float]:
         """Give the seconds after which a launch is to be ended: some are left to do that."""
         begin = time.monotonic()
         try:
@@ -222,132 +197,87 @@ class Spare:
         finally:
             self._left_s -= time.monotonic() - begin
 
+    def measure(
+        self,
+        programs: Sequence[Program],
+        placement_of: Sequence[int],
+        budget_s: float,
+        scale: float,
+    ) -> dict[int, ProgramResult]:
+        """Return the results of programs by number: stored ones, others by a launch per placement.
 
-def _nothing(_: str) -> None:
-    """Say nothing."""
-
-
-def _nodes(world: World, places: Sequence[Place]) -> list[str]:
-    """Return the machine of each of the four nodes, as the processes have found it."""
-    if not places:
-        return []
-    names: list[set[str]] = [set() for _ in range(4)]
-    for process, place in zip(world.processes, places, strict=True):
-        names[process.node].add(place.name)
-    return [", ".join(sorted(found)) for found in names]
-
-
-def _measure(
-    ready: Prepared,
-    settings: ReplaySettings,
-    out_json: Path,
-    programs: Sequence[Program],
-    placement_of: Sequence[int],
-    *,
-    budget_s: float,
-    scale: float,
-    spare: Spare,
-    say: Say,
-) -> Ran:
-    """Run the programs that are not measured yet, one launch per choice of hosts."""
-    from p3s.replay.launch.store import ResultStore
-
-    plan = ready.plan
-    if not programs:
-        return Ran({}, (), 0.0)
-    if ready.mpi is None:
-        from p3s.replay.launch.launcher import find_mpi
-
-        find_mpi(settings.launcher)  # says what is missing
-        raise P3SError("no MPI found to replay with; run `p3s doctor`")
-    store = ResultStore(parts_dir(out_json))
-    results: dict[int, ProgramResult] = {}
-    places: tuple[Place, ...] = ()
-    wall_s = 0.0
-    for number, placement in enumerate(plan.placements):
-        mine = sorted(
-            (i for i, where in enumerate(placement_of) if where == number),
-            key=lambda i: (FIRST.get(programs[i].what, len(FIRST)), i),
-        )
-        if not mine:
-            continue
-        hosts = list(placement.hosts) if placement.hosts else None
-        part_s = budget_s * len(mine) / len(programs)
-        done = _launch(
-            store,
-            ready,
-            [programs[i] for i in mine],
-            hosts,
-            settings,
-            budget_s=part_s,
-            scale=scale,
-            spare=spare,
-            say=say,
-        )
-        results.update({mine[i]: result for i, result in done.results.items()})
-        places = places or done.places
-        wall_s += done.wall_s
-    return Ran(results, places, wall_s)
-
-
-def _launch(
-    store: Any,
-    ready: Prepared,
-    programs: Sequence[Program],
-    hosts: list[str] | None,
-    settings: ReplaySettings,
-    *,
-    budget_s: float,
-    scale: float,
-    spare: Spare,
-    say: Say,
-) -> Ran:
-    """Run programs on four hosts; what is stored is not run again."""
-    from p3s.replay.engine.inner import compile_inner
-    from p3s.replay.engine.job import JobSettings, write_job
-    from p3s.replay.launch.launcher import on_hosts
-    from p3s.replay.launch.run import run_job
-
-    world = ready.plan.world
-    assert ready.mpi is not None
-    facts = {
-        "hosts": hosts,
-        "mpi": [ready.mpi.family, ready.mpi.version],
-        "scale": scale,
-        "launcher": list(ready.mpi.words),
-        "pages": settings.pages,
-    }
-    keys = [store.key(program, world, facts) for program in programs]
-    known = {i: found for i, key in enumerate(keys) if (found := store.get(key)) is not None}
-    places = store.places(keys[0]) if len(known) == len(programs) else ()
-    if places:
-        say("everything is measured already (--again measures anew)")
-        return Ran(known, places, 0.0)
-    if len(known) == len(programs):
-        known = {}  # where it was measured is lost
-    missing = [i for i in range(len(programs)) if i not in known]
-    mpi = on_hosts(ready.mpi, hosts, world)
-    with store.job([keys[i] for i in missing]) as directory:
-        digest = write_job(
-            directory,
-            [programs[i] for i in missing],
-            world,
-            JobSettings(
-                library=compile_inner(mpi.mpicc),
-                budget_s=budget_s,
-                stall_s=settings.stall_s,
-                pages=settings.pages,
-                work_scale=scale,
-            ),
-        )
-        with spare.used() as limit_s:
-            outcome = run_job(
-                directory, mpi, world, timeout_s=limit_s, hosts=hosts, progress=say, digest=digest
+        ``scale``: factor on emulated computation.
+        """
+        results: dict[int, ProgramResult] = {}
+        for number, placement in enumerate(self.ready.plan.placements):
+            mine = sorted(
+                (i for i, where in enumerate(placement_of) if where == number),
+                key=lambda i: (FIRST.get(programs[i].what, len(FIRST)), i),
             )
-    fresh = {i: found for i in missing if (found := store.get(keys[i])) is not None}
-    return Ran({**known, **fresh}, outcome.places, outcome.wall_s)
+            if mine:
+                part_s = budget_s * len(mine) / len(programs)
+                done = self._launch(
+                    [programs[i] for i in mine], placement.hosts or None, part_s, scale
+                )
+                results |= {mine[i]: result for i, result in done.items()}
+        return results
 
+    def _launch(
+        self,
+        programs: Sequence[Program],
+        hosts: tuple[str, ...] | None,
+        budget_s: float,
+        scale: float,
+    ) -> dict[int, ProgramResult]:
+        """Run programs on four hosts; what is stored is not run again."""
+        from p3s.replay.engine.inner import compile_inner
+        from p3s.replay.engine.job import JobSettings, write_job
+        from p3s.replay.launching import find_mpi, landing_problem, on_hosts, run_job
 
-def parts_dir(out_json: Path) -> Path:
-    """Return where the results of single programs are kept: npNNNNNN.parts."""
-    return out_json.with_suffix(".parts")
+        world = self.ready.plan.world
+        found = self.ready.mpi or find_mpi(self.settings.launcher)  # says what is missing
+        facts = {
+            "hosts": hosts,
+            "mpi": [found.family, found.version],
+            "scale": scale,
+            "launcher": list(found.words),
+            "pages": self.settings.pages,
+        }
+        keys = [self.store.key(program, world, facts) for program in programs]
+        known = {
+            i: result
+            for i, key in enumerate(keys)
+            if (result := self.store.get(key)) is not None
+            and landing_problem(world, result.places, hosts) is None
+        }
+        missing = [i for i in range(len(programs)) if i not in known]
+        if not missing:
+            self.say("everything is measured already (--again measures anew)")
+            return known
+        mpi = on_hosts(found, hosts, world)
+        with self.store.job() as directory:
+            digest = write_job(
+                directory,
+                [programs[i] for i in missing],
+                world,
+                JobSettings(
+                    library=compile_inner(mpi.mpicc),
+                    budget_s=budget_s,
+                    stall_s=self.settings.stall_s,
+                    pages=self.settings.pages,
+                    work_scale=scale,
+                ),
+                [self.store.path(keys[i]) for i in missing],
+            )
+            with self.limited() as limit_s:
+                self.wall_s += run_job(
+                    directory,
+                    mpi,
+                    world,
+                    timeout_s=limit_s,
+                    hosts=hosts,
+                    progress=self.say,
+                    digest=digest,
+                )
+        fresh = {i: result for i in missing if (result := self.store.get(keys[i])) is not None}
+        return known | fresh

@@ -33,7 +33,7 @@ class ReplaySettings:
     loaded ranges (links of nodes are not shared: noise there would only be in the way of the black
     holes); "on" without a topology too, as in the thesis; "off". ``stall_s``: see STALL_S.
     ``timeout_s``: after which it has ended in any case, None: by the budget. ``again``: do not
-    take up stored results. ``turns``: iterations of a loop that are executed as one.
+    take up stored results.
     """
 
     hosts: tuple[str, ...] = ()
@@ -51,7 +51,6 @@ class ReplaySettings:
     stall_s: float = STALL_S
     timeout_s: float | None = None
     again: bool = False
-    turns: int = 3
 
     @property
     def limit_s(self) -> float:

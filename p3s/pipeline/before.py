@@ -91,7 +91,7 @@ def _check_estimator(
 
 def _check_launch(request: Request) -> None:
     """Raise P3SError where no replay can be launched."""
-    from p3s.replay.launch.launcher import find_mpi
+    from p3s.replay.launching import find_mpi
 
     try:
         find_mpi(request.settings.launcher)

@@ -32,11 +32,11 @@ def replays_text(results: Mapping[int, Mapping[str, Any]]) -> str:
 
 
 def result_text(content: Mapping[str, Any]) -> str:
-    """Return tables of the phases and of the message classes, and lines on the links."""
+    """Return tables of the phases and of the message classes, and a line on the link."""
     parts = [_laid_out(phase_table(content))]
     if content.get("messages"):
         parts.append(_laid_out(message_table(content)))
-    parts.append("\n".join([link_line(content), *trunk_lines(content)]).strip())
+    parts.append(link_line(content))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -101,18 +101,3 @@ def link_line(content: Mapping[str, Any]) -> str:
         f"{network['link_burst_bytes'] / 1024:,.0f} KiB ({network['link_from']}, "
         f"residual {100 * network['link_residual']:.1f} %)"
     )
-
-
-def trunk_lines(content: Mapping[str, Any]) -> list[str]:
-    """Return a line on each sort of links between switches."""
-    lines = []
-    for entry in (content.get("network") or {}).get("trunks") or []:
-        more = f" and {entry['links'] - 1} alike" if entry["links"] > 1 else ""
-        rate, least = entry["bytes_per_ns"], entry["at_least_bytes_per_ns"]
-        carries = (
-            f"at least {least * 1e3:,.1f} MB/s"
-            if rate is None
-            else (f"{rate * 1e3:,.1f} MB/s, burst {entry['burst_bytes'] / 1024:,.0f} KiB")
-        )
-        lines.append(f"link between switches {entry['first']}{more}: {carries} ({entry['from']})")
-    return lines

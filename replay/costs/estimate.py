@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -97,18 +96,9 @@ class Varied:
     one: Ints
     other: Ints
 
-    def computing(self, rng: np.random.Generator) -> Steps:
-        """Return the steps with computation of other lengths."""
-        if not len(self.work):
-            return self.steps
-        busy = np.flatnonzero(self.steps.work_ns > _WORK_NS)
-        work = self.steps.work_ns.copy()
-        drawn = self.work[rng.integers(0, len(self.work), len(busy))]
-        work[busy] = np.maximum(work[busy] + drawn, 0.0)
-        return replace(self.steps, work_ns=work)
-
-    def draw(self, rng: np.random.Generator) -> Floats:
-        """Return what is added to the transfer of each step's message, in ns."""
+    def drawn(self, rng: np.random.Generator) -> tuple[Steps, Floats]:
+        """Return the steps with computation of other lengths, and what is added to the transfer of
+        each step's message, in ns."""
         extra = np.zeros(len(self.steps))
         for kind, (off, shortest) in enumerate(zip(self.off, self.shortest, strict=True)):
             mine = self.step[self.kind == kind]
@@ -116,7 +106,13 @@ class Varied:
         # Two calls that send to each other and receive end together: what was measured of each is
         # the later of the two messages already.
         extra[self.other] = extra[self.one]
-        return extra
+        if not len(self.work):
+            return self.steps, extra
+        busy = np.flatnonzero(self.steps.work_ns > _WORK_NS)
+        work = self.steps.work_ns.copy()
+        longer = self.work[rng.integers(0, len(self.work), len(busy))]
+        work[busy] = np.maximum(work[busy] + longer, 0.0)
+        return replace(self.steps, work_ns=work), extra
 
 
 def varied(
@@ -212,54 +208,31 @@ def phase_times(
     section when each step begins (the schedule of timed black holes), and what had to be changed
     so that all ranks come to their end.
     """
-
-    found: list[list[Floats]] = [[] for _ in range(7)]
+    found: list[Floats] = []  # per section: communication, its parts, begins, low and high ends
     notes: dict[str, None] = {}
+    none = np.zeros(0)
     for steps in full:
-        times = [np.zeros(len(steps)) for _ in found]
+        off = work_off if spread and work_off is not None else none
+        vary = varied(steps, node_of, distance, networks[0], spread or {}, off)
         repeats = repeats_of(steps) if spread else 1
-        vary = (
-            varied(
-                steps,
-                node_of,
-                distance,
-                networks[0],
-                spread,
-                np.zeros(0) if work_off is None else work_off,
-            )
-            if spread
-            else None
-        )
+        sums = np.zeros((7, len(steps)))
         for repeat in range(repeats):
             for which, network in enumerate(networks):
-                more: dict[str, Any] = {}
-                drawn = steps
-                if vary is not None:
-                    rng = np.random.default_rng(repeat)
-                    more["extra_ns"] = vary.draw(rng)
-                    drawn = vary.computing(rng)
-                result = simulate(drawn, node_of, network, distance=distance, anyway=True, **more)
-                notes |= dict.fromkeys(result.notes)
-                long = np.asarray(result.end_ns) - np.asarray(result.begin_ns)
-                values = (
-                    [long]
-                    if which
-                    else [
-                        long,
-                        result.waiting_ns,
-                        result.transfer_ns,
-                        result.software_ns,
-                        result.begin_ns,
-                    ]
+                drawn, extra_ns = vary.drawn(np.random.default_rng(repeat))
+                result = simulate(
+                    drawn, node_of, network, distance=distance, extra_ns=extra_ns, anyway=True
                 )
-                for into, value in zip(
-                    times[4 + which :] if which else times, values, strict=False
-                ):
-                    into += np.asarray(value) / repeats
-        for column, value in zip(found, times, strict=True):
-            column.append(value)
-    comm, waiting, transfer, software = (where.total(column) for column in found[:4])
-    low, high = (where.total(column) for column in found[5:])
+                notes |= dict.fromkeys(result.notes)
+                long = result.end_ns - result.begin_ns
+                if which:
+                    sums[4 + which] += long
+                    continue
+                parts = (result.waiting_ns, result.transfer_ns, result.software_ns)
+                sums[:5] += (long, *parts, result.begin_ns)
+        found.append(sums / repeats)
+    comm, waiting, transfer, software, _, low, high = (
+        where.total([sums[i] for sums in found]) for i in range(7)
+    )
     times_of = PhaseTimes(
         where.phases,
         comm,
@@ -270,4 +243,4 @@ def phase_times(
         software,
         where.total([steps.work_ns for steps in full]) if work is None else work,
     )
-    return times_of, tuple(found[4]), tuple(notes)
+    return times_of, tuple(sums[4] for sums in found), tuple(notes)

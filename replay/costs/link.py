@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from p3s.base.arrays import Floats
+from p3s.base.text import plural
 
 #: A link is a token bucket only where it slows the flood down by this much after its burst.
 _KNEE = 1.25
@@ -91,19 +92,6 @@ def fit_link(floods: Sequence[Flood]) -> Link:
     return best
 
 
-def carried(floods: Sequence[Flood]) -> Link | None:
-    """Return what floods over the same links carry, limited by them or not; None: too few arrivals.
-
-    What the fewest senders show, where they carry as much as any: theirs is the better order.
-    """
-    usable = [corners(f) for f in floods if len(f.sent) >= _FEWEST and f.ns[-1] > f.ns[0]]
-    found = [_bucket(f) for f in sorted(usable, key=lambda f: f.senders) if len(f.sent) >= _FEWEST]
-    if not found:
-        return None
-    best = max(found, key=lambda link: link.rate)
-    return next(link for link in found if _close(link, best))
-
-
 def corners(flood: Flood) -> Flood:
     """Return the last message of each bunch that arrives together: so much has passed by then."""
     gap = np.append(np.diff(flood.ns), math.inf)
@@ -118,42 +106,32 @@ def _close(one: Link, other: Link) -> bool:
 def _bucket(flood: Flood) -> Link:
     """Return the token bucket through one flood: t = a + c B up to the knee, then (B - b) / r.
 
-    The knee is where two straight lines leave the smallest squares.
+    The knee is where two straight lines leave the smallest squares; the steady part is at least
+    half of the flood, as a few late messages are no rate.
     """
     sent, ns = np.asarray(flood.sent, np.float64), np.asarray(flood.ns, np.float64)
     count = len(sent)
     whole = _line(sent, ns)
     best: tuple[float, int, tuple[float, float], tuple[float, float]] | None = None
-    for knee in range(2, count - _FEWEST + 1):
+    for knee in range(2, min(count // 2, count - _FEWEST) + 1):
         first, second = _line(sent[:knee], ns[:knee]), _line(sent[knee:], ns[knee:])
         square = _squares(sent[:knee], ns[:knee], first) + _squares(sent[knee:], ns[knee:], second)
         if best is None or square < best[0]:
             best = (square, knee, first, second)
-    who = f"{flood.senders} sender{'s' if flood.senders > 1 else ''}"
     if best is None or best[3][1] <= _KNEE * max(best[2][1], 0.0):
         # A constant rate from the first byte on: the last part is the steady one.
-        tail = max(count // 4, 0)
-        low, high = _slopes(sent[tail:], ns[tail:])
-        rate = 1.0 / max(whole[1], 1e-12)
-        return Link(
-            rate,
-            _burst(flood, rate, 0),
-            _residual(sent, ns, [whole], count),
-            1.0 / max(high, 1e-12),
-            1.0 / max(low, 1e-12),
-            f"steady rate of a flood of {who}",
-        )
-    _, knee, first, second = best
-    rate = 1.0 / second[1]
-    burst = _burst(flood, rate, knee)
-    low, high = _slopes(sent[knee:], ns[knee:])
+        lines, knee, tail, kind = (whole, whole), 0, count // 4, "steady rate of"
+    else:
+        lines, knee, tail, kind = best[2:], best[1], best[1], "token bucket through"
+    rate = 1.0 / max(lines[1][1], 1e-12)
+    low, high = _slopes(sent[tail:], ns[tail:])
     return Link(
         rate,
-        burst,
-        _residual(sent, ns, [first, second], knee),
+        _burst(flood, rate, knee),
+        _residual(sent, ns, lines, knee),
         1.0 / max(high, 1e-12),
         1.0 / max(low, 1e-12),
-        f"token bucket through a flood of {who}",
+        f"{kind} a flood of {plural(flood.senders, 'sender')}",
     )
 
 

@@ -4,36 +4,112 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError
-from p3s.replay.costs.trunks import Fabric
-from p3s.replay.engine.results import ProgramResult
+from p3s.machine.topology.switches import Topology
+from p3s.replay.engine.results import Estimate, ProgramResult, median_interval, pass_medians
 from p3s.replay.plan.classes import MessageClass
 from p3s.replay.plan.executed import Executed, executed
-from p3s.replay.plan.program import Code, Program
-from p3s.replay.plan.world import NODES, World
-from p3s.replay.stats import NOTHING, Estimate, median_interval
+from p3s.replay.plan.program import NODES, Code, Program, World
 from p3s.simulate.network import Network
 from p3s.simulate.simulate import simulate
+from p3s.simulate.switch_links import Trunks
+
+if TYPE_CHECKING:
+    from p3s.replay.plan.types import ReplayPlan
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """Where nodes hang in a tree of switches.
+
+    ``nodes``: switch of every node of the run. ``programs``: per program, switches of the four
+    nodes of the replay; none where they are not known.
+    """
+
+    topology: Topology
+    nodes: Ints
+    programs: tuple[Ints, ...]
+
+    def trunks(self, burst: float) -> Trunks | None:
+        """Return the links between switches, None where none is a limit.
+
+        ``burst``: bytes that pass a link at once after a pause, as a node's link was measured.
+        """
+        speed = self.topology.speed
+        if not np.isfinite(speed).any():
+            return None
+        return Trunks(
+            tuple(self.nodes.tolist()),
+            tuple(self.topology.up.tolist()),
+            tuple(np.where(np.isnan(speed), np.inf, speed).tolist()),
+            tuple(np.where(np.isnan(speed), 0.0, burst).tolist()),
+        )
+
+    def place(self, program: int, network: Network) -> Network:
+        """Return the network with the nodes that a program ran on."""
+        if network.trunks is None:
+            return network
+        switches = self.programs[program]
+        here = network.trunks.on(switches.tolist()) if len(switches) else None
+        return replace(network, trunks=here)
+
+
+def fabric_of(plan: ReplayPlan) -> Fabric | None:
+    """Return where the nodes of a plan hang; None where no tree of switches is known."""
+    topology = plan.topology
+    if topology.flat or not len(topology.up):
+        return None
+    placed = [
+        topology.switches_of(placement.hosts) if placement.hosts else np.zeros(0, dtype=np.int64)
+        for placement in plan.placements
+    ]
+    programs = tuple(placed[number] for number in plan.placement_of)
+    return Fabric(topology, topology.switches_of(plan.mapping.names), programs)
+
+
+def not_simulated(topology: Topology, names: Sequence[str]) -> tuple[str, ...]:
+    """Say which links between switches could be a limit of the run without anybody knowing.
+
+    ``names``: of the nodes of the run.
+    """
+    if topology.flat:
+        return ()
+    if not len(topology.up):
+        return (
+            f"{topology.source}: the switches are no tree, which links a message passes is not "
+            "known: no limit between switches is simulated",
+        )
+    chain = topology.chain[topology.switches_of(names)]
+    below = np.bincount(chain[chain >= 0], minlength=len(topology.up))
+    shared = (np.minimum(below, len(names) - below) > 1) & (topology.up >= 0)
+    stated = topology.speed if len(topology.speed) else np.full(len(topology.up), np.nan)
+    unknown = np.flatnonzero(shared & np.isnan(stated))
+    if not len(unknown):
+        return ()
+    more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+    return (
+        f"no limit of the link above switch {topology.switches[unknown[0]]}{more} is simulated, "
+        "which several nodes share: state it in the topology file (LinkSpeed=100Gbit/s)",
+    )
+
 
 TRACE = "measured in the trace"
 TRACE_BOTH = "measured in the trace, both ways at once"
 PAIR = "measured in a pair"
-PAIR_BOTH = "measured in a pair, both ways at once"
 NEAREST = "from the nearest sizes"
 USUAL = "not measured: usual costs"
 NONE = "none"
 
 #: Best origin first: in a pair the link has come to rest before each message, in the trace it may
 #: still have to send what a rank sent to others.
-_PREFERRED = (PAIR, PAIR_BOTH, TRACE, TRACE_BOTH)
+_PREFERRED = (PAIR, TRACE, TRACE_BOTH)
 
-#: A completion that takes less than this share of the transfer was not held up by it.
-_HELD = 0.1
 #: Messages that are waited for in fewer passes than this share are no good samples: something
 #: unusual made somebody wait.
 _OFTEN = 0.2
@@ -75,18 +151,15 @@ def message_costs(
     classes: Sequence[MessageClass], observed: Sequence[Observed]
 ) -> tuple[MessageCost, ...]:
     """Return the measured transfer of every class; NONE where no program has a sample of it."""
-    found: dict[tuple[int, str], list[Observed]] = {}
+    found: dict[int, dict[str, list[Observed]]] = {}
     for one in observed:
-        found.setdefault((one.cls, one.how), []).append(one)
+        found.setdefault(one.cls, {}).setdefault(one.how, []).append(one)
     costs = []
     for cls in range(len(classes)):
-        for how in _PREFERRED:
-            these = tuple(found.get((cls, how), ()))
-            if these:
-                costs.append(MessageCost(level(these), how, these))
-                break
-        else:
-            costs.append(MessageCost(NOTHING, NONE))
+        origins = found.get(cls, {})
+        how = min(origins, key=_PREFERRED.index, default=NONE)
+        these = tuple(origins.get(how, ()))
+        costs.append(MessageCost(level(these), how, these))
     return tuple(costs)
 
 
@@ -99,12 +172,6 @@ def level(observed: Sequence[Observed]) -> Estimate:
     return median_interval(
         np.concatenate(middles) if middles else [], sum(o.number for o in observed)
     )
-
-
-def pass_medians(ns: Floats) -> Floats:
-    """Return the median of every pass that has a sample; ``ns``: (passes, messages), NaN: none."""
-    has = (~np.isnan(ns)).any(axis=1)
-    return np.asarray(np.nanmedian(ns[has], axis=1) if has.any() else [], dtype=np.float64)
 
 
 def typical(ns: Floats) -> Floats:
@@ -137,7 +204,7 @@ def observations(
         if result.transfer_ns.shape[1:] != pairing.cls.shape:
             continue
         got = program.start[pairing.receiver] + pairing.received
-        transfer = _held_up(result, got)
+        transfer = result.transfer_ns
         has = (~np.isnan(transfer)).mean(axis=0) >= _OFTEN
         alone = pairing.alone.astype(bool)
         both = ~alone & (program.events["code"][got] == Code.SENDRECV)
@@ -146,8 +213,8 @@ def observations(
             (classes[c].distance for c in np.unique(pairing.cls).tolist() if c >= 0), default=1
         )
         nbytes = program.events["bytes"][program.start[pairing.sender] + pairing.sent]
-        origins = (TRACE, TRACE_BOTH) if program.what == "trace" else (PAIR, PAIR_BOTH)
-        for mask, how in zip((alone, both), origins, strict=True):
+        origins = {TRACE: alone, TRACE_BOTH: both} if program.what == "trace" else {PAIR: alone}
+        for how, mask in origins.items():
             keys = np.stack([pairing.cls, np.where(away, max(hops, 1), 0), nbytes])
             usable = mask & has
             for cls, distance, size in np.unique(keys[:, usable], axis=1).T.tolist():
@@ -156,23 +223,6 @@ def observations(
                 key = (classes[cls].distance, classes[cls].bytes) if cls >= 0 else (distance, size)
                 found.append(Observed(key, cls, how, number, message, transfer[:, message]))
     return found
-
-
-def _held_up(result: ProgramResult, got: Ints) -> Floats:
-    """Return the transfers, NaN where the completing call was short beside them.
-
-    The message had come before then, and nobody asked for it. ``got``: completing events.
-    """
-    column = np.full(int(got.max(initial=-1)) + 1, -1, dtype=np.int64)
-    known = result.event < len(column)
-    column[result.event[known]] = np.flatnonzero(known)
-    where = column[got]
-    took = (
-        np.where(where >= 0, result.event_ns[:, np.maximum(where, 0)], np.inf)
-        if result.event_ns.size
-        else np.full(result.transfer_ns.shape, np.inf)
-    )
-    return np.where(took >= _HELD * result.transfer_ns, result.transfer_ns, np.nan)
 
 
 def chosen(

@@ -11,10 +11,11 @@ import numpy as np
 from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError
 from p3s.replay.costs.estimate import Spread, spread_of, varied, work_spread
-from p3s.replay.costs.link import Flood, Link, carried, fit_link
+from p3s.replay.costs.link import Flood, Link, fit_link
 from p3s.replay.costs.messages import (
     FLOOR,
     Executions,
+    Fabric,
     Key,
     MessageCost,
     Observed,
@@ -34,18 +35,13 @@ from p3s.replay.costs.software import (
     below,
     curve_of,
     eager_limit,
-    instead,
     own_costs,
     post_cost,
-    received_in_trace,
 )
-from p3s.replay.costs.trunks import Fabric, Known, flows_of, known
-from p3s.replay.engine.results import ProgramResult
+from p3s.replay.engine.results import Estimate, ProgramResult
 from p3s.replay.plan.classes import MessageClass
 from p3s.replay.plan.micro import LATE_NS
-from p3s.replay.plan.program import Code, Program
-from p3s.replay.plan.world import MEASURED, World
-from p3s.replay.stats import Estimate
+from p3s.replay.plan.program import MEASURED, Code, Program, World
 from p3s.simulate.network import Curve, Network, Path, rough_network
 from p3s.simulate.simulate import simulate
 
@@ -93,15 +89,9 @@ def share_of_spread(
             typical = simulate(done.steps, done.node_of, here, distance=distance, anyway=True)
             drawn = []
             for draw in range(_DRAWS):
-                rng = np.random.default_rng(draw)
-                extra = vary.draw(rng)
+                steps, extra = vary.drawn(np.random.default_rng(draw))
                 made = simulate(
-                    vary.computing(rng),
-                    done.node_of,
-                    here,
-                    distance=distance,
-                    extra_ns=extra,
-                    anyway=True,
+                    steps, done.node_of, here, distance=distance, extra_ns=extra, anyway=True
                 )
                 drawn.append(made.end_ns[last].max())
         except P3SError:
@@ -124,7 +114,7 @@ class Costs:
     message class, queueing included. ``points``: (distance, bytes) -> transfer without it.
     ``checked``: per message class measured minus simulated transfer, relative; NaN: no sample.
     ``spread``: how transfers vary; ``work``: how computation does; ``share``: of the measured
-    deviations, what they are scaled by. ``trunks``: what is known of links between switches.
+    deviations, what they are scaled by.
     """
 
     network: Network
@@ -138,7 +128,6 @@ class Costs:
     spread: Spread
     work: Floats
     share: float
-    trunks: Known | None = None
 
 
 def network_of(
@@ -162,29 +151,11 @@ def network_of(
     observed = observations(classes, programs, results, world)
     costs = message_costs(classes, observed)
     use = chosen(classes, costs, observed)
-    flooded = floods(programs, results)
-    link = fit_link(flooded)
-    trunks = None
-    if fabric is not None:
-        alone = (
-            link.rate
-            if math.isfinite(link.rate)
-            else max(
-                (one.rate for flood in flooded if (one := carried([flood])) is not None),
-                default=0.0,
-            )
-        )
-        trunks = known(fabric, flows_of(fabric, programs, results, world, alone), link.burst)
+    link = fit_link(floods(programs, results))
     points = pooled(use)
     own = own_costs(programs, results, world)
     distances = sorted({d for d, _ in points} | {cls.distance for cls in classes} | {0, 1})
     eager = {d: eager_limit(own, min(d, 1), LATE_NS) for d in distances}
-    own = instead(
-        own,
-        received_in_trace(
-            programs, results, world, {key: e.cost_ns for key, e in points.items()}, eager
-        ),
-    )
     post = post_cost(own, eager)
     buffer = sender_buffer(programs, results, link)
 
@@ -214,7 +185,7 @@ def network_of(
             post=post.cost_ns if post else _POST,
             source="replay",
             detail={"link_residual": link.residual},
-            trunks=None if trunks is None else trunks.trunks(which),
+            trunks=None if fabric is None else fabric.trunks(link.burst),
         )
 
     executions = Executions(classes, programs, world, work_scale, fabric)
@@ -241,7 +212,6 @@ def network_of(
         {key: share * off for key, off in spread.items()},
         share * work,
         share,
-        trunks,
     )
 
 
@@ -295,18 +265,11 @@ def sender_buffer(
 
 
 def pooled(use: Sequence[Observed]) -> dict[Key, Estimate]:
-    """Return (distance, bytes) -> measured transfer; classes of several loads by samples."""
-    groups: dict[Key, dict[int, list[Observed]]] = {}
+    """Return (distance, bytes) -> measured transfer."""
+    groups: dict[Key, list[Observed]] = {}
     for observed in use:
-        groups.setdefault(observed.key, {}).setdefault(observed.cls, []).append(observed)
-    points = {}
-    for key, by_class in groups.items():
-        estimates = [level_of(these) for these in by_class.values()]
-        weight = np.array([max(e.n_samples, 1) for e in estimates], dtype=np.float64)
-        values = np.array([(e.cost_ns, e.low_ns, e.high_ns) for e in estimates])
-        cost, low, high = (weight[:, None] * values).sum(axis=0) / weight.sum()
-        points[key] = Estimate(float(cost), float(low), float(high), int(weight.sum()))
-    return points
+        groups.setdefault(observed.key, []).append(observed)
+    return {key: level_of(these) for key, these in groups.items()}
 
 
 def transfer_curve(

@@ -14,19 +14,15 @@ from p3s.base.artefacts import write_bytes, write_json
 from p3s.base.serialise import to_data
 from p3s.base.tables import TABLES, facts_of, parquet_bytes
 from p3s.program.order.calls import SETUP_REASONS
-from p3s.replay.costs.calls import INTERPOLATED, CallCost
 from p3s.replay.costs.estimate import PhaseTimes
-from p3s.replay.costs.messages import NEAREST, NONE, PAIR, PAIR_BOTH, TRACE, TRACE_BOTH, USUAL
+from p3s.replay.costs.messages import NEAREST, NONE, PAIR, TRACE, TRACE_BOTH, USUAL
 from p3s.replay.costs.network import Costs
-from p3s.replay.costs.trunks import link_name
+from p3s.replay.costs.thesis import CallCost
+from p3s.replay.engine.results import Estimate, Place
 from p3s.replay.plan.classes import CallClass, MessageClass
-from p3s.replay.plan.world import NODES, World
+from p3s.replay.plan.program import NODES, World, why_not_representative
 from p3s.simulate.steps import LeftOut
 
-ESTIMATOR = (
-    "dependency simulation of all ranks, fed with the costs of message classes; beside "
-    "it the sum of call costs (thesis_ns) and whole iterations (whole_ns)"
-)
 #: Columns whose sums the head says.
 _SUMMED = ("comm_ns", "waiting_ns", "transfer_ns", "software_ns")
 
@@ -84,12 +80,10 @@ def phase_entries(times: PhaseTimes, thesis: Floats, whole: Floats | None) -> li
         if whole is not None and not np.isnan(whole[:, i]).all():
             loaded = ~np.isnan(whole[:, i])
             entry["whole_ns_mean"] = float(whole[loaded, i].mean())
-            entry["whole_ranks"] = int(loaded.sum())
             simulated = float(comm[loaded].mean())
             entry["whole_over_simulated"] = (
                 entry["whole_ns_mean"] / simulated if simulated > 0 else None
             )
-            entry["whole_time_ns"] = float((whole + times.work)[loaded, i].max())
         entries.append(entry)
     return entries
 
@@ -98,119 +92,60 @@ def message_entries(classes: Sequence[MessageClass], costs: Costs) -> list[dict[
     """Return one entry per message class."""
     entries = []
     for cls, cost, off in zip(classes, costs.messages, costs.checked.tolist(), strict=True):
-        how = cost.how
-        estimate = cost.estimate
         idle = costs.points.get((cls.distance, cls.bytes))
-        path = costs.network.paths.get(cls.distance) if costs.network.paths else None
-        if how == NONE:
-            same_side = any((d > 0) == (cls.distance > 0) for d, _ in costs.points)
-            how = NEAREST if same_side else USUAL
-            path = costs.network.path(cls.distance)
-        on_idle = idle.cost_ns if idle else float(path.transfer.at(cls.bytes)) if path else 0.0
+        on_idle = (
+            idle.cost_ns if idle else float(costs.network.path(cls.distance).transfer.at(cls.bytes))
+        )
+        same_side = any((d > 0) == (cls.distance > 0) for d, _ in costs.points)
+        unknown = NEAREST if same_side else USUAL
+        measured = cost.how != NONE
         entries.append(
             {
-                "bytes": cls.bytes,
-                "distance": cls.distance,
-                "load": cls.load,
-                "events": cls.events,
-                "n_samples": estimate.n_samples,
-                "cost_ns": estimate.cost_ns if cost.how != NONE else on_idle,
-                "ci_low_ns": estimate.low_ns if cost.how != NONE else on_idle,
-                "ci_high_ns": estimate.high_ns if cost.how != NONE else on_idle,
+                **vars(cls),
+                **_interval(cost.estimate if measured else Estimate(on_idle, on_idle, on_idle)),
                 "idle_ns": on_idle,
-                "how": how,
+                "how": cost.how if measured else unknown,
                 "simulation_off": None if math.isnan(off) else off,
             }
         )
     return entries
 
 
+def _interval(estimate: Estimate) -> dict[str, float]:
+    """Return an estimate as entries have it."""
+    return {
+        "n_samples": estimate.n_samples,
+        "cost_ns": estimate.cost_ns,
+        "ci_low_ns": estimate.low_ns,
+        "ci_high_ns": estimate.high_ns,
+    }
+
+
 def call_entries(classes: Sequence[CallClass], costs: Sequence[CallCost]) -> list[dict[str, Any]]:
     """Return one entry per call class, with the keys of version 1."""
     entries = []
     for cls, cost in zip(classes, costs, strict=True):
-        entry: dict[str, Any] = {
-            "op": cls.call,
-            "kind": cls.kind,
-            "bytes": cls.bytes,
-            "distance": cls.distance,
-            "load": cls.load,
-            "events": cls.events,
-            "n_samples": cost.estimate.n_samples,
-            "cost_ns": cost.estimate.cost_ns,
-            "ci_low_ns": cost.estimate.low_ns,
-            "ci_high_ns": cost.estimate.high_ns,
-            "how": cost.how,
-        }
-        if cost.detail:
-            entry["detail"] = cost.detail
-        if cls.requests:
-            entry["requests"] = cls.requests
-        if cls.members:
-            entry["members"] = cls.members
-        entries.append(entry)
+        facts = {name: value for name, value in vars(cls).items() if name != "call"}
+        entries.append({"op": cls.call, **facts, **_interval(cost.estimate), "how": cost.how})
     return entries
 
 
 def network_entry(costs: Costs) -> dict[str, Any]:
-    """Return the network that the simulation was fed with; rate null: no limit."""
+    """Return what the network that was simulated rests on; rate null: no limit."""
     network = costs.network
     return {
         "link_bytes_per_ns": network.rate if math.isfinite(network.rate) else None,
         "link_burst_bytes": network.burst,
         "link_from": costs.link.why,
         "link_residual": costs.link.residual,
-        "post_ns": network.post,
         "spread_share": costs.share,
-        "trunks": trunk_entries(costs),
-        "paths": [
-            {
-                "distance": d,
-                "eager_bytes": path.eager_bytes if math.isfinite(path.eager_bytes) else None,
-                "eager_from": costs.eager.get(d, ""),
-                "transfer": [list(path.transfer.nbytes), list(path.transfer.ns)],
-                "send": [list(path.send.nbytes), list(path.send.ns)],
-                "receive": [list(path.receive.nbytes), list(path.receive.ns)],
-            }
-            for d, path in sorted(network.paths.items())
-        ],
+        "eager_from": {str(distance): why for distance, why in costs.eager.items()},
     }
-
-
-def trunk_entries(costs: Costs) -> list[dict[str, Any]]:
-    """Return one entry per sort of links between switches: a rate, and where it is from."""
-    if costs.trunks is None:
-        return []
-    found: dict[tuple[float, ...], list[int]] = {}
-    known = costs.trunks
-    for i in range(len(known.rate)):
-        found.setdefault(
-            (
-                float(known.rate[i]),
-                float(known.burst[i]),
-                float(known.least[i]),
-                float(known.tried[i]),
-            ),
-            [],
-        ).append(i)
-    return [
-        {
-            "links": len(links),
-            "first": link_name(known.fabric.topology, links[0]),
-            "bytes_per_ns": rate if math.isfinite(rate) else None,
-            "burst_bytes": burst if math.isfinite(rate) else None,
-            "from": known.why[links[0]] or ("no limit found" if tried else "not known"),
-            "at_least_bytes_per_ns": least or None,
-            "nodes_tried": int(tried),
-        }
-        for (rate, burst, least, tried), links in found.items()
-        if math.isfinite(rate) or tried
-    ]
 
 
 def shares(entries: Sequence[dict[str, Any]]) -> dict[str, float]:
     """Return the share of the run's messages by how their cost was found; see message_entries."""
-    found = dict.fromkeys((TRACE, TRACE_BOTH, PAIR, PAIR_BOTH, NEAREST, USUAL), 0.0)
+    found = dict.fromkeys((TRACE, TRACE_BOTH, PAIR, NEAREST, USUAL), 0.0)
     total = sum(entry["events"] for entry in entries)
     for entry in entries if total > 0 else []:
         found[entry["how"]] += entry["events"] / total
@@ -232,7 +167,7 @@ def unmeasured(
                 "kind": "message",
                 "distance": entry["distance"],
                 "reason": "no program measured its class",
-                "cost": INTERPOLATED if entry["how"] == NEAREST else USUAL,
+                "cost": "interpolated" if entry["how"] == NEAREST else USUAL,
                 "events": 0,
                 "bytes_min": entry["bytes"],
                 "bytes_max": entry["bytes"],
@@ -241,18 +176,12 @@ def unmeasured(
         group["events"] += entry["events"]
         group["bytes_min"] = min(group["bytes_min"], entry["bytes"])
         group["bytes_max"] = max(group["bytes_max"], entry["bytes"])
-    calls: dict[tuple[str, str], float] = {}
-    for left in left_out:
-        if left.why not in SETUP_REASONS:
-            calls[left.call, left.why] = calls.get((left.call, left.why), 0.0) + left.events
-    found = [
-        *groups.values(),
-        *(
-            {"op": call, "kind": "call", "reason": why, "cost": "none", "events": events}
-            for (call, why), events in calls.items()
-        ),
+    calls = [
+        {"op": x.call, "kind": "call", "reason": x.why, "cost": "none", "events": x.events}
+        for x in left_out
+        if x.why not in SETUP_REASONS
     ]
-    return sorted(found, key=lambda entry: -float(entry["events"]))
+    return sorted([*groups.values(), *calls], key=lambda entry: -float(entry["events"]))
 
 
 def set_up(left_out: Sequence[LeftOut]) -> list[dict[str, Any]]:
@@ -264,25 +193,28 @@ def set_up(left_out: Sequence[LeftOut]) -> list[dict[str, Any]]:
     return [{"op": call, "events": number} for call, number in sorted(events.items())]
 
 
-def why_not_representative(world: World, places: Sequence[Any]) -> str | None:
-    """Return why the times do not stand for a cluster's, or None if they do.
+def node_names(world: World, places: Sequence[Place]) -> list[str]:
+    """Return the machine of each of the four nodes, as its processes have found it."""
+    names: list[set[str]] = [set() for _ in range(NODES)]
+    for process, place in zip(world.processes, places, strict=False):
+        names[process.node].add(place.name)
+    return [", ".join(sorted(found)) for found in names] if places else []
 
-    ``places``: per process, with ``kernel`` (which machine it really is) and ``cores``.
-    """
+
+def why_not(world: World, places: Sequence[Place]) -> str | None:
+    """Return why the times do not stand for a cluster's, or None if they do."""
     kernels: list[set[str]] = [set() for _ in range(NODES)]
     # A launcher may bind each process to a core of its own: together they have more.
     cores: dict[str, frozenset[int]] = {}
     users: dict[str, int] = {}
-    for process, place in zip(world.processes, places, strict=True):
+    for process, place in zip(world.processes, places, strict=False):
         kernels[process.node].add(place.kernel)
         cores[place.kernel] = cores.get(place.kernel, frozenset()) | frozenset(place.cores)
         users[place.kernel] = users.get(place.kernel, 0) + 1
     reasons = []
-    used = [kernel for names in kernels for kernel in names]
-    if len(set(used)) == 1 and len(used) > 1:
-        reasons.append("all nodes are one machine")
-    elif len(set(used)) < len(used):
-        reasons.append("some of the four nodes are the same machine")
+    same = why_not_representative([kernel for names in kernels for kernel in names])
+    if same is not None:
+        reasons.append(same)
     shared = [kernel for kernel, count in users.items() if count > len(cores[kernel])]
     if shared:
         least = min(len(cores[kernel]) for kernel in shared)

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from p3s.base.arrays import Floats
-from p3s.replay.engine.results import ProgramResult
-from p3s.replay.plan.program import Code, Program
-from p3s.replay.plan.world import World
-from p3s.replay.stats import Estimate, median_interval
+from p3s.replay.engine.results import Estimate, ProgramResult, median_interval
+from p3s.replay.plan.program import Code, Program, World
 from p3s.simulate.network import Curve
 
 SEND, RECEIVE, POST, WAIT, LATE = "send", "receive", "post", "wait", "late"
@@ -20,10 +18,6 @@ SEND, RECEIVE, POST, WAIT, LATE = "send", "receive", "post", "wait", "late"
 #: Bytes up to which a message is eager, by distance (0: inside a node, 1: between nodes), where
 #: nothing tells: Open MPI 4 and 5, btl_vader_eager_limit and btl_tcp_eager_limit less the header.
 EAGER = {0: 4096.0 - 56.0, 1: 65536.0 - 56.0}
-#: A receive that comes this many transfers after the send finds the message there.
-_THERE = 1.5
-#: Fewest samples of that.
-_FEWEST = 20
 #: A call of the sender that takes less than this share of the receiver's delay did not wait.
 _WAITED = 0.5
 
@@ -49,80 +43,20 @@ def own_costs(
     found = []
     for number, result in sorted(results.items()):
         program = programs[number]
-        own = getattr(program, "own", ())
-        if not own or not result.passes:
-            continue
         column = {int(event): i for i, event in enumerate(result.event.tolist())}
-        for position, kind in own:
+        for position, kind in program.own if result.passes else ():
             if position not in column:
                 continue
             event = program.events[position]
             process = int(np.searchsorted(program.start, position, side="right")) - 1
-            peer = int(event["peer"])
-            if int(event["code"]) == Code.WAIT or peer < 0:
-                distance, nbytes = -1, 0
-            else:
-                here, there = (world.processes[p].node for p in (process, peer))
-                distance, nbytes = int(here != there), int(event["bytes"])
-            found.append(
-                Own(
-                    kind,
-                    nbytes,
-                    distance,
-                    result.event_ns[:, column[position]],
-                    int(event["code"]) in (Code.SEND, Code.ISEND),
-                )
-            )
+            distance = -1
+            if kind != WAIT:
+                here, there = (world.processes[p].node for p in (process, int(event["peer"])))
+                distance = int(here != there)
+            sends = int(event["code"]) in (Code.SEND, Code.ISEND)
+            took = result.event_ns[:, column[position]]
+            found.append(Own(kind, int(event["bytes"]), distance, took, sends))
     return tuple(found)
-
-
-def received_in_trace(
-    programs: Sequence[Program],
-    results: Mapping[int, ProgramResult],
-    world: World,
-    transfer: Mapping[tuple[int, int], float],
-    eager: Mapping[int, tuple[float, str]],
-) -> tuple[Own, ...]:
-    """Return what blocking receives of eager messages took that had come before.
-
-    That is known where the receive came later than the send by much more than the transfer.
-    ``transfer``: (distance, bytes) -> ns.
-    """
-    nodes = np.array([process.node for process in world.processes])
-    found = []
-    for number, result in sorted(results.items()):
-        program = programs[number]
-        pairing = program.pairing
-        if (
-            program.what != "trace"
-            or pairing is None
-            or not result.passes
-            or result.post_late_ns.shape[1:] != pairing.cls.shape
-            or not len(result.event)
-        ):
-            continue
-        got = program.start[pairing.receiver] + pairing.received
-        column = np.full(len(program.events), -1, dtype=np.int64)
-        column[result.event] = np.arange(len(result.event))
-        blocking = np.isin(program.events["code"][got], (Code.RECV, Code.SENDRECV))
-        away = (nodes[pairing.sender] != nodes[pairing.receiver]).astype(np.int64)
-        nbytes = program.events["bytes"][program.start[pairing.sender] + pairing.sent]
-        for (distance, size), idle in transfer.items():
-            near = min(distance, 1)
-            if size > eager[near][0]:
-                continue
-            mine = np.flatnonzero(blocking & (column[got] >= 0) & (away == near) & (nbytes == size))
-            there = result.post_late_ns[:, mine] > _THERE * idle
-            took = result.event_ns[:, column[got[mine]]][there]
-            if len(took) >= _FEWEST:
-                found.append(Own(RECEIVE, size, near, took, False))
-    return tuple(found)
-
-
-def instead(own: Sequence[Own], better: Sequence[Own]) -> tuple[Own, ...]:
-    """Return the samples, those of the same kind, distance and bytes taken from ``better``."""
-    known = {(o.kind, o.distance, o.bytes) for o in better}
-    return (*better, *(o for o in own if (o.kind, o.distance, o.bytes) not in known))
 
 
 def curve_of(own: Sequence[Own], kind: str, distance: int, most: float = math.inf) -> Curve | None:

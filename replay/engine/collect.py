@@ -1,20 +1,83 @@
-"""From what every process recorded to the measurements of a program."""
+"""From what every process recorded to the measurements of a program, by one clock.
+
+Nodes whose processes run on one kernel share its clock; offset and error are 0 then. Otherwise the
+first process of every node exchanges small messages with process 0: its clock minus the peer's
+is taken from the shortest round trip, whose half is the error. This is done before and after
+passes are made; in between the offset is taken as linear.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from p3s.base.arrays import Floats, Ints
-from p3s.replay.engine import clocks
-from p3s.replay.engine.inner import Part, Timings
-from p3s.replay.engine.results import ProgramResult
+from p3s.replay.engine.inner import InnerLoop, Part, Timings
+from p3s.replay.engine.results import ProgramResult, median_interval, pass_medians
 from p3s.replay.plan.program import Code, Program
-from p3s.replay.stats import is_narrow
+
+ROUNDS = 40
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """Clock of every process minus that of process 0, its error, and when it was so (its clock)."""
+
+    offset_ns: Ints
+    error_ns: Ints
+    when_ns: Ints
+
+    @staticmethod
+    def none(size: int) -> Offsets:
+        """Return the offsets of processes that share one clock."""
+        zero = np.zeros(size, dtype=np.int64)
+        return Offsets(zero, zero, zero)
+
+
+def compare(comm: Any, loop: InnerLoop, kernels: Sequence[str], rounds: int = ROUNDS) -> Offsets:
+    """Measure the offsets; all processes of ``comm`` call this together.
+
+    ``kernels``: kernel() of every process.
+    """
+    first = {name: rank for rank, name in reversed(list(enumerate(kernels)))}
+    if len(first) == 1:
+        return Offsets.none(comm.size)
+    handle = comm.py2f()
+    mine = np.zeros(3, dtype=np.int64)
+    for name, rank in sorted(first.items(), key=lambda item: item[1]):
+        if name == kernels[0]:
+            continue
+        if comm.rank == rank:
+            mine[:] = loop.compare_clocks(handle, 0, True, rounds)
+        elif comm.rank == 0:
+            loop.compare_clocks(handle, rank, False, rounds)
+    everybody = np.zeros((comm.size, 3), dtype=np.int64)
+    comm.Allgather(mine, everybody)
+    leaders = everybody[[first[name] for name in kernels]]
+    return Offsets(*(np.ascontiguousarray(leaders[:, column]) for column in range(3)))
+
+
+def to_first(times_ns: Floats, before: Offsets, after: Offsets, process: int) -> Floats:
+    """Return times of a process's clock in that of process 0, by the offset linear in time."""
+    begin, end = int(before.when_ns[process]), int(after.when_ns[process])
+    first, last = float(before.offset_ns[process]), float(after.offset_ns[process])
+    if end <= begin:
+        return times_ns - first
+    return times_ns - (first + (last - first) * (times_ns - begin) / (end - begin))
+
+
+def error_of(before: Offsets, after: Offsets) -> float:
+    """Return how far clocks of two processes may be off after to_first, in ns: both errors."""
+    return 2.0 * float(max(before.error_ns.max(), after.error_ns.max()))
+
 
 #: A completion that took longer has waited; one that need not wait takes about 0.1 us.
 WAITED_NS = 2000.0
+#: A completion that takes less than this share of the transfer was not held up by it.
+HELD = 0.1
 #: Errors of emulated computation that are kept of a program.
 MOST_ERRORS = 100_000
 
@@ -52,8 +115,6 @@ def part_of(program: Program, process: int, record: Ints) -> Part:
         np.ascontiguousarray(lists, dtype=np.int64),
         np.ascontiguousarray(record[mine]),
         int(program.slots[process]),
-        int(program.in_bytes[process]),
-        int(program.out_bytes[process]),
     )
 
 
@@ -78,7 +139,6 @@ class Collector:
         self._begin: list[Floats] = []  # of sampled events
         self._took: list[Floats] = []
         self._transfer: list[Floats] = []
-        self._late: list[Floats] = []
         self._links: list[Floats] = []
         self._errors: list[Floats] = []
         self._clock_error_ns = 0.0
@@ -88,14 +148,11 @@ class Collector:
     @property
     def values(self) -> int:
         """Return how many numbers are held."""
-        return self.passes * (2 * len(self._sampled) + self._messages() + self.processes)
+        pairing = self.program.pairing
+        messages = 0 if pairing is None else len(pairing.cls)
+        return self.passes * (2 * len(self._sampled) + messages + self.processes)
 
-    def _messages(self) -> int:
-        return 0 if self.program.pairing is None else len(self.program.pairing.cls)
-
-    def add(
-        self, timings: Sequence[Timings], before: clocks.Offsets, after: clocks.Offsets
-    ) -> None:
+    def add(self, timings: Sequence[Timings], before: Offsets, after: Offsets) -> None:
         """Add a batch, one entry per process; ``before`` is what its clock was set by.
 
         Passes are thrown away in which a process learned of the start after it had passed.
@@ -106,14 +163,14 @@ class Collector:
         self._errors.append(np.concatenate([one.errors_ns for one in timings]).astype(np.float64))
         if not good.any():
             return
-        self._clock_error_ns = max(self._clock_error_ns, clocks.error_of(before, after))
+        self._clock_error_ns = max(self._clock_error_ns, error_of(before, after))
         # The same instant for all: they agreed on it in the clock of process 0.
         start = (timings[0].start_ns - before.offset_ns[0])[good].astype(np.float64)
         recorded_ns, ends, links = [], [], []
         for process, one in enumerate(timings):
 
             def after_start(values: Ints, process: int = process) -> Floats:
-                moved = clocks.to_first(values[good].astype(np.float64), before, after, process)
+                moved = to_first(values[good].astype(np.float64), before, after, process)
                 shape = (-1,) + (1,) * (values.ndim - 1)
                 return np.asarray(moved - start.reshape(shape))
 
@@ -126,13 +183,11 @@ class Collector:
         self._took.append((own[:, :, 1] - own[:, :, 0]).astype(np.float64))
         times = np.concatenate(recorded_ns, axis=1)
         self._begin.append(times[:, self._sampled_at, 0])
-        transfer, post_late = self._transfers(times)
-        self._transfer.append(transfer)
-        self._late.append(post_late)
+        self._transfer.append(self._transfers(times))
         self._links.append(self._arrivals(times, links))
 
-    def _transfers(self, times: Floats) -> tuple[Floats, Floats]:
-        """Return completion minus the later start of every message, and how late it was posted.
+    def _transfers(self, times: Floats) -> Floats:
+        """Return completion minus the later start of every message.
 
         NaN where nobody can be seen to have waited for the message alone: the receiving call came
         after the transfer had begun and did not wait either, or the receive was posted after the
@@ -140,8 +195,7 @@ class Collector:
         """
         pairing = self.program.pairing
         if pairing is None or not len(pairing.cls):
-            none = np.zeros((len(times), 0))
-            return none, none
+            return np.zeros((len(times), 0))
         start = self.program.start
 
         def at(process: Ints, place: Ints) -> Floats:
@@ -151,13 +205,14 @@ class Collector:
         got = at(pairing.receiver, pairing.received)
         gone = at(pairing.sender, np.where(pairing.sent_end >= 0, pairing.sent_end, pairing.sent))
         later = np.maximum(sent[:, :, 0], posted[:, :, 0])
-        waited = (got[:, :, 0] <= later) | (got[:, :, 1] - got[:, :, 0] > WAITED_NS)
+        transfer, took = got[:, :, 1] - later, got[:, :, 1] - got[:, :, 0]
+        waited = ((got[:, :, 0] <= later) | (took > WAITED_NS)) & (took >= HELD * transfer)
         waited &= (
             (posted[:, :, 0] <= sent[:, :, 0])
             | (gone[:, :, 1] >= posted[:, :, 0])
             | (pairing.sent_end < 0)
         )
-        return (np.where(waited, got[:, :, 1] - later, np.nan), posted[:, :, 0] - sent[:, :, 0])
+        return np.where(waited, transfer, np.nan)
 
     def _arrivals(self, times: Floats, links: Sequence[Floats]) -> Floats:
         """Return when each message of a link program had arrived after the first was sent."""
@@ -175,8 +230,6 @@ class Collector:
         iterations (timed) the longest pass and the mean communication.
         """
         found: list[Floats] = []
-        if self.passes == 0:
-            return found
         took = np.concatenate(self._took)
         if self.program.timed:
             found.append(np.concatenate(self._pass).max(axis=1))
@@ -188,11 +241,8 @@ class Collector:
         pairing = self.program.pairing
         if pairing is not None:
             transfer = np.concatenate(self._transfer)
-            for cls in np.unique(pairing.cls).tolist():
-                mine = transfer[:, pairing.cls == cls]
-                seen = ~np.isnan(mine).all(axis=1)
-                if seen.any():
-                    found.append(np.nanmedian(mine[seen], axis=1))
+            medians = [pass_medians(transfer[:, pairing.cls == c]) for c in np.unique(pairing.cls)]
+            found += [values for values in medians if len(values)]
         links = np.concatenate(self._links)
         if links.shape[1]:
             found.append(links.max(axis=1))
@@ -200,12 +250,14 @@ class Collector:
 
     def is_known(self, half_width: float) -> bool:
         """Return whether every interval is within this share of its median on each side."""
-        return self.passes > 0 and all(is_narrow(one, half_width) for one in self.series())
+        return self.passes > 0 and all(
+            median_interval(one).half_width <= half_width for one in self.series()
+        )
 
     def result(self) -> ProgramResult:
         """Return the measurements."""
         if self.passes == 0:
-            return ProgramResult.empty(self.processes)
+            return ProgramResult(0, np.zeros((0, self.processes)))
         took, begin = np.concatenate(self._took), np.concatenate(self._begin)
         errors = np.concatenate(self._errors) if self._errors else np.zeros(0)
         errors = errors[:: len(errors) // MOST_ERRORS + 1]
@@ -219,5 +271,4 @@ class Collector:
             np.concatenate(self._links),
             self._clock_error_ns,
             errors,
-            np.concatenate(self._late),
         )

@@ -123,7 +123,7 @@ struct program {
     const struct event *events;
     const int64_t *lists, *record;
     const int *comms; /* Fortran handles */
-    int64_t count, n_lists, n_slots, n_comms, records, in_bytes, out_bytes, idle;
+    int64_t count, n_lists, n_slots, n_comms, records, idle;
 };
 
 void p3s_close(struct loop *s)
@@ -198,15 +198,14 @@ struct loop *p3s_open(const int *comms, const struct program *g, int pages, int 
     s->work.shared_cores = shared_cores;
     memcpy(s->work.overshoot_ns, overshoot_ns, sizeof s->work.overshoot_ns);
     s->pages = pages;
-    if (!within(g->n_slots, 0, INT32_MAX) || !within(g->count, 0, INT32_MAX)
-        || !within(g->in_bytes, 0, MOST_BYTES) || !within(g->out_bytes, 0, MOST_BYTES)) {
+    if (!within(g->n_slots, 0, INT32_MAX) || !within(g->count, 0, INT32_MAX)) {
         *error = BAD_EVENT;
         free(s);
         return NULL;
     }
     MPI_Comm_size(s->messages, &s->size);
-    at_least(&s->out_room, g->out_bytes + 64);
-    at_least(&s->in_room, g->in_bytes + 64);
+    at_least(&s->out_room, 64);
+    at_least(&s->in_room, 64);
     size_t slots = (size_t)g->n_slots + 1, count = (size_t)g->count + 1;
     size_t longest = (size_t)g->n_lists + 1;
     s->ops = calloc(count, sizeof *s->ops);

@@ -64,7 +64,7 @@ def compile_inner(mpicc: str) -> Path:
 
 @dataclass(frozen=True)
 class Part:
-    """What one process does in a program; lists, slots and buffers as in Program.
+    """What one process does in a program; lists and slots as in Program.
 
     ``record`` says per event in which column its begin and end are kept, -1: nowhere.
     """
@@ -73,8 +73,6 @@ class Part:
     lists: Ints
     record: Ints
     slots: int
-    in_bytes: int
-    out_bytes: int
 
     @property
     def records(self) -> int:
@@ -104,16 +102,7 @@ class _Program(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("events", "lists", "record", "comms")),
         *(
             (name, ctypes.c_int64)
-            for name in (
-                "count",
-                "n_lists",
-                "n_slots",
-                "n_comms",
-                "records",
-                "in_bytes",
-                "out_bytes",
-                "idle",
-            )
+            for name in ("count", "n_lists", "n_slots", "n_comms", "records", "idle")
         ),
     ]
 
@@ -211,8 +200,6 @@ class InnerLoop:
             part.slots,
             len(handles),
             part.records,
-            part.in_bytes,
-            part.out_bytes,
             int(part.idle),
         )
         self._kept = [part, handles, program]

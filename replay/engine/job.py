@@ -1,45 +1,50 @@
-"""The directory of a replay job: what its processes are told, and what they write.
+"""The directory of a replay job: what its processes are told; and the results that are kept.
 
 A job is loaded and executed, so nothing of it is used that was changed after it was written:
 plan.json holds the digests of the programs and of the library, its own is on the command line of
-the processes.
+the processes. Results of programs are kept one by one: what an interrupted replay has measured is
+not lost. A store is a directory (replay/npNNNNNN.parts) with a file KEY.npz for what a program has
+measured; the processes of a job write them there, each as soon as it is complete.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import io
 import json
-import os
-from collections.abc import Mapping, Sequence
+import socket
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p3s.base.artefacts import file_bytes, parse_json
+from p3s.base.artefacts import file_bytes, parse_json, write_bytes, writing
 from p3s.base.errors import P3SError
+from p3s.base.serialise import to_data
+from p3s.base.staging import discard, new_directory
 from p3s.base.tables import read_arrays
-from p3s.replay.engine.clocks import kernel
-from p3s.replay.engine.watchdog import pages_dir
-from p3s.replay.plan.program import EVENT, PAIRING, Pairing, Program
-from p3s.replay.plan.world import Process, World
+from p3s.replay.engine.results import array_bytes
+from p3s.replay.engine.watchdog import kernel, pages_dir
+from p3s.replay.plan.program import EVENT, PAIRING, Pairing, Process, Program, World
+from p3s.replay.plan.types import pass_ns
 from p3s.replay.settings import PAGES, STALL_S
+from p3s.simulate.network import rough_network
+
+if TYPE_CHECKING:
+    from p3s.replay.engine.results import ProgramResult
+    from p3s.replay.plan.program import Program, World
 
 PLAN = "plan.json"
 PROGRAMS = "programs"
 RESULTS = "results"
-PLACES = "places.json"
 DONE = "done.json"
 MOST_PASSES = 256
-VERSION = 3
-#: What a pass and an event take beside computation, to share the budget by: a guess is enough.
+#: What a pass takes beside its events, to share the budget by: a guess is enough.
 _PASS_S = 0.005
-_NS_PER_EVENT = 20_000.0
-_NS_PER_BYTE = 10.0
 
-_ARRAYS = ("start", "lists", "list_start", "slots", "in_bytes", "out_bytes")
+_ARRAYS = ("start", "lists", "list_start", "slots")
 
 
 @dataclass(frozen=True)
@@ -77,17 +82,16 @@ class Job:
         """Return the compiled inner loop. Errors: P3SError unless it is the one of the job."""
         return _same(self.settings.library, self.digest)
 
+    def result_path(self, number: int) -> Path:
+        """Return the file with what a program has measured; there once it has been."""
+        return Path(self.heads[number]["result"])
+
     def pass_s(self, number: int) -> float:
         """Return how long a pass of a program takes, roughly; budgets are shared by this."""
-        head = self.heads[number]
-        wait_ns = max(head["work_ns"] * self.settings.work_scale, head["last_ns"])
-        result: float = _PASS_S + 1e-9 * (
-            wait_ns + _NS_PER_BYTE * head["bytes"] + _NS_PER_EVENT * head["events"]
-        )
-        return result
+        return float(self.heads[number]["pass_s"])
 
     def program(self, number: int) -> Program:
-        """Read a program; ``step`` and ``classes`` are not part of a job and come back empty."""
+        """Read a program; ``step`` is not part of a job and comes back empty."""
         head = self.heads[number]
         path = program_path(self.directory, number)
         data = _same(path, head["digest"])
@@ -120,17 +124,8 @@ def program_path(directory: Path, number: int) -> Path:
 
 
 def result_path(directory: Path, number: int) -> Path:
-    """Return the file with what a program has measured; there once it has been."""
+    """Return the file with what a program has measured, where a job is told no other."""
     return directory / RESULTS / f"program-{number:03d}.npz"
-
-
-def write_json(path: Path, content: Any) -> str:
-    """Write JSON, completely or not at all; return the SHA-256 of the file."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    data = json.dumps(content).encode()
-    draft.write_bytes(data)
-    os.replace(draft, path)
-    return hashlib.sha256(data).hexdigest()
 
 
 def _same(path: Path, digest: str) -> bytes:
@@ -145,11 +140,16 @@ def _same(path: Path, digest: str) -> bytes:
 
 
 def write_job(
-    directory: Path, programs: Sequence[Program], world: World, settings: JobSettings
+    directory: Path,
+    programs: Sequence[Program],
+    world: World,
+    settings: JobSettings,
+    results: Sequence[Path] = (),
 ) -> str:
     """Write a job: plan.json and a file per program. Results that are there are kept.
 
-    Returns the SHA-256 of plan.json, which the processes are to be told.
+    ``results``: where the result of each program is written; none: in the job's directory. Returns
+    the SHA-256 of plan.json, which the processes are to be told.
 
     Errors: P3SError for settings that cannot be, or when the directory cannot be written.
     """
@@ -165,35 +165,28 @@ def write_job(
             _write_program(program_path(directory, number), program, world.size)
             for number, program in enumerate(programs)
         ]
-        return write_json(
-            directory / PLAN,
-            {
-                "version": VERSION,
-                **asdict(settings),
-                "library": str(settings.library),
-                "library_sha256": hashlib.sha256(settings.library.read_bytes()).hexdigest(),
-                "processes": [asdict(process) for process in world.processes],
-                "programs": [
-                    {**_head(program), "digest": digest}
-                    for program, digest in zip(programs, digests, strict=True)
-                ],
-            },
-        )
+        paths = results or [result_path(directory, number) for number in range(len(programs))]
+        plan = {
+            "settings": {**asdict(settings), "library": str(settings.library)},
+            "library_sha256": hashlib.sha256(settings.library.read_bytes()).hexdigest(),
+            "processes": [asdict(process) for process in world.processes],
+            "programs": [
+                {**_head(program, settings.work_scale), "digest": digest, "result": str(path)}
+                for program, digest, path in zip(programs, digests, paths, strict=True)
+            ],
+        }
+        data = json.dumps(plan).encode()
+        write_bytes(directory / PLAN, data)
+        return hashlib.sha256(data).hexdigest()
     except OSError as err:
         raise P3SError(f"{directory}: cannot be written: {err.strerror}") from err
 
 
-def _head(program: Program) -> dict[str, Any]:
-    sizes = [
-        (float(mine["work_ns"].sum()), float(mine["bytes"].clip(0).sum()), len(mine))
-        for mine in map(program.of, range(len(program.start) - 1))
-    ]
-    work_ns, nbytes, events = (max(column) for column in zip(*sizes, strict=True))
+def _head(program: Program, work_scale: float) -> dict[str, Any]:
+    wait_ns = float(program.events["at_ns"].max(initial=0))
+    busy_ns = pass_ns(program, rough_network(), work_scale)
     return {
-        "work_ns": work_ns,
-        "bytes": nbytes,
-        "events": events,
-        "last_ns": float(program.events["at_ns"].max(initial=0)) if program.timed else 0.0,
+        "pass_s": _PASS_S + 1e-9 * max(busy_ns, wait_ns),
         "what": program.what,
         "name": program.name,
         "section": int(program.section),
@@ -211,51 +204,99 @@ def _write_program(path: Path, program: Program, size: int) -> str:
             f"program {program.name}: made for {len(program.start) - 1} processes, "
             f"but there are {size}"
         )
-    columns: dict[str, Any] = {
-        name: np.asarray(getattr(program, name), dtype=np.int64) for name in _ARRAYS
-    }
+    data = program_bytes(program)
+    path.write_bytes(data)
+    return hashlib.sha256(data).hexdigest()
+
+
+def program_bytes(program: Program) -> bytes:
+    """Return the file of a program: what its processes execute and messages that are measured."""
+    columns = {name: np.asarray(getattr(program, name), dtype=np.int64) for name in _ARRAYS}
     if program.pairing is not None:
-        columns.update(
-            {f"pairing_{name}": np.asarray(getattr(program.pairing, name)) for name in PAIRING}
-        )
-    file = io.BytesIO()
+        columns |= {f"pairing_{n}": np.asarray(getattr(program.pairing, n)) for n in PAIRING}
     # As numbers, so that a file holds no types of ours.
     events = np.ascontiguousarray(program.events).view(np.int64).reshape(-1)
-    np.savez(file, events=events, **columns)
-    path.write_bytes(file.getbuffer())
-    return hashlib.sha256(file.getbuffer()).hexdigest()
+    return array_bytes({"events": events, **columns})
 
 
-def digest_of_plan(directory: Path) -> str:
-    """Return the SHA-256 of a job's plan.json. Errors: P3SError when there is none."""
-    path = directory / PLAN
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as err:
-        raise P3SError(f"{path}: missing or damaged ({err.strerror}); replay with --again") from err
-
-
-def read_job(directory: Path, digest: str | None = None) -> Job:
+def read_job(directory: Path, digest: str) -> Job:
     """Read plan.json of a job. Errors: P3SError in one line when it is missing or damaged.
 
     ``digest``: what write_job returned; a plan.json that is another one is refused.
     """
     path = directory / PLAN
     try:
-        plan = parse_json(file_bytes(path) if digest is None else _same(path, digest))
-        if plan["version"] != VERSION:
-            raise P3SError(f"{path}: written by another version of P3S")
-        settings = JobSettings(
-            Path(plan["library"]),
-            float(plan["budget_s"]),
-            float(plan["stall_s"]),
-            str(plan["pages"]),
-            float(plan["work_scale"]),
-            int(plan["most_passes"]),
-        )
+        plan = parse_json(_same(path, digest))
+        settings = JobSettings(**{**plan["settings"], "library": Path(plan["settings"]["library"])})
         world = World(tuple(Process(**process) for process in plan["processes"]))
         heads = tuple(plan["programs"])
         return Job(directory, settings, world, heads, str(plan["library_sha256"]))
     except (OSError, KeyError, TypeError, ValueError) as err:
         why = " ".join(str(err).split())[:120]
         raise P3SError(f"{path}: missing or damaged ({why})") from err
+
+
+#: Changes when results of the same program would not be comparable any more.
+VERSION = 3
+
+
+class ResultStore:
+    """Results of programs in one directory, by key."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = Path(directory).absolute()
+        if self.directory.is_symlink():  # files would be written and removed elsewhere
+            raise P3SError(f"{self.directory}: is a link, not a directory; remove it")
+
+    def key(self, program: Program, world: World, facts: Mapping[str, Any]) -> str:
+        """Return the key of a program: it and everything that its results depend on.
+
+        ``facts``: hosts, MPI and settings, as JSON can hold them. Without hosts the name of this
+        machine counts.
+        """
+        from p3s.replay.engine.job import program_bytes
+
+        known = {
+            "version": VERSION,
+            "what": program.what,
+            "comms": program.comms,
+            "timed": program.timed,
+            "noise": program.noise,
+            "world": to_data(world.processes),
+            "machine": None if facts.get("hosts") else socket.gethostname(),
+            "facts": dict(facts),
+        }
+        text = json.dumps(known, sort_keys=True, default=str).encode()
+        return hashlib.sha256(program_bytes(program) + text).hexdigest()[:32]
+
+    def path(self, key: str) -> Path:
+        """Return the file of a result."""
+        return self.directory / f"{key}.npz"
+
+    def get(self, key: str) -> ProgramResult | None:
+        """Return a result, None where there is none (or what is there cannot be read)."""
+        from p3s.replay.engine.results import read_result
+
+        with contextlib.suppress(P3SError):
+            return read_result(self.path(key))
+        return None
+
+    def clear(self) -> None:
+        """Remove all results."""
+        for path in self.directory.glob("*.npz"):
+            path.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def job(self) -> Iterator[Path]:
+        """Give an empty directory to run a job in, which is removed at the end.
+
+        Errors: P3SError when nothing can be written.
+        """
+        with writing(self.directory):
+            self.directory.mkdir(parents=True, exist_ok=True)
+            directory = new_directory(self.directory / "job")
+            directory.chmod(0o700)  # what is in it is executed
+        try:
+            yield directory
+        finally:
+            discard(directory)

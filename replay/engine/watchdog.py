@@ -1,24 +1,30 @@
-"""Ends a replay that does not move, or whose processes die, and says what they were doing.
+"""Ends a replay that does not move, and sees which process ends first and what it was doing.
 
 Every process keeps a page: its numbers of progress, and as text its name and the program it
-executes. The next process on the same machine holds the page open, so that it can still read it
-when the process is gone, however it went. On the machine that the job was written on pages are
-files of the job's directory, for the launcher to read; elsewhere they are anonymous memory.
+executes. On the machine that the job was written on pages are files of the job's directory, for
+who has started the job to read, also when a process is gone, however it went; elsewhere they are
+anonymous memory.
+
+Launchers end all other processes when one is gone, some before any of them can say a word, and may
+then name the wrong one. So every process on the launching machine holds a pipe open under a high
+number: Linux closes the files of a process that ends beginning with the highest, so this one before
+the connection to the launcher. It queues the ends of pipes in their order: the first process that
+had not done all it should is the cause.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import mmap
 import os
+import resource
 import select
-import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -27,12 +33,13 @@ import numpy.typing as npt
 from p3s.base.arrays import Ints
 from p3s.replay.plan.program import EVENT, Code
 
-#: Exit codes of a process that was stopped because nothing moved, or because another one died.
+#: Exit code of a process that was stopped because nothing moved.
 EXIT_STALLED = 86
-EXIT_OTHER_DIED = 87
 #: Marks the lines of the table of pending operations, and errors, in the output of the job.
 STALL_MARK = "p3s replay: stalled: "
 ERROR_MARK = "p3s replay: error: "
+#: What a page says of a process that is not out of the begin of the job.
+STARTING = ", starting, between passes"
 
 #: How often a process looks whether it has moved, at most: where cores are shared every look
 #: disturbs somebody.
@@ -40,17 +47,14 @@ _POLL_S = 1.0
 _FEWEST_POLLS = 10
 #: A look that comes later than so many of its intervals was kept from coming.
 _LATE = 2.0
-#: Time for a line to be read before the process ends.
-_LAST_WORD_S = 0.2
 #: Time for the other processes to print their line before the first one takes the job down.
 _GRACE_S = 2.0
 _SHOWN = 4
-#: Asks a process to say what it waits for.
-_SAY = signal.SIGUSR1
+STOPPED = " is stopped (by SIGSTOP or a debugger)"
 
 #: Fields of struct progress in inner.c, then our own: process has done all it should, length of
-#: the text, number of events behind it.
-PASS, INDEX, STATE, BEATS, DONE, TEXT, EVENTS = range(7)
+#: the text, number of events behind it, process id.
+PASS, INDEX, STATE, BEATS, DONE, TEXT, EVENTS, PID = range(8)
 _OUTSIDE, _AT_START, _IN_PASS = range(3)
 #: Values of DONE: the end is no news, or the process has said itself why it failed.
 ENDED, FAILED = 1, 2
@@ -78,6 +82,7 @@ class Page:
         os.ftruncate(self.fd, _HEAD_BYTES)
         self._head = mmap.mmap(self.fd, _HEAD_BYTES)
         self.words: Ints = np.frombuffer(self._head, dtype=np.int64, count=_WORDS)
+        self.words[PID] = os.getpid()
 
     def tell(self, text: str) -> None:
         """Say what the process is about."""
@@ -100,6 +105,19 @@ class Page:
         self.words[DONE] = how
 
 
+def kernel() -> str:
+    """Return what processes with the same monotonic clock have in common."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        boot = os.uname().nodename
+    try:
+        # A time namespace has a monotonic clock of its own.
+        return f"{boot} {os.readlink('/proc/self/ns/time')}"
+    except OSError:
+        return boot
+
+
 def pages_dir(directory: Path, kernel: str) -> Path:
     """Return where processes on a machine keep their pages if the job was written there."""
     return directory / f"pages-{hashlib.sha256(kernel.encode()).hexdigest()[:16]}"
@@ -113,14 +131,19 @@ def pending(directory: Path) -> dict[int, str]:
     found = {}
     for path in directory.glob("pages-*/*[0-9]"):
         with contextlib.suppress(OSError, ValueError):
-            fd = os.open(path, os.O_RDONLY)
-            try:
-                words, doing = read_page(fd)
-            finally:
-                os.close(fd)
+            with open(path, "rb") as page:
+                words, doing = read_page(page.fileno())
             if not words[DONE]:
-                found[int(path.name)] = doing
+                found[int(path.name)] = doing + STOPPED * _is_stopped(int(words[PID]))
     return dict(sorted(found.items()))
+
+
+def _is_stopped(pid: int) -> bool:
+    """Tell whether a process of this machine is stopped; not of one that is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+    except OSError:
+        return False
 
 
 def read_page(fd: int) -> tuple[Ints, str]:
@@ -156,31 +179,12 @@ def describe(fd: int, index: int) -> str:
     return f"{name} peer {event['peer']} tag {event['tag']} bytes {event['bytes']}"
 
 
-@dataclass(frozen=True)
-class Neighbour:
-    """Another process on this machine: its process id, what watches it, and its page."""
-
-    pid: int
-    pidfd: int
-    page: int
-
-
-def neighbour(pid: int, fd: int) -> Neighbour | None:
-    """Return a process to watch, None where the system does not allow it."""
-    try:
-        return Neighbour(pid, os.pidfd_open(pid), os.open(f"/proc/{pid}/fd/{fd}", os.O_RDONLY))
-    except (OSError, AttributeError):
-        return None
-
-
 class Watchdog(threading.Thread):
-    """Watches the page of this process, and a neighbour; ends the process when it must.
+    """Watches the page of this process; ends the process when nothing moves any more.
 
     Without a change for ``stall_s`` seconds, and what ``allow`` adds, the process says what it
     waits for and ends with EXIT_STALLED, without MPI, which makes the launcher end the others.
     Time in which it could not look, as the job was suspended or had no core, does not count.
-    When the neighbour is gone before it was done, or the launcher ends this process for such a
-    reason, it says what the neighbour was doing (EXIT_OTHER_DIED).
     """
 
     def __init__(
@@ -192,24 +196,7 @@ class Watchdog(threading.Thread):
         self._poll_s = min(_POLL_S, stall_s / _FEWEST_POLLS)
         self._allowed_s = 0.0
         self._outstanding = outstanding
-        self._neighbour: Neighbour | None = None
-        self._others: Sequence[int] = ()
-        self._said = False
-        self._stopped = False
-        self._woken, self._wake = os.pipe()
-        for fd in (self._woken, self._wake):
-            os.set_blocking(fd, False)
-
-    def start(self) -> None:
-        """Start watching; signals are handled here, as the main thread is in an MPI call."""
-        for number in (signal.SIGTERM, _SAY):
-            signal.signal(number, lambda _number, _frame: None)
-        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
-        super().start()
-
-    def watch(self, other: Neighbour | None, everybody: Sequence[int]) -> None:
-        """Watch another process, too; ``everybody``: process ids of the job on this machine."""
-        self._neighbour, self._others = other, everybody
+        self._stopped = threading.Event()
 
     def allow(self, seconds: float) -> None:
         """Let nothing move for so much longer: computation is emulated somewhere."""
@@ -217,61 +204,22 @@ class Watchdog(threading.Thread):
 
     def stop(self) -> None:
         """Stop watching."""
-        self._stopped = True
+        self._stopped.set()
 
     def run(self) -> None:
         """Watch until stopped."""
         words = self._page.words
         seen, still_s, looked = words[:4].tolist(), 0.0, time.monotonic()
-        while not self._stopped:
-            fds = [self._woken] + ([self._neighbour.pidfd] if self._neighbour else [])
-            ready = select.select(fds, [], [], self._poll_s)[0]
-            if self._stopped:
-                return
-            got = os.read(self._woken, 64) if self._woken in ready else b""
-            if signal.SIGTERM in got:
-                self._check_neighbour()
-                self._end(128 + signal.SIGTERM)
-            if _SAY in got:
-                self._say_pending()
-            if ready:
-                self._check_neighbour()
+        while not self._stopped.wait(self._poll_s):
             now, before, looked = words[:4].tolist(), looked, time.monotonic()
             still_s += min(looked - before, _LATE * self._poll_s)
             if now != seen:
                 seen, still_s = now, 0.0
             elif still_s > self._stall_s + self._allowed_s:
-                self._give_up()
-
-    def _check_neighbour(self) -> None:
-        """Say what a neighbour that died was doing, and end."""
-        other = self._neighbour
-        if other is None or not select.select([other.pidfd], [], [], 0)[0]:
-            return
-        words, doing = read_page(other.page)
-        if words[DONE]:
-            self._neighbour = None
-            return
-        say(f"{ERROR_MARK}{doing}: the process is gone (killed, or it left by itself)")
-        time.sleep(_LAST_WORD_S)
-        self._end(EXIT_OTHER_DIED)
-
-    def _end(self, code: int) -> None:
-        self._page.done()  # this end is not news to anybody
-        os._exit(code)
-
-    def _give_up(self) -> None:
-        self._say_pending()
-        for pid in self._others:  # some may be allowed to stand still for longer
-            with contextlib.suppress(OSError):
-                os.kill(pid, _SAY)
-        time.sleep(_GRACE_S)
-        self._end(EXIT_STALLED)
-
-    def _say_pending(self) -> None:
-        if not self._said:
-            say(f"{STALL_MARK}{self.pending()}")
-        self._said = True
+                say(f"{STALL_MARK}{self.pending()}")
+                time.sleep(_GRACE_S)
+                self._page.done()  # this end is not news to anybody
+                os._exit(EXIT_STALLED)
 
     def pending(self) -> str:
         """Return what this process is doing, with its outstanding requests."""
@@ -283,3 +231,84 @@ class Watchdog(threading.Thread):
                 more = "; ..." if number > len(events) else ""
                 return f"{doing}, {number} requests outstanding ({shown}{more})"
         return doing
+
+
+_LOOK_S = 0.05
+_SUFFIX = ".alive"
+_HIGH = 4000
+
+
+def hold(directory: Path, rank: int) -> None:
+    """Let a witness on this machine, if there is one, see the end of this process."""
+    path = pages_dir(directory, kernel()) / f"{rank}{_SUFFIX}"
+    with contextlib.suppress(OSError):
+        pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        fcntl.fcntl(pipe, fcntl.F_DUPFD_CLOEXEC, max(pipe, min(_HIGH, limit - 1)))
+        os.close(pipe)
+
+
+class Witness(threading.Thread):
+    """Watches the processes of a job directory while in use (``with``); begin before the launch.
+
+    ``first``: what the first process was doing that was gone before it was done; None: no such,
+    or some process failed and said so itself.
+    """
+
+    def __init__(self, directory: Path, size: int) -> None:
+        super().__init__(name="witness", daemon=True)
+        self.first: str | None = None
+        self._pages = pages_dir(Path(directory), kernel())
+        self._size = size
+        self._stopped = threading.Event()
+        self._told = False
+        self._ranks: dict[int, int] = {}
+        self._ends = select.epoll()
+
+    def __enter__(self) -> Witness:
+        with contextlib.suppress(OSError):
+            for rank in range(self._size):
+                path = self._pages / f"{rank}{_SUFFIX}"
+                with contextlib.suppress(FileExistsError):
+                    os.mkfifo(path, 0o600)
+                pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                self._ranks[pipe] = rank
+                self._ends.register(pipe, select.EPOLLHUP)
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self.join()
+        self._ends.close()
+        for pipe in self._ranks:
+            os.close(pipe)
+
+    def run(self) -> None:
+        """Watch until told to stop; what has ended by then is still looked at."""
+        while not self._stopped.is_set():
+            self._look(_LOOK_S)
+        self._look(0.0)
+
+    def _look(self, limit_s: float) -> None:
+        for pipe, _event in self._ends.poll(limit_s):  # in the order in which they came
+            self._ends.unregister(pipe)
+            if self.first is not None or self._told:
+                continue
+            done, doing = self._read(self._ranks[pipe])
+            if not done:
+                # Of one that failed and takes the job down the others may end first.
+                self._told = any(self._read(rank)[0] == FAILED for rank in range(self._size))
+                if not self._told:
+                    self.first = f"{doing}: the process is gone (killed, or it left by itself)"
+
+    def _read(self, rank: int) -> tuple[int, str]:
+        """Return a process's word about its end, and what it was doing."""
+        with contextlib.suppress(OSError, ValueError):
+            page = os.open(self._pages / str(rank), os.O_RDONLY)
+            try:
+                words, doing = read_page(page)
+                return int(words[DONE]), doing
+            finally:
+                os.close(page)
+        return 0, f"process {rank}, starting"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import signal
 import sys
@@ -17,19 +18,19 @@ import tempfile
 import threading
 import time
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from p3s.base.arrays import Ints
+from p3s.base.artefacts import write_bytes
 from p3s.base.errors import P3SError
-from p3s.replay.engine import clocks, watchdog, witness
-from p3s.replay.engine.collect import Collector, part_of, recorded
+from p3s.replay.engine import watchdog
+from p3s.replay.engine.collect import Collector, Offsets, compare, part_of, recorded
 from p3s.replay.engine.inner import InnerLoop, Part, Timings
-from p3s.replay.engine.job import DONE, PLACES, Job, JobSettings, read_job, result_path, write_json
-from p3s.replay.engine.results import save_result
+from p3s.replay.engine.job import DONE, Job, JobSettings, read_job
+from p3s.replay.engine.results import Place, save_result
 from p3s.replay.engine.watchdog import ERROR_MARK, Page, Watchdog, say
-from p3s.replay.plan.program import Program
-from p3s.replay.plan.world import Process
+from p3s.replay.plan.program import Process
 
 #: Passes of one batch, and the fewest of a program.
 BATCH = 8
@@ -87,13 +88,8 @@ class Worker:
             one.Set_errhandler(MPI.ERRORS_RETURN)
         self.comms: dict[tuple[int, ...], Any] = {}
         self.places = self._places()
-        self.kernels = [place["kernel"] for place in self.places]
+        self.kernels = [place.kernel for place in self.places]
         self.shared_cores = self._shares_cores()
-        siblings = self._siblings()
-        self.watchdog.watch(
-            self._next_of(siblings),
-            [self.places[rank]["pid"] for rank in siblings if rank != self.rank],
-        )
 
     def _tell(self, where: str) -> None:
         self.page.tell(f"process {self.rank} ({self.role}), {where}")
@@ -106,60 +102,22 @@ class Worker:
             path.write_bytes(library)
             return InnerLoop(path, self.page.words)
 
-    def _places(self) -> list[dict[str, Any]]:
-        """Return where every process is; process 0 writes it down."""
+    def _places(self) -> tuple[Place, ...]:
+        """Return where every process is."""
         from mpi4py import MPI
 
-        try:
-            world = os.readlink("/proc/self/ns/pid")
-        except OSError:
-            world = ""
-        places: list[dict[str, Any]] = self.comm.allgather(
-            {
-                "name": MPI.Get_processor_name()[:255],
-                "kernel": clocks.kernel(),
-                "world": world,
-                "cores": f"{sum(1 << core for core in os.sched_getaffinity(0)):x}",
-                "pid": os.getpid(),
-                "page": self.page.fd,
-                "node": os.environ.get("SLURMD_NODENAME", "")[:255],
-            }
+        mine = Place(
+            MPI.Get_processor_name()[:255],
+            watchdog.kernel(),
+            tuple(sorted(os.sched_getaffinity(0))),
+            os.environ.get("SLURMD_NODENAME", "")[:255],
         )
-        if self.rank == 0:
-            kept = ("name", "kernel", "cores", "pid", "node")
-            write_json(
-                self.directory / PLACES, [{key: place[key] for key in kept} for place in places]
-            )
-        return places
-
-    def _here(self) -> list[int]:
-        """Return the processes of this machine."""
-        return [
-            rank for rank, kernel in enumerate(self.kernels) if kernel == self.kernels[self.rank]
-        ]
+        return tuple(self.comm.allgather(mine))
 
     def _shares_cores(self) -> bool:
         """Return whether this machine has fewer cores for the processes than there are of them."""
-        here = self._here()
-        cores = 0
-        for rank in here:
-            cores |= int(self.places[rank]["cores"], 16)
-        return len(here) > cores.bit_count()
-
-    def _siblings(self) -> list[int]:
-        """Return the processes that can be seen from here, this one among them."""
-        return [
-            rank
-            for rank in self._here()
-            if self.places[rank]["world"] == self.places[self.rank]["world"]
-        ]
-
-    def _next_of(self, siblings: list[int]) -> watchdog.Neighbour | None:
-        """Return the next process of this machine, to be watched."""
-        other = self.places[siblings[(siblings.index(self.rank) + 1) % len(siblings)]]
-        if other["pid"] == os.getpid():
-            return None
-        return watchdog.neighbour(other["pid"], other["page"])
+        here = [place for place in self.places if place.kernel == self.kernels[self.rank]]
+        return len(here) > len({core for place in here for core in place.cores})
 
     # ---- what happens ------------------------------------------------------------------
     def replay(self) -> dict[str, Any]:
@@ -185,13 +143,7 @@ class Worker:
         self.comm.Barrier()
         self.page.done()
         self.watchdog.stop()
-        return {
-            "passes": passes,
-            "programs": len(numbers),
-            "skipped": skipped,
-            "shared_cores": self.shared_cores,
-            "kernels": len(set(self.kernels)),
-        }
+        return {"passes": passes, "programs": len(numbers), "skipped": skipped}
 
     def _to_do(self) -> list[tuple[int, float, str]]:
         """Return the programs without a result, how long a pass takes roughly, and their kind."""
@@ -199,79 +151,66 @@ class Worker:
         return [
             (number, self.job.pass_s(number), head["what"])
             for number, head in enumerate(self.job.heads)
-            if not result_path(self.directory, number).exists()
+            if not self.job.result_path(number).exists()
         ]
 
     def program(self, number: int, share_s: float, left: int) -> int:
         """Run one program until enough is known; return the number of passes."""
-        program = self.job.program(number) if self.job else None
-        record = recorded(program) if program else None
-        head = self.comm.bcast(self._program_head(number, program) if program else None)
-        self._tell(f"program {number} {head['name']}")
-        self.watchdog.allow(head["allowed_s"])
-        part = self._own(program, record)
+        collector, parts, head = None, None, None
+        if self.job:
+            program = self.job.program(number)
+            record = recorded(program)
+            collector = Collector(program, record)
+            parts = [part_of(program, process, record) for process in range(self.comm.size)]
+            scheduled = program.timed or program.noise
+            head = (program.name, scheduled, program.comms, 2.0 * self.job.pass_s(number))
+        name, timed, comms, allowed_s = self.comm.bcast(head)
+        self._tell(f"program {number} {name}")
+        self.watchdog.allow(allowed_s)
+        part: Part = self.comm.scatter(parts)
         self.page.lay_down(part.events)
         self.loop.open(
             part,
             [one.py2f() for one in self.world],
-            [self._comm(members) for members in head["comms"]],
+            [self._comm(members) for members in comms],
             self.settings.pages,
             self.shared_cores,
         )
-        collector = Collector(program, record) if program and record is not None else None
-        passes = self._measure(collector, part, head["timed"], share_s)
+        passes = self._measure(collector, timed, share_s)
         self.loop.close()
         if collector and self.job:
-            save_result(result_path(self.directory, number), collector.result())
-            print(f"measured {head['name']}: {passes} passes, {left} programs left", flush=True)
+            result = replace(collector.result(), places=self.places)
+            save_result(self.job.result_path(number), result)
+            print(f"measured {name}: {passes} passes, {left} programs left", flush=True)
         return passes
 
-    def _program_head(self, number: int, program: Program) -> dict[str, Any]:
-        """Return what everybody must know of a program, with how long nothing may move in it."""
-        assert self.job is not None
-        return {
-            "name": program.name,
-            "timed": program.timed,
-            "comms": [list(members) for members in program.comms],
-            "allowed_s": 2.0 * self.job.pass_s(number),
-        }
-
-    def _own(self, program: Program | None, record: Ints | None) -> Part:
-        """Return this process's part of a program; process 0 hands them out."""
-        parts = None
-        if program is not None and record is not None:
-            parts = [part_of(program, process, record) for process in range(self.comm.size)]
-        part: Part = self.comm.scatter(parts)
-        return part
-
-    def _comm(self, members: list[int]) -> int:
+    def _comm(self, key: tuple[int, ...]) -> int:
         """Return the Fortran handle of a communicator of some processes, made when it is new."""
         from mpi4py import MPI
 
-        key = tuple(members)
         if key not in self.comms:
-            group = self.comm.Get_group().Incl(members)
+            group = self.comm.Get_group().Incl(list(key))
             self.comms[key] = self.comm.Create(group)
             if self.comms[key] != MPI.COMM_NULL:
                 self.comms[key].Set_errhandler(MPI.ERRORS_RETURN)
         return int(self.comms[key].py2f())
 
-    def _measure(self, collector: Collector | None, part: Part, timed: bool, share_s: float) -> int:
+    def _measure(self, collector: Collector | None, timed: bool, share_s: float) -> int:
         """Make passes until enough is known; return how many."""
         begin = time.monotonic()
-        before = clocks.compare(self.comm, self.loop, self.kernels)
+        before = compare(self.comm, self.loop, self.kernels)
         # Connections and buffers get built; then all as it will be, thrown away.
         self._go(1, before, 0.0, False)
         tried = time.monotonic()
         self._go(1, before, self.settings.work_scale, timed)
         pass_s = max(time.monotonic() - tried, 1e-6)
-        before = clocks.compare(self.comm, self.loop, self.kernels)
+        before = compare(self.comm, self.loop, self.kernels)
         done = 0
         while self.comm.bcast(
             int(collector is not None and self._more(collector, begin, share_s, pass_s))
         ):
             timings = self._go(BATCH, before, self.settings.work_scale, timed)
-            after = clocks.compare(self.comm, self.loop, self.kernels)
+            after = compare(self.comm, self.loop, self.kernels)
             everybody = self.comm.gather(timings)
             if collector is not None:
                 collector.add(everybody, before, after)
@@ -279,7 +218,7 @@ class Worker:
             before = after
         return int(self.comm.bcast(done))
 
-    def _go(self, passes: int, offsets: clocks.Offsets, work_scale: float, timed: bool) -> Timings:
+    def _go(self, passes: int, offsets: Offsets, work_scale: float, timed: bool) -> Timings:
         try:
             return self.loop.run(passes, int(offsets.offset_ns[self.rank]), work_scale, timed)
         except P3SError as err:
@@ -326,8 +265,8 @@ def start(directory: Path, size: int, digest: str) -> None:
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
-    page = Page(watchdog.pages_dir(directory, clocks.kernel()) / str(comm.rank))
-    witness.hold(directory, comm.rank)
+    page = Page(watchdog.pages_dir(directory, watchdog.kernel()) / str(comm.rank))
+    watchdog.hold(directory, comm.rank)
     page.tell(f"process {comm.rank}, starting")
     family = {"Open MPI": "openmpi"}.get(MPI.get_vendor()[0], "mpich")
     wanted = os.environ.get("P3S_REPLAY_MPI", family)
@@ -342,7 +281,7 @@ def start(directory: Path, size: int, digest: str) -> None:
         worker = Worker(comm, directory, digest, page)
         outcome = worker.replay()
         if comm.rank == 0:
-            write_json(directory / DONE, outcome)
+            write_bytes(directory / DONE, json.dumps(outcome).encode())
     except BaseException as error:
         doing = watchdog.read_page(page.fd)[1]
         what = _one_line(error)

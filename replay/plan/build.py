@@ -11,20 +11,15 @@ Source: thesis ch. 7.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from p3s.base.arrays import Bools, Ints
-from p3s.base.errors import P3SError
-from p3s.replay.plan.build_blocks import Blocks, Table, waited
-from p3s.replay.plan.build_holes import Noise, add_answers, add_noise, add_timed, receive_offsets
-from p3s.replay.plan.build_traffic import Traffic, traffic_of
-from p3s.replay.plan.executed import collective_numbers
+from p3s.program.order.pairs import codes_of
+from p3s.replay.plan.build_holes import Noise, add_answers, add_noise, add_timed
+from p3s.replay.plan.build_traffic import Blocks, Table, Traffic, offsets, traffic_of, waited
+from p3s.replay.plan.executed import CODES, collective_numbers, completers
 from p3s.replay.plan.loaded import Loaded
-from p3s.replay.plan.logical import completers
-from p3s.replay.plan.program import Code, Pairing, Program, among
-from p3s.replay.plan.world import World
+from p3s.replay.plan.program import WAITING, Code, Pairing, Program, World, among
 from p3s.simulate.steps import REQUESTS, Op
 
 _BLOCKING = (Op.SEND, Op.SSEND, Op.BSEND, Op.RECV, Op.SENDRECV)
@@ -70,35 +65,8 @@ def pairing_of(table: Table, loaded: Loaded, traffic: Traffic) -> Pairing:
     )
 
 
-_CODES = {
-    Op.SEND: Code.SEND,
-    Op.SSEND: Code.SSEND,
-    Op.BSEND: Code.BUFFERED,
-    Op.ISEND: Code.ISEND,
-    Op.ISSEND: Code.ISSEND,
-    Op.START_SEND: Code.ISEND,
-    Op.START_SSEND: Code.ISSEND,
-    Op.RECV: Code.RECV,
-    Op.IRECV: Code.IRECV,
-    Op.START_RECV: Code.IRECV,
-    Op.SENDRECV: Code.SENDRECV,
-    Op.WAIT: Code.WAIT,
-    Op.WAITANY: Code.WAITANY,
-    Op.WAITSOME: Code.WAITSOME,
-    Op.COLLECTIVE: Code.COLLECTIVE,
-    Op.ICOLLECTIVE: Code.COLLECTIVE_START,
-    Op.REST: Code.NOTHING,
-}
 _CODE_OF = np.zeros(max(Op) + 1, dtype=np.int64)
-_CODE_OF[list(map(int, _CODES))] = list(map(int, _CODES.values()))
-
-
-@dataclass(frozen=True)
-class Built:
-    """A program and what it leaves out."""
-
-    program: Program
-    traffic: Traffic
+_CODE_OF[[int(op) for op, _ in CODES]] = [int(code) for _, code in CODES]
 
 
 def build_program(
@@ -109,25 +77,20 @@ def build_program(
     noise: Noise | None = None,
     buffered_bytes: int = -1,
     excluded: tuple[Bools, Bools] | None = None,
-) -> Built:
+) -> tuple[Program, Traffic]:
     """Return the program of two loaded ranges and what runs of their steps.
 
     ``what``: "trace" or "timed" (needs the schedule in ``loaded``). Blocking sends between loaded
     ranks of up to ``buffered_bytes`` become sends that return at once; ``excluded`` halves of
-    steps (send, receive) are left out. The program is not proven yet: replay/plan/settle.py.
+    steps (send, receive) are left out. The program is not proven yet: replay/plan/check.py.
     """
-    if what not in ("trace", "timed"):
-        raise P3SError(f"replay: no such kind of program: {what}")
     traffic = traffic_of(loaded, world, excluded)
     taken, counts = _requests(loaded, traffic)
     kept = traffic.send | traffic.receive | traffic.direct | (counts > 0)
     blocks = Blocks(world.size)
     comms = _measured(blocks, loaded, traffic, kept, taken, counts, what, buffered_bytes)
-    if what == "trace":
-        starter = add_answers(blocks, loaded, traffic)
-    else:
-        starter = add_timed(blocks, loaded, traffic)
-    has_noise = add_noise(blocks, world, noise, starter, timed=what == "timed")
+    (add_timed if what == "timed" else add_answers)(blocks, loaded, traffic)
+    has_noise = add_noise(blocks, world, noise)
     table = blocks.finish(loaded.step)
     lists, list_start = _lists(table, loaded, taken, counts)
     pairing = pairing_of(table, loaded, traffic)
@@ -141,20 +104,12 @@ def build_program(
         lists,
         list_start,
         table.slots,
-        table.in_bytes,
-        table.out_bytes,
         comms,
         pairing,
         timed=what == "timed",
         noise=has_noise,
-        classes=_classes(table, pairing.cls),
     )
-    return Built(program, traffic)
-
-
-def _classes(table: Table, messages: Ints) -> tuple[int, ...]:
-    """Return the message classes that the program measures."""
-    return tuple(np.unique(messages[messages >= 0]).tolist())
+    return program, traffic
 
 
 def _requests(loaded: Loaded, traffic: Traffic) -> tuple[Bools, Ints]:
@@ -250,7 +205,12 @@ def _measured(
         Code.BUFFERED,
         code,
     )
-    offset = receive_offsets(loaded, traffic, counts)
+    sized = np.where(traffic.receive, loaded.arrives, 0)
+    offset = offsets(
+        traffic.process,
+        codes_of((traffic.receive_from, traffic.receive_tag)),
+        np.where(traffic.direct, steps.bytes, sized),
+    )
     collective = traffic.direct[i]
     number, comm, root, comms = _collectives(loaded, traffic)
     blocks.add(
@@ -266,7 +226,7 @@ def _measured(
         ),
         tag=np.where(send, traffic.send_tag[i], np.where(receive, traffic.receive_tag[i], 0)),
         bytes=np.where(send | collective, steps.bytes[i], np.where(receive, loaded.arrives[i], 0)),
-        offset=np.where(both, 0, offset[i]),
+        offset=np.where(receive & ~send | collective, offset[i], 0),
         work_ns=np.where(ask_first, 0, work)[i],
         arg=np.where(
             collective,
@@ -288,6 +248,7 @@ def _measured(
         peer=traffic.receive_from[i],
         tag=traffic.receive_tag[i],
         bytes=loaded.arrives[i],
+        offset=offset[i],
     )
     left = np.flatnonzero(rest > 0)
     last = steps.start[left + 1] - 1
@@ -325,7 +286,7 @@ def _lists(table: Table, loaded: Loaded, taken: Bools, counts: Ints) -> tuple[In
     slot_of[table.local[here]] = events["slot"][here]
     slots = slot_of[steps.done[taken]]
     first = np.concatenate(([0], np.cumsum(counts)))
-    waits = np.flatnonzero(among(events["code"], Code.WAIT, Code.WAITANY, Code.WAITSOME))
+    waits = np.flatnonzero(among(events["code"], *WAITING))
     by_step = table.local[waits] >= 0
     number = events["number"][waits]
     begin = np.where(by_step, first[table.local[waits]], 0)

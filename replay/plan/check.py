@@ -2,9 +2,9 @@
 
 Every process executes its steps in order. A message is complete only when both its send and its
 receive have been posted, as if nothing was ever buffered, and a collective when all members have
-called it; so whatever ends here ends with any amount of buffering. With ``eager_bytes`` sends of
-up to so many bytes are buffered by the library. There are no wildcards, so one schedule decides
-for all of them; of WAITANY and WAITSOME the worst choice is assumed.
+called it; so whatever ends here ends with any amount of buffering. There are no wildcards, so one
+schedule decides for all of them; of WAITANY and WAITSOME the worst choice is assumed. What stands
+in the way is buffered, left out, or refused.
 """
 
 from __future__ import annotations
@@ -15,18 +15,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from p3s.base.arrays import Bools, Ints
-from p3s.replay.plan.build_blocks import SLOT_CODES, waited
-from p3s.replay.plan.executed import CONTROL_TAG, Executed, calls_of_comms, executed
-from p3s.replay.plan.program import TAG_GO, TAG_NOISE, Code, Program, among
-from p3s.simulate.steps import RECEIVES, SENDS, WAITS, Op, Steps
+from p3s.base.arrays import Ints
+from p3s.base.errors import P3SError
+from p3s.replay.plan.build import build_program
+from p3s.replay.plan.build_holes import Noise
+from p3s.replay.plan.build_traffic import MAX_MESSAGE_BYTES, WHY_TEXT, Traffic, Why
+from p3s.replay.plan.executed import CONTROL_TAG, Executed, executed
+from p3s.replay.plan.loaded import Loaded
+from p3s.replay.plan.program import (
+    MEASURED,
+    RECEIVING,
+    SENDING,
+    SLOT_CODES,
+    TAG_NOISE,
+    Code,
+    Program,
+    World,
+    among,
+)
+from p3s.simulate.steps import RECEIVES, SENDS, WAITS, LeftOut, Op, Steps, instances
 
 _MOST_NAMED = 64
-_SENDING = (Code.SEND, Code.SSEND, Code.ISEND, Code.ISSEND, Code.SENDRECV, Code.BUFFERED)
-_RECEIVING = (Code.RECV, Code.IRECV, Code.SECOND)
 #: Steps that end as soon as they have begun; what they leave behind is waited for.
 _NONBLOCKING = (Op.ISEND, Op.ISSEND, Op.IRECV, Op.ICOLLECTIVE)
-_SYNCHRONOUS = (Op.SSEND, Op.ISSEND)
 
 
 @dataclass(frozen=True)
@@ -45,10 +56,9 @@ class Missing:
 
 @dataclass(frozen=True)
 class Stuck:
-    """A process that waits for ever: its event (of its list), and what it waits for."""
+    """A process that waits for ever: in which event of which step, and for what."""
 
     process: int
-    event: int
     step: int
     code: Code
     waits_for: tuple[Missing, ...]
@@ -59,7 +69,7 @@ class Verdict:
     """Outcome of a check.
 
     ``stuck``: processes that wait for ever. ``uneven``: ends of messages without the other end.
-    ``faults``: buffers that do not fit, sizes and calls that do not agree, each in words.
+    ``faults``: events that cannot be, sizes and calls that do not agree, each in words.
     """
 
     stuck: tuple[Stuck, ...] = ()
@@ -68,11 +78,11 @@ class Verdict:
 
     @property
     def ends(self) -> bool:
-        """True when every process ends, every send has its receive and everything fits."""
+        """True when every process ends, every send has its receive and all agree."""
         return not self.stuck and not self.uneven and not self.faults
 
 
-def check(program: Program, eager_bytes: int = -1) -> Verdict:
+def check(program: Program) -> Verdict:
     """Execute a program on paper; see Verdict.ends."""
     faults = _faults(program)
     if faults:
@@ -81,78 +91,34 @@ def check(program: Program, eager_bytes: int = -1) -> Verdict:
     uneven, faults = _uneven(program, done), _disagree(program, done)
     if uneven or faults:
         return Verdict(uneven=uneven, faults=faults)
-    return Verdict(_Execution(program, done, eager_bytes).stuck())
+    return Verdict(_Execution(program, done).stuck())
 
 
-# ---- what is wrong with single events ------------------------------------------------------
 def _faults(program: Program) -> tuple[str, ...]:
+    """Return what is wrong with single events, beyond what prepare.h refuses when it takes them."""
     events = program.events
     processes = len(program.start) - 1
     code = events["code"].astype(np.int64)
-    last = program.start[1:] - 1
-    if (
-        (np.diff(program.start) < 1).any()
-        or (code[last] != Code.END).any()
-        or np.count_nonzero(code == Code.END) != processes
-    ):
+    ends = np.flatnonzero(code == Code.END)
+    if (np.diff(program.start) < 1).any() or not np.array_equal(ends, program.start[1:] - 1):
         return ("a process has no END, or more than one",)
     process = np.repeat(np.arange(processes), np.diff(program.start))
-    found: list[str] = []
-
-    def refuse(bad: Bools, why: str) -> None:
-        for event in np.flatnonzero(bad)[:_MOST_NAMED].tolist():
-            found.append(f"{_event(program, event)}: {why}")
-
+    slot, peer = events["slot"], events["peer"]
+    messages = among(code, *SENDING, *RECEIVING, Code.ANSWER, Code.ASK, Code.LINK_RECV)
     requests = among(code, *SLOT_CODES)
-    slot = events["slot"]
-    refuse(requests & ((slot < 0) | (slot >= program.slots[process])), "its slot does not exist")
-    refuse(~requests & (slot >= 0), "it has a slot but leaves no request")
-    base = np.concatenate(([0], np.cumsum(program.slots)))
-    place = base[process[requests]] + slot[requests]
-    again = np.zeros(len(events), dtype=bool)
-    again[np.flatnonzero(requests)[_repeated(place)]] = True
-    refuse(again, "its slot is used twice")
-    receives = among(code, *_RECEIVING)
-    sends = among(code, *_SENDING, Code.ANSWER, Code.LINK_SEND)
-    messages = receives | sends | among(code, Code.ASK, Code.LINK_RECV)
-    nbytes, offset, peer = events["bytes"], events["offset"], events["peer"]
-    refuse(messages & ((peer < 0) | (peer >= processes)), "no such process")
-    refuse(nbytes < 0, "negative bytes")
-    refuse(
-        receives & ((offset < 0) | (offset + nbytes > program.in_bytes[process])),
-        "its buffer is too small",
-    )
-    refuse(sends & (nbytes > program.out_bytes[process]), "its buffer is too small")
-    if found:
-        return tuple(found)
-    second = np.zeros(len(events), dtype=bool)
-    second[1:] = code[:-1] == Code.SENDRECV
-    refuse(second != (code == Code.SECOND), "SENDRECV and SECOND do not follow each other")
-    waits = np.flatnonzero(among(code, Code.WAIT, Code.WAITANY, Code.WAITSOME))
-    number = events["number"][waits].astype(np.int64)
-    entries = program.lists[
-        waited(program.list_start[process[waits]] + events["first"][waits], number)
-    ]
-    waits = np.repeat(waits, number)
-    bad = np.zeros(len(events), dtype=bool)
-    bad[waits[(entries < 0) | (entries >= program.slots[process[waits]])]] = True
-    refuse(bad, "it waits for a slot that does not exist")
-    used = np.full(int(base[-1]) + 1, len(events), dtype=np.int64)
-    used[place] = np.flatnonzero(requests)
-    if not bad.any():
-        early = used[base[process[waits]] + entries] > waits
-        bad[waits[early]] = True
-        refuse(bad, "it waits for a request that is not there yet")
+    found: list[str] = []
+    for bad, why in (
+        (requests & ((slot < 0) | (slot >= program.slots[process])), "its slot does not exist"),
+        (messages & ((peer < 0) | (peer >= processes)), "no such process"),
+    ):
+        found += [
+            f"{_event(program, at)}: {why}" for at in np.flatnonzero(bad)[:_MOST_NAMED].tolist()
+        ]
     return tuple(found)
 
 
-def _repeated(values: Ints) -> Bools:
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return counts[inverse.reshape(-1)] > 1
-
-
 def _disagree(program: Program, done: Executed) -> tuple[str, ...]:
-    """Return where the two ends of a message or the members of a collective do not agree."""
+    """Return where the two ends of a message do not agree."""
     steps, event, events = done.steps, done.event, program.events
     send = np.flatnonzero(steps.to >= 0)
     receive = steps.to[send]
@@ -166,30 +132,13 @@ def _disagree(program: Program, done: Executed) -> tuple[str, ...]:
         f"{_event(program, int(event[send[k]]))} meets {_event(program, int(event[receive[k]]))}"
         for k in np.flatnonzero(differ)[:_MOST_NAMED].tolist()
     ]
-    return (*found, *_collectives(program, done))
-
-
-def _collectives(program: Program, done: Executed) -> list[str]:
-    events, rank = program.events, done.steps.rank
-    found = []
-    for members in _calls(done.steps):
-        mine = events[done.event[members]]
-        comm = int(mine["comm"][0])
-        wanted = program.comms[comm] if 0 <= comm < len(program.comms) else ()
-        same = all(len(np.unique(mine[name])) == 1 for name in ("code", "arg", "bytes", "peer"))
-        if not same or sorted(wanted) != sorted(rank[members].tolist()):
-            found.append(
-                f"{_event(program, int(done.event[members[0]]))}: the members of "
-                f"communicator {comm} do not all make the same call"
-            )
-    return found[:_MOST_NAMED]
+    return tuple(found)
 
 
 def _calls(steps: Steps) -> list[Ints]:
     """Return the steps of each call of a collective."""
-    where, call = calls_of_comms(steps)
-    order = np.argsort(call, kind="stable")
-    return np.split(where[order], np.flatnonzero(np.diff(call[order])) + 1) if len(where) else []
+    found = instances(steps)
+    return np.split(found.call_step[found.member], found.member_start[1:-1])
 
 
 def _uneven(program: Program, done: Executed) -> tuple[Missing, ...]:
@@ -221,16 +170,14 @@ def _message(program: Program, done: Executed, i: int) -> Missing:
 class _Execution:
     """Executes steps as far as they go; a step that begins lets its partners look again."""
 
-    def __init__(self, program: Program, done: Executed, eager_bytes: int) -> None:
+    def __init__(self, program: Program, done: Executed) -> None:
         self.program, self.done = program, done
         steps = done.steps
         self.op, self.to, self.source = steps.op.tolist(), steps.to.tolist(), steps.source.tolist()
         self.rank = steps.rank.tolist()
         # What a process asks for its black hole has to take, as if nothing was buffered.
         question = program.events["code"][done.event] == Code.ASK
-        buffered = (steps.op == Op.BSEND) & ~question
-        buffered |= (steps.bytes <= eager_bytes) & ~steps.is_op(*_SYNCHRONOUS)
-        self.buffered = buffered.tolist()
+        self.buffered = ((steps.op == Op.BSEND) & ~question).tolist()
         self.calls = [members.tolist() for members in _calls(steps)]
         self.call = {i: k for k, members in enumerate(self.calls) for i in members}
         self.absent = [len(members) for members in self.calls]
@@ -313,7 +260,6 @@ class _Execution:
             missing += [source] * (source >= 0 and not self.begun[source])
         return Stuck(
             process,
-            event - int(program.start[process]),
             int(program.step[event]),
             Code(int(program.events["code"][event])),
             tuple(_message(program, self.done, send) for send in missing),
@@ -331,7 +277,7 @@ def _event(program: Program, event: int) -> str:
 
 
 def _place(missing: Missing) -> str:
-    names = {TAG_GO: "start of noise", TAG_NOISE: "noise", CONTROL_TAG: "question"}
+    names = {TAG_NOISE: "noise", CONTROL_TAG: "question"}
     what = names.get(missing.tag, f"tag {missing.tag}, {missing.bytes} B")
     return f"{missing.source}->{missing.target} ({what})"
 
@@ -347,3 +293,104 @@ def describe(verdict: Verdict, limit: int = 4) -> str:
     words += verdict.faults
     more: Sequence[str] = () if len(words) <= limit else (f"and {len(words) - limit} more",)
     return "; ".join([*words[:limit], *more])
+
+
+#: Blocking sends of up to this many bytes are taken to be buffered by every MPI library.
+EAGER_BYTES = 4096
+#: Messages left out at most, one after the other.
+_MOST_REPAIRS = 40
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A proven program, the calls it leaves out, and what it takes for granted, in words."""
+
+    program: Program
+    left_out: tuple[LeftOut, ...]
+    notes: tuple[str, ...]
+
+
+def settled(
+    loaded: Loaded, world: World, *, what: str = "trace", noise: Noise | None = None
+) -> Settled:
+    """Return the program of two loaded ranges, proven to end.
+
+    Executed as if nothing was buffered it should end. If not, blocking sends of up to
+    EAGER_BYTES return at once, then all of them (many programs only end because the library
+    buffers; ``notes`` say so). If that does not help either, calls are left out (``left_out``).
+    Errors: P3SError names the events where that does not help.
+    """
+    every = (-1, EAGER_BYTES, MAX_MESSAGE_BYTES)
+    excluded = (np.zeros(len(loaded.steps), dtype=bool), np.zeros(len(loaded.steps), dtype=bool))
+    for _ in range(_MOST_REPAIRS):
+        for nbytes in every:
+            program, traffic = build_program(
+                loaded, world, what=what, noise=noise, buffered_bytes=nbytes, excluded=excluded
+            )
+            verdict = check(program)
+            if verdict.ends:
+                return Settled(program, _left_out(loaded, traffic), _notes(loaded, nbytes))
+        sends = _culprits(loaded, world, verdict)
+        if not sends or verdict.uneven or verdict.faults:
+            break
+        excluded[0][sends] = True
+    raise P3SError(
+        f"{_title(loaded)} cannot be replayed: {describe(verdict)} would wait for ever; the model "
+        "has the order of calls wrong"
+    )
+
+
+def _title(loaded: Loaded) -> str:
+    return f"section {loaded.section} on nodes {loaded.pair[0]} and {loaded.pair[1]}"
+
+
+def _notes(loaded: Loaded, nbytes: int) -> tuple[str, ...]:
+    if nbytes < 0:
+        return ()
+    size = f"of up to {nbytes} B" if nbytes < MAX_MESSAGE_BYTES else "of any size"
+    return (f"{_title(loaded)}: relies on the library to buffer blocking sends {size}",)
+
+
+def _culprits(loaded: Loaded, world: World, verdict: Verdict) -> list[int]:
+    """Return the send to leave out: that of the first message that is waited for; none: no such.
+
+    A black hole never waits for anything but its own measured rank, so it is never to blame.
+    """
+    measured = [process.role == MEASURED for process in world.processes]
+    for entry in verdict.stuck:
+        for missing in entry.waits_for:
+            local = np.flatnonzero(loaded.step == missing.step)
+            if len(local) and measured[missing.source] and measured[missing.target]:
+                return [int(local[0])]
+    return []
+
+
+def _left_out(loaded: Loaded, traffic: Traffic) -> tuple[LeftOut, ...]:
+    """Return the calls that do not run, by call and reason."""
+    steps = loaded.steps
+    why = np.maximum(traffic.why_send, traffic.why_receive)
+    found = []
+    for reason in Why:
+        here = np.flatnonzero(why == reason) if reason != Why.RUNS else np.zeros(0, dtype=int)
+        for call in np.unique(steps.call[here]).tolist():
+            mine = here[steps.call[here] == call]
+            rows: Ints = np.unique(steps.row[mine])
+            found.append(
+                LeftOut(
+                    steps.calls[call],
+                    WHY_TEXT[reason],
+                    float(steps.weight[mine].sum()),
+                    rows[rows >= 0],
+                )
+            )
+    return tuple(found)
+
+
+def refuse_unproven(program: Program, what: str) -> None:
+    """Raise P3SError when a program that needs no repair would not end."""
+    verdict = check(program)
+    if not verdict.ends:
+        raise P3SError(
+            f"the program of {what} would never end: {describe(verdict)}; this is a "
+            "fault of the plan"
+        )

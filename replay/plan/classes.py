@@ -8,11 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from p3s.base.arrays import Floats, Ints
-from p3s.base.errors import P3SError
 from p3s.program.mapping import RankMap
 from p3s.program.order.pairs import codes_of
-from p3s.replay.plan.executed import fits
-from p3s.replay.plan.logical import Transit, completers, logical_time, order_on_ranks
+from p3s.replay.plan.executed import Transit, completers, fits, logical_time
 from p3s.simulate.steps import RECEIVES, SENDS, WAITS, Op, Steps
 
 SEND = "send"
@@ -23,7 +21,7 @@ KINDS = (SEND, RECV, COMPLETION, COLLECTIVE)
 
 #: So many different sizes are kept apart; when there are more, neighbours share a class.
 MOST_SIZES = 48
-#: A size in a class is this far from that of the class at most, unless even that gives too many.
+#: A size in a class is this far from that of the class at most.
 SIZE_TOLERANCE = 0.05
 #: What a message costs beside its bytes, in bytes.
 _MESSAGE_BYTES = 4096
@@ -125,52 +123,34 @@ def power_of_two(values: Ints) -> Ints:
     return np.asarray(2 ** np.ceil(np.log2(safe)).astype(np.int64), dtype=np.int64)
 
 
-def size_bins(sizes: Ints, most: int = MOST_SIZES) -> tuple[Ints, Ints, float]:
-    """Return the class of each of these ascending sizes, the size of each class, and the tolerance.
+def size_bins(sizes: Ints, most: int = MOST_SIZES) -> tuple[Ints, Ints]:
+    """Return the class of each of these ascending sizes, and the size of each class.
 
-    Nothing is merged (tolerance 0) up to ``most`` sizes; beyond, sizes within SIZE_TOLERANCE of
-    the middle of their class, and more if there would still be too many classes.
+    Nothing is merged up to ``most`` sizes; beyond, sizes within SIZE_TOLERANCE of the middle of
+    their class.
     """
     if len(sizes) <= most:
-        return np.arange(len(sizes)), sizes.copy(), 0.0
-    tolerance = SIZE_TOLERANCE
-    while True:
-        start, firsts = 0, []
-        width = (1 + tolerance) / (1 - tolerance)
-        while start < len(sizes):
-            firsts.append(start)
-            start = int(np.searchsorted(sizes, max(sizes[start] * width, sizes[start]), "right"))
-        # Twice as many as without merging: the tolerance is worth more than a short list.
-        if len(firsts) <= 4 * most:
-            break
-        tolerance = min(tolerance * 1.5, 0.9)
+        return np.arange(len(sizes)), sizes.copy()
+    start, firsts = 0, []
+    width = (1 + SIZE_TOLERANCE) / (1 - SIZE_TOLERANCE)
+    while start < len(sizes):
+        firsts.append(start)
+        start = int(np.searchsorted(sizes, max(sizes[start] * width, sizes[start]), "right"))
     edges = np.array([*firsts, len(sizes)], dtype=np.int64)
     low, high = sizes[edges[:-1]], sizes[edges[1:] - 1]
-    middle = np.where(low == high, low, (low + high) // 2)
-    return np.repeat(np.arange(len(firsts)), np.diff(edges)), middle, tolerance
+    return np.repeat(np.arange(len(firsts)), np.diff(edges)), (low + high) // 2
 
 
-class _Sizes:
-    """Sizes of all sections, merged where there are too many."""
-
-    def __init__(self, parts: Sequence[Ints], what: str) -> None:
-        self.sizes = (
-            np.unique(np.concatenate([np.unique(part) for part in parts]))
-            if any(len(part) for part in parts)
-            else np.zeros(0, dtype=np.int64)
-        )
-        self.bin, self.middle, tolerance = size_bins(self.sizes)
-        self.notes: tuple[str, ...] = ()
-        if tolerance:
-            self.notes = (
-                f"{len(self.sizes)} sizes of {what} are taken together in "
-                f"{len(self.middle)} classes, sizes within {100 * tolerance:.0f} % of "
-                "their class",
-            )
-
-    def of(self, values: Ints) -> Ints:
-        """Return the class of each size; ``middle`` has the bytes of each class."""
-        return self.bin[np.searchsorted(self.sizes, values)]
+def merged(parts: Sequence[Ints], what: str) -> tuple[list[Ints], tuple[str, ...]]:
+    """Return the sizes of all sections, those of one class alike, and a note on it, if any."""
+    sizes = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *parts]))
+    code, middle = size_bins(sizes)
+    note = (
+        f"{len(sizes)} sizes of {what} are taken together in {len(middle)} classes, sizes within "
+        f"{100 * SIZE_TOLERANCE:.0f} % of their class"
+    )
+    alike = [middle[code[np.searchsorted(sizes, part)]] for part in parts]
+    return alike, () if len(middle) == len(sizes) else (note,)
 
 
 def classify(
@@ -189,11 +169,11 @@ def classify(
         return Classified((), (), (), ())
     drafts = [_Draft(steps, mapping, distance) for steps in full]
     direct = [_direct(steps, mapping, distance) for steps in sections]
-    sizes = _Sizes([draft.bytes for draft in drafts], "messages")
-    message_keys = [np.stack((sizes.of(d.bytes), d.distance, d.load)) for d in drafts]
-    weights = [d.weight for d in drafts]
-    unique, codes, events = _coded(message_keys, weights)
-    unique[0] = sizes.middle[unique[0]]
+    sizes, notes = merged([draft.bytes for draft in drafts], "messages")
+    message_keys = [
+        np.stack((size, d.distance, d.load)) for size, d in zip(sizes, drafts, strict=True)
+    ]
+    unique, codes, events = _coded(message_keys, [d.weight for d in drafts])
     found = tuple(
         MessageClass(int(b), int(d), int(load), float(e))
         for (b, d, load), e in zip(unique.T.tolist(), events.tolist(), strict=True)
@@ -223,11 +203,10 @@ def classify(
         direct_rows.append(rows)
         call_keys.append(keys)
         call_weights.append(steps.weight[rows])
-    call_sizes = _Sizes([keys[2] for keys in call_keys], "calls")
-    for keys in call_keys:
-        keys[2] = call_sizes.of(keys[2])
+    call_sizes, call_notes = merged([keys[2] for keys in call_keys], "calls")
+    for keys, size in zip(call_keys, call_sizes, strict=True):
+        keys[2] = size
     unique_calls, call_codes, call_events = _coded(call_keys, call_weights)
-    unique_calls[2] = call_sizes.middle[unique_calls[2]]
     texts = list(names)
     calls = tuple(
         CallClass(texts[call], KINDS[kind], nbytes, far, load, requests, members, float(events))
@@ -251,14 +230,7 @@ def classify(
         [draft.transit() for draft in drafts],
         strict=True,
     )
-    return Classified(
-        found,
-        calls,
-        tuple(Whole(*each) for each in columns),
-        tuple(dict.fromkeys(note for draft in drafts for note in draft.notes))
-        + sizes.notes
-        + call_sizes.notes,
-    )
+    return Classified(found, calls, tuple(Whole(*each) for each in columns), notes + call_notes)
 
 
 def worth_measuring(messages: Sequence[MessageClass], most: int) -> Ints:
@@ -315,12 +287,7 @@ class _Draft:
         source, target = mapping.node_of[rank[sends]], mapping.node_of[rank[receives]]
         self.distance = distance[source, target]
         self.weight = steps.weight[sends]
-        self.notes: tuple[str, ...] = ()
-        try:
-            begin, end = logical_time(steps)
-        except P3SError as err:
-            begin, end = order_on_ranks(steps)
-            self.notes = (f"how many messages share a link is counted rank by rank: {err}",)
+        begin, end = logical_time(steps)
         self.end = int(end.max()) if len(steps) else 1
         self.sent = begin[sends]
         # A message is taken by its receive, or by what completes that; -1: nothing does.

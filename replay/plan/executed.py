@@ -1,7 +1,8 @@
-"""Programs of the replay as steps, so that they can be proven to end and simulated."""
+"""Steps in logical order, and programs of the replay as steps, to be proven and simulated."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -9,33 +10,84 @@ import numpy as np
 from p3s.base.arrays import Bools, Ints
 from p3s.base.ops import ROOTED, blocking_of
 from p3s.program.order.pairs import pair
-from p3s.replay.plan.program import Code, Collective, Program
-from p3s.replay.plan.world import NOISE, World
-from p3s.simulate.steps import Op, Steps
+from p3s.replay.plan.program import NOISE, WAITING, Code, Collective, Program, World
+from p3s.simulate.network import Network, Path, line
+from p3s.simulate.simulate import simulate
+from p3s.simulate.steps import Op, Steps, instances
+
+
+@dataclass(frozen=True)
+class Transit:
+    """Messages between nodes in one section, in logical order.
+
+    ``source``, ``target``: nodes; ``sent``, ``taken``: ticks between which it is on its way;
+    ``bytes``; ``ticks``: length of the section.
+    """
+
+    source: Ints
+    target: Ints
+    sent: Ints
+    taken: Ints
+    bytes: Ints
+    ticks: int
+
+
+def completers(steps: Steps) -> Ints:
+    """Return for each step the one that completes its request, -1 where none does."""
+    found = np.full(len(steps), -1, dtype=np.int64)
+    found[steps.done] = np.repeat(np.arange(len(steps)), np.diff(steps.done_start))
+    return found
+
+
+def logical_time(steps: Steps) -> tuple[Ints, Ints]:
+    """Return the ticks at which every step begins and ends, from the start of the section.
+
+    A step comes after the one before it on its rank and takes a tick, a completion one for each
+    message that it receives; a message is there a tick after its send at the earliest (thesis
+    A.4.2 counts receives a tick earlier). It is a simulation in which everything costs one and
+    computation nothing; calls of ranks that wait for each other for ever do not wait.
+    """
+    one = line(1.0)
+    unit = Network({0: Path(one, one, one, math.inf, False)}, post=1.0, source="logical order")
+    found = simulate(
+        replace(steps, work_ns=np.zeros(len(steps))),
+        np.zeros(steps.n, dtype=np.int64),
+        unit,
+        collective_ns=np.ones(len(steps)),
+        anyway=True,
+    )
+    return np.rint(found.begin_ns).astype(np.int64), np.rint(found.end_ns).astype(np.int64)
+
 
 #: Tag, which no other message has, and bytes of control messages: questions to a black hole.
 CONTROL_TAG, _CONTROL_BYTES = 1 << 30, 32
 
 #: Columns of events that say what a process does.
 _READ = ("code", "peer", "tag", "bytes", "work_ns", "arg", "comm", "slot", "first", "number")
-_OPS: dict[int, Op] = {
-    Code.SEND: Op.SEND,
-    Code.SSEND: Op.SSEND,
-    Code.ISEND: Op.ISEND,
-    Code.ISSEND: Op.ISSEND,
-    Code.IRECV: Op.IRECV,
-    Code.RECV: Op.RECV,
-    Code.BUFFERED: Op.BSEND,
-    Code.SENDRECV: Op.SENDRECV,
-    Code.WAIT: Op.WAIT,
-    Code.WAITANY: Op.WAITANY,
-    Code.WAITSOME: Op.WAITSOME,
-    Code.COLLECTIVE: Op.COLLECTIVE,
-    Code.COLLECTIVE_START: Op.ICOLLECTIVE,
-}
+#: What a step is executed as, persistent operations as nonblocking ones; of steps with one code the
+#: first is what the code does.
+CODES = (
+    (Op.SEND, Code.SEND),
+    (Op.SSEND, Code.SSEND),
+    (Op.BSEND, Code.BUFFERED),
+    (Op.ISEND, Code.ISEND),
+    (Op.ISSEND, Code.ISSEND),
+    (Op.START_SEND, Code.ISEND),
+    (Op.START_SSEND, Code.ISSEND),
+    (Op.RECV, Code.RECV),
+    (Op.IRECV, Code.IRECV),
+    (Op.START_RECV, Code.IRECV),
+    (Op.SENDRECV, Code.SENDRECV),
+    (Op.WAIT, Code.WAIT),
+    (Op.WAITANY, Code.WAITANY),
+    (Op.WAITSOME, Code.WAITSOME),
+    (Op.COLLECTIVE, Code.COLLECTIVE),
+    (Op.ICOLLECTIVE, Code.COLLECTIVE_START),
+    (Op.REST, Code.NOTHING),
+)
+_OPS = {code: op for op, code in reversed(CODES)}
 #: Columns of Steps that are written step by step.
 _ROW = ("op", "peer", "tag", "comm", "bytes", "peer2", "tag2", "bytes2", "number")
-_WAITS = (Code.WAIT, Code.WAITANY, Code.WAITSOME)
 
 
 @dataclass(frozen=True)
@@ -123,7 +175,7 @@ def _process(
     ):
         work = work_ns * scale
         here = len(columns.rows)
-        if code in _WAITS:
+        if code in WAITING:
             wanted = lists[at : at + number]
             done = [slots[one] for one in wanted if one in slots]
             most = len(done) if code == Code.WAIT else 1 if code == Code.WAITANY else arg
@@ -223,24 +275,6 @@ def collective_numbers(calls: tuple[str, ...]) -> Ints:
     return np.asarray(numbers, dtype=np.int64)
 
 
-def calls_of_comms(steps: Steps) -> tuple[Ints, Ints]:
-    """Return the collective steps, communicator by communicator, and the number of each call.
-
-    The k-th call of a rank on a communicator is call k of it; equal numbers are the same call.
-    """
-    where = np.flatnonzero(steps.is_op(Op.COLLECTIVE, Op.ICOLLECTIVE))
-    comm = steps.comm[where]
-    rank = steps.rank[where]
-    order = np.lexsort((where, rank, comm))
-    where, comm, rank = where[order], comm[order], rank[order]
-    new = np.ones(len(where), dtype=bool)
-    new[1:] = (comm[1:] != comm[:-1]) | (rank[1:] != rank[:-1])
-    begin = np.maximum.accumulate(np.where(new, np.arange(len(where)), 0))
-    ordinal = np.arange(len(where)) - begin
-    _, call = np.unique(np.stack((comm, ordinal)), axis=1, return_inverse=True)
-    return where, call.reshape(-1)
-
-
 def fits(steps: Steps, loaded: Ints) -> Bools:
     """Return which steps are collectives that can be executed as such by the ranks ``loaded``.
 
@@ -248,7 +282,8 @@ def fits(steps: Steps, loaded: Ints) -> Bools:
     the same bytes (at most MAX_COLLECTIVE_BYTES), root and call. ``steps`` may hold other ranks.
     """
     result = np.zeros(len(steps), dtype=bool)
-    where, call = calls_of_comms(steps)
+    found = instances(steps)
+    where, call = found.call_step, found.call_instance
     if len(where) == 0:
         return result
     comms = np.unique(steps.comm[where])

@@ -2,28 +2,33 @@
 
 "one way": for each class of messages, and for each size alone, a process of one node sends to one
 of the other and back, after a pause in which the link comes to rest; the receiver waits already.
-With a load of k, k pairs of processes do so at the same time. "exchange": the same with
-MPI_Sendrecv, both ways at once. "calls": what calls cost by themselves. "link": messages back to
-back from one node to the other. "trunk": the same from one or two nodes to as many others, all over
-the same links between switches.
+With a load of k, k pairs of processes do so at the same time. "calls": what calls cost by
+themselves. "link": messages back to back from one node to the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from p3s.base.arrays import Ints
-from p3s.replay.plan.build_blocks import DEFAULTS, Blocks
-from p3s.replay.plan.build_traffic import MAX_MESSAGE_BYTES
+from p3s.replay.plan.build_traffic import DEFAULTS, MAX_MESSAGE_BYTES, Blocks
+from p3s.replay.plan.check import refuse_unproven
 from p3s.replay.plan.classes import MessageClass
-from p3s.replay.plan.program import FIELDS, FIRST_TAG, Code, Collective, Pairing, Program
-from p3s.replay.plan.settle import refuse_unproven
+from p3s.replay.plan.program import (
+    FIELDS,
+    FIRST_TAG,
+    MEASURED,
+    Code,
+    Collective,
+    Pairing,
+    Program,
+    World,
+)
 from p3s.replay.plan.types import Placement, placement_of
-from p3s.replay.plan.world import MEASURED, World
 
 #: Pause before a message inside a node, and bounds of the pause before one between nodes: as
 #: long as a link of 10 MB/s needs for it, so that a slow link has nothing left to send.
@@ -36,27 +41,22 @@ _FLOOD, _FLOOD_BYTES = 128, 1 << 15
 LATE_NS = 5_000_000
 #: Sizes at which calls are measured in any case.
 _SIZES = (1, 1024)
-#: Sizes over one distance and load at which exchanges and calls are measured at most.
+#: Sizes over one distance at which calls are measured at most.
 _MOST_SIZES = 12
 _HANDSHAKE_TAG = FIRST_TAG + 1
 
 
-@dataclass
 class Sheet:
     """Events of a micro-program under construction; ``messages``: rows of its Pairing."""
 
-    processes: int
-    events: list[list[dict[str, int]]] = field(init=False)
-    lists: list[list[int]] = field(init=False)
-    slots: list[int] = field(init=False)
-    comms: dict[tuple[int, ...], int] = field(default_factory=dict)
-    messages: list[tuple[int, ...]] = field(default_factory=list)
-    own: list[tuple[int, int, str]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.events = [[] for _ in range(self.processes)]
-        self.lists = [[] for _ in range(self.processes)]
-        self.slots = [0] * self.processes
+    def __init__(self, processes: int) -> None:
+        self.processes = processes
+        self.events: list[list[dict[str, int]]] = [[] for _ in range(processes)]
+        self.lists: list[list[int]] = [[] for _ in range(processes)]
+        self.slots = [0] * processes
+        self.comms: dict[tuple[int, ...], int] = {}
+        self.messages: list[tuple[int, ...]] = []
+        self.own: list[tuple[int, int, str]] = []
 
     def add(self, process: int, code: Code, *, own: str = "", **columns: int) -> int:
         """Append an event and return its position in the list of its process."""
@@ -114,13 +114,10 @@ class Sheet:
             np.array([slot for entries in self.lists for slot in entries], dtype=np.int64),
             np.concatenate(([0], np.cumsum(list(map(len, self.lists))))).astype(np.int64),
             table.slots,
-            table.in_bytes,
-            table.out_bytes,
             tuple(self.comms),
             Pairing(*np.array(self.messages, dtype=np.int64).T) if self.messages else None,
             False,
             False,
-            tuple(sorted({cls for cls, *_ in self.messages if cls >= 0})),
             tuple((int(table.start[process]) + at, kind) for process, at, kind in self.own),
         )
         refuse_unproven(program, name)
@@ -168,10 +165,10 @@ def partners(world: World, distance: int, load: int) -> tuple[tuple[int, int], .
 def pair_programs(
     messages: Sequence[MessageClass], world: World, which: Ints | None = None
 ) -> tuple[Program, ...]:
-    """Return the programs "one way", "exchange" and "calls" for classes of messages.
+    """Return the programs "one way" and "calls" for classes of messages.
 
     ``which``: numbers of the classes (default: all). A class that no two measured processes can
-    show is in none of them; exchanges and calls are measured at some of the sizes only.
+    show is in none of them; calls are measured at some of the sizes only.
     """
     numbers = range(len(messages)) if which is None else which.tolist()
     jobs = []
@@ -191,29 +188,23 @@ def pair_programs(
         pairs = partners(world, 0 if inside else 1, 1)
         for nbytes in _SIZES:
             singles.setdefault((nbytes, inside), _Job(-1, nbytes, inside, pairs))
-    one_way, exchange, calls = (Sheet(world.size) for _ in range(3))
+    one_way, calls = Sheet(world.size), Sheet(world.size)
     alone = {(job.bytes, job.inside) for job in jobs if len(job.pairs) == 1}
     beside = [replace(job, cls=-1) for key, job in singles.items() if key not in alone]
     # Small ones first: what a message has left in a link's queue is gone before the next one.
     for job in sorted([*jobs, *beside], key=lambda job: job.bytes * len(job.pairs)):
         _both_ways(one_way, job)
-    for job in _thinned(jobs):
-        _exchange(exchange, job)
     for job in _thinned(list(singles.values())):
         _late(calls, job)
         _posted(calls, job)
-    return (
-        one_way.program("pair", "one way"),
-        exchange.program("pair", "exchange"),
-        calls.program("pair", "calls"),
-    )
+    return (one_way.program("pair", "one way"), calls.program("pair", "calls"))
 
 
 def _thinned(jobs: Sequence[_Job]) -> list[_Job]:
-    """Keep a bounded number of sizes per distance and load: the ends, and evenly between them."""
-    groups: dict[tuple[bool, int], list[_Job]] = {}
+    """Keep a bounded number of sizes per distance: the ends, and evenly between them."""
+    groups: dict[bool, list[_Job]] = {}
     for job in jobs:
-        groups.setdefault((job.inside, len(job.pairs)), []).append(job)
+        groups.setdefault(job.inside, []).append(job)
     found = []
     for group in groups.values():
         group.sort(key=lambda job: job.bytes)
@@ -260,32 +251,6 @@ def _send(sheet: Sheet, job: _Job) -> None:
             a, Code.SEND, own=own, peer=b, tag=FIRST_TAG, bytes=job.bytes, sample=sample
         )
         sheet.messages.append((job.cls, a, b, sent, sent, at, at, 1))
-
-
-def _exchange(sheet: Sheet, job: _Job) -> None:
-    """Let all pairs exchange a message each way at once."""
-    if job.alone:
-        return
-    at = {}
-    for side in (0, 1):
-        group = [pair[side] for pair in job.pairs]
-        sheet.pause(group, job.pause_ns)
-        if not job.inside:
-            sheet.together(group)
-    for a, b in job.pairs:
-        for me, other in ((a, b), (b, a)):
-            at[me] = sheet.add(
-                me,
-                Code.SENDRECV,
-                peer=other,
-                tag=FIRST_TAG,
-                bytes=job.bytes,
-                sample=max(job.cls, 0),
-            )
-            sheet.add(me, Code.SECOND, peer=other, tag=FIRST_TAG, bytes=job.bytes)
-    for a, b in job.pairs:
-        for me, other in ((a, b), (b, a)):
-            sheet.messages.append((job.cls, me, other, at[me], at[me], at[other], at[other], 0))
 
 
 def _late(sheet: Sheet, job: _Job) -> None:
@@ -340,55 +305,33 @@ def link_programs(world: World) -> tuple[Program, ...]:
     Nothing when the world has measured processes on one node only.
     """
     everybody = partners(world, 1, world.size)
-    found = [
-        _flood(world, pairs, len(pairs) == 1, "link", f"link, {len(pairs)} sending")
-        for pairs in (everybody[:1], everybody)
-        if pairs
-    ]
-    return tuple(found[: len(everybody)])
+    sizes = sorted({min(len(everybody), 1), len(everybody)} - {0})
+    return tuple(_flood(world, everybody[:size]) for size in sizes)
 
 
-def trunk_programs(world: World, flows: Sequence[tuple[int, int]]) -> tuple[Program, ...]:
-    """Return floods of messages along ``flows``, (from, to) of nodes.
-
-    One process of each node sends; then as many as all nodes have. Nothing when a node has no
-    process.
-    """
-    on = {
-        node: [rank for rank, process in enumerate(world.processes) if process.node == node]
-        for pair in flows
-        for node in pair
-    }
-    most = min((len(ranks) for ranks in on.values()), default=0)
-    return tuple(
-        _flood(
-            world,
-            [pair for a, b in flows for pair in zip(on[a][:each], on[b][:each], strict=True)],
-            each == 1,
-            "trunk",
-            f"links between switches, {len(flows)} nodes with {each} sending",
-        )
-        for each in sorted({min(most, 1), most} - {0})
-    )
-
-
-def _flood(
-    world: World, pairs: Sequence[tuple[int, int]], fine: bool, what: str, name: str
-) -> Program:
+def _flood(world: World, pairs: Sequence[tuple[int, int]]) -> Program:
     """Return a flood of _FLOOD messages in all, each pair's from the first to the second.
 
-    ``fine``: as many bytes in messages of a quarter: the finer grain shows the burst.
+    By one pair: as many bytes in messages of a quarter, as the finer grain shows the burst.
     """
     sheet = Sheet(world.size)
-    number, nbytes = (4 * _FLOOD, _FLOOD_BYTES // 4) if fine else (_FLOOD, _FLOOD_BYTES)
-    each = max(number // len(pairs), 1)
+    grain = 4 if len(pairs) == 1 else 1
+    each = max(grain * _FLOOD // len(pairs), 1)
     senders = [a for a, _ in pairs]
     sheet.pause(senders, _PAUSE_NS[1])
     sheet.together(senders)
     for a, b in pairs:
         for code, me, other in ((Code.LINK_SEND, a, b), (Code.LINK_RECV, b, a)):
-            sheet.add(me, code, peer=other, tag=FIRST_TAG, bytes=nbytes, number=each, sample=0)
-    return sheet.program(what, name)
+            sheet.add(
+                me,
+                code,
+                peer=other,
+                tag=FIRST_TAG,
+                bytes=_FLOOD_BYTES // grain,
+                number=each,
+                sample=0,
+            )
+    return sheet.program("link", f"link, {len(pairs)} sending")
 
 
 def class_programs(
@@ -404,11 +347,9 @@ def class_programs(
         dtype=np.int64,
     )
     both = all(world.on_node(side) for side in (0, 1))
-    for number, placement in enumerate(placements):
+    for number in range(len(placements)):
         programs = list(pair_programs(messages, world, measured[number_of[measured] == number]))
         if both and number == 0 and any(cls.distance for cls in messages):
             programs += link_programs(world)
-        if both and (number or len(placement.flows) > 1):
-            programs += trunk_programs(world, placement.flows)
         for program in programs:
             yield number, program

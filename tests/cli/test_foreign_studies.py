@@ -33,7 +33,7 @@ from p3s.base.settings import parameters, parse_setting, value_study
 from p3s.base.study import Study
 from p3s.base.trust import allow, is_own, is_signed, sign, user_key
 from p3s.pipeline.gather import _launcher, put_runs
-from p3s.replay.launch.store import ResultStore
+from p3s.replay.engine.job import ResultStore
 
 COUNTS = (2, 4, 8)
 
@@ -364,28 +364,6 @@ def test_a_job_that_was_changed_is_refused(tmp_path: Path) -> None:
 
 
 # ---- where is written ---------------------------------------------------------------------------
-def test_results_of_an_interrupted_job_cannot_leave_the_store(tmp_path: Path) -> None:
-    job = tmp_path / "study" / "np4.parts" / "job-1-a"
-    (job / "results").mkdir(parents=True)
-    (job / "results" / "program-000.npz").write_bytes(b"x")
-    (job / "results" / "program-001.npz").write_bytes(b"y")
-    (job / "keys.json").write_text(json.dumps(["../../escaped", "ab12"]))
-    ResultStore(job.parent)
-    assert sorted(path.name for path in job.parent.iterdir()) == ["ab12.npz"]
-    assert not (tmp_path / "escaped.npz").exists()
-
-
-def test_a_link_in_place_of_a_job_is_left_alone(tmp_path: Path) -> None:
-    kept = tmp_path / "mine" / "results"
-    kept.mkdir(parents=True)
-    (kept / "program-000.npz").write_bytes(b"mine")
-    (kept.parent / "keys.json").write_text('["ab12"]')
-    (tmp_path / "np4.parts").mkdir()
-    (tmp_path / "np4.parts" / "job-1-a").symlink_to(kept.parent)
-    ResultStore(tmp_path / "np4.parts")
-    assert (kept / "program-000.npz").read_bytes() == b"mine"
-
-
 def test_names_of_parameters_do_not_lead_out_of_a_study(tmp_path: Path) -> None:
     root = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./app", "{size}"])
     root.update(parameters={"size": ["100"]})

@@ -280,7 +280,7 @@ def test_a_launch_that_cannot_be_is_said_before_anything_is_written(
     def no_mpi(_: Any) -> Any:
         raise P3SError("no mpiexec on PATH")
 
-    monkeypatch.setattr("p3s.replay.launch.launcher.find_mpi", no_mpi)
+    monkeypatch.setattr("p3s.replay.launching.find_mpi", no_mpi)
     for words in (HOSTS, ("--estimator", "thesis")):
         assert before_and_after(study, *words) == 1
         said = capsys.readouterr().err

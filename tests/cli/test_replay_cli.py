@@ -33,7 +33,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ring(4, work=1e6).write(made.scaled_dir(4))
     for stage in ("model", "compute", "scaled"):
         monkeypatch.setattr(f"p3s.pipeline.stages.ensure_{stage}", lambda *_, **__: None)
-    monkeypatch.setattr("p3s.replay.launch.launcher.find_mpi", no_mpi)
+    monkeypatch.setattr("p3s.replay.launching.find_mpi", no_mpi)
     for name in ("SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_NODELIST"):
         monkeypatch.delenv(name, raising=False)
     return root
@@ -168,7 +168,7 @@ def test_plan_as_json_says_what_is_run(study: Path) -> None:
     assert told["processes"]["measured"] == 8
     assert told["processes"]["total"] == sum(told["processes"]["per_node"])
     assert told["representative"] and told["why_not_representative"] is None
-    assert {entry["hops"] for entry in told["messages"]} == {0, 1}
+    assert {entry["distance"] for entry in told["messages"]} == {0, 1}
     # A 4x4 grid has 24 borders inside, crossed both ways; the weight of the phase is 10.
     assert sum(entry["events"] for entry in told["messages"] if entry["bytes"] > 100) == 480
 
@@ -181,15 +181,16 @@ def test_one_machine_is_not_representative(study: Path) -> None:
 def test_exhaustive_loads_every_pair(study: Path) -> None:
     few = plan(study)
     told = plan(study, "--exhaustive")
-    pairs = {tuple(entry["nodes"]) for entry in told["iterations"]}
+    pairs = {tuple(entry["pair"]) for entry in told["iterations"]}
     assert {(a, b) for a in range(4) for b in range(a + 1, 4)} <= pairs
-    assert len(pairs) >= len({tuple(entry["nodes"]) for entry in few["iterations"]})
+    assert len(pairs) >= len({tuple(entry["pair"]) for entry in few["iterations"]})
 
 
 def test_timed_adds_whole_iterations(study: Path) -> None:
     assert plan(study)["timed"] == []
     told = plan(study, "--timed")
-    assert {node for entry in told["timed"] for node in entry["nodes"]} == {0, 1, 2, 3}
+    loaded = {tuple(entry["pair"]) for entry in told["iterations"]}
+    assert {tuple(entry["pair"]) for entry in told["timed"]} == loaded
 
 
 def test_mappings_deal_ranks_to_nodes(study: Path, tmp_path: Path) -> None:
@@ -197,7 +198,7 @@ def test_mappings_deal_ranks_to_nodes(study: Path, tmp_path: Path) -> None:
         return sum(
             entry["events"]
             for entry in told["messages"]
-            if entry["hops"] == 0 and entry["bytes"] > 100
+            if entry["distance"] == 0 and entry["bytes"] > 100
         )
 
     block = plan(study)
@@ -216,7 +217,7 @@ def test_topology_gives_distances(study: Path, tmp_path: Path) -> None:
     path = tmp_path / "topology.conf"
     path.write_text(TREE)
     told = plan(study, "--topology", str(path), "--hosts", "n0,n1,n4,n5", cores="2")
-    assert {entry["hops"] for entry in told["messages"]} == {0, 1, 3}
+    assert {entry["distance"] for entry in told["messages"]} == {0, 1, 3}
     assert str(path) in told["topology"]
 
 

@@ -415,9 +415,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int count = (int)one_of(in, MOST_EVENTS), lists = (int)one_of(in, MOST_LISTS),
         n_comms = (int)one_of(in, 4);
     struct program g = {.count = count, .n_lists = lists, .n_slots = slots,
-                        .n_comms = n_comms, .idle = odd >> 1 & 1,
-                        .in_bytes = odd & 4 ? number(in) : byte(in) * 64,
-                        .out_bytes = odd & 8 ? number(in) : byte(in) * 64};
+                        .n_comms = n_comms, .idle = odd >> 1 & 1};
     /* Of exactly the size that is said: a sanitizer sees what is read beyond. */
     struct event *events = malloc(sizeof *events * (size_t)count + 1);
     int64_t *list = malloc(sizeof *list * (size_t)lists + 1),

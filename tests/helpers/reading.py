@@ -153,7 +153,6 @@ READERS: tuple[Reader, ...] = (
     Reader("replay", f"study/replay/np{AT:06d}.json", _replay),
     Reader("replay table", f"study/replay/np{AT:06d}.parquet", _replay),
     Reader("result", "result.npz", _by("p3s.replay.engine.results:read_result")),
-    Reader("places", "places.json", _by("p3s.replay.launch.store:read_places"), keeps=False),
     Reader("prediction", "study/prediction.json", _prediction),
     Reader("weak", "weak-size.json", _by("p3s.predict.types:WEAK.read")),
     Reader(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -14,11 +15,10 @@ import numpy as np
 from paths import ROOT
 
 from p3s.replay.engine.inner import compile_inner
-from p3s.replay.engine.job import JobSettings, digest_of_plan, result_path, write_job
+from p3s.replay.engine.job import PLAN, JobSettings, result_path, write_job
 from p3s.replay.engine.results import ProgramResult, read_result
-from p3s.replay.engine.witness import Witness
-from p3s.replay.plan.program import EVENT, FIELDS, Code, Pairing, Program
-from p3s.replay.plan.world import MEASURED, Process, World
+from p3s.replay.engine.watchdog import Witness
+from p3s.replay.plan.program import EVENT, FIELDS, MEASURED, Code, Pairing, Process, Program, World
 
 DEFAULTS = {"peer": -1, "tag": 0, "at_ns": -1, "sample": -1, "slot": -1, "comm": -1}
 
@@ -75,8 +75,6 @@ def program_of(
         lists=np.concatenate(lists),
         list_start=ends([len(one) for one in lists]),
         slots=np.array([script.slots for script in scripts], dtype=np.int64),
-        in_bytes=np.zeros(len(scripts), dtype=np.int64),
-        out_bytes=np.zeros(len(scripts), dtype=np.int64),
         comms=tuple(tuple(members) for members in comms),
         pairing=pairing,
         timed=timed,
@@ -174,7 +172,7 @@ def run_job(
         *(worker or ("-m", "p3s.replay.engine.worker")),
         str(directory),
         str(size),
-        digest_of_plan(directory),
+        hashlib.sha256((directory / PLAN).read_bytes()).hexdigest(),
     ]
     with Witness(directory, size) as witness:
         process = subprocess.Popen(
@@ -215,3 +213,16 @@ def measure(
     ended = run_job(directory, mpi, size)
     assert ended.code == 0 and not ended.timed_out, f"{ended.code} {ended.stderr}"
     return [read_result(result_path(directory, number)) for number in range(len(programs))]
+
+
+def processes_with(mark: str) -> list[int]:
+    """Return the processes whose command line holds a mark."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != os.getpid():
+            try:
+                if mark.encode() in Path("/proc", name, "cmdline").read_bytes():
+                    found.append(int(name))
+            except OSError:
+                continue
+    return found

@@ -10,8 +10,17 @@ import numpy as np
 from p3s.replay.costs.messages import node_distance
 from p3s.replay.engine.results import ProgramResult
 from p3s.replay.plan.executed import executed
-from p3s.replay.plan.program import EVENT, Code, Pairing, Program
-from p3s.replay.plan.world import BLACK_HOLE, BLACK_HOLE_NODE, MEASURED, Process, World
+from p3s.replay.plan.program import (
+    BLACK_HOLE,
+    BLACK_HOLE_NODE,
+    EVENT,
+    MEASURED,
+    Code,
+    Pairing,
+    Process,
+    Program,
+    World,
+)
 from p3s.simulate.network import Network
 
 
@@ -73,8 +82,6 @@ def program_of(
         lists=np.array(waits, dtype=np.int64),
         list_start=np.array(wait_start, dtype=np.int64),
         slots=nothing,
-        in_bytes=nothing,
-        out_bytes=nothing,
         comms=(),
         pairing=Pairing(
             columns[0],
@@ -145,3 +152,8 @@ def result_of(
         0.0,
         np.zeros(0),
     )
+
+
+def classes_of(program: Program) -> set[int]:
+    """Return the message classes that a program measures."""
+    return set() if program.pairing is None else set(program.pairing.cls.tolist()) - {-1}

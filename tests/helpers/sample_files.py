@@ -110,7 +110,7 @@ def _clusters(root: Path) -> None:
 
 def _replayed(root: Path) -> None:
     """What a program of a replay measured, and where its processes ran."""
-    from p3s.replay.engine.results import ProgramResult, save_result
+    from p3s.replay.engine.results import Place, ProgramResult, save_result
 
     rng = np.random.default_rng(2)
     passes, events, messages = 4, 6, 3
@@ -124,11 +124,9 @@ def _replayed(root: Path) -> None:
         rng.random((passes, messages)),
         10.0,
         rng.random(5),
-        rng.random((passes, messages)),
+        (Place("n0", "x", (0, 1)),) * 2,
     )
     save_result(root / "result.npz", result)
-    place = {"name": "n0", "kernel": "x", "cores": "0x3", "pid": 7, "node": ""}
-    (root / "places.json").write_text(json.dumps([place, place]))
 
 
 def _weak(root: Path) -> None:

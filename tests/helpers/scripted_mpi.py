@@ -112,12 +112,8 @@ class World:
             raise ScriptError(f"process {process} event {at}: peer {mine.peer}")
         if sends and self.buffers(e, synchronous):
             mine.done = True
-        if not sends and not control:
-            room = int(self.program.in_bytes[process])
-            if e["offset"] < 0 or e["offset"] + e["bytes"] > room:
-                raise ScriptError(f"process {process} event {at}: receives beyond its buffer")
-        if sends and not control and e["bytes"] > self.program.out_bytes[process]:
-            raise ScriptError(f"process {process} event {at}: sends beyond its buffer")
+        if not sends and not control and e["offset"] < 0:
+            raise ScriptError(f"process {process} event {at}: receives before its buffer")
         target = mine.peer if sends else process
         queue = self.posted[target] if sends else self.unexpected[target]
         for k, (other_control, other) in enumerate(queue):

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,19 +20,10 @@ from cluster.patterns import crossing, halo
 from replay_jobs import Script, program_of
 
 from p3s.base.errors import P3SError
-from p3s.machine.topology.switches import slurm
-from p3s.replay.costs.link import carried
-from p3s.replay.costs.network import floods
-from p3s.replay.costs.trunks import Fabric, flows_of
 from p3s.replay.engine.inner import compile_inner
-from p3s.replay.engine.job import JobSettings, result_path, write_job
-from p3s.replay.engine.results import read_result
-from p3s.replay.launch.launcher import Mpi, find_mpi, on_hosts
-from p3s.replay.launch.run import in_use, run_job
-from p3s.replay.launch.store import ResultStore
-from p3s.replay.plan.micro import link_programs, trunk_programs
-from p3s.replay.plan.program import Code, Program
-from p3s.replay.plan.world import MEASURED, Process, World
+from p3s.replay.engine.job import JobSettings, ResultStore, write_job
+from p3s.replay.launching import Mpi, find_mpi, in_use, on_hosts, run_job
+from p3s.replay.plan.program import MEASURED, Code, Process, Program, World
 
 WHY = missing()
 OPENMPI = Path("/usr/bin/mpiexec.openmpi")
@@ -104,13 +95,11 @@ def _launchers(cluster: Cluster) -> dict[str, list[str]]:
     return found
 
 
-def _write(directory: Path, program: Program, mpi: Mpi, budget_s: float = 0.3) -> None:
-    write_job(
-        directory,
-        [program],
-        WORLD,
-        JobSettings(library=compile_inner(mpi.mpicc), budget_s=budget_s),
-    )
+def _write(
+    directory: Path, program: Program, mpi: Mpi, budget_s: float = 0.3, results: Sequence[Path] = ()
+) -> None:
+    settings = JobSettings(library=compile_inner(mpi.mpicc), budget_s=budget_s)
+    return write_job(directory, [program], WORLD, settings, results)
 
 
 @pytest.mark.parametrize("family", ["openmpi", "mpich"])
@@ -132,14 +121,14 @@ def test_processes_land_on_their_hosts(
     mpi = on_hosts(find_mpi(launchers[family]), hosts, WORLD)
     store = ResultStore(tmp_path / "np4.parts")
     key = store.key(_program(), WORLD, {"hosts": hosts})
-    with store.job([key]) as directory:
-        _write(directory, _program(), mpi)
-        outcome = run_job(directory, mpi, WORLD, timeout_s=TIMEOUT_S, hosts=hosts)
-    assert [place.name for place in outcome.places] == [
-        hosts[process.node] for process in WORLD.processes
-    ]
+    with store.job() as directory:
+        digest = _write(directory, _program(), mpi, results=[store.path(key)])
+        run_job(directory, mpi, WORLD, timeout_s=TIMEOUT_S, hosts=hosts, digest=digest)
     result = store.get(key)
     assert result is not None and result.passes > 0 and np.all(result.event_ns > 0)
+    assert [place.name for place in result.places] == [
+        hosts[process.node] for process in WORLD.processes
+    ]
     assert cluster.processes() == [] and not _left(before)
 
 
@@ -147,9 +136,9 @@ def test_processes_land_on_their_hosts(
 def test_ranks_that_landed_elsewhere_are_refused(cluster: Cluster, tmp_path: Path) -> None:
     words = [*openmpi_words(cluster), "-n", "{np}", "--host", f"{cluster.hosts[0]}:4"]
     mpi = on_hosts(find_mpi(words), cluster.hosts, WORLD)
-    _write(tmp_path, _program(), mpi)
+    digest = _write(tmp_path, _program(), mpi)
     with pytest.raises(P3SError, match=f"were started on {cluster.hosts[0]}"):
-        run_job(tmp_path, mpi, WORLD, timeout_s=TIMEOUT_S, hosts=cluster.hosts)
+        run_job(tmp_path, mpi, WORLD, timeout_s=TIMEOUT_S, hosts=cluster.hosts, digest=digest)
     assert not list(tmp_path.glob("results/*"))
 
 
@@ -157,11 +146,11 @@ def test_ranks_that_landed_elsewhere_are_refused(cluster: Cluster, tmp_path: Pat
 def test_a_killed_job_leaves_nothing(cluster: Cluster, tmp_path: Path, victim: str) -> None:
     before = _shared_memory()
     mpi = on_hosts(find_mpi(openmpi_words(cluster)), cluster.hosts, WORLD)
-    _write(tmp_path, _program(work_ns=5_000_000), mpi, budget_s=40.0)
+    digest = _write(tmp_path, _program(work_ns=5_000_000), mpi, budget_s=40.0)
 
     def kill() -> None:
         deadline = time.monotonic() + TIMEOUT_S
-        while not (tmp_path / "places.json").exists() and time.monotonic() < deadline:
+        while not any(tmp_path.glob("pages-*/*[0-9]")) and time.monotonic() < deadline:
             time.sleep(0.05)
         for pid in cluster.processes():
             with open(f"/proc/{pid}/cmdline", "rb") as file:
@@ -175,7 +164,7 @@ def test_a_killed_job_leaves_nothing(cluster: Cluster, tmp_path: Path, victim: s
     killer = threading.Thread(target=kill)
     killer.start()
     with pytest.raises(P3SError) as error:
-        run_job(tmp_path, mpi, WORLD, timeout_s=TIMEOUT_S)
+        run_job(tmp_path, mpi, WORLD, timeout_s=TIMEOUT_S, digest=digest)
     killer.join()
     assert "\n" not in str(error.value) and "timed out" not in str(error.value)
     if victim == "rank":
@@ -234,34 +223,6 @@ def test_a_trunk_carries_what_passes_between_two_bridges(tmp_path: Path) -> None
         )
     sent = int(said.split("Sent ")[1].split()[0])
     assert "tbf" in said and sent > 8 * 65536
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rate, found", [("300mbit", True), ("1gbit", False)])
-def test_floods_of_two_nodes_find_what_a_trunk_carries(
-    tmp_path: Path, rate: str, found: bool
-) -> None:
-    # The first one: from one node only.
-    programs = [link_programs(WORLD)[0], *trunk_programs(WORLD, [(0, 2), (1, 3)])]
-    with Cluster(tmp_path / "cluster", trunk=Trunk((0, 1), rate=rate)) as made:
-        topology = slurm("topology.conf", made.topology())
-        mpi = on_hosts(find_mpi(openmpi_words(made)), made.hosts, WORLD)
-        write_job(
-            tmp_path, programs, WORLD, JobSettings(library=compile_inner(mpi.mpicc), budget_s=6.0)
-        )
-        run_job(tmp_path, mpi, WORLD, timeout_s=TIMEOUT_S, hosts=made.hosts)
-        switches = topology.switches_of(made.hosts)
-    results = {i: read_result(result_path(tmp_path, i)) for i in range(len(programs))}
-    fabric = Fabric(
-        topology, switches, np.ones((3, 3), dtype=bool), (switches[[0, 2, 1, 3]],) * len(programs)
-    )
-    one = carried(floods(programs, results))
-    assert one is not None
-    (flow,) = flows_of(fabric, programs, results, WORLD, one.rate)
-    assert flow.links == (0, 1) and flow.nodes == 2 and flow.limited == found
-    # Mbit/s to bytes per ns, less headers: 200 of a node, twice that, or the trunk's 300.
-    assert one.rate == pytest.approx(0.0239, rel=0.05)
-    assert flow.link.rate == pytest.approx(0.0358 if found else 0.0478, rel=0.08)
 
 
 ECHO = """

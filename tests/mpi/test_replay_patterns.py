@@ -22,9 +22,8 @@ from p3s.program.mapping import mapping_of
 from p3s.replay.engine.job import result_path, write_job
 from p3s.replay.plan.build_traffic import WHY_TEXT, Why
 from p3s.replay.plan.plan import make_plan, timed_programs
-from p3s.replay.plan.program import Program
+from p3s.replay.plan.program import BLACK_HOLE, MEASURED, Program
 from p3s.replay.plan.types import ReplayPlan
-from p3s.replay.plan.world import BLACK_HOLE, MEASURED
 from p3s.replay.settings import ReplaySettings
 from p3s.simulate.network import rough_network
 from p3s.simulate.steps import RECEIVES, SENDS, Op, Section
@@ -100,8 +99,6 @@ def assert_covered(plan: ReplayPlan) -> None:
         assert int(plan.wholes[0].message_of[i]) in messages
     for i in np.flatnonzero(full.is_op(Op.COLLECTIVE, Op.ICOLLECTIVE)).tolist():
         assert int(direct[i]) in known
-    if not stopped:
-        assert plan.uncovered == ()
 
 
 def assert_measured_once(plan: ReplayPlan) -> None:

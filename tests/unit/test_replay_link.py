@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 from replay_made import event, program_of, world_of
 
-from p3s.replay.costs.calls import INTERPOLATED, MEASURED, NONE, call_costs, interpolated
 from p3s.replay.costs.link import Flood, fit_link
 from p3s.replay.costs.messages import PAIR, TRACE, message_costs, observations
-from p3s.replay.engine.results import ProgramResult
+from p3s.replay.costs.thesis import MEASURED, NONE, call_costs
+from p3s.replay.engine.results import ProgramResult, interval_rank, median_interval
 from p3s.replay.plan.classes import CallClass, MessageClass
 from p3s.replay.plan.program import Code
-from p3s.replay.stats import interval_rank, median_interval
 
 
 def test_median_interval_is_that_of_order_statistics() -> None:
@@ -133,7 +132,7 @@ def test_messages_take_the_pair_before_the_trace_and_only_what_waits_alone() -> 
     assert found[0].estimate.n_samples == passes - 1
 
 
-def test_calls_cost_the_mean_of_a_pass_and_relatives_fill_in() -> None:
+def test_calls_cost_the_mean_of_a_pass() -> None:
     world = world_of(1)
     lists = {
         0: [event(Code.SEND, 1, bytes=100, sample=0)] * 2,
@@ -148,9 +147,7 @@ def test_calls_cost_the_mean_of_a_pass_and_relatives_fill_in() -> None:
         CallClass("MPI_Send", "send", 200, 1, 4, 0, 0, 2.0),
         CallClass("MPI_Allreduce", "collective", 8, 1, 1, 0, 4, 2.0),
     ]
-    found = interpolated(
-        classes,
-        call_costs(classes, [trace], {0: results_of(np.zeros((9, 0)), event_ns, [0, 1, 2, 3])}),
-    )
-    assert [cost.how for cost in found] == [MEASURED, MEASURED, INTERPOLATED, NONE]
-    assert [cost.estimate.cost_ns for cost in found] == [20.0, 6.0, 20.0, 0.0]
+    results = {0: results_of(np.zeros((9, 0)), event_ns, [0, 1, 2, 3])}
+    found = call_costs(classes, [trace], results)
+    assert [cost.how for cost in found] == [MEASURED, MEASURED, NONE, NONE]
+    assert [cost.estimate.cost_ns for cost in found] == [20.0, 6.0, 0.0, 0.0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,20 +19,20 @@ from p3s.base.study import REPLAY_VERSION
 from p3s.machine.topology.switches import flat
 from p3s.program.order.calls import REASON_TEXT, Reason
 from p3s.program.phase_cells import places
-from p3s.replay.costs.calls import COMPOSED, MEASURED, NONE, CallCost
-from p3s.replay.costs.evaluate import (
+from p3s.replay.costs.evaluate import evaluate, simulated, whole_times
+from p3s.replay.costs.result import write_result
+from p3s.replay.costs.thesis import (
+    COMPOSED,
+    MEASURED,
+    NONE,
+    CallCost,
     charged,
     composed,
-    evaluate,
-    simulated,
     thesis_sum,
-    whole_times,
 )
-from p3s.replay.costs.result import write_result
-from p3s.replay.engine.results import ProgramResult
+from p3s.replay.engine.results import Estimate, Place, ProgramResult
 from p3s.replay.plan.classes import CallClass, MessageClass
 from p3s.replay.plan.program import Code
-from p3s.replay.stats import Estimate
 from p3s.report.replayed import result_text
 from p3s.simulate.simulate import simulate
 from p3s.simulate.steps import LeftOut, Section
@@ -110,16 +111,12 @@ def test_sum_of_calls_and_waitall_over_several_nodes() -> None:
     steps = builder.build()
     section = Section("all", (0,), steps, 1, 0, 1, 1.0, ())
     net = network(burst=0.0)
-    classes = [
-        CallClass("MPI_Send", "send", 65480, 1, 1, 0, 0, 2.0),
-        CallClass("MPI_Waitall", "completion", 130960, 1, 2, 2, 0, 4.0),
-    ]
     call_of = np.array([-1, -1, 1, 0, 0])
     measured = (
         CallCost(Estimate(100.0, 90.0, 110.0, 5), MEASURED),
         CallCost(Estimate(0.0, 0.0, 0.0), NONE),
     )
-    costs = composed(classes, measured, [call_of], [steps], np.arange(3), None, net)
+    costs = composed(measured, [call_of], [steps], np.arange(3), None, net)
     assert costs[1].how == COMPOSED
     assert costs[1].estimate.cost_ns == pytest.approx(2 * 65480 / net.rate)
     where = places(3, [0], [section], [steps], [np.arange(5)], np.zeros(0, np.int64))
@@ -163,7 +160,7 @@ def test_result_has_what_prediction_and_report_read(tmp_path: Path) -> None:
         calls=(CallClass("MPI_Recv", "recv", 1024, 1, 1, 0, 0, 2.0),),
         programs=(pair,),
         world=world,
-        mapping=SimpleNamespace(node_of=np.arange(2)),
+        mapping=SimpleNamespace(node_of=np.arange(2), names=()),
         distance=np.array([[0, 1], [1, 0]]),
         notes=("a note",),
         iterations=(),
@@ -188,18 +185,9 @@ def test_result_has_what_prediction_and_report_read(tmp_path: Path) -> None:
     )
     results = {0: result_of(pair, world, network(), simulate, classes=classes)}
     found = simulated(trace, plan, results)  # type: ignore[arg-type]
-    places_of = [
-        SimpleNamespace(name=f"n{p.node}", kernel=f"k{p.node}", cores={0, 1})
-        for p in world.processes
-    ]
-    content, table = evaluate(
-        trace,
-        plan,
-        results,
-        found,
-        places_of,  # type: ignore[arg-type]
-        nodes=["a", "b", "c", "d"],
-    )
+    places_of = tuple(Place(f"n{p.node}", f"k{p.node}", (0, 1)) for p in world.processes)
+    content, table = evaluate(trace, plan, {0: replace(results[0], places=places_of)}, found)
+    assert content["nodes"] == ["n0", "n1", "n2", "n3"]
     assert content["representative"] and content["why_not_representative"] is None
     assert content["measured_share"] == pytest.approx(2 / 3)
     assert {entry["op"] for entry in content["unmeasured"]} == {"message", "MPI_Send"}

@@ -284,8 +284,9 @@ class Cluster:
         """Return Slurm's topology.conf of the cluster: one switch, or two and one above them."""
         first = self.trunk.first if self.trunk else tuple(range(self.nodes))
         second = [node for node in range(self.nodes) if node not in first]
+        speed = f" LinkSpeed={self.trunk.rate}" if self.trunk else ""
         lines = [
-            f"SwitchName=s{i} Nodes={','.join(self.hosts[node] for node in side)}"
+            f"SwitchName=s{i} Nodes={','.join(self.hosts[node] for node in side)}{speed}"
             for i, side in enumerate((first, second))
             if side
         ]

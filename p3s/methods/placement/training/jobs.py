@@ -20,7 +20,7 @@ from p3s.base.host.cores import cores
 from p3s.base.host.simgrid import run_simgrid, simgrid_program
 from p3s.methods.placement.phases import Traffic
 from p3s.program.mapping import RankMap
-from p3s.replay.launch.launcher import Mpi, find_mpi, put_on_hosts, write_hosts
+from p3s.replay.launching import Mpi, find_mpi, put_on_hosts, write_hosts
 
 _MAGIC = 0x3153454741524654
 _SOURCE = Path(__file__).with_name("exchange.c")
@@ -153,7 +153,7 @@ class RealMachine:
 
     def run(self, job: Job, directory: Path) -> None:
         """Run a job on its hosts."""
-        from p3s.replay.launch.run import remove_shared_memory
+        from p3s.replay.launching import remove_shared_memory
         from p3s.signature_runner.launch import run_traced
 
         program = compiled(

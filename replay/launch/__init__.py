@@ -1,1 +1,0 @@
-"""Starting a replay on nodes, and keeping what it has measured."""
