@@ -352,15 +352,6 @@ def test_text_for_extra_p() -> None:
     )
 
 
-def test_what_is_asked_of_one_format_is_refused_by_others(study: Path) -> None:
-    for words in (
-        ["--to", "goal", "-n", "4", "--simulated"],
-        ["--to", "cube", "-n", "4", "--ranks", "0"],
-        ["--to", "speedscope", "-n", "4", "--ranks", "4"],
-    ):
-        cli(f"export {study}", *words, code=2)
-
-
 def test_a_format_from_outside(study: Path, tmp_path: Path) -> None:
     """What a distribution names as an entry point is written and read as what comes with P3S."""
     about = tmp_path / "tiny-1.0.dist-info"

@@ -224,10 +224,6 @@ def test_exit_codes_and_lines(saved: Path) -> None:
     assert [line.split()[0] for line in shown.out.splitlines()] == ["gate", "passed", "FAILED"]
     assert "1 of 2 conditions is true" in shown.err
     cli(f"gate {saved} --fail-if 'time@512 > 9 s'", code=4, out="FAILED?")
-    cli(f"gate {saved}", code=2)
-    cli(f"gate {saved} --fail-if 'time@9 > 1'", code=2)
-    cli(f"gate {saved} --fail-if 'time@512 > base.time@512'", code=2)
-    cli(f"gate {saved.parent / 'none'} --fail-if 'time@512 > 1'", code=1)
 
 
 @pytest.mark.parametrize("left", [3, 1])
@@ -310,4 +306,3 @@ def test_json_is_one_object_also_when_it_fails(saved: Path) -> None:
     assert second["values"]["knee"]["value"] == TEN.data["knee"]
     assert third["values"]["waiting@512"] == {"value": 2.5, "low": None, "high": None}
     assert third["certain"] is None and not third["failed"]
-    assert cli(f"gate {saved} --json --fail-if nonsense", code=2).data["schema"] == "p3s.error"

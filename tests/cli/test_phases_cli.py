@@ -254,7 +254,6 @@ def test_some_counts(tmp_path: Path) -> None:
     assert "× 2 per iteration\n" in one and "2..4" not in one
     error = cli("phases", study, "-n", "4,8", code=2).err
     assert error == f"p3s: -n 8: {study} has no such count; it has 4, 9, 16\n"
-    cli("phases", study, "-n", "x", code=2)
 
 
 def test_json_is_the_artefact_and_the_places(tmp_path: Path) -> None:

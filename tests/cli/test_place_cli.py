@@ -255,28 +255,6 @@ def test_what_is_refused_writes_no_scaled_trace(
     assert sorted(study.root.rglob("*")) == before
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "why"),
-    [
-        ((*TREE, "--nodes", "3", "--ppn", "4"), 2, "16 ranks need 16 slots, 3 nodes have 12"),
-        (("--topology", "torus:2x2", "--nodes", "8", "--ppn", "2"), 1, "the run needs 8"),
-        ((*NODES, "--hosts", "a,b,a,c"), 2, "host a is named twice"),
-        ((*NODES, "--hosts", "a,b"), 2, "--hosts names 2 nodes, --nodes is 4"),
-        ((*NODES, "--format", "lsf"), 2, "there are openmpi, mpich, slurm"),
-        ((*NODES, "--ppn", "2,4", "--write", "x"), 2, "--write is for one count"),
-        ((*NODES, "--model", "nowhere"), 1, "nowhere"),
-        ((*NODES, "--csv", "--json"), 2, "--csv: not with --json"),
-    ],
-)
-def test_what_is_refused(study: Study, words: tuple[str, ...], code: int, why: str) -> None:
-    if "--json" in words:
-        cli(f"place {study.root} -n 16", *words, code=code, err=why)
-        return
-    found, error = refused(study, *words)
-    assert found == code and why in error
-    assert not path_of(study, 16).exists()
-
-
 def test_hosts_that_a_network_does_not_have(study: Study) -> None:
     path = study.root.parent / "topology.conf"
     path.write_text("SwitchName=s0 Nodes=n[0-3]\nSwitchName=s1 Nodes=n[4-7]\n"
@@ -290,30 +268,6 @@ def test_hosts_that_a_network_does_not_have(study: Study) -> None:
     path.write_text("SwitchName=a Switches=b\nSwitchName=b Switches=a\n")
     code, error = refused(study, *told, "--nodes", "4")
     assert code == 1 and str(path) in error
-
-
-@pytest.mark.parametrize(
-    ("text", "words", "code", "why"),
-    [
-        ("rank 0=+n0\nrank 0=+n1\n", (), 1, "rank 0 is on +n0 and on +n1"),
-        ("+n0\n" * 8 + "+n1\n" * 8, ("--cores-per-node", "4"), 1, "8 ranks are on +n0"),
-        ("".join(f"rank {k}=+n0 slot=0\n" for k in range(16)), (), 1, "0 and 1 have slot 0"),
-        ("+n0\n" * 15, (), 1, "no host for rank 15"),
-        ("x\n" * 16, ("--hosts", "n[0-3]"), 1, "x is none of the 4 nodes of --hosts"),
-        ("x\n" * 16, TREE, 1, "does not name node x"),
-        ("+n0\n" * 16, ("--estimator", "simulation"), 2, "does not take --placement"),
-        ("+n9\n" * 16, ("--topology", "torus:2x2"), 1, "has 4 nodes, the run needs 10"),
-    ],
-)
-def test_placements_that_are_refused(
-    study: Study, text: str, words: tuple[str, ...], code: int, why: str
-) -> None:
-    path = study.root.parent / "ranks"
-    path.write_text(text)
-    told = ["predict", str(study.root), "-n", "16", "--placement", str(path), *words]
-    said = cli(*told, code=code)
-    assert said.out == "" and why in said.err and not study.prediction_path.exists()
-    cli(*told[:3], "8,16", *told[4:], code=(1, 2))
 
 
 def test_the_report_shows_placements(study: Study) -> None:
