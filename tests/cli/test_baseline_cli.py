@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -203,27 +202,6 @@ def test_forms_with_inputs(tmp_path: Path) -> None:
     cli(f"baseline predict {path} -n 64", code=2, err="size")
     cli(f"baseline predict {path} -n 64 --family three-term", code=1, err="--where size=VALUE")
     cli(f"baseline predict {path} -n 64 --family three-term --where size=2")
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"parameters": {}},
-        {"family": "magic"},
-        {"points": []},
-        {"points": [{"n": 4}]},
-        {"parameters": {"serial": "a", "parallel": 1, "n_params": 2}},
-        {"trials": [{}]},
-        {"inputs": 3},
-        {"schema_version": 9},
-    ],
-)
-def test_damaged_baselines(tmp_path: Path, times: Path, change: dict) -> None:
-    file = tmp_path / "b.json"
-    cli(f"baseline fit {times} --family amdahl -o {file}")
-    write_json(file, {**json.loads(file.read_text()), **change})
-    err = cli(f"baseline predict {file} -n 64", code=1).err
-    assert err.startswith("p3s: ") and err.count("\n") == 1
 
 
 # ---- studies, running ----------------------------------------------------------------------
