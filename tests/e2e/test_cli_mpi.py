@@ -193,11 +193,6 @@ def test_what_is_no_mpi_program_is_one_line(programs: Path, program: str, says: 
     assert not (programs / "wrong").exists()
 
 
-def test_two_counts_are_refused_before_anything_runs(programs: Path) -> None:
-    done = p3s("characterize -n 2,4 -o two", *launch("./cg"), code=2, cwd=programs)
-    assert done.err.count("\n") == 1 and (not (programs / "two").exists())
-
-
 def test_run_that_does_not_end_is_ended(programs: Path) -> None:
     """An endless run is stopped by --timeout, named, and leaves no process behind."""
     command = launch("./jacobi2d", "--nx", "400", "--ny", "400", "--iterations", "100000000")

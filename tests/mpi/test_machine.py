@@ -354,25 +354,6 @@ def test_without_a_compiler_nothing_is_measured(
     assert not path.exists()
 
 
-@pytest.mark.parametrize(
-    "args",
-    [
-        ["--launcher", "mpiexec -n 2"],
-        ["--launcher", "'"],
-        ["-o", "."],
-        ["-o", "other.txt"],
-        ["--quicker"],
-    ],
-)
-def test_wrong_use_ends_before_measuring(
-    args: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("other.txt").write_text("a letter")
-    assert cli("machine measure", *args, code=2).err.count("\n") == 1
-    assert Path("other.txt").read_text() == "a letter"
-
-
 @pytest.mark.parametrize("name", ["measure", "show", "compare"])
 def test_help_ends_with_an_example_and_the_next_step(name: str) -> None:
     text = cli("machine", name, "--help").out
