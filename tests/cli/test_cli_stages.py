@@ -33,8 +33,8 @@ from p3s.replay.settings import ReplaySettings
 from p3s.signature.store import VERSION
 
 LAUNCH = ["mpiexec", "-n", "{np}", "./app", "-o", "out", "--json", "--", "-n", "7"]
-#: A replay at every count: the traces made here have no more in them than one needs.
-REPLAYED = ("--estimator", "simulation")
+#: A replay at every count, no table: the traces made here have no more in them than one needs.
+REPLAYED = ("--estimator", "simulation", "--what-if", "none")
 #: Nothing was measured in a run, and nothing predicted for it.
 UNTIMED = {
     "predicted_s": None,

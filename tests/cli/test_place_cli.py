@@ -50,6 +50,8 @@ NETWORK: dict[str, Any] = {
 }  # fmt: skip
 TREE = ("--topology", "fat-tree:2,1@800Mbit/s,5us")
 FEW = ("--candidates", "10")
+#: The table of what changes save takes most of the time, and is tested elsewhere.
+NO_TABLE = ("--what-if", "none")
 NODES = (*TREE, "--nodes", "4", "--ppn", "4", *FEW)
 
 
@@ -118,7 +120,7 @@ def test_trees_without_a_common_root_are_told(study: Study) -> None:
     file.write_text("SwitchName=a Nodes=n[0-7]\nSwitchName=b Nodes=n[8-15]\n")
     words = ("-n", "16", "--topology", str(file), "--nodes", "4", "--ppn", "4", *FEW)
     for command in ("place", "predict"):
-        given = words if command == "place" else words[:4]
+        given = words if command == "place" else (*words[:4], *NO_TABLE)
         said = cli(command, study.root, *given, code=(0, 3))
         text = " ".join((said.err if command == "place" else said.out).split())
         assert "2 trees of switches (a, b) have no common root" in text
@@ -138,14 +140,14 @@ def test_the_file_is_read_by_predict(study: Study) -> None:
     path = study.root.parent / "ranks"
     found = place(study, *NODES, "--write", str(path))
     assert path.read_text().startswith("rank 0=+n")
-    cli(f"predict {study.root} -n 32", *TREE, code=(0, 3))
+    cli(f"predict {study.root} -n 32", *TREE, *NO_TABLE, code=(0, 3))
     times = {}
     for name, words in (("file", ("--placement", str(path))), ("cyclic", ())):
         if name == "cyclic":
             hosts = "".join(f"+n{rank % 4}\n" for rank in range(16))
             (study.root.parent / "cyclic").write_text(hosts)
             words = ("--placement", str(study.root.parent / "cyclic"))
-        cli(f"predict {study.root} -n 16", *TREE, *words, code=(0, 3))
+        cli(f"predict {study.root} -n 16", *TREE, *NO_TABLE, *words, code=(0, 3))
         result = read_json(study.prediction_path, "p3s.prediction", 3)
         row = next(row for row in result["counts"] if row["n"] == 16)
         assert max(row["n"] for row in result["counts"]) == 16
@@ -167,7 +169,7 @@ def test_hosts_by_name(study: Study, name: str, begin: str) -> None:
     assert found["hosts"] == ["n1", "n2", "n3", "n4"]
     assert path.read_text().startswith(begin) or found["ranked"][0]["node_of"][0] != 0
     told = ("--placement", str(path), "--hosts", "n[1-4]")
-    cli(f"predict {study.root} -n 16 --only", *TREE, *told, code=(0, 3))
+    cli(f"predict {study.root} -n 16 --only", *TREE, *NO_TABLE, *told, code=(0, 3))
 
 
 def test_without_simulation_times_are_sums(study: Study) -> None:
@@ -272,7 +274,7 @@ def test_hosts_that_a_network_does_not_have(study: Study) -> None:
 
 def test_the_report_shows_placements(study: Study) -> None:
     place(study, *NODES, "--simulate", "3")
-    cli(f"predict {study.root} -n 16", *TREE, code=(0, 3))
+    cli(f"predict {study.root} -n 16", *TREE, *NO_TABLE, code=(0, 3))
     cli(f"report {study.root}", code=(0, 3))
     page = study.report_path.read_text()
     assert 'id="placements"' in page and 'class="link m-6"' in page

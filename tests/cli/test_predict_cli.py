@@ -55,7 +55,9 @@ def put(study: Study, n: int, **head: Any) -> None:
 
 
 def predicted(study: Study, *words: str, counts: str = "16", err: Texts = ()) -> dict[str, Any]:
-    cli(f"predict {study.root} -n", counts, "--json", *words, code=(0, 3), err=err)
+    # The table of what changes save takes most of the time.
+    asked = () if "--what-if" in words else ("--what-if", "none")
+    cli(f"predict {study.root} -n", counts, "--json", *words, *asked, code=(0, 3), err=err)
     return read_json(study.prediction_path, "p3s.prediction", 3)
 
 
@@ -258,6 +260,7 @@ def test_for_another_machine_its_messages_are_taken(
     synthetic(name="here").save(study.root / "machine.json")
     put_machine(tmp_path / "there.json")
     other = ["predict", str(study.root), "-n", "16", "--machine", str(tmp_path / "there.json")]
+    other += ["--what-if", "none"]
     result = cli(*other, "--json", code=(0, 3)).data
     assert replays == [] and result["estimator"] == "machine"
     assert any("between two ranks of box" in note for note in result["notes"])

@@ -19,7 +19,6 @@ from paths import ROOT
 
 from p3s.base.host.cores import cores
 
-TIMEOUT_S = 600.0
 #: What speaks against a prediction where other programs took the cores while tracing.
 NOISE = {"holdout-work", "model-off", "superlinear", "validate-work", "wide"}
 

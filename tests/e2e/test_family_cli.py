@@ -16,7 +16,6 @@ from p3s.base.study import Study
 from p3s.costs.stage import load as load_compute
 from p3s.methods.placement.ranked.types import path_of
 
-LIMIT_S = 600
 #: A line of ranks below 50 points, a square of them above: another program, to all who look.
 TURNING = """
 #include <mpi.h>

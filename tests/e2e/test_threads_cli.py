@@ -13,7 +13,6 @@ from tracer_helpers import PROGRAMS, compile_c, the_mpi, usable_mpi
 from p3s.base.study import Study
 from p3s.signature.beside import load_teams
 
-LIMIT_S = 240
 ITERATIONS = 10
 pytestmark = [pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 
