@@ -6,7 +6,7 @@ import fcntl
 import os
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -36,3 +36,18 @@ def alone_with_mpi() -> Iterator[None]:
     with open(Path(tempfile.gettempdir()) / f"p3s-tests-{os.getuid()}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+@pytest.fixture(scope="session")
+def named(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return what gives a study by its name (helpers/named_studies.py), made once, to be read."""
+    from named_studies import STUDIES
+
+    known: dict[str, Path] = {}
+
+    def of(name: str) -> Path:
+        if name not in known:
+            known[name] = STUDIES[name](tmp_path_factory.mktemp(name.lower()))
+        return known[name]
+
+    return of

@@ -418,10 +418,3 @@ def test_bad_runs_in_a_study_are_one_line(case: Callable[[Path], None], tmp_path
     for name in ("phases", "model"):
         code, _, err = command(name, str(study.root))
         assert code == 1, err
-
-
-def test_a_study_without_any_run(tmp_path: Path) -> None:
-    root = str(Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./app"]).root)
-    for name in ("phases", "model"):
-        code, _, err = command(name, root)
-        assert code == 1 and "p3s characterize" in err

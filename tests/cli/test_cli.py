@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import resource
@@ -24,7 +23,6 @@ from paths import ROOT
 
 from p3s.base.errors import GateFailed, PartialResult, UsageError
 from p3s.base.extensions import Command, load
-from p3s.base.study import Study
 from p3s.base.text import one_line, table
 from p3s.cli import rules
 from p3s.cli import table as commands_table
@@ -180,70 +178,6 @@ def test_nothing_prints_the_help_and_is_a_usage_error() -> None:
     cli("", code=2, out="characterize")
 
 
-@pytest.mark.parametrize(
-    "args",
-    [
-        ["nonsense"],
-        ["characterize", "--bogus"],
-        ["characterize"],
-        ["characterize", "-n", "2,4,8"],
-        ["characterize", "-n", "2,4", "-o", "s", "--", "mpiexec", "-n", "{np}", "./a"],
-        ["characterize", "-n", "2,4,8", "--", "mpiexec", "-n", "4", "./a"],
-        ["characterize", "-n", "2,x,8", "--", "mpiexec", "-n", "{np}", "./a"],
-        ["characterize", "-n", "0,1,2", "--", "mpiexec", "-n", "{np}", "./a"],
-        ["characterize", "-n", "-3,1,2", "--", "mpiexec", "-n", "{np}", "./a"],
-        ["characterize", "-n", "2,4,9" + "9" * 30, "--", "mpiexec", "-n", "{np}", "./a"],
-        ["characterize", "-n", "2,4,8", "-r", "0", "--", "mpiexec", "-n", "{np}", "./a"],
-        ["scale", "study"],
-        ["replay", "study", "-n", "4", "--launcher", "'"],
-        ["replay", "study", "-n", "4", "--hosts", "a,-oProxyCommand=x"],
-        ["predict", "study", "-n", "4", "--from", "2,4,8"],
-        ["predict", "study", "-n", "4", "mpiexec", "./a"],
-        ["validate", "study", "-n", "4,8"],
-        ["model"],
-    ],
-)
-def test_wrong_use_is_one_line_and_exit_code_2(
-    args: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    streams = cli(*args, code=2)
-    assert streams.out == ""
-    assert streams.err.startswith("p3s: ") and streams.err.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    "name", ["model", "scale", "replay", "predict", "report", "validate", "phases"]
-)
-def test_no_study_is_one_line_and_exit_code_1(name: str, tmp_path: Path) -> None:
-    counts = [] if name in ("model", "report", "phases") else ["-n", "4"]
-    streams = cli(name, tmp_path / "none", *counts, code=1)
-    assert streams.out == "" and "p3s characterize" in streams.err or "p3s predict" in streams.err
-    assert streams.err.count("\n") == 1
-
-
-def test_study_of_another_version_is_one_line(tmp_path: Path) -> None:
-    content = json.dumps({"schema": "p3s.study", "schema_version": 9, "precious": 1})
-    (tmp_path / "study.json").write_text(content)
-    command = ["mpiexec", "-n", "{np}", "./a"]
-    for args in (
-        ["model", str(tmp_path)],
-        ["characterize", "-n", "2,4,8", "-o", str(tmp_path), "--", *command],
-        ["predict", str(tmp_path), "-n", "32", "--", *command],
-    ):
-        line = cli(*args, code=1).err
-        assert "version 9" in line and "version 1" in line and line.count("\n") == 1
-    assert (tmp_path / "study.json").read_text() == content
-
-
-def test_json_errors_are_json_on_stdout() -> None:
-    streams = cli("model /nowhere --json", code=1)
-    error = json.loads(streams.out)
-    assert error["schema"] == "p3s.error" and error["exit_code"] == 1
-    assert error["error"] in streams.err
-
-
 def fake_doctor(monkeypatch: pytest.MonkeyPatch, behaviour: Callable[[], object]) -> None:
     module = types.ModuleType("p3s.signature_runner.examine")
     module.checks = lambda words: behaviour()  # type: ignore[attr-defined]
@@ -365,11 +299,6 @@ def test_counts_are_sorted_and_distinct() -> None:
 def test_nothing_reaches_the_terminal_raw() -> None:
     assert one_line("a\nb\x1b[0m\t\u202e") == r"a b\x1b[0m \u202e"
     assert table([["x\ny", "1"]], ["name", "n"]) == "name  n\nx y   1"
-
-
-def test_study_made_by_the_cli_is_a_study(tmp_path: Path) -> None:
-    Study.create(tmp_path / "s", ["mpiexec", "-n", "{np}", "./a"])
-    p3s(f"report {tmp_path / 's'}", code=1, err="p3s predict")
 
 
 def test_counts_that_failed_alike_are_one_reason() -> None:

@@ -140,18 +140,6 @@ class TestWithMpi:
         assert traced_weights(phases, 4) is None
 
 
-def test_no_study_is_one_line(tmp_path: Path) -> None:
-    line = f"characterize --signature -n 2 -o {tmp_path / 'none'} -- mpiexec -n {{np}} true"
-    assert cli(line, code=1, err="no study here").err.count("\n") == 1
-
-
-@pytest.mark.parametrize("option", ["--stop", "--width 3%", "--turns 5-9"])
-def test_options_of_a_signature_need_it(option: str, tmp_path: Path) -> None:
-    start = f"characterize -n 1,2,3 -o {tmp_path / 's'} {option} -- mpiexec -n {{np}} true"
-    cli(start, code=2, err=f"{option.split()[0]}: only with --signature")
-    assert not (tmp_path / "s").exists()
-
-
 @pytest.mark.parametrize(
     ("width", "confidence", "turns", "wanted"),
     [("2%", "95%", "20-1000", (0.02, 0.95, 20, 1000)), ("0.05", "99 %", "2-2", (0.05, 0.99, 2, 2))],

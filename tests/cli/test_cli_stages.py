@@ -33,8 +33,8 @@ from p3s.replay.settings import ReplaySettings
 from p3s.signature.store import VERSION
 
 LAUNCH = ["mpiexec", "-n", "{np}", "./app", "-o", "out", "--json", "--", "-n", "7"]
-#: A replay at every count: the traces made here have no more in them than one needs.
-REPLAYED = ("--estimator", "simulation")
+#: A replay at every count, no table: the traces made here have no more in them than one needs.
+REPLAYED = ("--estimator", "simulation", "--what-if", "none")
 #: Nothing was measured in a run, and nothing predicted for it.
 UNTIMED = {
     "predicted_s": None,
@@ -476,23 +476,6 @@ def test_a_model_that_leaves_too_much_out_says_so(
         said = cli(f"model {root}", code=code).err
         told = f"calls that are not modelled (MPI_Put) are {100 * time:.0f} % of the time"
         assert (f"do not rely on this model (left-out): {told}" in said) == bool(code)
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--without", "3"], "no run at 3 processes; there are 2, 4, 8, 16"),
-        (["--without", "2,4"], "2 process counts would stay (8, 16)"),
-        (["--with", "2"], "is not left out; left out: none"),
-        (["--without", "2", "--with", "2"], "give one of them"),
-    ],
-)
-def test_counts_that_cannot_be_left_out(
-    stages: Stages, root: Path, options: list[str], says: str
-) -> None:
-    characterize(root, "2,4,8,16", code=None)
-    cli(f"model {root}", *options, code=2, err=says)
-    assert Study.open(root).left_out() == []
 
 
 def test_no_model_from_runs_that_are_gone(stages: Stages, root: Path) -> None:

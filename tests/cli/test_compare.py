@@ -227,10 +227,6 @@ def test_command_on_studies_and_files(studies: tuple[str, str]) -> None:
     assert re.search(r"command +mpiexec -n \{np\} \./old +mpiexec -n \{np\} \./new", text)
     assert f"A: {old}\nB: {new}" in text
     cli(f"compare {old}/prediction.json", new, "-n", "16", out="Phases at 16 processes")
-    cli("compare", old, new, "-n", "17", code=1)
-    cli("compare", old, "nowhere", code=1)
-    cli("compare", old, new, "--csv", "--json", code=2)
-    cli("compare", old, new, "--picture", "x.gif", code=2)
 
 
 def test_csv_json_and_picture(studies: tuple[str, str], tmp_path: Path) -> None:

@@ -73,21 +73,6 @@ def test_the_table_says_what_each_phase_rests_on(timed: tuple[Study, list[Any]])
     )
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--compute", "--scic"],
-        ["--csv", "--compute", "--json"],
-        ["-n", "64"],
-        ["--compute", "-n", "x"],
-    ],
-)
-def test_options_that_do_not_go_together_are_a_usage_error(
-    timed: tuple[Study, list[Any]], words: list[str]
-) -> None:
-    assert len(cli(f"model {timed[0].root}", *words, code=2).err.strip().splitlines()) == 1
-
-
 def test_compute_json_is_made_again_when_its_inputs_are_newer(
     timed: tuple[Study, list[Any]],
 ) -> None:

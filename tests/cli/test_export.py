@@ -617,13 +617,3 @@ def test_command(studies, tmp_path: Path) -> None:
     cli(*again, code=2)
     told = cli(*again, "--force").data
     assert told["schema"] == "p3s.export" and told["to"] == "goal" and told["n"] == n
-    for words in (
-        ["--to", "vtk", "-n", "4"],
-        ["--to", "goal"],
-        ["--to", "goal", "-n", "2,4"],
-        ["--to", "extra-p", "-n", "4"],
-        ["--to", "goal", "-n", "4", "--turns", "0"],
-        ["--to", "goal", "-n", "4", "--ranks", "0"],
-        ["--to", "perfetto", "-n", "4", "--ranks", "4"],
-    ):
-        cli(f"export {study.root}", *words, code=2)

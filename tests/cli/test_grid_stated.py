@@ -11,7 +11,7 @@ import models
 import pytest
 from corpus import Grid
 
-from p3s.base.errors import P3SError, UsageError
+from p3s.base.errors import P3SError
 from p3s.base.study import Study
 from p3s.model import holdout as check
 from p3s.model.compare import compare
@@ -304,55 +304,14 @@ def test_what_a_user_says_goes_before_what_arguments_say():
 def test_words_of_the_command_line():
     known = stated(["3", "4x2x2@16"], "first", Statement())
     assert known == Statement(3, ((16, (4, 2, 2)),), 0)
+    assert stated(["3", "2"], "", Statement()).ndims == 2, "the last one counts"
     assert stated(["8x2x2@32"], "", known).extents == ((16, (4, 2, 2)), (32, (8, 2, 2)))
     assert stated(["none@16"], "none", known) == Statement(3)
     assert stated(["none"], "", known) == Statement()
     assert stated(["none,2"], "last", known) == Statement(2, fastest=LAST)
 
 
-@pytest.mark.parametrize(
-    ("words", "fastest", "why"),
-    [
-        (["0"], "", "number of dimensions"),
-        (["5"], "", "number of dimensions"),
-        (["x"], "", "number of dimensions"),
-        (["4x2"], "", "number of dimensions"),
-        (["4x4@8"], "", "4x4 is 16, not 8"),
-        (["4x0@8"], "", "not extents"),
-        (["2x2x2x2x2@32"], "", "more than 4"),
-        (["4x2@"], "", "not a process count"),
-        (["3", "2"], "", None),
-        (["4x2@8", "3"], "", "3 dimensions, but 4x2 at 8"),
-        (["2"], "2", "dimension 2 of a grid of 2"),
-        ([], "up", "say first, last"),
-    ],
-)
-def test_words_that_cannot_be_meant(words, fastest, why):
-    if why is None:  # the last one counts
-        assert stated(words, fastest, Statement()).ndims == 2
-        return
-    with pytest.raises(UsageError, match=why):
-        stated(words, fastest, Statement())
-
-
 COMMAND = ["mpiexec", "-n", "{np}", "app", "-x={px}", "{py}", "{pz}"]
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("16", "write N=EXTENTS"),
-        ("16=4x2", "2 extents, but the command has {px}, {py}, {pz}"),
-        ("16=4x2x1", "4x2x1 is 8, not 16"),
-        ("a=4x2x2", "not a process count"),
-        ("16=4x2x2,16=2x4x2", "two grids for 16"),
-    ],
-)
-def test_extents_that_cannot_be_arguments(text, why):
-    with pytest.raises(UsageError, match=why):
-        parse_dims(text, COMMAND)
-    with pytest.raises(UsageError, match="p3s model --grid"):
-        parse_dims("16=4x2x2", ["mpiexec", "-n", "{np}", "app"])
 
 
 def test_extents_are_kept_with_the_study_and_found_from_inside_it(tmp_path):

@@ -29,6 +29,8 @@ CELLS, ITERS, COUNTS = 1 << 24, 10, (4, 8, 16, 32)
 CACHES = (32 << 10, 1 << 20, 32 << 20)
 #: Bytes of the working set for each instruction of a turn.
 BYTES = 0.25
+#: The table of what changes save takes most of the time, and is tested elsewhere.
+NO_TABLE = ["--what-if", "none"]
 
 
 def cost(x: float, ghz: float, caches: Any) -> float:
@@ -81,7 +83,7 @@ def study(made: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Study:
 def test_computation_is_moved_and_messages_are_not(study: Study, made: dict[str, Any]) -> None:
     before = study.compute_path.read_bytes()
     target = made["root"] / "slow.json"
-    args = ["predict", str(study.root), "-n", "64", "--json", "--hosts", "node0"]
+    args = ["predict", str(study.root), "-n", "64", "--json", "--hosts", "node0", *NO_TABLE]
     result = cli(*args, "--machine", target, code=(0, 3)).data
     rows = {row["n"]: row for row in result["counts"]}
     assert sorted(rows) == [4, 8, 16, 32, 64]
@@ -118,6 +120,7 @@ def test_scaled_traces_are_made_where_they_are_missing(
     target = tmp_path / "other" / "machine.json"
     target.write_bytes((made["root"] / "slow.json").read_bytes())
     args = ["predict", str(root), "-n", "64", "--no-replay", "--json", "--machine", str(target)]
+    args += NO_TABLE
     assert 64 in [row["n"] for row in cli(*args, code=(0, 3)).data["counts"]]
     assert Study.open(root).scaled_path(64).exists()
     assert Study.open(root / "on" / "slow").scaled_path(64).exists()
@@ -126,7 +129,7 @@ def test_scaled_traces_are_made_where_they_are_missing(
 def test_a_copy_of_the_own_machine_file_moves_nothing(study: Study, made: dict[str, Any]) -> None:
     copy = made["root"] / "copy.json"
     copy.write_bytes((study.root / "machine.json").read_bytes())
-    args = ["predict", str(study.root), "-n", "64", "--json"]
+    args = ["predict", str(study.root), "-n", "64", "--json", *NO_TABLE]
     named = cli(*args, "--machine", copy, code=(0, 3)).data["counts"][-1]
     assert named == cli(*args, code=(0, 3)).data["counts"][-1]
     assert not (study.root / "on" / "copy").exists()
@@ -138,7 +141,7 @@ def test_a_machine_that_is_alike_gives_the_same_prediction(
     same = made["root"] / "same.json"
     measured = json.loads((study.root / "machine.json").read_text())
     write_json(same, measured | {"name": "same"})
-    args = ["predict", str(study.root), "-n", "64", "--json"]
+    args = ["predict", str(study.root), "-n", "64", "--json", *NO_TABLE]
     moved = cli(*args, "--machine", same, code=(0, 3)).data["counts"][-1]
     own = cli(*args, code=(0, 3)).data["counts"][-1]
     assert moved["compute_s"] == pytest.approx(own["compute_s"], rel=1e-4)

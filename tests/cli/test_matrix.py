@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import corpus
@@ -15,7 +16,6 @@ from commands import cli
 from order import traced
 from sketch import irecv, rank_file, recv, send, sketched, wait
 
-from p3s.base.study import Study, write_json
 from p3s.report.matrix import ASCII, BLOCKS, render, shaded
 from p3s.report.pictures import matrix_picture
 from p3s.signature.matrix import communication_matrix
@@ -161,22 +161,9 @@ def test_the_picture_is_the_same_each_time(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def study(tmp_path: Path) -> Path:
+def study(named: Callable[[str], Path]) -> Path:
     """A study with runs at 2 and 3 processes and a partial one at 5."""
-    made = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./a"])
-    for n, status in ((2, "complete"), (3, "complete"), (5, "partial")):
-        folder = made.runs_dir(n)
-        folder.mkdir(parents=True)
-        write_json(
-            folder / "run.json",
-            {"schema": "p3s.run", "schema_version": 1, "np": n, "status": status, "wall_s": 1.0},
-        )
-        sketched(
-            folder,
-            *([send((r + 1) % n), recv((r - 1) % n)] for r in range(n)),
-            ends=status == "complete",
-        )
-    return tmp_path / "study"
+    return named("RUNS")
 
 
 def test_the_largest_complete_count_is_shown(study: Path) -> None:
@@ -199,28 +186,6 @@ def test_a_run_directory_and_a_picture(study: Path, tmp_path: Path) -> None:
     folder, picture = study / "runs" / "np0003.r0", tmp_path / "new" / "m.png"
     assert cli(f"matrix {folder} --png {picture}").out.endswith(f"picture: {picture}\n")
     assert picture.read_bytes().startswith(b"\x89PNG")
-    cli(f"matrix {folder} -n 4", code=2, err="is a run at 3 processes")
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        (["-n", "4"], 2, "has no run at 4 processes; it has 2, 3, 5"),
-        (["--what", "volume"], 2, "--what volume: give messages or bytes"),
-        (["-n", "0"], 2, "p3s matrix --help"),
-        (["--png", "/dev/null/m.png"], 1, "cannot be written"),
-    ],
-)
-def test_wrong_use_is_one_line(words: list[str], code: int, said: str, study: Path) -> None:
-    shown = cli(f"matrix {study}", *words, code=code)
-    assert said in shown.err and shown.err.count("\n") == 1
-
-
-def test_nothing_to_show_is_one_line(tmp_path: Path) -> None:
-    for place in (tmp_path / "nowhere", tmp_path):
-        assert cli("matrix", place, code=1).err.count("\n") == 1
-    Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./a"])
-    cli(f"matrix {tmp_path / 'study'}", code=1, err="holds no run")
 
 
 @pytest.mark.parametrize("plain", [False, True])

@@ -51,6 +51,8 @@ NETWORK: dict[str, Any] = {
 }  # fmt: skip
 TREE = ("--topology", "fat-tree:2,1@800Mbit/s,5us")
 FEW = ("--candidates", "10")
+#: The table of what changes save takes most of the time, and is tested elsewhere.
+NO_TABLE = ("--what-if", "none")
 NODES = (*TREE, "--nodes", "4", "--ppn", "4", *FEW)
 
 
@@ -119,7 +121,7 @@ def test_trees_without_a_common_root_are_told(study: Study) -> None:
     file.write_text("SwitchName=a Nodes=n[0-7]\nSwitchName=b Nodes=n[8-15]\n")
     words = ("-n", "16", "--topology", str(file), "--nodes", "4", "--ppn", "4", *FEW)
     for command in ("place", "predict"):
-        given = words if command == "place" else words[:4]
+        given = words if command == "place" else (*words[:4], *NO_TABLE)
         said = cli(command, study.root, *given, code=(0, 3))
         text = " ".join((said.err if command == "place" else said.out).split())
         assert "2 trees of switches (a, b) have no common root" in text
@@ -139,14 +141,14 @@ def test_the_file_is_read_by_predict(study: Study) -> None:
     path = study.root.parent / "ranks"
     found = place(study, *NODES, "--write", str(path))
     assert path.read_text().startswith("rank 0=+n")
-    cli(f"predict {study.root} -n 32", *TREE, code=(0, 3))
+    cli(f"predict {study.root} -n 32", *TREE, *NO_TABLE, code=(0, 3))
     times = {}
     for name, words in (("file", ("--placement", str(path))), ("cyclic", ())):
         if name == "cyclic":
             hosts = "".join(f"+n{rank % 4}\n" for rank in range(16))
             (study.root.parent / "cyclic").write_text(hosts)
             words = ("--placement", str(study.root.parent / "cyclic"))
-        cli(f"predict {study.root} -n 16", *TREE, *words, code=(0, 3))
+        cli(f"predict {study.root} -n 16", *TREE, *NO_TABLE, *words, code=(0, 3))
         result = read_json(study.prediction_path, "p3s.prediction", 3)
         row = next(row for row in result["counts"] if row["n"] == 16)
         assert max(row["n"] for row in result["counts"]) == 16
@@ -168,7 +170,7 @@ def test_hosts_by_name(study: Study, name: str, begin: str) -> None:
     assert found["hosts"] == ["n1", "n2", "n3", "n4"]
     assert path.read_text().startswith(begin) or found["ranked"][0]["node_of"][0] != 0
     told = ("--placement", str(path), "--hosts", "n[1-4]")
-    cli(f"predict {study.root} -n 16 --only", *TREE, *told, code=(0, 3))
+    cli(f"predict {study.root} -n 16 --only", *TREE, *NO_TABLE, *told, code=(0, 3))
 
 
 def test_without_simulation_times_are_sums(study: Study) -> None:
@@ -256,28 +258,6 @@ def test_what_is_refused_writes_no_scaled_trace(
     assert sorted(study.root.rglob("*")) == before
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "why"),
-    [
-        ((*TREE, "--nodes", "3", "--ppn", "4"), 2, "16 ranks need 16 slots, 3 nodes have 12"),
-        (("--topology", "torus:2x2", "--nodes", "8", "--ppn", "2"), 1, "the run needs 8"),
-        ((*NODES, "--hosts", "a,b,a,c"), 2, "host a is named twice"),
-        ((*NODES, "--hosts", "a,b"), 2, "--hosts names 2 nodes, --nodes is 4"),
-        ((*NODES, "--format", "lsf"), 2, "there are openmpi, mpich, slurm"),
-        ((*NODES, "--ppn", "2,4", "--write", "x"), 2, "--write is for one count"),
-        ((*NODES, "--model", "nowhere"), 1, "nowhere"),
-        ((*NODES, "--csv", "--json"), 2, "--csv: not with --json"),
-    ],
-)
-def test_what_is_refused(study: Study, words: tuple[str, ...], code: int, why: str) -> None:
-    if "--json" in words:
-        cli(f"place {study.root} -n 16", *words, code=code, err=why)
-        return
-    found, error = refused(study, *words)
-    assert found == code and why in error
-    assert not path_of(study, 16).exists()
-
-
 def test_hosts_that_a_network_does_not_have(study: Study) -> None:
     path = study.root.parent / "topology.conf"
     path.write_text("SwitchName=s0 Nodes=n[0-3]\nSwitchName=s1 Nodes=n[4-7]\n"
@@ -293,33 +273,9 @@ def test_hosts_that_a_network_does_not_have(study: Study) -> None:
     assert code == 1 and str(path) in error
 
 
-@pytest.mark.parametrize(
-    ("text", "words", "code", "why"),
-    [
-        ("rank 0=+n0\nrank 0=+n1\n", (), 1, "rank 0 is on +n0 and on +n1"),
-        ("+n0\n" * 8 + "+n1\n" * 8, ("--cores-per-node", "4"), 1, "8 ranks are on +n0"),
-        ("".join(f"rank {k}=+n0 slot=0\n" for k in range(16)), (), 1, "0 and 1 have slot 0"),
-        ("+n0\n" * 15, (), 1, "no host for rank 15"),
-        ("x\n" * 16, ("--hosts", "n[0-3]"), 1, "x is none of the 4 nodes of --hosts"),
-        ("x\n" * 16, TREE, 1, "does not name node x"),
-        ("+n0\n" * 16, ("--estimator", "simulation"), 2, "does not take --placement"),
-        ("+n9\n" * 16, ("--topology", "torus:2x2"), 1, "has 4 nodes, the run needs 10"),
-    ],
-)
-def test_placements_that_are_refused(
-    study: Study, text: str, words: tuple[str, ...], code: int, why: str
-) -> None:
-    path = study.root.parent / "ranks"
-    path.write_text(text)
-    told = ["predict", str(study.root), "-n", "16", "--placement", str(path), *words]
-    said = cli(*told, code=code)
-    assert said.out == "" and why in said.err and not study.prediction_path.exists()
-    cli(*told[:3], "8,16", *told[4:], code=(1, 2))
-
-
 def test_the_report_shows_placements(study: Study) -> None:
     place(study, *NODES, "--simulate", "3")
-    cli(f"predict {study.root} -n 16", *TREE, code=(0, 3))
+    cli(f"predict {study.root} -n 16", *TREE, *NO_TABLE, code=(0, 3))
     cli(f"report {study.root}", code=(0, 3))
     page = study.report_path.read_text()
     assert 'id="placements"' in page and 'class="link m-6"' in page

@@ -68,23 +68,3 @@ def test_what_sbatch_says_is_told(root: Path, path: None, tmp_path: Path) -> Non
     _sbatch(tmp_path / "bin", "echo 'sbatch: error: no such' >&2; echo partition >&2; exit 1")
     said = cli("submit", root, "-n", "64", "--submit", code=1).err.strip()
     assert "sbatch: error: no such partition" in said and "\n" not in said
-
-
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        (["-n", "64", "--nodes", "3"], 2),
-        (["-n", "64", "--dry-run", "--submit"], 2),
-        (["-n", "64", "--budget", "soon"], 2),
-        (["-n", "64", "--", "--json"], 2),
-        (["-n", "64", "--", "-n", "3"], 2),
-        (["-n", "64", "timed"], 2),
-        (["-n", "64", "--time", "soon"], 1),
-        (["-n", "64", "--partition", "a b"], 1),
-        (["-n", "64", "--sbatch=-c 1"], 1),
-        (["-n", "64", "-o", "/proc/no/where.sh"], 1),
-    ],
-)
-def test_what_cannot_be(root: Path, words: list[str], code: int) -> None:
-    said = cli("submit", root, *words, code=code)
-    assert said.out == "" and said.err.strip()

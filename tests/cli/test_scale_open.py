@@ -70,7 +70,8 @@ def test_a_prediction_says_so_and_distrusts_it_where_ranks_talk_much(
     monkeypatch.setattr(
         checks, "CHECKS", tuple(talking if each is real else each for each in checks.CHECKS)
     )
-    code, out, _ = called("predict", str(either_partner), "-n", "36", "--no-replay", "--json")
+    words = ("--no-replay", "--json", "--what-if", "none")
+    code, out, _ = called("predict", str(either_partner), "-n", "36", *words)
     (reason,) = [each for each in json.loads(out)["reasons"] if each["code"] == "open"]
     assert "grids 6x6, 9x4, 4x9 or 4x3x3" in reason["text"] and reason["untrustworthy"] is against
     assert code == 3 or not against

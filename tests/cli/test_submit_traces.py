@@ -177,29 +177,6 @@ def test_the_virtual_environment(here: Path, capsys: pytest.CaptureFixture[str])
     )
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["-n", "8,16,32", "--", "srun", "./program"], "has no {np}"),
-        (["-n", "8,16", *SRUN], "the model needs 3"),
-        (["-n", "8,16,32", "--jobs", "some", *SRUN], "one, each and array"),
-        (["-n", "..32", "--jobs", "each", *SRUN], "of --jobs one only"),
-        (["-n", "8", "--jobs", "array", *SRUN], "two counts or more"),
-        (["-n", "8,16,32", "--jobs", "each", "--trace=--param a=1,2", *SRUN], "of --jobs one only"),
-        (["-n", "8,16,32", "--trace=--json", *SRUN], "writes --json itself"),
-        (["-n", "8,16,32", "--trace=--wrk cpu", *SRUN], "no option of p3s characterize"),
-        (["-n", "8,16,32", "--trace=it's", *SRUN], "No closing quotation"),
-        (["-n", "8,16,32", "--nodes", "2", *SRUN], "for traces give --ppn"),
-        (["-n", "8,16,32", "--jobs", "each"], "put the launcher command after --"),
-        (["-n", "8,16,32", "--scheduler", "sge", *SRUN], "slurm, pbs, lsf"),
-    ],
-)
-def test_what_cannot_be(words: list[str], said: str) -> None:
-    told = cli("submit study", *words, code=2)
-    assert told.out == "" and said in told.err and told.err.count("\n") == 1
-    assert not Path("study-jobs").exists()
-
-
 PAGES = ("slurm.md", "pbs.md")
 
 

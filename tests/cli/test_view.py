@@ -129,7 +129,3 @@ def test_connections_are_bounded(capfd: pytest.CaptureFixture[str]) -> None:
         else:
             raise AssertionError("no connection is free again")
     assert capfd.readouterr().err == ""
-
-
-def test_without_a_prediction_it_says_what_to_do(tmp_path: Path) -> None:
-    cli(f"view {tmp_path / 'none'}", code=(1, 2), err="none")

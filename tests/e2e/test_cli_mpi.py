@@ -19,7 +19,6 @@ from paths import ROOT
 
 from p3s.base.host.cores import cores
 
-TIMEOUT_S = 600.0
 #: What speaks against a prediction where other programs took the cores while tracing.
 NOISE = {"holdout-work", "model-off", "superlinear", "validate-work", "wide"}
 
@@ -191,11 +190,6 @@ def test_what_is_no_mpi_program_is_one_line(programs: Path, program: str, says: 
     lines = [line for line in done.err.splitlines() if not line.startswith(before)]
     assert len(lines) == 1 and says in lines[0]
     assert not (programs / "wrong").exists()
-
-
-def test_two_counts_are_refused_before_anything_runs(programs: Path) -> None:
-    done = p3s("characterize -n 2,4 -o two", *launch("./cg"), code=2, cwd=programs)
-    assert done.err.count("\n") == 1 and (not (programs / "two").exists())
 
 
 def test_run_that_does_not_end_is_ended(programs: Path) -> None:

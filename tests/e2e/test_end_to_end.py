@@ -14,7 +14,6 @@ from endings import only_work
 from paths import EXAMPLES
 from tracer_helpers import PROGRAMS, compile_c, make_examples, the_mpi, usable_mpi
 
-LIMIT_S = 240
 IN_MELT = Path("/usr/share/lammps/examples/melt/in.melt")
 
 

@@ -6,7 +6,7 @@ import json
 import shutil
 
 import pytest
-from commands import cli, p3s
+from commands import p3s
 from endings import only_work
 from tracer_helpers import compile_c, make_examples, usable_mpi
 
@@ -16,7 +16,6 @@ from p3s.base.study import Study
 from p3s.costs.types import load as load_compute
 from p3s.methods.placement.ranked.types import path_of
 
-LIMIT_S = 600
 #: A line of ranks below 50 points, a square of them above: another program, to all who look.
 TURNING = """
 #include <mpi.h>
@@ -158,78 +157,3 @@ def test_a_program_that_changes_with_size_is_refused(tmp_path, mpi, programs):
 
 
 # ---- wrong uses ---------------------------------------------------------------------------------
-LAUNCH = ["mpiexec", "-n", "{np}", "true", "{size}"]
-
-
-def fails(code, *words):
-    """Run a command that must fail, and return its one line."""
-    (line,) = cli(*words, code=code).said
-    return line
-
-
-@pytest.mark.parametrize(
-    ("params", "command", "text"),
-    [
-        (["size"], LAUNCH, "NAME=VALUES"),
-        (["np=4"], LAUNCH, "process count"),
-        (["size=0"], LAUNCH, "above zero"),
-        (["size=1,two"], LAUNCH, "'two'"),
-        (["length=4"], LAUNCH, "no {length}"),
-        (["size=1", "size=2"], LAUNCH, "given twice"),
-        (["size=1"], LAUNCH[:1] + LAUNCH[3:], "no {np}"),
-        ([f"size={','.join(map(str, range(1, 67)))}"], LAUNCH, "at most 64"),
-    ],
-)
-def test_bad_parameters(tmp_path, params, command, text):
-    words = [w for p in params for w in ("--param", p)]
-    line = fails(2, "characterize", "-n", "2,4,8", *words, "-o", tmp_path / "s", "--", *command)
-    assert text in line
-    assert not (tmp_path / "s").exists()
-
-
-def test_parameters_and_plain_runs_do_not_mix(tmp_path):
-    plain = Study.create(tmp_path / "plain", ["mpiexec", "-n", "{np}", "true"])
-    line = fails(2, *"characterize -n 2,4,8 --param size=4 -o".split(), plain.root, "--", *LAUNCH)
-    assert "without parameters" in line
-    family = Study.create(tmp_path / "family", LAUNCH)
-    family.update(parameters={"size": []})
-    before = family.manifest_path.read_bytes()
-    for words, text in (
-        (["--", "mpiexec", "-n", "{np}", "true"], "add --param size=VALUES"),
-        (
-            ["--param", "length=4", "--", "mpiexec", "-n", "{np}", "true", "{length}"],
-            "its parameters are size",
-        ),
-        (["--param", "size=4", "--", "mpiexec", "-n", "{np}", "echo", "{size}"], "another command"),
-        (["--signature", "--param", "size=4", "--", *LAUNCH], "--signature"),
-    ):
-        at = words.index("--")
-        line = fails(2, "characterize", "-n", "2,4,8", *words[:at], "-o", family.root, *words[at:])
-        assert text in line
-    assert family.manifest_path.read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    ("code", "words", "text"),
-    [
-        (1, ["model", "FAMILY"], "at least 2 values"),
-        (2, ["model", "FAMILY", "--latex"], "one of them"),
-        (2, ["model", "PLAIN", "--param", "size=4"], "has no parameters"),
-        (2, ["predict", "PLAIN", "-n", "4", "--param", "size=4"], "has no parameters"),
-        (2, ["predict", "PLAIN", "-n", "4", "--weak", "size~n"], "has no parameters"),
-        (2, ["predict", "FAMILY", "-n", "4"], "no value for size"),
-        (2, ["predict", "FAMILY", "-n", "4", "--param", "size=4,8"], "one value"),
-        (2, ["predict", "FAMILY", "-n", "4", "--param", "length=4"], "no parameter of this study"),
-        (2, ["predict", "FAMILY", "-n", "4", "--weak", "size~"], "no law"),
-        (2, ["predict", "FAMILY", "-n", "4", "--weak", "length~n"], "no parameter of this study"),
-        (1, ["predict", "FAMILY", "-n", "4", "--weak", "size~n"], "no runs yet"),
-        (1, ["predict", "FAMILY", "-n", "4", "--param", "size=4"], "at least 2 values"),
-        (1, ["scale", "FAMILY", "-n", "4"], "every value of size"),
-        (1, ["validate", "FAMILY", "-n", "4"], "every value of size"),
-    ],
-)
-def test_wrong_uses_of_a_study(tmp_path, code, words, text):
-    Study.create(tmp_path / "PLAIN", ["mpiexec", "-n", "{np}", "true"])
-    Study.create(tmp_path / "FAMILY", LAUNCH).update(parameters={"size": []})
-    words = [tmp_path / w if w in ("PLAIN", "FAMILY") else w for w in words]
-    assert text in fails(code, *words)

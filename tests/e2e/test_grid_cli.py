@@ -11,7 +11,6 @@ from commands import p3s
 from paths import PROGRAMS
 from tracer_helpers import compile_c, the_mpi
 
-LIMIT_S = 600
 SOURCE = PROGRAMS / "box.c"
 
 

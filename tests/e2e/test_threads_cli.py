@@ -13,7 +13,6 @@ from tracer_helpers import PROGRAMS, compile_c, the_mpi, usable_mpi
 from p3s.base.study import Study
 from p3s.signature.beside import load_teams
 
-LIMIT_S = 240
 ITERATIONS = 10
 pytestmark = [pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 
@@ -110,63 +109,3 @@ def test_a_number_of_threads_that_was_not_traced_can_be_validated(study: Study) 
     assert told["p2p_triples"]["equal"] == told["p2p_triples"]["true"] > 0
     info = json.loads((study.at_dir("threads=3") / "validate/np000004.r0/run.json").read_text())
     assert info["threads"]["count"] == 3
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["characterize", "-n", "2,4,8", "--threads", "4096000"], "more than 4096 threads"),
-        (["characterize", "-n", "2,4,8", "--threads", "0"], "give numbers of threads"),
-        (["characterize", "-n", "2,4,8", "--threads", "2", "--affinity", "x"], "not one of close"),
-        (["characterize", "-n", "2,4,8", "--affinity", "far"], "only with --threads"),
-        (
-            ["characterize", "-n", "4096", "--threads", "2", "--oversubscribe"]
-            + ["--affinity", "far"],
-            "close and far are the same",
-        ),
-        (["characterize", "-n", "2,4,8", "--param", "threads=2"], "write --threads"),
-        (
-            ["characterize", "-n", "2,4,8", "--threads", "2", "--oversubscribe", "--work"]
-            + ["instructions"],
-            "first thread only",
-        ),
-    ],
-)
-def test_wrong_words_of_characterize(
-    program: Path, tmp_path: Path, words: list[str], said: str
-) -> None:
-    done = p3s(
-        *words, "-o", tmp_path / "s", "--", launcher(), "-n", "{np}", program, 100, 1, code=2
-    )
-    assert said in done.err and done.err.count("\n") == 1
-    assert not (tmp_path / "s").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["predict", "-n", "16", "--threads", "64", "--node", "2x8"], "a node has 16 cores"),
-        (["predict", "-n", "16", "--threads", "2", "--node", "so"], "neither a file of lstopo"),
-        (["predict", "-n", "16", "--node", "2x8"], "only with --threads"),
-        (["predict", "-n", "16", "--threads", "2", "--weak", "x~n"], "not with --weak"),
-        (["advise"], "say how many there are"),
-        (["advise", "--nodes", "2", "--objective", "joy"], "not one of time"),
-        (["advise", "--nodes", "1", "--node", "1x2", "-n", "64"], "no configuration"),
-        (["report", "--csv"], "name one of its studies"),
-    ],
-)
-def test_wrong_words_of_the_others(study: Study, words: list[str], said: str) -> None:
-    done = p3s(words[0], study.root, *words[1:], code=2)
-    assert said in done.err.splitlines()[-1]
-
-
-def test_a_study_without_threads_says_how_to_trace_them(tmp_path: Path) -> None:
-    study = Study.create(tmp_path / "s", ["mpiexec", "-n", "{np}", "./a"])
-    for words in (["predict", "-n", "4", "--threads", "2"], ["advise", "--nodes", "2"]):
-        p3s(
-            words[0],
-            study.root,
-            *words[1:],
-            code=1,
-            err="p3s characterize -n 2,4,8 --threads 1,2,4",
-        )

@@ -51,7 +51,7 @@ class Format:
 
 _MODEL = "model {s} --json"
 _COMPUTE = ("model {s} --compute --json",)
-_PREDICT = f"predict {{s}} -n {AT} --no-replay --only --json"
+_PREDICT = f"predict {{s}} -n {AT} --no-replay --only --json --what-if none"
 _SIMULATED = f"predict {{s}} -n {AT} --only --json --estimator simulation"
 
 FORMATS = (

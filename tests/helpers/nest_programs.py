@@ -557,26 +557,7 @@ def irregular(seed: int = 1, steps: int = 30) -> Nest:
     )
 
 
-def one_site(steps: int = 10) -> Nest:
-    """Everything through one line: one site per operation, calls told apart by what follows."""
-    site = "wrapper"
-    shift, back = (sendrecv(site, next_rank(d), next_rank(-d)) for d in (1, -1))
-    return main(
-        Call("Bcast", site),
-        nest(
-            "steps",
-            steps,
-            *shift,
-            Call("Allreduce", site),
-            *back,
-            Call("Allreduce", site),
-            Call("Barrier", site),
-        ),
-        Call("Bcast", site),
-    )
-
-
-#: name -> (program, counts it runs at); what one site cannot tell apart is not in here.
+#: name -> (program, counts it runs at).
 PROGRAMS: dict[str, tuple[Nest, tuple[int, ...]]] = {
     "jacobi-guards": (jacobi(), (4, 8, 16, 27)),
     "jacobi-null": (jacobi(guards=False), (4, 9, 16, 25)),

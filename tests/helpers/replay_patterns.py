@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -282,8 +282,3 @@ PATTERNS: dict[str, Callable[[int], Trace]] = {
     "transpose": transpose,
     "collectives": collectives,
 }
-
-
-def counts_of(name: str) -> Iterable[int]:
-    """Return process counts to try a pattern at."""
-    return (4, 9, 16, 25) if name == "transpose" else (1, 2, 3, 5, 8, 12, 21, 32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from p3s.signature.store import SIGNATURE, signature_of, write_tables
 from p3s.signature.tables import PointTable, point_table
 from p3s.signature.times import RunTimes, Times
 
-Cost = Callable[[np.ndarray], np.ndarray]
 COUNTS = (4, 8, 16, 32)
 #: Instructions per cell of the two sweeps, and beside them per turn.
 FIRST, SECOND, PACK = 40, 24, 300

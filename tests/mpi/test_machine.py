@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import stat
@@ -12,7 +11,7 @@ import pytest
 from commands import cli
 from machines import synthetic
 
-from p3s.base.errors import Damaged, P3SError
+from p3s.base.errors import P3SError
 from p3s.base.text import size_text
 from p3s.machine import facts, network
 from p3s.machine.compare import compare
@@ -229,39 +228,15 @@ def test_a_file_keeps_everything(tmp_path: Path) -> None:
     assert again.curves["chase"].at(8 * KIB) == pytest.approx(whole.curves["chase"].ns[0])
 
 
-DAMAGES = {
-    "no core": lambda d: d.pop("core"),
-    "a kernel less": lambda d: d["curves"].pop("chase"),
-    "negative": lambda d: d["curves"]["read"]["ns"].__setitem__(3, -1.0),
-    "zero": lambda d: d["core"]["divide"].__setitem__("ns", 0),
-    "text": lambda d: d["core"]["divide"].__setitem__("ns", "fast"),
-    "true": lambda d: d["core"]["divide"].__setitem__("ns", True),
-    "short": lambda d: d["curves"]["read"]["ns"].pop(),
-    "not ascending": lambda d: d["curves"]["read"]["working_set"].reverse(),
-    "list": lambda d: d.__setitem__("curves", []),
-    "network": lambda d: d.__setitem__("network", {"sizes": {}}),
-    "loaded": lambda d: d.__setitem__("loaded", {"processes": "many", "curves": {}}),
-}
-
-
-@pytest.mark.parametrize("how", DAMAGES)
-def test_damaged_files_are_one_line(how: str, tmp_path: Path) -> None:
-    data = copy.deepcopy(json.loads(json.dumps(MACHINE.data(synthetic()))))
-    DAMAGES[how](data)
-    path = tmp_path / "m.json"
-    path.write_text(json.dumps(data))
-    with pytest.raises(Damaged):
-        Machine.load(path)
-    said = cli(f"machine show {path}", code=1)
-    assert said.out == "" and said.err.count("\n") == 1
-    assert "damaged" in said.err and "measure that machine again" in said.err
-
-
 def test_another_version_or_thing_is_said(tmp_path: Path) -> None:
     path = tmp_path / "m.json"
     for change in ({"schema_version": 2}, {"schema": "p3s.model"}):
         path.write_text(json.dumps({**MACHINE.data(synthetic()), **change}))
         assert cli(f"machine show {path}", code=1).err.count("\n") == 1
+    data = {key: value for key, value in MACHINE.data(synthetic()).items() if key != "core"}
+    path.write_text(json.dumps(data))
+    said = cli(f"machine show {path}", code=1, err=("damaged", "measure that machine again"))
+    assert said.out == "" and said.err.count("\n") == 1
     path.write_text("{")
     cli(f"machine compare {path} {path}", code=1, err="damaged")
     cli(f"machine show {tmp_path / 'none.json'}", code=1)
@@ -377,25 +352,6 @@ def test_without_a_compiler_nothing_is_measured(
     path = tmp_path / "m.json"
     cli(f"machine measure -o {path}", code=1, err="no C compiler (cc)")
     assert not path.exists()
-
-
-@pytest.mark.parametrize(
-    "args",
-    [
-        ["--launcher", "mpiexec -n 2"],
-        ["--launcher", "'"],
-        ["-o", "."],
-        ["-o", "other.txt"],
-        ["--quicker"],
-    ],
-)
-def test_wrong_use_ends_before_measuring(
-    args: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("other.txt").write_text("a letter")
-    assert cli("machine measure", *args, code=2).err.count("\n") == 1
-    assert Path("other.txt").read_text() == "a letter"
 
 
 @pytest.mark.parametrize("name", ["measure", "show", "compare"])

@@ -20,7 +20,6 @@ from tracer_helpers import PROGRAMS, compile_c, make_examples, usable_mpi
 
 from p3s.capture import read_run
 
-LIMIT_S = 600
 CUBES, SQUARES = (4, 8, 16, 27), (4, 9, 16, 25)
 
 #: Extents of the balanced 2-D grid.

@@ -8,14 +8,12 @@ import pytest
 from calls_page import page
 from paths import ROOT
 from tracer_helpers import the_mpi
-from untouched_calls import UNTOUCHED
 
 from p3s.base import ops
 from p3s.base.host import mpi
 from p3s.signature_runner.tracer import generate, table
 
 PAGE = ROOT / "docs" / "mpi-calls.md"
-ALONE = {name for calls in UNTOUCHED.values() for name in calls}
 
 
 def header() -> str:

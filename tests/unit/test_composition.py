@@ -307,8 +307,6 @@ def test_laws_of_phases_go_through_the_counts() -> None:
 
 # ---- start, end and rest ---------------------------------------------------------------------
 
-SLOTS = ["before", "loop", "between", "loop too", "after"]
-
 
 def put_ordered(study: Study, n: int = 2, order: bool = True) -> None:
     """Write a trace of two loops with 1, 10, 2, 20 and 4 s before each call of rank r, times r+1.

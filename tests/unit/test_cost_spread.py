@@ -7,9 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from p3s.base.errors import P3SError
 from p3s.base.serialise import from_data, to_data
-from p3s.costs.spread import EVEN, Distribution, Spread, between_ranks, between_turns
+from p3s.costs.spread import EVEN, Spread, between_ranks, between_turns
 from p3s.signature.clock import QUANTILES
 
 
@@ -95,28 +94,3 @@ def test_json():
         float(spread.turns.quantile(0.999)), rel=1e-4
     )
     assert from_data(Spread, to_data(Spread())) == Spread()
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"levels": []},
-        {"values": [1.0]},
-        {"tail": -1.0},
-        {"tail": float("nan")},
-        {"levels": None},
-        {"values": [3.0, 3.0, 3.0, 3.0, 3.0, 3.0]},
-        {"values": [2, 1, 1, 1, 1, 1]},
-        {"tail": "x"},
-    ],
-)
-def test_damaged_distributions(change):
-    data = between_turns(*made(DRAWS["normal"]))[0].to_json()
-    with pytest.raises(P3SError):
-        from_data(Distribution, {**data, **change})
-    with pytest.raises(P3SError):
-        from_data(
-            Spread, {"ranks": data, "turns": {**data, **change}, "ranks_seen": 1, "rows_seen": 1}
-        )
-    with pytest.raises(P3SError):
-        from_data(Spread, [])

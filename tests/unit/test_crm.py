@@ -274,23 +274,6 @@ def test_a_power_law_is_found_and_kept():
 
 
 @pytest.mark.parametrize(
-    "data",
-    [
-        None,
-        {},
-        {"a": "x", "b": 1.0},
-        {"a": -1.0, "b": 0.0},
-        [1, 2],
-        {"a": float("inf"), "b": 0.0},
-        {"a": True, "b": 0.0},
-    ],
-)
-def test_damaged_power_laws(data):
-    with pytest.raises(P3SError):
-        from_data(PowerLaw, data)
-
-
-@pytest.mark.parametrize(
     ("costs", "index", "reached"),
     [
         ((1.0, 0.9, 0.8), 2, False),

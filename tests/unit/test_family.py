@@ -20,7 +20,7 @@ from p3s.model.compare import compare
 from p3s.model.comparison import Weights
 from p3s.model.holdout import build_model
 
-ANY, POWERS, SQUARES = (4, 6, 9), (4, 8, 16), (4, 9, 16, 25)
+ANY, POWERS = (4, 6, 9), (4, 8, 16)
 
 
 def at(*values, names=("size", "other")):

@@ -26,12 +26,9 @@ from p3s.model.grid.grids import (
 from p3s.model.grid.guardfit import fit_guard
 from p3s.model.grid.nodes import collect_nodes
 from p3s.model.partners import infer_partners as together
-from p3s.model.partners.communicator_laws import CommunicatorLaw, instances
 from p3s.model.partners.communicators import Communicators
 from p3s.model.partners.infer_partners import infer_partners
 from p3s.model.partners.pairs import Pairs
-from p3s.model.partners.relation import Relation
-from p3s.model.partners.stencil import partners
 
 LINE = Line(1)
 
@@ -57,13 +54,6 @@ def test_ranks_and_places_are_each_others_inverse(family):
     assert np.array_equal(grid.rank_at(grid.coords[:, ranks]), ranks)
     assert GridRule.from_json(family.to_json()) == family
     assert family.text() and int(np.prod(grid.dims)) == len(ranks)
-
-
-def test_recursive_bisection_deals_the_highest_bits_first():
-    grid = Bits(2, (0, 1)).at(8)
-    assert grid.dims == (4, 2)
-    # rank 6 is 110 in bits: dimension 0 gets the first and the third, dimension 1 the second
-    assert grid.coords[:, 6].tolist() == [2, 1] and grid.coords[:, 5].tolist() == [3, 0]
 
 
 def test_extents_by_nested_divisors():
@@ -133,73 +123,6 @@ def test_a_grid_that_fits_bounds_what_the_others_may_cost(monkeypatch):
     assert sum(tried) < 40_000  # relations; 68,059 where domains are tried before it
 
 
-@pytest.mark.parametrize(
-    ("relation", "n", "rank", "expected"),
-    [
-        ({"kind": "xor", "axis": None}, 6, 5, [4, -1, 1]),
-        ({"kind": "xor", "axis": None, "fold": "power"}, 6, 1, [0, 3]),
-        ({"kind": "xor", "axis": None, "fold": "pairs"}, 6, 3, [1, 5]),
-        ({"kind": "fold", "axis": None, "sign": -1}, 6, 5, [1]),
-        ({"kind": "tree", "axis": None, "sign": 1, "root": 3}, 6, 3, [4, 5, 1]),
-        ({"kind": "tree", "axis": None, "sign": -1, "root": -1}, 6, 0, [5, -1, -1]),
-        ({"kind": "heap", "axis": None, "k": 2, "sign": 1}, 6, 1, [3, 4]),
-        ({"kind": "level", "axis": None, "sign": 1, "wrap": True, "all": False}, 6, 4, [5, 0, 0]),
-        ({"kind": "others", "axis": None, "walk": "xor"}, 4, 1, [0, 3, 2]),
-        ({"kind": "others", "axis": None, "walk": "minus"}, 4, 1, [0, 3, 2]),
-        ({"kind": "far", "axis": None, "k": 2, "sign": 1, "wrap": False}, 7, 2, [5]),
-        ({"kind": "far", "axis": None, "k": 2, "sign": 1, "wrap": False}, 7, 3, [-1]),
-        ({"kind": "modulo", "k": 3}, 8, 7, [1]),
-        (
-            {
-                "kind": "along",
-                "axis": {"kind": "nodes", "size": 3, "ordinal": 0},
-                "by": 1,
-                "wrap": True,
-            },
-            8,
-            5,
-            [3],
-        ),
-    ],
-)
-def test_partners(relation, n, rank, expected):
-    relation = Relation.load(relation)
-    table = partners(relation, LINE.at(n))
-    assert table[:, rank].tolist() == expected
-    assert relation.text()
-
-
-def test_descending_families_run_backwards():
-    relation = Relation.load({"kind": "xor", "axis": None, "descending": True})
-    assert partners(relation, LINE.at(8))[:, 0].tolist() == [4, 2, 1]
-
-
-def test_guards_are_geometric_before_they_are_numbers():
-    grids = [Cube(2).at(n) for n in (4, 9, 16)]
-    border = [((g.coords == 0) | (g.coords == g.dims[0] - 1)).any(axis=0) for g in grids]
-    guard = fit_guard(grids, border)
-    big = Cube(2).at(64)
-    assert guard.holds(big).sum() == 28 and guard.text().startswith("not (")
-    red = [g.coords.sum(axis=0) % 2 == 0 for g in grids]
-    assert fit_guard(grids, red).to_json() == [["parity", 0]]
-    low = [g.coords[0] < g.coords[1] for g in grids]
-    assert fit_guard(grids, low).to_json() == [["less", 0, 1]]
-
-
-def test_guards_may_follow_the_stage_and_the_partner():
-    grids, sets, peers = [], [], []
-    for n in (4, 8, 16):
-        g = LINE.at(n)
-        for s in range(n.bit_length() - 1):
-            grids.append(g.at(s, n.bit_length() - 1))
-            sets.append(np.arange(n) % (2 << s) == 0)
-    assert fit_guard(grids, sets).to_json() == [["smod", -1, 1]]
-    grids = [LINE.at(n) for n in (4, 9, 16, 25)]
-    peers = [(np.arange(g.n) - 1) % g.n for g in grids]
-    sets = [p % 4 != 0 for p in peers]
-    assert fit_guard(grids, sets, peers).to_json() == [["peer"], ["partner", ["notrankmod", 4, 0]]]
-
-
 def test_a_guard_needs_evidence():
     """Two ranks of sixteen, at the largest count alone, could be anything."""
     grids = [Balanced(2).at(n) for n in (4, 8, 16)]
@@ -223,37 +146,6 @@ def test_a_star_is_no_tree(dims):
         g = family.at(n)
         pairs.append(Pairs(g, np.zeros(n - 1, dtype=np.int64), np.arange(1, n)))
     assert [r.kind for r in infer_partners(pairs).relations][0] in ("others", "steps")
-
-
-@pytest.mark.parametrize(
-    ("law", "n", "expected"),
-    [
-        ({"kind": "nodes", "size": 3}, 7, [(0, 1, 2), (3, 4, 5), (6,)]),
-        ({"kind": "modulo", "k": 3}, 5, [(0, 3), (1, 4), (2,)]),
-        ({"kind": "parts", "k": 2, "cut": "tail"}, 5, [(0, 1), (2, 3, 4)]),
-        ({"kind": "parts", "k": 2, "cut": "first"}, 5, [(0, 1, 2), (3, 4)]),
-        ({"kind": "parts", "k": 3, "cut": "short"}, 7, [(0, 1), (2, 3), (4, 5), (6,)]),
-        ({"kind": "parts", "k": 2, "cut": "tail", "order": "reverse"}, 5, [(1, 0), (4, 3, 2)]),
-        ({"kind": "where", "guard": [["rankmod", 4, 0]]}, 9, [(0, 4, 8)]),
-        ({"kind": "without", "rank": -1}, 4, [(0, 1, 2)]),
-    ],
-)
-def test_members_of_communicators(law, n, expected):
-    law = CommunicatorLaw.load(law)
-    number, members = instances(law, LINE.at(n))
-    assert members == expected
-    assert [members[i].count(r) if i >= 0 else 0 for r, i in enumerate(number)] == (
-        law.colours(LINE.at(n)) >= 0
-    ).astype(int).tolist()
-
-
-def test_the_colour_law_of_a_split_is_found():
-    tables = [table(split_by(lambda r, n: r // 4), n) for n in (4, 8, 12, 16)]
-    nodes = collect_nodes(tables, {})
-    choice = choose_grid(nodes, tables)
-    part = next(n for n in nodes if n.site == "part")
-    used = frozenset((n, int(p)) for n, ids in part.place_id.items() for p in np.unique(ids))
-    assert [law.kind for law in choice.communicators.cover(used).laws] == ["nodes"]
 
 
 @pytest.mark.parametrize("colour", [lambda r, n: r // 4, lambda r, n: (r * r) % 5])

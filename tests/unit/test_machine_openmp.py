@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import cli
@@ -15,7 +13,7 @@ from machines import synthetic
 from openmp_made import openmp, overhead_ns
 
 from p3s.base.artefacts import write_json
-from p3s.base.errors import Damaged, P3SError, UsageError
+from p3s.base.errors import P3SError, UsageError
 from p3s.machine import facts
 from p3s.machine import threads as clock
 from p3s.machine.compare import compare
@@ -88,28 +86,6 @@ def test_a_machine_file_keeps_it(tmp_path: Path) -> None:
     del data["openmp"]
     write_json(path, data)
     assert Machine.load(path).openmp is None, "files from before have no such part"
-
-
-DAMAGES: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "no construct": lambda d: d["overheads"].pop("task"),
-    "negative": lambda d: d["overheads"]["single"][1]["ns"].__setitem__(0, -1.0),
-    "short": lambda d: d["overheads"]["static"][1]["ns"].pop(),
-    "threads": lambda d: d["overheads"]["parallel"].reverse(),
-    "no bandwidth": lambda d: d["far"]["bytes_per_s"].__setitem__(0, 0.0),
-    "text": lambda d: d["line"].__setitem__("ns", "fast"),
-    "clock": lambda d: d["clock"]["hz"].pop(),
-}
-
-
-@pytest.mark.parametrize("how", DAMAGES)
-def test_damaged_parts_are_one_line(how: str, tmp_path: Path) -> None:
-    path = tmp_path / "m.json"
-    replace(synthetic(), openmp=openmp()).save(path)
-    data = json.loads(path.read_text())
-    DAMAGES[how](data["openmp"])
-    path.write_text(json.dumps({key: data[key] for key in data if key != "digest"}))
-    with pytest.raises(Damaged, match="measure that machine again"):
-        Machine.load(path)
 
 
 def test_show_marks_what_shares_cores() -> None:

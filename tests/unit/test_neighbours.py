@@ -56,7 +56,7 @@ CASES = [
     ("program", "counts", "targets"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
 )
 def test_a_neighbourhood_from_one_call_is_exact_at_larger_counts(program, counts, targets):
-    model = build_model([corpus.table(program, n) for n in counts])
+    model = build_model([corpus.table(program, n) for n in counts], holdout=False)
     for n in (*counts, *targets):
         assert compare(model, corpus.table(program, n)).p2p_triples.all_equal, n
 
@@ -197,7 +197,7 @@ SIDES = [
 def test_two_ranks_do_as_siblings_that_show_their_direction(site, periodic, sends):
     """Two dimensions have two ranks at every traced count, the third shows what is done."""
     program = nb.sides(site, B3, periodic, sends)
-    model = build_model([corpus.table(program, n) for n in (8, 12, 16)])
+    model = build_model([corpus.table(program, n) for n in (8, 12, 16)], holdout=False)
     for n in (27, 64):
         found = compare(model, corpus.table(program, n))
         assert found.p2p_triples.all_equal and not found.items_wrong, n
@@ -207,7 +207,7 @@ def test_two_ranks_do_as_siblings_that_show_their_direction(site, periodic, send
 @pytest.mark.parametrize("first", [-1, 1])
 def test_axes_of_two_ranks_in_a_loop_go_as_the_third(first, tags):
     program = nb.axes_in_a_loop(B3, first, tags)
-    model = build_model([corpus.table(program, n) for n in (8, 12, 16)])
+    model = build_model([corpus.table(program, n) for n in (8, 12, 16)], holdout=False)
     for n in (27, 64):
         found = compare(model, corpus.table(program, n))
         assert found.p2p_triples.all_equal and not found.items_wrong, n
@@ -228,7 +228,7 @@ def test_edges_that_a_single_rank_shortens_keep_both_directions():
                     peer = int(np.ravel_multi_index(there, dims, mode="wrap"))
                     rec("Send", f"send{dimensions}", peer=peer, nbytes=80)
 
-    model = build_model([corpus.table(program, n) for n in (4, 8, 12)])
+    model = build_model([corpus.table(program, n) for n in (4, 8, 12)], holdout=False)
     for n in (27, 36):
         assert compare(model, corpus.table(program, n)).p2p_triples.all_equal
 

@@ -166,25 +166,6 @@ def test_what_is_written_is_read(tmp_path_factory, nodes, ppn, seed, first) -> N
     assert hosts == wanted and (again.slot_of == placed.slot_of).all()
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("rank 0=a slot=0\nrank 0=a slot=1\nrank 1=b\n", "line 2: rank 0 is there twice"),
-        ("rank 0=a slot=1\nrank 1=a slot=1\n", "line 2: ranks 0 and 1 have slot 1 of a"),
-        ("rank 0=a slot=0:2\nrank 1=a slot=0:2 # x\n", "ranks 0 and 1 have slot 0:2 of a"),
-        ("rank 0=a\nrank 0=b\n", "line 2: rank 0 is on a and on b"),
-        ("a:2\nb\n", "no host for rank 3"),
-        ("a:2\n1 b\n", "mixed"),
-    ],
-)
-def test_bad_files_are_one_line(tmp_path, text, why) -> None:
-    path = tmp_path / "ranks"
-    path.write_text(text)
-    with pytest.raises(P3SError, match=why) as err:
-        read_rank_file(path, 4)
-    assert str(err.value).startswith(str(path)) and "\n" not in str(err.value)
-
-
 def test_mpich_lists_count_ranks(tmp_path) -> None:
     path = tmp_path / "hosts"
     path.write_text("a:2  # two\nb\na:5\n")

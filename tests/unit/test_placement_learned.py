@@ -162,26 +162,6 @@ def test_a_saved_model_predicts_the_same(tmp_path) -> None:
     assert (same.predict(rows).seconds == one.seconds).all()
 
 
-def test_damaged_models_are_one_line(tmp_path, boosted) -> None:
-    path = tmp_path / "model.json"
-    save(path, boosted)
-    whole = path.read_bytes()
-    rng = np.random.default_rng(5)
-    for trial in range(150):
-        data = bytearray(whole)
-        if trial % 2:
-            data = data[: rng.integers(len(data))]
-        else:
-            data[rng.integers(len(data))] ^= int(rng.integers(1, 256))
-        path.write_bytes(data)
-        try:
-            load(path).predict([dict.fromkeys(NAMES, 1.0)])
-        except P3SError as err:
-            assert "\n" not in str(err) and str(err).startswith(str(path))
-    with pytest.raises(P3SError, match="not there"):
-        load(tmp_path / "none")
-
-
 @pytest.mark.parametrize("version", [1, 3, 0, "2", None, True])
 def test_models_of_another_version_are_one_line(tmp_path, boosted, version) -> None:
     path = tmp_path / "model.json"

@@ -22,23 +22,28 @@ _QUOTES = ("quoted", "quote", "join", "command_line")
 
 def _unquoted(path: Path) -> Iterator[str]:
     """Yield places of words that are put into a command as they are."""
-    tree = ast.parse(path.read_text())
-    named = {
-        target.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and _quotes(node.value)
-        for target in node.targets
-        for target in (target.elts if isinstance(target, ast.Tuple) else [target])
-        if isinstance(target, ast.Name)
-    }
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+
+    def named() -> set[str]:
+        """Return the names of values that were quoted."""
+        return {
+            target.id
+            for node in nodes
+            if isinstance(node, ast.Assign) and _quotes(node.value)
+            for target in node.targets
+            for target in (target.elts if isinstance(target, ast.Tuple) else [target])
+            if isinstance(target, ast.Name)
+        }
+
+    for node in nodes:
         if not isinstance(node, ast.JoinedStr):
             continue
         for text, value in zip(node.values, node.values[1:], strict=False):
             if not isinstance(text, ast.Constant) or not isinstance(value, ast.FormattedValue):
                 continue
-            known = isinstance(value.value, ast.Name) and value.value.id in named
-            if _BEFORE.search(str(text.value)) and not known and not _quotes(value.value):
+            if not _BEFORE.search(str(text.value)) or _quotes(value.value):
+                continue
+            if not (isinstance(value.value, ast.Name) and value.value.id in named()):
                 yield f"{path.name}:{value.lineno}: {ast.unparse(value.value)}"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -34,8 +33,6 @@ from p3s.predict.types import CODES, PREDICTION, Prediction, Reason, in_short, n
 from p3s.program.order.unstick import moved_earlier
 from p3s.simulate.folded import Folded, Settling
 from p3s.simulate.totals import Followed, StandIns
-
-Json = dict[str, Any]
 
 
 def texts(result: Prediction, code: str) -> list[str]:

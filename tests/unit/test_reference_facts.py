@@ -1,26 +1,15 @@
-"""Facts of the thesis about its programs, found again from small counts (tables 5.2 to 5.6)."""
+"""Laws of the thesis for its programs, found again from small counts (tables 5.2 to 5.6)."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from p3s.laws.lawfinder import EXACT, find_law
 from p3s.laws.worklaws import fit_work
-from p3s.model.grid.at import GridAt, coords_of
-from p3s.model.partners.lines import Xor
-from p3s.model.partners.relation import Shift
-from p3s.model.partners.stencil import partners
 
 #: BT class D, phase 1: processes -> weight, and instructions of a process in one turn.
 BT_WEIGHT = {16: 1255, 25: 1506, 36: 1757, 49: 2008, 64: 2259, 81: 2510, 100: 2761}
 BT_INSTRUCTIONS = {16: 1_539_358_893, 64: 213_799_791, 100: 111_953_973}
-
-
-def grid(*dims: int) -> GridAt:
-    """Return a process grid in rank order."""
-    n = int(np.prod(dims))
-    return GridAt(n, dims, np.array(coords_of(dims, n)))
 
 
 def test_weight_of_bt():
@@ -49,24 +38,3 @@ def test_work_of_bt_is_the_same_at_every_count():
 def test_laws_of_the_other_programs(points, far, value):
     found = find_law(points, kind="count")
     assert found.value(far) == value
-
-
-def test_partners_of_cg_at_4096():
-    table = partners(Xor(axis=1), grid(64, 64))
-    assert table[:, 0].tolist() == [1, 2, 4, 8, 16, 32]
-
-
-def test_neighbours_of_sweep3d_at_4096():
-    """A wavefront on 64 x 64: ranks next to a border have fewer neighbours."""
-    sides = {
-        v: partners(Shift(vec=v, wrap=(False, False)), grid(64, 64))[0]
-        for v in ((0, 1), (0, -1), (1, 0), (-1, 0))
-    }
-    inner = 64 * 5 + 7
-    assert {int(t[inner]) - inner for t in sides.values()} == {1, -1, 64, -64}
-    assert sorted(int(t[0]) for t in sides.values()) == [-1, -1, 1, 64]
-
-
-def test_ring_of_nbody_at_512():
-    table = partners(Shift(vec=(1,), wrap=(True,)), grid(512))
-    assert np.array_equal(table[0], (np.arange(512) + 1) % 512)

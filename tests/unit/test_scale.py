@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,6 @@ from p3s.model import build
 from p3s.model.grid.grids import Balanced
 from p3s.model.partners.communicator_laws import Axes, Modulo
 from p3s.model.partners.members import Communicators
-from p3s.model.stage import load
 from p3s.program import events_of, scaled_dir, write_scaled
 from p3s.program.scaled import read_members, read_scaled
 from p3s.signature.store import SIGNATURE, load_table, signature_of, write_tables
@@ -208,48 +206,6 @@ def test_signatures_survive_the_disk(study):
     again = corpus.table(corpus.cg(), 8)
     assert table.groups == again.groups and table.places == again.places
     assert (table.edges == again.edges).all() and (table.work == again.work).all()
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda m: m.pop("phases"),
-        lambda m: m["items"][0].update(slots=[{}]),
-        lambda m: m["items"][1]["slots"][0].update(count={"expr": ["call", "x"]}),
-        lambda m: m["items"][1].update(phase=99),
-        lambda m: m["items"][1]["slots"][0].update(
-            when=[{"items": None, "when": [["every", 0, 0]]}]
-        ),
-        lambda m: m["order"]["loops"][0].update(trips=[{"items": None, "law": {"expr": ["x"]}}]),
-        lambda m: m["grid"].update(family={"kind": "line"}),
-        lambda m: (
-            m["items"][2].update(relation={"kind": "evil"})
-            or m["items"][2]["slots"][0].update(relation={"kind": "evil"})
-        ),
-    ],
-)
-def test_a_damaged_model_is_one_clear_line(study, tmp_path, damage):
-    copy = tmp_path / "copy"
-    shutil.copytree(study.root, copy)
-    model = json.loads((copy / "model.json").read_text())
-    damage(model)
-    (copy / "model.json").write_text(json.dumps(model))
-    with pytest.raises(P3SError) as err:
-        load(copy)
-    assert "\n" not in str(err.value)
-
-
-def test_a_damaged_signature_is_one_clear_line(study, tmp_path):
-    copy = tmp_path / "copy"
-    shutil.copytree(study.root, copy)
-    parquet = Study.open(copy).signature_path(8).with_suffix(".parquet")
-    data = bytearray(parquet.read_bytes())
-    for at in range(40, len(data), 97):
-        data[at] ^= 0xFF
-    parquet.write_bytes(bytes(data))
-    with pytest.raises(P3SError) as err:
-        load_table(copy, 8)
-    assert "\n" not in str(err.value)
 
 
 @pytest.mark.parametrize(("n", "empty"), [(40, 0), (41, 1), (64, 24)])

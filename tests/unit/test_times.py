@@ -293,27 +293,6 @@ def test_a_damaged_table_is_one_line(at: int, tmp_path: Path) -> None:
         load_times(study.root, 2)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ('"rows": 8', '"rows": 9'),
-        ('"cpu_ns"', '"hours"'),
-        ('"nodes"', '"nods"'),
-        ('"np": 2', '"np": 3'),
-        ('"unmatched": 0.0', '"unmatched": NaN'),
-    ],
-)
-def test_a_head_that_does_not_fit_is_one_line(old: str, new: str, tmp_path: Path) -> None:
-    study = made(tmp_path)
-    path = study.times_path(2)
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))
-    with pytest.raises(P3SError, match=r"np0002\.times\.json: damaged") as caught:
-        load_times(study.root, 2)
-    assert "\n" not in str(caught.value)
-
-
 def test_a_table_that_is_gone_is_damage(tmp_path: Path) -> None:
     study = made(tmp_path)
     study.times_path(2).with_suffix(".parquet").unlink()

@@ -312,27 +312,6 @@ def test_later_columns_are_passed_over(tmp_path: Path) -> None:
     assert capture.complete and capture.events.work.tolist() == [50, 5, 5, 5, 5, 5, 5]
 
 
-def test_other_files_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "rank-000000.p3t"
-    path.write_bytes(b"not this at all, but long enough" * 200)
-    with pytest.raises(P3SError, match="not a P3S capture"):
-        read_run(tmp_path)
-    small(0, 1).save(tmp_path).rename(tmp_path / "rank-000001.p3t")
-    with pytest.raises(P3SError, match="the file of rank 0; it was renamed"):
-        read_run(tmp_path)
-
-
-def test_mixed_runs_and_empty_places_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(P3SError, match="not there"):
-        read_run(tmp_path / "nowhere")
-    with pytest.raises(P3SError, match="no MPI call was seen"):
-        read_run(tmp_path)
-    small(0, 2).save(tmp_path)
-    small(1, 3).save(tmp_path)
-    with pytest.raises(P3SError, match="mixes runs"):
-        read_run(tmp_path)
-
-
 # ---- round trip ----------------------------------------------------------------------------
 
 _TIMES = st.integers(0, 1 << 40)

@@ -363,37 +363,6 @@ def test_platforms_that_are_none(tmp_path, text) -> None:
 # ---- the command ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "why"),
-    [
-        ("", 2, "--hosts"),
-        ("--simgrid absent.xml", 1, "no platform"),
-        ("--simgrid p.xml --launcher mpiexec", 2, "--launcher is for hosts"),
-        ("--simgrid p.xml --way D", 2, "--way D"),
-        ("--simgrid p.xml --hosts n-0.x,q", 1, "no host q"),
-        ("--simgrid p.xml --hosts n-0.x,n-0.x", 2, "named twice"),
-        ("--simgrid p.xml --topology torus:2", 1, "has 2 nodes"),
-        ("--simgrid p.xml --topology absent", 2, "neither a file"),
-        ("--simgrid p.xml --hosts n-0.x --ppn 1", 2, "no two ranks"),
-        ("--simgrid p.xml --phases 1", 2, "phases"),
-        ("--hosts n[0-", 1, "brackets"),
-        ("--hosts n0,n1 --launcher absent-launcher", 1, "not found"),
-        ("--simgrid p.xml -o other.json", 2, "no communication model"),
-        ("--simgrid p.xml -o .", 2, "is a directory"),
-    ],
-)
-def test_bad_input_is_one_line_and_nothing_is_written(
-    tmp_path, monkeypatch, words, code, why
-) -> None:
-    pytest.importorskip("sklearn")
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "p.xml").write_text(CLUSTER.format("0-3", ""))
-    (tmp_path / "other.json").write_text("{}")
-    said = cli("machine learn", *words.split(), code=code)
-    assert why in said.err and said.out == "" and said.err.count("\n") == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["other.json", "p.xml"]
-
-
 def test_a_model_is_learned_and_shown(tmp_path, monkeypatch) -> None:
     pytest.importorskip("sklearn")
     monkeypatch.chdir(tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,8 +9,7 @@ import hybrid_machine as machine
 import numpy as np
 import pytest
 
-from p3s.base.artefacts import write_json
-from p3s.base.errors import Damaged, P3SError, UsageError
+from p3s.base.errors import P3SError, UsageError
 from p3s.methods.baseline.trees.evaluate import Evaluator, Said
 from p3s.methods.baseline.trees.grow import grow, least_rows
 from p3s.methods.baseline.trees.splits import Rows, fit, integer_weights, weights
@@ -237,33 +235,6 @@ def test_a_tree_read_again_predicts_the_same_to_the_last_bit(
     save(path, again)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["tree.json", "tree.json.1", "tree.json.2"]
     assert TREE.read(tmp_path / "tree.json.1").tree == tree
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda d: d["tree"]["nodes"].pop(),
-        lambda d: d["tree"]["nodes"][0]["coefficients"].pop(),
-        lambda d: d["tree"]["nodes"][0]["split"].update(left=0),
-        lambda d: d["tree"]["nodes"][0]["split"].update(variable="size"),
-        lambda d: d["tree"]["nodes"][1].update(low=-1.0),
-        lambda d: d["tree"].update(expression="exp(b1)"),
-        lambda d: d["tree"]["growing"].update(alpha="0.05"),
-        lambda d: d["tree"].update(nodes=[]),
-        lambda d: d.update(more=1),
-        lambda d: d["tree"]["box"].pop("w2"),
-    ],
-)
-def test_damaged_files(tree: Tree, tmp_path: Path, damage: object) -> None:
-    path = tmp_path / "tree.json"
-    save(path, Stored(tree))
-    data = json.loads(path.read_text())
-    assert callable(damage)
-    damage(data)
-    write_json(path, data)
-    with pytest.raises(Damaged, match="cannot be used") as caught:
-        TREE.read(path)
-    assert "\n" not in str(caught.value)
 
 
 def test_counters_of_one_configuration_are_those_among_many(tree: Tree) -> None:

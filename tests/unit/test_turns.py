@@ -164,21 +164,3 @@ def test_what_is_equal_in_all_turns_has_none() -> None:
                 )
             ]
         )
-
-
-def test_signature_of_an_older_version_is_refused_in_one_line(tmp_path: Path) -> None:
-    import json
-
-    import pytest
-
-    from p3s.base.errors import P3SError
-    from p3s.base.study import Study
-    from p3s.signature import store
-
-    study = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./a"])
-    path = study.signature_path(4)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"schema": "p3s.signature", "schema_version": 3}))
-    with pytest.raises(P3SError, match="version 3") as err:
-        store.load_table(study.root, 4)
-    assert "\n" not in str(err.value)

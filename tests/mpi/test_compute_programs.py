@@ -17,7 +17,7 @@ CASES = {
     "pencils": "--nx 9 --ny 41 --nz 43 --steps 3 --turns 3 --sweeps 2",
     "particles": "--bodies 128 --width 20 --height 70 --dust 200 --steps 3 --turns 3",
 }
-#: Those that `make test` models; all others are slow.
+#: Those that `make test-mpi` models; all others are slow.
 QUICK = ("table",)
 LIMIT_S = 120
 

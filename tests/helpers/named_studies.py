@@ -1,0 +1,182 @@
+"""Studies by name, each made once: of which transcripts of commands are, and others copies.
+
+A maker gets an empty folder and returns the place that the name stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import hybrid_machine
+import timed_study as ts
+from capture_writer import put_run_json
+from commands import cli
+from machines import synthetic
+from made_predictions import made_prediction
+from report_studies import put_study
+from sketch import recv, send, sketched
+from threads_study import put_threads
+
+from p3s.base.study import Study, write_json
+from p3s.costs.gather import measured_at
+from p3s.costs.stage import COMPUTE, fit
+from p3s.methods.baseline.trees.types import Table
+from p3s.model.stage import load as load_model
+
+#: Messages between two hosts: 1 us, 0.5 ns per byte.
+NETWORK: dict[str, Any] = {
+    "hosts": ["n0", "n1"],
+    "mpi": "openmpi 4.1.4",
+    "eager_bytes": 4000,
+    "ranges": [],
+    "sizes": {
+        "bytes": [1, 1000, 100_000],
+        "one_way_ns": [1000.0, 1500.0, 51_000.0],
+        "one_way_median_ns": [1000.0, 1500.0, 51_000.0],
+        "send_ns": [100.0, 200.0, 40_000.0],
+        "receive_ns": [80.0, 130.0, None],
+        "gap_ns": [100.0, 300.0, 40_000.0],
+    },
+}
+TRAINING = hybrid_machine.workloads(hybrid_machine.TRAINING["nb"])[::3]
+#: What grows a tree of runs with a master process beside the workers.
+FIT_TREE = ("baseline", "fit", "--family", "tree", "--workers", "n-1")
+
+
+def plain(root: Path) -> Path:
+    """Return a study without runs and parameters."""
+    return Study.create(root / "study", ["mpiexec", "-n", "{np}", "true"]).root
+
+
+def family(root: Path) -> Path:
+    """Return a study with a parameter and no runs."""
+    study = Study.create(root / "study", ["mpiexec", "-n", "{np}", "true", "{size}"])
+    study.update(parameters={"size": []})
+    return study.root
+
+
+def costed(root: Path) -> Path:
+    """Return a study of a ring with an allreduce at 2, 4 and 8 processes, and its costs.
+
+    Its work is in instructions that cost 0.3 ns; nothing is replayed.
+    """
+    study, tables = ts.put_study(root / "study", ts.sweeps(1 << 20, 10), (2, 4, 8))
+    model = load_model(study.root)
+    found = [measured_at(model, ts.times_of(t, 0.3 * t.segments[:, 4], noise=0.01)) for t in tables]
+    write_json(study.compute_path, COMPUTE.data(fit(model, found, [])))
+    return study.root
+
+
+def scaled(root: Path) -> Path:
+    """Return the same with scaled traces at 8 and 16 processes."""
+    place = costed(root)
+    cli(f"scale {place} -n 8,16", code=(0, 3))
+    return place
+
+
+def put_machine(path: Path, **network: Any) -> None:
+    """Write a machine file with messages; network: what of them differs."""
+    replace(synthetic(name="box"), network={**NETWORK, **network}).save(path)
+
+
+def machines(root: Path) -> Path:
+    """Return a folder with a machine file of two hosts and one of a single host."""
+    put_machine(root / "two.json")
+    put_machine(root / "one.json", hosts=["n0", "n0"])
+    return root
+
+
+def networked(root: Path) -> Path:
+    """Return a study with costs and a machine file of two hosts in it."""
+    place = costed(root)
+    put_machine(place / "machine.json")
+    return place
+
+
+def predicted(root: Path) -> Path:
+    """Return a study with a prediction."""
+    return put_study(root / "study", made_prediction()).root
+
+
+def runs(root: Path) -> Path:
+    """Return a study with runs at 2 and 3 processes and a partial one at 5."""
+    made = Study.create(root / "study", ["mpiexec", "-n", "{np}", "./a"])
+    for n, status in ((2, "complete"), (3, "complete"), (5, "partial")):
+        folder = made.runs_dir(n)
+        folder.mkdir(parents=True)
+        head = {"schema": "p3s.run", "schema_version": 1}
+        write_json(folder / "run.json", {**head, "np": n, "status": status, "wall_s": 1.0})
+        each = ([send((r + 1) % n), recv((r - 1) % n)] for r in range(n))
+        sketched(folder, *each, ends=status == "complete")
+    return made.root
+
+
+def iterated(root: Path) -> Path:
+    """Return a study of a ring with a sum in each of 40 turns, at 2 and 4 ranks."""
+    from test_bad_captures import good
+
+    made = Study.create(root / "study", ["mpiexec", "-n", "{np}", "./app"])
+    for n in (2, 4):
+        folder = made.runs_dir(n)
+        folder.mkdir(parents=True)
+        good(folder, n, turns=40)
+        put_run_json(folder, n)
+    made.update()
+    cli(f"phases {made.root}")
+    return made.root
+
+
+def threads(root: Path) -> Path:
+    """Return a study at 1, 2 and 4 threads."""
+    place = put_threads(root / "study").root
+    cli(f"model {place}", code=(0, 3))
+    return place
+
+
+def times(root: Path) -> Path:
+    """Return a folder with run times."""
+    text = "n,repeat,seconds\n4,0,26\n4,1,25.5\n8,0,13.5\n16,0,7.25\n32,0,4.125\n"
+    (root / "times.csv").write_text(text)
+    return root
+
+
+def written(path: Path, table: Table, more: str = "", cells: str = "") -> Path:
+    """Write runs with a master process beside the workers, and their computation."""
+    c = table.columns
+    k, t = c["workers"], c["threads"].astype(int)
+    exact, computed = hybrid_machine.times("nb", c["workload"], k, t)
+    rows = [f"n,threads,workload,seconds,t_c{more}"]
+    for i in range(len(table)):
+        seconds, part = float(table.y[i]), float(computed[i] * table.y[i] / exact[i])
+        rows.append(f"{k[i] + 1:g},{t[i]},{c['workload'][i]:g},{seconds!r},{part!r}{cells}")
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+def trees(root: Path) -> Path:
+    """Return a folder with runs, those of fresh workloads, and a tree of them."""
+    fresh = hybrid_machine.workloads(hybrid_machine.VALIDATION["nb"])[2:-8:6]
+    train = written(root / "train.csv", hybrid_machine.runs("nb", TRAINING, 0.02, 0))
+    written(root / "fresh.csv", hybrid_machine.runs("nb", fresh, 0.02, 1))
+    expression = ("--expression", hybrid_machine.EXPRESSION["nb"])
+    cli(*FIT_TREE, train, "-o", root / "tree.json", *expression)
+    return root
+
+
+STUDIES: dict[str, Callable[[Path], Path]] = {
+    "PLAIN": plain,
+    "FAMILY": family,
+    "COSTED": costed,
+    "SCALED": scaled,
+    "NETWORKED": networked,
+    "MACHINES": machines,
+    "PREDICTED": predicted,
+    "RUNS": runs,
+    "ITERATED": iterated,
+    "THREADS": threads,
+    "TIMES": times,
+    "TREES": trees,
+}
