@@ -71,7 +71,7 @@ def own_parts(
     )
     comm, comm_low, comm_high = comm + io, comm_low + io, comm_high + io
     parts = [times.parts_of(number) for number in slots]
-    busy = (compute > 0.0).any(axis=0)
+    busy = np.asarray((compute > 0.0).any(axis=0))
     if any(there and part == (None, None) for there, part in zip(busy, parts, strict=True)):
         return None
 

@@ -6,7 +6,6 @@ import math
 import pathlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -26,7 +25,7 @@ def altered_network(parts: Sequence[Change]) -> Callable[[Network], Network] | N
         return ideal
     factors = {part.what: part.factor for part in parts if isinstance(part, Scaled)}
     factors = {name: factors[name] for name in COSTS if name in factors}
-    return partial(scaled, **factors) if factors else None
+    return (lambda network: scaled(network, **factors)) if factors else None
 
 
 def ideal(network: Network) -> Network:
@@ -63,7 +62,8 @@ def scaled(
     for distance, path in network.paths.items():
         if distance and latency != 1.0:
             less = (1.0 - latency) * float(path.transfer.at(0.0))
-            path = replace(path, transfer=_mapped(path.transfer, lambda ns, s=less: max(ns - s, 0)))
+            shorter = tuple(max(ns - less, 0.0) for ns in path.transfer.ns)
+            path = replace(path, transfer=replace(path.transfer, ns=shorter))
         if distance and bandwidth != 1.0:
             transfer, busy = (_slope(each, bandwidth) for each in (path.transfer, path.busy))
             path = replace(path, transfer=transfer, busy=busy)
