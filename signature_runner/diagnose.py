@@ -23,6 +23,7 @@ from p3s.base.host.mpi import (
     remedy_for,
 )
 from p3s.capture.capture import Capture, read_capture
+from p3s.capture.modules import is_elf
 from p3s.signature_runner.archive import has_tracer, relink
 from p3s.signature_runner.endings import Death, End, How, first_death, last_call, unfinished
 from p3s.signature_runner.output import (
@@ -241,7 +242,7 @@ class EndedRun:
         if why := lost_preload(self.run_dir):
             return f"{self.shown}: no MPI call seen: {why}"
         program = shutil.which(self.shown)
-        if program and library_of(program) is None and _is_elf(program):
+        if program and library_of(program) is None and is_elf(Path(program)):
             if is_static(program) and not has_tracer(program):
                 why = f"it has MPI linked statically; {relink()}"
             else:
@@ -319,11 +320,3 @@ def lost_preload(run_dir: Path) -> str:
         f"it starts {name} with another LD_PRELOAD, which drops the tracer; put `p3s exec --`"
         f" before {name} there"
     )
-
-
-def _is_elf(path: str) -> bool:
-    try:
-        with open(path, "rb") as file:
-            return file.read(4) == b"\x7fELF"
-    except OSError:
-        return False

@@ -38,7 +38,7 @@ class Modules:
             self._files += _programs(word, homes)
         here = [path.parent for path in self._files]
         self._folders = _unique([*first, *here, *homes])
-        for script in [path for path in self._files if not _is_elf(path)]:
+        for script in [path for path in self._files if not is_elf(path)]:
             self._folders += _named_in(script, [script.parent, *homes])
         self._folders = _unique(self._folders)
         self._last = _linker_folders()
@@ -53,7 +53,7 @@ class Modules:
 
     def programs(self) -> list[Path]:
         """Return the programs among the words of the command and the files the user named."""
-        return [path.resolve() for path in self._files if _is_elf(path)]
+        return [path.resolve() for path in self._files if is_elf(path)]
 
     def find(self, name: str) -> Path | None:
         """Return the file of the module with this file name, or None."""
@@ -74,13 +74,13 @@ class Modules:
             return
         for path in self._files:
             # The name in a capture is that of the file itself, not of a link to it.
-            if name in (path.name, path.resolve().name) and _is_elf(path):
+            if name in (path.name, path.resolve().name) and is_elf(path):
                 yield path
         for folder in (*self._folders, *self._last):
-            if _is_elf(folder / name):
+            if is_elf(folder / name):
                 yield folder / name
         started = shutil.which(name)  # by a script that the command names
-        if started is not None and _is_elf(Path(started)):
+        if started is not None and is_elf(Path(started)):
             yield Path(started)
 
 
@@ -129,7 +129,8 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _is_elf(path: Path) -> bool:
+def is_elf(path: Path) -> bool:
+    """Tell whether a path is that of a program or library."""
     try:
         if not path.is_file():  # opening a pipe would wait for its other end
             return False
