@@ -7,7 +7,7 @@ from typing import Any
 
 from p3s.base.text import size_text, table, visible
 from p3s.machine.machinefile import Cost, Curve, Machine
-from p3s.machine.show import rows_of
+from p3s.machine.show import by_working_set, rows_of
 from p3s.machine.teams import OpenMP
 
 
@@ -120,15 +120,8 @@ def render(result: dict[str, Any]) -> str:
         **result["curves"],
         **{f"{name}, all cores": curve for name, curve in result["loaded"].items()},
     }
-    sizes = sorted({s for c in columns.values() for s in c["working_set"] if s & (s - 1) == 0})
-    rows = []
-    for size in sizes:
-        row = [size_text(size)]
-        for curve in columns.values():
-            at = curve["working_set"].index(size) if size in curve["working_set"] else None
-            row.append("" if at is None else _figure(curve["ratio"][at]))
-        rows.append(row)
-    parts.append(table(rows, ["working set", *columns]))
+    ratios = {name: (each["working_set"], each["ratio"]) for name, each in columns.items()}
+    parts.append(by_working_set(ratios, _figure))
     if result["network"]:
         net = result["network"]
         rows = [

@@ -78,11 +78,6 @@ class Factor:
         return value, low, high
 
 
-def _digits(values: FloatArray) -> Floats:
-    """Return numbers with six digits, as files keep them."""
-    return np.array([float(f"{value:.6g}") for value in values])
-
-
 def _cores(base: Machine, target: Machine, ns: FloatArray) -> tuple[FloatArray, ...]:
     """Return ratios of the core kernels that constants of ``ns`` per unit can be made of.
 
@@ -208,9 +203,9 @@ def _spanned(
     bound, why = _bound(np.concatenate(waiting), float(there.min()), float(there.max()))
     return Factor(
         at,
-        _digits(np.clip(middle_value, least_, most_)),
-        _digits(least_),
-        _digits(most_),
+        np.clip(middle_value, least_, most_),
+        least_,
+        most_,
         bound,
         (float(there.min()), float(there.max())),
         found.best,
@@ -289,9 +284,9 @@ def _anything(
     )
     return Factor(
         at,
-        _digits(np.sqrt(low * high)),
-        _digits(low),
-        _digits(high),
+        np.sqrt(low * high),
+        low,
+        high,
         "unknown",
         (float(there.min()), float(there.max())),
         0.0,

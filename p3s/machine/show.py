@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from p3s.base.text import joined, percent, plural, seconds, size_text, table, visible
@@ -84,20 +84,25 @@ def _core(machine: Machine) -> str:
 
 def _curves(machine: Machine) -> str:
     """Return costs by working set: one column per kernel, those of all cores after them."""
-    columns: list[tuple[str, Curve]] = list(machine.curves.items())
     loaded = machine.loaded
-    columns += [(f"{name} x{loaded.processes}", curve) for name, curve in loaded.curves.items()]
-    sizes = sorted({size for _, curve in columns for size in curve.working_set})
+    columns = {f"{name}, ns": curve for name, curve in machine.curves.items()}
+    columns |= {f"{name} x{loaded.processes}, ns": curve for name, curve in loaded.curves.items()}
+    return by_working_set({k: (c.working_set, c.ns) for k, c in columns.items()}, _ns)
+
+
+def by_working_set(
+    columns: Mapping[str, tuple[Sequence[int], Sequence[float]]], figure: Callable[[float], str]
+) -> str:
+    """Return a table of columns (working sets in bytes, a value for each), by their names."""
+    sizes = sorted({size for at, _ in columns.values() for size in at})
     # Powers of two are enough to read; the file has all.
     sizes = [size for size in sizes if size & (size - 1) == 0] or sizes
-    rows = []
-    for size in sizes:
-        row = [size_text(size)]
-        for _, curve in columns:
-            known = size in curve.working_set
-            row.append(_ns(curve.ns[curve.working_set.index(size)]) if known else "")
-        rows.append(row)
-    return table(rows, ["working set", *[f"{name}, ns" for name, _ in columns]])
+    values = [dict(zip(*column, strict=True)) for column in columns.values()]
+    rows = [
+        [size_text(size), *(figure(each[size]) if size in each else "" for each in values)]
+        for size in sizes
+    ]
+    return table(rows, ["working set", *columns])
 
 
 def plot(curves: Mapping[str, Curve], width: int = WIDTH, height: int = HEIGHT) -> str:

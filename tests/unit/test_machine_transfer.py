@@ -362,7 +362,7 @@ def test_a_compute_model_is_moved_whole() -> None:
     assert result.phases[0].crm_i is None and not about.notes
     again = from_data(ComputeModel, to_data(result))
     assert to_data(again) == to_data(result), "what is written is read as the same"
-    assert len(factor_of(old, base, target).to_json()["at"]) > 10
+    assert len(factor_of(old, base, target).at) > 10
 
 
 def test_notes_say_what_is_doubtful() -> None:
