@@ -78,7 +78,14 @@ TABLE = (
     Program("tasks.py", "121 3", (3, 4, 6, 8), (12, 16)),
 )
 
-#: Those that `make test-mpi` runs; all others are slow.
+#: Neighbourhood collectives (tests/programs/neighbours), all of which `make test-mpi` runs.
+NEIGHBOURS = (
+    Program("cart2.c", "p", (2, 4, 6), (8,)),
+    Program("nine.c", "", (2, 4, 6), (8,)),
+    Program("graph.c", "", (4, 6, 8), (10,)),
+    Program("gossip.c", "", (3, 4, 5, 8), (10,)),
+)
+#: Those of TABLE that `make test-mpi` runs; all others are slow.
 QUICK = {
     f"{name}-{args}".rstrip("-").replace(" ", "-")
     for name, args in (
