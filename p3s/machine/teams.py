@@ -7,7 +7,7 @@ iterations per thread, one curve per construct and number of threads) and table 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -95,17 +95,6 @@ class Clock:
 
 
 @dataclass(frozen=True)
-class Region:
-    """What a parallel region consists of: constructs with how often each is met by the team.
-
-    iterations: of a thread in each of its loops.
-    """
-
-    constructs: Mapping[str, float] = field(default_factory=lambda: {"parallel": 1.0})
-    iterations: float = 1.0
-
-
-@dataclass(frozen=True)
 class OpenMP:
     """What was measured of OpenMP threads on a machine.
 
@@ -163,10 +152,6 @@ class OpenMP:
         """Return whether so many threads share hardware threads."""
         return threads > self.hardware_threads
 
-    def outside(self, threads: float) -> bool:
-        """Return whether so many threads are more than were measured."""
-        return threads > self.threads[-1]
-
     def overhead(self, construct: str, threads: float, iterations: float = 1.0) -> float:
         """Return seconds of a construct, straight between measured threads and iterations.
 
@@ -178,17 +163,6 @@ class OpenMP:
         curves = self.overheads[construct]
         values = [curve.at(iterations) for curve in curves]
         return max(line_at([curve.threads for curve in curves], values, threads), 0.0) * 1e-9
-
-    def theta(self, regions: Iterable[Region], threads: float) -> float:
-        """Return seconds that regions take beyond their bodies, each of its constructs added up.
-
-        Section 3.4. With one thread, too: the runtime is called all the same.
-        """
-        return sum(
-            count * self.overhead(construct, threads, region.iterations)
-            for region in regions
-            for construct, count in region.constructs.items()
-        )
 
     def fork_join(self, threads: float) -> float:
         """Return seconds of an empty parallel region."""
@@ -217,12 +191,6 @@ class OpenMP:
     def tlb_s(self) -> float:
         """Seconds of a read from memory whose page has to be looked up (``Lat_tlb``)."""
         return self.memory_s + self.walk_s
-
-    def frequency(self, threads: float) -> float | None:
-        """Return Hz of the cores while so many threads work; None where the system tells none."""
-        return (
-            float(np.interp(threads, self.clock.threads, self.clock.hz)) if self.clock.hz else None
-        )
 
 
 _LINE, _PAGE = 64, 4096

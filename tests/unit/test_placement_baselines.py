@@ -18,7 +18,7 @@ from p3s.methods.placement.baselines import (
     variants,
 )
 from p3s.methods.placement.candidates import block_on, random_on
-from p3s.methods.placement.features import CLASS_A, Hierarchy, features
+from p3s.methods.placement.features import CLASS_A, Hierarchy, class_a, class_b, class_c
 from p3s.methods.placement.learned import Settings, learn
 from p3s.methods.placement.phases import Traffic, traffic
 from p3s.methods.placement.ranking import agreement
@@ -73,7 +73,8 @@ NOISE = np.random.default_rng(0)
 def measured(sent: Traffic, placed: RankMap) -> tuple[dict[str, float], float]:
     """Return features and the time on a machine of packets: network, latency, memory, noise."""
     at = np.array([int(name[2:]) for name in placed.names])
-    found = features(sent, placed, Hierarchy(tuple(x.at(at) for x in FABRIC.levels())))
+    levels = Hierarchy(tuple(x.at(at) for x in FABRIC.levels()))
+    found = class_a(sent, placed) | class_b(sent, placed) | class_c(sent, placed, levels)
     size = packet_size(sent, 20_000)
     network = simulate_packets(sent, placed, FABRIC, packet=size).cycles * size / 12.5e9
     own = 2e-6 + 2e-7 * found["PM(max)"] + found["PD(max)"] / 20e9

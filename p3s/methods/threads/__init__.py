@@ -22,7 +22,7 @@ EXTENSION = Extension(
     ),
     studies=(
         "p3s.methods.threads.predicting:over_threads",
-        "p3s.methods.threads.predicting:advise",
+        "p3s.methods.threads.advise.stage:advise",
     ),
     teams=("p3s.methods.threads.predicting:OVER",),
 )

@@ -1,8 +1,7 @@
 """Laws of threads fitted where out of date, and predictions over threads of a process.
 
 Also what the core asks of threads (``OVER``), and threads in the Python API:
-``study.over_threads([64], [1, 4])``, ``study.advise(nodes=8)``. What laws are fitted with is
-imported when it is needed.
+``study.over_threads([64], [1, 4])``. What laws are fitted with is imported when it is needed.
 """
 
 from __future__ import annotations
@@ -44,7 +43,6 @@ from p3s.predict.what_if.changes import MoreThreads, NotKnown
 if TYPE_CHECKING:
     from p3s.costs.types import Teams
     from p3s.machine.topology.inside import Node
-    from p3s.methods.threads.advise.types import Advice
     from p3s.methods.threads.law import Measured
     from p3s.methods.threads.stage import ThreadFile
     from p3s.predict.surface import Surface
@@ -266,43 +264,6 @@ def over_threads(
     found = surface(study, wanted, request, progress)
     write(study, found)
     return found
-
-
-def advise(
-    study: Study,
-    progress: Progress,
-    *,
-    nodes: int = 0,
-    cores: int = 0,
-    node: str = "",
-    objective: str = "time",
-    setting: str = "",
-    network: str = "",
-    top: int = 3,
-) -> Advice:
-    """Return the best numbers of processes and threads on up to ``nodes``, or ``cores``.
-
-    Arguments as of ``p3s advise``. Raises P3SError, in one line.
-    """
-    from p3s.machine.topology.inside import read_node
-    from p3s.methods.threads.advise.stage import Asked, advised
-    from p3s.methods.threads.advise.types import Objective
-    from p3s.replay.settings import ReplaySettings
-
-    if objective not in list(Objective):
-        raise UsageError(f"advise: {objective!r} is not one of {', '.join(Objective)}")
-    if not nodes and not cores:
-        raise UsageError("advise: say how many nodes or cores there are")
-    asked = Asked(
-        nodes,
-        cores,
-        setting,
-        node=read_node(node) if node else None,
-        objective=Objective(objective),
-        top=top,
-    )
-    request = request_of(AUTO, network, True, ReplaySettings())
-    return advised(study, asked, request, progress).advice
 
 
 def _laws(root: Study, progress: Progress, again: bool) -> Laws:

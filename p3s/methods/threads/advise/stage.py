@@ -1,4 +1,7 @@
-"""Advice for a study: predictions on a ladder of counts, laws of threads, all configurations."""
+"""Advice for a study: predictions on a ladder of counts, laws of threads, all configurations.
+
+In the Python API: ``study.advise(nodes=8)``.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from p3s.base.errors import P3SError
+from p3s.base.errors import P3SError, UsageError
 from p3s.base.progress import Progress
 from p3s.base.settings import inputs_in
 from p3s.base.study import Study
 from p3s.laws.statistics import Z90
-from p3s.machine.topology.inside import Node
+from p3s.machine.topology.inside import Node, read_node
 from p3s.methods.threads.advise.advisor import Advisor, Workload, next_runs
 from p3s.methods.threads.advise.text import AdviceFile
-from p3s.methods.threads.advise.types import Configuration, Limits, NextRun, Objective, admissible
+from p3s.methods.threads.advise.types import (
+    Advice,
+    Configuration,
+    Limits,
+    NextRun,
+    Objective,
+    admissible,
+)
 from p3s.methods.threads.predicting import check_fits, ensure_base, ensure_threads, surface
 from p3s.methods.threads.runs import work_and_iterations
 from p3s.methods.threads.settings import at_threads, base_of
@@ -24,10 +34,11 @@ from p3s.methods.threads.types import Value
 from p3s.model.grid.admissible import admits
 from p3s.model.stage import read as read_model
 from p3s.model.types import Model
-from p3s.pipeline.basis import Request
+from p3s.pipeline.basis import AUTO, Request, request_of
 from p3s.pipeline.teams import Wanted, node_of
 from p3s.predict.surface import Surface
 from p3s.predict.types import Reason
+from p3s.replay.settings import ReplaySettings
 
 #: Numbers of nodes that are predicted for each number of threads; those between are interpolated.
 _LADDER = 4
@@ -97,6 +108,38 @@ def advised(root: Study, asked: Asked, request: Request, progress: Progress) -> 
         setting,
         tuple(_of_advice(predicted.reasons)),
     )
+
+
+def advise(
+    study: Study,
+    progress: Progress,
+    *,
+    nodes: int = 0,
+    cores: int = 0,
+    node: str = "",
+    objective: str = "time",
+    setting: str = "",
+    network: str = "",
+    top: int = 3,
+) -> Advice:
+    """Return the best numbers of processes and threads on up to ``nodes``, or ``cores``.
+
+    Arguments as of ``p3s advise``. Raises P3SError, in one line.
+    """
+    if objective not in list(Objective):
+        raise UsageError(f"advise: {objective!r} is not one of {', '.join(Objective)}")
+    if not nodes and not cores:
+        raise UsageError("advise: say how many nodes or cores there are")
+    asked = Asked(
+        nodes,
+        cores,
+        setting,
+        node=read_node(node) if node else None,
+        objective=Objective(objective),
+        top=top,
+    )
+    request = request_of(AUTO, network, True, ReplaySettings())
+    return advised(study, asked, request, progress).advice
 
 
 def _of_advice(reasons: Sequence[Reason]) -> Iterator[Reason]:
