@@ -314,9 +314,7 @@ def scaled_is_missing(study: Study, n: int) -> bool:
     return is_stale(study.scaled_path(n), inputs)
 
 
-def write_scaled(
-    study: Study, n: int, ranks: Sequence[int] | None
-) -> tuple[dict[str, Any], Path]:
+def write_scaled(study: Study, n: int, ranks: Sequence[int] | None) -> tuple[dict[str, Any], Path]:
     """Write the scaled trace of some ranks (None: all) at ``n``; return scaled.json, its folder."""
     from p3s import program
 
