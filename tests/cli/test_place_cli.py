@@ -101,8 +101,7 @@ def test_neighbours_of_a_ring_belong_on_one_node(study: Study) -> None:
         assert one["low_s"] <= one["time_s"] <= one["high_s"] and one["regret"] >= 0
         assert np.bincount(one["node_of"], minlength=4).tolist() == [4, 4, 4, 4]
         assert sum(p["time_s"] for p in one["phases"]) == pytest.approx(one["time_s"])
-    assert read_json(path_of(study, 16), "p3s.placement") == found
-    assert found["picture"]["default"] == "block"
+    assert read_json(path_of(study, 16), "p3s.placement", 2) == found
 
 
 def test_what_is_printed_says_what_to_do_first() -> None:
@@ -133,7 +132,7 @@ def test_csv_has_every_candidate(study: Study) -> None:
             io.StringIO(cli(f"place {study.root} -n 16", *NODES, "--csv", code=(0, 3)).out)
         )
     )
-    found = read_json(path_of(study, 16), "p3s.placement")["ranked"]
+    found = read_json(path_of(study, 16), "p3s.placement", 2)["ranked"]
     assert [row["placement"] for row in rows] == [one["name"] for one in found]
 
 
@@ -278,7 +277,7 @@ def test_the_report_shows_placements(study: Study) -> None:
     cli(f"predict {study.root} -n 16", *TREE, *NO_TABLE, code=(0, 3))
     cli(f"report {study.root}", code=(0, 3))
     page = study.report_path.read_text()
-    assert 'id="placements"' in page and 'class="link m-6"' in page
+    assert 'id="placements"' in page
 
 
 def test_cores_of_a_node_are_in_the_rankfile(study: Study) -> None:
