@@ -35,7 +35,7 @@ def _compile(wrappers: Sequence[str], folder: Path) -> None:
     from p3s.base.host import compiling, mpi
     from p3s.base.host.compiling import c_compiler, compiled, version_of
     from p3s.capture import events
-    from p3s.machine import build as machine
+    from p3s.machine import programs as machine
     from p3s.replay.engine import inner
     from p3s.signature_runner import build
     from p3s.simulate import core as simulate

@@ -49,21 +49,20 @@ def make_study(name: str, root: Path, timed: bool = False) -> None:
 
     from p3s.base.study import Study, write_json
     from p3s.model import build
-    from p3s.signature.signature import signature_json
-    from p3s.signature.store import write_tables
+    from p3s.signature.store import SIGNATURE, signature_of, write_tables
 
     study = Study.create(root, ["mpiexec", "-n", "{np}", "./" + name])
     for n in PROGRAMS[name]:
         table = corpus.table(getattr(corpus, name)(), n)
         study.signature_path(n).parent.mkdir(exist_ok=True)
         write_tables(table, study.signature_path(n))
-        write_json(study.signature_path(n), signature_json(table))
+        write_json(study.signature_path(n), SIGNATURE.data(signature_of(table)))
         if timed:
             from timed_study import times_of
 
-            from p3s.signature.times import _save
+            from p3s.signature.times import save_times
 
-            _save(times_of(table, table.segments[:, 4].astype(float)), study.times_path(n))
+            save_times(times_of(table, table.segments[:, 4].astype(float)), study.times_path(n))
     build(study.root)
     if timed:
         from p3s.costs.stage import build as build_compute
