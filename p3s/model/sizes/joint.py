@@ -18,7 +18,7 @@ import numpy as np
 
 from p3s.laws.expr import Expr
 from p3s.model.sizes.affine import step_of
-from p3s.model.sizes.blocks import FittedSize, Observations
+from p3s.model.sizes.blocks import PADDED, FittedSize, Observations
 from p3s.model.sizes.cover import Cover
 from p3s.model.sizes.hypotheses import Constant, Given, Hypothesis, Slot, bits_of, whole_bits
 from p3s.model.sizes.positions import moving
@@ -312,10 +312,11 @@ class _Cover:
         for g in self.groups:
             if (best := g.best) is not None:
                 mine = {c for c in best.constants if len(users[c]) == 1}
+                plain = self.taken | _rounded_for_all(g, best)
                 for k, h in enumerate(g.hypotheses):
                     more = (h.own() - best.own()) * twins[best.key()]
                     more += self._bits(h.constants - self.taken) - self._bits(mine - h.constants)
-                    if sure and not {c for c in h.constants if c[0] == "cut"} <= self.taken:
+                    if sure and not {c for c in h.constants if c[0] == "cut"} <= plain:
                         more += ANOTHER_CUT
                     if more <= BUDGET:
                         g.rival(k, more)
@@ -341,6 +342,18 @@ class _Cover:
                 break
             without |= new
         return True
+
+
+def _rounded_for_all(g: _Group, best: Hypothesis) -> frozenset[Constant]:
+    """Return the ways to round a share for all ranks alike where the traces show no other one.
+
+    They are no other cut of the domain: a program may send them beside its blocks, and where the
+    ranks that have the remainder do not send, nothing tells the two apart.
+    """
+    rest = (t.extent % g.slot.axes[t.axis].count for t in best.terms)
+    if not any(bool(np.any(left)) for left in rest):
+        return frozenset()
+    return frozenset(("cut", kind) for kind in PADDED)
 
 
 def _other_cuts(groups: Sequence[_Group]) -> None:
