@@ -115,8 +115,9 @@ def check_text(run: RunCheck) -> str:
         f"{plural(size, 'byte')}"
     ]
     shown = [rank for rank in run.ranks if len(run.ranks) <= _LISTED_RANKS or rank.problem]
-    unlisted = [rank for rank in shown if rank.status == MISSING][_LISTED_RANKS:]
-    shown = [rank for rank in shown if rank not in unlisted]
+    missing = [rank.rank for rank in shown if rank.status == MISSING]
+    unlisted = set(missing[_LISTED_RANKS:])
+    shown = [rank for rank in shown if rank.rank not in unlisted]
     if shown:
         rows = [[str(r.rank), r.status, str(r.events), str(r.bytes)] for r in shown]
         cells = table(rows, ["rank", "status", "events", "bytes"], left=2).split("\n")
