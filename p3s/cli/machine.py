@@ -8,13 +8,6 @@ import typer
 
 from p3s.cli.common import emit, emit_json, out
 
-
-def _epilog(next_command: str, *examples: str) -> str:
-    """Return the end of a command's help: examples, and what comes next."""
-    lines = "".join(f"\n  p3s machine {each}" for each in examples)
-    return f"\b\nExample:{lines}\nNext:\n  {next_command}"
-
-
 app = typer.Typer(
     help="Measure what computation and messages cost here, to predict for other machines.",
     rich_markup_mode=None,

@@ -15,7 +15,6 @@ class P3s(PythonPackage):
 
     version("0.1.0")
 
-    variant("baseline", default=False, description="Regressions of run times")
     variant("pdf", default=False, description="Pictures as PDF")
     variant("frames", default=False, description="Tables as data frames of pandas and xarray")
 
@@ -39,7 +38,6 @@ class P3s(PythonPackage):
         depends_on("py-pyelftools@0.30:0")
         depends_on("py-jsonschema@4.20:4")
         depends_on("py-cattrs@24.1:")
-        depends_on("py-scikit-learn@1.4:1", when="+baseline")
         depends_on("py-reportlab@4.2:5", when="+pdf")
         depends_on("py-pandas@2:3", when="+frames")
         depends_on("py-xarray@2024.1:", when="+frames")

@@ -130,13 +130,15 @@ class Stages:
             },
         )
 
-    def characterize(self, study_dir: Path, np: int) -> dict[str, Any]:
+    def characterize(self, study_dir: Path, np: int) -> types.SimpleNamespace:
         self.calls.append(("characterize", np))
         write_json(
             Study(study_dir).signature_path(np),
             {"schema": "p3s.signature", "schema_version": VERSION},
         )
-        return {"schema": "p3s.signature", "events": 100 * np, "phases": [1, 2]}
+        return types.SimpleNamespace(
+            events=100 * np, phases=[1, 2], sites={}, not_modelled=(), tracing={}, buffers={}
+        )
 
     def build(self, study_dir: Path, holdout: bool = True) -> Model:
         self.calls.append(("model", holdout))

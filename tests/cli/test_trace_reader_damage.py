@@ -380,7 +380,7 @@ def test_an_intact_capture_is_characterized(tmp_path: Path) -> None:
     study = a_study(tmp_path)
     run = read_run(study.runs_dir(2))
     assert run.problem == "" and run.missing == ()
-    assert characterize(study.root, 2)["left_out"] == []
+    assert characterize(study.root, 2).left_out == ()
 
 
 @pytest.mark.parametrize(("damage", "why"), DAMAGES)
@@ -410,8 +410,8 @@ def test_an_intact_repeat_stands_in(
     path = study.runs_dir(2, 0) / "rank-000001.p3t"
     damage(path)
     signature = characterize(study.root, 2)
-    assert signature["repeats"] == 1
-    assert len(signature["left_out"]) == 1 and str(path) in signature["left_out"][0]
+    assert signature.repeats == 1
+    assert len(signature.left_out) == 1 and str(path) in signature.left_out[0]
 
 
 def test_a_capture_that_reached_its_limit_is_not_characterized(tmp_path: Path) -> None:

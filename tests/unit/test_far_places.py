@@ -35,7 +35,7 @@ def moved(t: PointTable, prefix: str = "@") -> PointTable:
     """Return a table with all calls at other addresses."""
     return replace(
         t,
-        groups=tuple(replace(g, site=prefix + g.site) for g in t.groups),
+        groups=tuple(g._replace(site=prefix + g.site) for g in t.groups),
         nodes=tuple((prefix + site, op) for site, op in t.nodes),
         sites={
             prefix + site: tuple(prefix + f for f in frames) for site, frames in t.sites.items()

@@ -75,7 +75,8 @@ def wrong_exact(seed, maker=random_programs):
 
 
 @pytest.mark.parametrize(
-    "seed", [8, 114, *(pytest.param(s, marks=pytest.mark.slow) for s in (5, 15, 30, 199, 203, 7001))]
+    "seed",
+    [8, 114, *(pytest.param(s, marks=pytest.mark.slow) for s in (5, 15, 30, 199, 203, 7001))],
 )
 def test_what_is_called_exact_is_right(seed):
     assert wrong_exact(seed)[1] == 0

@@ -173,6 +173,7 @@ def test_result_has_what_prediction_and_report_read(tmp_path: Path) -> None:
     nothing = np.zeros(0, dtype=np.int64)
     trace = SimpleNamespace(
         n=2,
+        rows=0,
         weights={3: 1.0},
         phase=nothing,
         rank=nothing,
