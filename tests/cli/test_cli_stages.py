@@ -289,7 +289,7 @@ def test_characterize_json(stages: Stages, root: Path) -> None:
     result = characterize(root, "2,4,8", "--json").data
     assert result["schema"] == "p3s.characterize" and result["schema_version"] == SCHEMA_VERSION
     assert [row["np"] for row in result["counts"]] == [2, 4, 8]
-    assert result["counts"][0]["signature"] == {"events": 200, "phases": 2}
+    assert result["counts"][0]["signature"] == {"events": 200, "phases": 2, "sites": 0}
     assert result["next"] == f"p3s model {root}" and result["failed"] == []
 
 

@@ -132,7 +132,7 @@ def test_sites_that_both_have_stay_what_they_are() -> None:
 
     swapped = replace(
         far,
-        groups=tuple(replace(g, site=name(g.site)) for g in far.groups),
+        groups=tuple(g._replace(site=name(g.site)) for g in far.groups),
         nodes=tuple((name(site), op) for site, op in far.nodes),
         sites={name(site): (name(site),) for site in far.sites},
     )
