@@ -17,7 +17,7 @@ from p3s.model.reasons import Code, Reason
 from p3s.model.sizes.attempts import Attempts
 from p3s.model.sizes.blocks import Axis, ExtentPool, FittedSize, Observations
 from p3s.model.sizes.diagonal import fit_diagonal
-from p3s.model.sizes.joint import is_product, joint_sizes
+from p3s.model.sizes.joint import joint_sizes, product_law
 from p3s.model.sizes.levels import blocks_in, fit_chunks, fit_levels, scalar_law
 from p3s.model.sizes.observed import Observed, env_of
 from p3s.model.sizes.positions import decides, moving
@@ -185,10 +185,9 @@ def _steps(fit: Attempts) -> Iterator[Callable[[], FittedSize | None]]:
         ]
         yield from turned
         return
-    yield lambda: fit.scalar(1)
-    if is_product(fit.obs):
-        return
     yield from (
+        lambda: fit.scalar(1),
+        lambda: product_law(fit.obs),
         fit.header,
         fit.scalar,
         fit.multiplied,

@@ -161,8 +161,7 @@ def _groups(
         g.hypotheses = [h for cost, h in found if cost <= found[0][0] + SPREAD][:MOST_HYPOTHESES]
         if g.hypotheses:
             g.hypotheses += _given(g)
-            sizes = len(np.unique(g.slot.obs.value))
-            g.raw = len(g.slot.obs.value) * log2(sizes + 1) + whole_bits(int(g.slot.obs.value[0]))
+            g.raw = _listed_bits(g.slot.obs)
             alike = frozenset(h.key() for h in g.hypotheses)
             out.setdefault(alike, replace(g, keys=[])).keys.extend(g.keys)
     return list(out.values())
@@ -199,13 +198,21 @@ def _support(found: Sequence[Sequence[tuple[float, Hypothesis]]]) -> dict[Consta
     return out
 
 
-def is_product(obs: Observations) -> bool:
-    """Tell whether a product of blocks gives all sizes of a slot: then no other law is needed."""
-    return _may_be_cut(obs) and bool(Slot(obs, {}).hypotheses((), _nothing, 1))
+def product_law(obs: Observations) -> FittedSize | None:
+    """Return the cheapest product of blocks that gives all sizes of a slot, if it takes fewer bits
+    than a list of them: then no other law is needed."""
+    if not _may_be_cut(obs):
+        return None
+    found = Slot(obs, {}).hypotheses((), lambda c: bits_of(c, frozenset()), 1)
+    if not found or found[0][0] >= _listed_bits(obs):
+        return None
+    best = found[0][1]
+    return FittedSize(best.expr(), best.free(), len(np.unique(obs.env["n"])))
 
 
-def _nothing(_: Constant) -> float:
-    return 0.0
+def _listed_bits(obs: Observations) -> float:
+    """Return the bits of a list of all sizes."""
+    return len(obs.value) * log2(len(np.unique(obs.value)) + 1) + whole_bits(int(obs.value[0]))
 
 
 def _may_be_cut(obs: Observations) -> bool:
