@@ -6,6 +6,7 @@ For programs that were traced elsewhere, as Score-P does it, or that cannot be t
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+#: OTF2_BUFFER_END_OF_FILE, the last byte of every file of definitions or events.
+_END_OF_FILE = b"\x01"
 _AGAIN = "copy the whole archive, or trace the program again"
 
 
@@ -38,14 +41,14 @@ def lacking_parts(anchor: Path, archive: Archive | None) -> str:
     all.
     """
     whole = anchor.with_suffix(".def")
-    if archive is None:
-        lack = _lack(whole) or "cut or damaged"
-        return f"{whole.name} is {lack}, the definitions of all ranks; {_AGAIN}"
+    lack = _lack(whole)
+    if lack or archive is None:
+        return f"{whole.name} is {lack or 'damaged'}, the definitions of all ranks; {_AGAIN}"
     files = {
         ref: {end: anchor.with_suffix("") / f"{ref}.{end}" for end in ("evt", "def")}
         for ref in archive.rank_of
     }
-    own = [ref for ref, each in files.items() if not _lack(each["def"])]
+    own = any(_lack(each["def"]) not in ("missing", "empty") for each in files.values())
     parts = [
         _part_text(file, "events" if end == "evt" else "definitions", archive.rank_of, ref)
         for ref, each in files.items()
@@ -63,10 +66,18 @@ def _part_text(file: Path, what: str, rank_of: Mapping[int, tuple[int, int]], re
 
 
 def _lack(file: Path) -> str:
-    """Return what is wrong with a file at first sight, "" where nothing is."""
+    """Return what is wrong with a file at first sight, "" where nothing is.
+
+    Every file of OTF2 but the anchor ends with OTF2_BUFFER_END_OF_FILE. The library takes what
+    memory holds behind a cut file for its end, where that looks like one.
+    """
     if not file.exists():
         return "missing"
-    return "" if file.stat().st_size else "empty"
+    if not file.stat().st_size:
+        return "empty"
+    with file.open("rb") as opened:
+        opened.seek(-1, os.SEEK_END)
+        return "" if opened.read(1) == _END_OF_FILE else "cut"
 
 
 _NS_PER_S = 10**9
