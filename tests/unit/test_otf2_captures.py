@@ -409,11 +409,7 @@ def test_damaged_archives_name_the_part_and_the_rank(
     anchor = halo_as_score_p_does(2, 40, tmp_path / "archive")
     file = anchor.parent / name
     whole = file.read_bytes()
-    for damaged, how in (
-        (whole[: len(whole) // 2], "cut"),
-        (b"", "empty"),
-        (None, "missing"),
-    ):
+    for damaged, how in ((whole[: len(whole) // 2], "cut"), (b"", "empty"), (None, "missing")):
         if damaged is None:
             file.unlink()
         else:
