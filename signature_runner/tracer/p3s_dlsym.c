@@ -7,7 +7,7 @@
 
 void *p3s_opened_mpi;           /* the library in which a function was looked up first */
 
-#if defined(__GLIBC__) && !defined(P3S_ARCHIVE)
+#if defined(__GLIBC__) && !defined(P3S_ARCHIVE) && !defined(P3S_INSIDE_PROGRAM)
 
 typedef void *(*lookup)(void *, const char *);
 static lookup real;
