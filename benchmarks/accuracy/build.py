@@ -101,6 +101,8 @@ class Builder:
         It runs twice, in copies of the directory, with compilers of MPI's usual names that compile
         for SMPI; ``executable`` is what it makes, from there. Errors: SimulationError.
         """
+        if source.resolve() in (self.directory.resolve(), *self.directory.resolve().parents):
+            raise SimulationError(f"{name}: --dir lies in {source}, which is copied; name another")
         traced = [*self.tracer(), self._system(Path(executable).name), self._own()]
         places = []
         for kind, others in (("plain", []), ("traced", traced)):
