@@ -120,14 +120,16 @@ def test_algorithms_are_set_on_both_sides(capsys: pytest.CaptureFixture[str]) ->
     assert "--cfg=smpi/bcast:binomial_tree" in cluster.settings(both)
     assert "--cfg=smpi/allreduce:rdb" in cluster.settings(both)
     assert "--cfg=smpi/test:4e-07" in cluster.settings(both)
+    made = ",".join(f"{call}=mask" for call in cluster.CREATIONS)
     assert cluster.collectives(both) == [
         "--collectives",
-        "bcast=binomial,allreduce=recursive_doubling",
+        f"bcast=binomial,allreduce=recursive_doubling,{made}",
     ]
     one = parser().parse_args(["--algorithms", "bcast"]).algorithms
     assert not [word for word in cluster.settings(one) if "allreduce" in word]
-    assert cluster.collectives(one) == ["--collectives", "bcast=binomial"]
-    assert cluster.collectives(parser().parse_args(["--algorithms", ""]).algorithms) == []
+    assert cluster.collectives(one) == ["--collectives", f"bcast=binomial,{made}"]
+    none = parser().parse_args(["--algorithms", ""]).algorithms
+    assert cluster.collectives(none) == ["--collectives", made]
     with pytest.raises(SystemExit):
         parser().parse_args(["--algorithms", "scan"])
     assert "--algorithms" in capsys.readouterr().err
