@@ -32,7 +32,8 @@
 enum { PING, STREAM, OVERHEAD, LATE, BUSY, END }; /* what rank 1 is asked to do */
 enum { MOST = 4 << 20, SIZES = 56, KEEP = 4096, WINDOW = 8 << 20, FEW = 2, MANY = 48, LEAST = 6 };
 
-/* What is taken for a line: this share off, in the middle between sizes that are further apart. */
+/* What is taken for a line: this share off, in the middle between sizes that are further apart; what
+ * two sizes next to each other differ by where there is no step between them. */
 #define STRAIGHT 0.08
 /* Communicators that are made and freed to time that. */
 #define CREATIONS 500
@@ -271,7 +272,9 @@ static int choose(int *sizes, int eager)
         took[k] = probe(sizes[k]);
     while (i + 1 < n && n < SIZES) {
         int low = sizes[i], high = sizes[i + 1], middle = low + (high - low) / 2;
-        double found = high - low > NEAR + high / 16 ? probe(middle) : -1;
+        int step = took[i + 1] > took[i] * (1 + STRAIGHT) || took[i + 1] < took[i] * (1 - STRAIGHT);
+        int far = high - low > NEAR + high / 16 || (high - low > NEAR && step);
+        double found = far ? probe(middle) : -1;
         double line = (took[i] + took[i + 1]) / 2;
         if (found < 0 || (found > line * (1 - STRAIGHT) && found < line * (1 + STRAIGHT))) {
             i++;
