@@ -16,7 +16,7 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.base.extents import names_count
 from p3s.base.host.command import parse
 from p3s.base.serialise import Published
-from p3s.base.staging import discard, new_directory, release
+from p3s.base.staging import discard, new_directory
 from p3s.base.study import Study
 from p3s.costs.small_runs.places import Same, correspond, known
 from p3s.signature.tables import PointTable
@@ -199,7 +199,6 @@ def commit(study: Study, name: str, new: Study, counts: Sequence[int]) -> Study:
     if not target.exists():
         try:
             os.rename(new.root, target)
-            release(new.root)
             sync_directory(target.parent)
         except OSError as err:
             raise P3SError(f"{target}: cannot be put in place: {reason(err)}") from err
