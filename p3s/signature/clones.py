@@ -234,10 +234,7 @@ class _Graph:
         node = np.array([number[site] for site, _ in table.nodes], dtype=np.int64)
         inner = table.edges[(table.edges[:, 1] >= 0) & (table.edges[:, 2] >= 0)]
         steps = np.unique(node[inner[:, 1:3]].reshape(-1, 2), axis=0).tolist()
-        follows: dict[int, list[int]] = {}
-        for u, v in steps:
-            follows.setdefault(u, []).append(v)
-        parts = strongly_connected(range(len(sites)), follows)
+        parts = strongly_connected(range(len(sites)), ((u, v) for u, v in steps))
         component = {v: k for k, part in enumerate(parts) for v in part}
         before: dict[str, set[str]] = {site: set() for site in sites}
         behind: dict[str, set[str]] = {site: set() for site in sites}

@@ -3,64 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 Edge = tuple[int, int]
 
 
-def strongly_connected(nodes: Iterable[int], succ: Mapping[int, Iterable[int]]) -> list[set[int]]:
-    """Return the strongly connected components (Tarjan, iterative)."""
-    index: dict[int, int] = {}
-    low: dict[int, int] = {}
-    on: set[int] = set()
-    stack: list[int] = []
-    out: list[set[int]] = []
-    for root in nodes:
-        if root in index:
-            continue
-        work: list[tuple[int, Any]] = [(root, iter(succ.get(root, ())))]
-        index[root] = low[root] = len(index)
-        stack.append(root)
-        on.add(root)
-        while work:
-            v, it = work[-1]
-            advanced = False
-            for w in it:
-                if w not in index:
-                    index[w] = low[w] = len(index)
-                    stack.append(w)
-                    on.add(w)
-                    work.append((w, iter(succ.get(w, ()))))
-                    advanced = True
-                    break
-                if w in on:
-                    low[v] = min(low[v], index[w])
-            if advanced:
-                continue
-            work.pop()
-            if work:
-                low[work[-1][0]] = min(low[work[-1][0]], low[v])
-            if low[v] == index[v]:
-                comp: set[int] = set()
-                while True:
-                    w = stack.pop()
-                    on.discard(w)
-                    comp.add(w)
-                    if w == v:
-                        break
-                out.append(comp)
-    return out
+def strongly_connected(nodes: Iterable[int], edges: Iterable[Edge]) -> list[set[int]]:
+    """Return the strongly connected components of nodes, in the order of their least one.
 
+    Edges from or to other nodes are passed over.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
 
-def adjacency(nodes: set[int], edges: Iterable[Edge]) -> dict[int, list[int]]:
-    """Return the successors of nodes among themselves, ascending."""
-    succ: dict[int, list[int]] = {v: [] for v in nodes}
-    for a, b in edges:
-        if a in succ and b in succ:
-            succ[a].append(b)
-    for v in succ:
-        succ[v].sort()
-    return succ
+    names = sorted(nodes)
+    at = {v: k for k, v in enumerate(names)}
+    inner = [(at[a], at[b]) for a, b in edges if a in at and b in at and a != b]
+    if not inner:
+        return [{v} for v in names]
+    graph = coo_array(([1] * len(inner), tuple(zip(*inner, strict=True))), (len(at), len(at)))
+    found: dict[int, set[int]] = {}
+    for v, label in zip(names, connected_components(graph, connection="strong")[1], strict=True):
+        found.setdefault(int(label), set()).add(v)
+    return list(found.values())
 
 
 def cyclic(comp: set[int], edges: set[Edge]) -> bool:

@@ -15,10 +15,9 @@ from functools import cached_property
 from typing import Any
 
 from p3s.signature.calltable import least_backward
-from p3s.signature.cycles import adjacency, cyclic, natural_loop, strongly_connected
+from p3s.signature.cycles import Edge, cyclic, natural_loop, strongly_connected
 
 START, END = -1, -2
-Edge = tuple[int, int]
 #: Iterations of a loop without inner ones may differ this much, relative, between ranks: where an
 #: iteration of a corner rank only receives and its next one only sends, the two look like one.
 _EQUAL_TURNS = 0.1
@@ -166,7 +165,7 @@ def _nest(
     code: Mapping[int, int],
 ) -> list[int | Loop]:
     union = {e for c in classes for e in c.inside(nodes)}
-    comps = strongly_connected(sorted(nodes), adjacency(nodes, union))
+    comps = strongly_connected(nodes, union)
     items: list[tuple[set[int], int | Loop]] = []
     for comp in comps:
         if not cyclic(comp, union):
@@ -339,7 +338,7 @@ def _one_loop(comp: set[int], classes: Sequence[_Class]) -> Loop | None:
             removed.append((cls, {e for e in local if e[0] == closer}))
             continue
         touched = {v for e in cls.near(comp) for v in e if v in comp}
-        for scc in strongly_connected(sorted(touched), adjacency(touched, local)):
+        for scc in strongly_connected(touched, local):
             if cyclic(scc, local):
                 inside = {e for e in local if e[0] in scc and e[1] in scc}
                 removed.append((cls, _outer_back_edges(scc, cls, inside)))

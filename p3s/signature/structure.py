@@ -11,7 +11,8 @@ import numpy as np
 
 from p3s.base.arrays import Ints
 from p3s.base.ops import COMPLETION, RECV, SEND, kind_of, of_one_call, place_of
-from p3s.signature.fold import Edge, Loop, count_turns, fold
+from p3s.signature.cycles import Edge
+from p3s.signature.fold import Loop, count_turns, fold
 from p3s.signature.parse import Nest, Parsed, nest_of, parse, trips
 from p3s.signature.tables import PointTable
 
