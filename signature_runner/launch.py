@@ -131,28 +131,15 @@ class RunOutcome:
     stopped: bool = False
 
 
-_PERMISSION = {
-    "OMPI_MCA_rmaps_base_oversubscribe": "1",
-    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-}
 # Else srun waits for the others when a rank has died, and they wait for it.
 _SRUN = {"SLURM_KILL_BAD_EXIT": "1"}
-_AS_ROOT = {
-    f"{prefix}_ALLOW_RUN_AS_ROOT{suffix}": "1"
-    for prefix in ("OMPI", "PRTE")
-    for suffix in ("", "_CONFIRM")
-}
 
 
 def _environment(oversubscribed: bool, mark: str) -> dict[str, str]:
     """Return the launcher's environment; what the user set is kept."""
     env = {name: value for name, value in os.environ.items() if name not in _OWN}
-    defaults = {
-        **({**_PERMISSION, **SHARING} if oversubscribed else {}),
-        **_SRUN,
-        **(_AS_ROOT if os.getuid() == 0 else {}),
-    }
-    return {**defaults, **env, MARK: mark}
+    sharing = SHARING if oversubscribed else {}
+    return {**mpi.launch_defaults(oversubscribed), **sharing, **_SRUN, **env, MARK: mark}
 
 
 def _copy(

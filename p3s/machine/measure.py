@@ -165,6 +165,7 @@ def measure(
     not come compiled and there is no C compiler, none with OpenMP, or a kernel cannot run.
     """
     from p3s.base.host.compiling import c_compiler
+    from p3s.base.host.cores import physical_cores
     from p3s.machine import facts, programs
     from p3s.machine import network as net
     from p3s.machine.threads import measure_openmp, openmp_program
@@ -178,7 +179,7 @@ def measure(
         openmp_program(compiler)  # fails before anything is measured
     program = programs.kernels()
     known = facts.facts()
-    cores = facts.physical_cores()[: max(known.granted_cores or 1, 1)]
+    cores = physical_cores()[: max(known.granted_cores or 1, 1)]
     sizes = working_sets(known.caches, facts.granted_bytes(), quick)
     core = [_Point(kernel, 0) for kernel in CORE_KERNELS]
     # By kernel: going from links to ones and back fills the whole memory again.

@@ -150,45 +150,24 @@ def run_ranks(argv: list[str], timeout_s: float, who: str, processes: int) -> st
     """Return what ranks printed; P3SError, which says who they are, when they fail or hang."""
     from p3s.base import workers
     from p3s.base.host.cores import cores
-    from p3s.base.host.processes import MARK, end_with_parent, new_mark, stop
+    from p3s.base.host.mpi import launch_defaults
+    from p3s.base.host.processes import run_session
 
     workers.check_may_launch()
-    defaults = {}
-    if cores() < processes:
-        defaults["OMPI_MCA_rmaps_base_oversubscribe"] = "1"
-        defaults["PRTE_MCA_rmaps_default_mapping_policy"] = ":oversubscribe"
-    if os.getuid() == 0:
-        for prefix in ("OMPI", "PRTE"):
-            defaults[f"{prefix}_ALLOW_RUN_AS_ROOT"] = "1"
-            defaults[f"{prefix}_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
-    mark = new_mark()
+    variables = {**launch_defaults(cores() < processes), **os.environ}
     try:
-        process = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            env={**defaults, **os.environ, MARK: mark},
-            start_new_session=True,
-            preexec_fn=end_with_parent(),
-        )
+        done = run_session(argv, timeout_s, env=variables, grace_s=_GRACE_S)
     except OSError as error:
         raise P3SError(f"{argv[0]}: cannot be started: {error.strerror}") from error
-    try:
-        text, complaints = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired as error:
         raise P3SError(f"{argv[0]}: {who} did not end within {timeout_s:.0f} s") from error
-    finally:
-        stop(process, mark, _GRACE_S)
-    if process.returncode != 0:
-        lines = [line.strip() for line in complaints.splitlines() if line.strip(" -=*")]
+    if done.returncode != 0:
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip(" -=*")]
         raise P3SError(
-            f"{argv[0]}: {who} ended with exit code {process.returncode}: "
+            f"{argv[0]}: {who} ended with exit code {done.returncode}: "
             f"{(lines or ['no message'])[0][:160]}"
         )
-    return text
+    return done.stdout
 
 
 def parsed(text: str) -> dict[str, Any]:

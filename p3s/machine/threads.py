@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from p3s.base.errors import P3SError
+from p3s.base.host.cores import CPUS, HardwareThread, close, domains, far, hardware_threads, text_of
 from p3s.base.text import plural
 from p3s.machine import facts
-from p3s.machine.facts import CPUS, Place, close, domains, far, places, text_of
 from p3s.machine.programs import Asked, Built, built
 from p3s.machine.teams import (
     CONSTRUCTS,
@@ -149,7 +149,9 @@ def counts(cores: int, hardware_threads: int, oversubscribe: bool) -> list[int]:
     return sorted(found)
 
 
-def teams(found: Sequence[Place], cores: int, granted: int, oversubscribe: bool) -> list[Team]:
+def teams(
+    found: Sequence[HardwareThread], cores: int, granted: int, oversubscribe: bool
+) -> list[Team]:
     """Return the teams to measure; granted: hardware threads that a CPU quota leaves.
 
     A far team is there where it is on other hardware threads than the close one.
@@ -182,7 +184,7 @@ def measure_openmp(
     """
     begin = time.monotonic()
     program = openmp_program(compiler)
-    here, known = places(), facts.facts()
+    here, known = hardware_threads(), facts.facts()
     granted = known.granted_cores or 1
     made = teams(here, known.cores or 1, granted, oversubscribe)
     sizes = _Sizes.of(known.caches, known.hardware_threads or 1, quick)

@@ -12,6 +12,7 @@ from commands import cli
 from machines import synthetic
 
 from p3s.base.errors import P3SError
+from p3s.base.host import cores
 from p3s.base.text import size_text
 from p3s.machine import facts, network
 from p3s.machine.compare import compare
@@ -98,9 +99,9 @@ def test_a_program_that_ends_is_one_clear_line(tmp_path: Path) -> None:
 
 
 def test_lists_of_cores() -> None:
-    assert facts.cores_of("0-3,8") == [0, 1, 2, 3, 8]
-    assert facts.cores_of("5") == [5]
-    assert facts.cores_of("") == facts.cores_of("x-3") == []
+    assert cores.numbers_of("0-3,8") == [0, 1, 2, 3, 8]
+    assert cores.numbers_of("5") == [5]
+    assert cores.numbers_of("") == cores.numbers_of("x-3") == []
 
 
 def test_caches_and_cores_come_from_sysfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +133,7 @@ def test_caches_and_cores_come_from_sysfs(tmp_path: Path, monkeypatch: pytest.Mo
         (3, 36 * MIB, 4),
     ]
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
-    assert facts.physical_cores(tmp_path) == [0, 1], "one of two hardware threads per core"
+    assert cores.physical_cores(tmp_path) == [0, 1], "one of two hardware threads per core"
 
 
 def test_processor_is_named_on_other_architectures(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from openmp_made import openmp, overhead_ns
 
 from p3s.base.artefacts import write_json
 from p3s.base.errors import P3SError, UsageError
-from p3s.machine import facts
+from p3s.base.host import cores
 from p3s.machine import threads as clock
 from p3s.machine.compare import compare
 from p3s.machine.compare import render as render_comparison
@@ -140,11 +140,11 @@ def sysfs(root: Path, packages: int, cores: int, smt: int) -> None:
 def test_places_close_and_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sysfs(tmp_path, packages=2, cores=4, smt=2)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
-    found = facts.places(tmp_path)
-    assert facts.domains(found) == 2
-    assert facts.close(found) == [*range(8), *range(8, 16)]
-    assert facts.far(found)[:8] == [0, 4, 2, 6, 1, 5, 3, 7], "sockets, then caches, then cores"
-    assert sorted(facts.far(found)[8:]) == list(range(8, 16)), "second threads of cores last"
+    found = cores.hardware_threads(tmp_path)
+    assert cores.domains(found) == 2
+    assert cores.close(found) == [*range(8), *range(8, 16)]
+    assert cores.far(found)[:8] == [0, 4, 2, 6, 1, 5, 3, 7], "sockets, then caches, then cores"
+    assert sorted(cores.far(found)[8:]) == list(range(8, 16)), "second threads of cores last"
     made = teams(found, 8, 16, False)
     assert [(t.threads, t.far) for t in made][:3] == [(1, False), (2, False), (2, True)]
     assert [t.threads for t in made if t.far] == [2, 4], "with 1 or 8 it is on the same cores"
@@ -157,8 +157,8 @@ def test_a_node_with_one_order_only_has_no_far_team(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3})
-    found = facts.places(tmp_path)
-    assert facts.close(found) == facts.far(found) == [3], "sysfs may tell nothing"
+    found = cores.hardware_threads(tmp_path)
+    assert cores.close(found) == cores.far(found) == [3], "sysfs may tell nothing"
     made = teams(found, 1, 1, True)
     assert [(t.threads, t.cpus) for t in made] == [(1, (3,)), (2, ())]
     assert made[1].environment()["OMP_PROC_BIND"] == "false"
@@ -167,7 +167,7 @@ def test_a_node_with_one_order_only_has_no_far_team(
 def test_a_quota_limits_teams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sysfs(tmp_path, packages=1, cores=8, smt=1)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
-    assert {t.threads for t in teams(facts.places(tmp_path), 8, 3, False)} == {1, 2, 3}
+    assert {t.threads for t in teams(cores.hardware_threads(tmp_path), 8, 3, False)} == {1, 2, 3}
 
 
 def test_clocks_of_cpufreq_and_cpuinfo(tmp_path: Path) -> None:

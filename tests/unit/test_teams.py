@@ -30,7 +30,7 @@ def _command(*words: str, family: str = mpi.OPENMPI) -> Command:
 def two_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two sockets of four cores with two hardware threads, numbered as on many machines."""
     places = [(k % 2, k // 2) for k in range(8)] * 2
-    monkeypatch.setattr(cores, "_SYSFS", _machine(tmp_path, places))
+    monkeypatch.setattr(cores, "CPUS", _machine(tmp_path, places))
     monkeypatch.setattr(cores.os, "sched_getaffinity", lambda _: set(range(16)))
     monkeypatch.setattr(cores, "cores", lambda: 16)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 from p3s.base.errors import UsageError
@@ -72,6 +74,123 @@ def _quota_v1(folder: Path) -> float | None:
         return None
 
 
+# ---- hardware threads, as sysfs describes them -----------------------------------------------
+CPUS = Path("/sys/devices/system/cpu")
+_NODE = re.compile(r"node(\d+)")
+_LEVELS = ("package", "domain", "l3", "l2", "core", "number")
+
+
+@dataclass(frozen=True, order=True)
+class HardwareThread:
+    """A hardware thread: what it is part of, the widest first (numbers, -1 where not told)."""
+
+    package: int
+    domain: int
+    l3: int
+    l2: int
+    core: int
+    number: int
+
+
+def text_of(path: Path) -> str:
+    """Return what a file says, "" where it cannot be read."""
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def numbers_of(text: str) -> list[int]:
+    """Return the numbers of a list as Linux writes them: 0-3,8; empty when it is none."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        if not first.isdigit() or (last and not last.isdigit()):
+            return []
+        found.extend(range(int(first), int(last or first) + 1))
+    return found
+
+
+def hardware_threads(
+    root: Path | None = None, numbers: Sequence[int] | None = None
+) -> list[HardwareThread]:
+    """Return hardware threads of this machine [those that this process may use]."""
+    wanted = sorted(os.sched_getaffinity(0)) if numbers is None else numbers
+    return [_hardware_thread(root or CPUS, number) for number in wanted]
+
+
+def physical_cores(root: Path | None = None) -> list[int]:
+    """Return one hardware thread per core among those this process may use, ascending."""
+    return sorted(each.number for each in _by_core(hardware_threads(root))[0])
+
+
+def close(found: Sequence[HardwareThread]) -> list[int]:
+    """Return them so that those that share caches follow each other.
+
+    Cores first: the second hardware thread of a core comes after the first of all.
+    """
+    first, more = _by_core(found)
+    return [each.number for each in [*first, *more]]
+
+
+def far(found: Sequence[HardwareThread]) -> list[int]:
+    """Return them so that the first ones share as little as possible, cores first too."""
+    first, more = _by_core(found)
+    return [*_spread(first, 0), *_spread(more, 0)]
+
+
+def domains(found: Sequence[HardwareThread]) -> int:
+    """Return how many memory domains they lie in."""
+    return len({(each.package, each.domain) for each in found})
+
+
+def _by_core(found: Sequence[HardwareThread]) -> tuple[list[HardwareThread], list[HardwareThread]]:
+    """Return one hardware thread of every core, and the others."""
+    first: dict[tuple[int, int], HardwareThread] = {}
+    for each in sorted(found):
+        first.setdefault((each.package, each.core), each)
+    rest = sorted(set(found) - set(first.values()))
+    return sorted(first.values()), rest
+
+
+def _spread(found: Sequence[HardwareThread], level: int) -> list[int]:
+    """Return numbers taken in turn from each part of a level, spread in the parts as well."""
+    if level == len(_LEVELS):
+        return [each.number for each in found]
+    parts: dict[int, list[HardwareThread]] = {}
+    for each in found:
+        parts.setdefault(getattr(each, _LEVELS[level]), []).append(each)
+    lists = [_spread(part, level + 1) for part in parts.values()]
+    return [number for row in zip_longest(*lists) for number in row if number is not None]
+
+
+def _hardware_thread(root: Path, number: int) -> HardwareThread:
+    folder = root / f"cpu{number}"
+    siblings = numbers_of(text_of(folder / "topology" / "thread_siblings_list"))
+    core = min(siblings) if siblings else _number(text_of(folder / "topology" / "core_id"), number)
+    return HardwareThread(
+        _number(text_of(folder / "topology" / "physical_package_id"), -1),
+        next((int(m[1]) for p in folder.glob("node*") if (m := _NODE.fullmatch(p.name))), -1),
+        _shared(folder, "3"),
+        _shared(folder, "2"),
+        core,
+        number,
+    )
+
+
+def _number(text: str, otherwise: int) -> int:
+    return int(text) if text.isdigit() else otherwise
+
+
+def _shared(folder: Path, level: str) -> int:
+    """Return the first hardware thread that shares a cache, -1 where there is none such."""
+    for index in sorted((folder / "cache").glob("index*")):
+        if text_of(index / "level") == level and text_of(index / "type") != "Instruction":
+            return min(numbers_of(text_of(index / "shared_cpu_list")), default=-1)
+    return -1
+
+
+# ---- teams of threads ------------------------------------------------------------------------
 #: Where the threads of a process are: on neighbouring cores, spread over the process's part of the
 #: node, or wherever the launcher and the system put them.
 CLOSE, FAR, NONE = "close", "far", "none"
@@ -79,7 +198,6 @@ AFFINITIES = (CLOSE, FAR, NONE)
 #: Most threads of a process that can be asked for.
 MOST = 4096
 
-_SYSFS = Path("/sys/devices/system/cpu")
 #: Variables in which launchers tell a rank its number on its node.
 LOCAL_RANK = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_LOCAL_RANKID", "SLURM_LOCALID")
 #: Options of launchers that say where processes run: the user's own come before those of P3S.
@@ -152,31 +270,9 @@ def core_sets(width: int, usable: Sequence[int] | None = None) -> tuple[str, ...
     ``usable``: processors that may be used [those of this process]. Cores of a process are
     neighbours; one hardware thread of each core is used while the cores suffice.
     """
-    cpus = _ordered(sorted(os.sched_getaffinity(0)) if usable is None else list(usable))
+    cpus = close(hardware_threads(numbers=usable))
     groups = [cpus[k : k + width] for k in range(0, len(cpus) - width + 1, width)]
     return tuple(",".join(map(str, sorted(group))) for group in groups)
-
-
-def _ordered(cpus: Sequence[int]) -> list[int]:
-    """Return processors by socket and core, neighbours together, second threads of cores last."""
-    seen: dict[tuple[int, int], int] = {}
-    found = []
-    for cpu in cpus:
-        place = _place(cpu)
-        found.append((seen.get(place, 0), place, cpu))
-        seen[place] = seen.get(place, 0) + 1
-    return [cpu for _, _, cpu in sorted(found)]
-
-
-def _place(cpu: int) -> tuple[int, int]:
-    folder = _SYSFS / f"cpu{cpu}" / "topology"
-    try:
-        return (
-            int((folder / "physical_package_id").read_text()),
-            int((folder / "core_id").read_text()),
-        )
-    except (OSError, ValueError):
-        return 0, cpu
 
 
 def check_threads(counts: Sequence[int], oversubscribe: bool, usable: int) -> None:

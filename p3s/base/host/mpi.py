@@ -110,6 +110,22 @@ def named_family(name: str) -> str | None:
     return MPICH if ".mpich" in name or ".hydra" in name else None
 
 
+def launch_defaults(shared: bool) -> dict[str, str]:
+    """Return variables that let a launcher start ranks, as root too; ``shared``: more than cores.
+
+    What the user has set comes before them.
+    """
+    found = {}
+    if shared:
+        found["OMPI_MCA_rmaps_base_oversubscribe"] = "1"
+        found["PRTE_MCA_rmaps_default_mapping_policy"] = ":oversubscribe"
+    if os.getuid() == 0:
+        for prefix in ("OMPI", "PRTE"):
+            found[f"{prefix}_ALLOW_RUN_AS_ROOT"] = "1"
+            found[f"{prefix}_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+    return found
+
+
 @functools.cache
 def launcher_family(launcher: str) -> str | None:
     """Return openmpi, mpich or slurm for a launcher that says so, else None."""

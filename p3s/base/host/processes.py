@@ -67,30 +67,31 @@ def run_session(
     *,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
+    grace_s: float = 0.0,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command in a session of its own until it ends; nothing that it starts is left.
 
-    Also where it is stopped, or this process is ended meanwhile. Raises OSError where it cannot be
-    started, subprocess.TimeoutExpired.
+    Also where it is stopped, or this process is ended meanwhile. ``grace_s``: what it has to end
+    by itself when it is asked to. Raises OSError where it cannot be started,
+    subprocess.TimeoutExpired.
     """
-    process = subprocess.Popen(
+    mark = new_mark()
+    with subprocess.Popen(
         list(argv),
         cwd=cwd,
-        env=env,
+        env={**(os.environ if env is None else env), MARK: mark},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
         start_new_session=True,
-    )
-    try:
-        output, errors = process.communicate(timeout=timeout_s)
-    finally:
-        if process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+        preexec_fn=end_with_parent(),
+    ) as process:
+        try:
+            output, errors = process.communicate(timeout=timeout_s)
+        finally:
+            stop(process, mark, grace_s)
     return subprocess.CompletedProcess(argv, process.returncode, output, errors)
 
 
