@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from p3s.base.artefacts import parse_json
+from p3s.base.artefacts import SCHEMA_VERSION, parse_json, write_bytes, write_json
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.host import compiling, mpi
 from p3s.base.host.command import origin_of, program_path
 from p3s.base.host.cores import cores
 from p3s.base.host.place import Place, launcher_above, parents, place, process_facts
-from p3s.base.study import RUN_SCHEMA, SCHEMA_VERSION, write_bytes, write_json
+from p3s.base.records import RUN_SCHEMA
 from p3s.base.trust import sign
 from p3s.signature_runner import build
 from p3s.signature_runner.archive import has_tracer, relink

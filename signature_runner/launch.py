@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from p3s.base import workers
-from p3s.base.artefacts import cannot_be_written
+from p3s.base.artefacts import SCHEMA_VERSION, cannot_be_written, read_json, write_json
 from p3s.base.errors import P3SError, RunFailed
 from p3s.base.host import command, mpi
 from p3s.base.host.cores import Team, cores, team_for
 from p3s.base.host.processes import MARK, end_with_parent, new_mark, stop
-from p3s.base.study import RUN_SCHEMA, SCHEMA_VERSION, read_json, write_json
+from p3s.base.records import RUN_SCHEMA
 from p3s.capture import layout
 from p3s.capture import recording_plan as plan
 from p3s.capture.chunks import read_header

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from p3s.base.artefacts import read_json, write_json
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.extents import with_count
-from p3s.base.study import read_json, write_json
 from p3s.base.trust import is_signed, sign
 from p3s.capture.chunks import read_header
 from p3s.capture.layout import NAME

@@ -15,9 +15,7 @@ from typing import Any, BinaryIO
 
 from p3s.base.artefacts import cannot_be_written
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.records import RunRecord, tell
-from p3s.base.settings import parent_of, settings_in
-from p3s.base.study import Study
+from p3s.base.records import RunRecord, Traces, tell
 
 #: Beside the captures of a run: what the program got. The entry of run.json that tells of it.
 NAME, KEY = "stdin.txt", "stdin"
@@ -122,7 +120,7 @@ def digest_in(info: Mapping[str, Any]) -> str | None:
 
 
 def input_for(
-    study: Study,
+    study: Traces,
     stdin: Callable[[], StandardInput] = own,
     say: Callable[[str], None] = tell,
     *,
@@ -154,13 +152,10 @@ def input_for(
     return kept
 
 
-def _latest(study: Study) -> RunRecord | None:
+def _latest(study: Traces) -> RunRecord | None:
     """Return a complete run that tells its input: of the study, else of another value in it."""
-    around = parent_of(study)
-    others = [at for _, at in settings_in(around[0])] if around is not None else []
-    for each in (study, *others):
-        runs = [*each.runs(), *each.timed_runs()]
-        for run in reversed(runs):
+    for each in (study, *study.around):
+        for run in reversed([*each.runs, *each.timed]):
             if run.status == "complete" and digest_in(run.info) is not None:
                 return run
     return None

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p3s.base import workers
+from p3s.base.artefacts import read_json, write_json
 from p3s.base.errors import P3SError, RunFailed, UsageError
 from p3s.base.extents import extents_at, names_count, shape, with_extents
 from p3s.base.progress import Progress
-from p3s.base.study import RUN_SCHEMA, Study, read_json, write_json
+from p3s.base.records import RUN_SCHEMA, Traces, commit_run, keep_failed_run, stage_run
 from p3s.base.text import one_line
 from p3s.base.trust import sign
 from p3s.signature_runner.recording import Recording
@@ -59,7 +60,7 @@ class TracedRun:
 
 
 def trace_once(
-    study: Study, launch: Launch, np: int, target: Path, recording: Recording, bar: Progress
+    study: Traces, launch: Launch, np: int, target: Path, recording: Recording, bar: Progress
 ) -> TracedRun:
     """Run the program once, traced, and put the capture in ``target``.
 
@@ -73,7 +74,7 @@ def trace_once(
     extents = extents_at(command, np, listed)
     if extents and listed and np not in listed and target.suffix in ("", ".r0"):
         bar.say(f"np={np}: not in --dims; the program gets {shape(extents)}, as of MPI_Dims_create")
-    staged = study.stage_run(target)
+    staged = stage_run(target)
     try:
         outcome = run_traced(
             with_extents(command, np, listed),
@@ -101,11 +102,11 @@ def trace_once(
             grid = {"dims": list(extents)} if extents else {}
             signed = {"signed": sign(command, str(info.get("directory") or os.getcwd()))}
             write_json(staged / "run.json", {**info, "command": command, **signed, **grid})
-        study.commit_run(staged, target)
+        commit_run(staged, target)
     except BaseException as err:
         info = _info(staged)
         stopped = not isinstance(err, Exception)  # Ctrl-C or a signal, which are no errors
-        kept = study.keep_failed_run(staged, target, stopped=stopped)
+        kept = keep_failed_run(staged, target, stopped=stopped)
         if isinstance(err, UsageError) or not isinstance(err, P3SError):
             raise
         code, status = info.get("exit_code"), str(info.get("status", "failed"))

@@ -7,22 +7,20 @@ from dataclasses import replace
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.host.cores import threads_in
-from p3s.base.records import work_of
-from p3s.base.settings import sources, threads_of
-from p3s.base.study import RunRecord, Study
+from p3s.base.records import RunRecord, Traces, work_of
 from p3s.signature_runner.recording import UNFINALIZED, Recording
 
 _NAMES = {"wall": "wall time", "cpu": "CPU time", "instructions": "instructions"}
 
 
-def _kept(study: Study | None, replaced: Iterable[tuple[int, int]]) -> list[RunRecord]:
+def _kept(study: Traces | None, replaced: Iterable[tuple[int, int]]) -> list[RunRecord]:
     gone = set(replaced)
-    runs = study.runs() if study is not None else []
+    runs = study.runs if study is not None else []
     return [run for run in runs if (run.np, run.rep) not in gone and run.info]
 
 
 def settle(
-    asked: Recording, study: Study | None, counts: Sequence[int], repeats: int, usable: int
+    asked: Recording, study: Traces | None, counts: Sequence[int], repeats: int, usable: int
 ) -> Recording:
     """Return the recording of new runs at ``counts``: one way to measure work in a whole study.
 
@@ -64,12 +62,12 @@ def settle(
     return replace(asked, work=work)
 
 
-def only_timed(asked: Recording, study: Study, counts: Sequence[int]) -> bool:
+def only_timed(asked: Recording, study: Traces, counts: Sequence[int]) -> bool:
     """Tell whether new runs give the time of what was counted: CPU time, a study of instructions.
 
     Errors: UsageError when nothing was counted at one of the ``counts``.
     """
-    there = work_of(run for run in study.runs() if run.info and run.status == "complete")
+    there = work_of(run for run in study.runs if run.info and run.status == "complete")
     if asked.work != "cpu" or list(there) != ["instructions"]:
         return False
     missing = [np for np in counts if np not in there["instructions"]]
@@ -82,26 +80,26 @@ def only_timed(asked: Recording, study: Study, counts: Sequence[int]) -> bool:
     return True
 
 
-def of_study(study: Study) -> Recording:
+def of_study(study: Traces) -> Recording:
     """Return the recording for a run that is compared with those of a study."""
-    studies = [study, *sources(study)]
-    units = list(work_of(run for each in studies for run in each.runs() if run.info))
+    studies = [study, *study.sources]
+    units = list(work_of(run for each in studies for run in each.runs if run.info))
     return as_earlier(Recording(work=units[0] if len(units) == 1 else "auto"), study)
 
 
-def as_earlier(asked: Recording, study: Study) -> Recording:
+def as_earlier(asked: Recording, study: Traces) -> Recording:
     """Return a recording with the threads and the way to end that the study's runs have."""
-    if any(run.info.get(UNFINALIZED) for run in study.runs()):
+    if any(run.info.get(UNFINALIZED) for run in study.runs):
         asked = replace(asked, unfinalized=True)
-    if asked.threads or not (count := threads_of(study)):
+    if asked.threads or not study.threads:
         return asked
-    known = [found for run in study.runs() if (found := threads_in(run.info))]
-    return replace(asked, threads=count, affinity=known[-1][1] if known else asked.affinity)
+    known = [found for run in study.runs if (found := threads_in(run.info))]
+    return replace(asked, threads=study.threads, affinity=known[-1][1] if known else asked.affinity)
 
 
-def check_unit(study: Study) -> None:
+def check_unit(study: Traces) -> None:
     """Raise P3SError when the runs of a study were measured in several ways."""
-    there = work_of(run for run in study.runs() if run.info)
+    there = work_of(run for run in study.runs if run.info)
     if len(there) > 1:
         parts = [
             f"{_NAMES[unit]} at {', '.join(map(str, sorted(nps)))}" for unit, nps in there.items()

@@ -13,6 +13,7 @@ import math
 import os
 import re
 import stat
+import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -135,6 +136,31 @@ def is_of_others(path: Path, inputs: Iterable[Path]) -> bool:
         return False  # damaged: reading it says so
     now = _digests(path, inputs) if then else {}
     return any(then.get(name, digest) != digest for name, digest in now.items())
+
+
+#: A file server's clock may be ahead of this machine's, but not by an hour.
+_AHEAD_NS = 3600 * 10**9
+
+
+def is_stale(path: Path, inputs: Iterable[Path]) -> bool:
+    """Tell whether an artefact is missing, older than one of its inputs, made from others, or from
+    the future.
+
+    The clock was wrong when that was written: whatever changes until then would look older. Inputs
+    that are not there tell nothing.
+    """
+    inputs, made = list(inputs), changed_ns(path)
+    if not made or made > time.time_ns() + _AHEAD_NS:
+        return True
+    return any(changed_ns(each) > made for each in inputs) or is_of_others(path, inputs)
+
+
+def changed_ns(path: Path) -> int:
+    """Return when a file was last written (as st_mtime_ns), 0 where it is not there."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _digests(path: Path, inputs: Iterable[Path]) -> dict[str, str]:

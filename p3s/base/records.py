@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -11,19 +12,34 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from p3s.base.artefacts import LastRead, file_bytes, parse_json, read_json
+from p3s.base.artefacts import (
+    LastRead,
+    changed_ns,
+    file_bytes,
+    parse_json,
+    read_json,
+    reason,
+    sync_directory,
+    writing,
+)
 from p3s.base.errors import Damaged, P3SError
 from p3s.base.serialise import Natural, NotNegative, ProcessCount, ShapeError, Share, from_data
+from p3s.base.staging import discard, new_directory, put_in_place
 from p3s.base.tables import TableFacts
 
 RUN_SCHEMA, STUDY_SCHEMA, REPLAY_SCHEMA = "p3s.run", "p3s.study", "p3s.replay"
 #: Version 2: simulated from measured costs of messages; version 1 were sums over calls.
 REPLAY_VERSION = 2
 
+SIGNATURE_SCHEMA = "p3s.signature"
+#: Version 3 has transitions between places in the program, and the tree; 4 the order of events.
+SIGNATURE_VERSION = 4
+
 _UNITS = {"wall_ns": "wall", "cpu_ns": "cpu", "instructions": "instructions"}
 #: Records of runs, and of studies, that are remembered: a study has others inside it.
 _RUNS, _STUDIES = 256, 64
 FAILED, STOPPED = ".failed", ".stopped"
+_SIGNATURE_NAME = re.compile(r"^np(\d{4,})\.json$")
 _RUN_NAME = re.compile(r"^np(\d{4,})\.r(\d+)(\.failed|\.stopped)?$")
 
 
@@ -39,6 +55,48 @@ class RunRecord:
     path: Path
     status: str
     info: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Traces:
+    """What a study has traced, as values.
+
+    ``root``: its directory. ``command``: the launcher command with ``{np}`` of the latest runs,
+    empty where no run says it. ``timed``: native runs beside emulated ones. ``unused``: process
+    counts that a model does not rest on: left out, or their runs were deleted. ``sources``: of a
+    study that was derived for another value, those that it is from; ``around``: of all values of
+    the parameters that it is one of. ``threads``: of a process, 0 where none were asked for.
+    """
+
+    root: Path
+    command: tuple[str, ...] = ()
+    runs: tuple[RunRecord, ...] = ()
+    timed: tuple[RunRecord, ...] = ()
+    unused: frozenset[int] = frozenset()
+    sources: tuple[Traces, ...] = ()
+    around: tuple[Traces, ...] = ()
+    threads: int = 0
+
+    def complete(self, np: int) -> list[RunRecord]:
+        """Return the complete runs of a process count, by repeat."""
+        return [run for run in self.runs if run.np == np and run.status == "complete"]
+
+    @property
+    def counts(self) -> list[int]:
+        """The process counts that have a signature and that a model rests on."""
+        return sorted(characterized(self.root) - self.unused)
+
+
+def signature_path(root: Path, np: int) -> Path:
+    """Return the signature at ``np`` processes: signature/np0008.json (tables: .parquet there)."""
+    return root / "signature" / f"np{np:04d}.json"
+
+
+def characterized(root: Path) -> set[int]:
+    """Return the process counts that have a signature."""
+    directory = root / "signature"
+    names = os.listdir(directory) if directory.is_dir() else []
+    return {int(match[1]) for name in names if (match := _SIGNATURE_NAME.match(name))}
 
 
 @dataclass(frozen=True)
@@ -229,7 +287,7 @@ def _named(folder: Path) -> list[tuple[Path, re.Match[str]]]:
 def commands_of(runs: Iterable[RunRecord]) -> list[list[str]]:
     """Return the launcher commands that runs say they were made with, each once, oldest first."""
     commands: list[list[str]] = []
-    for run in sorted(runs, key=lambda run: _changed_ns(run.path / "run.json")):
+    for run in sorted(runs, key=lambda run: changed_ns(run.path / "run.json")):
         words = run.info.get("command")
         if _is_command(words) and words not in commands:
             commands.append(words)
@@ -240,8 +298,35 @@ def _is_command(words: Any) -> TypeGuard[list[str]]:
     return isinstance(words, list) and bool(words) and all(isinstance(w, str) for w in words)
 
 
-def _changed_ns(path: Path) -> int:
+# ---- making a run ------------------------------------------------------------------------------
+def stage_run(target: Path) -> Path:
+    """Make an empty directory beside ``target`` in which a run is made."""
+    with writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return new_directory(target)
+
+
+def commit_run(staged: Path, target: Path) -> None:
+    """Put a finished run in its place; an earlier one there is replaced only now."""
     try:
-        return path.stat().st_mtime_ns
+        put_in_place(staged, target)
+        sync_directory(target.parent)
+    except OSError as err:
+        raise P3SError(f"{target}: cannot be put in place: {reason(err)}") from err
+
+
+def keep_failed_run(staged: Path, target: Path, stopped: bool = False) -> Path | None:
+    """Keep what a failed run left, beside the study's runs, as ``<name>.failed``.
+
+    ``stopped``: it did not fail but was stopped by the user; then as ``<name>.stopped``.
+    Returns its path, or None when the run left nothing.
+    """
+    if not staged.is_dir() or not any(staged.iterdir()):
+        discard(staged)
+        return None
+    kept = target.parent / f"{target.name}{STOPPED if stopped else FAILED}"
+    try:
+        put_in_place(staged, kept)
     except OSError:
-        return 0
+        return staged
+    return kept

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.extents import EXTENTS
+from p3s.base.records import Traces
 from p3s.base.study import Study, read_json
 
 #: Value of every parameter, by name.
@@ -229,6 +232,27 @@ def sources(study: Study) -> list[Study]:
     if found is None or not study.manifest().get("derived"):
         return []
     return [at for _, at in settings_in(found[0])]
+
+
+def traces_of(study: Study) -> Traces:
+    """Return what a study has traced, as values."""
+    found = parent_of(study)
+    siblings = {at.root: _traces(at) for _, at in settings_in(found[0])} if found else {}
+    return replace(
+        _traces(study),
+        sources=tuple(siblings[at.root] for at in sources(study)),
+        around=tuple(siblings.values()),
+        threads=threads_of(study),
+    )
+
+
+def _traces(study: Study) -> Traces:
+    """Return what a study itself has traced."""
+    command: list[str] = []
+    with suppress(P3SError):  # put together from runs that do not say it
+        command = study.command()
+    runs, timed = tuple(study.runs()), tuple(study.timed_runs())
+    return Traces(study.root, tuple(command), runs, timed, study.unused_counts())
 
 
 def counts_behind(study: Study) -> list[int]:

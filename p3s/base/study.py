@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,16 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from p3s.base.artefacts import (
-    SCHEMA_VERSION,
-    as_json,
-    read_json,
-    reason,
-    sync_directory,
-    write_bytes,
-    write_json,
-    writing,
-)
+from p3s.base.artefacts import SCHEMA_VERSION, as_json, read_json, reason, write_bytes, write_json
 from p3s.base.errors import Damaged, P3SError, UsageError
 from p3s.base.foreign_formats import ReadBy, refuse_foreign
 from p3s.base.records import (
@@ -29,18 +19,22 @@ from p3s.base.records import (
     REPLAY_SCHEMA,
     REPLAY_VERSION,
     RUN_SCHEMA,
+    SIGNATURE_SCHEMA,
+    SIGNATURE_VERSION,
     STOPPED,
     STUDY_SCHEMA,
     ReplayRead,
     RunRecord,
+    characterized,
     commands_of,
     ended_early,
     is_old_replay,
     read_manifest,
     runs_in,
+    signature_path,
 )
 from p3s.base.serialise import ShapeError, from_data
-from p3s.base.staging import discard, new_directory, new_file, put_in_place
+from p3s.base.staging import new_file
 from p3s.base.text import differing, quoted
 from p3s.base.version import __version__
 
@@ -59,12 +53,6 @@ __all__ = [
     "write_bytes",
     "write_json",
 ]
-
-SIGNATURE_SCHEMA = "p3s.signature"
-#: Version 3 has transitions between places in the program, and the tree; 4 the order of events.
-SIGNATURE_VERSION = 4
-
-_SIGNATURE_NAME = re.compile(r"^np(\d{4,})\.json$")
 
 
 @dataclass(frozen=True)
@@ -85,7 +73,7 @@ class Study:
 
     def signature_path(self, np: int) -> Path:
         """Signature at ``np`` processes: signature/np0008.json (tables: .parquet beside it)."""
-        return self.root / "signature" / f"np{np:04d}.json"
+        return signature_path(self.root, np)
 
     def timed_dir(self, np: int, rep: int = 0) -> Path:
         """Native run beside one whose instructions were counted in an emulator: timed/np0008.r0/.
@@ -96,7 +84,7 @@ class Study:
 
     def times_path(self, np: int) -> Path:
         """Computation time per segment at ``np``: signature/np0008.times.json (table: .parquet)."""
-        return self.root / "signature" / f"np{np:04d}.times.json"
+        return self.signature_path(np).with_suffix(".times.json")
 
     def far_dir(self, name: str) -> Path:
         """Study of the same program with a smaller workload: far/NAME/."""
@@ -231,7 +219,7 @@ class Study:
                 os.replace(self.manifest_path, self.root / "study.json.damaged")
         except OSError as err:
             raise P3SError(f"{self.manifest_path}: damaged: {reason(err)}") from err
-        lost = [np for np in self._characterized() if np not in self.complete_counts()]
+        lost = [np for np in characterized(self.root) if np not in self.complete_counts()]
         self._write_manifest(
             commands_of(runs),
             [
@@ -451,40 +439,8 @@ class Study:
 
         Not those that are left out, nor those whose runs were deleted since.
         """
-        unused = {*self.left_out(), *self.gone_counts()}
-        return sorted(self._characterized() - unused)
+        return sorted(characterized(self.root) - self.unused_counts())
 
-    def _characterized(self) -> set[int]:
-        directory = self.root / "signature"
-        names = os.listdir(directory) if directory.is_dir() else []
-        return {int(match[1]) for name in names if (match := _SIGNATURE_NAME.match(name))}
-
-    def stage_run(self, target: Path) -> Path:
-        """Make an empty directory beside ``target`` in which a run is made."""
-        with writing(target):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            return new_directory(target)
-
-    def commit_run(self, staged: Path, target: Path) -> None:
-        """Put a finished run in its place; an earlier one there is replaced only now."""
-        try:
-            put_in_place(staged, target)
-            sync_directory(target.parent)
-        except OSError as err:
-            raise P3SError(f"{target}: cannot be put in place: {reason(err)}") from err
-
-    def keep_failed_run(self, staged: Path, target: Path, stopped: bool = False) -> Path | None:
-        """Keep what a failed run left, beside the study's runs, as ``<name>.failed``.
-
-        ``stopped``: it did not fail but was stopped by the user; then as ``<name>.stopped``.
-        Returns its path, or None when the run left nothing.
-        """
-        if not staged.is_dir() or not any(staged.iterdir()):
-            discard(staged)
-            return None
-        kept = target.parent / f"{target.name}{STOPPED if stopped else FAILED}"
-        try:
-            put_in_place(staged, kept)
-        except OSError:
-            return staged
-        return kept
+    def unused_counts(self) -> frozenset[int]:
+        """Return the process counts that are left out, or whose runs were deleted."""
+        return frozenset({*self.left_out(), *self.gone_counts()})

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 #: Tasks handed out and not yet taken back, for each process.
 AHEAD = 4
@@ -68,18 +69,18 @@ def each(
     dies is computed here. Raises what a task raises, when its turn has come, and P3SError for a
     rank that does not see the file as this process does.
     """
-    with _pool(len(tasks), jobs) as pool:
-        if pool is None:
-            for task in tasks:
-                yield function(*task)
-            return
-        handed = _Handed(pool, _mark(shared))
-        coming = iter(tasks)
-        try:
-            while handed.fill(function, coming):
-                yield handed.result(handed.waiting[0])
-        finally:
-            handed.forget()
+    with beside(shared, len(tasks), jobs) as begin:
+        ahead = AHEAD * (ranks() or len(os.sched_getaffinity(0)))
+        yield from _in_order(lambda task: begin(function, *task), tasks, ahead)
+
+
+def _in_order(begin: Callable[[T], Callable[[], R]], tasks: Iterable[T], ahead: int) -> Iterator[R]:
+    """Yield the results of tasks in their order; so many are begun before the first is wanted."""
+    coming = iter(tasks)
+    waiting = deque(map(begin, islice(coming, ahead)))
+    while waiting:
+        yield waiting.popleft()()
+        waiting.extend(map(begin, islice(coming, 1)))
 
 
 class Begin(Protocol):
@@ -89,15 +90,15 @@ class Begin(Protocol):
 
 
 @contextlib.contextmanager
-def beside(shared: Path | None, tasks: int = 2) -> Iterator[Begin]:
+def beside(shared: Path | None, tasks: int = 2, jobs: int = 0) -> Iterator[Begin]:
     """Give what begins tasks elsewhere, where there is somebody; how many at the same time, and one
     more for what is computed here.
 
-    ``shared``: as of :func:`each`; None: there is nobody. A result that nobody has begun, or whose
-    process has died, is computed here when it is asked for, and so are others while it is waited
-    for. Leaving calls off what was not asked for.
+    ``shared``, ``jobs``: as of :func:`each`; without the first there is nobody. A result that
+    nobody has begun, or whose process has died, is computed here when it is asked for, and so are
+    others while it is waited for. Leaving calls off what was not asked for.
     """
-    with _pool(tasks if shared is not None else 1, 0) as pool:
+    with _pool(tasks if shared is not None else 1, jobs) as pool:
         if pool is None or shared is None:
             yield lambda function, *task: partial(function, *task)
             return
@@ -117,17 +118,14 @@ def in_threads(function: Callable[[int], R], numbers: Iterable[int]) -> Iterator
 
     For what is mostly outside of Python, as the simulation is. No more results than cores are kept.
     """
-    cores, coming = len(os.sched_getaffinity(0)), iter(numbers)
+    cores = len(os.sched_getaffinity(0))
     if cores < 2:
-        yield from map(function, coming)
+        yield from map(function, numbers)
         return
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(cores) as pool:
-        waiting = deque(pool.submit(function, each) for each in islice(coming, cores))
-        while waiting:
-            yield waiting.popleft().result()
-            waiting.extend(pool.submit(function, each) for each in islice(coming, 1))
+        yield from _in_order(lambda number: pool.submit(function, number).result, numbers, cores)
 
 
 @dataclass(eq=False)
@@ -145,13 +143,6 @@ class _Handed:
     def __init__(self, pool: Executor, mark: _Mark) -> None:
         self._pool, self._mark = pool, mark
         self.waiting: list[_Task] = []
-        self._most = AHEAD * (ranks() or len(os.sched_getaffinity(0)))
-
-    def fill(self, function: Callable[..., Any], tasks: Iterator[Sequence[Any]]) -> bool:
-        """Hand out as many tasks as there may be; tells whether there is one to wait for."""
-        while len(self.waiting) < self._most and (task := next(tasks, None)) is not None:
-            self.hand(function, task)
-        return bool(self.waiting)
 
     def hand(self, function: Callable[..., Any], task: Sequence[Any]) -> _Task:
         """Hand out a task."""

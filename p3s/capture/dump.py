@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p3s.base.artefacts import cannot_be_written
+from p3s.base.artefacts import SCHEMA_VERSION, cannot_be_written
 from p3s.base.errors import P3SError
 from p3s.base.staging import new_file
 from p3s.capture.threads import COLUMNS
@@ -211,8 +211,6 @@ def _members(members: Sequence[int]) -> str:
 
 def json_pieces(run: RunTrace, only: int | None = None) -> Iterator[str]:
     """Yield one JSON object in pieces: tables, then every rank's events as rows of numbers."""
-    from p3s.base.study import SCHEMA_VERSION
-
     head = {
         "schema": "p3s.dump",
         "schema_version": SCHEMA_VERSION,

@@ -1,7 +1,6 @@
 """One program or library on disk: functions and lines of addresses in it.
 
-Read with pyelftools, so that nothing but Python is needed; only what lies around the addresses
-asked for is decoded. Addresses are those of the file (virtual addresses), as in a capture.
+Addresses are those of the file (virtual addresses), as in a capture.
 """
 
 from __future__ import annotations
@@ -19,14 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar
 
-from p3s.capture.dwarf import Line, lines_of, units_of
+from p3s.capture.lines import Line, lines_of
 from p3s.capture.modules import readable
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
-#: Python needs a fraction of a second for each source file; more are left to addr2line, if any.
-_MANY_UNITS = 12
 #: Where distributions put debug information that was split off.
 _DEBUG_ROOTS = (Path("/usr/lib/debug"),)
 #: Symbols that a stripped file carries in compressed form have at most so many bytes.
@@ -296,19 +293,10 @@ class Binary:
         The innermost inlined function is named. Debug information that cannot be decoded counts
         as absent.
         """
-        wanted = sorted(set(addresses))
         try:
             with contextlib.ExitStack() as stack:
                 elf = self._with(stack, ".debug_info", ".zdebug_info")
-                if elf is None:
-                    return {}
-                dwarf = elf.get_dwarf_info()
-                found = None
-                if units_of(dwarf, wanted) > _MANY_UNITS:
-                    from p3s.capture.dwarf import ask
-
-                    found = ask(elf.stream.name, wanted)
-                return lines_of(dwarf, wanted) if found is None else found
+                return {} if elf is None else lines_of(Path(elf.stream.name), addresses)
         except _UNSOUND:
             return {}
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from p3s.base.artefacts import file_bytes, parse_json, sealed
+from p3s.base.artefacts import file_bytes, parse_json, sealed, write_bytes
 from p3s.base.errors import P3SError, UsageError
 from p3s.capture import layout
 from p3s.capture.capture import intact_chunks, rank_of, read_capture
@@ -177,8 +177,6 @@ def _any_header(files: list[Path]) -> Header | None:
 
 def _recover_file(path: Path, target: Path, model: Header | None, write: bool) -> Recovered:
     """Save one file; only look what it would give unless ``write``."""
-    from p3s.base.study import write_bytes
-
     number = rank_of(path)
     rank, problem = -1 if number is None else number, ""
     header: Header | None = None
@@ -325,8 +323,6 @@ def _world_size(chunks: list[tuple[Chunk, bytes]]) -> int:
 
 
 def _copy_rest(run_dir: Path, target: Path, lost: bool) -> None:
-    from p3s.base.study import write_bytes
-
     for name in _COPIED:
         try:
             write_bytes(target / name, (run_dir / name).read_bytes())

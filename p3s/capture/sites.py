@@ -8,32 +8,30 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from p3s.base.errors import P3SError
-from p3s.base.settings import sources
-from p3s.base.study import Study
+from p3s.base.artefacts import changed_ns
+from p3s.base.records import Traces
 from p3s.base.text import joined
 from p3s.capture.callpath import Where, parse, shown
+from p3s.capture.lines import reader
 from p3s.capture.modules import Modules
 
 if TYPE_CHECKING:
-    from p3s.capture.dwarf import Line
     from p3s.capture.elf import Binary
+    from p3s.capture.lines import Line
 
 
 def resolve_sites(
-    study: Study, sites: Mapping[str, Sequence[str]], more: Sequence[Path] = ()
+    traces: Traces, sites: Mapping[str, Sequence[str]], more: Sequence[Path] = ()
 ) -> tuple[dict[str, Where], list[str]]:
     """Return the place of every frame, and what could not be resolved, a sentence per module.
 
     ``more`` are directories in which the program and its libraries are looked for too.
     """
-    programs, started = _of_runs(study)
-    root = study.root.resolve()
-    where = Modules(
-        [*programs, *_command(study)], [*started, Path.cwd(), root.parent, root], list(more)
-    )
+    root = traces.root.resolve()
+    started = map(Path, _said_by_runs(traces, "directory"))
+    where = Modules(programs_of(traces), [*started, Path.cwd(), root.parent, root], list(more))
     frames = dict.fromkeys(f for frames in sites.values() for f in shown(frames))
-    return resolve(frames, where, traced_ns(study))
+    return resolve(frames, where, traced_ns(traces))
 
 
 @dataclass(frozen=True)
@@ -48,12 +46,12 @@ class Chains:
     functions: dict[str, tuple[str, ...]]
 
 
-def chains(study: Study, sites: Mapping[str, Sequence[str]]) -> Chains:
+def chains(traces: Traces, sites: Mapping[str, Sequence[str]]) -> Chains:
     """Return the call stacks of sites as chains of functions, with lines where these are known.
 
     A frame without a line stands for itself; inlined functions are frames of their own.
     """
-    places, _ = resolve_sites(study, sites)
+    places, _ = resolve_sites(traces, sites)
     out = Chains({}, {})
     for site, frames in sites.items():
         stack = [places.get(frame) or parse(frame) for frame in frames]
@@ -65,9 +63,15 @@ def chains(study: Study, sites: Mapping[str, Sequence[str]]) -> Chains:
     return out
 
 
-def programs_of(study: Study) -> list[str]:
+def programs_of(traces: Traces) -> list[str]:
     """Return what may be the program's own file: what was run, and the words of the command."""
-    return [*_of_runs(study)[0], *_command(study)]
+    return [*_said_by_runs(traces, "program"), *traces.command]
+
+
+def _said_by_runs(traces: Traces, key: str) -> list[str]:
+    """Return the texts that runs say of themselves under a key, each once."""
+    infos = [run.info for each in (traces, *traces.sources) for run in each.runs]
+    return list(dict.fromkeys(w for info in infos if isinstance(w := info.get(key), str)))
 
 
 def _identity(where: Where) -> str:
@@ -76,32 +80,10 @@ def _identity(where: Where) -> str:
     return f"{where.module} {where.function} {where.file}:{where.line}"
 
 
-def _command(study: Study) -> list[str]:
-    try:
-        return study.command()
-    except P3SError:  # a study put together from runs that do not say it
-        return []
-
-
-def _of_runs(study: Study) -> tuple[list[str], list[Path]]:
-    """Return the programs that were run, by absolute path, and the directories this was done in."""
-    infos = [run.info for each in (study, *sources(study)) for run in each.runs()]
-    programs, started = (
-        [word for info in infos if isinstance(word := info.get(key), str)]
-        for key in ("program", "directory")
-    )
-    return list(dict.fromkeys(programs)), [Path(word) for word in dict.fromkeys(started)]
-
-
-def traced_ns(study: Study) -> int | None:
+def traced_ns(traces: Traces) -> int | None:
     """Return when the first of the runs was made."""
-    times = []
-    for run in study.runs():
-        try:
-            times.append((run.path / "run.json").stat().st_mtime_ns)
-        except OSError:
-            continue
-    return min(times, default=None)
+    times = [changed_ns(run.path / "run.json") for run in traces.runs]
+    return min(filter(None, times), default=None)
 
 
 def resolve(
@@ -211,6 +193,8 @@ def _missing(bare: int, calls: int, lines: bool, of_system: bool) -> str:
         return f"{some} calls are addresses, as it has no symbols for them; {helps}"
     if lines or of_system:
         return ""
+    if reader() is None:
+        return "source lines are not read, as there is no addr2line; install binutils"
     return "no debug information; compile with -g to see source lines and inlined functions"
 
 

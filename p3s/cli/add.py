@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from p3s.base.errors import P3SError
+from p3s.base.settings import traces_of
 from p3s.base.text import table
 from p3s.cli.common import emit, launcher_words, out, quoted, say
 
@@ -76,7 +77,7 @@ def _characterize(study: Study, counts: Sequence[int]) -> list[str]:
     failed = []
     for np in counts:
         try:
-            characterize(study.root, np)
+            characterize(traces_of(study), np)
         except P3SError as problem:
             failed.append(f"np={np}: {problem}")
     study.update()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from p3s.base.settings import traces_of
 from p3s.cli.common import emit, out, quoted, say
 from p3s.cli.progress import progress
 
@@ -30,7 +31,7 @@ def explain(
         ensure_model(study, bar)
     model = load(study.root)
     calls = chosen(model, phase, call, everything or json_)
-    places, notes = resolve_sites(study, model.sites, modules)
+    places, notes = resolve_sites(traces_of(study), model.sites, modules)
     if json_:
         emit(
             "explain",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from p3s.base.errors import P3SError
+from p3s.base.settings import traces_of
 from p3s.base.study import Study
 from p3s.base.text import plural, processes
 from p3s.cli.common import emit_json, header, out, say, say_reasons
@@ -52,7 +53,7 @@ def equations(study: Study, how: str, everything: bool, modules: Sequence[Path])
     if how == "json":
         emit_json(as_file(fitted))
         return
-    places, notes = resolve_sites(study, fitted.sites, modules)
+    places, notes = resolve_sites(traces_of(study), fitted.sites, modules)
     notes = [*notes, *(found.sentence for found in other_algorithms(fitted))]
     if how == "latex":
         from p3s.report.latex import render as tables

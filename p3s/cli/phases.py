@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from p3s.base.settings import traces_of
 from p3s.cli.common import emit_json, out, say
 from p3s.cli.progress import progress
 from p3s.cli.values import parse_counts
@@ -37,7 +38,7 @@ def phases(
         found = ensure_phases(study, bar)
     if wanted is not None:
         found = found.only(wanted, study.root)
-    places, notes = resolve_sites(study, found.sites, modules)
+    places, notes = resolve_sites(traces_of(study), found.sites, modules)
     if json_:
         emit_json(
             {

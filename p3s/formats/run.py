@@ -14,6 +14,7 @@ import numpy as np
 from p3s.base import ops
 from p3s.base.arrays import Floats, Ints
 from p3s.base.ops import COLLECTIVE, RECV, SEND, kind_of, place_of
+from p3s.base.settings import traces_of
 from p3s.base.study import Study
 from p3s.base.text import plural, processes
 from p3s.capture import read_run
@@ -186,7 +187,7 @@ def run_at(study: Study, n: int, options: Options, done: Exported, say: Say) -> 
         return _simulated(study, n, options, done, say)
     say(f"{processes(n)}: {traced.path}")
     run = read_run(traced.path)
-    places, _ = resolve_sites(study, {site.key: site.frames for site in run.sites})
+    places, _ = resolve_sites(traces_of(study), {site.key: site.frames for site in run.sites})
     hosts = [read_header(traced.path / NAME.format(rank)).host for rank in range(run.np)]
     return Run(run, places, hosts, _program(traced.info))
 
@@ -244,7 +245,7 @@ def _simulated(study: Study, n: int, options: Options, done: Exported, say: Say)
         "other, not the whole run",
     ]
     sites = {item.site: model.sites.get(item.site) or () for item in model.items}
-    places, _ = resolve_sites(study, sites)
+    places, _ = resolve_sites(traces_of(study), sites)
     weights, waits = (
         [np.array(getattr(of, name)) for of in book.columns] for name in ("weight", "waiting")
     )

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from p3s.base.errors import P3SError
+from p3s.base.settings import traces_of
 from p3s.base.study import RunRecord, Study
 from p3s.base.trust import is_made_here
 from p3s.capture.callpath import Where, stack
@@ -91,7 +92,7 @@ def content_of(study: Study, prediction: Prediction, *, source: bool = True) -> 
     model = as_of_now(study, read(study.model_path))
     phases = _known(lambda: load(study.phases_path))
     traced = {} if phases is None else phases.sites
-    places, _ = resolve_sites(study, {**traced, **model.sites})
+    places, _ = resolve_sites(traces_of(study), {**traced, **model.sites})
     largest, counts = prediction.last.n, [row.n for row in prediction.counts]
     foreign = source and not is_made_here(study)
     return StudyContent(
@@ -134,7 +135,7 @@ def _known(make: Callable[[], T]) -> T | None:
 
 def _quotes(study: Study, model: Model, places: Places, foreign: bool) -> dict[str, Quoted]:
     """Return the innermost line of source of each site that can be read."""
-    sources = Sources(traced_ns(study), study.root if foreign else None)
+    sources = Sources(traced_ns(traces_of(study)), study.root if foreign else None)
     lines = {site: sources.quoted(stack(frames, places)) for site, frames in model.sites.items()}
     return {site: line for site, line in lines.items() if line is not None}
 

@@ -17,6 +17,7 @@ from p3s.base.errors import P3SError, PartialResult, UsageError
 from p3s.base.extensions import Reader, provided
 from p3s.base.extents import extents_of, names_count, shape, with_count
 from p3s.base.foreign_formats import ReadBy, refuse_foreign
+from p3s.base.records import commit_run, stage_run
 from p3s.base.staging import discard
 from p3s.base.study import RUN_SCHEMA, SCHEMA_VERSION, Study, read_json, write_json
 from p3s.base.trust import is_signed, sign
@@ -406,14 +407,14 @@ def put_runs(root: Path, found: Sequence[CapturedRun], *, force: bool = False) -
 def _put(study: Study, run: CapturedRun, target: Path) -> None:
     from p3s.signature_runner.standard_input import NAME
 
-    staged = study.stage_run(target)
+    staged = stage_run(target)
     try:
         for source in sorted(run.path.glob("rank-*.p3t")):
             shutil.copyfile(source, staged / source.name)
         if (run.path / NAME).is_file():
             shutil.copyfile(run.path / NAME, staged / NAME)
         write_json(staged / "run.json", run.info)
-        study.commit_run(staged, target)
+        commit_run(staged, target)
     except OSError as error:
         raise P3SError(
             f"{run.path}: cannot be copied to {target}: {os.strerror(error.errno or 0)}"

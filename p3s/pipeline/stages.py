@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.base.artefacts import file_bytes, is_of_others, parse_json
+from p3s.base.artefacts import file_bytes, is_stale, parse_json
 from p3s.base.errors import Damaged, OtherVersion, P3SError
 from p3s.base.progress import Progress
 from p3s.base.records import is_old_replay
+from p3s.base.settings import traces_of
 from p3s.base.study import SIGNATURE_SCHEMA, SIGNATURE_VERSION, Study, read_json
 from p3s.base.text import joined, processes, size_text
 from p3s.capture.callpath import Where
@@ -29,30 +29,6 @@ if TYPE_CHECKING:
 
 #: Fewer counts leave none for a hold-out.
 MIN_COUNTS = 3
-#: A file server's clock may be ahead of this machine's, but not by an hour.
-_AHEAD_NS = 3600 * 10**9
-
-
-def changed_ns(path: Path) -> int | None:
-    """Return when a file was last written, or None when it is not there."""
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return None
-
-
-def is_stale(artefact: Path, inputs: Sequence[Path]) -> bool:
-    """Tell whether an artefact is missing, older than one of its inputs, made from others, or from
-    the future.
-
-    The clock was wrong when that was written: whatever changes until then would look older.
-    """
-    made = changed_ns(artefact)
-    if made is None or made > time.time_ns() + _AHEAD_NS:
-        return True
-    if any((changed_ns(path) or 0) > made for path in inputs):
-        return True
-    return is_of_others(artefact, inputs)
 
 
 def ensure_signatures(study: Study, bar: Progress) -> list[int]:
@@ -64,7 +40,7 @@ def ensure_signatures(study: Study, bar: Progress) -> list[int]:
             from p3s.signature.signature import characterize
 
             bar.start(f"np={np}: characterizing")
-            characterize(study.root, np)
+            characterize(traces_of(study), np)
             bar.done(f"np={np}: characterized")
         else:
             _ensure_times(study, np, bar)
@@ -78,7 +54,7 @@ def ensure_phases(study: Study, bar: Progress) -> Phases:
 
     ensure_signatures(study, bar)
     if study.signature_counts():
-        load_phases(study.root)
+        load_phases(traces_of(study))
     elif not study.phases_path.exists():
         from p3s.predict.commands import Commands, counts_to_add
 
@@ -93,10 +69,10 @@ def _ensure_times(study: Study, np: int, bar: Progress) -> None:
 
     from p3s.signature.times import make_times, stale
 
-    if stale(study, np):
+    if stale(traces_of(study), np):
         bar.start(f"np={np}: reading times")
         with suppress(P3SError):  # a damaged signature: reading it says so
-            make_times(study, np)
+            make_times(traces_of(study), np)
 
 
 def compute_inputs(study: Study) -> list[Path]:
@@ -130,7 +106,9 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
             made = build(study.root)
         except Damaged:
             counts, what = study.signature_counts(), "times were"
-            if not _repaired(study, counts, what, load_times, partial(make_times, study), bar):
+            if not _repaired(
+                study, counts, what, load_times, partial(make_times, traces_of(study)), bar
+            ):
                 raise
             made = build(study.root)
         if made is not None:
@@ -222,11 +200,11 @@ def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bo
         try:
             build(study.root, holdout=holdout)
         except P3SError:
-            made_again = partial(characterize, study.root)
+            made_again = partial(characterize, traces_of(study))
             if not _repaired(study, counts, "signature was", load_table, made_again, bar):
                 raise
             build(study.root, holdout=holdout)
-        load_phases(study.root)  # of the same counts
+        load_phases(traces_of(study))  # of the same counts
         without = study.left_out()
         less = f", without {joined(without)}" if without else ""
         bar.done(f"model fitted from {processes(counts)}{less}")
@@ -411,7 +389,7 @@ def places_of(study: Study) -> tuple[Model, Mapping[str, Where]] | None:
 def model_with_places(study: Study) -> tuple[Model, Mapping[str, Where]]:
     """Return the same; raises P3SError where there is no model that can be read."""
     model = load(study.root)
-    return model, resolve_sites(study, model.sites)[0]
+    return model, resolve_sites(traces_of(study), model.sites)[0]
 
 
 #: Bytes of a row of a scaled trace; packed they are fewer.

@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from p3s.base.artefacts import is_stale
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.progress import Progress
 from p3s.base.settings import parameters, setting_name, settings_in, value_text
@@ -69,7 +70,7 @@ def ensure_family(study: Study, bar: Progress, *, again: bool = False) -> Family
     """
     from p3s.base.settings import MIN_COUNTS, THREADS, alike_in_threads
     from p3s.costs.parameters.stage import build, family_path, load
-    from p3s.pipeline.stages import ensure_model, ensure_signatures, is_stale
+    from p3s.pipeline.stages import ensure_model, ensure_signatures
 
     inputs = []
     for setting, at in alike_in_threads(study):

@@ -16,6 +16,7 @@ from p3s.base.artefacts import crc_of
 from p3s.base.errors import P3SError
 from p3s.base.ops import called
 from p3s.base.serialise import from_data
+from p3s.base.settings import traces_of
 from p3s.base.study import Study
 from p3s.base.text import not_used, quoted
 from p3s.capture.other_calls import OtherCall, other_calls
@@ -161,7 +162,7 @@ def other_ways(study: Study, model: Model) -> tuple[OtherCall, ...]:
     stacks = _stacks(model)
     frames = {module for found in stacks.values() for stack in found for module, _ in stack}
     every = [frame for frames in model.sites.values() for frame in _frames(frames)]
-    for path in map(Path, programs_of(study)):
+    for path in map(Path, programs_of(traces_of(study))):
         if path.name in frames and _as_traced(path, study):
             own = {
                 op: [[address for name, address in stack if name == path.name] for stack in found]
@@ -175,7 +176,7 @@ def other_ways(study: Study, model: Model) -> tuple[OtherCall, ...]:
 
 
 def _as_traced(path: Path, study: Study) -> bool:
-    traced = traced_ns(study)
+    traced = traced_ns(traces_of(study))
     return path.is_file() and (traced is None or path.stat().st_mtime_ns <= traced)
 
 

@@ -12,6 +12,7 @@ from p3s.base.artefacts import crc_of
 from p3s.base.errors import P3SError
 from p3s.base.records import runs_in
 from p3s.base.serialise import to_data
+from p3s.base.settings import traces_of
 from p3s.base.study import Study, write_json
 from p3s.capture import run_files
 from p3s.costs.types import load as load_compute
@@ -103,7 +104,7 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> Validation:
         )
     problem = run.problems[min(run.problems)] if run.problems else ""
     if not problem:
-        part = read_alike(study, model.sites, list(run.files.values()))
+        part = read_alike(traces_of(study), model.sites, list(run.files.values()))
         problem = part.problem
     if problem:
         raise P3SError(

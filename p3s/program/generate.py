@@ -16,6 +16,7 @@ import numpy as np
 from p3s.base import workers
 from p3s.base.artefacts import write_bytes
 from p3s.base.errors import P3SError
+from p3s.base.records import commit_run, stage_run
 from p3s.base.serialise import to_data
 from p3s.base.staging import discard
 from p3s.base.tables import TableFacts
@@ -72,7 +73,7 @@ def write_scaled(
         raise P3SError(f"scale: {n} processes have too many rows to write; name some with --ranks")
     call = Call(study.root.absolute(), n)
     target = scaled_dir(study.scaled_dir(n), ranks)
-    staged = study.stage_run(target)
+    staged = stage_run(target)
     try:
         laws = laws_of(call)
         model, evaluator, files = laws.model, laws.evaluator, laws.files
@@ -101,7 +102,7 @@ def write_scaled(
             out = replace(out, files=uses.uses(files, model), files_from=files.source)
         out = replace(out, tables=tables)
         write_json(staged / "scaled.json", as_file(out), [study.model_path, study.compute_path])
-        study.commit_run(staged, target)
+        commit_run(staged, target)
     finally:
         forget()
         discard(staged)

@@ -15,8 +15,8 @@ import numpy as np
 
 from p3s.base.artefacts import digest_of, parse_json
 from p3s.base.errors import Damaged
+from p3s.base.records import signature_path
 from p3s.base.serialise import Positive, ProcessCount, ShapeError, Share, from_data, to_data
-from p3s.base.study import Study
 from p3s.base.tables import (
     TableFacts,
     check_range,
@@ -68,9 +68,9 @@ class Form:
         """The key of its head in the metadata of the file."""
         return f"p3s.{self.name}".encode()
 
-    def path(self, study: Study, n: int) -> Path:
+    def path(self, root: Path, n: int) -> Path:
         """Return where the table of a count is: signature/np0008.files.parquet."""
-        return study.signature_path(n).with_suffix(f".{self.name}.parquet")
+        return signature_path(Path(root), n).with_suffix(f".{self.name}.parquet")
 
 
 TEAMS = Form("teams", teams.COLUMNS, teams.SUMS)
@@ -78,26 +78,26 @@ TEAMS = Form("teams", teams.COLUMNS, teams.SUMS)
 FILES = Form("files", fileuse.COLUMNS, fileuse.SUMS, version=2, added=("truncates",))
 
 
-def write_teams(study: Study, n: int, parts: Sequence[Part]) -> None:
+def write_teams(root: Path, n: int, parts: Sequence[Part]) -> None:
     """Write what threads did in the run of least work; none there where no run had any."""
     able = [part for part in parts if len(part.teams)]
     part = min(able, key=lambda part: int(part.segments[:, 4].sum()), default=None)
     inside = part.inside / max(part.events, 1) if part else 0.0
-    _write_of(study, n, TEAMS, part, inside)
+    _write_of(root, n, TEAMS, part, inside)
 
 
-def write_uses(study: Study, n: int, parts: Sequence[Part]) -> None:
+def write_uses(root: Path, n: int, parts: Sequence[Part]) -> None:
     """Write what was done to files in the run whose time in it is the median of the repeats."""
     elapsed = FILES.columns.index("elapsed_ns")
     able = [part for part in parts if len(part.files)]
     able.sort(key=lambda part: int(part.files[:, elapsed].sum()))
     part = able[(len(able) - 1) // 2] if able else None
-    _write_of(study, n, FILES, part)
+    _write_of(root, n, FILES, part)
 
 
-def _write_of(study: Study, n: int, form: Form, part: Part | None, inside: float = 0.0) -> None:
+def _write_of(root: Path, n: int, form: Form, part: Part | None, inside: float = 0.0) -> None:
     """Write a table of a run; without one, remove that of earlier runs."""
-    path = form.path(study, n)
+    path = form.path(root, n)
     if part is None:
         path.unlink(missing_ok=True)
         return
@@ -107,7 +107,7 @@ def _write_of(study: Study, n: int, form: Form, part: Part | None, inside: float
 
 def load_teams(root: Path, n: int) -> Teams | None:
     """Return what threads did at a count, None where no run had any; P3SError where damaged."""
-    found = read_rows(TEAMS.path(Study(Path(root)), n), TEAMS, n)
+    found = read_rows(TEAMS.path(root, n), TEAMS, n)
     if found is None:
         return None
     head, rows = found
@@ -116,7 +116,7 @@ def load_teams(root: Path, n: int) -> Teams | None:
 
 def load_uses(root: Path, n: int) -> FileUse | None:
     """Return what was done to files at a count, None where nothing was; P3SError where damaged."""
-    found = read_rows(FILES.path(Study(Path(root)), n), FILES, n)
+    found = read_rows(FILES.path(root, n), FILES, n)
     if found is None:
         return None
     head, rows = found

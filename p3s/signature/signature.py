@@ -10,8 +10,7 @@ from typing import Any
 
 from p3s.base.artefacts import read_json, write_json
 from p3s.base.errors import P3SError
-from p3s.base.records import RunRecord
-from p3s.base.study import Study
+from p3s.base.records import RunRecord, Traces, signature_path
 from p3s.base.text import command_line, processes
 from p3s.capture.reader import mark_of
 from p3s.capture.sites import chains
@@ -32,30 +31,29 @@ from p3s.signature.tables import PointTable, table_of
 from p3s.signature.times import make_times, write_times
 
 
-def characterize(study_dir: Path, np_: int) -> SignatureHead:
+def characterize(traces: Traces, np_: int) -> SignatureHead:
     """Write the signature of one process count from its complete runs; return its head.
 
     A run with a missing, unfinished or damaged rank file is not used; ``left_out`` says
     what is wrong with it. Raises P3SError when no intact run at that count is left.
     """
-    study = Study.open(Path(study_dir))
-    found = _Read.of(study, np_, Sites())
-    others = _signatures(study, without=np_)
+    found = _Read.of(traces, np_, Sites())
+    others = _signatures(traces, without=np_)
     known = known_sites(others)
-    copies = copies_of(found.table, chains(study, found.table.sites))
+    copies = copies_of(found.table, chains(traces, found.table.sites))
     sites = sites_of(found.table, copies, known)
     if sites != Sites():
-        found = _Read.of(study, np_, sites)
+        found = _Read.of(traces, np_, sites)
     nest = structure([found.table])
     if shared := undecided(nest):
         # where sites do not decide, what the calls do and their order does
-        apart = _Read.of(study, np_, replace(sites, apart=shared))
+        apart = _Read.of(traces, np_, replace(sites, apart=shared))
         divided = structure([apart.table])
         if total_turns(divided) < total_turns(nest):
             found, nest = apart, divided
     lines = {sites.same.get(site, site): chain for site, chain in copies.lines.items()}
     table = replace(found.table, same=dict(sites.same), waits=dict(sites.waits), lines=lines)
-    path = study.signature_path(np_)
+    path = signature_path(traces.root, np_)
     out = replace(
         signature_of(table, replace(nest, tables=(table,))),
         left_out=tuple(found.left_out),
@@ -63,16 +61,16 @@ def characterize(study_dir: Path, np_: int) -> SignatureHead:
         tables=write_tables(table, path),
     )
     write_json(path, SIGNATURE.data(out), [record.path / "run.json" for record in found.used])
-    if table.work_unit not in clock.TIMES and study.timed_runs(np_):
-        make_times(study, np_)
+    if table.work_unit not in clock.TIMES and any(run.np == np_ for run in traces.timed):
+        make_times(traces, np_)
     else:
-        write_times(study, table, found.parts, found.used)
-    write_teams(study, np_, found.parts)
-    write_uses(study, np_, found.parts)
+        write_times(traces.root, table, found.parts, found.used)
+    write_teams(traces.root, np_, found.parts)
+    write_uses(traces.root, np_, found.parts)
     known.add(np_, lines, sites.same, sites.waits, table.sites)
     for other in contradicted(others, known):
         with contextlib.suppress(P3SError):  # its captures were deleted
-            characterize(study.root, other)
+            characterize(traces, other)
     return out
 
 
@@ -86,47 +84,48 @@ class _Read:
     used: list[RunRecord]
 
     @staticmethod
-    def of(study: Study, np_: int, sites: Sites) -> _Read:
+    def of(traces: Traces, np_: int, sites: Sites) -> _Read:
         """Read the runs; raises P3SError when none is intact."""
-        parts, walls, left_out, used = intact_runs(study.runs(np_), np_, sites)
+        parts, walls, left_out, used = intact_runs(traces.runs, np_, sites)
         if not parts:
             why = (
-                left_out[0] if left_out else f"{study.root} has no complete run at {processes(np_)}"
+                left_out[0]
+                if left_out
+                else f"{traces.root} has no complete run at {processes(np_)}"
             )
             advice = " with a larger --limit" if "reached the limit" in why else ""
             raise P3SError(
-                f"characterize: {why}; trace it again{advice}: {_traced_again(study, np_)}"
+                f"characterize: {why}; trace it again{advice}: {_traced_again(traces, np_)}"
             )
-        return _Read(table_of(parts, walls, str(study.root)), parts, left_out, used)
+        return _Read(table_of(parts, walls, str(traces.root)), parts, left_out, used)
 
 
-def _traced_again(study: Study, np_: int) -> str:
+def _traced_again(traces: Traces, np_: int) -> str:
     """Return the command that traces a count again, from the directory that it was traced in."""
-    words = ["p3s", "characterize", "-n", str(np_), "-o", str(study.root)]
-    with contextlib.suppress(P3SError):  # study.json was lost: the user knows the program
-        words += ["--", *study.command()]
-    return command_line(words)
+    words = ["p3s", "characterize", "-n", str(np_), "-o", str(traces.root)]
+    return command_line([*words, "--", *traces.command] if traces.command else words)
 
 
-def _signatures(study: Study, without: int | None = None) -> dict[int, dict[str, Any]]:
+def _signatures(traces: Traces, without: int | None = None) -> dict[int, dict[str, Any]]:
     """Return the content of the signatures of a study that can be read, but for one count."""
     found = {}
-    for n in study.signature_counts():
+    for n in traces.counts:
         if n != without:
             with contextlib.suppress(P3SError):  # made again or reported by whoever needs it
-                found[n] = read_json(study.signature_path(n), SCHEMA, VERSION)
+                found[n] = read_json(signature_path(traces.root, n), SCHEMA, VERSION)
     return found
 
 
-def read_alike(study: Study, model_sites: Collection[str], files: Sequence[Path]) -> Part:
+def read_alike(traces: Traces, model_sites: Collection[str], files: Sequence[Path]) -> Part:
     """Return a run, one Part, with its call sites taken as those of the study's model are."""
     # Where the model tells the calls of one site apart, the run's are told apart alike.
     sites = Sites(frozenset(site.partition("#")[0] for site in model_sites if "#" in site))
     part = join_files(files, sites)
     if part.problem:
         return part
-    table = table_of([part], [None], str(study.root))
-    known, copies = known_sites(_signatures(study)), copies_of(table, chains(study, table.sites))
+    table = table_of([part], [None], str(traces.root))
+    known = known_sites(_signatures(traces))
+    copies = copies_of(table, chains(traces, table.sites))
     decided = {**copies.by_graph, **known.of_graph(0)}  # whatever this run tells
     alike = sites_of(table, replace(copies, by_graph=decided, waits={}), known)
     return join_files(files, replace(alike, apart=sites.apart)) if alike != Sites() else part

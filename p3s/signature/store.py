@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from p3s.base.artefacts import is_of_others, read_json, write_json
+from p3s.base.artefacts import is_stale, read_json, write_json
 from p3s.base.errors import P3SError
+from p3s.base.records import SIGNATURE_SCHEMA, SIGNATURE_VERSION, Traces, signature_path
 from p3s.base.serialise import Natural, Published, ShapeError, from_data
-from p3s.base.study import SIGNATURE_SCHEMA, SIGNATURE_VERSION, Study
 from p3s.base.tables import (
     TableFacts,
     check_range,
@@ -181,7 +181,7 @@ def load_table(study_dir: Path, np_: int) -> PointTable:
     """
     import pyarrow as pa
 
-    path = Study.open(Path(study_dir)).signature_path(np_)
+    path = signature_path(Path(study_dir), np_)
     data = read_json(path, SCHEMA, VERSION)
     try:
         head = from_data(SignatureHead, data, more=True)
@@ -269,27 +269,28 @@ def _read_sequences(path: Path, head: SignatureHead, calls: np.ndarray) -> dict[
     return dict(sorted(out.items()))
 
 
-def write_phases(study: Study) -> Phases:
+def phases_path(root: Path) -> Path:
+    """Return phases and loop nest over all counts: signature/phases.json."""
+    return root / "signature" / "phases.json"
+
+
+def write_phases(traces: Traces) -> Phases:
     """Write signature/phases.json of a study from its signatures; return what it holds."""
-    counts = study.signature_counts()
+    root, counts = traces.root, traces.counts
     if not counts:
-        raise P3SError(f"phases: {study.root} holds no signature; run `p3s characterize` first")
-    found = phases_of(structure([load_table(study.root, n) for n in counts]))
-    made_of = [study.signature_path(n) for n in counts]
-    write_json(study.phases_path, PHASES.data(found), made_of)
+        raise P3SError(f"phases: {root} holds no signature; run `p3s characterize` first")
+    found = phases_of(structure([load_table(root, n) for n in counts]))
+    made_of = [signature_path(root, n) for n in counts]
+    write_json(phases_path(root), PHASES.data(found), made_of)
     return found
 
 
-def load_phases(study_dir: Path) -> Phases:
+def load_phases(traces: Traces) -> Phases:
     """Return signature/phases.json, made anew where it is not that of the study's counts."""
-    study = Study.open(Path(study_dir))
-    path = study.phases_path
+    path, counts = phases_path(traces.root), traces.counts
     if path.exists():
         found = PHASES.read(path)
-        counts = study.signature_counts()
-        made_of = [study.signature_path(n) for n in counts]
-        newest = max((each.stat().st_mtime_ns for each in made_of), default=0)
-        same = list(found.counts) == counts and not is_of_others(path, made_of)
-        if same and path.stat().st_mtime_ns >= newest:
+        made_of = [signature_path(traces.root, n) for n in counts]
+        if list(found.counts) == counts and not is_stale(path, made_of):
             return found
-    return write_phases(study)
+    return write_phases(traces)

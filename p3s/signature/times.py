@@ -16,10 +16,9 @@ import numpy
 import numpy as np
 import numpy.typing
 
-from p3s.base.artefacts import crc_of, file_bytes, is_of_others, parse_json, write_json
-from p3s.base.records import RunRecord
+from p3s.base.artefacts import crc_of, file_bytes, is_stale, parse_json, write_json
+from p3s.base.records import RunRecord, Traces, signature_path
 from p3s.base.serialise import Natural, NotNegative, ProcessCount, Published, Share, Total, to_data
-from p3s.base.study import Study
 from p3s.base.tables import OtherTable, check_range, read_columns, unusable_tables, write_columns
 from p3s.capture.reader import mark_of
 from p3s.signature import clock
@@ -112,48 +111,56 @@ class TimesHead(TimesFacts):
 TIMES = Published("p3s.times", 1, TimesHead, True, "run `p3s characterize` again")
 
 
-def make_times(study: Study, np: int) -> Times | None:
+def times_path(root: Path, np: int) -> Path:
+    """Return the times at ``np`` processes: signature/np0008.times.json (table: .parquet)."""
+    return signature_path(root, np).with_suffix(".times.json")
+
+
+def make_times(traces: Traces, np: int) -> Times | None:
     """Write the times of one process count from its runs; None, and nothing there, if unknown.
 
     They are those of the study's own runs where these have a clock, else of the native runs
     beside them (timed/). Raises P3SError when the signature is not there or damaged.
     """
-    table = load_table(study.root, np)
+    table = load_table(traces.root, np)
     apart = frozenset(site.partition("#")[0] for site, _ in table.nodes if "#" in site)
-    records = source_of(study, np, table.work_unit)
+    records = _source_of(traces, np, table.work_unit)
     if not records:
         return None  # the captures were deleted: what was made from them stays
     parts, _, _, used = intact_runs(records, np, Sites(apart, table.same, table.waits))
-    return write_times(study, table, parts, used)
+    return write_times(traces.root, table, parts, used)
 
 
-def source_of(study: Study, np: int, work_unit: str) -> list[RunRecord]:
+def _source_of(traces: Traces, np: int, work_unit: str) -> list[RunRecord]:
     """Return the complete runs whose times count: timed/ where work is instructions, else own."""
-    timed = study.timed_runs(np) if work_unit not in clock.TIMES else []
-    runs = [run for run in timed if run.status == "complete"] or study.runs(np)
-    return [run for run in runs if run.status == "complete"]
+    timed = _timed(traces, np) if work_unit not in clock.TIMES else []
+    return timed or traces.complete(np)
+
+
+def _timed(traces: Traces, np: int) -> list[RunRecord]:
+    return [run for run in traces.timed if run.np == np and run.status == "complete"]
 
 
 def write_times(
-    study: Study, table: PointTable, parts: Sequence[Part], records: Sequence[RunRecord]
+    root: Path, table: PointTable, parts: Sequence[Part], records: Sequence[RunRecord]
 ) -> Times | None:
     """Write the times of a signature from its runs, one Part each; None where none has a clock.
 
     records: of the runs. What was there from earlier runs is removed when nothing takes its place.
     """
-    path = study.times_path(table.np)
+    path = times_path(root, table.np)
     timed = [(part, record) for part, record in zip(parts, records, strict=True) if part.time_unit]
     if not timed:
         for old in (path, path.with_suffix(".parquet")):
             old.unlink(missing_ok=True)
         return None
-    names = [str(record.path.relative_to(study.root)) for _, record in timed]
+    names = [str(record.path.relative_to(root)) for _, record in timed]
     shared = [bool(record.info.get("oversubscribed", True)) for _, record in timed]
     times = times_of_runs(table, [part for part, _ in timed], names, shared)
     marks = [mark_of(record.path) for _, record in timed]
     runs = tuple(replace(run, captures=m) for run, m in zip(times.runs, marks, strict=True))
     files = [record.path / "run.json" for _, record in timed]
-    save_times(replace(times, runs=runs), path, [study.signature_path(table.np), *files])
+    save_times(replace(times, runs=runs), path, [signature_path(root, table.np), *files])
     return times
 
 
@@ -280,7 +287,7 @@ def load_times(root: Path, np: int) -> Times | None:
     """
     import pyarrow as pa
 
-    path = Study(Path(root)).times_path(np)
+    path = times_path(Path(root), np)
     if not path.exists():
         return None
     head = TIMES.read(path)
@@ -309,28 +316,19 @@ def _with_rows(head: TimesHead, path: Path) -> Times:
     return Times(**facts, quantile_ns=np.stack(quantile, axis=1), **columns)
 
 
-def stale(study: Study, np: int) -> bool:
+def stale(traces: Traces, np: int) -> bool:
     """Tell whether times are missing, older than the signature or a run they come from, or from a
     run that was deleted."""
-    path, signature = study.times_path(np), study.signature_path(np)
-    if not signature.exists():
-        return False
-    try:
-        made = path.stat().st_mtime_ns
-    except OSError:
-        made = -1
-    own = [run for run in study.runs(np) if run.status == "complete"]
-    timed = [run for run in study.timed_runs(np) if run.status == "complete"]
-    if not own and not timed:
+    path, signature = times_path(traces.root, np), signature_path(traces.root, np)
+    own, timed = traces.complete(np), _timed(traces, np)
+    if not signature.exists() or not (own or timed):
         return False  # there is nothing to make them from
-    if made < 0:
+    if not path.exists():
         units = {run.info.get("work_unit", clock.CPU) for run in own}
         return bool(timed) or bool(units & set(clock.TIMES))
-    inputs = [signature, *(run.path / "run.json" for run in study.timed_runs(np))]
-    if is_of_others(path, inputs):
-        return True
-    return any(each.stat().st_mtime_ns > made for each in inputs if each.exists()) or any(
-        _is_another(study.root / name, mark) for name, mark in _run_dirs(path)
+    native = [run.path / "run.json" for run in traces.timed if run.np == np]
+    return is_stale(path, [signature, *native]) or any(
+        _is_another(traces.root / name, mark) for name, mark in _run_dirs(path)
     )
 
 

@@ -15,6 +15,7 @@ from test_signature_run import alive
 from tracer_helpers import PROGRAMS, compile_c, the_mpi, usable_mpi
 
 from p3s.base.errors import P3SError, UsageError
+from p3s.base.settings import traces_of
 from p3s.base.study import Study
 from p3s.capture.chunks import read_header
 from p3s.capture.recording_plan import Enough
@@ -125,7 +126,7 @@ class TestWithMpi:
         assert cli(f"{typed} -n 2", *of(study), code=1, err="damaged").err.count("\n") == 1
 
     def test_the_plan_follows_the_phases(self, study: Path) -> None:
-        phases = load_phases(study)
+        phases = load_phases(traces_of(Study(study)))
         plan = plan_of(phases, 2, Enough())
         assert len(plan.loops) == 3 and plan.loops[0].parent == -1
         assert [row.phase for row in plan.loops] == [0, 1, 2]
@@ -178,4 +179,4 @@ def test_weights_of_ranks_that_differ_keep_their_proportion() -> None:
 def test_a_quantile_is_students() -> None:
     assert Enough().quantile(5) == pytest.approx(2.776, abs=1e-3)
     with pytest.raises(P3SError):
-        load_phases(Path("/nowhere"))
+        load_phases(traces_of(Study(Path("/nowhere"))))

@@ -20,12 +20,12 @@ from made_predictions import made_prediction
 
 import p3s.program
 import p3s.signature
+from p3s.base.artefacts import is_stale
 from p3s.base.errors import P3SError, RunFailed
 from p3s.base.study import SCHEMA_VERSION, Study, write_json
 from p3s.model.comparison import HoldOut, Overlap, Weights
 from p3s.model.stage import as_file
 from p3s.model.types import Model, NotModelled
-from p3s.pipeline.stages import is_stale
 from p3s.predict.saved import PredictionFile, as_of_now
 from p3s.predict.validate import Validation
 from p3s.program.types import ScaledHead, ScaledPhase

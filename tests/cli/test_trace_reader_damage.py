@@ -16,6 +16,7 @@ from capture_writer import COUNTS, DEFS, DONE, EVENTS, PAGE, RESOLVED, Writer, p
 from commands import cli
 
 from p3s.base.errors import P3SError
+from p3s.base.settings import traces_of
 from p3s.base.study import Study, write_json
 from p3s.capture import read_run
 from p3s.capture.capture import Capture, _Collector, read_capture
@@ -380,7 +381,7 @@ def test_an_intact_capture_is_characterized(tmp_path: Path) -> None:
     study = a_study(tmp_path)
     run = read_run(study.runs_dir(2))
     assert run.problem == "" and run.missing == ()
-    assert characterize(study.root, 2).left_out == ()
+    assert characterize(traces_of(study), 2).left_out == ()
 
 
 @pytest.mark.parametrize(("damage", "why"), DAMAGES)
@@ -395,7 +396,7 @@ def test_a_damaged_capture_is_not_characterized(
     assert [r.complete for r in run.ranks] == [r != rank for r in (0, 1)]
     assert run.missing == (() if path.exists() else (rank,))
     with pytest.raises(P3SError, match=why) as caught:
-        characterize(study.root, 2)
+        characterize(traces_of(study), 2)
     said = str(caught.value)
     assert "\n" not in said and str(path) in said and said.count("; ") == 1
     assert f"; trace it again: p3s characterize -n 2 -o {study.root} -- " in said
@@ -409,7 +410,7 @@ def test_an_intact_repeat_stands_in(
     study = a_study(tmp_path, repeats=2)
     path = study.runs_dir(2, 0) / "rank-000001.p3t"
     damage(path)
-    signature = characterize(study.root, 2)
+    signature = characterize(traces_of(study), 2)
     assert signature.repeats == 1
     assert len(signature.left_out) == 1 and str(path) in signature.left_out[0]
 
@@ -423,7 +424,7 @@ def test_a_capture_that_reached_its_limit_is_not_characterized(tmp_path: Path) -
     w.save(study.runs_dir(2))
     assert w.parts[-2].kind == COUNTS
     with pytest.raises(P3SError, match="reached the limit of its capture: 9 events"):
-        characterize(study.root, 2)
+        characterize(traces_of(study), 2)
 
 
 def test_a_run_without_any_file_is_named(tmp_path: Path) -> None:
@@ -431,7 +432,7 @@ def test_a_run_without_any_file_is_named(tmp_path: Path) -> None:
     for path in study.runs_dir(2).glob("*.p3t"):
         path.unlink()
     with pytest.raises(P3SError, match=r"np0002.r0 holds no capture.*again: p3s characterize -n 2"):
-        characterize(study.root, 2)
+        characterize(traces_of(study), 2)
 
 
 def test_a_run_of_another_count_is_not_used(tmp_path: Path) -> None:
@@ -439,7 +440,7 @@ def test_a_run_of_another_count_is_not_used(tmp_path: Path) -> None:
     for rank in (0, 1, 2):
         small(rank, 3).save(study.runs_dir(2))
     with pytest.raises(P3SError, match="a run of 3 processes, not 2"):
-        characterize(study.root, 2)
+        characterize(traces_of(study), 2)
 
 
 @pytest.mark.parametrize("command", ["model", "predict"])

@@ -20,6 +20,7 @@ from tracer_helpers import the_mpi, usable_mpi
 
 from p3s.base.errors import P3SError
 from p3s.base.host.mpi import OPENMPI
+from p3s.base.settings import traces_of
 from p3s.base.study import Study
 from p3s.capture import run_files
 from p3s.model import stage
@@ -109,7 +110,7 @@ def modelled(study_dir: Path, run_dirs: Sequence[Path], command: Sequence[str]) 
     """Return the model of captured runs, as `p3s add` and `p3s model` make it."""
     study = put_runs(study_dir, check_runs(study_dir, run_dirs, list(command)))
     for n in sorted({run.np for run in study.runs()}):
-        characterize(study.root, n)
+        characterize(traces_of(study), n)
     study.update()
     stage.build(study.root)
     return stage.load(study.root)
@@ -118,7 +119,7 @@ def modelled(study_dir: Path, run_dirs: Sequence[Path], command: Sequence[str]) 
 def captured(study_dir: Path, model: Model, run_dir: Path) -> PointTable:
     """Return the table of a run as `p3s validate` reads it."""
     run = run_files(run_dir)
-    part = read_alike(Study.open(study_dir), model.sites, list(run.files.values()))
+    part = read_alike(traces_of(Study.open(study_dir)), model.sites, list(run.files.values()))
     assert not part.problem, part.problem
     return table_of([part], [run.wall_ns], str(run_dir))
 

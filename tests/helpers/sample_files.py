@@ -75,7 +75,7 @@ def _beside(root: Path) -> None:
     rows = np.abs(np.random.default_rng(1).integers(0, 1000, (6, len(fileuse.COLUMNS))))
     rows[:, 0], rows[:, 1] = np.arange(6), 0
     part: Any = SimpleNamespace(files=rows, nodes=list(table.nodes))
-    beside.write_uses(study, 6, [part])
+    beside.write_uses(study.root, 6, [part])
 
 
 def _validation(root: Path) -> None:

@@ -128,4 +128,4 @@ def _put_teams(study: Study, table: Any, hybrid: Hybrid, threads: int) -> None:
     part = SimpleNamespace(
         teams=rows, nodes=list(table.nodes), segments=table.segments, inside=0, events=1
     )
-    write_teams(study, table.np, [part])  # type: ignore[list-item]
+    write_teams(study.root, table.np, [part])  # type: ignore[list-item]

@@ -19,6 +19,7 @@ from tracer_helpers import PROGRAMS, compile_c, the_mpi, usable_mpi
 from p3s.base.errors import UsageError
 from p3s.base.host import mpi
 from p3s.base.host.place import Place, place
+from p3s.base.settings import traces_of
 from p3s.base.study import Study, read_json, write_json
 from p3s.capture import read_run
 
@@ -402,9 +403,9 @@ def test_a_study_has_one_unit_of_work(
     study = _study(tmp_path, runs)
     if expected is None:
         with pytest.raises(UsageError) as caught:
-            settle(Recording(asked), study, counts, 1, usable=4)
+            settle(Recording(asked), traces_of(study), counts, 1, usable=4)
         said = str(caught.value)
         again = ",".join(map(str, sorted({*counts, *(np for np, _ in runs)})))
         assert "\n" not in said and f"-n {again} with --work" in said
         return
-    assert settle(Recording(asked), study, counts, 1, usable=4).work == expected
+    assert settle(Recording(asked), traces_of(study), counts, 1, usable=4).work == expected

@@ -17,6 +17,7 @@ from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi
 
 from p3s.base.errors import P3SError
 from p3s.base.progress import Progress
+from p3s.base.settings import traces_of
 from p3s.base.study import Study, read_json, write_json
 from p3s.capture.recover import places_at
 from p3s.pipeline.tracing.counts import Asked
@@ -209,7 +210,7 @@ def test_places_are_the_same_in_the_emulator(
     assert len(times.rank) == len(table.segments) > 4
     assert (times.work == table.segments[:, 4]).all() and times.work.sum() > 1000
     assert (times.least_ns <= times.median_ns).all() and times.least_ns.sum() > 0
-    assert not stale(study, 2)
+    assert not stale(traces_of(study), 2)
     assert [place.path.parent.name for place in places_at(study.root)] == ["runs"] + ["timed"] * 2
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from load_captures import Program, many_sites, write_run
 
+from p3s.base.settings import traces_of
+from p3s.base.study import Study
 from p3s.model import tree
 from p3s.model.stage import build
 from p3s.signature import clones as copies
@@ -59,7 +61,7 @@ def test_a_call_is_looked_up_by_its_own_communicators(
         for size in (2, 4, 8):
             write_run(study, size, many_sites(sites), 2)
         for size in (2, 4, 8):
-            characterize(study, size)
+            characterize(traces_of(Study(study)), size)
         with monkeypatch.context() as patched:
             calls = counted(patched, tree, "same_communicator")
             build(study)

@@ -124,9 +124,8 @@ def test_test_files_have_names_of_their_own() -> None:
 NOT_SHOWING = (
     "p3s.laws",
     "p3s.program",
-    "p3s.capture.dwarf",
+    "p3s.capture.lines",
     "p3s.capture.elf",
-    "p3s.capture.sites",
     "p3s.capture.sites",
     "p3s.costs.stage",
     "p3s.costs.apply",

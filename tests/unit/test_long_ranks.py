@@ -14,6 +14,7 @@ import pytest
 from capture_writer import Writer
 from load_captures import halo, write_rank
 
+from p3s.base.settings import traces_of
 from p3s.base.study import Study
 from p3s.capture import ranks, reader
 from p3s.capture.order import Forward, backwards
@@ -177,9 +178,9 @@ def test_a_signature_is_the_same_from_blocks(
 
     study = tmp_path / "study"
     write_study(study, [2], halo, 300)
-    characterize(study, 2)
+    characterize(traces_of(Study(study)), 2)
     files = sorted(Study(study).signature_path(2).parent.iterdir())
     before = [path.read_bytes() for path in files]
     in_blocks(monkeypatch, 100)
-    characterize(study, 2)
+    characterize(traces_of(Study(study)), 2)
     assert [path.read_bytes() for path in files] == before and len(files) > 5

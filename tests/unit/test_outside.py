@@ -11,6 +11,7 @@ from test_times import new_study
 
 from p3s.base.artefacts import SCHEMA_VERSION, sealed, write_json
 from p3s.base.errors import Damaged, Defect
+from p3s.base.settings import traces_of
 from p3s.base.study import RUN_SCHEMA, Study
 from p3s.model.fit import fit_model
 from p3s.signature.signature import characterize
@@ -49,7 +50,7 @@ def put_spawning(study: Study, np: int) -> None:
     said = {"np": np, "exit_code": 0, "wall_s": 1.0, "status": "complete", "work_unit": "cpu_ns"}
     head = {"schema": RUN_SCHEMA, "schema_version": SCHEMA_VERSION, "oversubscribed": False}
     write_json(target / "run.json", {**head, **said})
-    characterize(study.root, np)
+    characterize(traces_of(study), np)
 
 
 def test_what_involves_processes_of_another_world_is_left_out_by_name(tmp_path: Path) -> None:

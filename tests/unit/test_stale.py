@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from p3s.pipeline.stages import is_stale
+from p3s.base.artefacts import is_stale
 
 
 def dated(path: Path, ahead_s: float) -> Path:

@@ -12,6 +12,7 @@ import pytest
 
 from p3s.base.artefacts import VERSIONS
 from p3s.base.errors import P3SError, UsageError
+from p3s.base.records import commit_run, keep_failed_run, stage_run
 from p3s.base.study import Study, read_json, write_bytes, write_json
 from p3s.base.text import differing
 from p3s.formats.exported import new_directory, new_file
@@ -26,9 +27,9 @@ def artefact(noun: str = "model", **more: object) -> dict[str, object]:
 
 def put_run(study: Study, np_: int, rep: int = 0, status: str = "complete", **info: object) -> Path:
     """Make a run directory as the launcher leaves it."""
-    staged = study.stage_run(study.runs_dir(np_, rep))
+    staged = stage_run(study.runs_dir(np_, rep))
     write_json(staged / "run.json", artefact("run", np=np_, status=status, **info))
-    study.commit_run(staged, study.runs_dir(np_, rep))
+    commit_run(staged, study.runs_dir(np_, rep))
     study.update()
     return study.runs_dir(np_, rep)
 
@@ -245,9 +246,9 @@ def test_counts_the_program_refused_are_known(tmp_path: Path) -> None:
 def test_counts_that_the_user_stopped_are_not_those_that_failed(tmp_path: Path) -> None:
     study = characterized(tmp_path, 4, 9)
     for path in (study.runs_dir(6), study.timed_dir(5), study.runs_dir(9, 1)):
-        staged = study.stage_run(path)
+        staged = stage_run(path)
         (staged / "stdout.txt").write_text("")
-        kept = study.keep_failed_run(staged, path, stopped=True)
+        kept = keep_failed_run(staged, path, stopped=True)
         assert kept is not None and kept.name == f"{path.name}.stopped"
     assert study.stopped_counts() == [5, 6] and study.failed_counts() == []
     assert study.counts() == [4, 9] and counts_to_add(study, 3) == [5, 6]
@@ -260,9 +261,9 @@ def test_counts_that_the_user_stopped_are_not_those_that_failed(tmp_path: Path) 
 def test_failed_run_leaves_the_earlier_one(tmp_path: Path) -> None:
     study = Study.create(tmp_path / "s", COMMAND)
     place = put_run(study, 2)
-    staged = study.stage_run(place)
+    staged = stage_run(place)
     (staged / "stderr.txt").write_text("boom")
-    kept = study.keep_failed_run(staged, place)
+    kept = keep_failed_run(staged, place)
     assert kept is not None and (kept / "stderr.txt").read_text() == "boom"
     assert study.counts() == [2] and read_json(place / "run.json", "p3s.run")["np"] == 2
     assert len(study.runs()) == 1

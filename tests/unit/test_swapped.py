@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 from load_captures import halo, write_study
 
-from p3s.base.artefacts import stated_digest
+from p3s.base.artefacts import is_stale, stated_digest
 from p3s.base.errors import P3SError
 from p3s.base.progress import Progress
+from p3s.base.settings import traces_of
 from p3s.base.study import Study
 from p3s.capture.check import check
 from p3s.capture.reader import mark_of
 from p3s.capture.recover import places_at
-from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_scaled, is_stale
+from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_scaled
 
 BAR = Progress()
 
@@ -83,7 +84,7 @@ def _phases(one: Study, other: Study) -> None:
     from p3s.signature.store import load_phases
 
     for each in (one, other):
-        load_phases(each.root)
+        load_phases(traces_of(each))
     put(other.phases_path, one.phases_path)
 
 
@@ -98,7 +99,7 @@ def test_an_artefact_of_another_study_is_made_again(
     ensure_model(one, BAR)
     whole = Study(studies[0])
     assert one.model_path.read_bytes() == whole.model_path.read_bytes()
-    assert load_phases(one.root) == load_phases(whole.root)
+    assert load_phases(traces_of(one)) == load_phases(traces_of(whole))
 
 
 def test_captures_of_another_study_give_another_signature(

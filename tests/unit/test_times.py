@@ -11,6 +11,7 @@ from capture_writer import INSTRUCTIONS, WALL, Writer
 from captured_runs import check_runs
 
 from p3s.base.errors import Damaged, P3SError
+from p3s.base.settings import traces_of
 from p3s.base.study import RUN_SCHEMA, SCHEMA_VERSION, Study, read_json, write_json
 from p3s.capture import read_file, read_run
 from p3s.pipeline.gather import put_runs
@@ -120,7 +121,7 @@ def test_a_study_of_cpu_time_has_the_times_of_its_own_runs(tmp_path: Path) -> No
     study = new_study(tmp_path)
     for rep, works in enumerate((SLOW, FAST, SLOWEST)):
         put_run(study, study.runs_dir(2, rep), works)
-    characterize(study.root, 2)
+    characterize(traces_of(study), 2)
     times = load_times(study.root, 2)
     assert times is not None
     assert (times.np, times.unit, times.work_unit, times.unmatched) == (2, "cpu_ns", "cpu_ns", 0)
@@ -146,15 +147,15 @@ def test_native_runs_give_the_time_of_counted_instructions(tmp_path: Path) -> No
     counted = {0: [10] * TURNS, 1: [20] * TURNS}
     put_run(study, study.runs_dir(2), counted, "instructions", source=INSTRUCTIONS)
     emulated(study.runs_dir(2))
-    characterize(study.root, 2)
-    assert load_times(study.root, 2) is None and not stale(study, 2)
-    assert make_times(study, 2) is None
+    characterize(traces_of(study), 2)
+    assert load_times(study.root, 2) is None and not stale(traces_of(study), 2)
+    assert make_times(traces_of(study), 2) is None
 
     put_run(study, study.timed_dir(2), FAST)
     put_run(study, study.timed_dir(2, 1), SLOW)
-    assert stale(study, 2)
-    times = make_times(study, 2)
-    assert times is not None and not stale(study, 2)
+    assert stale(traces_of(study), 2)
+    times = make_times(traces_of(study), 2)
+    assert times is not None and not stale(traces_of(study), 2)
     rest = row_of(times, 0, "MPI_Recv", "MPI_Recv")
     assert (times.work[rest], times.least_ns[rest]) == (33, 9460)
     assert (times.work_unit, times.unit) == ("instructions", "cpu_ns")
@@ -162,11 +163,11 @@ def test_native_runs_give_the_time_of_counted_instructions(tmp_path: Path) -> No
     same(times, load_times(study.root, 2))
 
     write_json(study.timed_dir(2, 1) / "run.json", {"schema": RUN_SCHEMA, "schema_version": 1})
-    assert stale(study, 2)
-    again = make_times(study, 2)
+    assert stale(traces_of(study), 2)
+    again = make_times(traces_of(study), 2)
     assert again is not None and len(again.runs) == 1, "a run that is not complete does not count"
-    characterize(study.root, 2)
-    assert load_times(study.root, 2) is not None and not stale(study, 2)
+    characterize(traces_of(study), 2)
+    assert load_times(study.root, 2) is not None and not stale(traces_of(study), 2)
 
 
 def emulated(run_dir: Path) -> None:
@@ -201,7 +202,7 @@ def test_instructions_counted_natively_have_their_own_clock(
 ) -> None:
     study = new_study(tmp_path)
     put_run(study, study.runs_dir(2), FAST, "instructions", source=INSTRUCTIONS, counters=counters)
-    characterize(study.root, 2)
+    characterize(traces_of(study), 2)
     times = load_times(study.root, 2)
     assert times is not None and (times.unit, times.work_unit) == (unit, "instructions")
     rows = [row_of(times, 0, before, "MPI_Recv") for before in ("MPI_Init", "MPI_Recv")]
@@ -219,7 +220,7 @@ def test_segments_that_occur_otherwise_are_not_matched(tmp_path: Path) -> None:
         source=INSTRUCTIONS,
     )
     put_run(study, study.timed_dir(2), {0: [100] * TURNS, 1: [1000] * 3}, more=2)
-    characterize(study.root, 2)
+    characterize(traces_of(study), 2)
     times = load_times(study.root, 2)
     assert times is not None
     # Rank 1: two turns of 1100 between receives, not three; both ranks: what leads to or from
@@ -235,7 +236,7 @@ def test_segments_that_occur_otherwise_are_not_matched(tmp_path: Path) -> None:
 def test_wall_time_is_a_clock(tmp_path: Path) -> None:
     study = new_study(tmp_path)
     put_run(study, study.runs_dir(2), FAST, "wall_ns", source=WALL)
-    characterize(study.root, 2)
+    characterize(traces_of(study), 2)
     times = load_times(study.root, 2)
     assert times is not None and times.unit == "wall_ns"
 
@@ -278,7 +279,7 @@ def test_times_of_segments_against_the_plain_way(scale: int, size: int) -> None:
 def made(tmp_path: Path) -> Study:
     study = new_study(tmp_path)
     put_run(study, study.runs_dir(2), FAST)
-    characterize(study.root, 2)
+    characterize(traces_of(study), 2)
     return study
 
 
@@ -298,7 +299,7 @@ def test_a_table_that_is_gone_is_damage(tmp_path: Path) -> None:
     study.times_path(2).with_suffix(".parquet").unlink()
     with pytest.raises(Damaged):
         load_times(study.root, 2)
-    characterize(study.root, 2)
+    characterize(traces_of(study), 2)
     assert load_times(study.root, 2) is not None
 
 
@@ -309,7 +310,7 @@ def test_times_outlive_the_captures(tmp_path: Path) -> None:
     study = made(tmp_path)
     shutil.rmtree(study.root / "runs")
     os.utime(study.signature_path(2))
-    assert not stale(study, 2) and make_times(study, 2) is None
+    assert not stale(traces_of(study), 2) and make_times(traces_of(study), 2) is None
     assert load_times(study.root, 2) is not None
 
 
@@ -320,7 +321,7 @@ def doubts(root: Path, works: list[dict[int, list[int]]], shared: bool, **more: 
         put_run(study, study.runs_dir(2, rep), each, **more)  # type: ignore[arg-type]
         path = study.runs_dir(2, rep) / "run.json"
         write_json(path, {**read_json(path, RUN_SCHEMA), "oversubscribed": shared})
-    characterize(study.root, 2)
+    characterize(traces_of(study), 2)
     times = load_times(study.root, 2)
     assert times is not None
     return times
@@ -452,7 +453,7 @@ def test_time_without_a_partner_is_told(tmp_path: Path) -> None:
         source=INSTRUCTIONS,
     )
     put_run(study, study.timed_dir(2), {0: [100] * TURNS, 1: [100] * 3}, gap=200)
-    characterize(study.root, 2)
+    characterize(traces_of(study), 2)
     (said,) = notes(load_times(study.root, 2))
     assert said.startswith("23 % of the computation time is in steps")
 
@@ -483,7 +484,7 @@ def test_captures_in_cpu_time_are_added_beside_counted_ones(tmp_path: Path) -> N
     study = Study.open(root)
     assert [run.path.name for run in study.runs()] == ["np0002.r0"]
     assert [run.path.name for run in study.timed_runs()] == ["np0002.r0", "np0002.r1"]
-    characterize(root, 2)
+    characterize(traces_of(Study(root)), 2)
     times = load_times(root, 2)
     assert times is not None and len(times.runs) == 2 and times.unmatched == 0
     with pytest.raises(P3SError, match="is the same run as .*timed/np0002.r1"):
@@ -521,7 +522,7 @@ def test_places_told_apart_at_one_site_are_matched(
     turns = iter([1, 2])
     monkeypatch.setattr(signature, "undecided", lambda _: frozenset({f"{0xA1:016x}"}))
     monkeypatch.setattr(signature, "total_turns", lambda _: next(turns))
-    characterize(study.root, 2)
+    characterize(traces_of(study), 2)
     times = load_times(study.root, 2)
     assert times is not None and times.unmatched == 0
     apart = [site for site, _ in times.nodes if "#" in site]

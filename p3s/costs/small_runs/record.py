@@ -15,7 +15,9 @@ from p3s.base.artefacts import reason, sync_directory, write_json, writing
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.extents import names_count
 from p3s.base.host.command import parse
+from p3s.base.records import commit_run
 from p3s.base.serialise import Published
+from p3s.base.settings import traces_of
 from p3s.base.staging import discard, new_directory
 from p3s.base.study import Study
 from p3s.costs.small_runs.places import Same, correspond, known
@@ -76,8 +78,8 @@ def _correspond(
     from p3s.capture.sites import resolve_sites
 
     frames = {site: frames for t in own for site, frames in t.sites.items()}
-    mine, _ = resolve_sites(study, frames)
-    theirs, _ = resolve_sites(other, table.sites)
+    mine, _ = resolve_sites(traces_of(study), frames)
+    theirs, _ = resolve_sites(traces_of(other), table.sites)
     return correspond(own, table, mine, theirs)
 
 
@@ -206,12 +208,12 @@ def commit(study: Study, name: str, new: Study, counts: Sequence[int]) -> Study:
     old = Study.open(target)
     for np in counts:
         for run in new.runs(np):
-            old.commit_run(run.path, old.runs_dir(np, run.rep))
+            commit_run(run.path, old.runs_dir(np, run.rep))
         for run in new.timed_runs(np):
             into = old.timed_dir(np, run.rep)
             into.parent.mkdir(exist_ok=True)
-            old.commit_run(run.path, into)
-        characterize(old.root, np)  # with the repeats that were there before
+            commit_run(run.path, into)
+        characterize(traces_of(old), np)  # with the repeats that were there before
     old.update()
-    load_phases(old.root)
+    load_phases(traces_of(old))
     return old

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from p3s.base.artefacts import is_stale
 from p3s.base.errors import OtherVersion, P3SError, UsageError
 from p3s.base.host.cores import cores
 from p3s.base.progress import Once, Progress
@@ -30,13 +31,7 @@ from p3s.base.settings import (
 from p3s.base.study import Study
 from p3s.base.text import plural, processes
 from p3s.pipeline.basis import AUTO, Request, request_of
-from p3s.pipeline.stages import (
-    ensure_compute,
-    ensure_model,
-    ensure_signatures,
-    is_stale,
-    machine_file,
-)
+from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_signatures, machine_file
 from p3s.pipeline.teams import Laws, OverThreads, Wanted, node_of, plain_node
 from p3s.predict.what_if.changes import MoreThreads, NotKnown
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from p3s.base.errors import P3SError, RunFailed, UsageError
 from p3s.base.progress import Progress
+from p3s.base.settings import traces_of
 from p3s.base.study import Study
 from p3s.base.text import processes, quoted
 from p3s.pipeline.tracing.counts import Asked
@@ -70,9 +71,9 @@ def trace_counts(
 
     repeats = request.repeats
     try:
-        asked = as_earlier(request.recording, study)
-        timed = only_timed(asked, study, counts)
-        chosen = asked if timed else settle(asked, study, counts, repeats, cores())
+        asked = as_earlier(request.recording, traces_of(study))
+        timed = only_timed(asked, traces_of(study), counts)
+        chosen = asked if timed else settle(asked, traces_of(study), counts, repeats, cores())
         if not request.times and (timed or chosen.work != "instructions"):
             raise UsageError(
                 "--no-times: belongs to --work instructions; other runs are timed as they are"
@@ -92,9 +93,9 @@ def trace_counts(
                 break
         if kept:
             _propose_quiet(study, done, bar)
-        check_unit(study)
+        check_unit(traces_of(study))
         if study.signature_counts():
-            load_phases(study.root)
+            load_phases(traces_of(study))
         return done
     except BaseException as err:
         if made:  # all that a program without MPI printed is in what is said, or named there
@@ -199,7 +200,7 @@ def _trace_counts(
         for step in steps:
             bar.start(f"{step.label}: running")
             try:
-                run = trace_once(study, launch, np, step.target, step.recording, bar)
+                run = trace_once(traces_of(study), launch, np, step.target, step.recording, bar)
             except RunFailed as err:
                 first = not (done.counts or runs or timed)
                 if first and not err.code and err.status == "failed":
@@ -228,7 +229,7 @@ def _trace_counts(
             continue
         bar.start(f"np={np}: characterizing")
         try:
-            signature = characterize(study.root, np)
+            signature = characterize(traces_of(study), np)
         except P3SError as err:
             done.failed.append(Failure(np, None, None, _about(np, str(err))))
             bar.done(f"np={np}: cannot be characterized")

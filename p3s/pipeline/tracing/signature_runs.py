@@ -9,6 +9,7 @@ from typing import Any
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.host.cores import cores
 from p3s.base.progress import Progress
+from p3s.base.settings import traces_of
 from p3s.base.study import RUN_SCHEMA, Study, read_json, write_json
 from p3s.base.text import processes, quoted
 from p3s.capture import read_run
@@ -44,7 +45,7 @@ def run_signature(
             f" -- {' '.join(study.command())}"
         )
     keep_dims(study, extents)
-    phases = load_phases(study.root)
+    phases = load_phases(traces_of(study))
     recording = _recording(study, asked)
     prepared = []
     for np in counts:  # everything that can be refused is, before anything runs
@@ -68,7 +69,7 @@ def run_signature(
 
 
 def _recording(study: Study, asked: Recording) -> Recording:
-    unit = of_study(study).work
+    unit = of_study(traces_of(study)).work
     if asked.work not in ("auto", unit):
         raise UsageError(
             f"--work {asked.work}: the work of {study.root} is measured in {unit}; leave --work out"
@@ -93,7 +94,7 @@ def _one(
     bar: Progress,
 ) -> dict[str, Any]:
     target = study.sampled_dir(np)
-    problems = trace_once(study, launch, np, target, recording, bar).problems
+    problems = trace_once(traces_of(study), launch, np, target, recording, bar).problems
     if problems:
         raise P3SError(f"np={np}: {problems[0]}; run the signature again")
     assert recording.plan is not None

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from p3s.base.artefacts import is_stale
 from p3s.base.errors import P3SError, RunFailed, UsageError
 from p3s.base.host.cores import cores
 from p3s.base.progress import Progress
 from p3s.base.records import work_of
+from p3s.base.settings import traces_of
 from p3s.base.study import Study
 from p3s.costs.small_runs.cells import spent
 from p3s.costs.small_runs.places import Same, as_words
@@ -18,7 +20,6 @@ from p3s.costs.small_runs.walk import PhaseCost, costs, counts_upward, refuse, s
 from p3s.model.grid import admissible
 from p3s.model.grid.stated import check_dims, keep_dims
 from p3s.model.stage import load, read
-from p3s.pipeline.stages import is_stale
 from p3s.pipeline.tracing.counts import Asked
 from p3s.pipeline.tracing.results import Failure, Traced, reasons
 from p3s.pipeline.tracing.runs import TraceRequest, trace_counts
@@ -122,7 +123,7 @@ def trace_smaller(request: TraceRequest, up_to: int, bar: Progress) -> SmallRuns
 
 def _same_unit(study: Study, asked: Recording, counts: Sequence[int]) -> Recording:
     """Return how the runs are recorded: work in the unit of the study; UsageError for another."""
-    own = of_study(study).work
+    own = of_study(traces_of(study)).work
     if asked.work not in ("auto", own):
         there = " and ".join(work_of(run for run in study.runs() if run.info)) or own
         raise UsageError(
