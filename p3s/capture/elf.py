@@ -290,15 +290,9 @@ class Binary:
     def lines(self, addresses: Iterable[int]) -> dict[int, Line]:
         """Return what debug information says of addresses; those it does not know are absent.
 
-        The innermost inlined function is named. Debug information that cannot be decoded counts
-        as absent.
+        Also from what was split off the file; the innermost inlined function is named.
         """
-        try:
-            with contextlib.ExitStack() as stack:
-                elf = self._with(stack, ".debug_info", ".zdebug_info")
-                return {} if elf is None else lines_of(Path(elf.stream.name), addresses)
-        except _UNSOUND:
-            return {}
+        return lines_of(self.path, addresses)
 
     def _with(self, stack: contextlib.ExitStack, *sections: str) -> Any:
         """Return the file that has one of some sections: this one, or what was split off it."""

@@ -11,7 +11,8 @@ import numpy as np
 
 from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError
-from p3s.machine.topology.switches import Topology
+from p3s.machine.topology import fabric
+from p3s.machine.topology.trees import Tree
 from p3s.replay.engine.results import Estimate, ProgramResult, median_interval, pass_medians
 from p3s.replay.plan.classes import MessageClass
 from p3s.replay.plan.executed import Executed, executed
@@ -32,7 +33,7 @@ class Fabric:
     nodes of the replay; none where they are not known.
     """
 
-    topology: Topology
+    topology: Tree
     nodes: Ints
     programs: tuple[Ints, ...]
 
@@ -63,38 +64,40 @@ class Fabric:
 def fabric_of(plan: ReplayPlan) -> Fabric | None:
     """Return where the nodes of a plan hang; None where no tree of switches is known."""
     topology = plan.topology
-    if topology.flat or not len(topology.up):
+    if not isinstance(topology, Tree):
         return None
-    placed = [
-        topology.switches_of(placement.hosts) if placement.hosts else np.zeros(0, dtype=np.int64)
-        for placement in plan.placements
-    ]
+    placed = [_switches(topology, placement.hosts) for placement in plan.placements]
     programs = tuple(placed[number] for number in plan.placement_of)
-    return Fabric(topology, topology.switches_of(plan.mapping.names), programs)
+    return Fabric(topology, _switches(topology, plan.mapping.names), programs)
 
 
-def not_simulated(topology: Topology, names: Sequence[str]) -> tuple[str, ...]:
+def _switches(topology: Tree, names: Sequence[str]) -> Ints:
+    """Return the switch that each of some nodes hangs on."""
+    return topology.switch_of[topology.numbers(names)]
+
+
+def not_simulated(topology: fabric.Fabric | None, names: Sequence[str]) -> tuple[str, ...]:
     """Say which links between switches could be a limit of the run without anybody knowing.
 
     ``names``: of the nodes of the run.
     """
-    if topology.flat:
+    if topology is None:
         return ()
-    if not len(topology.up):
+    if not isinstance(topology, Tree):
         return (
-            f"{topology.source}: the switches are no tree, which links a message passes is not "
-            "known: no limit between switches is simulated",
+            f"{topology.about.source}: the switches are no tree, which links a message passes is "
+            "not known: no limit between switches is simulated",
         )
-    chain = topology.chain[topology.switches_of(names)]
-    below = np.bincount(chain[chain >= 0], minlength=len(topology.up))
-    shared = (np.minimum(below, len(names) - below) > 1) & (topology.up >= 0)
-    stated = topology.speed if len(topology.speed) else np.full(len(topology.up), np.nan)
-    unknown = np.flatnonzero(shared & np.isnan(stated))
+    chain = topology.chain[_switches(topology, names)]
+    below = np.bincount(chain[chain >= 0], minlength=topology.switches)
+    there = (topology.up >= 0) & (topology.up < len(topology.names))  # not above several roots
+    shared = (np.minimum(below, len(names) - below) > 1) & there
+    unknown = np.flatnonzero(shared & np.isnan(topology.speed))
     if not len(unknown):
         return ()
     more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
     return (
-        f"no limit of the link above switch {topology.switches[unknown[0]]}{more} is simulated, "
+        f"no limit of the link above switch {topology.names[unknown[0]]}{more} is simulated, "
         "which several nodes share: state it in the topology file (LinkSpeed=100Gbit/s)",
     )
 

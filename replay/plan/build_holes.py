@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from p3s.base.arrays import Bools, Floats, Ints
-from p3s.machine.topology.switches import Topology
+from p3s.machine.topology.fabric import Fabric
 from p3s.program.mapping import RankMap
 from p3s.program.order.pairs import codes_of
 from p3s.replay.plan.build_traffic import Blocks, Traffic, offsets
@@ -174,7 +174,7 @@ def noise_of(
 
 def noise_beside(
     mapping: RankMap,
-    topology: Topology,
+    topology: Fabric | None,
     transit: Transit,
     pair: tuple[int, int],
     length_ns: float,
@@ -185,11 +185,11 @@ def noise_beside(
     ``wanted``: one of NOISES.
     """
     shares = None
-    if wanted == OFF or (wanted == AUTO and topology.flat):
+    if wanted == OFF or (wanted == AUTO and topology is None):
         return None
-    if not topology.flat:
-        switch = topology.switches_of(mapping.names)
-        shares = topology.trunk(int(switch[pair[0]]), int(switch[pair[1]]), switch)
+    if topology is not None:
+        node = topology.numbers(mapping.names)
+        shares = topology.sharing(int(node[pair[0]]), int(node[pair[1]]), node)
     return noise_of(transit, pair, shares, length_ns)
 
 

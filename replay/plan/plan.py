@@ -16,7 +16,8 @@ import numpy as np
 
 from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError
-from p3s.machine.topology.switches import Topology
+from p3s.machine.topology.fabric import Fabric
+from p3s.machine.topology.switches import apart
 from p3s.program.collectives.choose import Library
 from p3s.program.collectives.expand import Used, expand
 from p3s.program.mapping import RankMap
@@ -48,7 +49,7 @@ from p3s.simulate.steps import LeftOut, Op, Section, Steps
 def make_plan(
     sections: Sequence[Section],
     mapping: RankMap,
-    topology: Topology,
+    topology: Fabric | None,
     settings: ReplaySettings,
     network: Network,
     library: Library,
@@ -68,7 +69,7 @@ class _Planner:
         self,
         sections: tuple[Section, ...],
         mapping: RankMap,
-        topology: Topology,
+        topology: Fabric | None,
         settings: ReplaySettings,
         network: Network,
         library: Library,
@@ -83,8 +84,9 @@ class _Planner:
                 )
         self.sections, self.mapping, self.topology = sections, mapping, topology
         self.settings, self.network = settings, network
-        self.distance = topology.distances(mapping.names)
-        self.notes = [*topology.notes, *(note for section in sections for note in section.notes)]
+        self.distance = apart(topology, mapping.names)
+        told = topology.about.notes if topology is not None else ()
+        self.notes = [*told, *(note for section in sections for note in section.notes)]
         self.left_out = [entry for section in sections for entry in section.left_out]
         self.used: list[Used] = []
         self.full, origins = self._expanded(library)

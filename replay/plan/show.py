@@ -62,7 +62,7 @@ def _run(plan: ReplayPlan) -> list[str]:
     apart = f", messages over {', '.join(map(str, far))} switches"
     return [
         f"run: {plan.n} ranks on {plural(plan.mapping.nodes, 'node')} of {ranks}, "
-        f"{plan.mapping.kind}{'' if plan.topology.flat or not far else apart}",
+        f"{plan.mapping.kind}{'' if plan.topology is None or not far else apart}",
         f"sections: {len(plan.sections)} ({', '.join(s.name for s in plan.sections[:4])}"
         f"{', ...' if len(plan.sections) > 4 else ''})",
     ]
@@ -143,7 +143,7 @@ def plan_json(plan: ReplayPlan) -> dict[str, Any]:
             "nodes": plan.mapping.nodes,
             "ranks_per_node": [int(sizes.min()), int(sizes.max())],
         },
-        "topology": plan.topology.source,
+        "topology": plan.topology.about.source if plan.topology is not None else "flat",
         "processes": {
             "total": world.size,
             **Counter(process.role for process in world.processes),

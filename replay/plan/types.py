@@ -9,7 +9,8 @@ from itertools import permutations
 import numpy as np
 
 from p3s.base.arrays import Ints
-from p3s.machine.topology.switches import Topology
+from p3s.machine.topology.fabric import Fabric
+from p3s.machine.topology.switches import apart
 from p3s.program.collectives.expand import Used
 from p3s.program.mapping import RankMap
 from p3s.replay.plan.classes import CallClass, MessageClass, Whole
@@ -140,7 +141,7 @@ class Placement:
 
 
 def place(
-    hosts: Sequence[str], topology: Topology, wanted: Iterable[int]
+    hosts: Sequence[str], topology: Fabric | None, wanted: Iterable[int]
 ) -> tuple[tuple[Placement, ...], tuple[str, ...]]:
     """Return one placement for each distance that the hosts can show, and what they cannot.
 
@@ -151,9 +152,9 @@ def place(
     if not hosts:
         far = ", ".join(map(str, distances))
         note = f"distances of {far} switches cannot be shown: no hosts are given"
-        return (Placement((), 1, tuple(distances)),), () if topology.flat else (note,)
+        return (Placement((), 1, tuple(distances)),), () if topology is None else (note,)
     names = list(dict.fromkeys(hosts))
-    hops = topology.between(names, names)
+    hops = apart(topology, names)
     if len(names) == 1:
         four = tuple(names * NODES)
         return (Placement(four, 0, tuple(distances)),), ()
@@ -165,7 +166,7 @@ def place(
         key = tuple(names[i] for i in quad)
         before = found.get(key)
         found[key] = Placement(key, real, (*(before.wanted if before else ()), distance))
-        if not topology.flat and real != distance:
+        if topology is not None and real != distance:
             notes.append(
                 f"ranges {distance} switches apart are measured on {key[0]} and {key[1]}, "
                 f"{real} apart: no two of the hosts are {distance} apart"
@@ -248,7 +249,7 @@ class ReplayPlan:
 
     sections: tuple[Section, ...]
     mapping: RankMap
-    topology: Topology
+    topology: Fabric | None
     distance: Ints
     wholes: tuple[Whole, ...]
     messages: tuple[MessageClass, ...]

@@ -16,7 +16,6 @@ from replay_jobs import mpis, run_job, settings_of
 from replay_random import Pattern, pattern
 from scripted_mpi import BUFFERING, TEMPERS, Outcome, execute
 
-from p3s.machine.topology.switches import flat
 from p3s.program.collectives.choose import library_of
 from p3s.program.mapping import mapping_of
 from p3s.replay.engine.job import result_path, write_job
@@ -43,7 +42,7 @@ def plan_of(made: Pattern) -> ReplayPlan:
     section = Section(made.words, (0,), made.steps, 1, 0, 1, 1.0, ())
     settings = ReplaySettings(timed=True, exhaustive=rng.random() < 0.3, budget_s=600.0)
     with patch("p3s.replay.plan.plan.MOST_CLASSES", 1000):
-        return make_plan([section], mapping, flat(), settings, rough_network(), library)
+        return make_plan([section], mapping, None, settings, rough_network(), library)
 
 
 def schedule_of(plan: ReplayPlan, seed: int) -> np.ndarray:

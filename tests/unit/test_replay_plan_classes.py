@@ -7,7 +7,7 @@ import pytest
 from plan_patterns import halo, ring
 from steps_builder import Builder
 
-from p3s.machine.topology.switches import flat
+from p3s.machine.topology.switches import apart
 from p3s.program.collectives.choose import library_of
 from p3s.program.collectives.expand import expand
 from p3s.program.mapping import block, cyclic
@@ -22,7 +22,7 @@ from p3s.simulate.steps import Op
 def planned(steps, mapping, full=None, origin=None):
     full = steps if full is None else full
     origin = np.arange(len(full)) if origin is None else origin
-    c = classify([steps], [full], [origin], mapping, flat().distances(mapping.names))
+    c = classify([steps], [full], [origin], mapping, apart(None, mapping.names))
     whole = c.wholes[0]
     needs = [
         (0, needs_of(full, c.wholes[0].call_of, mapping)),

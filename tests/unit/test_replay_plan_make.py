@@ -11,7 +11,7 @@ from replay_made import classes_of
 from steps_builder import Builder
 
 from p3s.base.errors import P3SError
-from p3s.machine.topology.switches import flat, read_topology
+from p3s.machine.topology.switches import read_topology
 from p3s.program.collectives.choose import library_of
 from p3s.program.mapping import block, cyclic
 from p3s.replay.plan.check import check
@@ -34,7 +34,7 @@ def planned(sections, mapping, topology=None, **settings):
     return make_plan(
         sections,
         mapping,
-        topology or flat(),
+        topology,
         ReplaySettings(**{"budget_s": 600.0, **settings}),
         NETWORK,
         library_of("openmpi", "4.1.4"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from p3s.base.errors import P3SError
-from p3s.machine.topology.switches import flat, read_topology
+from p3s.machine.topology.switches import apart, read_topology
 from p3s.program.mapping import block, cyclic, mapping_of, read_rank_file
 from p3s.replay.plan.types import place, placement_of
 
@@ -65,7 +65,7 @@ def test_relative_hosts_keep_their_number(tmp_path):
     assert m.node_of.tolist() == [1, 0]
     (tmp_path / "topology").write_text(SLURM)
     topology = read_topology(tmp_path / "topology")
-    assert topology.distances(m.names).tolist() == [[0, 3], [3, 0]]
+    assert apart(topology, m.names).tolist() == [[0, 3], [3, 0]]
 
 
 @pytest.mark.parametrize(
@@ -95,39 +95,43 @@ def test_unreadable_files(tmp_path):
             read(tmp_path / "bytes")
 
 
+def far(topology, first, second):
+    """Return the switches between a host and others."""
+    return apart(topology, [first, *second])[0, 1:].tolist()
+
+
 def test_switch_tree(tmp_path):
     path = tmp_path / "topology.conf"
     path.write_text(SLURM)
     t = read_topology(path)
-    assert t.hosts[:9] == ("n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "n08")
-    hops = t.between(["n0"], ["n0", "n3", "n4", "n08", "n11.cluster.org"])
-    assert hops.tolist() == [[0, 1, 3, 5, 5]]
-    far = t.distances(block(12, 1).names)
-    assert (far == far.T).all() and far[0, 11] == 5 and far[8, 11] == 1
+    assert t.about.hosts[:9] == ("n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "n08")
+    assert far(t, "n0", ["n0", "n3", "n4", "n08", "n11.cluster.org"]) == [0, 1, 3, 5, 5]
+    every = apart(t, block(12, 1).names)
+    assert (every == every.T).all() and every[0, 11] == 5 and every[8, 11] == 1
     with pytest.raises(P3SError, match="does not name node x"):
-        t.between(["x"], ["n0"])
+        far(t, "x", ["n0"])
     with pytest.raises(P3SError, match="has 12 nodes"):
-        t.distances(block(13, 1).names)
+        apart(t, block(13, 1).names)
 
 
 def test_links_shared_in_a_tree(tmp_path):
     path = tmp_path / "topology.conf"
     path.write_text(SLURM)
     t = read_topology(path)
-    s0, s1, s2 = (t.switches.index(name) for name in ("s0", "s1", "s2"))
-    shared = t.trunk(s0, s1, np.arange(len(t.switches)))  # links s0-r0 and r0-s1
-    assert shared[s0, s2] and shared[s1, s2] and shared[s1, s0] and not shared[s0, s0]
-    across = t.trunk(s1, s2, np.arange(len(t.switches)))
-    assert across[s0, s2] and across[s0, s1]
-    assert not t.trunk(s0, s0, np.arange(len(t.switches))).any()
+    s0, s1, s2 = nodes = t.numbers(["n0", "n4", "n08"])  # a node of each switch
+    shared = t.sharing(s0, s1, nodes)  # links s0-r0 and r0-s1
+    assert shared[0, 2] and shared[1, 2] and shared[1, 0] and not shared[0, 0]
+    across = t.sharing(s1, s2, nodes)
+    assert across[0, 2] and across[0, 1]
+    assert not t.sharing(s0, s0, nodes).any()
 
 
 def test_two_bridges_without_a_top(tmp_path):
     path = tmp_path / "topology.conf"
     path.write_text("SwitchName=a Nodes=n[0-1]\nSwitchName=b Nodes=n[2-3]\n")
     t = read_topology(path)
-    assert t.between(["n0"], ["n1", "n2"]).tolist() == [[1, 3]]
-    assert t.trunk(0, 1, np.arange(len(t.switches)))[0, 1]
+    assert far(t, "n0", ["n1", "n2"]) == [1, 3]
+    assert t.sharing(0, 2, np.arange(4))[0, 2]
 
 
 @pytest.mark.parametrize(
@@ -182,18 +186,15 @@ def test_netloc(tmp_path):
         )
     )
     t = read_topology(path)
-    assert t.hosts == ("a", "b", "c")
-    assert t.between(["a"], ["a", "b", "c"]).tolist() == [[0, 1, 3]]
-    assert (
-        t.trunk(0, 1, np.arange(len(t.switches)))[0, 1]
-        and not t.trunk(0, 0, np.arange(len(t.switches))).any()
-    )
+    assert t.about.hosts == ("a", "b", "c")
+    assert far(t, "a", ["a", "b", "c"]) == [0, 1, 3]
+    every = np.arange(3)
+    assert t.sharing(0, 2, every)[0, 2] and not t.sharing(0, 1, every).any()
 
 
-def test_flat():
-    t = read_topology(None)
-    assert t.flat and t.between(["x"], ["x", "y"]).tolist() == [[0, 1]]
-    assert t.distances(block(4, 2).names).tolist() == [[0, 1], [1, 0]]
+def test_without_a_topology_all_are_one_switch_apart():
+    assert read_topology(None) is None
+    assert apart(None, block(4, 2).names).tolist() == [[0, 1], [1, 0]]
 
 
 def test_measured_hosts_are_as_far_apart_as_the_ranges(tmp_path):
@@ -206,11 +207,11 @@ def test_measured_hosts_are_as_far_apart_as_the_ranges(tmp_path):
     for hops in (1, 3, 5):
         one = found[placement_of(found, hops)]
         assert one.hops == hops and sorted(one.hosts) == sorted(hosts)
-        assert int(t.between(one.hosts[:1], one.hosts[1:2])[0, 0]) == hops
+        assert far(t, one.hosts[0], one.hosts[1:2]) == [hops]
     assert placement_of(found, 0) == placement_of(found, 1)
     found, notes = place(["n0", "n1", "n2", "n3"], t, [3])
     assert len(found) == 1 and found[0].hops == 1 and "3 switches apart" in notes[0]
-    assert place(hosts, flat(), [1])[0][0].hosts[:2] == ("n0", "n1")
+    assert place(hosts, None, [1])[0][0].hosts[:2] == ("n0", "n1")
 
 
 def test_noise_and_black_holes_cross_the_trunk_too(tmp_path):
@@ -218,13 +219,13 @@ def test_noise_and_black_holes_cross_the_trunk_too(tmp_path):
     path.write_text("SwitchName=a Nodes=n[0-1]\nSwitchName=b Nodes=n[2-3]\n")
     t = read_topology(path)
     (one,), _ = place(["n0", "n1", "n2", "n3"], t, [3])
-    switch = t.switches_of(one.hosts)
+    switch = t.switch_of[t.numbers(one.hosts)]
     assert switch[0] != switch[1] and switch[2] != switch[3]
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_few_hosts(number):
-    (one,), notes = place([f"h{i}" for i in range(number)], flat(), [1])
+    (one,), notes = place([f"h{i}" for i in range(number)], None, [1])
     assert len(one.hosts) == 4 and len(set(one.hosts)) == number and not notes
     if number > 1:
         assert one.hosts[0] != one.hosts[1]
@@ -233,6 +234,6 @@ def test_few_hosts(number):
 
 
 def test_no_hosts():
-    (one,), _ = place([], flat(), [1])
+    (one,), _ = place([], None, [1])
     assert one.hosts == ()
     assert np.array_equal(one.wanted, (1,))

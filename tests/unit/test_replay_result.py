@@ -16,7 +16,6 @@ from test_replay_network import PAUSE, network
 
 from p3s.base.artefacts import read_json
 from p3s.base.study import REPLAY_VERSION
-from p3s.machine.topology.switches import flat
 from p3s.program.order.calls import REASON_TEXT, Reason
 from p3s.program.phase_cells import places
 from p3s.replay.costs.evaluate import evaluate, simulated, whole_times
@@ -164,7 +163,7 @@ def test_result_has_what_prediction_and_report_read(tmp_path: Path) -> None:
         distance=np.array([[0, 1], [1, 0]]),
         notes=("a note",),
         iterations=(),
-        topology=flat(),
+        topology=None,
         left_out=(
             LeftOut("MPI_Comm_free", REASON_TEXT[Reason.CONSTRUCTOR], 2.0, np.zeros(0)),
             LeftOut("MPI_Send", "its tag is not known", 3.0, np.zeros(0)),

@@ -11,7 +11,8 @@ import pytest
 from replay_made import result_of, world_of
 from test_replay_network import classes, network
 
-from p3s.machine.topology.switches import Topology, read_topology, slurm
+from p3s.machine.topology.switches import read_topology, slurm
+from p3s.machine.topology.trees import Graph, Tree
 from p3s.replay.costs.messages import Fabric, not_simulated
 from p3s.replay.costs.network import Costs, network_of
 from p3s.replay.plan.micro import link_programs, pair_programs
@@ -28,15 +29,15 @@ SwitchName=t Switches=s[0-1]
 HOSTS = ("n0", "n8", "n1", "n9")
 
 
-def tree(speed: str = "") -> Topology:
+def tree(speed: str = "") -> Tree:
     return slurm("racks.conf", RACKS.format(f"LinkSpeed={speed}" if speed else ""))
 
 
-def measured(topology: Topology, rate: float) -> Costs:
+def measured(topology: Tree, rate: float) -> Costs:
     """Return the costs of a replay on HOSTS, where links between switches carry ``rate``."""
     world = world_of(SLOTS)
     programs = [*pair_programs(classes(), world), *link_programs(world)]
-    nodes, here = topology.switches_of(topology.hosts), topology.switches_of(HOSTS)
+    nodes, here = topology.switch_of, topology.switch_of[topology.numbers(HOSTS)]
     links = Trunks((0, 1, 0, 1), (2, 2, -1), (rate, rate, math.inf), (131072.0, 131072.0, 0.0))
     truth = replace(network(), trunks=links)
     results = {
@@ -64,7 +65,7 @@ def test_a_stated_speed_is_that_of_the_simulated_links() -> None:
 
 
 def test_links_that_several_nodes_share_and_nobody_knows_are_said() -> None:
-    every = tree().hosts
+    every = tree().about.hosts
     (note,) = not_simulated(tree(), every)
     assert "above switch s0 and 1 more" in note and "LinkSpeed" in note
     assert not_simulated(tree("100Gbit/s"), every) == ()
@@ -95,13 +96,13 @@ def test_speeds(text: str, speed: float | None, tmp_path: Path) -> None:
         return
     found = read_topology(path)
     assert found.speed[:2].tolist() == pytest.approx([speed, speed])
-    assert math.isnan(found.speed[2]) and found.notes == ()
+    assert math.isnan(found.speed[2]) and found.about.notes == ()
 
 
 def test_a_number_without_a_unit_says_nothing() -> None:
     found = tree("100")
     assert np.isnan(found.speed).all()
-    (note,) = found.notes
+    (note,) = found.about.notes
     assert "without a unit" in note and "100 of s0" in note
 
 
@@ -119,5 +120,5 @@ def test_a_tree_of_netloc_has_speeds_and_other_networks_no_ways(tmp_path: Path) 
         _netloc_file([*links, ("s", "v"), ("t", "v")], ["a", "b", "c"], ["s", "t", "u", "v"])
     )
     other = read_topology(path)
-    assert not len(other.up)
+    assert isinstance(other, Graph)
     assert "are no tree" in not_simulated(other, ["a", "b", "c"])[0]

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p3s.base.errors import P3SError
-from p3s.machine.topology.fabric import Fabric
+from p3s.machine.topology.fabric import About, Fabric
 from p3s.machine.topology.read import node_numbers, read_fabric
-from p3s.machine.topology.switches import Topology, read_topology
-from p3s.machine.topology.trees import heights, links_between
+from p3s.machine.topology.switches import read_topology
+from p3s.machine.topology.trees import Tree, links_between
 
 SLURM = """SwitchName=s0 Nodes=n[0-1] LinkSpeed=10Gbit/s
 SwitchName=s1 Nodes=n[2-3] LinkSpeed=20Gbit/s
@@ -135,7 +135,7 @@ def test_trees_that_are_not_joined_are_told(tmp_path: Path) -> None:
     (note,) = f.about.notes
     assert "2 trees of switches (a, b) have no common root" in note
     assert note.endswith("add SwitchName=root Switches=a,b")
-    assert read_topology(file).notes == f.about.notes
+    assert read_topology(file).about.notes == f.about.notes
     file.write_text(SLURM)
     assert read_fabric(str(file), 5).about.notes == ()
 
@@ -145,24 +145,20 @@ def test_trees_that_are_not_joined_are_told(tmp_path: Path) -> None:
 def test_ways_in_trees_are_those_of_their_graph(number: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     up = np.array([rng.integers(-1, k) if k else -1 for k in range(number)], dtype=np.int64)
-    names = [f"s{k}" for k in range(number)]
-    t = Topology("made", ("n",), np.zeros(1, dtype=np.int64), up, tuple(names))
+    every = np.arange(number)  # a node on each switch
+    t = Tree(About("made"), every, up, np.full(2 * number, np.nan))
     above = [[k] for k in range(number)]
     for chain in above:
         while up[chain[-1]] >= 0:
             chain.append(int(up[chain[-1]]))
-    every = np.arange(number)
-    hops = t.hops(every, every)
+    hops = t.apart(every)
     for a, b in itertools.product(range(number), repeat=2):
         way = set(above[a]) ^ set(above[b])
         assert links_between(t.chain, a, b) == sorted(way)
-        joined = not set(above[a]) & set(above[b])
-        assert hops[a, b] == len(way) + 1 if not joined else len(above[a]) + len(above[b]) + 1
-        shared = t.trunk(a, b, every)
+        assert hops[a, b] == (len(way) + 1 if a != b else 0)
+        shared = t.sharing(a, b, every)
         c, d = rng.integers(0, number, 2)
         assert shared[c, d] == (not way.isdisjoint(set(above[c]) ^ set(above[d])))
-    depth = [max(len(a) - len(above[k]) for a in above if k in a) for k in range(number)]
-    assert heights(t.chain).tolist() == depth
 
 
 @pytest.mark.parametrize("form", ["wide", "netloc", "chains"])

@@ -234,6 +234,46 @@ class Fabric(ABC):
         """Return how many links between switches messages pass."""
         return np.diff(self.between(first, second).start)
 
+    def apart(self, nodes: Ints) -> Ints:
+        """Return the distances between some nodes, shape (nodes, nodes)."""
+        number = len(nodes)
+        found = self.distances(np.repeat(nodes, number), np.tile(nodes, number))
+        return found.reshape(number, number)
+
+    def sharing(self, one: int, other: int, nodes: Ints) -> Bools:
+        """Return which pairs of nodes share a link between switches with a pair, as far as known.
+
+        Shape (nodes, nodes). Where the ways are not looked at every pair counts that leaves its
+        switch.
+        """
+        return np.asarray((self.apart(nodes) > 1) & (self.apart(np.array([one, other])).max() > 1))
+
+    def numbers(self, names: Sequence[str]) -> Ints:
+        """Return which node of the network each node of a run is.
+
+        ``names``: host names, "" where nobody has said one (the next in order), "+n7" for the
+        eighth. Errors: P3SError for a host that the network does not name, or one number too many.
+        """
+        source = self.about.source
+        known = {name: i for i, name in enumerate(self.about.hosts)}
+        known |= {name.split(".", 1)[0]: i for name, i in list(known.items())}
+        found = []
+        for node, name in enumerate(names):
+            if name and not name.startswith("+n"):
+                number = known.get(name, known.get(name.split(".", 1)[0], -1))
+                if number < 0:
+                    raise P3SError(
+                        f"{source}: does not name node {name}; add it, or leave the topology out"
+                    )
+            else:
+                number = int(name[2:]) if name else node
+            if number >= self.nodes:
+                raise P3SError(
+                    f"{source}: has {self.nodes} nodes, the run needs {number + 1}; add nodes"
+                )
+            found.append(number)
+        return np.array(found, dtype=np.int64)
+
     def loads(self, first: Ints, second: Ints, nbytes: Floats | Ints) -> Floats:
         """Return the bytes that each directed link carries for messages between nodes."""
         total = np.zeros(self.links)

@@ -9,24 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from p3s.base.arrays import Ints
 from p3s.base.artefacts import parse_json
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.schemas import first_problem, load_schema
 from p3s.machine.topology.direct import Dragonfly, Torus
 from p3s.machine.topology.fabric import About, Extra, Fabric, ns_of, speed_of
-from p3s.machine.topology.switches import (
-    Entry,
-    Topology,
-    built,
-    hosts_named,
-    numbers_of,
-    of_text,
-    read_text,
-)
-from p3s.machine.topology.trees import FatTree, Tree
+from p3s.machine.topology.switches import Entry, built, hosts_named, of_text, read_text
+from p3s.machine.topology.trees import FatTree, Graph, Tree
 
 _SHORT = re.compile(r"(fat-tree|torus|mesh|dragonfly):([0-9x,]+)(?:@([^,@]+)(?:,([^,@]+))?)?")
 _FORMS = "fat-tree:16,4, torus:4x4x4, mesh:8x8 or dragonfly:9,4,2, each also with @SPEED,LATENCY"
@@ -214,16 +204,14 @@ def _tree(source: str, data: Mapping[str, Any], nodes: int) -> Fabric:
     return _of_switches(built(source, entries), data, source)
 
 
-def _of_switches(found: Topology, data: Mapping[str, Any], source: str) -> Fabric:
-    if not len(found.up):
+def _of_switches(found: Tree | Graph, data: Mapping[str, Any], source: str) -> Fabric:
+    if isinstance(found, Graph):
         raise P3SError(
             f"{source}: these switches are no tree, so that the ways of messages are not known; "
             f"give a description like {_FORMS}"
         )
-    about = _about(source, {**data, "hosts": ""}, len(found.hosts))
-    named = About(about.source, found.hosts, about.extra, about.fair, found.notes)
-    rate = np.append(np.full(len(found.hosts), np.nan), found.speed)
-    return Tree(named, found.switch_of, found.up, rate)
+    about = _about(source, {**data, "hosts": ""}, found.nodes)
+    return replace(found, about=replace(found.about, extra=about.extra, fair=about.fair))
 
 
 def _needs(
@@ -266,5 +254,5 @@ def named(fabric: Fabric, hosts: Sequence[str]) -> Fabric:
 
 
 def node_numbers(fabric: Fabric, names: Sequence[str]) -> Ints:
-    """Return which node of the network each node of a run is; ``names``: as of numbers_of."""
-    return numbers_of(fabric.about.source, fabric.about.hosts, fabric.nodes, names)
+    """Return which node of the network each node of a run is: as Fabric.numbers."""
+    return fabric.numbers(names)

@@ -1,171 +1,43 @@
-"""How far the nodes are apart: switches on the way between them, read from a file, or flat.
+"""Switches of a network as files name them: Slurm's topology.conf, netloc's node files.
 
-Slurm's topology.conf (topology/tree) and the node files of netloc (hwloc 2) tell it. The XML files
-of hwloc itself describe one machine each and no network.
+The XML files of hwloc itself describe one machine each and no network.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from p3s.base.arrays import Bools, Floats, Ints
+from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError
 from p3s.base.foreign_formats import ReadBy, refuse_foreign
 from p3s.base.host.hosts import MOST_HOSTS, expand_hosts
-from p3s.machine.topology.fabric import speed_of
-from p3s.machine.topology.trees import chains, hops, links_between
+from p3s.machine.topology.fabric import About, Fabric, speed_of
+from p3s.machine.topology.trees import Graph, Tree
 
 #: Distance between two nodes where nobody has said what is between them.
 FLAT_HOPS = 1
 
 
-@dataclass(frozen=True)
-class Topology:
-    """Hosts, and the switches that connect them.
+def apart(topology: Fabric | None, names: Sequence[str]) -> Ints:
+    """Return the switches between the nodes of a run, shape (nodes, nodes); 0 on the diagonal.
 
-    ``hosts``: names in the order of the file. ``switch_of``: switch that each host hangs on.
-    ``up``: of a tree, the number of the switch above each, -1 above a root; ``links``: of a
-    network that is no tree, the pairs of switches that are joined; empty otherwise. ``chain``: of
-    a tree, as :func:`p3s.machine.topology.trees.chains`. ``speed``: bytes per ns of the link
-    above each switch of a tree. ``source``: what it was read from. Flat: no hosts, all are one
-    switch apart.
+    ``names``: as of Fabric.numbers; without a topology all are one switch apart.
     """
-
-    source: str
-    hosts: tuple[str, ...]
-    switch_of: Ints
-    up: Ints
-    switches: tuple[str, ...]
-    speed: Floats = field(default_factory=lambda: np.zeros(0))
-    notes: tuple[str, ...] = ()
-    links: Ints = field(default_factory=lambda: np.zeros((0, 2), dtype=np.int64))
-    chain: Ints = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "chain", chains(self.source, self.up, self.switches))
-
-    @property
-    def flat(self) -> bool:
-        """Whether nothing is known."""
-        return not self.hosts
-
-    def hops(self, first: Ints, second: Ints) -> Ints:
-        """Return the switches from each of some switches to each of others, both included.
-
-        Shape (first, second); 1 for the same switch.
-        """
-        if len(self.up):
-            return hops(self.chain, first, second)
-        from scipy.sparse.csgraph import shortest_path
-
-        some, row = np.unique(first, return_inverse=True)
-        far = shortest_path(self._graph(), directed=False, unweighted=True, indices=some)
-        return np.asarray(far[row][:, second], dtype=np.int64) + 1
-
-    def _graph(self) -> Any:
-        from scipy.sparse import coo_matrix
-
-        number = len(self.switches)
-        ends = (self.links[:, 0], self.links[:, 1])
-        return coo_matrix((np.ones(len(self.links)), ends), shape=(number, number)).tocsr()
-
-    @property
-    def joined(self) -> bool:
-        """Whether every switch of a network that is no tree can be reached from every other."""
-        from scipy.sparse.csgraph import connected_components
-
-        return int(connected_components(self._graph(), directed=False)[0]) == 1
-
-    def between(self, first: Sequence[str], second: Sequence[str]) -> Ints:
-        """Return the hops from each of the first hosts to each of the second (same host: 0).
-
-        Errors: P3SError for a host that the file does not name.
-        """
-        same = np.array([[a == b for b in second] for a in first], dtype=bool).reshape(
-            len(first), len(second)
-        )
-        if self.flat:
-            return np.where(same, 0, FLAT_HOPS).astype(np.int64)
-        found = self.hops(self.switches_of(first), self.switches_of(second))
-        return np.where(same, 0, found).astype(np.int64)
-
-    def distances(self, names: Sequence[str]) -> Ints:
-        """Return the hops between the nodes of a run, shape (nodes, nodes); 0 on the diagonal.
-
-        ``names``: of the nodes, as of numbers_of.
-        """
-        if self.flat:
-            return np.where(np.eye(len(names), dtype=bool), 0, FLAT_HOPS).astype(np.int64)
-        switch = self.switches_of(names)
-        found = self.hops(switch, switch)
-        np.fill_diagonal(found, 0)
-        return found
-
-    def switches_of(self, names: Sequence[str]) -> Ints:
-        """Return the switch that each node of a run hangs on; ``names``: as of numbers_of."""
-        return self.switch_of[numbers_of(self.source, self.hosts, len(self.hosts), names)]
-
-    def trunk(self, first: int, second: int, others: Ints) -> Bools:
-        """Return which pairs of other switches share a link between switches with these two.
-
-        Shape (others, others). In a tree the ways are known; elsewhere every pair is counted
-        whose way leaves its switch. None shares one if the two are the same switch.
-        """
-        shared = np.zeros((len(others), len(others)), dtype=bool)
-        if first == second:
-            return shared
-        if not len(self.up):
-            return np.asarray(others[:, None] != others[None, :], dtype=bool)
-        for link in links_between(self.chain, first, second):
-            side = (self.chain[others] == link).any(axis=1)
-            shared |= side[:, None] != side[None, :]
-        return shared
+    if topology is None:
+        return np.where(np.eye(len(names), dtype=bool), 0, FLAT_HOPS).astype(np.int64)
+    return topology.apart(topology.numbers(names))
 
 
-def numbers_of(source: str, hosts: Sequence[str], nodes: int, names: Sequence[str]) -> Ints:
-    """Return which node of a network each node of a run is.
-
-    ``hosts``: names of the ``nodes`` of the network; ``names``: host names, "" where nobody has
-    said one (the next in order), "+n7" for the eighth. Errors: P3SError for a host that the network
-    does not name, or one number too many.
-    """
-    known = {name: i for i, name in enumerate(hosts)}
-    known |= {name.split(".", 1)[0]: i for name, i in list(known.items())}
-    found = []
-    for node, name in enumerate(names):
-        if name and not name.startswith("+n"):
-            number = known.get(name, known.get(name.split(".", 1)[0], -1))
-            if number < 0:
-                raise P3SError(
-                    f"{source}: does not name node {name}; add it, or leave the topology out"
-                )
-        else:
-            number = int(name[2:]) if name else node
-        if number >= nodes:
-            raise P3SError(f"{source}: has {nodes} nodes, the run needs {number + 1}; add nodes")
-        found.append(number)
-    return np.array(found, dtype=np.int64)
-
-
-def flat() -> Topology:
-    """Return the topology that says nothing."""
-    none = np.zeros(0, dtype=np.int64)
-    return Topology("flat", (), none, none, ())
-
-
-def read_topology(path: Path | None) -> Topology:
-    """Read a topology file, told apart by what is in it; none: flat.
+def read_topology(path: Path | None) -> Fabric | None:
+    """Read a topology file, told apart by what is in it; none where there is none.
 
     Errors: P3SError, in one line, for a file of another kind, or a damaged one.
     """
-    if path is None:
-        return flat()
-    return of_text(str(path), read_text(path))
+    return None if path is None else of_text(str(path), read_text(path))
 
 
 def read_text(path: Path) -> str:
@@ -186,14 +58,14 @@ def hosts_named(source: str, text: str) -> list[str]:
         raise P3SError(f"{source}: {err}") from err
 
 
-def of_text(source: str, text: str) -> Topology:
+def of_text(source: str, text: str) -> Tree | Graph:
     """Return the switches that the text of a file of Slurm's or netloc's names."""
     if text.lstrip()[:1].isdigit():
         return netloc(source, text)
     return slurm(source, text)
 
 
-def slurm(source: str, text: str) -> Topology:
+def slurm(source: str, text: str) -> Tree:
     """Read ``SwitchName=s0 Nodes=n[0-3]`` and ``SwitchName=top Switches=s[0-1]`` lines.
 
     ``LinkSpeed=100Gbit/s`` on a line is what the link between each of its switches and the one
@@ -243,7 +115,7 @@ class Entry:
     speed: float
 
 
-def built(source: str, entries: Sequence[Entry], notes: tuple[str, ...] = ()) -> Topology:
+def built(source: str, entries: Sequence[Entry], notes: tuple[str, ...] = ()) -> Tree:
     """Return the tree of some entries. Errors: P3SError, in one line, where they are none."""
     names: dict[str, None] = {}
     nodes: list[list[str]] = []
@@ -268,22 +140,24 @@ def built(source: str, entries: Sequence[Entry], notes: tuple[str, ...] = ()) ->
         )
     up = _above(source, tuple(names), children)
     hosts, switch_of = _hanging(nodes)
-    speed = np.array(speeds, dtype=np.float64)
-    made = Topology(source, hosts, switch_of, up, tuple(names), speed, notes)
-    return replace(made, notes=(*notes, *_root_notes(made)))
+    rate = np.append(np.full(len(hosts), np.nan), np.array(speeds, dtype=np.float64))
+    made = Tree(About(source, hosts, notes=notes), switch_of, up, rate, tuple(names))
+    roots = switch_of
+    while (up[roots] >= 0).any():
+        roots = np.where(up[roots] >= 0, up[roots], roots)
+    more = _root_notes(source, [made.names[root] for root in np.unique(roots).tolist()])
+    return replace(made, about=replace(made.about, notes=(*notes, *more)))
 
 
-def _root_notes(made: Topology) -> list[str]:
+def _root_notes(source: str, roots: Sequence[str]) -> list[str]:
     """Return a note where nodes hang on several trees."""
-    roots = np.unique(made.chain[made.switch_of, 0])
     if len(roots) < 2:
         return []
-    names = [made.switches[root] for root in roots[:3].tolist()]
+    names, more = roots[:3], len(roots) > 3
     return [
-        f"{made.source}: {len(roots)} trees of switches ({', '.join(names)}"
-        f"{', ...' if len(roots) > 3 else ''}) have no common root; one more switch is assumed "
-        f"above them: add SwitchName=root Switches={','.join(names)}"
-        f"{',...' if len(roots) > 3 else ''}"
+        f"{source}: {len(roots)} trees of switches ({', '.join(names)}"
+        f"{', ...' if more else ''}) have no common root; one more switch is assumed "
+        f"above them: add SwitchName=root Switches={','.join(names)}{',...' if more else ''}"
     ]
 
 
@@ -350,7 +224,7 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
     return found
 
 
-def netloc(source: str, text: str) -> Topology:
+def netloc(source: str, text: str) -> Tree | Graph:
     """Read a node file of netloc (``IB-<subnet>-nodes.txt``, file version 1).
 
     Lines: version, subnet, hwloc directory, number of nodes; per node ``id,lid,type,partitions,
@@ -396,42 +270,42 @@ def netloc(source: str, text: str) -> Topology:
             hangs.setdefault(names[i], int(place[j]))
     if not hangs:
         raise P3SError(f"{source}: no host hangs on a switch")
-    found = Topology(
-        source,
-        tuple(hangs),
+    graph = Graph(
+        About(source, tuple(hangs)),
         np.array(list(hangs.values()), dtype=np.int64),
-        np.zeros(0, dtype=np.int64),
+        links,
         tuple(names[i] for i in switches.tolist()),
-        links=links,
     )
-    if not found.joined:
+    if (graph.hops(np.zeros(1, dtype=np.int64)) < 0).any():
         raise P3SError(f"{source}: not every switch can be reached from every other")
-    return _rooted(found, gbits_of)
+    return _rooted(graph, gbits_of)
 
 
-def _rooted(graph: Topology, gbits_of: dict[tuple[int, int], float]) -> Topology:
+def _rooted(graph: Graph, gbits_of: dict[tuple[int, int], float]) -> Tree | Graph:
     """Return a network as a tree with the speed of each link upwards, where it is one.
 
     The root is the switch in the middle.
     """
-    number = len(graph.switches)
+    number = graph.switches
     pairs = {(min(pair), max(pair)) for pair in gbits_of}
     if len(pairs) != number - 1:
         return graph
-    every = np.arange(number)
+
+    def far_from(switch: int) -> Ints:
+        return graph.hops(np.array([switch]))[0]
+
     # In a tree the farthest of any switch is an end of a longest way, its middle the root.
-    end = int(np.argmax(graph.hops(every[:1], every)))
-    one = graph.hops(every[end : end + 1], every)[0]
-    other = graph.hops(every[int(np.argmax(one)) :][:1], every)[0]
-    root = int(np.argmin(np.maximum(one, other)))
-    far = graph.hops(every[root : root + 1], every)[0]
+    one = far_from(int(np.argmax(far_from(0))))
+    other = far_from(int(np.argmax(one)))
+    far = far_from(int(np.argmin(np.maximum(one, other))))
     up, speed = np.full(number, -1, dtype=np.int64), np.full(number, np.nan)
     for first, second in pairs:
         low, high = (first, second) if far[first] > far[second] else (second, first)
         gbits = max(gbits_of.get((low, high), 0.0), gbits_of.get((high, low), 0.0))
         up[low] = high
         speed[low] = gbits / 8 if gbits > 0 else np.nan
-    return replace(graph, up=up, speed=speed, links=graph.links[:0])
+    rate = np.append(np.full(graph.nodes, np.nan), speed)
+    return Tree(graph.about, graph.switch_of, up, rate, graph.names)
 
 
 def _netloc_edges(line: str, index: dict[str, int]) -> list[tuple[str, str, float]]:

@@ -60,43 +60,20 @@ def links_between(chain: Ints, first: int, second: int) -> list[int]:
     return sorted(int(s) for side in (first, second) for s in chain[side][~both] if s >= 0)
 
 
-def hops(chain: Ints, first: Ints, second: Ints) -> Ints:
-    """Return the switches on the way from each of some to each of others, both included.
-
-    Shape (first, second); 1 for the same one. Trees that are not joined: as if one more switch
-    stood above them all.
-    """
-    levels = (chain >= 0).sum(axis=1)
-    found = (levels[first][:, None] + levels[second][None, :] + 1).astype(np.int64)
-    alike = np.ones(found.shape, dtype=bool)
-    for level in range(chain.shape[1]):
-        a, b = chain[first, level][:, None], chain[second, level][None, :]
-        alike &= (a == b) & (a >= 0)
-        found -= 2 * alike
-    return np.asarray(found, dtype=np.int64)
-
-
-def heights(chain: Ints) -> Ints:
-    """Return how many switches are below each at most, one under the other."""
-    levels = (chain >= 0).sum(axis=1)
-    found = np.zeros(len(chain), dtype=np.int64)
-    for level in range(chain.shape[1]):
-        here = chain[:, level] >= 0
-        np.maximum.at(found, chain[here, level], levels[here] - 1 - level)
-    return found
-
-
 @dataclass(frozen=True, eq=False)
 class Tree(Fabric):
     """Switches with one way between any two: the one above each, of any depth.
 
-    Trees that are not joined are as if one more switch stood above them all.
+    Trees that are not joined are as if one more switch stood above them all. ``switch_of``: of each
+    node; ``up``: the switch above each, -1 above the root; ``names``: of the switches, that one
+    more has none; ``chain``: as of :func:`chains`.
     """
 
     about: About
     switch_of: Ints
     up: Ints
     rate: Floats
+    names: tuple[str, ...] = ()
     chain: Ints = field(init=False)
 
     def __post_init__(self) -> None:
@@ -104,7 +81,7 @@ class Tree(Fabric):
         if (up < 0).sum() > 1:
             up = np.append(np.where(up < 0, len(up), up), -1)
         object.__setattr__(self, "up", up)
-        names = [str(switch) for switch in range(len(up))]
+        names = self.names or tuple(map(str, range(len(up))))
         object.__setattr__(self, "chain", chains(self.about.source, up, names, MAX_LEVELS + 1))
         missing = self.nodes + len(up) - len(self.rate)
         rate = np.append(self.rate, np.full(missing, np.nan))
@@ -151,9 +128,90 @@ class Tree(Fabric):
         columns = [*(up[:, k] for k in reversed(range(depth))), *(down[:, k] for k in range(depth))]
         return compress(columns, len(first))
 
+    def _passed(self, first: Ints, second: Ints) -> Ints:
+        """Return how many links between switches messages pass."""
+        a, b = self.chain[self.switch_of[first]], self.chain[self.switch_of[second]]
+        below = ~common(a, b)
+        passed = (below & (a >= 0)).sum(axis=1) + (below & (b >= 0)).sum(axis=1)
+        return np.asarray(passed, dtype=np.int64)
+
+    def sharing(self, one: int, other: int, nodes: Ints) -> Bools:
+        """Return which pairs of nodes share a link between switches with a pair."""
+        switch = self.switch_of[nodes]
+        shared = np.zeros((len(nodes), len(nodes)), dtype=bool)
+        ends = int(self.switch_of[one]), int(self.switch_of[other])
+        for link in links_between(self.chain, *ends):
+            side = (self.chain[switch] == link).any(axis=1)
+            shared |= side[:, None] != side[None, :]
+        return shared
+
+    @property
+    def speed(self) -> Floats:
+        """Bytes per ns of the link above each switch, NaN where nobody has said it."""
+        return self.rate[self.nodes :]
+
 
 def _level(number: int, of: Ints) -> Level:
     return Level(f"sw{number}", f"S{number}", of)
+
+
+@dataclass(frozen=True, eq=False)
+class Graph(Fabric):
+    """Switches that are no tree: how far nodes are apart is known, which way messages go is not.
+
+    ``joins``: pairs of switches that are joined.
+    """
+
+    about: About
+    switch_of: Ints
+    joins: Ints
+    names: tuple[str, ...]
+    rate: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rate", np.full(self.nodes + len(self.joins), np.nan))
+
+    @property
+    def nodes(self) -> int:  # type: ignore[override]
+        """Number of nodes."""
+        return len(self.switch_of)
+
+    @property
+    def switches(self) -> int:  # type: ignore[override]
+        """Number of switches."""
+        return len(self.names)
+
+    @property
+    def text(self) -> str:
+        """What it is, for people."""
+        return f"{self.switches} switches that are no tree, {self.nodes} nodes"
+
+    def cables(self) -> Ints:
+        """Return the ends of the cables, those of nodes first."""
+        nodes = np.stack([np.arange(self.nodes), self.nodes + self.switch_of], axis=1)
+        return np.concatenate([nodes, self.nodes + self.joins])
+
+    def between(self, first: Ints, second: Ints) -> Routes:
+        """Raise P3SError: no way is known."""
+        raise P3SError(
+            f"{self.about.source}: these switches are no tree, so that the ways of messages are "
+            "not known; give a description of the network"
+        )
+
+    def hops(self, first: Ints) -> Ints:
+        """Return the links from each of some switches to all; shape (first, switches)."""
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import shortest_path
+
+        ends = (self.joins[:, 0], self.joins[:, 1])
+        graph = coo_array((np.ones(len(self.joins)), ends), shape=(self.switches, self.switches))
+        far = shortest_path(graph.tocsr(), directed=False, unweighted=True, indices=first)
+        return np.asarray(np.where(np.isfinite(far), far, -1), dtype=np.int64)
+
+    def _passed(self, first: Ints, second: Ints) -> Ints:
+        """Return how many links between switches messages pass at least."""
+        some, row = np.unique(self.switch_of[first], return_inverse=True)
+        return np.asarray(self.hops(some)[row, self.switch_of[second]], dtype=np.int64)
 
 
 def one_switch(nodes: int) -> FatTree:
