@@ -20,7 +20,7 @@ from typing import Any
 from p3s.base.artefacts import SCHEMA_VERSION, parse_json, write_bytes, write_json
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.host import compiling, mpi
-from p3s.base.host.command import origin_of, program_path
+from p3s.base.host.command import LAUNCHERS, PROXY, origin_of, program_path
 from p3s.base.host.cores import cores
 from p3s.base.host.place import Place, launcher_above, parents, place, process_facts
 from p3s.base.records import RUN_SCHEMA
@@ -45,8 +45,6 @@ _VARIABLES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("FLUX_TASK_RANK", ("FLUX_JOB_ID",)),
     ("PALS_RANKID", ("PALS_APID",)),
 )
-_PROXY = "hydra_pmi_proxy"
-_STARTERS = ("mpiexec", "mpirun", "orterun", "prterun", "mpiexec.gforker", "mpiexec.hydra")
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ class Launch:
 def this_launch(env: Mapping[str, str] = os.environ) -> Launch | None:
     """Return the launch this process is a rank of, None if that cannot be told."""
     above = [(pid, os.path.basename(path)) for pid, path in parents(_GENERATIONS)]
-    proxy = next((pid for pid, name in above if name == _PROXY), None)
+    proxy = next((pid for pid, name in above if name == PROXY), None)
     if proxy is not None and "OMPI_COMM_WORLD_RANK" not in env:
         # Where mpiexec listens, and which of several groups of ranks.
         words = _words(proxy)
@@ -83,7 +81,7 @@ def this_launch(env: Mapping[str, str] = os.environ) -> Launch | None:
         if env.get(rank) and all(values):
             return Launch(" ".join((rank, *values)), True)
     for pid, name in above:
-        if name in _STARTERS:
+        if name in LAUNCHERS:
             return Launch(f"{socket.gethostname()} {pid} {born(pid)}", False)
     return None
 

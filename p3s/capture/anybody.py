@@ -15,7 +15,7 @@ import numpy as np
 from p3s.base import ops
 from p3s.base.arrays import Ints
 from p3s.capture.parts import CallBook, Parts
-from p3s.capture.types import RankTrace, RunTrace
+from p3s.capture.types import RankTrace, RunTrace, present_ranks
 
 
 def takes(op: str) -> bool:
@@ -27,7 +27,7 @@ def there(run: RunTrace) -> bool:
     """Tell whether a run, of one rank, may have several such receives from anybody."""
     if not any(takes(call.op) for call in run.calls):
         return False
-    present = getattr(run.ranks, "present", range(len(run.ranks)))
+    present = present_ranks(run)
     some = ((rt.call, rt.anybody) for rt in (run.ranks[rank] for rank in present))
     return any(sum(takes(run.calls[c].op) for c in call[at]) > 1 for call, at in some)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from p3s.base import ops
 from p3s.capture.parts import CallBook, Parts
-from p3s.capture.types import RankTrace, RunTrace
+from p3s.capture.types import RankTrace, RunTrace, present_ranks
 
 
 def takes(op: str) -> bool:
@@ -22,7 +22,7 @@ def takes(op: str) -> bool:
 
 def there(run: RunTrace) -> bool:
     """Tell whether a run, of one rank, has requests that were cancelled."""
-    present = getattr(run.ranks, "present", range(len(run.ranks)))
+    present = present_ranks(run)
     return any(run.ranks[rank].cancelled.any() for rank in present)
 
 

@@ -16,7 +16,7 @@ from p3s.base.artefacts import SCHEMA_VERSION, cannot_be_written
 from p3s.base.errors import P3SError
 from p3s.base.staging import new_file
 from p3s.capture.threads import COLUMNS
-from p3s.capture.types import Call, RankTrace, RunTrace
+from p3s.capture.types import Call, RankTrace, RunTrace, present_ranks
 
 #: Events turned into text at once.
 _BLOCK = 1 << 14
@@ -25,7 +25,7 @@ _PARQUET_VERSION = 1
 
 def ranks_of(run: RunTrace, only: int | None = None) -> Iterator[RankTrace]:
     """Yield the ranks that have a capture, one at a time (or only one of them)."""
-    present = getattr(run.ranks, "present", range(run.np))
+    present = present_ranks(run)
     if only is not None and only not in present:
         there = f"0 to {run.np - 1}" if len(present) == run.np else ", ".join(map(str, present))
         raise P3SError(f"{run.path} has no capture of rank {only}; there is {there}")

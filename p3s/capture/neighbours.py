@@ -18,7 +18,7 @@ import numpy as np
 from p3s.base import ops
 from p3s.base.arrays import Ints
 from p3s.capture.parts import CallBook, Parts
-from p3s.capture.types import PROC_NULL, Call, Comm, Neighbours, RankTrace, RunTrace
+from p3s.capture.types import PROC_NULL, Call, Comm, Neighbours, RankTrace, RunTrace, present_ranks
 
 #: Tags of messages of neighbourhood collectives, which no program has: of graphs, and of the first
 #: neighbour on a grid.
@@ -89,7 +89,7 @@ def asks(run: RunTrace, call: Call) -> bool:
 
 def learn(run: RunTrace, known: Graphs) -> None:
     """Add the neighbours of the ranks of a run in graphs whose order is the program's."""
-    for rank in getattr(run.ranks, "present", range(len(run.ranks))):
+    for rank in present_ranks(run):
         for number, around in run.ranks[rank].neighbours.items():
             if _ordered_graph(run, number):
                 comm = run.comms[number]

@@ -31,7 +31,7 @@ from p3s.capture.arrivals import (
     tag_of,
 )
 from p3s.capture.parts import CallBook, Laying, Parts
-from p3s.capture.types import NO_RANK, PROC_NULL, Call, RankTrace, RunTrace
+from p3s.capture.types import NO_RANK, PROC_NULL, Call, RankTrace, RunTrace, present_ranks
 
 #: MPI_MODE_NOCHECK, as the tag of an event says it.
 _NOCHECK = 1
@@ -58,7 +58,7 @@ def asks(op: str) -> bool:
 
 def learn(run: RunTrace, into: Accesses) -> None:
     """Add what the ranks of a run do to the windows of others."""
-    for rank in getattr(run.ranks, "present", range(len(run.ranks))):
+    for rank in present_ranks(run):
         walk = _Walk(run, run.ranks[rank], CallBook(list(run.calls), list(run.sites)), None)
         walk.parts()
         for access in walk.accesses:

@@ -16,7 +16,7 @@ import numpy as np
 
 from p3s.base import ops
 from p3s.capture.parts import CallBook, Laying, Parts
-from p3s.capture.types import PROC_NULL, Call, RankTrace, RunTrace
+from p3s.capture.types import PROC_NULL, Call, RankTrace, RunTrace, present_ranks
 
 #: Partitioned messages meet none but each other: their tags begin here.
 FIRST_TAG = 1 << 24
@@ -48,7 +48,7 @@ def learn(run: RunTrace, known: dict[Way, set[int]]) -> None:
     """Add into how many parts the ranks of a run cut what they send."""
     if not any(call.op == _SEND for call in run.calls):
         return
-    for rank in getattr(run.ranks, "present", range(len(run.ranks))):
+    for rank in present_ranks(run):
         _learn_of(run, run.ranks[rank], known)
 
 

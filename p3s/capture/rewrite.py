@@ -18,7 +18,15 @@ from p3s.base.arrays import Ints
 from p3s.capture import anybody, cancelled, neighbours, one_sided, partitions
 from p3s.capture.arrivals import Accesses
 from p3s.capture.parts import CallBook, Parts, replaced
-from p3s.capture.types import Call, Ranks, RankTrace, RunTrace, named_outside, unmodelled_events
+from p3s.capture.types import (
+    Call,
+    Ranks,
+    RankTrace,
+    RunTrace,
+    named_outside,
+    present_ranks,
+    unmodelled_events,
+)
 
 
 @dataclass
@@ -191,7 +199,7 @@ class _Rewritten(Ranks):
     def __init__(self, run: RunTrace, family: Family, known: Known, book: CallBook) -> None:
         self._run, self._family, self._known, self._book = run, family, known, book
         self._kept: dict[int, RankTrace] = {}
-        self.present: list[int] = list(getattr(run.ranks, "present", range(len(run.ranks))))
+        self.present = present_ranks(run)
         self.number: Ints | None = None
 
     def used(self) -> Ints:

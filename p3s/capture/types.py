@@ -279,3 +279,8 @@ def _named(calls: tuple[Call, ...], comms: Sequence[Comm]) -> tuple[Call, ...]:
         replace(call, op=ops.outside(call.op), comm=UNKNOWN) if call.comm in beyond else call
         for call in calls
     )
+
+
+def present_ranks(run: RunTrace) -> list[int]:
+    """Return the ranks that have events; a rank without a file costs nothing."""
+    return list(getattr(run.ranks, "present", range(len(run.ranks))))

@@ -16,7 +16,7 @@ from p3s.capture.types import PROC_NULL
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from p3s.capture import Call, RankTrace, RunTrace
+    from p3s.capture import Call, RankTrace
 
 #: What an event is. A *posted* operation is completed by a later event.
 LOCAL, SEND, RECV, POSTED_RECV, COLLECTIVE, POSTED_COLLECTIVE = range(6)
@@ -116,11 +116,6 @@ def call_table(calls: Iterable[Call], size: int) -> CallTable:
 
 def _column(values: Iterable[int], length: int) -> Ints:
     return np.fromiter(values, dtype=np.int64, count=length)
-
-
-def present_ranks(run: RunTrace) -> list[int]:
-    """Return the ranks that have events; a rank without a file costs nothing."""
-    return list(getattr(run.ranks, "present", range(len(run.ranks))))
 
 
 def posting_order(trace: RankTrace, table: CallTable) -> Ints | None:

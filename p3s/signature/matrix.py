@@ -10,7 +10,8 @@ import numpy as np
 from p3s.base import ops
 from p3s.base.arrays import Ints
 from p3s.base.text import plural
-from p3s.signature.calltable import SEND, call_table, present_ranks
+from p3s.capture.types import present_ranks
+from p3s.signature.calltable import SEND, call_table
 
 if TYPE_CHECKING:
     from p3s.capture import RankTrace, RunTrace

@@ -17,7 +17,7 @@ from p3s.base import workers
 from p3s.base.errors import P3SError
 from p3s.base.ops import COMPLETION, kind_of
 from p3s.base.text import processes
-from p3s.capture.types import reaches_outside
+from p3s.capture.types import present_ranks, reaches_outside
 from p3s.signature import buffers, clock, fileuse, segments, teams
 from p3s.signature.clock import blocks_of
 from p3s.signature.parse import Completions, Sequences, renumbered
@@ -130,7 +130,7 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
     calls = Calls(run, site)
     whole = bool(sites.apart) or logical.changes or fileuse.there(run.calls)
     reading = _Reading(logical, calls, names, whole)
-    ranks = getattr(run.ranks, "present", range(len(run.ranks)))
+    ranks = present_ranks(run)
     if len(ranks) == 1:
         out = reading.part_of(ranks[0])
     else:  # one rank at a time: their sequences are as large as their events

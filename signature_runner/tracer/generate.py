@@ -1,4 +1,4 @@
-"""Iterations the table of MPI calls and one preprocessed mpi.h into the C text of the wrappers."""
+"""Turns the table of MPI calls and one preprocessed mpi.h into the C text of the wrappers."""
 
 from __future__ import annotations
 

@@ -25,6 +25,8 @@ LAUNCHERS = (
     "prterun",
     "srun",
 )
+#: What MPICH's launcher starts on each node.
+PROXY = "hydra_pmi_proxy"
 
 # Options by the number of values that follow them. Sources: `mpiexec --help` of Open MPI 4.1 and
 # 5.0 and of MPICH's Hydra 4.0 and 5.0, srun(1) of Slurm 22.05 and later. `--opt=value` needs no

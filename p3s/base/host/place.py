@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from p3s.base.host.command import LAUNCHERS, PROXY
 from p3s.base.host.mpi import MPICH, OPENMPI
 
 # (rank, size, ranks on this node or "", family the launcher belongs to or None), the most telling
@@ -22,19 +23,8 @@ _VARIABLES: tuple[tuple[str, str, str, str | None], ...] = (
     ("PMIX_RANK", "SLURM_NTASKS", "", OPENMPI),
 )
 
-_LAUNCHERS = (
-    "orterun",
-    "orted",
-    "prterun",
-    "prted",
-    "mpiexec",
-    "mpirun",
-    "mpiexec.hydra",
-    "mpiexec.mpich",
-    "mpiexec.openmpi",
-    "mpirun.openmpi",
-    "hydra_pmi_proxy",
-)
+#: Programs of launchers, and those they start on each node.
+_ABOVE = (*LAUNCHERS, "orted", "prted", PROXY)
 
 
 @dataclass(frozen=True)
@@ -99,5 +89,5 @@ def parents(most: int) -> Iterator[tuple[int, str]]:
 
 def launcher_above() -> str | None:
     """Return the path of the launcher's program that started this process, if it can be seen."""
-    found = (path for _, path in parents(6) if os.path.basename(path) in _LAUNCHERS)
+    found = (path for _, path in parents(6) if os.path.basename(path) in _ABOVE)
     return next(found, None)

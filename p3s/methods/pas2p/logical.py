@@ -25,6 +25,7 @@ import numpy as np
 
 from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError
+from p3s.capture.types import present_ranks
 from p3s.methods.pas2p.match import Matching, match
 from p3s.signature.calltable import (
     COLLECTIVE,
@@ -34,7 +35,6 @@ from p3s.signature.calltable import (
     CallTable,
     call_table,
     completions,
-    present_ranks,
 )
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.base.arrays import Ints
+from p3s.capture.types import present_ranks
 from p3s.signature.calltable import (
     COLLECTIVE,
     LOCAL,
@@ -28,7 +29,6 @@ from p3s.signature.calltable import (
     CallTable,
     call_table,
     posting_order,
-    present_ranks,
 )
 
 if TYPE_CHECKING:

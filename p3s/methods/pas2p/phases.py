@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.base.errors import P3SError
+from p3s.capture.types import present_ranks
 from p3s.methods.pas2p.logical import logical_time
 from p3s.methods.pas2p.match import turns
-from p3s.signature.calltable import present_ranks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
