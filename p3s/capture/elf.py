@@ -57,12 +57,11 @@ class Code:
 
 def _unsound() -> tuple[type[Exception], ...]:
     """Return all that pyelftools raises on files that are damaged."""
-    from elftools.common.exceptions import DWARFError, ELFError
+    from elftools.common.exceptions import ELFError
     from elftools.construct import ConstructError
 
     return (
         ELFError,
-        DWARFError,
         ConstructError,
         struct.error,
         ArithmeticError,

@@ -29,7 +29,7 @@ def chains(source: str, up: Ints, names: Sequence[str], most: int = MAX_LEVELS) 
     while (steps[-1] >= 0).any():
         if len(steps) > most:
             raise P3SError(
-                f"{source}: more than {most} switches are above one another; leave out those "
+                f"{source}: more than {MAX_LEVELS} switches are above one another; leave out those "
                 "that join only one switch"
             )
         last = steps[-1]
@@ -78,11 +78,12 @@ class Tree(Fabric):
 
     def __post_init__(self) -> None:
         up = self.up
-        if (up < 0).sum() > 1:
+        joined = bool((up < 0).sum() > 1)
+        if joined:
             up = np.append(np.where(up < 0, len(up), up), -1)
         object.__setattr__(self, "up", up)
         names = self.names or tuple(map(str, range(len(up))))
-        object.__setattr__(self, "chain", chains(self.about.source, up, names, MAX_LEVELS + 1))
+        object.__setattr__(self, "chain", chains(self.about.source, up, names, MAX_LEVELS + joined))
         missing = self.nodes + len(up) - len(self.rate)
         rate = np.append(self.rate, np.full(missing, np.nan))
         object.__setattr__(self, "rate", rate)
