@@ -15,19 +15,11 @@ from p3s.model.law_types import LoopRule, OrderedItem, TraceOrder, TripLaw
 from p3s.model.order.patterns import Pattern
 from p3s.model.order.unfold import constant_trips
 from p3s.program.order.assemble import Assembled, assemble
-from p3s.program.order.calls import REASON_TEXT, Reason, reasons_of
-from p3s.program.order.columns import Rows, with_weights
+from p3s.program.order.calls import REASON_TEXT, Reason, Rows, rows_of
 from p3s.program.order.cut import MOST_TOTAL, Piece, by_phase, cut
-from p3s.program.order.pairs import row_channels
-from p3s.program.order.sequence import (
-    Kind,
-    calls_of,
-    kinds_by_phase,
-    kinds_in_order,
-    with_preferences,
-)
+from p3s.program.order.sequence import Kind, kinds_by_phase, kinds_in_order, with_preferences
 from p3s.program.order.unstick import moved_earlier, unstuck
-from p3s.program.scaled import RECV, SEND, ScaledTrace, read_order, read_scaled
+from p3s.program.scaled import ScaledTrace, read_order, read_scaled
 from p3s.simulate.steps import RECEIVES, SENDS, LeftOut, Op, Section, of_ranks
 
 #: Calls of a rank that are put into their order one by one.
@@ -206,7 +198,7 @@ def sections_of(
         short, order, times = shortened(scaled, order)
         order = order if most_events(short) <= MOST_UNFOLDED else None
         short = scaled if order is None else short
-    rows = _rows(scaled, short)
+    rows = rows_of(scaled, short)
     if order is not None and order.loops is not None:
         pieces, kinds, made = _in_order(rows, order, turns, most_steps, most_total, times)
     else:
@@ -216,7 +208,7 @@ def sections_of(
 
 def whole_run(scaled: ScaledTrace, order: TraceOrder) -> Section:
     """Return all events of a run as one section; order: order.json with its loops known."""
-    rows, most = _rows(scaled, scaled), int(scaled.repeat.sum()) + 1
+    rows, most = rows_of(scaled, scaled), int(scaled.repeat.sum()) + 1
     loops = frozenset(loop.loop for loop in order.loops or ())
     pieces, _, made = _in_order(rows, order, most, most, most, {}, loops)
     if len(pieces) != 1:
@@ -236,18 +228,6 @@ def whole_run(scaled: ScaledTrace, order: TraceOrder) -> Section:
     return replace(section, left_out=(*section.left_out, *left))
 
 
-def _rows(scaled: ScaledTrace, short: ScaledTrace) -> Rows:
-    """Return what is known of the rows of a trace; short: the same with fewer iterations."""
-    calls = calls_of(scaled)
-    reason = reasons_of(scaled)
-    message = (reason == Reason.EXECUTED) & (scaled.repeat > 0)
-    sends, receives = (message & scaled.is_kind(kind) for kind in (SEND, RECV))
-    out, into, tag = row_channels(scaled, sends, receives)
-    absent = ~np.isin(np.arange(scaled.n), scaled.rank)
-    alone = (sends | receives) & absent[np.maximum(scaled.peer, 0)]
-    return Rows(short, calls, reason, out, into, tag, alone)
-
-
 def _in_order(
     rows: Rows,
     order: TraceOrder,
@@ -258,10 +238,7 @@ def _in_order(
     whole: frozenset[int] = frozenset(),
 ) -> tuple[list[Piece], list[Kind], list[Assembled]]:
     """Cut, assemble, and cut again where calls meet only calls of another stretch."""
-    kinds, calls = with_preferences(
-        rows.trace, list(kinds_in_order(rows.trace, order, rows.calls)), rows.calls
-    )
-    rows = replace(rows, calls=calls)
+    kinds, rows = with_preferences(list(kinds_in_order(rows, order)), rows)
     path = np.full((rows.trace.rows, max((kind.path.shape[1] for kind in kinds), default=0)), -1)
     for kind in kinds:
         path[kind.first[:, None] + np.arange(kind.rows)] = kind.path
@@ -289,7 +266,7 @@ def _in_order(
 
 def _by_phase(rows: Rows) -> tuple[list[Piece], list[Kind], list[Assembled]]:
     """Take phases for one where their calls meet only each other."""
-    found = list(kinds_by_phase(rows.trace, rows.calls))
+    found = list(kinds_by_phase(rows))
     kinds = [kind for kind, _ in found]
     events = [them for _, them in found]
     trace = rows.trace
@@ -350,7 +327,10 @@ def _finish(
     lost = (fate > Reason.EXECUTED) & (trace.repeat > 0)
     sections = []
     for k, (piece, one) in enumerate(zip(pieces, made, strict=True)):
-        steps, moved = unstuck(with_weights(one.steps, factor))
+        steps = one.steps
+        if (factor != 1.0).any():
+            steps = replace(steps, weight=steps.weight * np.append(factor, 1.0)[steps.row])
+        steps, moved = unstuck(steps)
         notes = (f"{piece.name}: {moved_earlier(moved)}",) if moved else ()
         left = _left_out(trace, np.flatnonzero(lost & (home == k)), fate)
         if ranks is not None:
