@@ -225,7 +225,7 @@ def _sums(model: Model, made: Rows) -> RankSums:
     is_open = np.array([structure_open(it) for it in model.items], dtype=bool)[rows.item]
     return RankSums(
         rows=len(rows.rank),
-        work=np.bincount(rows.phase, weights=work, minlength=phases),
+        work=np.bincount(rows.phase, weights=work, minlength=phases).astype(np.float64),
         events=np.bincount(rows.phase, minlength=phases),
         half=made.work.half_width.sum(axis=1),
         share=np.array(

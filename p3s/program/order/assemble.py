@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -169,7 +170,7 @@ def _without(full: Steps, kept: Bools, entries: float) -> Steps:
     there[place], there[ends] = kept, True
     before = np.where(there, np.arange(size, dtype=place.dtype), place.dtype.type(size))
     before = np.minimum.accumulate(before[::-1])[::-1][place]  # the step that computation is before
-    work = np.bincount(before, weights=full.work_ns, minlength=size)
+    work = np.bincount(before, weights=full.work_ns, minlength=size).astype(np.float64)
     there[ends] = work[ends] > 0
 
     def wide(name: str, rest: float | Ints) -> np.ndarray:
@@ -184,7 +185,7 @@ def _without(full: Steps, kept: Bools, entries: float) -> Steps:
         return np.where(link >= 0, place[np.maximum(link, 0)], place.dtype.type(-1))
 
     full = replace(full, to=linked(full.to), source=linked(full.source))
-    rest = {
+    rest: dict[str, Any] = {
         **dict.fromkeys(("peer", "tag", "peer2", "tag2", "row", "to", "source"), -1),
         **dict.fromkeys(("comm", "bytes", "bytes2", "number"), 0),
         "op": int(Op.REST),
@@ -194,7 +195,7 @@ def _without(full: Steps, kept: Bools, entries: float) -> Steps:
     }
     counts = np.zeros(size, dtype=np.int64)
     counts[place] = np.diff(full.done_start)
-    columns = {name: wide(name, value) for name, value in rest.items()}
+    columns: dict[str, Any] = {name: wide(name, value) for name, value in rest.items()}
     everything = replace(
         full,
         start=full.start + np.arange(ranks + 1),

@@ -159,24 +159,6 @@ def read_sections(
     return sections_of(trace, order, ranks=ranks, turns=turns, most_steps=most_steps)
 
 
-def read_whole(scaled_dir: Path, trace: ScaledTrace) -> Section:
-    """Return the whole run of a scaled trace on disk as one section; ``trace``: read before.
-
-    Raises P3SError, in one line, where the order of events is not known, or ranks are missing.
-    """
-    order = read_order(scaled_dir) if (scaled_dir / "order.json").exists() else None
-    if order is None or order.loops is None:
-        raise P3SError(
-            f"{scaled_dir}: the order of events is not known, so there is no whole "
-            "run to write; write a few iterations of each loop: --turns 1"
-        )
-    if len(np.unique(trace.rank)) != trace.n:
-        raise P3SError(
-            f"{scaled_dir}: does not hold all {trace.n} ranks; run p3s scale -n {trace.n}"
-        )
-    return whole_run(trace, order)
-
-
 def sections_of(
     scaled: ScaledTrace,
     order: TraceOrder | None,
