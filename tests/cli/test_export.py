@@ -26,9 +26,9 @@ from p3s.formats.simgrid import format as simgrid
 from p3s.formats.simgrid.platform import lines_of, settings, write_platform
 from p3s.formats.study import export
 from p3s.model import build
-from p3s.program import write_scaled
 from p3s.program.collectives.choose import library_of
 from p3s.program.collectives.expand import expand
+from p3s.program.generate import write_scaled
 from p3s.program.order.sections import read_sections, whole_run
 from p3s.program.order.unstick import ends, unstuck
 from p3s.program.scaled import read_order, read_scaled

@@ -456,27 +456,11 @@ def test_distances_choose_the_path() -> None:
     [
         (
             "sends",
-            [
-                "2 of 3 cannot go on",
-                "rank 0 in MPI_Send (step 0)",
-                "rank 1 in MPI_Send (step 0)",
-            ],
+            ["2 of 3 cannot go on", "rank 0 in MPI_Send (step 0)", "rank 1 in MPI_Send (step 0)"],
         ),
         ("receives", ["rank 0 in MPI_Recv (step 0)"]),
-        (
-            "wait",
-            [
-                "rank 0 in MPI_Waitall (step 1)",
-                "rank 1 in MPI_Recv (step 0)",
-            ],
-        ),
-        (
-            "barrier",
-            [
-                "rank 0 in MPI_Barrier (step 0)",
-                "rank 1 in MPI_Recv (step 0)",
-            ],
-        ),
+        ("wait", ["rank 0 in MPI_Waitall (step 1)", "rank 1 in MPI_Recv (step 0)"]),
+        ("barrier", ["rank 0 in MPI_Barrier (step 0)", "rank 1 in MPI_Recv (step 0)"]),
     ],
 )
 def test_ranks_that_wait_for_ever_are_named(make: str, words: list[str]) -> None:

@@ -36,8 +36,8 @@ from p3s.predict.what_if.changes import read_changes
 from p3s.predict.what_if.simulated import Simulation, check_answerable, costs_of, run_time
 from p3s.program import generate as of_generate
 from p3s.program import types as of_types
-from p3s.program import write_scaled
 from p3s.program.fewer import Fewer, fewer, inner_places, means_of, outer_places, trace_of
+from p3s.program.generate import write_scaled
 from p3s.program.parts import Builder, Laws
 from p3s.program.phase_cells import work_of
 from p3s.replay.settings import ReplaySettings

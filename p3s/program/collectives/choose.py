@@ -16,6 +16,7 @@ import numpy as np
 from p3s.base.arrays import Ints, starts
 from p3s.base.artefacts import parse_json
 from p3s.base.errors import P3SError
+from p3s.base.serialise import Natural, ShapeError, from_data
 from p3s.program.collectives import exchanges, nodes, reductions, rooted
 from p3s.program.collectives.job import Job, power_below, shares, whole
 from p3s.program.collectives.registry import COLLECTIVES, CREATIONS
@@ -34,9 +35,9 @@ class Rule:
 
     call: str
     algorithm: str
-    segment: int = 0
-    members_below: int | None = None
-    bytes_below: int | None = None
+    segment: Natural = 0
+    members_below: Natural | None = None
+    bytes_below: Natural | None = None
 
 
 @dataclass(frozen=True)
@@ -411,28 +412,12 @@ def _rules_of_file(path: Path) -> tuple[Rule, ...]:
 
 
 def _rule_of_entry(path: Path, call: str, entry: Any) -> Rule:
-    if isinstance(entry, str):
-        entry = {"algorithm": entry}
-    known = {"algorithm", "segment", "members_below", "bytes_below"}
-    if not isinstance(entry, Mapping) or not isinstance(entry.get("algorithm"), str):
-        raise P3SError(f'{path}: {call}: no algorithm; write for example {call} = "ring"')
-    for key, value in entry.items():
-        if key not in known:
-            raise P3SError(f"{path}: {call}: unknown key {key!r}; known: {', '.join(known)}")
-        if key != "algorithm" and (
-            not isinstance(value, int) or isinstance(value, bool) or value < 0
-        ):
-            raise P3SError(f"{path}: {call}: {key} is {value!r}; it must be a number >= 0")
-    return checked(
-        Rule(
-            call,
-            entry["algorithm"].lower(),
-            entry.get("segment", 0),
-            entry.get("members_below"),
-            entry.get("bytes_below"),
-        ),
-        f"{path}: ",
-    )
+    told = entry if isinstance(entry, Mapping) else {"algorithm": entry}
+    try:
+        rule = from_data(Rule, {**told, "call": call})
+    except ShapeError as err:
+        raise P3SError(f'{path}: {call}: {err}; write for example {call} = "ring"') from err
+    return checked(replace(rule, algorithm=rule.algorithm.lower()), f"{path}: ")
 
 
 def checked(rule: Rule, where: str = "collectives: ") -> Rule:
@@ -445,4 +430,4 @@ def checked(rule: Rule, where: str = "collectives: ") -> Rule:
             f"{where}{call} has no algorithm {rule.algorithm!r}; known:"
             f" {', '.join(COLLECTIVES[call].algorithms)}"
         )
-    return Rule(call, rule.algorithm, rule.segment, rule.members_below, rule.bytes_below)
+    return replace(rule, call=call)
