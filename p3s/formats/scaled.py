@@ -90,7 +90,7 @@ def programs_of(
         made = expand(section.steps, scaled.library, ~stays, node_of=node_of, most_steps=most)
         notes = (*section.notes, *made.notes, *endless(made.steps))
         done.notes += [f"{where}{note}" for note in notes]
-        if whole and made.steps is not section.steps:
+        if whole and made.used:
             done.notes.append(f"algorithms of collectives that are messages: {scaled.library}")
         yield "" if whole else f"section-{k:03d}", programs_of_steps(made.steps)
 

@@ -145,12 +145,63 @@ class Network:
             **({} if self.trunks is None else {"trunks": self.trunks.to_json()}),
         }
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], where: str = "network") -> Network:
+        """Return the network of plain data; Damaged, one line, says what is wrong with it."""
+        try:
+            if data["schema"] != NETWORK_SCHEMA or data["schema_version"] != NETWORK_VERSION:
+                raise ValueError(f"not {NETWORK_SCHEMA} version {NETWORK_VERSION}")
+            rate = data["rate_bytes_per_ns"]
+            network = cls(
+                paths={int(path["distance"]): _path(path) for path in data["paths"]},
+                rate=math.inf if rate is None else _cost(rate),
+                burst=_cost(data["burst_bytes"]),
+                post=_cost(data["post_ns"]),
+                reduce=_cost(data["reduce_ns_per_byte"]),
+                source=str(data["source"]),
+                detail={str(name): float(value) for name, value in data["detail"].items()},
+                sender_buffer=_cost(data["sender_buffer_bytes"]),
+                background=bool(data["background"]),
+                handshake=bool(data.get("handshake", False)),
+                fair=bool(data.get("fair", False)),
+                back=_cost(data.get("back", 0.0)),
+                trunks=Trunks.from_json(data["trunks"]) if data.get("trunks") else None,
+            )
+            if not network.paths or network.rate <= 0:
+                raise ValueError("no path" if not network.paths else "a rate of 0")
+        except (KeyError, TypeError, ValueError, AttributeError) as err:
+            why = f"{err} is missing" if isinstance(err, KeyError) else str(err)
+            raise Damaged(f"{where}: damaged ({why[:120]}); measure it again") from err
+        return network
+
 
 def _cost(value: Any) -> float:
     number = float(value)
     if not (math.isfinite(number) and number >= 0):
         raise ValueError(f"{value} is no cost")
     return number
+
+
+def _curve(data: Mapping[str, Any]) -> Curve:
+    nbytes = tuple(_cost(x) for x in data["bytes"])
+    ns = tuple(_cost(y) for y in data["ns"])
+    if not nbytes or len(nbytes) != len(ns):
+        raise ValueError("a cost without as many points as bytes")
+    if any(a >= b for a, b in zip(nbytes, nbytes[1:], strict=False)):
+        raise ValueError("the bytes of a cost do not ascend")
+    return Curve(nbytes, ns)
+
+
+def _path(data: Mapping[str, Any]) -> Path:
+    eager = data["eager_bytes"]
+    return Path(
+        _curve(data["transfer"]),
+        _curve(data["send"]),
+        _curve(data["receive"]),
+        math.inf if eager is None else float(eager),
+        bool(data["linked"]),
+        _curve(data["busy"]) if "busy" in data else NEVER,
+    )
 
 
 def line(constant_ns: float, ns_per_byte: float = 0.0) -> Curve:

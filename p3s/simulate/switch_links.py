@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from p3s.base.arrays import Floats, Ints, starts
+from p3s.base.errors import P3SError
 from p3s.machine.topology.fabric import About, Fabric
 from p3s.machine.topology.fabric import Routes as Passed
-from p3s.machine.topology.trees import Tree
+from p3s.machine.topology.trees import Tree, chains
 
 #: What TCP's answers take of the links back, as a share of a message's rate: Velho et al., "On the
 #: validity of flow-level TCP network models", 2013, section 5.3.
@@ -90,6 +91,21 @@ class Trunks:
             "rate_bytes_per_ns": [r if math.isfinite(r) else None for r in self.rate],
             "burst_bytes": list(self.burst),
         }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Trunks:
+        """Return the links of plain data. Errors: KeyError, TypeError, ValueError."""
+        found = cls(
+            tuple(int(switch) for switch in data["switch_of"]),
+            tuple(int(switch) for switch in data["up"]),
+            tuple(math.inf if r is None else float(r) for r in data["rate_bytes_per_ns"]),
+            tuple(float(burst) for burst in data["burst_bytes"]),
+        )
+        try:
+            chains(_HERE, found.upwards, [str(switch) for switch in range(len(found.up))])
+        except P3SError as err:
+            raise ValueError(err) from err
+        return found
 
 
 def tree(sizes: Sequence[int], rates: Sequence[float], nodes: int, link: float) -> Trunks | None:

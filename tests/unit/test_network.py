@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from machines import synthetic
 
 from p3s.base.errors import Damaged, P3SError
-from p3s.simulate.network import Curve, line, network_from_machine, rough_network
+from p3s.simulate.network import Curve, Network, Path, line, network_from_machine, rough_network
 
 
 def machine(hosts: tuple[str, str] = ("n0", "n1"), **changes: Any) -> dict[str, Any]:
@@ -46,6 +47,7 @@ def test_messages_that_follow_each_other_slowly_keep_the_link_busy() -> None:
     assert slow.path(0).busy.at(1000) == 500  # between hosts as inside, as all its costs
     assert network_from_machine(machine()).path(1).busy.at([0, 1000]).tolist() == [0, 0]
     assert network_from_machine(machine(("n0", "n0"))).path(1).busy.at(100_000) == 0
+    assert Network.from_json(slow.to_json()) == slow
 
 
 def test_the_call_that_posts_a_receive_costs_what_was_measured() -> None:
@@ -67,6 +69,47 @@ def test_rough_network() -> None:
     assert network.path(7) is network.path(1)
     with pytest.raises(P3SError, match="rate"):
         rough_network(rate=0.0)
+
+
+def test_json_brings_everything_back() -> None:
+    network = Network(
+        {
+            0: Path(Curve((0.0, 10.0), (1.0, 2.5)), line(3.0), line(4.0, 0.5), math.inf, False),
+            3: Path(line(1.0), line(3.0), line(4.0), 4096, True),
+        },
+        rate=0.025,
+        burst=131072.0,
+        post=120.0,
+        reduce=0.1,
+        source="somewhere",
+        detail={"residual": 0.01},
+        sender_buffer=16384.0,
+        background=False,
+    )
+    text = json.dumps(network.to_json(), allow_nan=False)
+    assert Network.from_json(json.loads(text)) == network
+    assert Network.from_json(rough_network().to_json()) == rough_network()
+    assert Network.from_json({**network.to_json(), "rate_bytes_per_ns": None}).rate == math.inf
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"schema": "p3s.model"}, "not p3s.network version 1"),
+        ({"schema_version": 9}, "not p3s.network version 1"),
+        ({"paths": []}, "no path"),
+        ({"post_ns": -1}, "-1 is no cost"),
+        ({"post_ns": "x"}, "could not convert"),
+        ({"rate_bytes_per_ns": 0}, "a rate of 0"),
+        ({"paths": [{"distance": 0}]}, "is missing"),
+        ({"paths": 3}, "damaged"),
+    ],
+)
+def test_damaged_json_is_refused_in_one_line(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(Damaged, match=words) as failure:
+        Network.from_json({**rough_network().to_json(), **change}, "study/network.json")
+    assert str(failure.value).startswith("study/network.json: damaged")
+    assert "\n" not in str(failure.value)
 
 
 def test_curves_never_fall_beyond_their_end() -> None:

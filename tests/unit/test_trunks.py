@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,7 @@ from slow_simulation import Simulation
 from steps_builder import Builder
 from test_dependency_random import RANKS, hops, network, pattern
 
-from p3s.base.errors import P3SError
+from p3s.base.errors import Damaged, P3SError
 from p3s.simulate.network import Network, Path, line
 from p3s.simulate.simulate import Simulated, simulate
 from p3s.simulate.switch_links import Trunks, routes
@@ -191,3 +192,27 @@ def test_too_few_nodes_and_circles_are_refused() -> None:
         sent([(0, 2, 10)], four(trunks=TWO.on((0, 0, 1))))
     with pytest.raises(P3SError, match="circle"):
         sent([(0, 2, 10)], four(trunks=replace(TWO, up=(2, 2, 0))))
+
+
+def test_json_brings_them_back() -> None:
+    text = json.dumps(four().to_json(), allow_nan=False)
+    assert Network.from_json(json.loads(text)) == four()
+    assert "trunks" not in four(trunks=None).to_json()
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"up": [2, 2, 0]}, "circle"),
+        ({"up": [2, 2, 3]}, "not there"),
+        ({"switch_of": [0, 0, 1, 9]}, "not there"),
+        ({"burst_bytes": [0, 0]}, "differ in length"),
+        ({"rate_bytes_per_ns": [0, 1, 1]}, "no rate"),
+        ({"burst_bytes": [0, -1, 0]}, "burst"),
+        ({"burst_bytes": None}, "iterable"),
+    ],
+)
+def test_damaged_links_are_refused(change: dict[str, Any], words: str) -> None:
+    data = four().to_json()
+    with pytest.raises(Damaged, match=words):
+        Network.from_json({**data, "trunks": {**data["trunks"], **change}})

@@ -33,15 +33,27 @@ CALLS = {
 
 
 @dataclass(frozen=True)
+class Used:
+    """What was taken for some calls: MPI call, members, bytes of a member (at most), algorithm."""
+
+    call: str
+    members: int
+    bytes: int
+    algorithm: str
+    times: int
+
+
+@dataclass(frozen=True)
 class Expanded:
     """Steps in which collectives are messages.
 
-    ``origin``: the step of the input that each step comes from. ``notes``: which calls stayed as
-    they were, and why; one line each.
+    ``origin``: the step of the input that each step comes from. ``used``: algorithms taken.
+    ``notes``: which calls stayed as they were, and why; one line each.
     """
 
     steps: Steps
     origin: Ints
+    used: tuple[Used, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -81,11 +93,11 @@ def expand(
     """
     notes: dict[str, int] = {}
     calls = list(_calls(steps, which, notes))
-    _plan(calls, library, node_of, steps, most_steps, notes)
+    used = _plan(calls, library, node_of, steps, most_steps, notes)
     calls = [call for call in calls if call.plan is not None]
     if not calls:
-        return Expanded(steps, np.arange(len(steps)), _lines(notes))
-    return Expanded(*_replaced(steps, calls), _lines(notes))
+        return Expanded(steps, np.arange(len(steps)), (), _lines(notes))
+    return Expanded(*_replaced(steps, calls), used, _lines(notes))
 
 
 def _lines(notes: dict[str, int]) -> tuple[str, ...]:
@@ -159,10 +171,11 @@ def _plan(
     steps: Steps,
     most_steps: int,
     notes: dict[str, int],
-) -> None:
+) -> tuple[Used, ...]:
     """Give every call its schedule; equal calls share one."""
     known: dict[tuple[Any, ...], Schedule] = {}
     names: dict[tuple[Any, ...], str] = {}
+    used: dict[tuple[str, int, int, str], int] = {}
     left = most_steps
     for call in calls:
         members = steps.members[call.comm]
@@ -197,6 +210,12 @@ def _plan(
             )
         call.plan = known[key]
         left -= len(call.plan)
+        label = (call.name, p, int(sizes.max()), algorithm)
+        used[label] = used.get(label, 0) + 1
+    return tuple(
+        Used(f"MPI_{name.capitalize()}", p, nbytes, algorithm, times)
+        for (name, p, nbytes, algorithm), times in used.items()
+    )
 
 
 def records_expected(call: str, algorithm: str, p: int) -> int:
