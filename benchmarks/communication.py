@@ -46,7 +46,6 @@ from traffic_patterns import (  # noqa: E402
 from p3s.machine.topology.fabric import Fabric  # noqa: E402
 from p3s.machine.topology.read import read_fabric  # noqa: E402
 from p3s.methods.placement.allocation import allocation  # noqa: E402
-from p3s.methods.placement.baselines import best_variant, seconds_of  # noqa: E402
 from p3s.methods.placement.candidates import candidates  # noqa: E402
 from p3s.methods.placement.costs import SIMULATED, Phase, network_id, row_of  # noqa: E402
 from p3s.methods.placement.learned import Learned, columns, learn  # noqa: E402
@@ -55,7 +54,7 @@ from p3s.methods.placement.ranking import agreement  # noqa: E402
 from p3s.methods.placement.simulated import simulated_seconds  # noqa: E402
 from p3s.methods.placement.training import train as training  # noqa: E402
 from p3s.methods.placement.training.campaign import Settings  # noqa: E402
-from p3s.methods.placement.training.costs import hockney_of, network_of  # noqa: E402
+from p3s.methods.placement.training.costs import best_variant, hockney_of, network_of, seconds_of  # noqa: E402  # noqa: E402
 from p3s.methods.placement.training.dataset import Dataset, Told, measured  # noqa: E402
 from p3s.methods.placement.training.jobs import (  # noqa: E402
     Job,

@@ -155,8 +155,8 @@ def test_collectives_become_the_messages_that_sections_have(name, studies) -> No
     work = 0.0
     for p in programs_of_steps(steps):
         sends = np.isin(p.op, (int(Op.SEND), int(Op.ISEND)))
-        ends = p.peer[sends].tolist(), p.bytes[sends].tolist()
-        found.update(zip([p.rank] * int(sends.sum()), *ends, strict=True))
+        told = p.peer[sends].tolist(), p.bytes[sends].tolist()
+        found.update(zip([p.rank] * int(sends.sum()), *told, strict=True))
         assert not (p.op == Op.COLLECTIVE).any()
         work += float(p.work_ns.sum())
     wanted: Counter = Counter()

@@ -10,13 +10,13 @@ from traffic_patterns import around, halo
 from p3s.base.errors import P3SError
 from p3s.machine.topology.read import read_fabric
 from p3s.methods.placement.allocation import allocation
-from p3s.methods.placement.baselines import Hockney, fit_ping_pong, seconds_of
 from p3s.methods.placement.candidates import block_on, random_on
 from p3s.methods.placement.features import CLASS_A, Hierarchy, class_a, class_b, class_c
 from p3s.methods.placement.learned import Settings, learn
 from p3s.methods.placement.phases import Traffic, traffic
 from p3s.methods.placement.ranking import agreement
 from p3s.methods.placement.training.campaign import random_pairs
+from p3s.methods.placement.training.costs import Hockney, fit_ping_pong, seconds_of
 from p3s.program.mapping import RankMap, block
 
 PLAIN = Hockney(2.0, 0.5, 10.0)

@@ -17,7 +17,6 @@ from traffic_patterns import at_faces, fixed_halo
 from p3s.base.errors import Damaged, P3SError, UsageError
 from p3s.machine.topology.read import read_fabric
 from p3s.machine.topology.trees import one_switch
-from p3s.methods.placement.baselines import Hockney
 from p3s.methods.placement.costs import SIMULATED, network_id, row_of
 from p3s.methods.placement.learned import Settings as Fit
 from p3s.methods.placement.learned import Widening, doublings, load, missed, save, widening
@@ -27,6 +26,7 @@ from p3s.methods.placement.training import campaign, platform
 from p3s.methods.placement.training.campaign import Settings, executions, shapes
 from p3s.methods.placement.training.costs import (
     FAN,
+    Hockney,
     hockney_of,
     network_of,
     pairs_of,

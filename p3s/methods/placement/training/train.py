@@ -14,7 +14,6 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.machine.topology.fabric import Fabric
 from p3s.machine.topology.read import node_numbers, read_fabric
 from p3s.machine.topology.trees import one_switch
-from p3s.methods.placement.baselines import seconds_of
 from p3s.methods.placement.costs import SIMULATED, network_id
 from p3s.methods.placement.features import CLASS_A
 from p3s.methods.placement.learned import Learned, Settings, cross_validated, learn
@@ -24,7 +23,7 @@ from p3s.methods.placement.simulated import simulated_seconds
 from p3s.methods.placement.training import platform
 from p3s.methods.placement.training.campaign import Settings as CampaignSettings
 from p3s.methods.placement.training.campaign import shapes
-from p3s.methods.placement.training.costs import hockney_of, network_of
+from p3s.methods.placement.training.costs import hockney_of, network_of, seconds_of
 from p3s.methods.placement.training.dataset import Dataset, Say, Told, measured
 from p3s.methods.placement.training.jobs import Machine, SimulatedMachine, real_machine
 from p3s.methods.placement.trees import needed
