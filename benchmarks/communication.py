@@ -54,7 +54,7 @@ from p3s.methods.placement.ranking import agreement  # noqa: E402
 from p3s.methods.placement.simulated import simulated_seconds  # noqa: E402
 from p3s.methods.placement.training import train as training  # noqa: E402
 from p3s.methods.placement.training.campaign import Settings  # noqa: E402
-from p3s.methods.placement.training.costs import best_variant, hockney_of, network_of, seconds_of  # noqa: E402  # noqa: E402
+from p3s.methods.placement.training.costs import hockney_of, network_of, seconds_of  # noqa: E402
 from p3s.methods.placement.training.dataset import Dataset, Told, measured  # noqa: E402
 from p3s.methods.placement.training.jobs import (  # noqa: E402
     Job,
@@ -219,13 +219,9 @@ def _ways(
 ) -> Iterator[Way]:
     """Yield what each way says of the phases; the ends of intervals of class C and of the model."""
     phases = [each.phase for each in truth]
-    hockney = hockney_of(data.probes, network)
-    best = best_variant(hockney, data.phases, data.seconds, fabric)
-    for code, simple in (
-        (training.ALPHA_BETA, replace(hockney, gamma=0.0)),
-        (training.PENALISED, best),
-    ):
-        yield code, np.array([seconds_of(simple, *phase, fabric) for phase in phases]), None
+    simple = replace(hockney_of(data.probes, network), gamma=0.0)
+    found = np.array([seconds_of(simple, *phase, fabric) for phase in phases])
+    yield training.ALPHA_BETA, found, None
     yield training.MAX_BYTES, _max_bytes(rows, data.seconds, new), None
     yield training.SIMULATION, np.array([row[SIMULATED] for row in new]), None
     for code, way in training.ways(list(rows[0])).items():

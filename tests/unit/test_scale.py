@@ -20,9 +20,9 @@ from p3s.model import build
 from p3s.model.grid.grids import Balanced
 from p3s.model.partners.communicator_laws import Axes, Modulo
 from p3s.model.partners.members import Communicators
+from p3s.program import events_of
 from p3s.program.collectives.choose import library_of
 from p3s.program.generate import scaled_dir, write_scaled
-from p3s.program.order.sequence import events_of
 from p3s.program.scaled import read_members, read_order, read_scaled
 from p3s.signature.store import SIGNATURE, load_table, signature_of, write_tables
 
