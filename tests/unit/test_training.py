@@ -233,7 +233,7 @@ def test_a_dataset_of_something_else_is_refused(tmp_path) -> None:
     other = dataclasses.replace(FEW, seed=3)
     with pytest.raises(P3SError, match="another --ranks"):
         measured(tmp_path / "x", told(other), FABRIC, Made(shared_links))
-    (tmp_path / "x" / "execution-0001.parquet").write_bytes(b"PAR1")
+    (tmp_path / "x" / "execution-0001.json").write_bytes(b"{")
     with pytest.raises(Damaged, match="measure it again"):
         measured(tmp_path / "x", told(), FABRIC, Made(shared_links))
     (tmp_path / "y").mkdir()
@@ -381,7 +381,7 @@ def test_a_model_is_learned_and_shown(tmp_path, monkeypatch) -> None:
     assert card["features"] == "B" and card["machine"] == "p" and card["rows"] >= 40
     assert {"alpha-beta", "simulation", "A", "B", "C", "corrected"} <= set(card["compared"])
     cli("machine show m.json", out=("class B: and of nodes", "network: one switch"))
-    assert (tmp_path / "m.phases" / "execution-0000.parquet").exists()
+    assert (tmp_path / "m.phases" / "execution-0000.json").exists()
     number = len(machine.ran)
     cli(*words.split())
     assert len(machine.ran) == number
