@@ -9,14 +9,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from p3s.base import workers
 from p3s.base.artefacts import write_bytes
 from p3s.base.errors import P3SError
-from p3s.base.serialise import to_data
 from p3s.base.staging import discard
 from p3s.base.tables import TableFacts
 from p3s.costs.apply import PhaseSums
@@ -38,7 +36,10 @@ from p3s.program.parts import (
     verdicts_of,
 )
 from p3s.program.types import (
+    COMMS,
     MOST_RANKS,
+    ORDER,
+    SCALED,
     Emptied,
     NoTrend,
     OpenStructure,
@@ -90,19 +91,17 @@ def write_scaled(
                 times.add(made.timed)
             if made.uses is not None:
                 uses.join(made.uses)
-        write_json(
-            staged / "comms.json",
-            {"schema": "p3s.comms", "schema_version": 1, "comms": evaluator.comms.to_json()},
-        )
-        order = to_data(order_of(model, evaluator, places=not few))
-        write_json(staged / "order.json", {"schema": "p3s.order", "schema_version": 1, **order})
+        comms = {"schema": COMMS.schema, "schema_version": COMMS.version}
+        write_json(staged / "comms.json", {**comms, "comms": evaluator.comms.to_json()})
+        order = order_of(model, evaluator, places=not few)
+        write_json(staged / "order.json", ORDER.data(order))
         assert sums is not None
         out = replace(head_of(builder, sums, times, uses, wanted), tables=tables)
         if few and wanted is not None:
             share = n / len(wanted)
             short = [replace(one, ranks=round(one.ranks * share)) for one in out.emptied]
             out = replace(out, emptied=tuple(short))
-        write_json(staged / "scaled.json", as_file(out), [study.model_path, study.compute_path])
+        write_json(staged / "scaled.json", SCALED.data(out), [study.model_path, study.compute_path])
         study.commit_run(staged, target)
     finally:
         builder_of.cache_clear()
@@ -115,11 +114,6 @@ def _parts(wanted: np.ndarray | None, n: int) -> list[np.ndarray | range]:
     if wanted is None:
         return [range(a, min(a + RANKS_PER_PART, n)) for a in range(0, n, RANKS_PER_PART)]
     return list(np.array_split(wanted, range(RANKS_PER_PART, len(wanted), RANKS_PER_PART)))
-
-
-def as_file(head: ScaledHead) -> dict[str, Any]:
-    """Return a head as it is written: scaled.json with the name and version of its schema."""
-    return {"schema": "p3s.scaled", "schema_version": 1, **to_data(head)}
 
 
 def _ranges(ranks: np.ndarray) -> tuple[tuple[int, int], ...]:
