@@ -332,7 +332,7 @@ def _placement(root: Path) -> None:
     fabric, where = read_fabric("fat-tree:2,1,4", 4), allocation(4, 2)
     job = job_of(study, trace.n, where, fabric, messages, known=True)
     made = placements(job, (4, 2), None, Search(number=6, simulated=2), Progress())
-    save(study, made)
+    save(study.root, made)
 
 
 def _training(root: Path) -> None:

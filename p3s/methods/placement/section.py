@@ -234,12 +234,12 @@ def section(study: Study, prediction: Prediction) -> Part | None:
 
     Those that are older than the scaled trace, or damaged, are not shown.
     """
-    made = [(_changed(path_of(study, row.n)), row.n) for row in prediction.counts]
+    made = [(_changed(path_of(study.root, row.n)), row.n) for row in prediction.counts]
     for changed, n in sorted(made, reverse=True):
         if not changed or changed < _changed(study.scaled_path(n)):
             continue
         with suppress(P3SError):
-            return _part(PLACEMENTS.read(path_of(study, n)))
+            return _part(PLACEMENTS.read(path_of(study.root, n)))
     return None
 
 
