@@ -16,7 +16,7 @@ iterations is taken apart: what is in one iteration of it is cut again. What sta
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,16 +99,19 @@ def by_phase(
     repeat: Ints,
     names: Mapping[int, str],
     weights: Mapping[int, float],
-    together: Sequence[frozenset[int]] = (),
+    together: Collection[frozenset[int]] = (),
 ) -> list[Piece]:
     """Return one stretch per phase, where the order of events is not known.
 
     events: per kind the events of each phase; repeat: of all rows; weights: iterations of the
-    phases; together: phases that are one.
+    phases; together: phases that are one stretch.
     """
     none = np.zeros(0, dtype=np.int64)
     phases = {phase for them in events for phase in them}
-    groups = [*together, *(frozenset({p}) for p in phases if not any(p in g for g in together))]
+    groups = [frozenset({phase}) for phase in phases]
+    for pair in together:
+        joined = pair.union(*(group for group in groups if group & pair))
+        groups = [*(group for group in groups if not group & pair), joined]
     pieces = []
     for group in sorted(groups, key=min):
         parts = []

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import gcd
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from p3s.program.order.sequence import Kind, kinds_by_phase, kinds_in_order, wit
 from p3s.program.order.unstick import moved_earlier, unstuck
 from p3s.program.scaled import ScaledTrace, read_order, read_scaled
 from p3s.simulate.steps import RECEIVES, SENDS, LeftOut, Op, Section, of_ranks
+
+T = TypeVar("T")
 
 #: Calls of a rank that are put into their order one by one.
 MOST_EVENTS = 1 << 21
@@ -210,6 +213,10 @@ def whole_run(scaled: ScaledTrace, order: TraceOrder) -> Section:
     return replace(section, left_out=(*section.left_out, *left))
 
 
+#: Pieces of a trace, its kinds of ranks, and the steps of the pieces.
+_Cut = tuple[list[Piece], list[Kind], list[Assembled]]
+
+
 def _in_order(
     rows: Rows,
     order: TraceOrder,
@@ -218,14 +225,15 @@ def _in_order(
     most_total: int,
     times: Mapping[int, float],
     whole: frozenset[int] = frozenset(),
-) -> tuple[list[Piece], list[Kind], list[Assembled]]:
-    """Cut, assemble, and cut again where calls meet only calls of another stretch."""
+) -> _Cut:
+    """Cut into iterations of loops; loops whose calls meet others' only are executed whole."""
     kinds, rows = with_preferences(list(kinds_in_order(rows, order)), rows)
     path = np.full((rows.trace.rows, max((kind.path.shape[1] for kind in kinds), default=0)), -1)
     for kind in kinds:
         path[kind.first[:, None] + np.arange(kind.rows)] = kind.path
-    while True:
-        pieces = cut(
+
+    def pieces(whole: frozenset[int]) -> list[Piece]:
+        return cut(
             kinds,
             order.loops or (),
             turns=turns,
@@ -234,38 +242,51 @@ def _in_order(
             whole=whole,
             times=times,
         )
-        made = [assemble(piece, kinds, rows, in_order=True) for piece in pieces]
-        found: set[int] = set()
-        for send, receive in _crossing(rows, made):
-            apart = path[send] != path[receive]
-            level = int(np.argmax(apart))
-            found |= {int(path[send, level]), int(path[receive, level])} if apart.any() else set()
-        found -= {-1, *whole}
-        if not found:
-            return pieces, kinds, made
-        whole |= found
+
+    def loops(send: int, receive: int) -> set[int]:
+        apart = path[send] != path[receive]
+        level = int(np.argmax(apart))
+        return {int(path[row, level]) for row in (send, receive)} - {-1} if apart.any() else set()
+
+    return _settled(rows, kinds, pieces, loops, whole, in_order=True)
 
 
-def _by_phase(rows: Rows) -> tuple[list[Piece], list[Kind], list[Assembled]]:
-    """Take phases for one where their calls meet only each other."""
-    found = list(kinds_by_phase(rows))
-    kinds = [kind for kind, _ in found]
-    events = [them for _, them in found]
-    trace = rows.trace
-    groups: list[frozenset[int]] = []
+def _by_phase(rows: Rows) -> _Cut:
+    """Cut into phases; those whose calls meet only each other are one."""
+    found, trace = list(kinds_by_phase(rows)), rows.trace
+    kinds, events = [kind for kind, _ in found], [them for _, them in found]
+
+    def pieces(together: frozenset[frozenset[int]]) -> list[Piece]:
+        return by_phase(kinds, events, trace.repeat, trace.names, trace.weights, together)
+
+    def phases(send: int, receive: int) -> set[frozenset[int]]:
+        pair = frozenset({int(trace.phase[send]), int(trace.phase[receive])})
+        return {pair} if len(pair) > 1 else set()
+
+    return _settled(rows, kinds, pieces, phases, frozenset(), in_order=False)
+
+
+def _settled(
+    rows: Rows,
+    kinds: list[Kind],
+    pieces_of: Callable[[frozenset[T]], list[Piece]],
+    joins: Callable[[int, int], set[T]],
+    together: frozenset[T],
+    *,
+    in_order: bool,
+) -> _Cut:
+    """Cut, assemble, and cut again where calls meet only calls of another stretch.
+
+    pieces_of: cuts, given what is not cut apart; joins: what is not to be, so that a row that sends
+    and one that receives are in one stretch.
+    """
     while True:
-        pieces = by_phase(kinds, events, trace.repeat, trace.names, trace.weights, groups)
-        made = [assemble(piece, kinds, rows, in_order=False) for piece in pieces]
-        crossing = _crossing(rows, made)
-        before = list(groups)
-        for send, receive in crossing:
-            pair = frozenset({int(trace.phase[send]), int(trace.phase[receive])})
-            if len(pair) == 2 and not any(pair <= group for group in groups):
-                touched = [group for group in groups if group & pair]
-                groups = [group for group in groups if not group & pair]
-                groups.append(pair.union(*touched))
-        if groups == before:
+        pieces = pieces_of(together)
+        made = [assemble(piece, kinds, rows, in_order=in_order) for piece in pieces]
+        more = {each for pair in _crossing(rows, made) for each in joins(*pair)} - together
+        if not more:
             return pieces, kinds, made
+        together |= more
 
 
 def _crossing(rows: Rows, made: Sequence[Assembled]) -> list[tuple[int, int]]:
