@@ -44,15 +44,13 @@ class Rule:
 class Library:
     """An MPI library: family, (major, minor) version, and rules that come before its own.
 
-    ``device``: MPICH's collectives that are aware of nodes are on (its default; off with
-    MPIR_CVAR_DEVICE_COLLECTIVES=none). ``chosen_as``: (members, as of how many): communicators of
+    ``chosen_as``: (members, as of how many): communicators of
     so many members stand for larger ones, whose algorithms they take (p3s.program.fewer).
     """
 
     family: str
     version: tuple[int, int]
     rules: tuple[Rule, ...] = ()
-    device: bool = True
     chosen_as: tuple[tuple[int, int], ...] = ()
 
     def members(self, p: int) -> int:
@@ -306,7 +304,7 @@ def by_nodes(w: Writer, setting: Setting, call: str, at: Ints, root: int) -> boo
 
     levels = nodes.Levels(w, nodes.Layout.of(setting.nodes), part, setting.blocking)
     if library.family == MPICH:
-        return nodes.mpich(levels, call, at, root, library.device)
+        return nodes.mpich(levels, call, at, root)
     new = library.version >= (5, 0) and setting.blocking
     return new and nodes.han(levels, call, at, root, element)
 

@@ -114,7 +114,7 @@ class Levels:
             self.part(view, call, whole(len(members), nbytes), root, blocking and self.blocking)
 
 
-def mpich(levels: Levels, call: str, at: Ints, root: int, device: bool) -> bool:
+def mpich(levels: Levels, call: str, at: Ints, root: int) -> bool:
     """Write a call by MPICH's composition; False: it is made without regard to nodes."""
     layout, p, n = levels.layout, len(at) - 1, int(at[-1])
     if not layout.shared:
@@ -129,8 +129,6 @@ def mpich(levels: Levels, call: str, at: Ints, root: int, device: bool) -> bool:
         return True
     if not levels.blocking:
         return call in ("bcast", "reduce") and _by_leaders(levels, call, n, root)
-    if not device:
-        return False
     if call == "allreduce":
         if len(layout.groups) == 1:
             return False
