@@ -46,7 +46,6 @@ from traffic_patterns import (  # noqa: E402
 from p3s.machine.topology.fabric import Fabric  # noqa: E402
 from p3s.machine.topology.read import read_fabric  # noqa: E402
 from p3s.methods.placement.allocation import allocation  # noqa: E402
-from p3s.methods.placement.baselines import best_variant, seconds_of  # noqa: E402
 from p3s.methods.placement.candidates import candidates  # noqa: E402
 from p3s.methods.placement.costs import SIMULATED, Phase, network_id, row_of  # noqa: E402
 from p3s.methods.placement.learned import Learned, columns, learn  # noqa: E402
@@ -55,7 +54,7 @@ from p3s.methods.placement.ranking import agreement  # noqa: E402
 from p3s.methods.placement.simulated import simulated_seconds  # noqa: E402
 from p3s.methods.placement.training import train as training  # noqa: E402
 from p3s.methods.placement.training.campaign import Settings  # noqa: E402
-from p3s.methods.placement.training.costs import hockney_of, network_of  # noqa: E402
+from p3s.methods.placement.training.costs import hockney_of, network_of, seconds_of  # noqa: E402
 from p3s.methods.placement.training.dataset import Dataset, Told, measured  # noqa: E402
 from p3s.methods.placement.training.jobs import (  # noqa: E402
     Job,
@@ -220,13 +219,9 @@ def _ways(
 ) -> Iterator[Way]:
     """Yield what each way says of the phases; the ends of intervals of class C and of the model."""
     phases = [each.phase for each in truth]
-    hockney = hockney_of(data.probes, network)
-    best = best_variant(hockney, data.phases, data.seconds, fabric)
-    for code, simple in (
-        (training.ALPHA_BETA, replace(hockney, gamma=0.0)),
-        (training.PENALISED, best),
-    ):
-        yield code, np.array([seconds_of(simple, *phase, fabric) for phase in phases]), None
+    simple = replace(hockney_of(data.probes, network), gamma=0.0)
+    found = np.array([seconds_of(simple, *phase, fabric) for phase in phases])
+    yield training.ALPHA_BETA, found, None
     yield training.MAX_BYTES, _max_bytes(rows, data.seconds, new), None
     yield training.SIMULATION, np.array([row[SIMULATED] for row in new]), None
     for code, way in training.ways(list(rows[0])).items():

@@ -74,7 +74,7 @@ def measure(root: Path, n: int, some: bool) -> dict[str, Any]:
     """Scale to ``n`` processes in this process; return rows, seconds and peak memory."""
     begin, cpu = time.perf_counter(), time.process_time()
     from p3s.base.errors import P3SError
-    from p3s.program import write_scaled
+    from p3s.program.generate import write_scaled
 
     try:
         head = write_scaled(root, n, SOME if some else None)

@@ -28,11 +28,10 @@ from p3s.methods.threads import stage as threads_stage
 from p3s.methods.threads.advise import text as advice
 from p3s.model import stage as model
 from p3s.model.comparison import VALIDATION, Comparison
-from p3s.model.law_types import TraceOrder
 from p3s.model.types import Model
 from p3s.predict import surface
 from p3s.predict.types import WEAK
-from p3s.program.types import Communicators, ScaledHead
+from p3s.program import types as program
 from p3s.signature import phase_file, sampled, store, times
 
 _SIMPLE = {bool: "boolean", int: "integer", float: "number", str: "string"}
@@ -147,9 +146,9 @@ FORMATS: tuple[Published[Any], ...] = (
     times.TIMES,
     Published(model.SCHEMA, 2, Model),
     costs.COMPUTE,
-    Published("p3s.scaled", SCHEMA_VERSION, ScaledHead, more=True),
-    Published("p3s.comms", SCHEMA_VERSION, Communicators, more=True),
-    Published("p3s.order", SCHEMA_VERSION, TraceOrder),
+    program.SCALED,
+    program.COMMS,
+    program.ORDER,
     Published(REPLAY_SCHEMA, REPLAY_VERSION, ReplayRead, more=True),
     Published(VALIDATION, SCHEMA_VERSION, Comparison, more=True),
     parameters.FAMILY,

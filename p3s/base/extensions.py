@@ -50,15 +50,16 @@ class Command:
 
 
 #: What a format is made of: a scaled trace, a traced or simulated run, points of all counts.
-Content = Literal["scaled", "run", "points"]
+Content = Literal["scaled", "run", "simulated", "points"]
 
 
 @dataclass(frozen=True)
 class Writer:
     """A format that ``p3s export --to`` writes.
 
-    ``function``: ``module:name`` of (study, n, target, p3s.formats.exported.Options, say) ->
-    p3s.formats.exported.Exported; n is 0 for points. ``summary``: its line in the help. ``suffix``:
+    ``function``: ``module:name`` of (content, p3s.formats.exported.Exported), which writes the
+    content (p3s.formats.run.Run, scaled.Scaled, extrap.Points) and adds to what is said of it;
+    where to, and how, is in there. ``summary``: its line in the help. ``suffix``:
     of a new file or directory. ``of_ranks``: it can be of some ranks (--ranks). ``splits``: of a
     part of the run it is a directory with a file for each section, without the suffix.
     """

@@ -35,7 +35,7 @@ EXTENSION = Extension(
             "p3s.formats.perfetto:to_perfetto",
             "timeline of the simulated run for ui.perfetto.dev (JSON)",
             ".perfetto.json",
-            "scaled",
+            "simulated",
             of_ranks=True,
         ),
         Writer(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.base.arrays import Floats, Ints
+from p3s.base.arrays import Floats, Ints, starts
 from p3s.program.order.pairs import codes_of
 from p3s.simulate.steps import REQUESTS, Op, Steps
 
@@ -45,61 +45,39 @@ Pairs = tuple[Ints, Ints]
 
 
 @dataclass(frozen=True)
-class Table:
-    """Distinct calls of a rank; every column has one entry per call.
+class RankProgram:
+    """The events of one rank in program order; every column has one entry per event.
 
     ``op``: one of OPS. ``peer``: destination, source or root as a world rank, -1: none. ``tag``:
     tells apart the messages of a pair of ranks on all communicators. ``bytes``: of the message, of
-    a collective as in a scaled trace. ``comm``: communicator of a collective. ``call``: index into
-    ``names``. ``work_ns``: computation before it.
+    a collective as in a scaled trace. ``call``: index into ``names``, -1: none. ``work_ns``:
+    computation before it. A WAIT completes the requests of the events
+    ``done[done_start[i]:done_start[i + 1]]``, which come before it. Every request is completed by
+    one event.
     """
 
+    rank: int
     op: Ints
     peer: Ints
     tag: Ints
     bytes: Ints
-    comm: Ints
     call: Ints
     work_ns: Floats
     names: tuple[str, ...]
+    done_start: Ints
+    done: Ints
 
     def __len__(self) -> int:
         return len(self.op)
 
 
-@dataclass(frozen=True)
-class RankProgram:
-    """The events of one rank in program order: event i is entry ``at[i]`` of the table.
-
-    A WAIT completes the requests of the events ``done[done_start[i]:done_start[i + 1]]``, which
-    come before it. Every request is completed by one event.
-    """
-
-    rank: int
-    table: Table
-    at: Ints
-    done_start: Ints
-    done: Ints
-
-    def __len__(self) -> int:
-        return len(self.at)
+#: What the columns are where an event has nothing of the kind.
+_NOTHING: dict[str, Any] = {"op": 0, "peer": -1, "tag": -1, "bytes": 0, "call": -1, "work_ns": 0.0}
 
 
-#: Columns of the events of a rank, by their names in Table.
-_Columns = dict[str, Any]
-#: What they are where an event has nothing of the kind.
-_NOTHING: _Columns = {
-    "op": 0,
-    "peer": -1,
-    "tag": -1,
-    "bytes": 0,
-    "comm": -1,
-    "call": -1,
-    "work_ns": 0.0,
-}
-
-
-def _program(rank: int, columns: _Columns, names: tuple[str, ...], pairs: Pairs) -> RankProgram:
+def _program(
+    rank: int, columns: dict[str, Any], names: tuple[str, ...], pairs: Pairs
+) -> RankProgram:
     """Return a rank's program from the columns of its events, with every request completed once.
 
     Requests that nobody completes are completed by a WAIT at the end.
@@ -119,12 +97,8 @@ def _program(rank: int, columns: _Columns, names: tuple[str, ...], pairs: Pairs)
         columns = {name: np.append(column, last[name]) for name, column in columns.items()}
         waiting = np.append(waiting, np.full(len(rest), len(op)))
         requests = np.append(requests, rest)
-    counts = np.bincount(waiting, minlength=len(columns["op"]))
-    # Work is no whole number: its bits tell equal entries.
-    bits = [np.asarray(column).view(np.int64) for column in columns.values()]
-    _, first, at = np.unique(codes_of(bits), return_index=True, return_inverse=True)
-    table = Table(**{name: column[first] for name, column in columns.items()}, names=names)
-    return RankProgram(rank, table, at.reshape(-1), sums(counts), requests)
+    done_start = starts(np.bincount(waiting, minlength=len(columns["op"])))
+    return RankProgram(rank, **columns, names=names, done_start=done_start, done=requests)
 
 
 def pairs_of(done_start: Ints, done: Ints, op: Ints, number: Ints) -> Pairs:
@@ -185,7 +159,6 @@ def programs_of_steps(steps: Steps) -> Iterator[RankProgram]:
             "peer": steps.peer[mine],
             "tag": tag[mine],
             "bytes": steps.bytes[mine],
-            "comm": steps.comm[mine],
             "call": steps.call[mine],
             "work_ns": steps.work_ns[mine],
         }
@@ -207,11 +180,6 @@ def programs_of_steps(steps: Steps) -> Iterator[RankProgram]:
             np.concatenate((begin[requests], begin[halves])),
         )
         yield _program(rank, columns, steps.calls, pairs)
-
-
-def sums(counts: Ints) -> Ints:
-    """Return where runs of these lengths begin, and the end of the last."""
-    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
 
 
 def members_are_world(members: Mapping[int, Ints], comm: int, n: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from p3s.base.errors import UsageError
-from p3s.base.extensions import Writer, extensions, load
+from p3s.base.extensions import Writer, extensions
 from p3s.base.text import joined
 from p3s.cli.common import emit_json, out, say
 from p3s.cli.declared import argument, option
@@ -72,6 +72,7 @@ def export(
     """Write a trace, schedule, timeline or points for another tool; says what it leaves out."""
     from p3s.base.study import Study
     from p3s.formats.exported import Options, check_free
+    from p3s.formats.study import export as written
     from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_scaled
 
     if to not in WRITERS:
@@ -93,13 +94,13 @@ def export(
     check_free(goal, force)
     with progress(1) as bar:
         traced = any(run.status == "complete" for run in study.runs(n)) and not simulated
-        if writer.content == "scaled" or (writer.content == "run" and not traced):
+        if writer.content in ("scaled", "simulated") or (writer.content == "run" and not traced):
             if study.signature_counts() or study.gone_counts():
                 ensure_model(study, bar)
                 ensure_compute(study, bar)
             ensure_scaled(study, n, bar)
         bar.start(f"writing {goal}")
-        done = load(writer.function)(study, n, goal, options, bar.start)
+        done = written(study, writer, n, goal, options, bar.start)
     if json_:
         emit_json(done.to_json())
     else:

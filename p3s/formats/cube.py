@@ -10,7 +10,6 @@ import io
 import struct
 import tarfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
@@ -18,11 +17,10 @@ import numpy as np
 
 from p3s.base.artefacts import write_bytes
 from p3s.base.ops import COLLECTIVE, RECV, SEND, kind_of
-from p3s.base.study import Study
 from p3s.base.text import quoted
 from p3s.base.version import __version__
-from p3s.formats.exported import Exported, Options, Say
-from p3s.formats.profile import Node, Profile, profile_at
+from p3s.formats.exported import Exported
+from p3s.formats.profile import Node, Profile, profile_of
 from p3s.formats.run import Run, plain
 
 if TYPE_CHECKING:
@@ -39,15 +37,10 @@ _INDEX, _DATA = b"CUBEX.INDEX", b"CUBEX.DATA"
 _LITTLE_ENDIAN, _VERSION, _SPARSE = 1, 0, 1
 
 
-def to_cube(study: Study, n: int, target: Path, options: Options, say: Say) -> Exported:
-    """Write the profile of the run at ``n`` processes, traced or simulated, as a .cubex file."""
-    done = Exported("cube", n, target)
-    run, profile = profile_at(study, n, options, done, say)
-    write_bytes(target, cubex(run, profile))
-    done.events = float(profile.visits.sum())
-    done.records = len(profile.nodes)
-    done.command = f"cube {quoted(target)}"
-    return done
+def to_cube(run: Run, done: Exported) -> None:
+    """Write the profile of a run as a .cubex file."""
+    write_bytes(done.path, cubex(run, profile_of(run, done)))
+    done.command = f"cube {quoted(done.path)}"
 
 
 def cubex(run: Run, profile: Profile) -> bytes:

@@ -9,9 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+import numpy as np
+
 from p3s.base import staging
+from p3s.base.arrays import Ints
 from p3s.base.artefacts import reason, sync_directory, write_json
 from p3s.base.errors import P3SError, UsageError
+from p3s.base.ops import COMM, COMPLETION, kind_of
 from p3s.program.order.calls import REASON_TEXT, Reason
 
 if TYPE_CHECKING:
@@ -120,10 +124,14 @@ class Options:
     ranks: tuple[int, ...] | None = None
     simulated: bool = False
 
+    def nodes_of(self, n: int) -> Ints:
+        """Return the node of every rank: consecutive ranks on one, by default one rank on each."""
+        return np.arange(n, dtype=np.int64) // max(self.ranks_per_node or 1, 1)
+
 
 @dataclass
 class Exported:
-    """What an export holds and what it lacks; ``command``: words that read it, None: none known.
+    """What an export by ``options`` holds and what it lacks; ``command``: words that read it.
 
     ``left_out``: (MPI call, why) -> events of the run; ``changed``: what was changed -> events, 0:
     all of them; ``sections``: of an export of some turns; ``sizes``: bytes of the messages.
@@ -132,6 +140,7 @@ class Exported:
     to: str
     n: int
     path: Path
+    options: Options = Options()
     events: float = 0.0
     records: int = 0
     left_out: dict[tuple[str, str], float] = field(default_factory=dict)
@@ -144,8 +153,6 @@ class Exported:
     @property
     def partial(self) -> bool:
         """Whether communication of the run is not in it."""
-        from p3s.base.ops import COMM, COMPLETION, kind_of
-
         return any(kind_of(call) not in (COMM, COMPLETION) for call, _ in self.left_out)
 
     def to_json(self) -> dict[str, Any]:

@@ -9,49 +9,66 @@ predictions, which are of different counts, have a file each; what does not occu
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from p3s.base.artefacts import write_bytes
 from p3s.base.errors import P3SError
 from p3s.base.text import quoted
-from p3s.formats.exported import Exported, Options, Say, new_export
-from p3s.signature.phase_file import Phases, load
+from p3s.formats.exported import Exported, new_export
+from p3s.signature.phase_file import Phases
 
 if TYPE_CHECKING:
-    from p3s.base.study import Study
     from p3s.predict.types import Prediction
 
 _NS_PER_S = 1e9
 _RUN = "run"
-_TIMES = frozenset({"cpu_ns", "wall_ns"})
+
+#: Units of work that are times.
+TIMES = frozenset({"cpu_ns", "wall_ns"})
 
 #: (processes, call path, metric, value); repeats are points of their own.
 Point = tuple[int, str, str, float]
 
 
-def to_extrap(study: Study, n: int, target: Path, options: Options, say: Say) -> Exported:
-    """Write all measured and predicted points of a study into a new directory."""
-    done = Exported("extra-p", max(study.counts(), default=0), target)
-    alone: set[int] = set()
-    files = {"times": list(_runs(study, done, alone))}
-    if study.phases_path.exists():
-        phases = load(study.phases_path)
-        files["times"] += _phase_times(phases, alone)
-        files["measured"] = list(_phases(phases))
-    else:
-        done.notes.append(f"no points of phases: {study.phases_path} is not there; run p3s phases")
-    if study.prediction_path.exists():
-        from p3s.predict.saved import read_prediction
+class Timed(NamedTuple):
+    """The run time of a run in seconds; whether ranks shared cores, or waited for one."""
 
-        files["predicted"] = list(_predicted(read_prediction(study.prediction_path)))
-    else:
-        done.notes.append("no predicted points: there is no prediction; run p3s predict")
+    n: int
+    wall_s: float
+    shared: bool
+
+
+@dataclass(frozen=True)
+class Points:
+    """What a study knows of all counts; None: there is no such file. ``root``: the study."""
+
+    root: Path
+    runs: Sequence[Timed]
+    phases: Phases | None
+    predicted: Prediction | None
+
+
+def to_extrap(found: Points, done: Exported) -> None:
+    """Write all measured and predicted points of a study into a new directory."""
+    shared = {run.n for run in found.runs if run.shared}
+    alone = {run.n for run in found.runs} - shared
+    files = {"times": [(run.n, _RUN, "time", run.wall_s) for run in found.runs if not run.shared]}
+    if shared:
+        counts = ", ".join(map(str, sorted(shared)))
+        text = "processes, where ranks shared cores or waited for one"
+        done.notes.insert(0, f"left out: run times at {counts} {text}")
+    if found.phases is not None:
+        files["times"] += _phase_times(found.phases, alone)
+        files["measured"] = list(_phases(found.phases))
+    if found.predicted is not None:
+        files["predicted"] = list(_predicted(found.predicted))
     if not any(files.values()):
-        raise P3SError(f"{study.root}: has no points; run p3s characterize")
+        raise P3SError(f"{found.root}: has no points; run p3s characterize")
     first = next(name for name in ("measured", "times", "predicted") if files.get(name))
-    done.command = f"extrap --json {quoted(target / f'{first}.jsonl')}"
+    done.command = f"extrap --json {quoted(done.path / f'{first}.jsonl')}"
     done.notes += [
         "points of phases are means over the ranks; left out: their values per rank, "
         "call paths inside of phases, intervals",
@@ -64,7 +81,6 @@ def to_extrap(study: Study, n: int, target: Path, options: Options, say: Say) ->
                 write_bytes(directory / f"{name}.jsonl", text.encode())
                 write_bytes(directory / f"{name}.txt", "".join(text_lines(points)).encode())
                 done.records += text.count("\n")
-    return done
 
 
 def lines(points: Iterable[Point]) -> Iterator[str]:
@@ -103,38 +119,9 @@ def _by_metric(
     return counts, {key: {n: at.get(n, [0.0]) for n in counts} for key, at in found.items()}
 
 
-def _runs(study: Study, done: Exported, alone: set[int]) -> Iterator[Point]:
-    """Yield the run time of every run whose ranks had cores of their own; ``alone``: the counts."""
-    from p3s.capture import read_run
-    from p3s.predict.residual import OFF_CORE_LIMIT, run_times
-
-    shared: set[int] = set()
-    for n in study.counts():
-        records = [run for run in study.timed_runs(n) if run.status == "complete"] or [
-            run for run in study.runs(n) if run.status == "complete"
-        ]
-        for record in records:
-            run = read_run(record.path)
-            if run.work_unit not in _TIMES:
-                continue
-            times = run_times(run)
-            if record.info.get("oversubscribed", True) or times.off_core > OFF_CORE_LIMIT:
-                shared.add(n)
-            else:
-                alone.add(n)
-                yield n, _RUN, "time", times.wall_s
-    alone -= shared
-    if shared:
-        done.notes.append(
-            "left out: run times at "
-            + ", ".join(map(str, sorted(shared)))
-            + " processes, where ranks shared cores or waited for one"
-        )
-
-
 def _phase_times(phases: Phases, alone: set[int]) -> Iterator[Point]:
     """Yield the time of the phases at these counts, mean over the ranks."""
-    if phases.work_unit in _TIMES:
+    if phases.work_unit in TIMES:
         for phase in phases.phases:
             for n, at in phase.per_count.items():
                 if n in alone:
@@ -145,7 +132,7 @@ def _phase_times(phases: Phases, alone: set[int]) -> Iterator[Point]:
 def _phases(phases: Phases) -> Iterator[Point]:
     """Yield amounts of the run and its phases: means over the ranks, weights of the busiest."""
     unit = phases.work_unit
-    work, factor = ("computation", 1 / _NS_PER_S) if unit in _TIMES else (unit, 1.0)
+    work, factor = ("computation", 1 / _NS_PER_S) if unit in TIMES else (unit, 1.0)
     totals: dict[tuple[int, str], float] = {}
     for phase in phases.phases:
         path = callpath(phase.phase, phase.name)

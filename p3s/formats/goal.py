@@ -15,10 +15,9 @@ from typing import IO
 
 import numpy as np
 
-from p3s.base.study import Study
 from p3s.formats.calls import RECEIVING, SENDING, RankProgram
-from p3s.formats.exported import Exported, Options, Say, new_export, new_file
-from p3s.formats.scaled import programs_of
+from p3s.formats.exported import Exported, new_export, new_file
+from p3s.formats.scaled import Scaled, programs_of
 from p3s.simulate.steps import Op
 
 _BLOCK = 1 << 20
@@ -26,11 +25,10 @@ _BLOCK = 1 << 20
 _GOES_ON = frozenset({int(op) for op in (Op.ISEND, Op.ISSEND, Op.BSEND, Op.IRECV)})
 
 
-def to_goal(study: Study, n: int, target: Path, options: Options, say: Say) -> Exported:
+def to_goal(scaled: Scaled, done: Exported) -> None:
     """Write a GOAL schedule into a new file, or one for each section into a new directory."""
-    done = Exported("goal", n, target)
-    parts = programs_of(study, n, options, _no_call, done, say)
-    if options.turns is None:
+    target, parts = done.path, programs_of(scaled, _no_call, done)
+    if done.options.turns is None:
         with new_file(target) as file:
             for _, programs in parts:
                 write_goal(programs, done, file)
@@ -42,7 +40,6 @@ def to_goal(study: Study, n: int, target: Path, options: Options, say: Say) -> E
                     write_goal(programs, done, file)
             done.command = _command(target / "section-000.goal")
     done.notes.append("one unit of computation is one ns")
-    return done
 
 
 def _no_call(call: str, world: bool) -> bool:
@@ -80,11 +77,9 @@ def _rank(program: RankProgram, done: Exported) -> list[str]:
     An operation needs the end of a blocking one before it (requires), and only the start of one
     that does not block (irequires); a wait is a computation of 0 that needs its requests.
     """
-    table = program.table
-    ops, peers, tags, sizes = (
-        column[program.at].tolist() for column in (table.op, table.peer, table.tag, table.bytes)
-    )
-    works = np.rint(table.work_ns[program.at]).astype(np.int64).tolist()
+    columns = (program.op, program.peer, program.tag, program.bytes)
+    ops, peers, tags, sizes = (column.tolist() for column in columns)
+    works = np.rint(program.work_ns).astype(np.int64).tolist()
     begin, requests = program.done_start.tolist(), program.done.tolist()
     label = [0] * len(ops)
     lines: list[str] = []
@@ -114,7 +109,7 @@ def _rank(program: RankProgram, done: Exported) -> list[str]:
             put("calc 0", "requires")
             lines += [f"l{number} requires l{label[k]}" for k in requests[begin[i] : begin[i + 1]]]
         elif op == Op.COLLECTIVE:
-            name = table.names[int(table.call[program.at[i]])]
+            name = program.names[int(program.call[i])]
             done.lacks(name, "GOAL has no collectives, and it is too many messages", 1.0)
     done.records += number
     done.changes("messages without bytes carry one byte", empty)

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 from p3s.base import ops
 from p3s.base.artefacts import write_bytes
 from p3s.base.ops import kind_of, leaves_request
-from p3s.base.study import Study
 from p3s.base.text import quoted
 from p3s.capture.callpath import stack
-from p3s.formats.exported import Exported, Options, Say, new_export, new_file
-from p3s.formats.run import Run, messages, plain, shown, timeline_at, visits
+from p3s.formats.exported import Exported, new_export, new_file
+from p3s.formats.run import Run, messages, plain, shown, visits
 
 if TYPE_CHECKING:
     from p3s.capture import Call, RankTrace
@@ -95,14 +94,12 @@ _VALUES = {
 _FREE = 1000
 
 
-def to_paraver(study: Study, n: int, target: Path, options: Options, say: Say) -> Exported:
-    """Write the first complete run at ``n`` processes, else the simulated one, for Paraver."""
-    done = Exported("paraver", n, target)
-    run = timeline_at(study, n, options, done, say)
+def to_paraver(run: Run, done: Exported) -> None:
+    """Write a run for Paraver into a new directory."""
+    done.notes += run.notes
     with new_export(done) as directory:
         write_trace(run, directory, done)
-    done.command = f"wxparaver {quoted(target / 'run.prv')}"
-    return done
+    done.command = f"wxparaver {quoted(done.path / 'run.prv')}"
 
 
 def write_trace(run: Run, directory: Path, done: Exported) -> None:

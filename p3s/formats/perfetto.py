@@ -7,24 +7,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from p3s.base.ops import COMPLETION, HALVES, kind_of
-from p3s.base.study import Study
 from p3s.capture import Call, RankTrace
-from p3s.formats.exported import Exported, Options, Say, new_file
-from p3s.formats.run import Run, messages, run_at, visits
+from p3s.formats.exported import Exported, new_file
+from p3s.formats.run import Run, messages, visits
 
 _NS_PER_US = 1e3
 
 
-def to_perfetto(study: Study, n: int, target: Path, options: Options, say: Say) -> Exported:
-    """Simulate the sections of a scaled trace and write when each call of each rank was made."""
-    done = Exported("perfetto", n, target)
-    run = run_at(study, n, replace(options, simulated=True), done, say)
-    ranks = options.ranks if options.ranks is not None else tuple(range(n))
+def to_perfetto(run: Run, done: Exported) -> None:
+    """Write when each call of each rank of a simulated run was made."""
+    n, target = run.trace.np, done.path
+    ranks = done.options.ranks if done.options.ranks is not None else tuple(range(n))
     node_of = {rank: node for node, mine in enumerate(run.nodes.values(), 1) for rank in mine}
     with new_file(target) as file:
         head = {"displayTimeUnit": "ns", "otherData": {"processes": n, **run.about}}
@@ -43,7 +39,6 @@ def to_perfetto(study: Study, n: int, target: Path, options: Options, say: Say) 
         file.write(json.dumps({**labels, "args": {"labels": "simulated"}}) + "\n]}\n")
     done.notes.append("left out: messages inside of collectives, links and their queues")
     done.command = f"open {target} in https://ui.perfetto.dev"
-    return done
 
 
 def _names(

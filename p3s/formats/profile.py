@@ -9,10 +9,9 @@ import numpy as np
 
 from p3s.base import ops
 from p3s.base.ops import kind_of
-from p3s.base.study import Study
 from p3s.capture.callpath import stack
-from p3s.formats.exported import Exported, Options, Say
-from p3s.formats.run import Run, run_at, shown
+from p3s.formats.exported import Exported
+from p3s.formats.run import Run, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,14 +51,8 @@ class Profile:
     received: Floats
 
 
-def profile_at(
-    study: Study, n: int, options: Options, done: Exported, say: Say
-) -> tuple[Run, Profile]:
-    """Return the run at ``n`` processes (p3s.formats.run.run_at) and its profile.
-
-    Takes down what the profile does not say.
-    """
-    run = run_at(study, n, options, done, say)
+def profile_of(run: Run, done: Exported) -> Profile:
+    """Return the profile of a run; takes down what it does not say."""
     done.notes += [
         "time between calls is told of the function that calls next; functions have no visits"
     ]
@@ -70,11 +63,12 @@ def profile_at(
         )
     elif run.trace.counted_events:
         done.lacks("MPI calls", "the capture only counted them", run.trace.counted_events)
-    return run, profile_of(run)
+    made = _profile(run)
+    done.events, done.records = float(made.visits.sum()), len(made.nodes)
+    return made
 
 
-def profile_of(run: Run) -> Profile:
-    """Return the profile of a run."""
+def _profile(run: Run) -> Profile:
     tree = _Tree(run)
     call_node, caller = tree.of_calls()
     number, ranks = len(tree.nodes), run.trace.np

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p3s.base.artefacts import write_bytes
-from p3s.base.study import Study
 from p3s.base.text import processes, quoted
 from p3s.base.version import __version__
-from p3s.formats.exported import Exported, Options, Say
-from p3s.formats.profile import Node, Profile, profile_at
+from p3s.formats.exported import Exported
+from p3s.formats.profile import Node, Profile, profile_of
+from p3s.formats.run import Run
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,12 +20,10 @@ if TYPE_CHECKING:
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
-def to_speedscope(study: Study, n: int, target: Path, options: Options, say: Say) -> Exported:
-    """Write the profile of the run at ``n`` processes, traced or simulated, as flame graphs."""
-    done = Exported("speedscope", n, target)
-    run, profile = profile_at(study, n, options, done, say)
-    ranks = run.trace.np
-    name = f"{processes(n)}, {'simulated' if run.simulated else 'traced'}"
+def to_speedscope(run: Run, done: Exported) -> None:
+    """Write the profile of a run as flame graphs."""
+    profile, options, ranks = profile_of(run, done), done.options, run.trace.np
+    name = f"{processes(ranks)}, {'simulated' if run.simulated else 'traced'}"
     busiest = int(profile.time_s.sum(axis=0).argmax())
     whole = {"mean of the ranks": profile.time_s.sum(axis=1) / ranks}
     shown = options.ranks if options.ranks is not None else tuple(dict.fromkeys((0, busiest)))
@@ -41,13 +38,11 @@ def to_speedscope(study: Study, n: int, target: Path, options: Options, say: Say
             _profile(f"{name}: {what}", profile, time_s) for what, time_s in whole.items()
         ],
     }
-    write_bytes(target, json.dumps(told, allow_nan=False).encode())
-    done.events, done.records = float(profile.visits.sum()), len(profile.nodes)
+    write_bytes(done.path, json.dumps(told, allow_nan=False).encode())
     done.notes.append("flame graphs are of the mean of the ranks and of some ranks: --ranks")
     done.command = (
-        f"open {target} in https://www.speedscope.app, or: npx speedscope {quoted(target)}"
+        f"open {done.path} in https://www.speedscope.app, or: npx speedscope {quoted(done.path)}"
     )
-    return done
 
 
 def _frame(node: Node) -> dict[str, Any]:

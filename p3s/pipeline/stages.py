@@ -289,10 +289,11 @@ def scaled_is_missing(study: Study, n: int) -> bool:
 
 def write_scaled(study: Study, n: int, ranks: Sequence[int] | None) -> tuple[dict[str, Any], Path]:
     """Write the scaled trace of some ranks (None: all) at ``n``; return scaled.json, its folder."""
-    from p3s import program
+    from p3s.program import generate
+    from p3s.program.types import SCALED
 
-    head = program.write_scaled(study.root, n, ranks)
-    return program.as_file(head), program.scaled_dir(study.scaled_dir(n), ranks)
+    head = generate.write_scaled(study.root, n, ranks)
+    return SCALED.data(head), generate.scaled_dir(study.scaled_dir(n), ranks)
 
 
 def ensure_scaled(study: Study, n: int, bar: Progress, *, spread: bool = False) -> None:
@@ -300,7 +301,7 @@ def ensure_scaled(study: Study, n: int, bar: Progress, *, spread: bool = False) 
 
     spread: where all ranks are too many, some that stand for them will do.
     """
-    from p3s.program import write_scaled
+    from p3s.program.generate import write_scaled
     from p3s.program.types import MOST_RANKS
 
     if scaled_is_missing(study, n) or (n > MOST_RANKS and not spread):

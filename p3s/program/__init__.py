@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from p3s.program.generate import as_file, scaled_dir, write_scaled
-    from p3s.program.order.sequence import events_of
-
-__all__ = ["as_file", "events_of", "scaled_dir", "write_scaled"]
+from pathlib import Path
 
 
-def __getattr__(name: str) -> object:
-    """Return what is public here when it is asked for: who reads scaled traces writes none."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from p3s.program import generate
+def events_of(scaled: Path, rank: int) -> list[tuple[str, int, int]]:
+    """Return (operation, partner, bytes) of all events of a rank in program order.
+
+    As :func:`p3s.program.order.sequence.events_of`, which is imported when it is asked for.
+    """
     from p3s.program.order import sequence
 
-    return getattr(sequence if name == "events_of" else generate, name)
+    return sequence.events_of(scaled, rank)

@@ -18,18 +18,13 @@ from math import prod
 import numpy as np
 
 from p3s.base.arrays import Floats, Ints
-from p3s.costs.apply import Costs
-from p3s.costs.files.places import FilesOf
-from p3s.costs.types import ComputeModel
-from p3s.model.evaluate import Amounts, Evaluator, ScaledRows, model_grid, phase_weight
+from p3s.model.evaluate import Amounts, Evaluator, model_grid
 from p3s.model.grid.at import GridAt, dimensions
 from p3s.model.law_types import TraceOrder
-from p3s.model.reasons import Verdict
 from p3s.model.types import Model
-from p3s.model.work.workload import rank_work
-from p3s.program.generate import order_of, packed_at
-from p3s.program.parts import columns_of, compute_ns
-from p3s.program.scaled import ScaledTrace, build
+from p3s.program.generate import order_of
+from p3s.program.parts import Builder, Laws
+from p3s.program.scaled import ScaledTrace
 
 #: The shortest sides: of a grid of one or two dimensions, and of more.
 _SHORTEST, _SHORTEST_OF_MANY = 6, 4
@@ -246,67 +241,16 @@ def fewer(model: Model, n: int, cores: int) -> Fewer | None:
     return replace(few, periods=periods_of(few, cores))
 
 
-@dataclass(frozen=True)
-class Laws:
-    """What the ranks' times are from: of the computation, and of files.
-
-    ``means``: the mean work of all ranks of the large grid (:func:`means_of`).
-    """
-
-    compute: ComputeModel | None
-    files: FilesOf | None
-    means: Floats
-
-
 def means_of(few: Fewer) -> Floats:
     """Return the mean work of all ranks of the large grid in each phase, as its trace has it."""
     return np.asarray(Evaluator(few.model, few.large.n, grid=few.large).means, dtype=np.float64)
 
 
-def rows_of(few: Fewer, means: Floats) -> tuple[Evaluator, ScaledRows]:
-    """Return the rows of the smaller grid, with the amounts of the large one; means: of it."""
+def trace_of(few: Fewer, laws: Laws, means: Floats) -> tuple[ScaledTrace, TraceOrder]:
+    """Return the scaled trace of the smaller grid with the amounts of the large one, and its order.
+
+    means: the mean work of all ranks of the large grid (:func:`means_of`).
+    """
     amounts = Amounts(few.large, few.stands_for, means)
-    evaluator = Evaluator(few.model, few.n, grid=few.grid, amounts=amounts)
-    return evaluator, evaluator.rows()
-
-
-def trace_of(few: Fewer, laws: Laws) -> tuple[ScaledTrace, TraceOrder]:
-    """Return the scaled trace of the smaller grid, weights as at the large one, and its order."""
-    model, large = few.model, few.large
-    evaluator, rows = rows_of(few, laws.means)
-    there = replace(rows, rank=few.stands_for[rows.rank], grid=large, n=large.n)
-    work = there.work
-    if laws.compute is not None:
-        found = rank_work(
-            model,
-            large,
-            {name: getattr(there, name) for name in ("rank", "item", "nbytes", "repeat")},
-            means=laws.means,
-        )
-        work = compute_ns(model, there, Costs(laws.compute, model).of(large, found))
-    spent = laws.files.times(model, there, large.n) if laws.files is not None else None
-    op, ops = _numbered([it.op for it in model.items])
-    kind, kinds = _numbered([it.kind for it in model.items])
-    it = rows.item
-    known = np.array([one.verdict != Verdict.UNKNOWN for one in model.items], dtype=bool)
-    trace = build(
-        few.n,
-        columns_of(model, rows),
-        work,
-        op[it],
-        ops,
-        kind[it],
-        kinds,
-        known[it],
-        {number: evaluator.comms.members(number) for number in range(len(evaluator.comms))},
-        {k: float(phase_weight(p, large)) for k, p in enumerate(model.phases)},
-        {k: p.name for k, p in enumerate(model.phases)},
-    )
-    if spent is not None:
-        trace = replace(trace, files=spent.ns[trace.place])
-    return replace(trace, packed=packed_at(model, large.n)), order_of(model, evaluator)
-
-
-def _numbered(names: Sequence[str]) -> tuple[Ints, tuple[str, ...]]:
-    found = tuple(dict.fromkeys(names))
-    return np.array([found.index(name) for name in names], dtype=np.int64), found
+    builder = Builder(laws, few.n, few.grid, amounts)
+    return builder.trace(), order_of(few.model, builder.evaluator)

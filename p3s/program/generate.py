@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,32 +16,34 @@ from p3s.base import workers
 from p3s.base.artefacts import write_bytes
 from p3s.base.errors import P3SError
 from p3s.base.records import commit_run, stage_run
-from p3s.base.serialise import to_data
 from p3s.base.staging import discard
 from p3s.base.tables import TableFacts
-from p3s.costs.apply import Costs, PhaseSums
+from p3s.costs.apply import PhaseSums
 from p3s.costs.files.places import FileSums
 from p3s.model.evaluate import Evaluator, phase_weight, spread_ranks
 from p3s.model.law_types import OrderedItem, OrderedSlot, TraceOrder
 from p3s.model.order.unfold import places_asked_for
 from p3s.model.reasons import Verdict
-from p3s.model.types import Model, Phase, block_at
+from p3s.model.types import Model, Phase
 from p3s.model.verdicts import chance_of_another, other_extents, structure_open
 from p3s.program.parts import (
+    Builder,
     Call,
     RankSums,
-    emptied,
-    first_slots,
-    forget,
-    laws_of,
+    below_one,
+    builder_of,
+    packed_at,
     part_of,
     verdicts_of,
 )
 from p3s.program.types import (
+    COMMS,
     MOST_RANKS,
+    ORDER,
+    SCALED,
+    Emptied,
     NoTrend,
     OpenStructure,
-    PackedCall,
     RowShare,
     ScaledHead,
     ScaledPhase,
@@ -75,36 +76,36 @@ def write_scaled(
     target = scaled_dir(study.scaled_dir(n), ranks)
     staged = stage_run(target)
     try:
-        laws = laws_of(call)
-        model, evaluator, files = laws.model, laws.evaluator, laws.files
-        head = _Head(model, evaluator, laws.costs)
-        uses = FileSums(len(model.items)) if files is not None else None
+        builder = builder_of(call)
+        model, evaluator = builder.model, builder.evaluator
+        sums: RankSums | None = None
+        times = PhaseSums(builder.costs) if builder.costs is not None else None
+        uses = FileSums(len(model.items))
         tables: dict[str, TableFacts] = {}
         tasks = [(call, some) for some in _parts(wanted, n)]
         for k, made in enumerate(workers.each(part_of, tasks, study.model_path)):
             part = staged / f"part-{k:05d}.parquet"
             write_bytes(part, made.data)
             tables[part.name] = made.facts
-            if uses is not None and made.sums.uses is not None:
-                uses.join(made.sums.uses)
-            head.take(made.sums)
-        write_json(
-            staged / "comms.json",
-            {"schema": "p3s.comms", "schema_version": 1, "comms": evaluator.comms.to_json()},
-        )
-        write_json(staged / "order.json", _order(model, evaluator, places=not few))
-        out = head.of(n, None) if wanted is None else head.of(len(wanted), _ranges(wanted))
+            sums = made.sums if sums is None else sums + made.sums
+            if times is not None and made.timed is not None:
+                times.add(made.timed)
+            if made.uses is not None:
+                uses.join(made.uses)
+        comms = {"schema": COMMS.schema, "schema_version": COMMS.version}
+        write_json(staged / "comms.json", {**comms, "comms": evaluator.comms.to_json()})
+        order = order_of(model, evaluator, places=not few)
+        write_json(staged / "order.json", ORDER.data(order))
+        assert sums is not None
+        out = replace(head_of(builder, sums, times, uses, wanted), tables=tables)
         if few and wanted is not None:
             share = n / len(wanted)
             short = [replace(one, ranks=round(one.ranks * share)) for one in out.emptied]
             out = replace(out, emptied=tuple(short))
-        if uses is not None and files is not None:
-            out = replace(out, files=uses.uses(files, model), files_from=files.source)
-        out = replace(out, tables=tables)
-        write_json(staged / "scaled.json", as_file(out), [study.model_path, study.compute_path])
+        write_json(staged / "scaled.json", SCALED.data(out), [study.model_path, study.compute_path])
         commit_run(staged, target)
     finally:
-        forget()
+        builder_of.cache_clear()
         discard(staged)
     return out
 
@@ -114,11 +115,6 @@ def _parts(wanted: np.ndarray | None, n: int) -> list[np.ndarray | range]:
     if wanted is None:
         return [range(a, min(a + RANKS_PER_PART, n)) for a in range(0, n, RANKS_PER_PART)]
     return list(np.array_split(wanted, range(RANKS_PER_PART, len(wanted), RANKS_PER_PART)))
-
-
-def as_file(head: ScaledHead) -> dict[str, Any]:
-    """Return a head as it is written: scaled.json with the name and version of its schema."""
-    return {"schema": "p3s.scaled", "schema_version": 1, **to_data(head)}
 
 
 def _ranges(ranks: np.ndarray) -> tuple[tuple[int, int], ...]:
@@ -140,12 +136,6 @@ def _checked(ranks: Sequence[int], n: int) -> np.ndarray:
             f"{n} processes; name ranks from 0 to {n - 1}"
         )
     return wanted
-
-
-def _order(model: Model, evaluator: Evaluator, places: bool) -> dict[str, Any]:
-    """Return order.json; ``places``: with those of all ranks, where loops ask for them."""
-    order = order_of(model, evaluator, places)
-    return {"schema": "p3s.order", "schema_version": 1, **to_data(order)}
 
 
 def order_of(model: Model, evaluator: Evaluator, places: bool = True) -> TraceOrder:
@@ -171,24 +161,6 @@ def order_of(model: Model, evaluator: Evaluator, places: bool = True) -> TraceOr
     )
 
 
-def packed_at(model: Model, n: int) -> tuple[PackedCall, ...]:
-    """Return which rows have datatypes with gaps at ``n``."""
-    first = first_slots(model)
-    return tuple(
-        PackedCall(
-            it.op,
-            it.site,
-            (int(first[k]), int(first[k + 1]) - 1),
-            one.share,
-            block_at({int(c): b for c, b in one.block.items()}, n),
-        )
-        for k, it in enumerate(model.items)
-        if it.slots
-        for one in model.packed
-        if (one.op, one.site) == (it.op, it.site)
-    )
-
-
 def no_trend(phase: Phase, n: int, mean: float) -> NoTrend | None:
     """Return what is said of a phase whose work has no clear trend; None where it has one.
 
@@ -202,99 +174,98 @@ def no_trend(phase: Phase, n: int, mean: float) -> NoTrend | None:
     return NoTrend(law.refused, min(low, 1.0), max(high, 1.0))
 
 
-class _Head:
-    """Sums over the rows that make scaled.json."""
+def head_of(
+    builder: Builder,
+    sums: RankSums,
+    times: PhaseSums | None,
+    uses: FileSums,
+    wanted: np.ndarray | None,
+) -> ScaledHead:
+    """Return the head of a trace from the sums over its rows; ``wanted``: their ranks, None: all.
 
-    def __init__(self, model: Model, evaluator: Evaluator, costs: Costs | None) -> None:
-        self.model, self.evaluator = model, evaluator
-        self.times = PhaseSums(costs) if costs is not None else None
-        phases = len(model.phases)
-        self.work, self.events, self.half = np.zeros((3, phases))
-        self.verdicts = verdicts_of(model)
-        self.share = np.zeros((3, len(self.verdicts)))
-        self.open = np.zeros(2)
-        self.rows = 0
-        self.short: Counter[int] = Counter()
-
-    def take(self, part: RankSums) -> None:
-        """Take in the sums over some ranks."""
-        self.rows += part.rows
-        self.short.update(part.short)
-        self.work += part.work
-        self.half += part.half
-        self.events += part.events
-        self.share += part.share
-        self.open += part.open
-        if self.times is not None and part.timed is not None:
-            self.times.add(part.timed)
-
-    def _time(self, phase: int) -> dict[str, Any]:
-        """Return the time of a phase as ScaledPhase has it; nothing where it is not known."""
-        time = self.times.of_phase(phase, self.evaluator.grid) if self.times is not None else None
-        return {} if time is None else time.to_json()
-
-    def _open(self, total: np.ndarray) -> OpenStructure | None:
-        """Return what is open of the structure; ``total``: all events and bytes; None: nothing."""
-        calls = sum(structure_open(item) for item in self.model.items)
-        if not calls:
-            return None
-        events, nbytes = (
-            float(part / whole) if whole else 0.0
-            for part, whole in zip(self.open, total, strict=False)
+    times: of the phases, None where no time is known.
+    """
+    model, evaluator, files = builder.model, builder.evaluator, builder.laws.files
+    n, grid = evaluator.n, evaluator.grid
+    ranks = n if wanted is None else len(wanted)
+    phases = [
+        ScaledPhase(
+            k,
+            p.name,
+            p.depth,
+            p.parent,
+            weight=phase_weight(p, grid),
+            events_per_iteration=float(sums.events[k]) / ranks,
+            work=float(sums.work[k]),
+            work_rel_half_width=float(sums.half[k] / sums.work[k]) if sums.work[k] else 0.0,
+            no_trend=no_trend(p, n, float(sums.work[k]) / ranks),
+            **(times.of_phase(k, grid).to_json() if times is not None else {}),
         )
-        n = self.evaluator.n
-        chance = chance_of_another(self.model, n)
-        return OpenStructure(calls, events, nbytes, other_extents(self.model, n), chance)
+        for k, p in enumerate(model.phases)
+    ]
+    total = sums.share.sum(axis=1)
+    shares = np.divide(sums.share.T, total, out=np.zeros(sums.share.T.shape), where=total != 0)
+    return ScaledHead(
+        n=n,
+        work_unit=model.work_unit,
+        work_units=model.work_units,
+        grid=tuple(grid.dims),
+        grid_rule=model.grid.text,
+        rows=sums.rows,
+        counts=model.counts,
+        extrapolation=n / max(model.counts),
+        first_seen=model.first_seen,
+        unmodelled_ops=model.unmodelled_ops,
+        not_modelled=model.not_modelled,
+        tracing=model.tracing,
+        buffers=model.buffers,
+        packed=packed_at(model, n),
+        phases=tuple(phases),
+        share={
+            verdict: RowShare(*row)
+            for verdict, row in zip(verdicts_of(model), shares.tolist(), strict=True)
+        },
+        traced_share=model.shares,
+        unknown=tuple(
+            UnknownCall(it.op, it.site, tuple(reason.sentence for reason in it.why))
+            for it in model.items
+            if it.verdict == Verdict.UNKNOWN
+        ),
+        open=_open(model, n, sums.open, total),
+        emptied=emptied(model, sums.short),
+        ranks=None if wanted is None else _ranges(wanted),
+        files=() if files is None else uses.uses(files, model),
+        files_from="" if files is None else files.source,
+    )
 
-    def of(self, ranks: int, of: tuple[tuple[int, int], ...] | None) -> ScaledHead:
-        """Return the head; ranks: how many the rows are of, and ``of`` which, None for all."""
-        model, evaluator = self.model, self.evaluator
-        phases = [
-            ScaledPhase(
-                k,
-                p.name,
-                p.depth,
-                p.parent,
-                weight=phase_weight(p, evaluator.grid),
-                events_per_iteration=float(self.events[k]) / ranks,
-                work=float(self.work[k]),
-                work_rel_half_width=float(self.half[k] / self.work[k]) if self.work[k] else 0.0,
-                no_trend=no_trend(p, evaluator.n, float(self.work[k]) / ranks),
-                **self._time(k),
-            )
-            for k, p in enumerate(model.phases)
-        ]
-        total = self.share.sum(axis=1)
-        share = {
-            str(verdict): RowShare(
-                *(float(self.share[k, v] / total[k]) if total[k] else 0.0 for k in range(3))
-            )
-            for v, verdict in enumerate(self.verdicts)
-        }
-        return ScaledHead(
-            n=evaluator.n,
-            work_unit=model.work_unit,
-            work_units=model.work_units,
-            grid=tuple(evaluator.grid.dims),
-            grid_rule=model.grid.text,
-            rows=self.rows,
-            counts=model.counts,
-            extrapolation=evaluator.n / max(model.counts),
-            first_seen=model.first_seen,
-            unmodelled_ops=model.unmodelled_ops,
-            not_modelled=model.not_modelled,
-            tracing=model.tracing,
-            buffers=model.buffers,
-            packed=packed_at(model, evaluator.n),
-            phases=tuple(phases),
-            share=share,
-            traced_share=model.shares,
-            unknown=tuple(
-                UnknownCall(it.op, it.site, tuple(reason.sentence for reason in it.why))
-                for it in model.items
-                if it.verdict == Verdict.UNKNOWN
-            ),
-            open=self._open(total),
-            emptied=emptied(model, self.short),
-            ranks=of,
-        )
+
+def _open(model: Model, n: int, part: np.ndarray, total: np.ndarray) -> OpenStructure | None:
+    """Return what is open of the structure; None: nothing.
+
+    part: events and bytes of it; total: all of them.
+    """
+    calls = sum(structure_open(item) for item in model.items)
+    if not calls:
+        return None
+    events, nbytes = (
+        float(some / whole) if whole else 0.0 for some, whole in zip(part, total, strict=False)
+    )
+    chance = chance_of_another(model, n)
+    return OpenStructure(calls, events, nbytes, other_extents(model, n), chance)
+
+
+def emptied(model: Model, short: Counter[int]) -> tuple[Emptied, ...]:
+    """Return items with messages of less than one element as at no count that the model rests on.
+
+    short: how many ranks have those of each item (``below_one``).
+    """
+    if not short:
+        return ()
+    before: set[int] = set()
+    for n in model.counts:
+        before.update(below_one(model, Evaluator(model, n).rows()))
+    return tuple(
+        Emptied(model.items[k].op, model.items[k].site, ranks)
+        for k, ranks in sorted(short.items())
+        if k not in before
+    )

@@ -1,25 +1,31 @@
-"""A part of a scaled trace: the rows of some ranks, made by whoever computes (p3s.base.workers)."""
+"""The rows of some ranks with their times: a part of a scaled trace, or a trace in memory."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
-from p3s.base.arrays import place_in_run, starts
+from p3s.base.arrays import Floats, Ints, place_in_run, starts
 from p3s.base.tables import TableFacts, column, facts_of, parquet_bytes, sums_of_rows, texts, whole
 from p3s.costs.apply import Costs, Timed
 from p3s.costs.files.places import FilesOf, FileSums, FileTimes, files_of_study
+from p3s.costs.types import ComputeModel
 from p3s.costs.types import load as load_compute
-from p3s.model.evaluate import Evaluator, ScaledRows
+from p3s.model.evaluate import Amounts, Evaluator, ScaledRows, phase_weight
+from p3s.model.grid.at import GridAt
+from p3s.model.reasons import Verdict
 from p3s.model.stage import load
-from p3s.model.types import Model
+from p3s.model.types import Model, block_at
 from p3s.model.verdicts import judged_at, structure_open
 from p3s.model.work.workload import RankWork, of_rows, rank_work
-from p3s.program.types import Emptied
+from p3s.program.scaled import ScaledTrace, build
+from p3s.program.types import PackedCall
 
 #: Kinds of calls whose rows have a tag.
 P2P = ("send", "recv")
@@ -33,6 +39,121 @@ _ORDER = (
 
 
 @dataclass(frozen=True)
+class Laws:
+    """What rows are made from; None: no time was taken, no call uses files."""
+
+    model: Model
+    compute: ComputeModel | None = None
+    files: FilesOf | None = None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of some ranks. ``once``: ns before one call of each, None where not known; ``files``:
+    what one takes in files, None where no call uses any; ``work``, ``timed``: of their ranks."""
+
+    rows: ScaledRows
+    work: RankWork
+    timed: Timed | None
+    once: Floats | None
+    files: FileTimes | None
+
+
+class Builder:
+    """Makes the rows of any ranks at one process count.
+
+    ``grid``, ``amounts``: as of Evaluator, of a smaller grid whose ranks stand for others.
+    """
+
+    def __init__(
+        self, laws: Laws, n: int, grid: GridAt | None = None, amounts: Amounts | None = None
+    ) -> None:
+        self.laws, self.model, self.n = laws, laws.model, n
+        self.evaluator = Evaluator(laws.model, n, grid=grid, amounts=amounts)
+        self.costs = Costs(laws.compute, laws.model) if laws.compute is not None else None
+
+    @property
+    def amounts(self) -> GridAt:
+        """The grid whose amounts the ranks have."""
+        there = self.evaluator.amounts
+        return self.evaluator.grid if there is None else there.grid
+
+    def rows(self, ranks: Sequence[int] | np.ndarray | None = None) -> Rows:
+        """Return the rows of all ranks, or of some, ascending."""
+        model, evaluator, there = self.model, self.evaluator, self.evaluator.amounts
+        some = None if ranks is None else np.asarray(ranks)
+        rows = evaluator.rows(some, work=False)
+        means = evaluator.means if some is not None and len(some) < self.n else None
+        large = rows
+        if there is not None:
+            means = there.means
+            large = replace(rows, rank=there.ranks[rows.rank], grid=there.grid, n=there.grid.n)
+        names = ("rank", "item", "stage", "nbytes", "repeat", "work")
+        columns = {name: getattr(large, name) for name in names}
+        found = rank_work(model, large.grid, columns, means=means)
+        large = replace(large, work=of_rows(model, found, columns), means=means)
+        timed = self.costs.of(self.amounts, found) if self.costs is not None else None
+        files = self.laws.files
+        return Rows(
+            replace(rows, work=large.work, means=means),
+            found,
+            timed,
+            compute_ns(model, large, timed) if timed is not None else None,
+            files.times(model, large, large.n) if files is not None else None,
+        )
+
+    def trace(self) -> ScaledTrace:
+        """Return the scaled trace of all ranks."""
+        model, large = self.model, self.amounts
+        made = self.rows()
+        item = made.rows.item
+        op, ops = _numbered([it.op for it in model.items])
+        kind, kinds = _numbered([it.kind for it in model.items])
+        known = np.array([it.verdict != Verdict.UNKNOWN for it in model.items], dtype=bool)
+        comms = self.evaluator.comms
+        trace = build(
+            self.n,
+            columns_of(model, made.rows),
+            made.rows.work if made.once is None else made.once,
+            op[item],
+            ops,
+            kind[item],
+            kinds,
+            known[item],
+            {number: comms.members(number) for number in range(len(comms))},
+            {k: float(phase_weight(p, large)) for k, p in enumerate(model.phases)},
+            {k: p.name for k, p in enumerate(model.phases)},
+        )
+        if made.files is not None:
+            trace = replace(trace, files=made.files.ns[trace.place])
+        return replace(trace, packed=packed_at(model, large.n))
+
+
+def _numbered(names: Sequence[str]) -> tuple[Ints, tuple[str, ...]]:
+    found = tuple(dict.fromkeys(names))
+    return np.array([found.index(name) for name in names], dtype=np.int64), found
+
+
+def packed_at(model: Model, n: int) -> tuple[PackedCall, ...]:
+    """Return which rows have datatypes with gaps at ``n``."""
+    first = first_slots(model)
+    return tuple(
+        PackedCall(
+            it.op,
+            it.site,
+            (int(first[k]), int(first[k + 1]) - 1),
+            one.share,
+            block_at({int(c): b for c, b in one.block.items()}, n),
+        )
+        for k, it in enumerate(model.items)
+        if it.slots
+        for one in model.packed
+        if (one.op, one.site) == (it.op, it.site)
+    )
+
+
+# ---- parts of a scaled trace -------------------------------------------------------------------
+@dataclass(frozen=True)
 class Call:
     """What is scaled: the study in ``root`` to ``n`` processes; no two calls are equal."""
 
@@ -41,14 +162,12 @@ class Call:
     name: str = field(default_factory=lambda: secrets.token_hex(16))
 
 
-@dataclass(frozen=True)
-class Laws:
-    """What the rows of any ranks are made from; ``files``: None where no call uses any."""
-
-    model: Model
-    evaluator: Evaluator
-    costs: Costs | None
-    files: FilesOf | None
+@lru_cache(maxsize=1)
+def builder_of(call: Call) -> Builder:
+    """Return what makes the rows of a call; each process reads its laws once."""
+    model = judged_at(load(call.root), call.n)
+    laws = Laws(model, load_compute(call.root), files_of_study(call.root, model))
+    return Builder(laws, call.n)
 
 
 @dataclass(frozen=True)
@@ -61,14 +180,15 @@ class RankSums:
     """
 
     rows: int
-    work: np.ndarray
-    events: np.ndarray
-    half: np.ndarray
-    share: np.ndarray
-    open: np.ndarray
-    short: dict[int, int]
-    timed: Timed | None
-    uses: FileSums | None
+    work: Floats
+    events: Ints
+    half: Floats
+    share: Floats
+    open: Floats
+    short: Counter[int]
+
+    def __add__(self, other: RankSums) -> RankSums:
+        return RankSums(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
 @dataclass(frozen=True)
@@ -78,51 +198,19 @@ class Part:
     data: bytes
     facts: TableFacts
     sums: RankSums
-
-
-#: Those of the call that this process has made a part of last, by its name.
-_laws: dict[str, Laws] = {}
-
-
-def laws_of(call: Call) -> Laws:
-    """Return what rows are made from, read by each process once."""
-    if call.name not in _laws:
-        forget()
-        model = judged_at(load(call.root), call.n)
-        laws = load_compute(call.root)
-        _laws[call.name] = Laws(
-            model,
-            Evaluator(model, call.n),
-            Costs(laws, model) if laws is not None else None,
-            files_of_study(call.root, model),
-        )
-    return _laws[call.name]
-
-
-def forget() -> None:
-    """Forget what rows were made from."""
-    _laws.clear()
+    timed: Timed | None
+    uses: FileSums | None
 
 
 def part_of(call: Call, ranks: Sequence[int] | np.ndarray) -> Part:
-    """Return the rows of some ranks, ascending."""
-    laws = laws_of(call)
-    model, costs = laws.model, laws.costs
-    evaluator = laws.evaluator
-    rows = evaluator.rows(np.asarray(ranks), work=False)
-    means = evaluator.means if len(ranks) < call.n else None
-    names = ("rank", "item", "stage", "nbytes", "repeat", "work")
-    columns = {name: getattr(rows, name) for name in names}
-    found = rank_work(model, rows.grid, columns, means=means)
-    rows = replace(rows, work=of_rows(model, found, columns), means=means)
-    timed = costs.of(evaluator.grid, found) if costs is not None else None
-    once = compute_ns(model, rows, timed) if timed is not None else None
-    files, uses = laws.files, None
-    at_files = files.times(model, rows, call.n) if files is not None else None
-    if at_files is not None:
-        uses = FileSums(len(model.items))
-        uses.add(rows, at_files)
-    return Part(*_table(model, rows, once, at_files), _sums(model, rows, found, timed, uses))
+    """Return the rows of some ranks, ascending; for whoever computes (p3s.base.workers)."""
+    builder = builder_of(call)
+    made, uses = builder.rows(ranks), None
+    if made.files is not None:
+        uses = FileSums(len(builder.model.items))
+        uses.add(made.rows, made.files)
+    table = _table(builder.model, made)
+    return Part(*table, _sums(builder.model, made), made.timed, uses)
 
 
 def verdicts_of(model: Model) -> list[str]:
@@ -130,18 +218,16 @@ def verdicts_of(model: Model) -> list[str]:
     return sorted({it.verdict for it in model.items})
 
 
-def _sums(
-    model: Model, rows: ScaledRows, found: RankWork, timed: Timed | None, uses: FileSums | None
-) -> RankSums:
-    phases, verdicts = len(model.phases), verdicts_of(model)
+def _sums(model: Model, made: Rows) -> RankSums:
+    rows, phases, verdicts = made.rows, len(model.phases), verdicts_of(model)
     of_item = np.array([verdicts.index(it.verdict) for it in model.items], dtype=np.int64)
     work, verdict = rows.work * rows.repeat, of_item[rows.item]
     is_open = np.array([structure_open(it) for it in model.items], dtype=bool)[rows.item]
     return RankSums(
         rows=len(rows.rank),
-        work=np.bincount(rows.phase, weights=work, minlength=phases),
+        work=np.bincount(rows.phase, weights=work, minlength=phases).astype(np.float64),
         events=np.bincount(rows.phase, minlength=phases),
-        half=found.half_width.sum(axis=1),
+        half=made.work.half_width.sum(axis=1),
         share=np.array(
             [
                 np.bincount(verdict, weights=weights, minlength=len(verdicts))
@@ -149,13 +235,11 @@ def _sums(
             ]
         ),
         open=np.array([rows.repeat @ is_open, (rows.repeat * rows.nbytes) @ is_open], dtype=float),
-        short=below_one(model, rows),
-        timed=timed,
-        uses=uses,
+        short=Counter(below_one(model, rows)),
     )
 
 
-def compute_ns(model: Model, rows: ScaledRows, timed: Timed) -> np.ndarray:
+def compute_ns(model: Model, rows: ScaledRows, timed: Timed) -> Floats:
     """Return the time before one call of every row in ns: its work times its place's cost."""
     if not len(rows.rank):
         return np.zeros(0)
@@ -171,12 +255,12 @@ def compute_ns(model: Model, rows: ScaledRows, timed: Timed) -> np.ndarray:
     return np.asarray(rows.work * cost)
 
 
-def first_slots(model: Model) -> np.ndarray:
+def first_slots(model: Model) -> Ints:
     """Return the number of each item's first slot among all slots."""
     return starts([len(it.slots) for it in model.items])
 
 
-def columns_of(model: Model, rows: ScaledRows) -> dict[str, np.ndarray]:
+def columns_of(model: Model, rows: ScaledRows) -> dict[str, Ints]:
     """Return the columns of whole numbers that a scaled trace has, by name."""
     items, it = model.items, rows.item
     tags = [one.tag if one.tag is not None else one.tag_value for one in items]
@@ -197,31 +281,24 @@ def columns_of(model: Model, rows: ScaledRows) -> dict[str, np.ndarray]:
     }
 
 
-def _table(
-    model: Model, rows: ScaledRows, once: np.ndarray | None, files: FileTimes | None
-) -> tuple[bytes, TableFacts]:
-    """Return the rows of some ranks as a Parquet file, and what the head is to say of them.
-
-    once: time before one call of each, None if not known.
-
-    files: what each takes in files, None where no call uses any.
-    """
+def _table(model: Model, made: Rows) -> tuple[bytes, TableFacts]:
+    """Return the rows of some ranks as a Parquet file, and what the head is to say of them."""
     import pyarrow as pa
 
-    items, it = model.items, rows.item
-    each = columns_of(model, rows)
+    items, rows, once = model.items, made.rows, made.once
+    it, each = rows.item, columns_of(model, rows)
     amounts = {name: column(each.pop(name).astype(np.int64)) for name in ("bytes", "repeat")}
-    made = {name: whole(values) for name, values in each.items()} | amounts
-    made |= {
+    columns = {name: whole(values) for name, values in each.items()} | amounts
+    columns |= {
         "op": texts([x.op for x in items], it),
         "kind": texts([x.kind for x in items], it),
         "work": column(rows.work.astype(np.float64)),
         "work_unit": texts([model.work_unit], np.zeros(len(it), dtype=np.int64)),
         "verdict": texts([x.verdict for x in items], it),
         **({} if once is None else {"compute_ns": column(once.astype(np.float64))}),
-        **({} if files is None else {"io_ns": column(files.ns.astype(np.float64))}),
+        **({} if made.files is None else {"io_ns": column(made.files.ns.astype(np.float64))}),
     }
-    table = pa.table({name: made[name] for name in _ORDER if name in made})
+    table = pa.table({name: columns[name] for name in _ORDER if name in columns})
     data = parquet_bytes(table)
     sums = sums_of_rows(rows.repeat, rows.nbytes, rows.work)
     if once is not None:
@@ -229,7 +306,7 @@ def _table(
     return data, facts_of(data, table.num_rows, sums)
 
 
-def below_one(model: Model, rows: ScaledRows) -> dict[int, int]:
+def below_one(model: Model, rows: ScaledRows) -> Mapping[int, int]:
     """Return the items with messages of less than one element, and how many ranks have them.
 
     Only sizes with an equation count: those of irregular programs may be nothing at any count.
@@ -241,31 +318,11 @@ def below_one(model: Model, rows: ScaledRows) -> dict[int, int]:
         ]
         for it in model.items
     ]
-    first = starts([len(each) for each in least])
     flat = np.array([number for each in least for number in each], dtype=np.int64)
     if not len(rows.rank) or not len(flat):
         return {}
-    short = np.flatnonzero(rows.nbytes < flat[first[rows.item] + rows.slot])
+    short = np.flatnonzero(rows.nbytes < flat[first_slots(model)[rows.item] + rows.slot])
     ranks = int(rows.rank.max()) + 1
     items = np.unique(rows.item[short] * ranks + rows.rank[short]) // ranks
     number = np.bincount(items)
     return {item: int(number[item]) for item in np.flatnonzero(number).tolist()}
-
-
-def emptied(model: Model, found: dict[int, int]) -> tuple[Emptied, ...]:
-    """Return what ``below_one`` found that happens at no count that the model rests on."""
-    if not found:
-        return ()
-    before = _at_traced(model)
-    return tuple(
-        Emptied(model.items[k].op, model.items[k].site, ranks)
-        for k, ranks in sorted(found.items())
-        if k not in before
-    )
-
-
-def _at_traced(model: Model) -> set[int]:
-    every: Iterable[set[int]] = (
-        set(below_one(model, Evaluator(model, n).rows())) for n in model.counts
-    )
-    return set().union(*every)

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.artefacts import LastRead, unusable
 from p3s.base.errors import Damaged, P3SError
-from p3s.base.serialise import ShapeError, from_data
-from p3s.base.study import read_json
+from p3s.base.serialise import from_data, to_data
 from p3s.base.tables import (
     ROOM,
     TIMES_ITS_SIZE,
@@ -28,12 +27,10 @@ from p3s.base.tables import (
     sums_of_rows,
 )
 from p3s.model.law_types import TraceOrder
-from p3s.program.types import Communicators, PackedCall, ScaledHead
+from p3s.program.types import COMMS, ORDER, SCALED, PackedCall
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-T = TypeVar("T")
 
 SEND = "send"
 RECV = "recv"
@@ -185,11 +182,8 @@ def read_order(scaled_dir: Path) -> TraceOrder:
     from p3s.model.stage import check_loops
 
     path = Path(scaled_dir) / "order.json"
-    data = read_json(path, "p3s.order")
+    order = ORDER.read(path)
     try:
-        order = from_data(
-            TraceOrder, {k: v for k, v in data.items() if k not in ("schema", "schema_version")}
-        )
         check_loops(order.loops or (), order.items)
         known = order.coordinates
         if known is not None and [len(c) for c in known] != [order.n] * len(order.grid):
@@ -270,7 +264,7 @@ def scaled_head(scaled_dir: Path) -> dict[str, Any]:
     return _last_head(Path(scaled_dir) / "scaled.json")
 
 
-_last_head = LastRead(lambda path: _checked_file(path, "p3s.scaled", ScaledHead)[0], files=16)
+_last_head = LastRead(lambda path: to_data(SCALED.read(path)), files=16)
 
 
 def parts_of(scaled_dir: Path, head: Mapping[str, Any]) -> list[Path]:
@@ -285,22 +279,13 @@ def parts_of(scaled_dir: Path, head: Mapping[str, Any]) -> list[Path]:
     return parts
 
 
-def _checked_file(path: Path, schema: str, kind: type[T]) -> tuple[dict[str, Any], T]:
-    """Return a file of a scaled trace, and as a record; raises Damaged in one line."""
-    data = read_json(path, schema)
-    try:
-        return data, from_data(kind, data, more=True)
-    except ShapeError as err:
-        raise unusable(path, err, "run p3s scale again") from err
-
-
 def read_members(scaled_dir: Path) -> dict[int, Ints]:
     """Return the world ranks in every communicator of comms.json.
 
     Raises P3SError where it is damaged, or asks for too much memory.
     """
     path = Path(scaled_dir) / "comms.json"
-    _, found = _checked_file(path, "p3s.comms", Communicators)
+    found = COMMS.read(path)
     asked = 8 * sum(one.entries for one in found.comms)
     if asked > ROOM + TIMES_ITS_SIZE * path.stat().st_size:
         raise Damaged(f"{path}: damaged (it asks for {asked:,} bytes); run p3s scale again")

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from p3s.base.serialise import MOST_PROCESSES, Natural, NotNegative, Positive, ProcessCount
+from p3s.base.serialise import (
+    MOST_PROCESSES,
+    Natural,
+    NotNegative,
+    Positive,
+    ProcessCount,
+    Published,
+)
 from p3s.base.tables import TableFacts
 from p3s.costs.files.types import FileUseAt
+from p3s.model.law_types import TraceOrder
 from p3s.model.types import Buffers, NotModelled, Share, Tracing
 
 #: Of fields that are written with their default, too; those of a time, where there is one.
@@ -212,3 +220,10 @@ class Communicators:
             if one.ids.stop > MOST_PROCESSES or not used.isdisjoint(one.ids):
                 raise ValueError(f"communicator {one.id} is there twice, or its number too large")
             used.update(one.ids)
+
+
+_AGAIN = "run p3s scale again"
+#: The formats of the files beside the tables of a scaled trace.
+SCALED = Published("p3s.scaled", 1, ScaledHead, True, _AGAIN)
+COMMS = Published("p3s.comms", 1, Communicators, True, _AGAIN)
+ORDER = Published("p3s.order", 1, TraceOrder, again=_AGAIN)

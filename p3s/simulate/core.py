@@ -13,7 +13,7 @@ from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError
 from p3s.base.host import compiling
 from p3s.base.host.compiling import c_compiler, compiled
-from p3s.simulate.steps import Instances, Op, Steps
+from p3s.simulate.steps import Op, Steps
 
 #: struct live, struct step and struct size of state.h.
 LIVE = np.dtype([("begin", "f8"), ("began", "f8"), ("arrival", "f8")])
@@ -128,34 +128,25 @@ def library() -> ctypes.CDLL:
 
 
 #: State of a step; the numbers are those of state.h.
-_BEGUN, _ARRIVED, _USED, _LET_GO, _CUT = 1, 2, 4, 64, 128
+_LET_GO, _CUT = 64, 128
 _NAMED = 4
 
 
-def stuck(steps: Steps, calls: Instances, at: Ints, state: np.ndarray) -> str:
-    """Return the message: how many ranks wait, and a chain of them as it closes or ends.
+def stuck(steps: Steps, at: Ints) -> str:
+    """Return the message: how many ranks wait, and the calls that some of them are in.
 
-    ``at``: the step each rank is in; ``state``: of every step, as the core left it.
+    ``at``: the step each rank is in.
     """
     waiting = np.flatnonzero(at < steps.start[1:])
-    number = {int(rank): i for i, rank in enumerate(steps.ranks)}
-    chain: list[int] = []
-    i: int | None = int(waiting[0])
-    while i is not None and i not in chain:
-        chain.append(i)
-        other = _waits_for(steps, calls, at, state, i)
-        i = None if other is None else number.get(other)
-        if i is not None and at[i] >= steps.start[i + 1]:
-            i = None
-    closed = i is not None
-    if closed:
-        chain = chain[chain.index(i) :]  # type: ignore[arg-type]
-    parts = [_call(steps, calls, at, state, k) for k in chain[:_NAMED]]
-    more = f", and {len(chain) - _NAMED} more" if len(chain) > _NAMED else ""
-    how = "in a circle: " if closed and len(chain) > 1 else ""
+    parts = []
+    for k in waiting[:_NAMED].tolist():
+        i = int(at[k])
+        name = steps.calls[steps.call[i]] if steps.call[i] < len(steps.calls) else Op(steps.op[i])
+        parts.append(f"rank {steps.ranks[k]} in {name} (step {i - int(steps.start[k])})")
+    more = f", and {len(waiting) - _NAMED} more" if len(waiting) > _NAMED else ""
     return (
         f"the ranks would wait for ever: {len(waiting)} of {len(steps.ranks)} cannot go on; "
-        f"{how}{'; '.join(parts)}{more}"
+        f"{'; '.join(parts)}{more}"
     )
 
 
@@ -189,86 +180,3 @@ def loosened(steps: Steps, state: np.ndarray) -> tuple[str, ...]:
                 f"{some}{more} {text}"
             )
     return tuple(notes)
-
-
-def _missing(steps: Steps, state: np.ndarray, i: int) -> tuple[int, str] | None:
-    """Return step and direction of the first thing that step i waits for; None: a collective."""
-    if steps.op[i] in (Op.WAIT, Op.WAITANY, Op.WAITSOME):
-        for q in steps.done[steps.done_start[i] : steps.done_start[i + 1]]:
-            if state[q] & _USED:
-                continue
-            if steps.op[q] in (Op.IRECV, Op.START_RECV):
-                source = steps.source[q]
-                if source >= 0 and not state[source] & _ARRIVED:
-                    return int(q), "from"
-            elif steps.op[q] == Op.ICOLLECTIVE:
-                if not state[q] & _ARRIVED:
-                    return None
-            elif steps.to[q] >= 0 and not state[q] & _ARRIVED:
-                return int(q), "to"
-        return None
-    if (
-        steps.op[i] in (Op.RECV, Op.SENDRECV)
-        and steps.source[i] >= 0
-        and not state[steps.source[i]] & _ARRIVED
-    ):
-        return i, "from"
-    if steps.op[i] in (Op.SEND, Op.SSEND, Op.SENDRECV):
-        return i, "to"
-    return None
-
-
-def _waits_for(steps: Steps, calls: Instances, at: Ints, state: np.ndarray, k: int) -> int | None:
-    """Return the world rank that rank number k waits for."""
-    i = int(at[k])
-    missing = _missing(steps, state, i)
-    if missing is not None:
-        return _partner(steps, *missing)
-    return _absent(steps, calls, state, _collective(steps, state, i))
-
-
-def _partner(steps: Steps, q: int, direction: str) -> int:
-    half = direction == "from" and steps.op[q] == Op.SENDRECV
-    return int((steps.peer2 if half else steps.peer)[q])
-
-
-def _collective(steps: Steps, state: np.ndarray, i: int) -> int:
-    """Return the collective step that step i waits for (itself, or a request)."""
-    for q in steps.done[steps.done_start[i] : steps.done_start[i + 1]]:
-        if steps.op[q] == Op.ICOLLECTIVE and not state[q] & (_ARRIVED | _USED):
-            return int(q)
-    return i
-
-
-def _absent(steps: Steps, calls: Instances, state: np.ndarray, i: int) -> int | None:
-    """Return the world rank of a member that has not begun the collective of step i."""
-    where = np.flatnonzero(calls.call_step == i)
-    if not len(where):
-        return None
-    instance = int(calls.call_instance[where[0]])
-    begun = set()
-    for call in calls.member[calls.member_start[instance] : calls.member_start[instance + 1]]:
-        step = int(calls.call_step[call])
-        if state[step] & _BEGUN:
-            begun.add(int(steps.ranks[np.searchsorted(steps.start, step, side="right") - 1]))
-    members = steps.members.get(int(steps.comm[i]), steps.ranks)
-    return next((int(r) for r in members if int(r) not in begun and r in steps.ranks), None)
-
-
-def _call(steps: Steps, calls: Instances, at: Ints, state: np.ndarray, k: int) -> str:
-    """Return what a rank is in: its call, which of its calls that is, and whom it waits for."""
-    i = int(at[k])
-    name = (
-        steps.calls[steps.call[i]]
-        if 0 <= steps.call[i] < len(steps.calls)
-        else Op(int(steps.op[i])).name
-    )
-    text = f"rank {steps.ranks[k]} in {name} (step {i - int(steps.start[k])})"
-    missing = _missing(steps, state, i)
-    if missing is not None:
-        q, direction = missing
-        half = direction == "from" and steps.op[q] == Op.SENDRECV
-        tag = int((steps.tag2 if half else steps.tag)[q])
-        return f"{text} for a message {direction} rank {_partner(steps, q, direction)}, tag {tag}"
-    absent = _absent(steps, calls, state, _collective(steps, state, i))
-    return text if absent is None else f"{text} for rank {absent}"

@@ -77,7 +77,7 @@ class Network:
     ``paths``: by distance (0: inside a node). ``rate``: bytes per ns that a node's link carries in
     each direction, inf where it is no limit; ``burst``: bytes that pass at once after a pause.
     ``post``: ns of a call that starts a request or completes one that is complete.
-    ``reduce``: ns per byte of the arithmetic of a reduction. ``source``: what it was made from.
+    ``source``: what it was made from.
     ``sender_buffer``: bytes that a node takes off the sender of a rendezvous message before its
     link has carried them. ``background``: rendezvous messages begin while their ranks compute;
     False: when both are inside a call. ``handshake``: what announces a rendezvous message, and the
@@ -91,7 +91,6 @@ class Network:
     rate: float = math.inf
     burst: float = 0.0
     post: float = 0.0
-    reduce: float = 0.0
     source: str = ""
     detail: dict[str, float] = field(default_factory=dict)
     sender_buffer: float = 0.0
@@ -119,7 +118,6 @@ class Network:
             "rate_bytes_per_ns": self.rate if math.isfinite(self.rate) else None,
             "burst_bytes": self.burst,
             "post_ns": self.post,
-            "reduce_ns_per_byte": self.reduce,
             "sender_buffer_bytes": self.sender_buffer,
             "background": self.background,
             "handshake": self.handshake,
@@ -157,7 +155,6 @@ class Network:
                 rate=math.inf if rate is None else _cost(rate),
                 burst=_cost(data["burst_bytes"]),
                 post=_cost(data["post_ns"]),
-                reduce=_cost(data["reduce_ns_per_byte"]),
                 source=str(data["source"]),
                 detail={str(name): float(value) for name, value in data["detail"].items()},
                 sender_buffer=_cost(data["sender_buffer_bytes"]),

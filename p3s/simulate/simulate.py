@@ -210,7 +210,7 @@ def _run(
         from p3s.simulate.core import stuck
 
         where = np.where(at >= 0, packed.number_of(np.maximum(at, 0)), steps.start[1:])
-        raise P3SError(stuck(steps, packed.calls, where, packed.by_number(state)))
+        raise P3SError(stuck(steps, where))
     if result:
         raise P3SError(f"not enough memory to simulate {len(steps):,} steps; take fewer iterations")
     if logs and out.begun == size:

@@ -18,9 +18,6 @@ from comparisons import comparison, held_out, work
 from handmade import phase, put_replay, put_scaled
 from made_predictions import made_prediction
 
-import p3s.program
-import p3s.signature
-from p3s.base.artefacts import is_stale
 from p3s.base.errors import P3SError, RunFailed
 from p3s.base.study import SCHEMA_VERSION, Study, write_json
 from p3s.model.comparison import HoldOut, Overlap, Weights
@@ -220,7 +217,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
     monkeypatch.setattr("p3s.signature.signature.characterize", stand_in.characterize)
     monkeypatch.setattr("p3s.signature.store.load_phases", lambda study_dir: {})
     monkeypatch.setattr("p3s.model.stage.build", stand_in.build)
-    monkeypatch.setattr(p3s.program, "write_scaled", stand_in.write_scaled, raising=False)
+    monkeypatch.setattr("p3s.program.generate.write_scaled", stand_in.write_scaled)
     monkeypatch.setattr("p3s.predict.prediction.measured", lambda study, np: None)
     return stand_in
 

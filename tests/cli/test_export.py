@@ -20,15 +20,15 @@ from p3s.base.ops import MAKES_COMM
 from p3s.base.study import Study, write_json
 from p3s.formats import goal
 from p3s.formats.calls import programs_of_steps
+from p3s.formats.command import WRITERS
 from p3s.formats.exported import Exported, Options, check_free, new_directory, new_file
-from p3s.formats.goal import to_goal
 from p3s.formats.simgrid import format as simgrid
-from p3s.formats.simgrid.format import to_simgrid
 from p3s.formats.simgrid.platform import lines_of, settings, write_platform
+from p3s.formats.study import export
 from p3s.model import build
-from p3s.program import write_scaled
 from p3s.program.collectives.choose import library_of
 from p3s.program.collectives.expand import expand
+from p3s.program.generate import write_scaled
 from p3s.program.order.sections import read_sections, whole_run
 from p3s.program.order.unstick import ends, unstuck
 from p3s.program.scaled import read_order, read_scaled
@@ -61,6 +61,11 @@ PROGRAMS = {
 needs_simgrid = pytest.mark.skipif(
     shutil.which("smpirun") is None, reason="SimGrid (smpirun) is not installed"
 )
+
+
+def written(study: Study, to: str, n: int, target: Path, options: Options) -> Exported:
+    """Write an export; return what is said of it."""
+    return export(study, WRITERS[to], n, target, options, lambda text: None)
 
 
 def whole(study: Study, n: int):
@@ -118,14 +123,14 @@ def test_a_whole_run_does_what_the_program_does(name, studies) -> None:
     for rank, wanted in truth(name).items():
         p = programs[rank]
         found = []
-        for k in p.at.tolist():
-            if p.table.op[k] in (Op.REST, Op.WAIT):
+        for k in range(len(p)):
+            if p.op[k] in (Op.REST, Op.WAIT):
                 continue
-            call = p.table.names[int(p.table.call[k])].removesuffix("_recv")
+            call = p.names[int(p.call[k])].removesuffix("_recv")
             if call in MAKES_COMM:
                 continue
-            collective = p.table.op[k] == Op.COLLECTIVE
-            found.append((call, -1 if collective else int(p.table.peer[k]), int(p.table.bytes[k])))
+            collective = p.op[k] == Op.COLLECTIVE
+            found.append((call, -1 if collective else int(p.peer[k]), int(p.bytes[k])))
         assert found == [
             (
                 op.removesuffix("_recv"),
@@ -138,7 +143,7 @@ def test_a_whole_run_does_what_the_program_does(name, studies) -> None:
         assert len(set(p.done.tolist())) == len(p.done)
         waits = np.repeat(np.arange(len(p)), np.diff(p.done_start))
         assert (p.done < waits).all()
-        left = np.isin(p.table.op[p.at], (int(Op.ISEND), int(Op.IRECV), int(Op.ISSEND)))
+        left = np.isin(p.op, (int(Op.ISEND), int(Op.IRECV), int(Op.ISSEND)))
         assert left.sum() == len(p.done)
 
 
@@ -149,18 +154,11 @@ def test_collectives_become_the_messages_that_sections_have(name, studies) -> No
     found: Counter = Counter()
     work = 0.0
     for p in programs_of_steps(steps):
-        table, at = p.table, p.at
-        sends = at[np.isin(table.op[at], (int(Op.SEND), int(Op.ISEND)))]
-        found.update(
-            zip(
-                [p.rank] * len(sends),
-                table.peer[sends].tolist(),
-                table.bytes[sends].tolist(),
-                strict=True,
-            )
-        )
-        assert not (table.op[at] == Op.COLLECTIVE).any()
-        work += float(table.work_ns[at].sum())
+        sends = np.isin(p.op, (int(Op.SEND), int(Op.ISEND)))
+        told = p.peer[sends].tolist(), p.bytes[sends].tolist()
+        found.update(zip([p.rank] * int(sends.sum()), *told, strict=True))
+        assert not (p.op == Op.COLLECTIVE).any()
+        work += float(p.work_ns.sum())
     wanted: Counter = Counter()
     for section in read_sections(study.scaled_dir(n), turns=10**6, most_steps=10**6):
         s = expand(section.steps, LIBRARY).steps
@@ -201,15 +199,15 @@ def test_what_has_no_partner_is_left_out(studies, tmp_path: Path, monkeypatch) -
         ("MPI_Allreduce", {("MPI_Allreduce", no_partner): n - 1.0}),
     ):
         less = shortened(trace, 5, op) if op else trace
-        monkeypatch.setattr("p3s.formats.scaled.read_scaled", lambda where, less=less: less)
+        monkeypatch.setattr("p3s.program.scaled.read_scaled", lambda where, less=less: less)
         work: list[float] = []
 
         def texts(program, done, work=work) -> list[str]:
-            work.append(float(program.table.work_ns[program.at].sum()))
+            work.append(float(program.work_ns.sum()))
             return []
 
         monkeypatch.setattr(goal, "_rank", texts)
-        done = to_goal(study, n, tmp_path / f"{op}.goal", Options(), lambda text: None)
+        done = written(study, "goal", n, tmp_path / f"{op}.goal", Options())
         assert done.left_out == left
         assert not any("wait for each other" in note for note in done.notes)
         wanted = float((less.work * less.repeat)[inside].sum())
@@ -222,9 +220,9 @@ def test_without_an_order_there_are_only_sections(tmp_path: Path) -> None:
     study = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./x"])
     halo(9).write(study.scaled_dir(9))
     with pytest.raises(P3SError, match="--turns"):
-        to_simgrid(study, 9, tmp_path / "out", Options(), lambda text: None)
+        written(study, "simgrid", 9, tmp_path / "out", Options())
     assert not (tmp_path / "out").exists()
-    done = to_simgrid(study, 9, tmp_path / "out", Options(turns=1), lambda text: None)
+    done = written(study, "simgrid", 9, tmp_path / "out", Options(turns=1))
     assert len(done.sections) == 1 and (tmp_path / "out" / "section-000" / "trace.txt").exists()
 
 
@@ -391,7 +389,7 @@ def goal_ends(ranks: list[list[tuple]]) -> bool:
 def test_goal_has_all_messages_and_can_be_executed(name, studies, tmp_path: Path) -> None:
     study, n = studies(name)
     target = tmp_path / "x.goal"
-    done = to_goal(study, n, target, Options(), lambda text: None)
+    done = written(study, "goal", n, target, Options())
     ranks = goal_ranks(target.read_text())
     steps = whole(study, n)[1]
     sends, receives = Counter(), Counter()
@@ -498,7 +496,7 @@ def test_order_that_cannot_be_executed_is_mended() -> None:
 def test_a_run_that_waits_for_ever_is_said(studies, tmp_path: Path, monkeypatch) -> None:
     study, n = studies("halo")
     monkeypatch.setattr("p3s.program.order.unstick.ends", lambda steps: False)
-    done = to_goal(study, n, tmp_path / "x.goal", Options(), lambda text: None)
+    done = written(study, "goal", n, tmp_path / "x.goal", Options())
     assert any("wait for each other for ever" in note for note in done.notes)
 
 
@@ -537,14 +535,14 @@ def test_platform_gives_the_costs_of_the_network(tmp_path: Path) -> None:
 
 def test_sections_of_some_turns(studies, tmp_path: Path) -> None:
     study, n = studies("halo")
-    done = to_simgrid(study, n, tmp_path / "out", Options(turns=2), lambda text: None)
+    done = written(study, "simgrid", n, tmp_path / "out", Options(turns=2))
     told = json.loads((tmp_path / "out" / "export.json").read_text())
     assert told["schema"] == "p3s.export" and told["sections"] == done.sections
     assert [s["turns"] for s in done.sections] == [1, 2]
     for k in range(2):
         inner = tmp_path / "out" / f"section-{k:03d}"
         assert len((inner / simgrid.INDEX).read_text().split()) == n
-    all_ = to_simgrid(study, n, tmp_path / "whole", Options(), lambda text: None)
+    all_ = written(study, "simgrid", n, tmp_path / "whole", Options())
     assert all_.events > done.events and not all_.partial
     names = {path.name for path in (tmp_path / "whole").iterdir()}
     assert {"platform.xml", "hosts.txt", "trace.txt", "export.json"} < names
@@ -552,11 +550,9 @@ def test_sections_of_some_turns(studies, tmp_path: Path) -> None:
 
 
 def test_timeline(studies, tmp_path: Path) -> None:
-    from p3s.formats.perfetto import to_perfetto
-
     study, n = studies("halo")
     target = tmp_path / "t.json"
-    to_perfetto(study, n, target, Options(turns=2, ranks_per_node=4), lambda text: None)
+    written(study, "perfetto", n, target, Options(turns=2, ranks_per_node=4))
     told = json.loads(target.read_text())
     tracks: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
     flows: dict[int, list[dict]] = defaultdict(list)
@@ -581,7 +577,7 @@ def test_timeline(studies, tmp_path: Path) -> None:
     for start, end in flows.values():
         assert (start["ph"], end["ph"]) == ("s", "f") and start["ts"] <= end["ts"] + 1e-3
     few = tmp_path / "few.json"
-    to_perfetto(study, n, few, Options(ranks=(0, 1)), lambda text: None)
+    written(study, "perfetto", n, few, Options(ranks=(0, 1)))
     assert {e["tid"] for e in json.loads(few.read_text())["traceEvents"] if e["pid"]} == {0, 1}
 
 

@@ -101,7 +101,7 @@ def test_neighbours_of_a_ring_belong_on_one_node(study: Study) -> None:
         assert one["low_s"] <= one["time_s"] <= one["high_s"] and one["regret"] >= 0
         assert np.bincount(one["node_of"], minlength=4).tolist() == [4, 4, 4, 4]
         assert sum(p["time_s"] for p in one["phases"]) == pytest.approx(one["time_s"])
-    assert read_json(path_of(study, 16), "p3s.placement", 2) == found
+    assert read_json(path_of(study.root, 16), "p3s.placement", 2) == found
 
 
 def test_what_is_printed_says_what_to_do_first() -> None:
@@ -132,7 +132,7 @@ def test_csv_has_every_candidate(study: Study) -> None:
             io.StringIO(cli(f"place {study.root} -n 16", *NODES, "--csv", code=(0, 3)).out)
         )
     )
-    found = read_json(path_of(study, 16), "p3s.placement", 2)["ranked"]
+    found = read_json(path_of(study.root, 16), "p3s.placement", 2)["ranked"]
     assert [row["placement"] for row in rows] == [one["name"] for one in found]
 
 
@@ -264,7 +264,7 @@ def test_hosts_that_a_network_does_not_have(study: Study) -> None:
     told = ("--topology", str(path), "--ppn", "4", *FEW)
     found = place(study, *told, "--nodes", "4", "--simulate", "1")
     assert found["hosts"] == ["n0", "n1", "n2", "n3"], "those of the file, in its order"
-    path_of(study, 16).unlink()
+    path_of(study.root, 16).unlink()
     code, error = refused(study, *told, "--hosts", "n0,n1,n2,x9")
     assert code == 1 and "does not name node x9" in error
     path.write_text("SwitchName=a Switches=b\nSwitchName=b Switches=a\n")
@@ -290,7 +290,7 @@ def test_cores_of_a_node_are_in_the_rankfile(study: Study) -> None:
     assert found["slots"] == [4] * 4, "as many ranks as cores"
     slots = {line.rsplit("=", 1)[1] for line in path.read_text().splitlines()}
     assert slots == {"0:0", "0:1", "1:0", "1:1"}
-    path_of(study, 16).unlink()
+    path_of(study.root, 16).unlink()
     for more, why in (
         ((), "give --write for Open MPI"),
         (("--write", str(path), "--format", "mpich"), "give --write for Open MPI"),

@@ -196,16 +196,12 @@ READERS: tuple[Reader, ...] = (
         _by("p3s.methods.placement.training.dataset:PHASES.read"),
     ),
     Reader(
-        "probes",
-        "training/probes.parquet",
-        _by("p3s.methods.placement.training.dataset:read_probes"),
-        keeps=False,
+        "probes", "training/probes.json", _by("p3s.methods.placement.training.dataset:PROBES.read")
     ),
     Reader(
         "execution",
-        "training/execution-0000.parquet",
-        _by("p3s.methods.placement.training.dataset:read_execution"),
-        keeps=False,
+        "training/execution-0000.json",
+        _by("p3s.methods.placement.training.dataset:EXECUTION.read"),
     ),
     Reader("run times", "times.json", _by("p3s.methods.baseline.read:read"), keeps=False),
     Reader("run times, CSV", "times.csv", _by("p3s.methods.baseline.read:read"), keeps=False),

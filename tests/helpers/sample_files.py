@@ -332,7 +332,7 @@ def _placement(root: Path) -> None:
     fabric, where = read_fabric("fat-tree:2,1,4", 4), allocation(4, 2)
     job = job_of(study, trace.n, where, fabric, messages, known=True)
     made = placements(job, (4, 2), None, Search(number=6, simulated=2), Progress())
-    save(study, made)
+    save(study.root, made)
 
 
 def _training(root: Path) -> None:
@@ -343,25 +343,15 @@ def _training(root: Path) -> None:
     folder.mkdir()
     facts = {"machine": "m", "network": "n", "nodes": [0, 1], "hosts": ["a", "b"]}
     settings = {"ranks": 2, "slots": 1, "phases": 10, "seed": 0, "budget_s": None}
-    head = {"schema": "p3s.training", "schema_version": 1}
+    head = {"schema": "p3s.training", "schema_version": 2}
     write_json(folder / "campaign.json", {**head, **facts, "settings": settings})
-    probes = [
-        {"distance": d, "nbytes": b, "number": 9, "seconds": 1e-4} for d in (0, 1) for b in (0, 9)
-    ]
-    dataset._write(folder / "probes.parquet", probes)
-    row = {
-        "execution": 0,
-        "nodes": [0, 1],
-        "slots": 1,
-        "messages": 3,
-        "nbytes": 64,
-        "inside": 0.0,
-        "seed": 5,
-        "seconds": 1e-3,
-        "ND": 64.0,
-        "n": 2.0,
-    }
-    dataset._write(folder / "execution-0000.parquet", [{**row, "phase": k} for k in range(3)])
+    probes = [(d, b, 9, 1e-4) for d in (0, 1) for b in (0, 9)]
+    made = dataset.ProbeFile(tuple(dataset.ProbeRow(*row) for row in probes))
+    write_json(folder / "probes.json", dataset.PROBES.data(made))
+    features = {"ND": 64.0, "n": 2.0}
+    rows = tuple(dataset.PhaseRow(k, 3, 64, 0.0, 5, 1e-3, features) for k in range(3))
+    execution = dataset.ExecutionFile(0, (0, 1), 1, rows)
+    write_json(folder / "execution-0000.json", dataset.EXECUTION.data(execution))
 
 
 def _texts(root: Path) -> None:

@@ -6,18 +6,18 @@ import json
 from pathlib import Path
 
 from p3s.base.extensions import Extension, Imported, Writer
-from p3s.base.study import Study
-from p3s.formats.exported import Exported, Options, Say
+from p3s.formats.exported import Exported
+from p3s.formats.run import Run
 
 NAME, NOTE = "tiny", "nobody knows who has traced it"
 
 
-def write(study: Study, n: int, target: Path, options: Options, say: Say) -> Exported:
-    """Write the first run at ``n`` processes."""
-    run = study.runs(n)[0]
-    files = {path.name: path.read_bytes().hex() for path in run.path.glob("rank-*.p3t")}
-    target.write_text(json.dumps(files))
-    return Exported(NAME, n, target, records=len(files))
+def write(run: Run, done: Exported) -> None:
+    """Write the captures of a run."""
+    found = run.trace.path.glob("rank-*.p3t")
+    files = {path.name: path.read_bytes().hex() for path in found}
+    done.path.write_text(json.dumps(files))
+    done.records = len(files)
 
 
 class Tiny:

@@ -19,13 +19,12 @@ from traffic_patterns import around, fixed_halo
 from p3s.base.errors import P3SError
 from p3s.base.host.compiling import compiled
 from p3s.machine.topology.trees import one_switch
-from p3s.methods.placement.baselines import seconds_of
 from p3s.methods.placement.costs import network_id, row_of
 from p3s.methods.placement.learned import Settings as Fit
 from p3s.methods.placement.phases import together, traffic
 from p3s.methods.placement.training import jobs
 from p3s.methods.placement.training.campaign import Settings, random_pairs
-from p3s.methods.placement.training.costs import hockney_of, network_of
+from p3s.methods.placement.training.costs import hockney_of, network_of, seconds_of
 from p3s.methods.placement.training.dataset import Told, measured
 from p3s.methods.placement.training.jobs import (
     Job,

@@ -31,7 +31,7 @@ from p3s.costs.thesis import Point
 from p3s.costs.types import COMPUTE, ComputeModel, load
 from p3s.model.stage import load as load_model
 from p3s.predict.times import computation, read_head
-from p3s.program import write_scaled
+from p3s.program.generate import write_scaled
 from p3s.program.scaled import read_scaled
 from p3s.program.types import ScaledHead
 from p3s.report.compute import remarks

@@ -13,7 +13,7 @@ from test_compute_model import main_phase, put_compute
 
 from p3s.costs.gather import factors_at, measured_at, shared_work, steady
 from p3s.model.stage import load as load_model
-from p3s.program import write_scaled
+from p3s.program.generate import write_scaled
 
 COUNTS = (4, 8, 16, 32)
 BLOCK, CONTROL = 4e8, 3e5

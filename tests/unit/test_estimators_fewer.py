@@ -21,7 +21,7 @@ from p3s.costs.apply import Costs
 from p3s.costs.stage import build as build_compute
 from p3s.costs.types import load as load_compute
 from p3s.model import evaluate as of_evaluate
-from p3s.model.evaluate import generate
+from p3s.model.evaluate import Amounts, generate
 from p3s.model.stage import load as load_model
 from p3s.pipeline.basis import Request
 from p3s.pipeline.before import check_request
@@ -36,17 +36,9 @@ from p3s.predict.what_if.changes import read_changes
 from p3s.predict.what_if.simulated import Simulation, check_answerable, costs_of, run_time
 from p3s.program import generate as of_generate
 from p3s.program import types as of_types
-from p3s.program import write_scaled
-from p3s.program.fewer import (
-    Fewer,
-    Laws,
-    fewer,
-    inner_places,
-    means_of,
-    outer_places,
-    rows_of,
-    trace_of,
-)
+from p3s.program.fewer import Fewer, fewer, inner_places, means_of, outer_places, trace_of
+from p3s.program.generate import write_scaled
+from p3s.program.parts import Builder, Laws
 from p3s.program.phase_cells import work_of
 from p3s.replay.settings import ReplaySettings
 from p3s.signature.times import save_times
@@ -329,7 +321,8 @@ def test_a_smaller_grid_has_the_ranks_of_the_large_one(study: Study) -> None:
     model = load_model(study.root)
     few = fewer(model, LARGE, 4)
     assert isinstance(few, Fewer) and few.n < LARGE / 4
-    _, rows = rows_of(few, means_of(few))
+    amounts = Amounts(few.large, few.stands_for, means_of(few))
+    rows = Builder(Laws(model), few.n, few.grid, amounts).rows().rows
     there = generate(model, LARGE, few.stands_for)
     assert len(there.rank) == len(rows.rank)
     assert (few.stands_for[rows.rank] == there.rank).all()
@@ -363,7 +356,7 @@ def test_a_root_computes_on_smaller_grids_what_it_does_among_all(of_a_root: Stud
     model = load_model(study.root)
     few = fewer(model, LARGE, 4)
     assert isinstance(few, Fewer) and few.weight[0] == 1 and few.stands_for[0] == 0
-    trace, _ = trace_of(few, Laws(load_compute(study.root), None, means_of(few)))
+    trace, _ = trace_of(few, Laws(model, load_compute(study.root)), means_of(few))
     found = work_of(trace, sorted(trace.weights)).sum(axis=1) / 1e9
     assert times[0] > 2 * times[1:].max() > 0
     assert found == pytest.approx(times[few.stands_for], rel=1e-6)

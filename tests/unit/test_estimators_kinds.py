@@ -26,8 +26,8 @@ from p3s.predict.estimators import check as of_check
 from p3s.predict.estimators import fewer as of_fewer
 from p3s.predict.estimators.check import More, unseen, with_unseen
 from p3s.predict.times import computation, with_communication
-from p3s.program import write_scaled
 from p3s.program.fewer import Fewer, fewer, inner_places, longer
+from p3s.program.generate import write_scaled
 
 Program = Callable[[corpus.Recorder], None]
 LARGE = 512

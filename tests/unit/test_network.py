@@ -80,7 +80,6 @@ def test_json_brings_everything_back() -> None:
         rate=0.025,
         burst=131072.0,
         post=120.0,
-        reduce=0.1,
         source="somewhere",
         detail={"residual": 0.01},
         sender_buffer=16384.0,

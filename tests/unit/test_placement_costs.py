@@ -30,7 +30,7 @@ FABRIC = read_fabric("fat-tree:2,1", 4)
 
 
 def phase(found: Traffic, iterations: float = 1.0) -> PhaseTraffic:
-    return PhaseTraffic(1, "loop", iterations, found, {})
+    return PhaseTraffic(1, "loop", iterations, found)
 
 
 def placed(*node_of: int):

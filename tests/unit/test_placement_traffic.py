@@ -41,7 +41,6 @@ def test_columns_are_checked() -> None:
     found = traffic(3, [0, 1, 0], [1, 2, 1], 8, [2, 1, 0])
     assert messages_of(found) == [(0, 1, 8), (0, 1, 8), (1, 2, 8)] and found.number == 3
     assert found.volume.tolist() == [16, 8]
-    assert found.scaled(3).number == 9
     twice = together([found, found]).merged()
     assert messages_of(twice) == sorted(messages_of(found) * 2) and len(twice) == 2
     for bad, why in (

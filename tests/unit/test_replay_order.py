@@ -16,7 +16,7 @@ from steps_builder import Builder, steps_of_lists
 from p3s.base.errors import P3SError
 from p3s.base.study import Study, write_json
 from p3s.model import build
-from p3s.program import write_scaled
+from p3s.program.generate import write_scaled
 from p3s.program.order.calls import unmatched
 from p3s.program.order.completions import first_in_first_out, wanted
 from p3s.program.order.pairs import pair

@@ -15,13 +15,15 @@ import pytest
 
 from p3s.base.errors import P3SError
 from p3s.base.study import Study, write_json
-from p3s.formats import scaled as exported
+from p3s.formats.scaled import Scaled
 from p3s.model import build
 from p3s.model.grid.grids import Balanced
 from p3s.model.partners.communicator_laws import Axes, Modulo
 from p3s.model.partners.members import Communicators
-from p3s.program import events_of, scaled_dir, write_scaled
-from p3s.program.scaled import read_members, read_scaled
+from p3s.program import events_of
+from p3s.program.collectives.choose import library_of
+from p3s.program.generate import scaled_dir, write_scaled
+from p3s.program.scaled import read_members, read_order, read_scaled
 from p3s.signature.store import SIGNATURE, load_table, signature_of, write_tables
 
 SCHEMA = {
@@ -140,14 +142,15 @@ def test_some_ranks_are_those_of_the_whole_trace(study):
     assert events_of(there, 701) == events_of(study.scaled_dir(2048), 701)
 
 
-def test_a_whole_run_of_no_events_or_of_too_many_is_refused(study, monkeypatch):
+def test_a_whole_run_of_no_events_or_of_too_many_is_refused(study):
     write_scaled(study.root, 64)
     trace = read_scaled(study.scaled_dir(64))
     for repeat, why in ((0, "no calls to write"), (1 << 62, "has [0-9,]* events, more than")):
         other = replace(trace, repeat=np.full_like(trace.repeat, repeat))
-        monkeypatch.setattr(exported, "read_scaled", lambda _, other=other: other)
+        where = study.scaled_dir(64)
+        scaled = Scaled(where, other, read_order(where), library_of("openmpi", "4.1"), None, print)
         with pytest.raises(P3SError, match=why):
-            exported._whole(study, 64)
+            scaled.whole()
 
 
 def test_ranks_that_are_not_there_are_refused(study):

@@ -17,7 +17,6 @@ from traffic_patterns import at_faces, fixed_halo
 from p3s.base.errors import Damaged, P3SError, UsageError
 from p3s.machine.topology.read import read_fabric
 from p3s.machine.topology.trees import one_switch
-from p3s.methods.placement.baselines import Hockney
 from p3s.methods.placement.costs import SIMULATED, network_id, row_of
 from p3s.methods.placement.learned import Settings as Fit
 from p3s.methods.placement.learned import Widening, doublings, load, missed, save, widening
@@ -27,6 +26,7 @@ from p3s.methods.placement.training import campaign, platform
 from p3s.methods.placement.training.campaign import Settings, executions, shapes
 from p3s.methods.placement.training.costs import (
     FAN,
+    Hockney,
     hockney_of,
     network_of,
     pairs_of,
@@ -233,7 +233,7 @@ def test_a_dataset_of_something_else_is_refused(tmp_path) -> None:
     other = dataclasses.replace(FEW, seed=3)
     with pytest.raises(P3SError, match="another --ranks"):
         measured(tmp_path / "x", told(other), FABRIC, Made(shared_links))
-    (tmp_path / "x" / "execution-0001.parquet").write_bytes(b"PAR1")
+    (tmp_path / "x" / "execution-0001.json").write_bytes(b"{")
     with pytest.raises(Damaged, match="measure it again"):
         measured(tmp_path / "x", told(), FABRIC, Made(shared_links))
     (tmp_path / "y").mkdir()
@@ -381,7 +381,7 @@ def test_a_model_is_learned_and_shown(tmp_path, monkeypatch) -> None:
     assert card["features"] == "B" and card["machine"] == "p" and card["rows"] >= 40
     assert {"alpha-beta", "simulation", "A", "B", "C", "corrected"} <= set(card["compared"])
     cli("machine show m.json", out=("class B: and of nodes", "network: one switch"))
-    assert (tmp_path / "m.phases" / "execution-0000.parquet").exists()
+    assert (tmp_path / "m.phases" / "execution-0000.json").exists()
     number = len(machine.ran)
     cli(*words.split())
     assert len(machine.ran) == number

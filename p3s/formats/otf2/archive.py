@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 from p3s.base import ops
 from p3s.base.errors import P3SError
 from p3s.base.ops import kind_of, leaves_request
-from p3s.base.study import Study
 from p3s.base.text import quoted
-from p3s.formats.exported import Exported, Options, Say, new_export
+from p3s.formats.exported import Exported, new_export
 from p3s.formats.otf2.library import errors, library
 from p3s.formats.otf2.sizes import to_sizes
 from p3s.formats.otf2.written import Definitions
-from p3s.formats.run import Run, Visit, threads_of, timeline_at, visits
+from p3s.formats.run import Run, Visit, threads_of, visits
 
 if TYPE_CHECKING:
     from p3s.capture import RankTrace
@@ -42,19 +41,17 @@ _NO_REQUEST = frozenset(
 )
 
 
-def to_otf2(study: Study, n: int, target: Path, options: Options, say: Say) -> Exported:
-    """Write the first complete run at ``n`` processes, else the simulated one, as an archive."""
+def to_otf2(run: Run, done: Exported) -> None:
+    """Write a run as an archive into a new directory."""
     otf2 = library()
-    done = Exported("otf2", n, target)
-    run = timeline_at(study, n, options, done, say)
+    done.notes += run.notes
     with new_export(done) as directory:
         try:
             write_archive(otf2, run, directory, done)
         except errors(otf2) as err:
             why = " ".join(str(err).split())[:160]
-            raise P3SError(f"{target}: OTF2 cannot write the archive: {why}") from err
-    done.command = f"otf2-print {quoted(target / 'traces.otf2')}"
-    return done
+            raise P3SError(f"{done.path}: OTF2 cannot write the archive: {why}") from err
+    done.command = f"otf2-print {quoted(done.path / 'traces.otf2')}"
 
 
 def write_archive(otf2: Any, run: Run, directory: Path, done: Exported) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from p3s.base.errors import P3SError
@@ -193,10 +194,7 @@ def _grid(
     if topology is None:
         return None, None
     dims = tuple(int(dimension.size) for dimension in topology.dimensions)
-    product = 1
-    for extent in dims:
-        product *= extent
-    if not dims or product != size:
+    if not dims or prod(dims) != size:
         return None, None
     yes = enums.CartPeriodicity.TRUE
     return dims, tuple(d.cart_periodicity == yes for d in topology.dimensions)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from p3s.base import ops
@@ -116,16 +117,8 @@ def _grid(
         for k, (extent, wraps) in enumerate(zip(dims, periods, strict=True))
     )
     grid = defs.cart_topology(f"grid of {name}", communicator=comm, dimensions=sides)
-    total = 1
-    for extent in dims:
-        total *= extent
-    for rank in range(total):
-        coordinates: list[int] = []
-        rest = rank
-        for extent in reversed(dims):
-            coordinates.insert(0, rest % extent)
-            rest //= extent
-        defs.cart_coordinate(grid, rank=rank, coordinates=tuple(coordinates))
+    for rank, coordinates in enumerate(product(*map(range, dims))):
+        defs.cart_coordinate(grid, rank=rank, coordinates=coordinates)
 
 
 class _Regions:

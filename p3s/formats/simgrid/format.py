@@ -8,17 +8,18 @@ in them; all others are written as the messages that they consist of.
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from p3s.base.arrays import Floats, Ints
 from p3s.base.ops import blocking_of
-from p3s.base.study import Study
-from p3s.formats.calls import SENDING, RankProgram, Table
-from p3s.formats.exported import Exported, Options, Say, new_export
-from p3s.formats.scaled import network_of, nodes_of, programs_of
+from p3s.formats.calls import SENDING, RankProgram
+from p3s.formats.exported import Exported, new_export
+from p3s.formats.scaled import Scaled, programs_of
 from p3s.formats.simgrid.platform import HOSTS, PLATFORM, lacks, write_platform
 from p3s.simulate.steps import Op
 
@@ -32,21 +33,21 @@ _KEPT = frozenset(
 )
 
 
-def to_simgrid(study: Study, n: int, target: Path, options: Options, say: Say) -> Exported:
+def to_simgrid(scaled: Scaled, done: Exported) -> None:
     """Write SimGrid's time-independent trace, a platform and its hosts into a new directory."""
-    done = Exported("simgrid", n, target)
-    network, notes = network_of(study, options.machine)
+    n, target, options = done.n, done.path, done.options
+    network, notes = scaled.network()
 
     def stays(call: str, world: bool) -> bool:
         return keep(call, world) and not options.messages
 
     with new_export(done) as directory:
-        for part, programs in programs_of(study, n, options, stays, done, say):
+        for part, programs in programs_of(scaled, stays, done):
             (directory / part).mkdir(exist_ok=True)
             write_trace(programs, done, directory / part)
         there, up = (target, "") if options.turns is None else (target / "section-000", "../")
         done.command = f"cd {shlex.quote(str(there))} && smpirun {arguments(n, up)}"
-        write_platform(directory, network, nodes_of(n, options.ranks_per_node), done.sizes)
+        write_platform(directory, network, options.nodes_of(n), done.sizes)
         if not options.messages:
             done.notes.append(
                 "collectives of all ranks are calls: SimGrid picks their algorithms "
@@ -57,7 +58,6 @@ def to_simgrid(study: Study, n: int, target: Path, options: Options, say: Say) -
             *(f"not in the platform: {text}" for text in lacks(network)),
             "one flop is one ns of computation: hosts have 1 Gf",
         ]
-    return done
 
 
 def arguments(n: int, up: str = "") -> str:
@@ -102,65 +102,81 @@ def acts(program: RankProgram) -> Ints:
 
     Only for programs whose collectives are messages, or calls that SimGrid has.
     """
-    op = program.table.op[program.at]
-    one = np.isin(op, [int(o) for o in (*_ACTIONS, Op.COLLECTIVE)])
+    one = np.isin(program.op, [int(o) for o in (*_ACTIONS, Op.COLLECTIVE)])
     return np.where(one, 1, np.diff(program.done_start))
+
+
+class _Event(NamedTuple):
+    """What an event is, whatever it completes: columns of RankProgram."""
+
+    op: int
+    peer: int
+    tag: int
+    nbytes: int
+    call: int
+    work_ns: float
 
 
 def _write_rank(
     program: RankProgram, path: Path, done: Exported, first: float, post_ns: float
 ) -> None:
-    table, rank = program.table, program.rank
-    texts, lost = _texts(table, rank, done.n, post_ns)
-    used = np.bincount(program.at, minlength=len(table))
-    _account(table, used, lost, done)
-    lines = np.array(texts, dtype=object)[program.at]
-    wait_of = _waits(table, rank)
-    known: dict[tuple[int, ...], str] = {}
-    begin, requests = program.done_start.tolist(), program.at[program.done].tolist()
-    for event in np.flatnonzero(np.diff(program.done_start)).tolist():
-        key = (int(program.at[event]), *requests[begin[event] : begin[event + 1]])
-        text = known.get(key)
-        if text is None:
-            text = known[key] = texts[key[0]] + "".join(wait_of[k] for k in key[1:])
-        lines[event] = text
-    done.records += (
-        int(used @ np.array([text.count("\n") for text in texts])) + len(program.done) + 2
-    )
+    rank, requests = program.rank, program.done.tolist()
+    columns = (program.op, program.peer, program.tag, program.bytes, program.call, program.work_ns)
+    events = [_Event(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+    begin = program.done_start.tolist()
+    texts: dict[_Event, str] = {}
+    used = Counter(events)
+    for event in used:
+        texts[event], why = _text(event, program, done.n, post_ns)
+        _account(event, program, float(used[event]), why, done)
     with open(path, "w", encoding="ascii", buffering=1 << 20) as file:
         file.write(f"{rank} init\n")
         if first > 0:
             file.write(f"{rank} compute {flops(first)}\n")
-        file.write("".join(lines.tolist()))
+        for event, a, b in zip(events, begin, begin[1:], strict=False):
+            file.write(texts[event])
+            for request in requests[a:b]:
+                file.write(_wait(events[request], rank))
         file.write(f"{rank} finalize\n")
+    lines = sum(texts[event].count("\n") * number for event, number in used.items())
+    done.records += lines + len(requests) + 2
 
 
-def _texts(table: Table, rank: int, n: int, post_ns: float) -> tuple[list[str], list[str]]:
-    """Return the lines of every entry, and why its call is not among them ("": it is)."""
-    texts, lost = [], []
-    names = [_name(name) for name in table.names] + [""]
-    columns = zip(
-        table.op.tolist(),
-        table.peer.tolist(),
-        table.tag.tolist(),
-        table.bytes.tolist(),
-        table.call.tolist(),
-        table.work_ns.tolist(),
-        strict=True,
-    )
-    for op, peer, tag, nbytes, call, own in columns:
-        work = own + post_ns if op == Op.IRECV else own
-        text = f"{rank} compute {flops(work)}\n" if work > 0 else ""
-        why = ""
-        if op in _ACTIONS:
-            text += f"{rank} {_ACTIONS[op]} {peer} {tag} {max(nbytes, 1)}\n"
-        elif op == Op.COLLECTIVE:
-            action = _collective(names[call], nbytes, peer, n)
-            why = "" if action else "SimGrid has no call for it, and it is too many messages"
-            text += f"{rank} {action}\n" if action else ""
-        texts.append(text)
-        lost.append(why)
-    return texts, lost
+def _text(event: _Event, program: RankProgram, n: int, post_ns: float) -> tuple[str, str]:
+    """Return the lines of an event, and why its call is not among them ("": it is)."""
+    rank = program.rank
+    work = event.work_ns + post_ns if event.op == Op.IRECV else event.work_ns
+    text = f"{rank} compute {flops(work)}\n" if work > 0 else ""
+    if event.op in _ACTIONS:
+        where = f"{event.peer} {event.tag} {max(event.nbytes, 1)}"
+        return f"{text}{rank} {_ACTIONS[Op(event.op)]} {where}\n", ""
+    if event.op != Op.COLLECTIVE:
+        return text, ""
+    action = _collective(_name(program.names[event.call]), event.nbytes, event.peer, n)
+    if not action:
+        return text, "SimGrid has no call for it, and it is too many messages"
+    return f"{text}{rank} {action}\n", ""
+
+
+def _wait(request: _Event, rank: int) -> str:
+    """Return the line that waits for a request."""
+    ends = (request.peer, rank) if request.op == Op.IRECV else (rank, request.peer)
+    return f"{rank} wait {ends[0]} {ends[1]} {request.tag}\n"
+
+
+def _account(event: _Event, program: RankProgram, number: float, why: str, done: Exported) -> None:
+    """Add what so many of an event lose to the sums."""
+    name = program.names[event.call] if event.call >= 0 else "MPI"
+    if why:
+        done.lacks(name, why, number)
+    if event.op in SENDING:
+        done.sizes.add(event.nbytes)
+    if event.op in SENDING and event.nbytes == 0:
+        done.changes("messages without bytes carry one byte", number)
+    if event.op in (Op.SSEND, Op.ISSEND):
+        done.changes("synchronous sends are plain sends", number)
+    if event.op == Op.COLLECTIVE and _name(name) == "alltoallv":
+        done.changes("MPI_Alltoallv is MPI_Alltoall with blocks of one size", number)
 
 
 #: A synchronous send is a plain one; a buffered one leaves a request that nobody waits for.
@@ -200,32 +216,3 @@ def _collective(name: str, nbytes: int, root: int, n: int) -> str:
         "scan": f"scan {nbytes} 0",
         "exscan": f"exscan {nbytes} 0",
     }.get(name, "")
-
-
-def _waits(table: Table, rank: int) -> list[str]:
-    """Return the line that waits for the request of every entry."""
-    return [
-        f"{rank} wait {peer} {rank} {tag}\n"
-        if op == Op.IRECV
-        else f"{rank} wait {rank} {peer} {tag}\n"
-        for op, peer, tag in zip(
-            table.op.tolist(), table.peer.tolist(), table.tag.tolist(), strict=True
-        )
-    ]
-
-
-def _account(table: Table, used: np.ndarray, lost: list[str], done: Exported) -> None:
-    """Add what a rank's events lose to the sums."""
-    sent = np.flatnonzero((used > 0) & np.isin(table.op, list(SENDING)))
-    done.sizes.update(np.unique(table.bytes[sent]).tolist())
-    for entry in np.flatnonzero(used).tolist():
-        op, number = int(table.op[entry]), float(used[entry])
-        name = table.names[int(table.call[entry])] if table.call[entry] >= 0 else "MPI"
-        if lost[entry]:
-            done.lacks(name, lost[entry], number)
-        if op in SENDING and table.bytes[entry] == 0:
-            done.changes("messages without bytes carry one byte", number)
-        if op in (Op.SSEND, Op.ISSEND):
-            done.changes("synchronous sends are plain sends", number)
-        if op == Op.COLLECTIVE and _name(name) == "alltoallv":
-            done.changes("MPI_Alltoallv is MPI_Alltoall with blocks of one size", number)

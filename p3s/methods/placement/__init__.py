@@ -23,6 +23,8 @@ EXTENSION = Extension(
         "p3s.methods.placement.ranked.types:PLACEMENTS",
         "p3s.methods.placement.learned:MODEL",
         "p3s.methods.placement.training.dataset:PHASES",
+        "p3s.methods.placement.training.dataset:PROBES",
+        "p3s.methods.placement.training.dataset:EXECUTION",
     ),
     studies=("p3s.methods.placement.ranked.stage:place",),
 )

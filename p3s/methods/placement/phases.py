@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError
-from p3s.base.ops import blocking_of, leaves_request
-from p3s.program.collectives.choose import Library, schedule
-from p3s.program.collectives.registry import COLLECTIVES
+from p3s.program.collectives.choose import Library
+from p3s.program.collectives.expand import expand
+from p3s.program.order.calls import REASON_TEXT, Reason
 from p3s.program.scaled import COLLECTIVE, SEND, ScaledTrace
-from p3s.simulate.steps import SENDS
+from p3s.simulate.steps import SENDS, Op, Section
 
 #: What columns may be given as.
 Column = Sequence[int] | npt.NDArray[np.integer]
@@ -46,10 +46,6 @@ class Traffic:
     def number(self) -> int:
         """Number of messages."""
         return int(self.messages.sum())
-
-    def scaled(self, times: int) -> Traffic:
-        """Return what so many repetitions of the phase send."""
-        return Traffic(self.ranks, self.source, self.dest, self.messages * times, self.nbytes)
 
     def merged(self) -> Traffic:
         """Return the same with one row for each source, destination and size, in this order."""
@@ -114,137 +110,54 @@ def _column(values: Column | int, rows: int) -> Ints:
     return np.asarray(values, dtype=np.int64)
 
 
-#: Messages of collectives that are worked out again and again are kept for so many calls.
-_MOST_KEPT = 256
-
-
 @dataclass(frozen=True, eq=False)
 class PhaseTraffic:
-    """What a phase sends in the whole run.
-
-    ``iterations``: how often it is run through. ``left_out``: calls whose messages are not known,
-    by MPI call: no law for them, not called by all members, or no table of their algorithms.
-    """
+    """What a phase sends in the whole run. ``iterations``: how often it is run through."""
 
     phase: int
     name: str
     iterations: float
     traffic: Traffic
-    left_out: dict[str, int]
-
-
-@dataclass(frozen=True, eq=False)
-class _Call:
-    """One collective call: its rows in the trace, one for each member in their order."""
-
-    comm: int
-    rows: Ints
-
-
-class _Messages:
-    """Messages of collectives of a library between members, each kind of call worked out once."""
-
-    def __init__(self, library: Library, node_of: Ints | None) -> None:
-        self.library, self.node_of = library, node_of
-        self._kept: dict[tuple[object, ...], tuple[Ints, Ints, Ints]] = {}
-
-    def of(
-        self, call: str, sizes: Ints, root: int, members: Ints, blocking: bool
-    ) -> tuple[Ints, Ints, Ints]:
-        """Return sender, receiver (as world ranks) and bytes of each message."""
-        node = None if self.node_of is None else self.node_of[members]
-        if node is not None:
-            node = np.unique(node, return_inverse=True)[1].ravel()
-        key = (call, sizes.tobytes(), root, None if node is None else node.tobytes(), blocking)
-        if key not in self._kept:
-            if len(self._kept) >= _MOST_KEPT:
-                self._kept.clear()
-            made = schedule(self.library, call, sizes, root, node=node, blocking=blocking)
-            member = np.repeat(np.arange(made.members), np.diff(made.start))
-            sends = np.isin(made.op, [int(op) for op in SENDS])
-            self._kept[key] = member[sends], made.peer[sends], made.bytes[sends]
-        member, peer, nbytes = self._kept[key]
-        return members[member], members[peer], nbytes
 
 
 def phase_traffic(
-    trace: ScaledTrace, library: Library, node_of: Ints | None = None
-) -> list[PhaseTraffic]:
-    """Return the traffic of each phase, those without a message left out.
+    trace: ScaledTrace, sections: Sequence[Section], library: Library
+) -> tuple[list[PhaseTraffic], float]:
+    """Return the traffic of each phase, and the share of calls whose messages are not known.
 
-    ``library``: whose algorithms collectives take. ``node_of``: node of every rank, for libraries
-    whose algorithms depend on it; without it they are those that know of no nodes.
+    ``sections``: of the trace. ``library``: whose algorithms collectives take that know of no
+    nodes. Phases without a message are left out. The share is of calls that send and of
+    collectives.
     """
-    messages = _Messages(library, node_of)
-    found = []
-    for phase in np.unique(trace.phase).tolist():
-        rows = np.flatnonzero((trace.phase == phase) & (trace.repeat > 0))
-        left_out: dict[str, int] = {}
-        parts = [_sent(trace, rows, left_out), *_collectives(trace, rows, messages, left_out)]
-        whole = together(parts).merged()
-        if len(whole) or left_out:
-            name, iterations = trace.names.get(phase, ""), trace.weights.get(phase, 1.0)
-            found.append(PhaseTraffic(phase, name, iterations, whole, left_out))
-    return found
-
-
-def _sent(trace: ScaledTrace, rows: Ints, left_out: dict[str, int]) -> Traffic:
-    """Return the messages that ranks send each other themselves."""
-    rows = rows[trace.is_kind(SEND)[rows]]
-    known = trace.known[rows] & (trace.peer[rows] >= 0)
-    for row in rows[~trace.known[rows]].tolist():
-        _leave(trace, row, int(trace.repeat[row]), left_out)
-    rows = rows[known]
-    return traffic(
-        trace.n, trace.rank[rows], trace.peer[rows], trace.bytes[rows], trace.repeat[rows]
+    talks = trace.is_kind(SEND) | trace.is_kind(COLLECTIVE)
+    columns: list[tuple[np.ndarray, ...]] = []
+    lost = 0.0
+    for section in sections:
+        steps = expand(section.steps, library).steps
+        sends = np.flatnonzero(steps.is_op(*SENDS) & (steps.peer >= 0))
+        ends = (steps.rank[sends], steps.peer[sends], steps.bytes[sends])
+        columns.append((trace.phase[steps.row[sends]], *ends, steps.weight[sends]))
+        alone = np.array([c for c, them in steps.members.items() if len(them) < 2], dtype=np.int64)
+        whole = steps.is_op(Op.COLLECTIVE, Op.ICOLLECTIVE) & ~np.isin(steps.comm, alone)
+        lost += float(steps.weight[whole].sum())
+        for left in section.left_out:
+            if left.why != REASON_TEXT[Reason.NO_PEER]:
+                lost += float(trace.repeat[left.rows[talks[left.rows]]].sum())
+    phase, source, dest, nbytes, times = (
+        np.concatenate(parts) if columns else np.zeros(0, dtype=np.int64)
+        for parts in (zip(*columns, strict=True) if columns else ((),) * 5)
     )
-
-
-def _collectives(
-    trace: ScaledTrace, rows: Ints, messages: _Messages, left_out: dict[str, int]
-) -> Iterator[Traffic]:
-    rows = rows[trace.is_kind(COLLECTIVE)[rows]]
-    for call in _calls(trace, rows):
-        name = trace.ops[int(trace.op[call.rows[0]])]
-        key = blocking_of(name).removeprefix("MPI_").lower()
-        members = trace.members.get(call.comm, np.zeros(0, dtype=np.int64))
-        times = int(trace.repeat[call.rows].min())
-        if key not in COLLECTIVES or not _complete(trace, call.rows, members):
-            _leave(trace, int(call.rows[0]), int(trace.repeat[call.rows].max()), left_out)
-            continue
-        root = np.flatnonzero(members == int(trace.root[call.rows[0]]))
-        sizes = trace.bytes[call.rows][np.argsort(trace.rank[call.rows])]
-        sizes = sizes[np.argsort(np.argsort(members))]
-        source, dest, nbytes = messages.of(
-            key, sizes, int(root[0]) if len(root) else 0, members, not leaves_request(name)
-        )
-        yield traffic(trace.n, source, dest, nbytes, times)
-
-
-def _calls(trace: ScaledTrace, rows: Ints) -> Iterator[_Call]:
-    """Yield the calls: the k-th row of a call on a communicator is one with everybody's k-th."""
-    order = rows[np.lexsort((rows, trace.rank[rows], trace.op[rows], trace.comm[rows]))]
-    keys = np.stack([trace.comm[order], trace.op[order], trace.rank[order]])
-    first = np.ones(len(order), dtype=bool)
-    first[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
-    place = np.arange(len(order))
-    number = place - np.maximum.accumulate(np.where(first, place, 0))
-    again = np.lexsort((number, keys[1], keys[0]))
-    order, keys, number = order[again], keys[:, again], number[again]
-    ends = np.flatnonzero((np.diff(keys[:2]) != 0).any(axis=0) | (np.diff(number) != 0)) + 1
-    for part in np.split(order, ends) if len(order) else ():
-        yield _Call(int(trace.comm[part[0]]), part)
-
-
-def _complete(trace: ScaledTrace, rows: Ints, members: Ints) -> bool:
-    """Return whether every member makes the call, by a law that is known."""
-    same = np.array_equal(np.sort(trace.rank[rows]), np.sort(members))
-    return same and bool(trace.known[rows].all()) and len(members) > 0
-
-
-def _leave(trace: ScaledTrace, row: int, times: int, left_out: dict[str, int]) -> None:
-    name = trace.ops[int(trace.op[row])]
-    left_out[name] = left_out.get(name, 0) + times
+    found = []
+    for number in np.unique(phase).tolist():
+        mine = phase == number
+        key = np.stack([source[mine], dest[mine], nbytes[mine]])
+        rows, place = np.unique(key, axis=1, return_inverse=True)
+        often = np.rint(sums(place.ravel(), times[mine], rows.shape[1])).astype(np.int64)
+        name, iterations = trace.names.get(number, ""), trace.weights.get(number, 1.0)
+        sent = traffic(trace.n, rows[0], rows[1], rows[2], often)
+        found.append(PhaseTraffic(number, name, iterations, sent))
+    calls = float(trace.repeat[talks].sum())
+    return found, lost / calls if calls else 0.0
 
 
 def all_traffic(phases: Sequence[PhaseTraffic], ranks: int) -> Traffic:

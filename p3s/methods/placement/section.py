@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +13,7 @@ from p3s.base.text import joined, percent, plural, processes, seconds, span, tab
 from p3s.methods.placement.ranked.types import PLACEMENTS, Advice, Gain, Placements, Ranked, path_of
 from p3s.predict.types import Prediction
 from p3s.program.mapping import BLOCK, CYCLIC
+from p3s.report.counts import lines_csv
 from p3s.report.sections import Part, PartTable
 
 #: Rows of a table.
@@ -212,29 +211,22 @@ def _wrapped(told: Sequence[str]) -> list[str]:
 
 def as_csv(found: Placements) -> str:
     """Return all placements as CSV, a row each, times in s; what is not known is empty."""
-    out = io.StringIO()
-    rows = csv.writer(out, lineterminator="\n")
-    rows.writerow(
+    lines: list[list[object]] = [
         ["placement", "time_s", "low_s", "high_s", "regret", "chance", "busiest_bytes", "cost_s"]
-    )
+    ]
     for one in found.ranked:
-        values = (one.time_s, one.low_s, one.high_s, one.regret, one.chance)
-        busiest = "" if one.time_s is None else repr(one.busiest)
-        told = ["" if value is None else repr(value) for value in values]
-        rows.writerow([one.name, *told, busiest, repr(one.cost_s)])
-    return out.getvalue()
+        busiest = None if one.time_s is None else one.busiest
+        values = (one.time_s, one.low_s, one.high_s, one.regret, one.chance, busiest, one.cost_s)
+        lines.append([one.name, *values])
+    return lines_csv(lines)
 
 
 def advice_csv(found: Advice) -> str:
     """Return configurations as CSV, a row each."""
-    out = io.StringIO()
-    rows = csv.writer(out, lineterminator="\n")
     names = ["n", "nodes", "ppn", "time_s", "low_s", "high_s", "placement"]
     names += ["cores_front", "nodes_front"]
-    rows.writerow(names)
-    for one in found.configurations:
-        rows.writerow([getattr(one, name) for name in names])
-    return out.getvalue()
+    rows = ([getattr(one, name) for name in names] for one in found.configurations)
+    return lines_csv([names, *rows])
 
 
 def section(study: Study, prediction: Prediction) -> Part | None:
@@ -242,12 +234,12 @@ def section(study: Study, prediction: Prediction) -> Part | None:
 
     Those that are older than the scaled trace, or damaged, are not shown.
     """
-    made = [(_changed(path_of(study, row.n)), row.n) for row in prediction.counts]
+    made = [(_changed(path_of(study.root, row.n)), row.n) for row in prediction.counts]
     for changed, n in sorted(made, reverse=True):
         if not changed or changed < _changed(study.scaled_path(n)):
             continue
         with suppress(P3SError):
-            return _part(PLACEMENTS.read(path_of(study, n)))
+            return _part(PLACEMENTS.read(path_of(study.root, n)))
     return None
 
 

@@ -27,7 +27,8 @@ from p3s.program.collectives.choose import Library
 from p3s.program.phase_cells import work_of
 
 if TYPE_CHECKING:
-    from p3s.program.fewer import Fewer, Laws
+    from p3s.program.fewer import Fewer
+    from p3s.program.parts import Laws
 
 #: How many times as long grids are in one dimension, the longest where that is not too many steps.
 TIMES, LONGEST, LONGEST_OF_MANY, MANY_STEPS = 2, 4, 3, 2_500_000
@@ -138,10 +139,16 @@ class Grids:
 
     @cached_property
     def _laws(self) -> Laws:
-        from p3s.program.fewer import Laws, means_of
+        from p3s.program.parts import Laws
 
         files = files_of_study(self.study.root, self.few.model)
-        return Laws(load_compute(self.study.root), files, means_of(self.few))
+        return Laws(self.few.model, load_compute(self.study.root), files)
+
+    @cached_property
+    def _means(self) -> Floats:
+        from p3s.program.fewer import means_of
+
+        return means_of(self.few)
 
     @cached_property
     def all(self) -> tuple[Fewer, ...]:
@@ -175,7 +182,7 @@ class Grids:
         messages, still = self.messages, replace(self.setting, vary=False)
 
         def make() -> Program:
-            trace, order = trace_of(few, self._laws)
+            trace, order = trace_of(few, self._laws, self._means)
             return program_of(trace, order, queues=messages.queues, most=_TURNS)
 
         program = make()

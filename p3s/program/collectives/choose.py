@@ -16,6 +16,7 @@ import numpy as np
 from p3s.base.arrays import Ints, starts
 from p3s.base.artefacts import parse_json
 from p3s.base.errors import P3SError
+from p3s.base.serialise import Natural, ShapeError, from_data
 from p3s.program.collectives import exchanges, nodes, reductions, rooted
 from p3s.program.collectives.job import Job, power_below, shares, whole
 from p3s.program.collectives.registry import COLLECTIVES, CREATIONS
@@ -34,24 +35,22 @@ class Rule:
 
     call: str
     algorithm: str
-    segment: int = 0
-    members_below: int | None = None
-    bytes_below: int | None = None
+    segment: Natural = 0
+    members_below: Natural | None = None
+    bytes_below: Natural | None = None
 
 
 @dataclass(frozen=True)
 class Library:
     """An MPI library: family, (major, minor) version, and rules that come before its own.
 
-    ``device``: MPICH's collectives that are aware of nodes are on (its default; off with
-    MPIR_CVAR_DEVICE_COLLECTIVES=none). ``chosen_as``: (members, as of how many): communicators of
+    ``chosen_as``: (members, as of how many): communicators of
     so many members stand for larger ones, whose algorithms they take (p3s.program.fewer).
     """
 
     family: str
     version: tuple[int, int]
     rules: tuple[Rule, ...] = ()
-    device: bool = True
     chosen_as: tuple[tuple[int, int], ...] = ()
 
     def members(self, p: int) -> int:
@@ -305,7 +304,7 @@ def by_nodes(w: Writer, setting: Setting, call: str, at: Ints, root: int) -> boo
 
     levels = nodes.Levels(w, nodes.Layout.of(setting.nodes), part, setting.blocking)
     if library.family == MPICH:
-        return nodes.mpich(levels, call, at, root, library.device)
+        return nodes.mpich(levels, call, at, root)
     new = library.version >= (5, 0) and setting.blocking
     return new and nodes.han(levels, call, at, root, element)
 
@@ -411,28 +410,12 @@ def _rules_of_file(path: Path) -> tuple[Rule, ...]:
 
 
 def _rule_of_entry(path: Path, call: str, entry: Any) -> Rule:
-    if isinstance(entry, str):
-        entry = {"algorithm": entry}
-    known = {"algorithm", "segment", "members_below", "bytes_below"}
-    if not isinstance(entry, Mapping) or not isinstance(entry.get("algorithm"), str):
-        raise P3SError(f'{path}: {call}: no algorithm; write for example {call} = "ring"')
-    for key, value in entry.items():
-        if key not in known:
-            raise P3SError(f"{path}: {call}: unknown key {key!r}; known: {', '.join(known)}")
-        if key != "algorithm" and (
-            not isinstance(value, int) or isinstance(value, bool) or value < 0
-        ):
-            raise P3SError(f"{path}: {call}: {key} is {value!r}; it must be a number >= 0")
-    return checked(
-        Rule(
-            call,
-            entry["algorithm"].lower(),
-            entry.get("segment", 0),
-            entry.get("members_below"),
-            entry.get("bytes_below"),
-        ),
-        f"{path}: ",
-    )
+    told = entry if isinstance(entry, Mapping) else {"algorithm": entry}
+    try:
+        rule = from_data(Rule, {**told, "call": call})
+    except ShapeError as err:
+        raise P3SError(f'{path}: {call}: {err}; write for example {call} = "ring"') from err
+    return checked(replace(rule, algorithm=rule.algorithm.lower()), f"{path}: ")
 
 
 def checked(rule: Rule, where: str = "collectives: ") -> Rule:
@@ -445,4 +428,4 @@ def checked(rule: Rule, where: str = "collectives: ") -> Rule:
             f"{where}{call} has no algorithm {rule.algorithm!r}; known:"
             f" {', '.join(COLLECTIVES[call].algorithms)}"
         )
-    return Rule(call, rule.algorithm, rule.segment, rule.members_below, rule.bytes_below)
+    return replace(rule, call=call)

@@ -97,8 +97,7 @@ def expand(
     calls = [call for call in calls if call.plan is not None]
     if not calls:
         return Expanded(steps, np.arange(len(steps)), (), _lines(notes))
-    made = _Assembly(steps, calls)
-    return Expanded(made.steps(), made.origin, used, _lines(notes))
+    return Expanded(*_replaced(steps, calls), used, _lines(notes))
 
 
 def _lines(notes: dict[str, int]) -> tuple[str, ...]:
@@ -236,207 +235,159 @@ def records_expected(call: str, algorithm: str, p: int) -> int:
     return 4 * p * max(p.bit_length(), 1)
 
 
-#: What only a Sendrecv has.
-_OF_HALVES = frozenset({"peer2", "tag2", "bytes2"})
+@dataclass(frozen=True)
+class _Records:
+    """The records of a call whose members are present.
 
-
-@dataclass
-class _Part:
-    """Records of one call that go to places in the output."""
+    ``which``: their numbers in its plan; ``step``: the call of their member; ``key``: where they
+    go (see _anchored).
+    """
 
     call: _Call
-    place: Ints  # of every record, -1 where its member is absent
-    tag: int
+    plan: Schedule
+    which: Ints
+    step: Ints
+    key: Ints
 
 
-class _Assembly:
-    """Puts the output together: first where everything goes, then the columns."""
+#: Where records go: what is anchored at step s has key 3 s + one of these.
+_BEFORE, _THERE, _BEHIND = 0, 1, 2
 
-    def __init__(self, steps: Steps, calls: list[_Call]) -> None:
-        self.input = steps
-        n = len(steps)
-        number = narrow(n + sum(len(call.plan) for call in calls if call.plan is not None) + 1)
-        own = np.ones(n, dtype=number)
-        before = np.zeros(n, dtype=number)
-        after = np.zeros(n, dtype=number)  # behind the last step of a rank
-        self.replaced = np.zeros(n, dtype=bool)
-        self.empty = np.zeros(n, dtype=bool)
-        completed_by = np.full(n, -1, dtype=number)
-        waits = np.repeat(np.arange(n, dtype=number), np.diff(steps.done_start))
-        # Waits for any list a request several times; the last one surely has it.
-        completed_by[steps.done] = waits
-        del waits
-        last = np.repeat((steps.start[1:] - 1).astype(number), np.diff(steps.start))
-        heads: list[tuple[Ints, Ints, Ints, Ints]] = []
-        for call in calls:
-            plan = call.plan
-            assert plan is not None
-            length = np.diff(plan.start)[call.member]
-            head = length if call.blocking else _heads(plan)[call.member]
-            self.replaced[call.steps] = True
-            self.empty[call.steps] = head == 0
-            own[call.steps] = np.maximum(head, 1)
-            goal = completed_by[call.steps]
-            tail = length - head
-            at_end = goal < 0
-            offset = np.where(at_end, after[last[call.steps]], before[np.maximum(goal, 0)])
-            before[goal[~at_end]] += tail[~at_end]
-            after[last[call.steps][at_end]] += tail[at_end]
-            heads.append((head, tail, goal, offset))
-        whole = before + own + after
-        ends = np.cumsum(whole, dtype=number)
-        begins = ends - whole
-        self.own = begins + before
-        self.total = int(ends[-1]) if n else 0
-        self.start = np.append(ends, number(0))[steps.start - 1].astype(np.int64)
-        self.origin = np.repeat(np.arange(n, dtype=number), whole)
-        self.first = begins  # first record of a step in the output: gets its computation
-        self.parts = [
-            self._part(call, *head, begins, last, after, ends)
-            for call, head in zip(calls, heads, strict=True)
-        ]
 
-    def _part(
-        self,
-        call: _Call,
-        head: Ints,
-        tail: Ints,
-        goal: Ints,
-        offset: Ints,
-        begins: Ints,
-        last: Ints,
-        after: Ints,
-        ends: Ints,
-    ) -> _Part:
+def _anchored(steps: Steps, calls: list[_Call]) -> Iterator[_Records]:
+    """Yield the records of calls: those before the first wait where the call is, others later.
+
+    These are before the step that completes it, or behind the last step of the rank.
+    """
+    waits = np.repeat(np.arange(len(steps)), np.diff(steps.done_start))
+    completed_by = np.full(len(steps), -1, dtype=np.int64)
+    completed_by[steps.done] = waits  # Waits for any list a request several times: the last one
+    last = np.repeat(steps.start[1:] - 1, np.diff(steps.start))
+    for call in calls:
         plan = call.plan
         assert plan is not None
-        p = plan.members
-        at_head = np.full(p, -1, dtype=np.int64)
-        at_tail = np.full(p, -1, dtype=np.int64)
-        heads = np.zeros(p, dtype=np.int64)
-        step = np.full(p, -1, dtype=np.int64)
-        end = ends[last[call.steps]] - after[last[call.steps]]
-        at_head[call.member] = self.own[call.steps]
-        at_tail[call.member] = np.where(goal < 0, end, begins[np.maximum(goal, 0)]) + offset
-        heads[call.member] = head
-        step[call.member] = call.steps
-        member = np.repeat(np.arange(p), np.diff(plan.start))
-        inside = np.arange(len(plan)) - plan.start[member]
-        place = np.where(
-            inside < heads[member],
-            at_head[member] + inside,
-            at_tail[member] + inside - heads[member],
-        )
-        place[at_head[member] < 0] = -1
-        origin = step[member]
-        here = place >= 0
-        self.origin[place[here]] = origin[here]
-        return _Part(call, place, FIRST_TAG + call.number)
+        at = np.full(plan.members, -1, dtype=np.int64)
+        at[call.member] = call.steps
+        member = np.repeat(np.arange(plan.members), np.diff(plan.start))
+        step = at[member]
+        which = np.flatnonzero(step >= 0)
+        step, member = step[which], member[which]
+        goal = completed_by[step]
+        later = np.where(goal < 0, 3 * last[step] + _BEHIND, 3 * goal + _BEFORE)
+        head = which - plan.start[member] < _heads(plan)[member]
+        key = np.where(head | call.blocking, 3 * step + _THERE, later)
+        yield _Records(call, plan, which, step, key)
 
-    def steps(self) -> Steps:
-        """Return the output."""
-        old = self.input
-        calls = list(old.calls)
-        number_of = {}
-        for kind, name in CALLS.items():
-            if name not in calls:
-                calls.append(name)
-            number_of[int(kind)] = calls.index(name)
-        kept = ~self.replaced
-        self._exchanges = self._any_exchange()
-        new: dict[str, Any] = {
-            name: self._moved(getattr(old, name), fill, name in _OF_HALVES and not self._exchanges)
-            for name, fill in (
-                ("op", int(Op.WAIT)),
-                ("peer", -1),
-                ("tag", -1),
-                ("bytes", 0),
-                ("peer2", -1),
-                ("tag2", -1),
-                ("bytes2", 0),
-                ("call", 0),
-                ("number", 0),
-            )
-        }
-        for name in ("comm", "row", "weight", "turn"):
-            new[name] = taken(getattr(old, name), self.origin)
-        empty = self.own[self.empty]  # no message here: only computation is left
-        new["call"][empty] = old.call[self.empty]
-        work = np.zeros(self.total)
-        work[self.first] = old.work_ns
-        to, source = (np.full(self.total, -1, dtype=self.own.dtype) for _ in range(2))
-        for column, mine in ((to, old.to), (source, old.source)):
-            has = np.flatnonzero(kept & (mine >= 0))
-            column[self.own[has]] = self.own[mine[has]]
-        waits, requests = [], []
-        wait = np.repeat(np.arange(len(old), dtype=to.dtype), np.diff(old.done_start))
-        stays = kept[old.done]
-        waits.append(self.own[wait[stays]])
-        requests.append(self.own[old.done[stays]])
-        lookup = np.zeros(max(number_of) + 1, dtype=np.int64)
-        for op_code, call_number in number_of.items():
-            lookup[op_code] = call_number
-        for part in self.parts:
-            plan = part.call.plan
-            assert plan is not None
-            here = part.place >= 0
-            place = part.place[here]
-            members = old.members[part.call.comm]
 
-            def ranks(of: Ints, members: Ints = members) -> Ints:
-                return np.where(of >= 0, members[np.maximum(of, 0)], -1)
+def _replaced(old: Steps, calls: list[_Call]) -> tuple[Steps, Ints]:
+    """Return steps with the messages of calls in their place, and the step each comes from.
 
-            op = plan.op[here]
-            is_wait, both = op == int(Op.WAIT), op == int(Op.SENDRECV)
-            new["op"][place] = op
-            new["call"][place] = lookup[op]
-            new["peer"][place] = ranks(plan.peer[here])
-            new["tag"][place] = np.where(is_wait, -1, part.tag)
-            new["bytes"][place] = plan.bytes[here]
-            if self._exchanges:
-                new["peer2"][place] = ranks(plan.peer2[here])
-                new["tag2"][place] = np.where(both, part.tag, -1)
-                new["bytes2"][place] = plan.bytes2[here]
-            new["number"][place] = np.diff(plan.done_start)[here]
-            for column, mine in ((to, plan.to[here]), (source, plan.source[here])):
-                column[place] = np.where(mine >= 0, part.place[np.maximum(mine, 0)], -1)
-            wait = np.repeat(np.arange(len(plan)), np.diff(plan.done_start))
-            told = here[wait]
-            waits.append(part.place[wait[told]])
-            requests.append(part.place[plan.done[told]])
-        waiting, request = np.concatenate(waits), np.concatenate(requests)
-        order = np.argsort(waiting, kind="stable")
-        done_start = starts(np.bincount(waiting, minlength=self.total))
-        return Steps(
+    Items are the old steps that stay, then the records of all calls.
+    """
+    parts = list(_anchored(old, calls))
+    gone = np.zeros(len(old), dtype=bool)
+    gone[np.concatenate([call.steps for call in calls])] = True
+    keys = np.concatenate([part.key for part in parts])
+    there = np.zeros(len(old), dtype=bool)
+    there[keys[keys % 3 == _THERE] // 3] = True
+    empty = gone & ~there  # no message here: only computation is left
+    kept = np.flatnonzero(~gone | empty)
+    total = len(kept) + len(keys)
+    dtype = narrow(total)
+    key = np.concatenate((3 * kept + _THERE, keys))
+    order = np.argsort(key, kind="stable")
+    anchor = key[order] // 3
+    place = np.empty(total, dtype=dtype)
+    place[order] = np.arange(total, dtype=dtype)
+    origin = np.concatenate((kept, *(part.step for part in parts)))[order]
+    work = np.zeros(total)
+    work[np.searchsorted(anchor, np.arange(len(old)))] = old.work_ns
+    names = list(old.calls)
+    names += [name for name in CALLS.values() if name not in names]
+    columns = _columns(old, parts, kept, empty, names)
+    number_of = np.full(len(old), -1, dtype=np.int64)
+    number_of[kept] = np.arange(len(kept))
+    links: dict[str, list[Ints]] = {}
+    waits = np.repeat(np.arange(len(old)), np.diff(old.done_start))
+    stays = ~gone[old.done]
+    waiting, requests = [number_of[waits[stays]]], [number_of[old.done[stays]]]
+    for name in ("to", "source"):
+        link = getattr(old, name)[kept]
+        links[name] = [np.where((link >= 0) & ~empty[kept], number_of[np.maximum(link, 0)], -1)]
+    base = len(kept)
+    for part in parts:
+        plan = part.plan
+        number = np.full(len(plan), -1, dtype=np.int64)
+        number[part.which] = base + np.arange(len(part.which))
+        base += len(part.which)
+        for name, found in links.items():
+            link = getattr(plan, name)[part.which]
+            found.append(np.where(link >= 0, number[np.maximum(link, 0)], -1))
+        wait = number[np.repeat(np.arange(len(plan)), np.diff(plan.done_start))]
+        waiting.append(wait[wait >= 0])
+        requests.append(number[plan.done[wait >= 0]])
+    wait, request = place[np.concatenate(waiting)], place[np.concatenate(requests)]
+    for name, found in links.items():
+        item = np.concatenate(found)[order]
+        columns[name] = np.where(item >= 0, place[np.maximum(item, 0)], dtype(-1))
+    for name, column in columns.items():
+        if name not in links and column.strides != (0,):
+            columns[name] = column[order]
+    for name in ("comm", "row", "weight", "turn"):
+        columns[name] = taken(getattr(old, name), origin)
+    return (
+        Steps(
             n=old.n,
             ranks=old.ranks,
-            start=self.start,
-            **new,
+            start=np.searchsorted(anchor, old.start),
+            **columns,
             work_ns=work,
-            done_start=done_start,
-            done=request[order].astype(to.dtype),
-            to=to,
-            source=source,
-            calls=tuple(calls),
+            done_start=starts(np.bincount(wait, minlength=total)),
+            done=request[np.argsort(wait, kind="stable")],
+            calls=tuple(names),
             members=old.members,
-        )
+        ),
+        origin,
+    )
 
-    def _any_exchange(self) -> bool:
-        """Tell whether any record sends and receives."""
-        plans = {id(part.call.plan): part.call.plan for part in self.parts}  # calls share them
-        return any(
-            plan is not None and bool((plan.op == int(Op.SENDRECV)).any())
-            for plan in plans.values()
-        )
 
-    def _moved(self, column: Ints, fill: int, same: bool) -> Ints:
-        """Return a column in its new places; ``same``: no record of a call has another value."""
-        if same and column.strides == (0,) and column.size and column[0] == fill:
-            return constant(fill, self.total)
-        moved = np.full(self.total, fill, dtype=column.dtype)
-        kept = ~self.replaced
-        moved[self.own[kept]] = taken(column, kept)
-        return moved
+def _columns(
+    old: Steps, parts: list[_Records], kept: Ints, empty: Bools, names: list[str]
+) -> dict[str, Any]:
+    """Return what old steps that stay, and records, are; equal entries lie in memory once."""
+    call_of = np.zeros(len(Op) + 1, dtype=np.int64)
+    for op, name in CALLS.items():
+        call_of[op] = names.index(name)
+
+    def column(name: str, fill: int, of: Callable[[_Records], Ints]) -> np.ndarray:
+        mine = getattr(old, name)
+        records = [of(part) for part in parts]
+        alike = mine.strides == (0,) and mine.size and mine[0] == fill
+        if alike and all((each == fill).all() for each in records):
+            return constant(fill, len(kept) + sum(map(len, records)))
+        own = np.where(empty, fill, mine)[kept] if empty.any() else mine[kept]
+        return np.concatenate((own, *records)).astype(mine.dtype)
+
+    def ranks(part: _Records, peer: Ints) -> Ints:
+        mine = peer[part.which]
+        return np.where(mine >= 0, old.members[part.call.comm][np.maximum(mine, 0)], -1)
+
+    def tag(part: _Records, has: Bools) -> Ints:
+        return np.where(has[part.which], FIRST_TAG + part.call.number, -1)
+
+    wait, both = int(Op.WAIT), int(Op.SENDRECV)
+    found = {
+        "op": column("op", wait, lambda part: part.plan.op[part.which]),
+        "peer": column("peer", -1, lambda part: ranks(part, part.plan.peer)),
+        "tag": column("tag", -1, lambda part: tag(part, part.plan.op != wait)),
+        "bytes": column("bytes", 0, lambda part: part.plan.bytes[part.which]),
+        "peer2": column("peer2", -1, lambda part: ranks(part, part.plan.peer2)),
+        "tag2": column("tag2", -1, lambda part: tag(part, part.plan.op == both)),
+        "bytes2": column("bytes2", 0, lambda part: part.plan.bytes2[part.which]),
+        "number": column("number", 0, lambda part: np.diff(part.plan.done_start)[part.which]),
+    }
+    calls = [call_of[part.plan.op[part.which]] for part in parts]
+    return {**found, "call": np.concatenate((old.call[kept], *calls))}
 
 
 def _heads(plan: Schedule) -> Ints:

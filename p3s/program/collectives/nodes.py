@@ -114,7 +114,7 @@ class Levels:
             self.part(view, call, whole(len(members), nbytes), root, blocking and self.blocking)
 
 
-def mpich(levels: Levels, call: str, at: Ints, root: int, device: bool) -> bool:
+def mpich(levels: Levels, call: str, at: Ints, root: int) -> bool:
     """Write a call by MPICH's composition; False: it is made without regard to nodes."""
     layout, p, n = levels.layout, len(at) - 1, int(at[-1])
     if not layout.shared:
@@ -129,8 +129,6 @@ def mpich(levels: Levels, call: str, at: Ints, root: int, device: bool) -> bool:
         return True
     if not levels.blocking:
         return call in ("bcast", "reduce") and _by_leaders(levels, call, n, root)
-    if not device:
-        return False
     if call == "allreduce":
         if len(layout.groups) == 1:
             return False
@@ -196,6 +194,20 @@ def _scan(levels: Levels, n: int) -> None:
     levels.inside("bcast", n, of=tuple(range(1, len(groups))))
 
 
+#: Stages of a segment, in the order in which they start in a turn: so many turns behind, among the
+#: nodes or inside of them, which call.
+_STAGES = {
+    "allreduce": (
+        (2, True, "bcast"),
+        (1, True, "reduce"),
+        (0, False, "reduce"),
+        (3, False, "bcast"),
+    ),
+    "bcast": ((0, True, "bcast"), (1, False, "bcast")),
+    "reduce": ((1, True, "reduce"), (0, False, "reduce")),
+}
+
+
 def han(levels: Levels, call: str, at: Ints, root: int, element: int) -> bool:
     """Write a call as Open MPI 5's han does; False: it is left to "tuned"."""
     layout = levels.layout
@@ -209,41 +221,19 @@ def han(levels: Levels, call: str, at: Ints, root: int, element: int) -> bool:
         levels.among("barrier", 0)
         levels.inside("barrier", 0)
         return True
-    if call == "allreduce":
-        for turn in range(len(cuts) + 3):
-            for behind, stage in ((2, "up bcast"), (1, "up reduce"), (0, "reduce"), (3, "bcast")):
-                if 0 <= turn - behind < len(cuts):
-                    first, size = cuts[turn - behind]
-                    if stage.startswith("up "):
-                        levels.among(stage[3:], size, first=first, blocking=False)
-                    else:
-                        levels.inside(stage, size, first=first)
+    if call in _STAGES and (layout.even or call == "allreduce"):
+        for turn in range(len(cuts) + max(behind for behind, _, _ in _STAGES[call])):
+            for behind, up, stage in _STAGES[call]:
+                if not 0 <= turn - behind < len(cuts):
+                    continue
+                first, size = cuts[turn - behind]
+                if up:
+                    levels.among(stage, size, home, place=place, first=first, blocking=False)
+                else:
+                    levels.inside(stage, size, place, first=first)
         return True
     if not layout.even:
         return False
-    if call == "bcast":
-        for turn in range(len(cuts) + 1):
-            if turn < len(cuts):
-                levels.among(
-                    "bcast", cuts[turn][1], home, place=place, first=cuts[turn][0], blocking=False
-                )
-            if turn:
-                levels.inside("bcast", cuts[turn - 1][1], place, first=cuts[turn - 1][0])
-        return True
-    if call == "reduce":
-        for turn in range(len(cuts) + 1):
-            if turn:
-                levels.among(
-                    "reduce",
-                    cuts[turn - 1][1],
-                    home,
-                    place=place,
-                    first=cuts[turn - 1][0],
-                    blocking=False,
-                )
-            if turn < len(cuts):
-                levels.inside("reduce", cuts[turn][1], place, first=cuts[turn][0])
-        return True
     if call in ("gather", "scatter", "allgather"):
         _blocks(levels, call, at, home, place)
         return True

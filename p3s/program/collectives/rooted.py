@@ -8,6 +8,7 @@ member 0 and the root instead of turning around the ring.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -37,6 +38,9 @@ from p3s.program.collectives.job import (
 )
 from p3s.program.collectives.registry import algorithm
 from p3s.program.collectives.writer import ADD, Handle, Writer
+
+#: Passes a vector along a tree.
+Way = Callable[[Writer, Job, Tree], None]
 
 
 def down(w: Writer, job: Job, tree: Tree, *, blocking: bool = False) -> None:
@@ -79,22 +83,16 @@ def bcast_linear(w: Writer, job: Job) -> None:
     w.wait([job.root])
 
 
-@algorithm("pipeline", "bcast")
-def bcast_pipeline(w: Writer, job: Job) -> None:
-    """A chain through all members."""
-    down(*from_root(w, job), chain(job.p))
+def _along(w: Writer, job: Job, *, way: Way, tree: Callable[[int], Tree]) -> None:
+    """Go down from the root, or up to it, along a tree of the members."""
+    way(*from_root(w, job), tree(job.p))
 
 
-@algorithm("binary", "bcast")
-def bcast_binary(w: Writer, job: Job) -> None:
-    """Binary tree."""
-    down(*from_root(w, job), binary(job.p))
-
-
-@algorithm("binomial", "bcast")
-def bcast_binomial(w: Writer, job: Job) -> None:
-    """Binomial tree, the nearest child first."""
-    down(*from_root(w, job), binomial(job.p))
+#: A chain through all members, a binary tree, a binomial one with the nearest child first.
+for _name, _tree in (("pipeline", chain), ("binary", binary), ("binomial", binomial)):
+    algorithm(_name, "bcast")(partial(_along, way=down, tree=_tree))
+bcast_pipeline = partial(_along, way=down, tree=chain)
+bcast_binomial = partial(_along, way=down, tree=binomial)
 
 
 @algorithm("binomial_far", "bcast")
@@ -240,22 +238,9 @@ def reduce_linear(w: Writer, job: Job) -> None:
     w.send(job.others, job.root, 0, job.nbytes)
 
 
-@algorithm("pipeline", "reduce")
-def reduce_pipeline(w: Writer, job: Job) -> None:
-    """A chain through all members to the root."""
-    up(*from_root(w, job), chain(job.p))
-
-
-@algorithm("binary", "reduce")
-def reduce_binary(w: Writer, job: Job) -> None:
-    """Binary tree."""
-    up(*from_root(w, job), binary(job.p))
-
-
-@algorithm("binomial", "reduce")
-def reduce_binomial(w: Writer, job: Job) -> None:
-    """Binomial tree, two receives posted at a time."""
-    up(*from_root(w, job), in_order(job.p))
+#: The same to the root: two receives are posted at a time.
+for _name, _tree in (("pipeline", chain), ("binary", binary), ("binomial", in_order)):
+    algorithm(_name, "reduce")(partial(_along, way=up, tree=_tree))
 
 
 @algorithm("binomial_blocking", "reduce")

@@ -3,33 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from p3s.base.arrays import Bools, Floats, Ints, starts
 from p3s.base.errors import P3SError
-from p3s.program.order.calls import Reason
-from p3s.program.order.columns import Flat, Rows, steps_of
+from p3s.program.order.calls import Reason, Rows, op_of, step_name
 from p3s.program.order.completions import RECEIVES as RECEIVES_FIRST
 from p3s.program.order.completions import Outstanding
 from p3s.program.order.cut import Part, Piece
 from p3s.program.order.pairs import pair_channels
 from p3s.program.order.sequence import Kind
-from p3s.program.scaled import ScaledTrace
+from p3s.program.scaled import IO, ScaledTrace
 from p3s.simulate.steps import (
     RECEIVES,
     REQUESTS,
     WAITS,
     Op,
     Steps,
+    constant,
     narrow,
     narrowed,
     numbered_calls,
+    selected,
 )
 
 _REQUESTS = [int(op) for op in REQUESTS]
 _WAITS = [int(op) for op in WAITS]
+
+
+@dataclass
+class Flat:
+    """All events of a stretch, rank after rank, before any is left out.
+
+    row, turn, sort, op, number: of each; chunk: those of a rank that follow each other in the run
+    have one number; sent, received: messages on its channel before that. done: events whose
+    requests event i completes, done[done_start[i]:done_start[i + 1]].
+    """
+
+    ranks: Ints
+    start: Ints
+    row: Ints
+    turn: Ints
+    sort: Ints
+    chunk: Ints
+    sent: Ints
+    received: Ints
+    op: Ints
+    number: Ints
+    done_start: Ints
+    done: Ints
 
 
 @dataclass(frozen=True)
@@ -65,30 +90,138 @@ def assemble(piece: Piece, kinds: Sequence[Kind], rows: Rows, *, in_order: bool)
     many = np.bincount(by[live], minlength=len(row)).astype(flat.number.dtype)
     waits = np.isin(flat.op, _WAITS)
     reason[waits & (reason == Reason.EXECUTED) & (many == 0)] = Reason.NO_REQUEST
-    number = np.where(flat.op == Op.WAIT, many, np.minimum(flat.number, many))
-    del many, waits
     kept = reason == Reason.EXECUTED
-    live &= kept[by]
-
     weight, assigned, fate = _weights(piece, kinds, rows, flat, reason)
+    number = np.where(flat.op == Op.WAIT, many, np.minimum(flat.number, many))
+    flat.number = np.where(waits, number, 0)
+    flat.done, flat.done_start = flat.done[live], starts(many)
+    flat.sort = flat.chunk = flat.sent = flat.received = np.zeros(0, dtype=np.int64)  # for memory
     second = _second_halves(trace, flat, kept)
-    kept &= ~second
-    flat.clear()
-    steps = steps_of(
-        rows,
-        flat,
-        kept,
-        second,
-        to,
-        source,
-        number,
-        weight,
-        by[live],
-        flat.done[live],
-        piece.entries,
-    )
+    _join_halves(flat, np.flatnonzero(second) - 1, second, to, source)
+    steps = _steps(rows, flat, kept & ~second, to, source, weight, piece.entries)
     phases = tuple(np.unique(trace.phase[row]).tolist())
     return Assembled(steps, phases, assigned, fate)
+
+
+def _join_halves(flat: Flat, merged: Ints, second: Bools, to: Ints, source: Ints) -> None:
+    """Make MPI_Sendrecv of its halves: of the send half; the receive half's links become its."""
+    source[merged] = source[merged + 1]
+    for link in (to, source):
+        moved = np.flatnonzero(link >= 0)[second[link[link >= 0]]]
+        link[moved] -= 1
+    flat.op[flat.op == Op.SENDRECV] = Op.SEND  # where only half of it is known
+    flat.op[merged] = Op.SENDRECV
+
+
+def _steps(
+    rows: Rows, flat: Flat, kept: Bools, to: Ints, source: Ints, weight: Floats, entries: float
+) -> Steps:
+    """Return the steps that are kept; computation before the others goes to the next one.
+
+    Behind the last one of a rank it is a step of its own.
+    """
+    trace, row, op = rows.trace, flat.row, flat.op
+    waits, rooted = np.isin(op, _WAITS), np.flatnonzero(op >= int(Op.COLLECTIVE))
+    peer = narrowed(trace.peer)[row]
+    peer[rooted] = trace.root[row[rooted]]
+    peer[waits] = -1
+    nbytes = trace.bytes[row]
+    nbytes[waits | trace.is_kind(IO)[row]] = 0
+    merged = np.flatnonzero(op == Op.SENDRECV)
+    names, call = _names(trace.ops, trace.op)
+    comm = int(trace.comm[0]) if trace.rows else 0
+    alike = (trace.comm == comm).all()
+    full = Steps(
+        n=trace.n,
+        ranks=flat.ranks,
+        start=flat.start,
+        op=op,
+        peer=peer,
+        tag=narrowed(rows.tag)[row],
+        comm=constant(comm, len(row)) if alike else trace.comm[row],
+        bytes=nbytes,
+        peer2=_of_halves(narrowed(trace.peer), row, merged, -1),
+        tag2=_of_halves(narrowed(rows.tag), row, merged, -1),
+        bytes2=_of_halves(trace.bytes, row, merged, 0),
+        call=narrowed(call)[row],
+        work_ns=np.where(trace.is_op("MPI_Init", "MPI_Init_thread"), 0.0, trace.before)[row],
+        number=flat.number,
+        row=row,
+        weight=weight,
+        turn=flat.turn,
+        done_start=flat.done_start,
+        done=flat.done,
+        to=to,
+        source=source,
+        calls=names,
+        members=dict(trace.members),
+    )
+    if kept.all():
+        return full
+    return _without(full, kept, entries)
+
+
+def _without(full: Steps, kept: Bools, entries: float) -> Steps:
+    """Return the steps that are kept, and what is computed behind the last one of each rank."""
+    ranks, size = len(full.ranks), len(full) + len(full.ranks)
+    ends = full.start[1:] + np.arange(ranks)  # where a rank's last computation would be
+    place = np.delete(np.arange(size, dtype=narrow(size)), ends)
+    there = np.zeros(size, dtype=bool)
+    there[place], there[ends] = kept, True
+    before = np.where(there, np.arange(size, dtype=place.dtype), place.dtype.type(size))
+    before = np.minimum.accumulate(before[::-1])[::-1][place]  # the step that computation is before
+    work = np.bincount(before, weights=full.work_ns, minlength=size).astype(np.float64)
+    there[ends] = work[ends] > 0
+
+    def wide(name: str, rest: float | Ints) -> np.ndarray:
+        values = getattr(full, name)
+        if values.strides == (0,) and values.size and np.ndim(rest) == 0 and values[0] == rest:
+            return np.broadcast_to(values[0], (size,))
+        made = np.empty(size, dtype=values.dtype)
+        made[place], made[ends] = values, rest
+        return made
+
+    def linked(link: Ints) -> Ints:
+        return np.where(link >= 0, place[np.maximum(link, 0)], place.dtype.type(-1))
+
+    full = replace(full, to=linked(full.to), source=linked(full.source))
+    rest: dict[str, Any] = {
+        **dict.fromkeys(("peer", "tag", "peer2", "tag2", "row", "to", "source"), -1),
+        **dict.fromkeys(("comm", "bytes", "bytes2", "number"), 0),
+        "op": int(Op.REST),
+        "call": len(full.calls) - 1,
+        "weight": entries,
+        "turn": full.turn[full.start[1:] - 1],
+    }
+    counts = np.zeros(size, dtype=np.int64)
+    counts[place] = np.diff(full.done_start)
+    columns: dict[str, Any] = {name: wide(name, value) for name, value in rest.items()}
+    everything = replace(
+        full,
+        start=full.start + np.arange(ranks + 1),
+        work_ns=work,
+        done=place[full.done],
+        done_start=starts(counts),
+        **columns,
+    )
+    return selected(everything, there)
+
+
+def _of_halves(values: np.ndarray, row: Ints, merged: Ints, fill: int) -> np.ndarray:
+    """Return what the receive halves of MPI_Sendrecv say, ``fill`` elsewhere."""
+    if not len(merged):
+        return constant(fill, len(row))
+    made = np.full(len(row), fill, dtype=values.dtype)
+    made[merged] = values[row[merged + 1]]
+    return made
+
+
+def _names(ops: tuple[str, ...], op: Ints) -> tuple[tuple[str, ...], Ints]:
+    """Return the names of calls, "REST" the last one, and the number of each row's call."""
+    used = [k for k, name in enumerate(ops) if op_of(name) is not None]
+    number = np.full(max(len(ops), 1), -1, dtype=np.int64)
+    number[used] = np.arange(len(used))
+    return (*(step_name(ops[k]) for k in used), "REST"), number[op]
 
 
 def _paired(rows: Rows, flat: Flat, runs: Bools, in_order: bool) -> tuple[Ints, Ints, Bools]:
@@ -191,7 +324,7 @@ class Links:
 def links(kind: Kind, part: Part, rows: Rows) -> Links:
     """Return which events of a part complete requests of which others."""
     events = part.events
-    op = rows.calls.op[int(kind.first[0]) + kind.row[events]]
+    op = rows.op[int(kind.first[0]) + kind.row[events]]
     if kind.some and np.isin(op, _WAITS).any():
         return _links_of_some(kind, events, op, rows)
     begin, end = kind.begin[events], kind.end[events]
@@ -215,15 +348,15 @@ def links(kind: Kind, part: Part, rows: Rows) -> Links:
 
 def _links_of_some(kind: Kind, events: Ints, op: Ints, rows: Rows) -> Links:
     first = int(kind.first[0])
-    posts = rows.calls.posts[first + kind.row[events]].tolist()
+    posts = rows.posts[first + kind.row[events]].tolist()
     wants = kind.wants[events].tolist()
-    prefer = rows.calls.prefer[first + kind.row[events]].tolist()
+    prefer = rows.prefer[first + kind.row[events]].tolist()
     half = dict(zip(kind.posted.tolist(), kind.half.tolist(), strict=True))
     place = {event: i for i, event in enumerate(events.tolist())}
     receives = {int(o) for o in RECEIVES}
     ops, number = op.copy(), np.zeros(len(events), dtype=np.int64)
     many, done = np.zeros(len(events), dtype=np.int64), []
-    queue = rows.calls.queue[first + kind.row[events]].tolist()
+    queue = rows.queue[first + kind.row[events]].tolist()
     queues = {each: Outstanding() for each in set(queue)}
     for i, (event, what) in enumerate(zip(events.tolist(), op.tolist(), strict=True)):
         open_ = queues[queue[i]]
@@ -324,14 +457,10 @@ def _second_halves(trace: ScaledTrace, flat: Flat, kept: Bools) -> Bools:
     receive of the next one then follow each other. These are two calls, with computation between;
     the row of the receive is the earlier one.
     """
-    code = np.asarray(
-        [name in ("MPI_Sendrecv", "MPI_Sendrecv_replace") for name in trace.ops] + [False]
-    )
-    then = np.asarray([name == "MPI_Sendrecv_recv" for name in trace.ops] + [False])
-    op = trace.op[flat.row]
-    second = then[op] & kept
+    code = trace.is_op("MPI_Sendrecv", "MPI_Sendrecv_replace")[flat.row]
+    second = trace.is_op("MPI_Sendrecv_recv")[flat.row] & kept
     second[:1] = False
-    second[1:] &= (code[op] & kept)[:-1] & (flat.row[1:] > flat.row[:-1])
+    second[1:] &= (code & kept)[:-1] & (flat.row[1:] > flat.row[:-1])
     first_of_rank = flat.start[:-1][np.diff(flat.start) > 0]
     second[first_of_rank] = False
     return second

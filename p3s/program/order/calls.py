@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
-from p3s.base.arrays import Ints
+from p3s.base.arrays import Bools, Ints
 from p3s.base.ops import COLLECTIVE as COLLECTIVE_KIND
 from p3s.base.ops import (
     HALF_OF_ONE,
@@ -26,8 +27,9 @@ from p3s.base.ops import (
     queue_of,
     unwaited,
 )
+from p3s.program.order.pairs import row_channels
 from p3s.program.scaled import COLLECTIVE, COMM, COMPLETION, IO, RECV, SEND, ScaledTrace
-from p3s.simulate.steps import LeftOut, Op
+from p3s.simulate.steps import WAITS, LeftOut, Op
 
 #: A started persistent operation carries the name of the call that made it.
 _OPS = {
@@ -203,3 +205,60 @@ def reasons_of(trace: ScaledTrace) -> Ints:
     reason[trace.is_op(*_SET_UP)] = Reason.SET_UP
     reason[~trace.known] = Reason.UNKNOWN_VERDICT
     return reason
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is known of the rows of a trace before they are put in order; columns per row.
+
+    op: its Op (0: none); posts: requests left behind; wants: requests completed; many: 1 where
+    that is an average; half: 1 for the send half of MPI_Isendrecv; queue: that these requests are
+    of (p3s.base.ops.queue_of); prefer: ANY, SENDS or RECEIVES, what a completion completes first.
+    reason: a Reason. out, into: channel that it sends into, receives from, -1: none; tag: that of
+    its message. alone: rows whose partner is a rank that the trace does not hold.
+    """
+
+    trace: ScaledTrace
+    op: Ints
+    posts: Ints
+    wants: Ints
+    many: Ints
+    half: Ints
+    queue: Ints
+    prefer: Ints
+    reason: Ints
+    out: Ints
+    into: Ints
+    tag: Ints
+    alone: Bools
+
+
+def rows_of(scaled: ScaledTrace, short: ScaledTrace) -> Rows:
+    """Return what is known of the rows of a trace; short: the same with fewer iterations."""
+
+    def per_row(values: list[int]) -> Ints:
+        return np.asarray(values or [0], dtype=np.int64)[scaled.op]
+
+    op = per_row([int(op_of(name) or 0) for name in scaled.ops])
+    queue = per_row([queue_of(name) for name in scaled.ops])
+    many = scaled.is_op(*MANY)
+    completes = scaled.is_kind(COMPLETION) & np.isin(op, [int(o) for o in WAITS])
+    several = np.where(queue > 0, scaled.bytes, np.maximum(scaled.bytes, 1))
+    wants = np.where(completes, np.where(many, several, 1), 0)
+    reason = reasons_of(scaled)
+    message = (reason == Reason.EXECUTED) & (scaled.repeat > 0)
+    sends, receives = (message & scaled.is_kind(kind) for kind in (SEND, RECV))
+    absent = ~np.isin(np.arange(scaled.n), scaled.rank)
+    return Rows(
+        short,
+        op,
+        per_row([requests_of(name) for name in scaled.ops]),
+        wants,
+        (many & (wants > 0)).astype(np.int64),
+        scaled.is_op(*HALF_OF_ONE).astype(np.int64),
+        queue,
+        np.zeros(len(op), dtype=np.int64),
+        reason,
+        *row_channels(scaled, sends, receives),
+        (sends | receives) & absent[np.maximum(scaled.peer, 0)],
+    )

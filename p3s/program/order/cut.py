@@ -16,7 +16,7 @@ iterations is taken apart: what is in one iteration of it is cut again. What sta
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,16 +99,19 @@ def by_phase(
     repeat: Ints,
     names: Mapping[int, str],
     weights: Mapping[int, float],
-    together: Sequence[frozenset[int]] = (),
+    together: Collection[frozenset[int]] = (),
 ) -> list[Piece]:
     """Return one stretch per phase, where the order of events is not known.
 
     events: per kind the events of each phase; repeat: of all rows; weights: iterations of the
-    phases; together: phases that are one.
+    phases; together: phases that are one stretch.
     """
     none = np.zeros(0, dtype=np.int64)
     phases = {phase for them in events for phase in them}
-    groups = [*together, *(frozenset({p}) for p in phases if not any(p in g for g in together))]
+    groups = [frozenset({phase}) for phase in phases]
+    for pair in together:
+        joined = pair.union(*(group for group in groups if group & pair))
+        groups = [*(group for group in groups if not group & pair), joined]
     pieces = []
     for group in sorted(groups, key=min):
         parts = []
@@ -189,7 +192,10 @@ class _Cutter:
         stands = {k: events[plain_scope[k]] for k, events in scope.items()}
         if any(len(events) for events in stands.values()):
             name = f"{where}, outside of its loops" if where else "outside of loops"
-            self._add_straight(name if cuts or not where else where, outside, stands, level)
+            picked = {
+                k: (events, *np.zeros((2, len(events)), int)) for k, events in outside.items()
+            }
+            self._add(name if cuts or not where else where, level, stands, picked)
         for loop, once, inside, shape in cuts:
             self._loop(loop, level, once, inside, shape, where)
 
@@ -249,14 +255,29 @@ class _Cutter:
         short = shape.trips == 1 or (shape.trips <= self.turns and shape.entry <= _SHORT)
         return short or not shape.equal
 
-    def _add_straight(self, name: str, here: Events, scope: Events, level: int) -> None:
+    def _add(
+        self,
+        name: str,
+        level: int,
+        scope: Events,
+        picked: Mapping[int, tuple[Ints, Ints, Ints]],
+        sort: Events | None = None,
+        sorts: int = 1,
+        turns: tuple[int, int, int] = (1, 0, 1),
+    ) -> None:
+        """Add a stretch. picked: events that are executed, their turns and sorts, by kind.
+
+        sort: of all events in its scope; turns: executed ones, the first of them, those of the run.
+        """
+        none = np.zeros(0, dtype=np.int64)
         parts = []
-        for k, events in here.items():
+        for k, events in scope.items():
             kind = self.kinds[k]
-            counts = np.bincount(kind.row[scope[k]], minlength=kind.rows)[:, None]
-            zero = np.zeros(len(events), dtype=np.int64)
-            parts.append(Part(k, events, zero, zero, counts))
-        self.pieces.append(Piece(name, tuple(parts), 1, 0, 1, self._entries(scope, level), 1))
+            cell = kind.row[events] * sorts + (0 if sort is None else sort[k])
+            counts = np.bincount(cell, minlength=kind.rows * sorts).reshape(kind.rows, sorts)
+            parts.append(Part(k, *picked.get(k, (none, none, none)), counts))
+        entries = self._entries(scope, level)
+        self.pieces.append(Piece(name, tuple(parts), *turns, entries, sorts))
 
     def _entries(self, scope: Events, level: int) -> float:
         """Return how often something is entered: in how many iterations of the loops around."""
@@ -320,21 +341,22 @@ class _Cutter:
         usual = int(sort_of[common])
         place = np.full(shape.trips, -1, dtype=np.int64)
         place[chosen] = np.arange(len(chosen))
-        parts = []
+        picked, sort = {}, {}
         for k, events in scope.items():
-            kind = self.kinds[k]
-            turn = kind.turns[events, level]
-            sort = np.where(turn < shape.trips, of_turn[np.minimum(turn, shape.trips - 1)], usual)
-            counts = _table(kind, events, sort, len(seen))
-            mine = once.get(k, np.zeros(0, dtype=np.int64))
-            at = place[kind.turns[mine, level]]
-            pick = at >= 0
-            parts.append(
-                Part(k, mine[pick], at[pick], of_turn[kind.turns[mine[pick], level]], counts)
-            )
-        self._add_window(
-            loop, level, parts, len(chosen), int(chosen[0]), shape, scope, where, len(seen)
-        )
+            turn = self.kinds[k].turns[events, level]
+            known = of_turn[np.minimum(turn, shape.trips - 1)]
+            sort[k] = np.where(turn < shape.trips, known, usual)
+        for k, events in once.items():
+            turn = self.kinds[k].turns[events, level]
+            pick = place[turn] >= 0
+            picked[k] = (events[pick], place[turn[pick]], of_turn[turn[pick]])
+        turns = (len(chosen), int(chosen[0]), self._run_turns(loop, shape))
+        name = self._window_name(where, loop, turns)
+        self._add(name, level, scope, picked, sort, len(seen), turns)
+
+    def _window_name(self, where: str, loop: int, turns: tuple[int, int, int]) -> str:
+        name = f"loop {loop}, {turns[0]} of {turns[2]} iterations"
+        return f"{where}, {name}" if where else name
 
     def _chosen(self, shape: _Shape, of_turn: Ints, common: int, once: Events) -> Ints:
         """Return the iterations of a window, ascending."""
@@ -381,45 +403,15 @@ class _Cutter:
     ) -> None:
         """Take the same share of everybody's iterations, where ranks turn differently often."""
         share = min(self.most_steps / shape.entry, self.most_total / int(shape.total.sum()), 1.0)
-        parts = []
-        turns = 1
-        for k, events in scope.items():
-            kind = self.kinds[k]
-            mine = once.get(k, np.zeros(0, dtype=np.int64))
-            turn = kind.turns[mine, level]
+        picked = {}
+        most = 1
+        for k, events in once.items():
+            turn = self.kinds[k].turns[events, level]
             pick = turn < np.ceil(share * (int(turn.max(initial=0)) + 1))
-            turns = max(turns, int(turn[pick].max(initial=0)) + 1)
-            counts = np.bincount(kind.row[events], minlength=kind.rows)[:, None]
-            parts.append(
-                Part(k, mine[pick], turn[pick], np.zeros(int(pick.sum()), np.int64), counts)
-            )
-        self._add_window(loop, level, parts, turns, 0, shape, scope, where, 1)
-
-    def _add_window(
-        self,
-        loop: int,
-        level: int,
-        parts: list[Part],
-        turns: int,
-        first: int,
-        shape: _Shape,
-        scope: Events,
-        where: str,
-        sorts: int,
-    ) -> None:
-        run_turns = self._run_turns(loop, shape)
-        name = f"loop {loop}, {turns} of {run_turns} iterations"
-        self.pieces.append(
-            Piece(
-                f"{where}, {name}" if where else name,
-                tuple(parts),
-                turns,
-                first,
-                run_turns,
-                self._entries(scope, level),
-                sorts,
-            )
-        )
+            most = max(most, int(turn[pick].max(initial=0)) + 1)
+            picked[k] = (events[pick], turn[pick], np.zeros(int(pick.sum()), dtype=np.int64))
+        turns = (most, 0, self._run_turns(loop, shape))
+        self._add(self._window_name(where, loop, turns), level, scope, picked, turns=turns)
 
     # ---- loops with long iterations ---------------------------------------------------------
     def _take_apart(
@@ -451,9 +443,3 @@ class _Cutter:
 
 def _some(events: Events) -> Events:
     return {k: them for k, them in events.items() if len(them)}
-
-
-def _table(kind: Kind, events: Ints, sort: Ints, sorts: int) -> Ints:
-    return np.bincount(kind.row[events] * sorts + sort, minlength=kind.rows * sorts).reshape(
-        kind.rows, sorts
-    )

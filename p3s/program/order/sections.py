@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import gcd
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -15,20 +16,14 @@ from p3s.model.law_types import LoopRule, OrderedItem, TraceOrder, TripLaw
 from p3s.model.order.patterns import Pattern
 from p3s.model.order.unfold import constant_trips
 from p3s.program.order.assemble import Assembled, assemble
-from p3s.program.order.calls import REASON_TEXT, Reason, reasons_of
-from p3s.program.order.columns import Rows, with_weights
+from p3s.program.order.calls import REASON_TEXT, Reason, Rows, rows_of
 from p3s.program.order.cut import MOST_TOTAL, Piece, by_phase, cut
-from p3s.program.order.pairs import row_channels
-from p3s.program.order.sequence import (
-    Kind,
-    calls_of,
-    kinds_by_phase,
-    kinds_in_order,
-    with_preferences,
-)
+from p3s.program.order.sequence import Kind, kinds_by_phase, kinds_in_order, with_preferences
 from p3s.program.order.unstick import moved_earlier, unstuck
-from p3s.program.scaled import RECV, SEND, ScaledTrace, read_order, read_scaled
+from p3s.program.scaled import ScaledTrace, read_order, read_scaled
 from p3s.simulate.steps import RECEIVES, SENDS, LeftOut, Op, Section, of_ranks
+
+T = TypeVar("T")
 
 #: Calls of a rank that are put into their order one by one.
 MOST_EVENTS = 1 << 21
@@ -167,24 +162,6 @@ def read_sections(
     return sections_of(trace, order, ranks=ranks, turns=turns, most_steps=most_steps)
 
 
-def read_whole(scaled_dir: Path, trace: ScaledTrace) -> Section:
-    """Return the whole run of a scaled trace on disk as one section; ``trace``: read before.
-
-    Raises P3SError, in one line, where the order of events is not known, or ranks are missing.
-    """
-    order = read_order(scaled_dir) if (scaled_dir / "order.json").exists() else None
-    if order is None or order.loops is None:
-        raise P3SError(
-            f"{scaled_dir}: the order of events is not known, so there is no whole "
-            "run to write; write a few iterations of each loop: --turns 1"
-        )
-    if len(np.unique(trace.rank)) != trace.n:
-        raise P3SError(
-            f"{scaled_dir}: does not hold all {trace.n} ranks; run p3s scale -n {trace.n}"
-        )
-    return whole_run(trace, order)
-
-
 def sections_of(
     scaled: ScaledTrace,
     order: TraceOrder | None,
@@ -206,7 +183,7 @@ def sections_of(
         short, order, times = shortened(scaled, order)
         order = order if most_events(short) <= MOST_UNFOLDED else None
         short = scaled if order is None else short
-    rows = _rows(scaled, short)
+    rows = rows_of(scaled, short)
     if order is not None and order.loops is not None:
         pieces, kinds, made = _in_order(rows, order, turns, most_steps, most_total, times)
     else:
@@ -216,7 +193,7 @@ def sections_of(
 
 def whole_run(scaled: ScaledTrace, order: TraceOrder) -> Section:
     """Return all events of a run as one section; order: order.json with its loops known."""
-    rows, most = _rows(scaled, scaled), int(scaled.repeat.sum()) + 1
+    rows, most = rows_of(scaled, scaled), int(scaled.repeat.sum()) + 1
     loops = frozenset(loop.loop for loop in order.loops or ())
     pieces, _, made = _in_order(rows, order, most, most, most, {}, loops)
     if len(pieces) != 1:
@@ -236,16 +213,8 @@ def whole_run(scaled: ScaledTrace, order: TraceOrder) -> Section:
     return replace(section, left_out=(*section.left_out, *left))
 
 
-def _rows(scaled: ScaledTrace, short: ScaledTrace) -> Rows:
-    """Return what is known of the rows of a trace; short: the same with fewer iterations."""
-    calls = calls_of(scaled)
-    reason = reasons_of(scaled)
-    message = (reason == Reason.EXECUTED) & (scaled.repeat > 0)
-    sends, receives = (message & scaled.is_kind(kind) for kind in (SEND, RECV))
-    out, into, tag = row_channels(scaled, sends, receives)
-    absent = ~np.isin(np.arange(scaled.n), scaled.rank)
-    alone = (sends | receives) & absent[np.maximum(scaled.peer, 0)]
-    return Rows(short, calls, reason, out, into, tag, alone)
+#: Pieces of a trace, its kinds of ranks, and the steps of the pieces.
+_Cut = tuple[list[Piece], list[Kind], list[Assembled]]
 
 
 def _in_order(
@@ -256,17 +225,15 @@ def _in_order(
     most_total: int,
     times: Mapping[int, float],
     whole: frozenset[int] = frozenset(),
-) -> tuple[list[Piece], list[Kind], list[Assembled]]:
-    """Cut, assemble, and cut again where calls meet only calls of another stretch."""
-    kinds, calls = with_preferences(
-        rows.trace, list(kinds_in_order(rows.trace, order, rows.calls)), rows.calls
-    )
-    rows = replace(rows, calls=calls)
+) -> _Cut:
+    """Cut into iterations of loops; loops whose calls meet others' only are executed whole."""
+    kinds, rows = with_preferences(list(kinds_in_order(rows, order)), rows)
     path = np.full((rows.trace.rows, max((kind.path.shape[1] for kind in kinds), default=0)), -1)
     for kind in kinds:
         path[kind.first[:, None] + np.arange(kind.rows)] = kind.path
-    while True:
-        pieces = cut(
+
+    def pieces(whole: frozenset[int]) -> list[Piece]:
+        return cut(
             kinds,
             order.loops or (),
             turns=turns,
@@ -275,38 +242,51 @@ def _in_order(
             whole=whole,
             times=times,
         )
-        made = [assemble(piece, kinds, rows, in_order=True) for piece in pieces]
-        found: set[int] = set()
-        for send, receive in _crossing(rows, made):
-            apart = path[send] != path[receive]
-            level = int(np.argmax(apart))
-            found |= {int(path[send, level]), int(path[receive, level])} if apart.any() else set()
-        found -= {-1, *whole}
-        if not found:
-            return pieces, kinds, made
-        whole |= found
+
+    def loops(send: int, receive: int) -> set[int]:
+        apart = path[send] != path[receive]
+        level = int(np.argmax(apart))
+        return {int(path[row, level]) for row in (send, receive)} - {-1} if apart.any() else set()
+
+    return _settled(rows, kinds, pieces, loops, whole, in_order=True)
 
 
-def _by_phase(rows: Rows) -> tuple[list[Piece], list[Kind], list[Assembled]]:
-    """Take phases for one where their calls meet only each other."""
-    found = list(kinds_by_phase(rows.trace, rows.calls))
-    kinds = [kind for kind, _ in found]
-    events = [them for _, them in found]
-    trace = rows.trace
-    groups: list[frozenset[int]] = []
+def _by_phase(rows: Rows) -> _Cut:
+    """Cut into phases; those whose calls meet only each other are one."""
+    found, trace = list(kinds_by_phase(rows)), rows.trace
+    kinds, events = [kind for kind, _ in found], [them for _, them in found]
+
+    def pieces(together: frozenset[frozenset[int]]) -> list[Piece]:
+        return by_phase(kinds, events, trace.repeat, trace.names, trace.weights, together)
+
+    def phases(send: int, receive: int) -> set[frozenset[int]]:
+        pair = frozenset({int(trace.phase[send]), int(trace.phase[receive])})
+        return {pair} if len(pair) > 1 else set()
+
+    return _settled(rows, kinds, pieces, phases, frozenset(), in_order=False)
+
+
+def _settled(
+    rows: Rows,
+    kinds: list[Kind],
+    pieces_of: Callable[[frozenset[T]], list[Piece]],
+    joins: Callable[[int, int], set[T]],
+    together: frozenset[T],
+    *,
+    in_order: bool,
+) -> _Cut:
+    """Cut, assemble, and cut again where calls meet only calls of another stretch.
+
+    pieces_of: cuts, given what is not cut apart; joins: what is not to be, so that a row that sends
+    and one that receives are in one stretch.
+    """
     while True:
-        pieces = by_phase(kinds, events, trace.repeat, trace.names, trace.weights, groups)
-        made = [assemble(piece, kinds, rows, in_order=False) for piece in pieces]
-        crossing = _crossing(rows, made)
-        before = list(groups)
-        for send, receive in crossing:
-            pair = frozenset({int(trace.phase[send]), int(trace.phase[receive])})
-            if len(pair) == 2 and not any(pair <= group for group in groups):
-                touched = [group for group in groups if group & pair]
-                groups = [group for group in groups if not group & pair]
-                groups.append(pair.union(*touched))
-        if groups == before:
+        pieces = pieces_of(together)
+        made = [assemble(piece, kinds, rows, in_order=in_order) for piece in pieces]
+        more = {each for pair in _crossing(rows, made) for each in joins(*pair)} - together
+        if not more:
             return pieces, kinds, made
+        together |= more
 
 
 def _crossing(rows: Rows, made: Sequence[Assembled]) -> list[tuple[int, int]]:
@@ -350,7 +330,10 @@ def _finish(
     lost = (fate > Reason.EXECUTED) & (trace.repeat > 0)
     sections = []
     for k, (piece, one) in enumerate(zip(pieces, made, strict=True)):
-        steps, moved = unstuck(with_weights(one.steps, factor))
+        steps = one.steps
+        if (factor != 1.0).any():
+            steps = replace(steps, weight=steps.weight * np.append(factor, 1.0)[steps.row])
+        steps, moved = unstuck(steps)
         notes = (f"{piece.name}: {moved_earlier(moved)}",) if moved else ()
         left = _left_out(trace, np.flatnonzero(lost & (home == k)), fate)
         if ranks is not None:

@@ -11,15 +11,14 @@ import numpy as np
 
 from p3s.base.arrays import Bools, Ints, starts
 from p3s.base.errors import P3SError
-from p3s.base.ops import HALF_OF_ONE, queue_of
 from p3s.base.tables import known_tables, numbers, read_table
 from p3s.model.law_types import TraceOrder
 from p3s.model.order.unfold import Unfolder
-from p3s.program.order.calls import MANY, op_of, requests_of
+from p3s.program.order.calls import Rows
 from p3s.program.order.completions import EVENTS, Sample, first_in_first_out, preferences, wanted
-from p3s.program.scaled import COMPLETION, ScaledTrace, parts_of, read_order, scaled_head
+from p3s.program.scaled import parts_of, read_order, scaled_head
 from p3s.simulate.steps import RECEIVES as RECEIVE_OPS
-from p3s.simulate.steps import WAITS, Op
+from p3s.simulate.steps import Op
 
 
 @dataclass(frozen=True)
@@ -48,72 +47,31 @@ class Kind:
     some: bool
 
 
-@dataclass(frozen=True)
-class Calls:
-    """What rows are: per row the Op (0: none), requests left behind, requests completed.
+def sample_of(rows: Rows, kind: Kind) -> Sample:
+    """Return the beginning of what a kind of ranks does; requests of other queues are none.
 
-    ``many``: 1 where the number of requests completed is an average. ``half``: 1 for the send half
-    of MPI_Isendrecv. ``prefer``: ANY, SENDS or RECEIVES, what a completion completes first.
-    ``queue``: requests of which queue (p3s.base.ops.queue_of) a row leaves or completes.
+    Requests that events leave behind: 1 a send's, 2 a receive's, 3 a collective's.
     """
-
-    op: Ints
-    posts: Ints
-    wants: Ints
-    many: Ints
-    half: Ints
-    prefer: Ints
-    queue: Ints
-
-
-def calls_of(trace: ScaledTrace) -> Calls:
-    """Return what the rows of a trace are as steps."""
-    ops = [op_of(name) for name in trace.ops]
-    op = np.asarray([int(o or 0) for o in ops] or [0], dtype=np.int64)[trace.op]
-    posts = np.asarray([requests_of(name) for name in trace.ops] or [0], dtype=np.int64)[trace.op]
-    many = trace.is_op(*MANY)
-    completes = trace.is_kind(COMPLETION) & np.isin(op, [int(o) for o in WAITS])
-    queue = np.asarray([queue_of(name) for name in trace.ops] or [0], dtype=np.int64)[trace.op]
-    several = np.where(queue > 0, trace.bytes, np.maximum(trace.bytes, 1))
-    wants = np.where(completes, np.where(many, several, 1), 0)
-    return Calls(
-        op,
-        posts,
-        wants,
-        (many & (wants > 0)).astype(np.int64),
-        trace.is_op(*HALF_OF_ONE).astype(np.int64),
-        np.zeros(len(op), dtype=np.int64),
-        queue,
-    )
-
-
-def sample_of(trace: ScaledTrace, kind: Kind, calls: Calls) -> Sample:
-    """Return the beginning of what a kind of ranks does; requests of other queues are none."""
     row = kind.row[:EVENTS] + int(kind.first[0])
-    wants = np.where(calls.queue[row] == 0, kind.wants[:EVENTS], 0)
-    return Sample(_request_kinds(calls)[row], wants, trace.slot[row], trace.op[row])
-
-
-def _request_kinds(calls: Calls) -> Ints:
-    """Return what request each row leaves behind: 1 a send's, 2 a receive's, 3 a collective's."""
-    kind = np.where(
-        np.isin(calls.op, [int(o) for o in RECEIVE_OPS]),
-        2,
-        np.where(calls.op == Op.ICOLLECTIVE, 3, 1),
+    op, usual = rows.op[row], rows.queue[row] == 0
+    receives = np.isin(op, [int(o) for o in RECEIVE_OPS])
+    posted = np.where(receives, 2, np.where(op == Op.ICOLLECTIVE, 3, 1))
+    return Sample(
+        posted * ((rows.posts[row] > 0) & usual),
+        np.where(usual, kind.wants[:EVENTS], 0),
+        rows.trace.slot[row],
+        rows.trace.op[row],
     )
-    return np.asarray(kind * ((calls.posts > 0) & (calls.queue == 0)))
 
 
-def with_preferences(
-    trace: ScaledTrace, kinds: Sequence[Kind], calls: Calls
-) -> tuple[list[Kind], Calls]:
+def with_preferences(kinds: Sequence[Kind], rows: Rows) -> tuple[list[Kind], Rows]:
     """Find out which completions complete sends only, or receives only (see completions)."""
-    found = preferences([sample_of(trace, kind, calls) for kind in kinds])
+    found = preferences([sample_of(rows, kind) for kind in kinds])
     if not found:
-        return list(kinds), calls
-    prefer = np.zeros(len(calls.op), dtype=np.int64)
+        return list(kinds), rows
+    prefer = np.zeros(len(rows.op), dtype=np.int64)
     for slot, what in found.items():
-        prefer[(trace.slot == slot) & (calls.wants > 0)] = what
+        prefer[(rows.trace.slot == slot) & (rows.wants > 0)] = what
     return [
         replace(
             kind,
@@ -121,7 +79,7 @@ def with_preferences(
             or bool(prefer[int(kind.first[0]) : int(kind.first[0]) + kind.rows].any()),
         )
         for kind in kinds
-    ], replace(calls, prefer=prefer)
+    ], replace(rows, prefer=prefer)
 
 
 #: Columns of a scaled trace that unfolding asks for.
@@ -179,9 +137,9 @@ def events_of(scaled: Path, rank: int) -> list[tuple[str, int, int]]:
     ]
 
 
-def kinds_in_order(trace: ScaledTrace, order: TraceOrder, calls: Calls) -> Iterator[Kind]:
+def kinds_in_order(rows: Rows, order: TraceOrder) -> Iterator[Kind]:
     """Yield the kinds of ranks; order: order.json with its loops known."""
-    items = order.items
+    trace, items = rows.trace, order.items
     written = np.lexsort((trace.place, trace.rank))  # as the rows stand in the files
     unfolder, item = unfolder_of(order, {name: getattr(trace, name)[written] for name in UNFOLDED})
     rank = trace.rank[written]
@@ -197,23 +155,24 @@ def kinds_in_order(trace: ScaledTrace, order: TraceOrder, calls: Calls) -> Itera
         row = (written[a:b] - a)[local]
         wide = np.full((len(row), levels), -1, dtype=np.int64)
         wide[:, : turns.shape[1]] = turns[:, :levels]
-        for some in _alike(calls, first, b - a):
-            yield _kind(calls, ranks[some], first[some], b - a, row, wide, path, [len(row)])
+        for some in _alike(rows, first, b - a):
+            yield _kind(rows, ranks[some], first[some], b - a, row, wide, path, [len(row)])
 
 
-def kinds_by_phase(trace: ScaledTrace, calls: Calls) -> Iterator[tuple[Kind, dict[int, Ints]]]:
+def kinds_by_phase(rows: Rows) -> Iterator[tuple[Kind, dict[int, Ints]]]:
     """Yield kinds where the order is not known, and the events of each phase.
 
     A phase is its rows once each in the order of their index. A completion that comes before
     anything is outstanding belongs to the iteration before of a loop: it is moved to the end.
     """
+    trace = rows.trace
     ranks, first = np.unique(trace.rank, return_index=True)
     bounds = np.concatenate((first, [trace.rows]))
     alike: dict[bytes, list[int]] = {}
     for k in range(len(ranks)):
         a, b = int(bounds[k]), int(bounds[k + 1])
         key = b"".join(
-            column[a:b].tobytes() for column in (trace.op, trace.phase, trace.repeat, calls.wants)
+            column[a:b].tobytes() for column in (trace.op, trace.phase, trace.repeat, rows.wants)
         )
         alike.setdefault(key, []).append(k)
     for them in alike.values():
@@ -224,8 +183,8 @@ def kinds_by_phase(trace: ScaledTrace, calls: Calls) -> Iterator[tuple[Kind, dic
         at = 0
         for phase in np.unique(trace.phase[a:b]).tolist():
             mine = np.flatnonzero((trace.phase[a:b] == phase) & (trace.repeat[a:b] > 0))
-            wants = calls.wants[a:b][mine]
-            early = _early(calls.posts[a:b][mine], wants, calls.queue[a:b][mine])
+            wants = rows.wants[a:b][mine]
+            early = _early(rows.posts[a:b][mine], wants, rows.queue[a:b][mine])
             order += [mine[~early], mine[early]]
             events[phase] = np.arange(at, at + len(mine))
             at += len(mine)
@@ -234,7 +193,7 @@ def kinds_by_phase(trace: ScaledTrace, calls: Calls) -> Iterator[tuple[Kind, dic
         nothing = np.full((max(b - a, len(row)), 0), -1, dtype=np.int64)
         yield (
             _kind(
-                calls,
+                rows,
                 ranks[them],
                 first[them],
                 b - a,
@@ -257,9 +216,9 @@ def _early(posts: Ints, wants: Ints, queue: Ints) -> Bools:
     return early
 
 
-def _alike(calls: Calls, first: Ints, rows: int) -> list[Ints]:
+def _alike(rows: Rows, first: Ints, each: int) -> list[Ints]:
     """Part ranks by how many requests their completions complete, which no rule fixes."""
-    wants = calls.wants[first[:, None] + np.arange(rows)]
+    wants = rows.wants[first[:, None] + np.arange(each)]
     if (wants == wants[0]).all():
         return [np.arange(len(first))]
     _, which = np.unique(wants, axis=0, return_inverse=True)
@@ -268,19 +227,19 @@ def _alike(calls: Calls, first: Ints, rows: int) -> list[Ints]:
 
 
 def _kind(
-    calls: Calls,
+    rows: Rows,
     ranks: Ints,
     first: Ints,
-    rows: int,
+    number: int,
     row: Ints,
     turns: Ints,
     path: Ints,
     ends: Sequence[int],
 ) -> Kind:
     """Return a kind with its requests; ends: events where what is outstanding is forgotten."""
-    mine = slice(int(first[0]), int(first[0]) + rows)
+    mine = slice(int(first[0]), int(first[0]) + number)
     posts, wants, half, queue = (
-        column[mine][row] for column in (calls.posts, calls.wants, calls.half, calls.queue)
+        column[mine][row] for column in (rows.posts, rows.wants, rows.half, rows.queue)
     )
     begin, end = np.zeros(len(row), dtype=np.int64), np.zeros(len(row), dtype=np.int64)
     wants, posted = wants.copy(), [np.zeros(0, dtype=np.int64)]
@@ -291,7 +250,7 @@ def _kind(
         for b in ends:
             at = a + np.flatnonzero(own[a:b])
             before = first_request + int(posts[:a][own[:a]].sum())
-            wants[at] = wanted(posts[at], wants[at], calls.many[mine][row[at]])
+            wants[at] = wanted(posts[at], wants[at], rows.many[mine][row[at]])
             x, y = first_in_first_out(posts[at], wants[at])
             begin[at], end[at] = x + before, y + before
             a = b
@@ -300,6 +259,6 @@ def _kind(
     behind = by_queue > 0
     behind[behind] = half[by_queue[behind] - 1] > 0
     halves[behind] = by_queue[behind] - 1
-    op = calls.op[mine][row]
+    op = rows.op[mine][row]
     some = bool(np.isin(op, [int(Op.WAITANY), int(Op.WAITSOME)]).any())
-    return Kind(ranks, first, rows, row, turns, path, begin, end, by_queue, halves, wants, some)
+    return Kind(ranks, first, number, row, turns, path, begin, end, by_queue, halves, wants, some)

@@ -62,7 +62,7 @@ def learn(
 
     An interrupted run goes on where it ended.
     """
-    from p3s.cli.values import seconds_of
+    from p3s.cli.values import hosts_of, seconds_of, words_of
     from p3s.methods.placement.learned import save
     from p3s.methods.placement.training.campaign import Settings
     from p3s.methods.placement.training.card import printed
@@ -71,8 +71,8 @@ def learn(
     _check(simgrid, hosts, launcher, output)
     limit = None if simgrid is not None else seconds_of(budget, "--budget")
     settings = Settings(ranks, ppn, phases, seed, limit)
-    words = tuple(_words(launcher))
-    ready = prepared(Wanted(simgrid, _hosts(hosts), words, topology, name, way, settings))
+    words = words_of(launcher, "--launcher")
+    ready = prepared(Wanted(simgrid, hosts_of(hosts), words, topology, name, way, settings))
     directory = data or output.with_suffix(".phases")
     with progress(1) as bar:
         bar.start("measuring")
@@ -99,16 +99,3 @@ def _check(simgrid: Path | None, hosts: str, launcher: str, output: Path) -> Non
     if simgrid is not None and launcher:
         raise UsageError("--launcher is for hosts; SimGrid has its own")
     check_output(output, "communication.json", "communication model", load)
-
-
-def _hosts(text: str) -> tuple[str, ...]:
-    from p3s.base.host.hosts import expand_hosts
-
-    return tuple(expand_hosts(text)) if text else ()
-
-
-def _words(text: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError as error:
-        raise UsageError(f"--launcher {text}: {error}") from error

@@ -57,9 +57,15 @@ class Job:
         return settings.on_wires(usual, settings.wired_on(self.fabric, every), self.messages.hosts)
 
     @cached_property
+    def sent(self) -> tuple[list[PhaseTraffic], float]:
+        """What each phase sends, and the share of calls whose messages are not known."""
+        program = self.program
+        return phase_traffic(program.trace, program.sections, self.messages.library)
+
+    @property
     def phases(self) -> list[PhaseTraffic]:
-        """What each phase sends, collectives as the library makes them that knows of no nodes."""
-        return phase_traffic(self.program.trace, self.messages.library)
+        """What each phase sends."""
+        return self.sent[0]
 
     def times(self, where: RankMap) -> PhaseTimes:
         """Return times with ranks on nodes, by the simulation; computation does not vary."""

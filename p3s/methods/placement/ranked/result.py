@@ -12,7 +12,7 @@ from p3s.base.arrays import Floats
 from p3s.base.text import percent
 from p3s.laws.statistics import Z90
 from p3s.methods.placement.costs import CostModel, Seconds
-from p3s.methods.placement.phases import PhaseTraffic, all_traffic
+from p3s.methods.placement.phases import all_traffic
 from p3s.methods.placement.ranked.job import Job
 from p3s.methods.placement.ranked.types import Gain, PhaseUnder, Placements, Ranked, matters
 from p3s.predict import doubts
@@ -21,22 +21,6 @@ from p3s.predict.rows import phases_of, row_of
 from p3s.predict.times import PhaseTimes
 from p3s.predict.types import Reason
 from p3s.program.mapping import BLOCK, CYCLIC, RankMap
-from p3s.program.scaled import COLLECTIVE, SEND, ScaledTrace
-
-
-def left_out(trace: ScaledTrace, phases: list[PhaseTraffic]) -> float:
-    """Return the share of the calls that communicate whose messages are not known.
-
-    Of a collective of which some calls in a phase are left out, all there count.
-    """
-    talks = trace.is_kind(SEND) | trace.is_kind(COLLECTIVE)
-    lost = talks & ~trace.known
-    for phase in phases:
-        gone = [k for k, op in enumerate(trace.ops) if op in phase.left_out]
-        lost |= trace.is_kind(COLLECTIVE) & (trace.phase == phase.phase) & np.isin(trace.op, gone)
-    calls = float(trace.repeat[talks].sum())
-    return float(trace.repeat[lost].sum()) / calls if calls else 0.0
-
 
 #: Times that are drawn of each placement.
 _DRAWS = 4000
@@ -172,7 +156,7 @@ def ranked(
     order = sorted(by, key=lambda k: by[k].middle)
     draws = _draws([by[k] for k in order])
     rest = [_one(job, one, None, None, 0) for k, one in enumerate(found) if k not in by]
-    unknown = left_out(job.program.trace, job.phases)
+    unknown = job.sent[1]
     return Placements(
         n=job.n,
         hosts=job.where.hosts,

@@ -104,7 +104,7 @@ def placed(job: Job, search: Search, progress: Progress) -> Placements:
     Errors: P3SError, in one line; nothing is written then.
     """
     found = _placements(job, search, progress)
-    save(job.study, found)
+    save(job.study.root, found)
     return found
 
 

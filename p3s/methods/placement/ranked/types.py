@@ -11,7 +11,6 @@ import numpy as np
 from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.artefacts import write_json
 from p3s.base.serialise import Published
-from p3s.base.study import Study
 from p3s.methods.placement.ranking import Values
 from p3s.predict.types import Reason
 
@@ -126,14 +125,14 @@ class Advice:
 PLACEMENTS = Published("p3s.placement", 2, Placements, again="run p3s place again")
 
 
-def path_of(study: Study, n: int) -> Path:
-    """Return where placements of n processes are: placement/np000064.json."""
-    return study.root / "placement" / f"np{n:06d}.json"
+def path_of(root: Path, n: int) -> Path:
+    """Return where placements of n processes of a study are: placement/np000064.json."""
+    return root / "placement" / f"np{n:06d}.json"
 
 
-def save(study: Study, found: Placements) -> None:
-    """Write placements into a study."""
-    path = path_of(study, found.n)
+def save(root: Path, found: Placements) -> None:
+    """Write placements into a study's directory."""
+    path = path_of(root, found.n)
     path.parent.mkdir(exist_ok=True)
     write_json(path, PLACEMENTS.data(found))
 

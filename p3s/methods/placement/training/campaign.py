@@ -15,8 +15,8 @@ import numpy as np
 from p3s.base.arrays import Ints
 from p3s.base.errors import UsageError
 from p3s.base.text import plural
-from p3s.methods.placement.baselines import Hockney
 from p3s.methods.placement.phases import Traffic, together, traffic
+from p3s.methods.placement.training.costs import Hockney
 from p3s.program.mapping import RankMap, rank_map
 
 

@@ -15,7 +15,6 @@ from p3s.methods.placement.ranking import Agreement
 #: Ways to tell the time of a phase, by their codes.
 WAYS: Mapping[str, str] = {
     "alpha-beta": "latency and bandwidth",
-    "penalised": "the same with shared latency and links",
     "max-bytes": "bytes on the busiest link",
     "simulation": "simulation of messages on links",
     "A": "class A: messages of ranks",

@@ -1,19 +1,18 @@
-"""Measured phases in Parquet files, one for each execution, and going on where a run ended."""
+"""Measured phases in files, one for each execution, and going on where a run ended."""
 
 from __future__ import annotations
 
-import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated
 
 import numpy as np
 
 from p3s.base.arrays import Floats, Ints
-from p3s.base.artefacts import write_bytes, write_json
-from p3s.base.errors import Damaged, P3SError
+from p3s.base.artefacts import write_json
+from p3s.base.errors import P3SError
 from p3s.base.serialise import (
     MOST_PROCESSES,
     Natural,
@@ -21,11 +20,8 @@ from p3s.base.serialise import (
     Positive,
     Published,
     Range,
-    ShapeError,
     Share,
-    from_data,
 )
-from p3s.base.tables import parquet_bytes, read_rows
 from p3s.machine.topology.fabric import Fabric
 from p3s.methods.placement.costs import Phase, row_of
 from p3s.methods.placement.training import campaign
@@ -40,16 +36,13 @@ from p3s.methods.placement.training.costs import (
 )
 from p3s.methods.placement.training.jobs import Job, Machine, hosts_of, measure, on_processes
 
-_FACTS, _PROBES, _SCOUTS = "campaign.json", "probes.parquet", "scouts.parquet"
+_FACTS, _PROBES, _SCOUTS = "campaign.json", "probes.json", "scouts.json"
 #: Bytes of probes.
 SIZES = tuple(0 if k < 0 else 1 << k for k in (-1, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22))
 #: Of those that go first where time passes: they tell how long the others would take.
 SCOUTS = (0, 1 << 14)
 #: Messages of the largest size in all probes, about, and what they may take of the budget.
 _PROBED, _PROBING = 50, 0.2
-#: What a row says beside its features.
-_OWN = ("execution", "phase", "nodes", "slots", "messages", "nbytes", "inside", "seed", "seconds")
-
 #: What a dataset may be of, in the words of an error.
 _OTHER = {
     "machine": "another machine",
@@ -60,7 +53,6 @@ _OTHER = {
 }
 
 Say = Callable[[str], None]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -83,7 +75,63 @@ class Told:
         return [known[node] for node in nodes.tolist()]
 
 
-PHASES = Published("p3s.training", 1, Told, True, "give another --data, or remove it")
+PHASES = Published("p3s.training", 2, Told, True, "give another --data, or remove it")
+
+
+@dataclass(frozen=True)
+class ProbeRow:
+    """A probe and what it takes."""
+
+    distance: Annotated[int, Range(-1, MOST_PROCESSES)]
+    nbytes: Natural
+    number: Positive
+    seconds: NotNegative
+
+
+@dataclass(frozen=True)
+class ProbeFile:
+    """What probes.json holds."""
+
+    probes: tuple[ProbeRow, ...]
+
+
+@dataclass(frozen=True)
+class PhaseRow:
+    """A measured phase: its number, what was drawn, what it takes, its features."""
+
+    phase: Natural
+    messages: Annotated[int, Range(0, MOST_PROCESSES)]
+    nbytes: Natural
+    inside: Share
+    seed: Natural
+    seconds: NotNegative
+    features: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class ExecutionFile:
+    """What execution-NNNN.json holds; nodes: ascending numbers; slots: ranks on each."""
+
+    execution: Natural
+    nodes: tuple[Annotated[int, Range(0, MOST_PROCESSES)], ...]
+    slots: Annotated[int, Range(1, MOST_PROCESSES)]
+    phases: tuple[PhaseRow, ...]
+
+    def valid(self) -> None:
+        """Raise ValueError where there is no node, or one twice."""
+        if not self.nodes or list(self.nodes) != sorted(set(self.nodes)):
+            raise ValueError("nodes do not ascend")
+
+    def phases_of(self) -> list[Phase]:
+        """Return the traffic of the phases, and where its ranks are."""
+        placed = Execution(self.execution, np.array(self.nodes), self.slots, ()).placed
+        draws = (Draw(row.messages, row.nbytes, row.inside, row.seed) for row in self.phases)
+        return [(campaign.traffic_of(draw, placed), placed) for draw in draws]
+
+
+_AGAIN = "remove it and measure it again"
+PROBES = Published("p3s.probes", 1, ProbeFile, again=_AGAIN)
+EXECUTION = Published("p3s.execution", 1, ExecutionFile, again=_AGAIN)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +166,7 @@ def measured(
         if not path.exists():
             say(f"execution {execution.number + 1} of {len(made)}")
             _measure(path, execution, told, fabric, machine)
-    return _joined(known, [read_execution(_path(directory, each.number)) for each in made])
+    return _joined(known, [EXECUTION.read(_path(directory, each.number)) for each in made])
 
 
 def _claim(directory: Path, told: Told) -> None:
@@ -140,7 +188,7 @@ def _claim(directory: Path, told: Told) -> None:
 
 
 def _path(directory: Path, execution: int) -> Path:
-    return directory / f"execution-{execution:04d}.parquet"
+    return directory / f"execution-{execution:04d}.json"
 
 
 def _probed(directory: Path, told: Told, fabric: Fabric, machine: Machine) -> dict[Probe, float]:
@@ -176,15 +224,10 @@ def _probe(
         }
         hosts = np.repeat(np.array(told.hosts_at(used), dtype=object), slots)
         seconds = _run(path, Job(tuple(hosts.tolist()), made, machine.repeats), machine)
-        _write(path, [asdict(p) | {"seconds": seconds[k]} for k, p in enumerate(wanted)])
-    return read_probes(path)
-
-
-def read_probes(path: Path) -> dict[Probe, float]:
-    """Return the seconds of probes in a file; raises P3SError in one line."""
-    return {
-        Probe(row.distance, row.nbytes, row.number): row.seconds for row in _rows(path, ProbeRow)
-    }
+        rows = tuple(ProbeRow(**asdict(p), seconds=seconds[k]) for k, p in enumerate(wanted))
+        write_json(path, PROBES.data(ProbeFile(rows)))
+    found = PROBES.read(path).probes
+    return {Probe(row.distance, row.nbytes, row.number): row.seconds for row in found}
 
 
 def _measure(
@@ -199,18 +242,18 @@ def _measure(
     hosts = hosts_of(placed, told.hosts_at(execution.nodes))
     phases = {number: on_processes(traffic, placed) for number, traffic in sent.items()}
     seconds = _run(path, Job(hosts, phases, machine.repeats), machine)
-    rows = []
-    for number, traffic in sent.items():
-        own = {
-            "execution": execution.number,
-            "phase": number,
-            "nodes": execution.nodes.tolist(),
-            "slots": execution.slots,
+    rows = tuple(
+        PhaseRow(
+            phase=number,
             **asdict(execution.draws[number]),
-            "seconds": seconds[number],
-        }
-        rows.append(own | row_of((traffic, placed), fabric))
-    _write(path, rows)
+            seconds=seconds[number],
+            features=row_of((traffic, placed), fabric),
+        )
+        for number, traffic in sent.items()
+    )
+    nodes = tuple(execution.nodes.tolist())
+    made = ExecutionFile(execution.number, nodes, execution.slots, rows)
+    write_json(path, EXECUTION.data(made))
 
 
 def _run(path: Path, job: Job, machine: Machine) -> dict[int, float]:
@@ -221,90 +264,12 @@ def _run(path: Path, job: Job, machine: Machine) -> dict[int, float]:
     return found
 
 
-def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows as a file that is there whole or not at all."""
-    import pyarrow as pa
-
-    write_bytes(path, parquet_bytes(pa.Table.from_pylist([dict(row) for row in rows])))
-
-
-@dataclass(frozen=True)
-class ProbeRow:
-    """A row of probes.parquet."""
-
-    distance: Annotated[int, Range(-1, MOST_PROCESSES)]
-    nbytes: Natural
-    number: Positive
-    seconds: NotNegative
-
-
-@dataclass(frozen=True)
-class PhaseRow:
-    """A row of a measured execution, beside its features; nodes: ascending numbers."""
-
-    execution: Natural
-    phase: Natural
-    nodes: tuple[Annotated[int, Range(0, MOST_PROCESSES)], ...]
-    slots: Annotated[int, Range(1, MOST_PROCESSES)]
-    messages: Annotated[int, Range(0, MOST_PROCESSES)]
-    nbytes: Natural
-    inside: Share
-    seed: Natural
-    seconds: NotNegative
-
-    def valid(self) -> None:
-        """Raise ValueError where there is no node, or one twice."""
-        if not self.nodes or list(self.nodes) != sorted(set(self.nodes)):
-            raise ValueError("nodes do not ascend")
-
-
-def _rows(path: Path, kind: type[T]) -> list[T]:
-    """Return the rows of a table as records; raises Damaged in one line."""
-    return [_row(path, kind, row) for row in _read(path)]
-
-
-def _row(path: Path, kind: type[T], row: Mapping[str, Any]) -> T:
-    try:
-        return from_data(kind, row, more=True)
-    except ShapeError as err:
-        raise Damaged(f"{path}: damaged ({err}); remove it and measure it again") from err
-
-
-def read_execution(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a measured execution with their features; raises P3SError in one line."""
-    rows = _read(path)
-    for row in rows:
-        _row(path, PhaseRow, row)
-        features = {name: x for name, x in row.items() if name not in _OWN}
-        if not all(isinstance(x, (int, float)) and math.isfinite(x) for x in features.values()):
-            raise Damaged(
-                f"{path}: damaged (a feature is no number); remove it and measure it again"
-            )
-    return rows
-
-
-def _read(path: Path) -> list[dict[str, Any]]:
-    import pyarrow as pa
-
-    try:
-        return read_rows(path)
-    except (OSError, ValueError, pa.ArrowException) as err:
-        raise Damaged(f"{path}: cannot be read; remove it and measure it again") from err
-
-
-def _joined(known: Mapping[Probe, float], parts: Sequence[list[dict[str, Any]]]) -> Dataset:
-    rows = [row for part in parts for row in part]
+def _joined(known: Mapping[Probe, float], parts: Sequence[ExecutionFile]) -> Dataset:
+    rows = [row for part in parts for row in part.phases]
     return Dataset(
         known,
-        np.array([row["execution"] for row in rows], dtype=np.int64),
-        np.array([row["seconds"] for row in rows], dtype=np.float64),
-        tuple({name: x for name, x in row.items() if name not in _OWN} for row in rows),
-        tuple(_phase(row) for row in rows),
+        np.array([part.execution for part in parts for _ in part.phases], dtype=np.int64),
+        np.array([row.seconds for row in rows], dtype=np.float64),
+        tuple(row.features for row in rows),
+        tuple(phase for part in parts for phase in part.phases_of()),
     )
-
-
-def _phase(row: Mapping[str, Any]) -> Phase:
-    draw = Draw(row["messages"], row["nbytes"], row["inside"], row["seed"])
-    nodes = np.array(row["nodes"], dtype=np.int64)
-    placed = Execution(row["execution"], nodes, row["slots"], ()).placed
-    return campaign.traffic_of(draw, placed), placed

@@ -14,7 +14,6 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.machine.topology.fabric import Fabric
 from p3s.machine.topology.read import node_numbers, read_fabric
 from p3s.machine.topology.trees import one_switch
-from p3s.methods.placement.baselines import best_variant, seconds_of
 from p3s.methods.placement.costs import SIMULATED, network_id
 from p3s.methods.placement.features import CLASS_A
 from p3s.methods.placement.learned import Learned, Settings, cross_validated, learn
@@ -24,14 +23,14 @@ from p3s.methods.placement.simulated import simulated_seconds
 from p3s.methods.placement.training import platform
 from p3s.methods.placement.training.campaign import Settings as CampaignSettings
 from p3s.methods.placement.training.campaign import shapes
-from p3s.methods.placement.training.costs import hockney_of, network_of
+from p3s.methods.placement.training.costs import hockney_of, network_of, seconds_of
 from p3s.methods.placement.training.dataset import Dataset, Say, Told, measured
 from p3s.methods.placement.training.jobs import Machine, SimulatedMachine, real_machine
 from p3s.methods.placement.trees import needed
 from p3s.simulate.network import Network
 
 #: Codes of the ways, in the order of the card.
-ALPHA_BETA, PENALISED, MAX_BYTES, SIMULATION = "alpha-beta", "penalised", "max-bytes", "simulation"
+ALPHA_BETA, MAX_BYTES, SIMULATION = "alpha-beta", "max-bytes", "simulation"
 A, B, C, CORRECTED = "A", "B", "C", "corrected"
 LEARNED = (A, B, C, CORRECTED)
 #: Class B has these beside those of class A.
@@ -153,10 +152,8 @@ def _plain(
     t = data.seconds
     hockney = hockney_of(data.probes, network)
     simple = replace(hockney, gamma=0.0)
-    best = best_variant(hockney, data.phases, t, fabric)
     told: dict[str, Callable[[], Floats]] = {
         ALPHA_BETA: lambda: np.array([seconds_of(simple, *p, fabric) for p in data.phases]),
-        PENALISED: lambda: np.array([seconds_of(best, *p, fabric) for p in data.phases]),
         MAX_BYTES: lambda: _of_max_bytes(rows, t),
         SIMULATION: lambda: np.array([row[SIMULATED] for row in rows]),
     }

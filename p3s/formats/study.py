@@ -1,0 +1,146 @@
+"""What exports are made of, read from a study: a run, a scaled trace, points of all counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from p3s.base.errors import P3SError
+from p3s.base.extensions import Writer, load
+from p3s.base.study import Study
+from p3s.base.text import processes, quoted
+from p3s.formats.exported import Exported, Options, Say
+from p3s.formats.run import Run
+from p3s.formats.scaled import Scaled
+from p3s.machine.machinefile import NAME as MACHINE
+from p3s.simulate.network import Network, rough_network
+
+if TYPE_CHECKING:
+    from p3s.formats.extrap import Points, Timed
+
+
+def export(
+    study: Study, writer: Writer, n: int, target: Path, options: Options, say: Say
+) -> Exported:
+    """Write what a study knows at ``n`` processes (0: at all counts) in a format; say what."""
+    write = load(writer.function)
+    n = max(study.counts(), default=0) if writer.content == "points" else n
+    done = Exported(writer.name, n, target, options)
+    content: Run | Scaled | Points
+    if writer.content == "points":
+        content = points_of(study, done)
+    elif writer.content == "scaled":
+        content = scaled_of(study, n, options, say)
+    else:
+        content = run_of(study, done, say, writer.content == "simulated")
+    write(content, done)
+    return done
+
+
+def run_of(study: Study, done: Exported, say: Say, only_simulated: bool = False) -> Run:
+    """Return the first complete run at a count, else the simulated one.
+
+    Takes down what the latter lacks. Errors: P3SError where there is neither.
+    """
+    from p3s.capture import read_run
+    from p3s.capture.chunks import read_header
+    from p3s.capture.layout import NAME
+    from p3s.capture.sites import resolve_sites
+
+    n = done.n
+    traced = next((run for run in study.runs(n) if run.status == "complete"), None)
+    if traced is None or done.options.simulated or only_simulated:
+        from p3s.formats.simulated import simulated
+        from p3s.model.stage import load as load_model
+
+        made = simulated(scaled_of(study, n, done.options, say), load_model(study.root), done, say)
+    else:
+        say(f"{processes(n)}: {traced.path}")
+        trace = read_run(traced.path)
+        hosts = [read_header(traced.path / NAME.format(rank)).host for rank in range(trace.np)]
+        made = Run(trace, {}, hosts, _program(traced.info))
+    sites = {site.key: site.frames for site in made.trace.sites}
+    return replace(made, places=resolve_sites(study, sites)[0])
+
+
+def _program(info: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the program of a run and its arguments, empty where they are not known."""
+    program = info.get("program")
+    if not isinstance(program, str) or not program:
+        return ()
+    for key in ("command", "argv"):
+        words = [str(word) for word in info.get(key) or ()]
+        for at, word in enumerate(words):
+            if Path(word).name == Path(program).name:
+                return (program, *words[at + 1 :])
+    return (program,)
+
+
+def scaled_of(study: Study, n: int, options: Options, say: Say) -> Scaled:
+    """Return the scaled trace of ``n`` processes; collectives as the library's of the runs."""
+    from p3s.predict.estimators.messages import library_for
+    from p3s.predict.estimators.settings import Setting
+    from p3s.program.scaled import read_order, read_scaled
+
+    where = study.scaled_dir(n)
+    library = library_for(study, None, Setting(collectives=options.collectives))
+    order = read_order(where) if (where / "order.json").exists() else None
+
+    def network() -> tuple[Network, list[str]]:
+        return _network(study.root / MACHINE, options.machine)
+
+    return Scaled(where, read_scaled(where), order, library, network, say)
+
+
+def _network(usual: Path, named: Path | None) -> tuple[Network, list[str]]:
+    """Return the costs of messages: those of a machine file, else usual ones and a note."""
+    from p3s.machine.machinefile import Machine
+    from p3s.predict.estimators.messages import networks
+
+    path = named or usual
+    if named is None and not path.exists():
+        return rough_network(), [
+            "costs of messages are usual ones (2 us, 12.5 GB/s), not "
+            f"measured; measure them: p3s machine measure -o {quoted(path)}"
+        ]
+    found = Machine.load(path)
+    if found.network:
+        return networks(found)[0], []
+    if named is None:
+        return rough_network(), [f"{path} has no costs of messages; usual ones are taken"]
+    raise P3SError(f"{path} has no costs of messages; run p3s machine measure -o {quoted(path)}")
+
+
+def points_of(study: Study, done: Exported) -> Points:
+    """Return all that was measured and predicted of a study; takes down what is missing."""
+    from p3s.formats.extrap import Points
+    from p3s.predict.saved import read_prediction
+    from p3s.signature.phase_file import load as load_phases
+
+    phases = load_phases(study.phases_path) if study.phases_path.exists() else None
+    predicted = read_prediction(study.prediction_path) if study.prediction_path.exists() else None
+    if phases is None:
+        done.notes.append(f"no points of phases: {study.phases_path} is not there; run p3s phases")
+    if predicted is None:
+        done.notes.append("no predicted points: there is no prediction; run p3s predict")
+    return Points(study.root, list(_timed(study)), phases, predicted)
+
+
+def _timed(study: Study) -> Iterator[Timed]:
+    """Yield the run time of every run, and whether its ranks had cores of their own."""
+    from p3s.capture import read_run
+    from p3s.formats.extrap import TIMES, Timed
+    from p3s.predict.residual import OFF_CORE_LIMIT, run_times
+
+    for n in study.counts():
+        records = [run for run in study.timed_runs(n) if run.status == "complete"] or [
+            run for run in study.runs(n) if run.status == "complete"
+        ]
+        for record in records:
+            run = read_run(record.path)
+            if run.work_unit in TIMES:
+                times = run_times(run)
+                shared = record.info.get("oversubscribed", True)
+                yield Timed(n, times.wall_s, shared or times.off_core > OFF_CORE_LIMIT)
