@@ -23,10 +23,10 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.base.extensions import extensions
 from p3s.base.extensions import load as loaded
 from p3s.base.progress import Progress
-from p3s.base.study import Study as Directory
 from p3s.base.text import plural, processes
 from p3s.pipeline.basis import AUTO, Request, request_of
 from p3s.pipeline.predicting import PredictArguments, predicted, what_ifs_of
+from p3s.pipeline.records import Directory, model_record, opened
 from p3s.pipeline.stages import (
     ensure_compute,
     ensure_model,
@@ -65,7 +65,7 @@ __all__ = [
 
 def open_study(path: Path | str) -> Study:
     """Return the study in a directory; raises P3SError where there is none."""
-    return Study(Directory.open(Path(path)))
+    return Study(opened(Path(path)))
 
 
 def trace(
@@ -197,7 +197,7 @@ class Study:
     @property
     def plot(self) -> Plots:
         """Plots of the study: ``plot.speedup()``, ``plot.phases()``, ``plot.matrix(64)``."""
-        return Plots(self._directory, lambda n: self.matrix(n).pairs)
+        return Plots(self.path, lambda n: self.matrix(n).pairs)
 
     @property
     def path(self) -> Path:
@@ -245,12 +245,12 @@ class Study:
     @property
     def model(self) -> Model:
         """The laws, fitted where they are missing or older than the runs."""
-        from p3s.pipeline.stages import model_with_places
         from p3s.report.equations import render
         from p3s.report.rules import phase_rules
 
         ensure_model(self._directory, self._progress)
-        model, places = model_with_places(self._directory)
+        record = model_record(self._directory)
+        model, places = record.model, record.places
         rules = [rule for phase in phase_rules(model, places) for rule in phase.rules]
         table = Table(
             {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from p3s.base.study import Study
 from p3s.base.text import one_line
 from p3s.cli.common import emit, out, quoted, say
 from p3s.cli.progress import progress
@@ -17,11 +16,12 @@ if TYPE_CHECKING:
 
 def traced(request: TraceRequest, json_: bool) -> int:
     """Trace the counts of a study."""
+    from p3s.pipeline.records import opened
     from p3s.pipeline.tracing.study import lacking, left_over, trace, without_loop
 
     with progress(0) as bar:
         done = trace(request, bar)
-    study = Study.open(request.root)
+    study = opened(request.root)
     failed = [row for row in done.failed if not (request.asked.top and row.refused)]
     next_command = f"p3s {'add STUDY' if request.part else 'model'} {quoted(study.root)}"
     lack = lacking(study, done, part=request.part)

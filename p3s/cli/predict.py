@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
 from p3s.cli import costs
 from p3s.cli.common import allowed_codes, launcher_words
 from p3s.cli.values import parse_asked, parse_counts, parse_share
-
-if TYPE_CHECKING:
-    pass
 
 #: Counts traced when a launcher is given and nothing has been traced yet.
 DEFAULT_FROM = "2,4,8,16"
@@ -50,6 +46,7 @@ def predict(
     only: bool,
     allow: list[str],
     within: str,
+    verbose: bool,
     json_: bool,
 ) -> int:
     """Predict run time, speedup and the knee; runs every stage that is missing or out of date."""
@@ -77,5 +74,5 @@ def predict(
         what_if=what_ifs_of(what_if),
     )
     trace = TraceRequest(study_dir, tuple(words), usual, repeats, timeout, stdin=own)
-    asked = then.Asked(trace, first, dims, io, param, weak, threads, node, placement)
+    asked = then.Asked(trace, first, dims, io, param, weak, threads, node, placement, verbose)
     return then.predict(study_dir, arguments, asked, json_)

@@ -33,7 +33,7 @@ def replay(
     json_: bool,
 ) -> int:
     """Measure the communication of the scaled traces with measured and black-hole processes."""
-    from p3s.base.study import Study
+    from p3s.pipeline.records import opened
     from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_scaled, run_replay
     from p3s.replay.driver import prepare
     from p3s.replay.plan.show import plan_json, plan_text
@@ -57,7 +57,7 @@ def replay(
         stall_s=seconds_of(stall, "--stall"),
         timeout_s=seconds_of(timeout, "--timeout") if timeout else None,
     )
-    study = Study.open(study_dir)
+    study = opened(study_dir)
     plans, done = [], {}
     with progress(len(wanted) * 2) as bar:
         ensure_model(study, bar)

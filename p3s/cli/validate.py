@@ -8,7 +8,6 @@ import typer
 
 from p3s.base.command_lines import elsewhere
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.study import Study
 from p3s.base.text import processes
 from p3s.cli.common import emit_json, launcher_words, out, quoted, say, say_reasons
 from p3s.cli.progress import progress
@@ -36,6 +35,7 @@ def validate(
     from p3s.cli.trusting import settle
     from p3s.costs.parameters.derived import of_one_value
     from p3s.model.grid.stated import check_dims, keep_dims, listed_extents
+    from p3s.pipeline.records import opened
     from p3s.pipeline.stages import too_few
     from p3s.pipeline.statements import outermost, parse_dims
     from p3s.pipeline.tracing.validating import command_of, compared
@@ -43,7 +43,7 @@ def validate(
     from p3s.signature_runner.traced_run import Launch
 
     n = one_count(count, "validate compares at one process count")
-    study = Study.open(study_dir)
+    study = opened(study_dir)
     of_one_value(study)
     words = command_of(study, launcher_words(ctx), force)
     run_dir = study.validate_run_dir(n)
@@ -57,7 +57,7 @@ def validate(
         derived = bool(study.manifest().get("derived"))
         if not (derived or study.counts() or study.gone_counts()):
             raise P3SError(too_few(study, []))
-        settle(study, words, there or Path.cwd(), trust)
+        settle(study.root, words, there or Path.cwd(), trust)
     launch = Launch(tuple(words), timeout, listed_extents(study), force=force)
     with progress(2) as bar:
         result = compared(study, n, launch if run else None, there, bar)

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from p3s.base.errors import P3SError
 from p3s.base.study import RunRecord, Study
 from p3s.base.trust import is_made_here
-from p3s.capture.callpath import Where, stack
+from p3s.capture.callpath import stack
 from p3s.capture.quoted import Quoted, Sources
 from p3s.capture.sites import resolve_sites, traced_ns
 from p3s.costs.types import ComputeModel
-from p3s.model.stage import as_of_now, read
 from p3s.model.types import Model
 from p3s.model.work.scic import InstructionTable, instruction_table, larger_counts
 from p3s.pipeline.matrices import scaled_matrix, traced_matrix
-from p3s.predict.commands import Commands
+from p3s.pipeline.records import Places, costs_of, known, model_record
 from p3s.predict.types import Prediction
 from p3s.program.scaled import scaled_head
 from p3s.signature.matrix import CommMatrix
@@ -27,9 +25,6 @@ from p3s.signature.phase_file import Phases, load
 if TYPE_CHECKING:
     from p3s.costs.table import Row
 
-    Places = Mapping[str, Where]
-
-T = TypeVar("T")
 #: Calls of a model above which the instruction table takes too long for a report.
 MAX_CALLS = 500
 
@@ -88,14 +83,15 @@ class StudyContent:
 
 def content_of(study: Study, prediction: Prediction, *, source: bool = True) -> StudyContent:
     """Return what a report of this prediction shows; ``source``: lines of the program's source."""
-    model = as_of_now(study, read(study.model_path))
-    phases = _known(lambda: load(study.phases_path))
+    record = model_record(study)
+    model = record.model
+    phases = known(lambda: load(study.phases_path))
     traced = {} if phases is None else phases.sites
     places, _ = resolve_sites(study, {**traced, **model.sites})
     largest, counts = prediction.last.n, [row.n for row in prediction.counts]
     foreign = source and not is_made_here(study)
     return StudyContent(
-        _program(study, model),
+        _program(study, record.take_back),
         model,
         prediction,
         phases,
@@ -103,7 +99,7 @@ def content_of(study: Study, prediction: Prediction, *, source: bool = True) -> 
         _quotes(study, model, places, foreign) if source else {},
         foreign,
         # The prediction rests on none that cannot be read.
-        {n: replay for n in counts if (replay := _known(partial(study.replay, n))) is not None},
+        {n: replay for n in counts if (replay := known(partial(study.replay, n))) is not None},
         _unknown(study, largest),
         list(_matrices(study, largest)),
         _instructions(model),
@@ -111,7 +107,7 @@ def content_of(study: Study, prediction: Prediction, *, source: bool = True) -> 
     )
 
 
-def _program(study: Study, model: Model) -> Program:
+def _program(study: Study, take_back: str) -> Program:
     return Program(
         study.root.resolve().name,
         str(study.root),
@@ -120,16 +116,8 @@ def _program(study: Study, model: Model) -> Program:
         study.runs(),
         study.complete_counts(),
         study.left_out(),
-        Commands(study).take_back(model.without),
+        take_back,
     )
-
-
-def _known(make: Callable[[], T]) -> T | None:
-    """Return what is made; None where it cannot be read or made."""
-    try:
-        return make()
-    except P3SError:
-        return None
 
 
 def _quotes(study: Study, model: Model, places: Places, foreign: bool) -> dict[str, Quoted]:
@@ -156,16 +144,15 @@ def _matrices(study: Study, largest: int) -> Iterator[tuple[int, bool, CommMatri
 def _instructions(model: Model) -> InstructionTable | None:
     if len(model.items) > MAX_CALLS:
         return None
-    return _known(lambda: instruction_table(model, larger_counts(model)))
+    return known(lambda: instruction_table(model, larger_counts(model)))
 
 
 def _compute(study: Study, model: Model, counts: Sequence[int]) -> ComputeTable | None:
     """Return the times of computation at the counts of a prediction; None without times."""
     from p3s.costs.table import compute_table
-    from p3s.costs.types import load
 
-    found = _known(lambda: load(study.root))
+    found = known(lambda: costs_of(study))
     if found is None:
         return None
     asked = [n for n in counts if n not in model.counts]
-    return _known(lambda: ComputeTable(found, compute_table(model, found, asked)))
+    return known(lambda: ComputeTable(found, compute_table(model, found, asked)))

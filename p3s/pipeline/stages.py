@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +16,6 @@ from p3s.base.progress import Progress
 from p3s.base.records import is_old_replay
 from p3s.base.study import SIGNATURE_SCHEMA, SIGNATURE_VERSION, Study, read_json
 from p3s.base.text import joined, processes, size_text
-from p3s.capture.callpath import Where
-from p3s.capture.sites import resolve_sites
-from p3s.model.stage import load
-from p3s.model.types import Model
 from p3s.replay.settings import ReplaySettings
 
 if TYPE_CHECKING:
@@ -398,20 +394,6 @@ def doubted(study: Study, counts: Sequence[int]) -> dict[int, str]:
 
     model = as_of_now(study, read(study.model_path))
     return {n: why for n in counts if (why := doubt(model.admissible, n))}
-
-
-def places_of(study: Study) -> tuple[Model, Mapping[str, Where]] | None:
-    """Return the model of a study with the places of its calls; None where it has no model."""
-    try:
-        return model_with_places(study)
-    except P3SError:
-        return None
-
-
-def model_with_places(study: Study) -> tuple[Model, Mapping[str, Where]]:
-    """Return the same; raises P3SError where there is no model that can be read."""
-    model = load(study.root)
-    return model, resolve_sites(study, model.sites)[0]
 
 
 #: Bytes of a row of a scaled trace; packed they are fewer.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.study import Study
 from p3s.base.text import processes
 from p3s.predict.saved import read_prediction
 from p3s.predict.types import Prediction
@@ -21,9 +21,9 @@ class Plots:
     the plot says so. Raises P3SError where nothing was predicted yet.
     """
 
-    def __init__(self, study: Study, matrix: Callable[[int], CommMatrix]) -> None:
-        """Take a study, and what makes the matrix of a count."""
-        self._study, self._matrix = study, matrix
+    def __init__(self, root: Path, matrix: Callable[[int], CommMatrix]) -> None:
+        """Take the directory of a study, and what makes the matrix of a count."""
+        self._root, self._matrix = root, matrix
 
     def speedup(self, size: tuple[float, float] = SIZE) -> Picture:
         """Draw the speedup over the number of processes, with its interval and the ideal one."""
@@ -50,10 +50,10 @@ class Plots:
         prediction = self._prediction()
         row = next((row for row in prediction.counts if row.n == n), prediction.last)
         if n and row.n != n:
-            raise P3SError(f"{self._study.root}: {processes(n)} were not predicted yet")
+            raise P3SError(f"{self._root}: {processes(n)} were not predicted yet")
         chart = interval_chart(row)
         if not chart:
-            raise P3SError(f"{self._study.root}: no interval is known at {processes(row.n)}")
+            raise P3SError(f"{self._root}: no interval is known at {processes(row.n)}")
         plot = Plot(f"interval at {processes(row.n)}", (), lambda *_: chart)
         return picture_of(prediction, plot, size)
 
@@ -69,9 +69,9 @@ class Plots:
         return picture_of(self._prediction(), name, size)
 
     def _prediction(self) -> Prediction:
-        path = self._study.prediction_path
+        path = self._root / "prediction.json"
         if not path.exists():
             raise P3SError(
-                f"{self._study.root}: nothing was predicted yet; study.predict([64, 128]) does so"
+                f"{self._root}: nothing was predicted yet; study.predict([64, 128]) does so"
             )
         return read_prediction(path)

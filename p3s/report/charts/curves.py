@@ -25,7 +25,7 @@ from p3s.report.charts.draw import (
 from p3s.report.compare import Comparison
 from p3s.report.costs import KIND_NAMES, PhaseCurves
 from p3s.report.counts import Point, interval_of, points_of
-from p3s.report.sections import Curve
+from p3s.report.show import Curve
 from p3s.report.sure import warning_of
 
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 18.0, 14.0, 46.0

@@ -1,0 +1,153 @@
+"""One way to show: what a report tells is parts with texts, tables and charts.
+
+A terminal shows them as lines (:func:`show`), a page by the macros of its templates.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from p3s.base.text import aligned, paragraph
+from p3s.predict.types import Reason
+from p3s.report.layout import hanging, squeezed, wrapped_row
+
+R = TypeVar("R")
+#: Columns of a table by name: the text of a cell from a record.
+Columns = Mapping[str, Callable[[R], object]]
+
+
+class Cell(str):
+    """A text of a table; ``kind``: class of the cell on a page, ``tag``: that of a label in it."""
+
+    kind: str
+    tag: str
+
+    def __new__(cls, text: str, kind: str = "", tag: str = "") -> Cell:
+        """Return the text with its looks."""
+        cell = super().__new__(cls, text)
+        cell.kind, cell.tag = kind, tag
+        return cell
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Run times by another method, drawn behind the predicted curve; empty: nothing to draw.
+
+    counts: ascending, with low, mid, high in seconds at each. ``sentences``: below the chart.
+    """
+
+    legend: str
+    counts: Sequence[int]
+    low: Sequence[float]
+    mid: Sequence[float]
+    high: Sequence[float]
+    sentences: Sequence[str]
+
+
+@dataclass(frozen=True)
+class PartTable:
+    """A table of texts; ``lead``: a sentence above it, ``left``: columns with words.
+
+    kind: class of the table on a page; row_kinds: of its rows, none where empty.
+    """
+
+    label: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    lead: str = ""
+    left: Collection[int] = (0,)
+    kind: str = ""
+    row_kinds: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the page, and ``lines`` of the terminal; without a heading it has a curve alone.
+
+    ``charts``: caption, what is drawn, SVG of each. ``notes``: what is to be kept in mind.
+    """
+
+    name: str
+    heading: str = ""
+    lead: str = ""
+    tables: Sequence[PartTable] = ()
+    charts: Sequence[tuple[str, str, str]] = ()
+    notes: Sequence[str] = ()
+    curve: Curve | None = None
+    lines: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page that is a verdict above parts.
+
+    against: why it is not to be trusted, warning: the same in few words; mind: what is to be minded
+    besides.
+    """
+
+    title: str
+    command: str
+    sentences: Sequence[str]
+    warning: str
+    against: Sequence[Reason]
+    mind: Sequence[Reason]
+    parts: Sequence[Part]
+
+
+def table_of(
+    label: str, columns: Columns[R], records: Iterable[R], left: Collection[int] = (0,)
+) -> PartTable:
+    """Return a table with a row for each record."""
+    cells = columns.values()
+    rows = [
+        [each if isinstance(each := cell(r), str) else str(each) for cell in cells] for r in records
+    ]
+    return PartTable(label, list(columns), rows, left=left)
+
+
+def csv_of(columns: Columns[R], records: Iterable[R]) -> str:
+    """Return a table as CSV, a line for each record below its head."""
+    table = table_of("", columns, records)
+    return lines_csv([table.head, *table.rows])
+
+
+def lines_csv(lines: Iterable[Sequence[Any]]) -> str:
+    """Return lines of cells, the head first, as CSV."""
+    sink = io.StringIO()
+    csv.writer(sink, lineterminator="\n").writerows(lines)
+    return sink.getvalue()
+
+
+def show(*shown: str | PartTable | Part | None) -> str:
+    """Return texts, tables and parts as text of at most 100 columns; None is left out."""
+    return "\n".join(line for each in shown if each is not None for line in lines_of(each))
+
+
+def lines_of(shown: str | PartTable | Part, by: int = 0) -> list[str]:
+    """Return what is shown as lines, indented ``by`` columns; an empty line ends a part."""
+    if isinstance(shown, str):
+        return paragraph(shown, by, by + 2) or [""]
+    if isinstance(shown, Part):
+        lines = [f"{shown.heading}:"] if shown.heading else []
+        lines += hanging(by, shown.lead)
+        lines += [line for table in shown.tables for line in lines_of(table, by + 2)]
+        return [*lines, *hanging(by + 2, *shown.notes), ""]
+    return [*hanging(by, shown.lead), *_laid_out(shown, by)]
+
+
+def _laid_out(shown: PartTable, by: int) -> list[str]:
+    """Lay a table out; one that is too wide has its last column below it, where it is of notes."""
+    whole = [shown.head, *shown.rows]
+    wide = squeezed(shown.head, shown.rows, by)
+    if sum(wide) == sum(max(map(len, column)) for column in zip(*whole, strict=True)):
+        return aligned(whole, shown.left, indent=" " * by)
+    if all("notes" in getattr(row[-1], "kind", "") for row in shown.rows):
+        rows = [row[:-1] for row in shown.rows]
+        notes = [f"{row[0].strip()}: {row[-1]}" for row in shown.rows]
+        table = replace(shown, head=shown.head[:-1], rows=rows)
+        return [*_laid_out(table, by), *hanging(by, *notes)]
+    return [line for row in whole for line in wrapped_row(row, wide, by, shown.left)]
