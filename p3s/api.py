@@ -272,7 +272,12 @@ class Study:
         traced = n in ensure_signatures(self._directory, self._progress)
         if not traced:
             self.scale(n)
-        found = (traced_matrix if traced else scaled_matrix)(self._directory, n)
+        study = self._directory
+        found = (
+            traced_matrix(study.signature_path(n), n)
+            if traced
+            else scaled_matrix(study.scaled_dir(n), n)
+        )
         if found is None or isinstance(found, str):
             raise P3SError(f"{self.path}: no matrix of {processes(n)}: {found or 'damaged'}")
         return Matrix(n, traced, found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from p3s.base.serialise import to_data
 from p3s.base.text import one_line
 from p3s.cli.common import emit, out, quoted, say
 from p3s.cli.progress import progress
@@ -29,7 +30,7 @@ def traced(request: TraceRequest, json_: bool) -> int:
         emit(
             "characterize",
             study=str(study.root),
-            **done.to_json(),
+            **to_data(done),
             characterized=study.signature_counts(),
             next=None if lack else next_command,
         )
@@ -96,7 +97,6 @@ def sampled(request: TraceRequest, enough: Enough, json_: bool) -> int:
 
 def small_runs(request: TraceRequest, up_to: int, json_: bool) -> int:
     """Record runs of a smaller input, and print what they show."""
-    from p3s.base.serialise import to_data
     from p3s.costs.small_runs.places import HOW, SITE
     from p3s.costs.small_runs.summary import FAR
     from p3s.pipeline.tracing.results import reasons
@@ -112,7 +112,7 @@ def small_runs(request: TraceRequest, up_to: int, json_: bool) -> int:
             "far-runs",
             study=str(study.root),
             workload=workload,
-            **done.to_json(),
+            **to_data(done),
             minimum=to_data(found.costs),
             places=found.places,
             matched=None if found.matched is None else FAR.data(found.matched),

@@ -43,7 +43,6 @@ def predict(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) 
     from p3s.pipeline.basis import with_placement
     from p3s.pipeline.before import check_launcher, check_request, check_study, check_there
     from p3s.pipeline.predicting import file_system
-    from p3s.pipeline.records import opened
     from p3s.pipeline.teams import needs_threads
     from p3s.pipeline.weak import at_value, has_parameters
 
@@ -75,7 +74,7 @@ def predict(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) 
         with progress(2) as bar:
             root = at_value(root, asked.param, bar)
     if not words:
-        check_study(opened(root))
+        check_study(root)
     return _plain(root, arguments, asked, first, json_)
 
 

@@ -32,7 +32,7 @@ def scale(study_dir: Path, counts: str, ranks: str | None, json_: bool) -> int:
     some = parse_ranks(ranks) if ranks is not None else None
     doubts: list[Reason] = []
     study = opened(study_dir)
-    check_study(study)
+    check_study(study_dir)
     done = []
     with progress(len(wanted)) as bar:
         ensure_model(study, bar)

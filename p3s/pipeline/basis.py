@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from p3s.base.artefacts import read_json
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.study import Study, read_json
 from p3s.predict.estimated import ESTIMATORS, FROM_REPLAY, TYPICAL
 from p3s.predict.estimators.settings import Setting
 from p3s.replay.settings import ReplaySettings
@@ -165,13 +165,14 @@ def request_of(
 
 
 def basis_of(
-    request: Request, studies: Mapping[int, Study], asked: Sequence[int], machine: Path | None
+    request: Request, asked: Sequence[int], machine: Path | None, replayed: Callable[[int], bool]
 ) -> Basis:
     """Return what costs of messages are taken.
 
-    ``studies``: of every count. ``machine``: the file of costs between two ranks, None without
-    one. What was measured on several nodes comes first, or what can be measured on them now; where
-    there is neither, a typical cluster stands for it.
+    ``machine``: the file of costs between two ranks, None without one. ``replayed``: whether there
+    is a replay at a count that tells how fast the program is. What was measured on several nodes
+    comes first, or what can be measured on them now; where there is neither, a typical cluster
+    stands for it.
     """
     if request.network or request.estimator == TYPICAL:
         file = measured_file(request.network)
@@ -188,7 +189,7 @@ def basis_of(
         return Basis(AUTO, machine=machine, replay=True)
     if machine is not None and between_hosts(machine):
         return Basis("machine" if request.no_replay else AUTO, machine=machine)
-    if not request.no_replay and several and all(representative(studies[n], n) for n in several):
+    if not request.no_replay and several and all(map(replayed, several)):
         return Basis(AUTO, machine=machine, replay=True)
     return Basis(AUTO, usual(), machine)
 
@@ -236,13 +237,6 @@ def several_nodes(settings: ReplaySettings) -> bool:
     from p3s.base.host.hosts import allocated_hosts
 
     return bool(settings.hosts or settings.launcher) or len(set(allocated_hosts())) > 1
-
-
-def representative(study: Study, n: int) -> bool:
-    """Tell whether there is a replay at a count that tells how fast the program is."""
-    from p3s.pipeline.stages import replay_is_missing
-
-    return not replay_is_missing(study, n) and bool(study.replay(n).get("representative"))
 
 
 def told_of(basis: Basis) -> str:

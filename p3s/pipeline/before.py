@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.study import Study
 from p3s.base.text import quoted
 from p3s.pipeline.basis import AUTO, Request, several_nodes
-from p3s.pipeline.stages import MIN_COUNTS, check_room
+from p3s.pipeline.records import existing, named, opened
+from p3s.pipeline.stages import MIN_COUNTS, check_room, too_few
 from p3s.pipeline.tracing.counts import Asked
 from p3s.pipeline.tracing.study import check_counts
 from p3s.predict.commands import Commands
@@ -52,29 +52,29 @@ def check_request(
         from p3s.machine.topology.read import check
 
         check(request.topology)
-    _check_machines(Study(root), machine, base)
-    _check_estimator(Study(root), counts, request, machine)
+    _check_machines(root, machine, base)
+    _check_estimator(root, counts, request, machine)
     check_room(root, LEAST_FREE)
 
 
-def _check_machines(study: Study, machine: Path | None, base: Path | None) -> None:
+def _check_machines(root: Path, machine: Path | None, base: Path | None) -> None:
     """Raise P3SError where a machine file that is named is not there, or that of the runs."""
     from p3s.machine.machinefile import Machine
     from p3s.predict.other_machine import base_path
 
     if machine is not None:
         Machine.load(machine)
-        Machine.load(base_path(study, base))
+        Machine.load(base_path(named(root), base))
 
 
 def _check_estimator(
-    study: Study, counts: Sequence[int], request: Request, machine: Path | None
+    root: Path, counts: Sequence[int], request: Request, machine: Path | None
 ) -> None:
     """Raise P3SError where an estimator lacks what it rests on, or nothing can be launched."""
     from p3s.machine.machinefile import NAME
     from p3s.predict.estimators import lacking
 
-    name = request.estimator
+    name, study = request.estimator, named(root)
     if name != AUTO:
         why = lacking(name, study, machine or study.root / NAME)
         if why:
@@ -105,19 +105,19 @@ def _check_launch(request: Request) -> None:
 def check_launcher(root: Path, words: Sequence[str], counts: Sequence[int]) -> None:
     """Raise where a program cannot be traced at ``counts`` into the study at ``root``."""
     check_template(words)
-    existing = Study.find(root)
-    check_counts(existing, [n for n in counts if existing is None or n not in existing.counts()])
+    study = existing(root)
+    check_counts(study, [n for n in counts if study is None or n not in study.counts()])
     program_of(words, counts[0] if counts else 1)
 
 
-def check_study(study: Study) -> None:
+def check_study(root: Path) -> None:
     """Raise P3SError where a study holds too few process counts to be modelled."""
     from p3s.base.settings import sources
-    from p3s.pipeline.stages import too_few
     from p3s.pipeline.weak import has_parameters
 
-    if has_parameters(study.root):
+    if has_parameters(root):
         return  # each value is a study of its own
+    study = opened(root)
     there = sorted({*study.counts(), *study.signature_counts()})
     if len(there) < MIN_COUNTS and not study.model_path.exists() and not sources(study):
         raise P3SError(too_few(study, there))
@@ -125,7 +125,7 @@ def check_study(study: Study) -> None:
 
 def check_there(root: Path, counts: Sequence[int]) -> None:
     """Raise P3SError where there is no study, and no command that would make one."""
-    if Study.find(root) is None:
+    if existing(root) is None:
         listed = ",".join(map(str, counts))
         raise P3SError(
             f"{root}: no study here; give the launcher command to trace first: "
@@ -138,7 +138,7 @@ def ahead(root: Path, words: Sequence[str], first: Asked) -> list[int]:
 
     words: the launcher command with which ``first`` are traced, none: the study is as it is.
     """
-    study = Study.find(root)
+    study = existing(root)
     if study is not None and not words:
         return Commands(study).ahead()
     largest = max(first.counts, default=first.top)

@@ -134,10 +134,12 @@ def _unknown(study: Study, n: int) -> Sequence[Any]:
 
 def _matrices(study: Study, largest: int) -> Iterator[tuple[int, bool, CommMatrix | str]]:
     """Yield the matrices of the largest traced count and of ``largest``, those that can be had."""
-    counts = study.signature_counts()
-    if counts and (traced := traced_matrix(study, max(counts))) is not None:
-        yield max(counts), True, traced
-    if largest not in counts and (scaled := scaled_matrix(study, largest)) is not None:
+    n = max(study.signature_counts(), default=0)
+    if n and (traced := traced_matrix(study.signature_path(n), n)) is not None:
+        yield n, True, traced
+    if largest in study.signature_counts():
+        return
+    if (scaled := scaled_matrix(study.scaled_dir(largest), largest)) is not None:
         yield largest, False, scaled
 
 

@@ -3,6 +3,7 @@ one from the scaled trace; neither needs a capture."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,6 @@ import numpy as np
 from p3s.base.artefacts import file_bytes, parse_json
 from p3s.base.errors import P3SError
 from p3s.base.ops import COLLECTIVE, SEND, kind_of
-from p3s.base.study import Study
 from p3s.base.tables import known_tables, numbers, read_table
 from p3s.base.text import visible
 from p3s.program.scaled import scaled_head
@@ -25,11 +25,10 @@ if TYPE_CHECKING:
 MAX_ROWS = 20_000_000
 
 
-def traced_matrix(study: Study, n: int) -> CommMatrix | str | None:
-    """Return the matrix of the signature at ``n``, None where its tables cannot be read."""
+def traced_matrix(path: Path, n: int) -> CommMatrix | str | None:
+    """Return the matrix of a signature at ``n``, None where its tables cannot be read."""
     import pyarrow as pa
 
-    path = study.signature_path(n)
     try:
         head = parse_json(file_bytes(path))  # of any version
         groups = [(group[1], group[3]) for group in head["groups"]]
@@ -51,17 +50,17 @@ def traced_matrix(study: Study, n: int) -> CommMatrix | str | None:
     )
 
 
-def scaled_matrix(study: Study, n: int) -> CommMatrix | str | None:
-    """Return the matrix of the scaled trace at ``n``, a sentence where it is too large."""
+def scaled_matrix(folder: Path, n: int) -> CommMatrix | str | None:
+    """Return the matrix of a scaled trace at ``n``, a sentence where it is too large."""
     import pyarrow as pa
 
     try:
-        head = scaled_head(study.scaled_dir(n))
+        head = scaled_head(folder)
         rows, known = int(head.get("rows", 0)), known_tables(head)
         if rows > MAX_ROWS:
             return f"Not drawn: its trace has {rows:,} rows, more than {MAX_ROWS:,}."
         parts, calls = [], 0
-        for path in sorted(study.scaled_dir(n).glob("part-*.parquet")):
+        for path in sorted(folder.glob("part-*.parquet")):
             wanted = dict.fromkeys(("rank", "peer", "repeat", "bytes"), int)
             table = read_table(path, {**wanted, "kind": str}, known)
             kind = table.column("kind").combine_chunks().dictionary_encode()
@@ -78,7 +77,7 @@ def scaled_matrix(study: Study, n: int) -> CommMatrix | str | None:
     except (OSError, P3SError, pa.ArrowException, ValueError, TypeError, KeyError) as err:
         return (
             None
-            if not study.scaled_path(n).exists()
+            if not (folder / "scaled.json").exists()
             else f"Not drawn: {visible(' '.join(str(err).split()), 200)}"
         )
     return _matrix(n, parts, calls)

@@ -27,6 +27,7 @@ from p3s.pipeline.stages import (
     ensure_replays,
     ensure_scaled,
     machine_file,
+    representative,
     scaled_is_missing,
     stale_replays,
 )
@@ -174,7 +175,7 @@ def estimation(
     studies: by all counts; counts: those that were asked for. made: the study of another machine.
     """
     file = machine_file(made or studies[max(studies)])
-    basis = basis_of(request, studies, counts, file)
+    basis = basis_of(request, counts, file, lambda n: representative(studies[n], n))
     if told_of(basis):
         progress.say(told_of(basis))
     if basis.replay and max(studies) > MOST_RANKS:

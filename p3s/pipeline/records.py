@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from p3s.base.errors import P3SError
+from p3s.base.records import work_of
 from p3s.base.study import Study
 from p3s.capture.callpath import Where
 from p3s.capture.sites import resolve_sites
 from p3s.model.stage import load
 from p3s.model.types import Model
+from p3s.pipeline.tracing.counts import Known
 from p3s.predict.commands import Commands
 
 if TYPE_CHECKING:
@@ -43,9 +45,35 @@ def opened(root: Path) -> Study:
     return Study.open(root)
 
 
+def named(root: Path) -> Study:
+    """Return the study of a directory where there need not be one yet."""
+    return Study(root)
+
+
 def existing(root: Path | None) -> Study | None:
     """Return the study in a directory, None where there is none."""
     return None if root is None else Study.find(root)
+
+
+def known_counts(study: Study | None) -> Known:
+    """Return what a study knows of its counts; of none, nothing."""
+    from p3s.model.grid.stated import listed_extents, stated_by_user
+
+    if study is None:
+        return Known()
+    return Known(
+        study.counts(),
+        study.failed_counts(),
+        listed_extents(study),
+        stated_by_user(study).ndims,
+        study.model_path.exists(),
+    )
+
+
+def study_unit(study: Study | None) -> str:
+    """Return how the work of a study was measured: runs of jobs do not know each other."""
+    there = work_of(run for run in (study.runs() if study is not None else []) if run.info)
+    return next(iter(there)) if len(there) == 1 else "cpu"
 
 
 def command_of(root: Path) -> Sequence[str]:

@@ -349,6 +349,11 @@ def replay_is_missing(study: Study, n: int) -> bool:
     return n > 1 and (is_stale(path, [study.scaled_path(n)]) or is_old_replay(path))
 
 
+def representative(study: Study, n: int) -> bool:
+    """Tell whether there is a replay at a count that tells how fast the program is."""
+    return not replay_is_missing(study, n) and bool(study.replay(n).get("representative"))
+
+
 def stale_replays(study: Study, counts: Sequence[int]) -> list[int]:
     """Return the counts with a replay that is older than the scaled trace."""
     return [n for n in counts if study.replay_path(n).exists() and replay_is_missing(study, n)]

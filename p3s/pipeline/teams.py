@@ -90,7 +90,7 @@ def node_of(study: Study, request: Request) -> Node:
     if request.settings.cores_per_node:
         return plain_node(request.settings.cores_per_node)
     file = machine_file(study)
-    basis = basis_of(request, {1: study}, [1], file)
+    basis = basis_of(request, [1], file, lambda _: False)
     if basis.network:
         return plain_node(cluster_of(basis.network).cores_per_node, basis.network)
     known = Machine.load(file).facts.cores if file is not None else None

@@ -180,7 +180,7 @@ def test_texts(renderer: str, name: str) -> None:
     text.encode("utf-8")
     assert "nan" not in re.sub(r"[a-z]nan|nan[a-z]", "", text.lower())
     if renderer not in ("json", "csv of phases"):
-        limit = 4_000 if name in ("usual", "one point") else 20_000
+        limit = 6_000 if name in ("usual", "one point") else 20_000
         assert 20 < len(text) < (4 * limit if renderer in ("notebook", "csv of counts") else limit)
     if renderer in ("terminal", "compare", "repr"):
         assert all(line.isprintable() for line in text.split("\n"))

@@ -213,13 +213,13 @@ def test_measures_switch_and_numbers_show_on_hover(browser: Any, pages: dict[str
     assert page.evaluate(shown) == ["panel-core"]
     page.click("label[for=measure-time]")
     assert page.evaluate(shown) == ["panel-time"]
-    tips = (
-        "() => [...document.querySelectorAll('.tip')].filter("
-        "e => getComputedStyle(e).visibility == 'visible').map(e => e.textContent)"
+    guides = (
+        "() => [...document.querySelectorAll('.guide')].filter("
+        "e => getComputedStyle(e).visibility == 'visible').map(e => e.parentNode.textContent)"
     )
-    assert page.evaluate(tips) == []
+    assert page.evaluate(guides) == []
     page.locator("svg.chart").first.locator(".catch").nth(3).hover()
-    found = page.evaluate(tips)
+    found = page.evaluate(guides)
     assert len(found) == 1 and found[0].startswith("32 processes, predicted")
     opened.check_quiet(pages["few"])
 

@@ -135,7 +135,9 @@ def test_they_are_in_file_text_frame_and_page(tmp_path: Path) -> None:
     assert table["n"] == [4, 8] and table["transfer"] == [None, 0.85]
     part = part_of(file.content)
     assert part is not None and part.tables[1].rows[0][1] == "72.0 %"
-    assert any(line.split()[:4] == ["Transfer", "efficiency", "85.0", "%"] for line in lines_of(part))
+    assert any(
+        line.split()[:4] == ["Transfer", "efficiency", "85.0", "%"] for line in lines_of(part)
+    )
     view = shown(put_study(tmp_path / "study", made))
     words = " ".join(render(view).split())
     assert "Serialisation efficiency" in words and "94.1 %" in words

@@ -9,6 +9,9 @@ from typing import Any
 
 from p3s.signature_runner.traced_run import TracedRun
 
+#: Is in the plain data of a record also where it is empty.
+ALWAYS = {"always": True}
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -23,10 +26,6 @@ class Failure:
     reason: str
     refused: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the failure as plain data."""
-        return {key: each for key, each in vars(self).items() if key != "refused" or each}
-
 
 @dataclass(frozen=True)
 class TracedCount:
@@ -39,26 +38,20 @@ class TracedCount:
     np: int
     times: dict[str, Any] | None
     runs: tuple[TracedRun, ...]
-    timed: tuple[TracedRun, ...]
     signature: Mapping[str, int]
-    not_modelled: Sequence[Mapping[str, Any]] = ()
-    tracing: Mapping[str, Any] = field(default_factory=dict)
-    buffers: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the count as plain data."""
-        runs = {key: [run.to_json() for run in getattr(self, key)] for key in ("runs", "timed")}
-        rows = {**vars(self), **runs}
-        return {key: each for key, each in rows.items() if key != "timed" or each}
+    timed: tuple[TracedRun, ...] = ()
+    not_modelled: Sequence[Mapping[str, Any]] = field(default=(), metadata=ALWAYS)
+    tracing: Mapping[str, Any] = field(default_factory=dict, metadata=ALWAYS)
+    buffers: Mapping[str, Any] = field(default_factory=dict, metadata=ALWAYS)
 
 
 @dataclass
 class Traced:
     """What tracing did: finished counts, and why others are missing."""
 
-    counts: list[TracedCount] = field(default_factory=list)
-    failed: list[Failure] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    counts: list[TracedCount] = field(default_factory=list, metadata=ALWAYS)
+    failed: list[Failure] = field(default_factory=list, metadata=ALWAYS)
+    problems: list[str] = field(default_factory=list, metadata=ALWAYS)
 
     def add(self, other: Traced) -> None:
         """Add what tracing other counts did."""
@@ -74,14 +67,6 @@ class Traced:
                 runs, timed = each.runs + more.runs, each.timed + more.timed
                 self.counts[at] = replace(more, runs=runs, timed=timed)
         self.add(Traced([], repeats.failed, repeats.problems))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as plain data."""
-        return {
-            "counts": [each.to_json() for each in self.counts],
-            "failed": [each.to_json() for each in self.failed],
-            "problems": self.problems,
-        }
 
 
 def alike(failed: Sequence[Failure]) -> list[tuple[list[int], str]]:

@@ -241,12 +241,12 @@ def _trace_counts(
                 np,
                 as_json(times),
                 tuple(runs),
-                tuple(timed),
                 {
                     "events": signature.events,
                     "phases": len(signature.phases),
                     "sites": len(signature.sites),
                 },
+                tuple(timed),
                 signature.not_modelled,
                 signature.tracing,
                 signature.buffers,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from p3s.base.settings import parameters
 from p3s.base.study import Study
 from p3s.base.text import one_line
 from p3s.model.grid.stated import check_dims, keep_dims
+from p3s.pipeline.records import known_counts
 from p3s.pipeline.stages import MIN_COUNTS
 from p3s.pipeline.tracing.counts import Asked, chosen, grids_of, trace_asked, warn
 from p3s.pipeline.tracing.results import Traced, TracedCount, reasons
@@ -41,8 +43,9 @@ def trace(request: TraceRequest, progress: Progress) -> Traced:
     existing = Study.find(request.root)
     program_of(words, max(asked.counts, default=asked.top or 1))
     refuse_parameters(request.root)
-    grids = grids_of(existing, words, request.extents)
-    counts = list(settled) if settled is not None else chosen(asked, existing, grids, progress)
+    known = known_counts(existing)
+    grids = grids_of(known, words, request.extents)
+    counts = list(settled) if settled is not None else chosen(asked, known, grids, progress)
     if not request.part:
         check_counts(existing, counts)
     check_dims(existing, request.extents, counts)
@@ -51,15 +54,13 @@ def trace(request: TraceRequest, progress: Progress) -> Traced:
     keep_dims(study, request.extents)
     if settled is None:
         if not request.part:
-            warn(asked, counts, existing, grids, progress)
+            warn(asked, counts, known, grids, progress)
         progress.say(f"tracing into {study.root}")
     if not counts:
         return Traced()
 
-    def some(these: Sequence[int]) -> Traced:
-        return trace_counts(study, request, these, progress, made=made)
-
-    return trace_asked(asked, counts, study, grids, some, progress)
+    some = partial(trace_counts, study, request, bar=progress, made=made)
+    return trace_asked(asked, counts, partial(known_counts, study), grids, some, progress)
 
 
 def traced(
@@ -93,14 +94,14 @@ def missing_counts(request: TraceRequest, asked: Asked | None, bar: Progress) ->
 
     ``asked``: at which counts; None: at the request's, where the study has too few for a model.
     """
-    existing = Study.find(request.root)
-    have = set(existing.counts()) if existing is not None else set()
+    known = known_counts(Study.find(request.root))
+    have = set(known.ran)
     wanted = asked or (Asked() if len(have) >= MIN_COUNTS else request.asked)
-    grids = grids_of(existing, list(request.command), request.extents)
-    missing = tuple(np for np in chosen(wanted, existing, grids, bar) if np not in have)
-    check_dims(existing, request.extents, missing)
+    grids = grids_of(known, list(request.command), request.extents)
+    missing = tuple(np for np in chosen(wanted, known, grids, bar) if np not in have)
+    check_dims(Study.find(request.root), request.extents, missing)
     if asked is not None and missing:
-        warn(wanted, missing, existing, grids, bar)
+        warn(wanted, missing, known, grids, bar)
     return replace(
         request,
         asked=wanted,
