@@ -38,8 +38,7 @@ from p3s.predict.scaling import KNEE_EFFICIENCY
 from p3s.predict.types import PREDICTION, WhatIfAt
 from p3s.replay.settings import ReplaySettings
 from p3s.report.notebook import Prediction, Table, brought, progress_here
-from p3s.report.pictures import Picture
-from p3s.report.plots import Plots
+from p3s.report.pictures import Picture, Plots
 
 if TYPE_CHECKING:
     import pandas
@@ -267,7 +266,7 @@ class Study:
 
     def matrix(self, n: int) -> Matrix:
         """Return who sends how much to whom with ``n`` processes."""
-        from p3s.pipeline.matrices import scaled_matrix, traced_matrix
+        from p3s.pipeline.content import scaled_matrix, traced_matrix
 
         traced = n in ensure_signatures(self._directory, self._progress)
         if not traced:

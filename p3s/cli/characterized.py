@@ -99,7 +99,7 @@ def small_runs(request: TraceRequest, up_to: int, json_: bool) -> int:
     """Record runs of a smaller input, and print what they show."""
     from p3s.costs.small_runs.places import HOW, SITE
     from p3s.costs.small_runs.summary import FAR
-    from p3s.pipeline.tracing.results import reasons
+    from p3s.pipeline.tracing.counts import reasons
     from p3s.pipeline.tracing.small_runs import trace_smaller
     from p3s.report.small_runs import render, status_text
 

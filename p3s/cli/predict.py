@@ -7,9 +7,8 @@ from pathlib import Path
 
 import typer
 
-from p3s.cli import costs
 from p3s.cli.common import allowed_codes, launcher_words
-from p3s.cli.values import parse_asked, parse_counts, parse_share
+from p3s.cli.values import parse_asked, parse_counts, parse_share, settings_of
 
 #: Counts traced when a launcher is given and nothing has been traced yet.
 DEFAULT_FROM = "2,4,8,16"
@@ -51,13 +50,12 @@ def predict(
 ) -> int:
     """Predict run time, speedup and the knee; runs every stage that is missing or out of date."""
     from p3s.cli import predicted as then
-    from p3s.pipeline.basis import request_of
-    from p3s.pipeline.before import ahead
+    from p3s.pipeline.basis import ahead, request_of
     from p3s.pipeline.predicting import PredictArguments, what_ifs_of
     from p3s.pipeline.tracing.runs import TraceRequest
     from p3s.signature_runner.standard_input import own
 
-    settings = costs.settings_of(hosts, cores_per_node, budget, launcher, collectives=collectives)
+    settings = settings_of(hosts, cores_per_node, budget, launcher, collectives=collectives)
     placed = placement is not None
     request = request_of(estimator, network, no_replay, settings, topology, placed=placed)
     words, usual = launcher_words(ctx), parse_asked(DEFAULT_FROM)

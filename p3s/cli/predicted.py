@@ -40,8 +40,13 @@ class Asked:
 def predict(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) -> int:
     """Predict what is asked for; return the exit code."""
     from p3s.cli import several
-    from p3s.pipeline.basis import with_placement
-    from p3s.pipeline.before import check_launcher, check_request, check_study, check_there
+    from p3s.pipeline.basis import (
+        check_launcher,
+        check_request,
+        check_study,
+        check_there,
+        with_placement,
+    )
     from p3s.pipeline.predicting import file_system
     from p3s.pipeline.teams import needs_threads
     from p3s.pipeline.weak import at_value, has_parameters

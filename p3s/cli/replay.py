@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from p3s.base.text import plural
-from p3s.cli import costs
 from p3s.cli.common import emit, out, quoted, say
 from p3s.cli.progress import progress
-from p3s.cli.values import parse_counts, seconds_of
+from p3s.cli.values import parse_counts, seconds_of, settings_of
 
 
 def replay(
@@ -40,7 +39,7 @@ def replay(
     from p3s.report.replayed import replays_text
 
     wanted = parse_counts(counts)
-    settings = costs.settings_of(
+    settings = settings_of(
         hosts,
         cores_per_node,
         budget,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def scale(study_dir: Path, counts: str, ranks: str | None, json_: bool) -> int:
     """Write the logical trace at larger counts: one row per event and rank, as Parquet."""
-    from p3s.pipeline.before import check_study
+    from p3s.pipeline.basis import check_study
     from p3s.pipeline.records import opened
     from p3s.pipeline.stages import (
         check_scaled_room,

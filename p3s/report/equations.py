@@ -18,10 +18,19 @@ from p3s.model.notation import MATHML
 from p3s.model.reasons import Verdict
 from p3s.model.tripcounts import refusal_text
 from p3s.model.types import NO_SHARE, Model, NextCount
-from p3s.report.layout import hanging, long_equation, squeezed, wrapped_row
 from p3s.report.places import Places, joined_places
 from p3s.report.rules import Equation, PhaseRules, Rule, Share, phase_rules, used_symbols
-from p3s.report.show import Columns, Part, PartTable, lines_of, table_of
+from p3s.report.show import (
+    Columns,
+    Part,
+    PartTable,
+    hanging,
+    lines_of,
+    long_equation,
+    squeezed,
+    table_of,
+    wrapped_row,
+)
 from p3s.signature import buffers, tracing
 from p3s.signature.unmodelled import sentences
 

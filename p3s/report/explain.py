@@ -26,8 +26,8 @@ from p3s.model.types import (
     Slot,
     Values,
 )
-from p3s.report.layout import hanging, named, wrapped_table
 from p3s.report.places import Places, call_place, phase_place
+from p3s.report.show import hanging, named, wrapped_table
 
 #: Without --all: calls of a phase, classes of ranks of a count.
 MAX_CALLS, MAX_CLASSES = 12, 4

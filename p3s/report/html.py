@@ -31,8 +31,8 @@ from p3s.predict.types import Prediction, untrusted
 from p3s.report import costs, counts, details, equations, sections, sure
 from p3s.report.call_tree import CallTree, Node, tree_of, weight
 from p3s.report.charts import curves, flame, stacks
+from p3s.report.charts.cells import matrix_view
 from p3s.report.charts.flame import growth, step_of
-from p3s.report.matrices import matrix_view
 from p3s.report.phase_table import account
 from p3s.report.places import phase_places
 from p3s.report.show import Page, Part

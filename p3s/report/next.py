@@ -8,7 +8,7 @@ from typing import Any
 from p3s.base.text import figures, paragraph, percent, processes, seconds, visible
 from p3s.model.types import Model
 from p3s.report.equations import verdict_table
-from p3s.report.layout import hanging
+from p3s.report.show import hanging
 
 #: What stands in a command for arguments that nobody but the user knows.
 ARGUMENTS = "ARGUMENTS"

@@ -110,7 +110,8 @@ def verdict_sentences(prediction: Prediction, places: Mapping[str, str] | None =
 
 def figure_sentences(prediction: Prediction, places: Mapping[str, str] | None = None) -> list[str]:
     """Return what the figures say, whether they are to be trusted or not."""
-    said = [headline(prediction)]
+    network = network_of(prediction)
+    said = [headline(prediction), *[f"The times are {network}."] * bool(network)]
     if not prediction.starts_only:
         several, trusted = len(prediction.counts) > 1, not warning_of(prediction)
         said += _knee(prediction) if several and trusted else []
@@ -123,8 +124,6 @@ def figure_sentences(prediction: Prediction, places: Mapping[str, str] | None = 
 def headline(prediction: Prediction) -> str:
     """Return the result in a sentence of some 20 words."""
     first, last = prediction.base, prediction.last
-    network = network_of(prediction)
-    network = f", {network}" if network else ""
     if prediction.starts_only:
         launch = prediction.start_and_end[-1]
         said = (
@@ -134,7 +133,7 @@ def headline(prediction: Prediction) -> str:
         )
     elif first is last:
         time = f"{seconds(last.time_s)}{_between(last)}"
-        said = f"At {processes(last.n)} the program takes {time}{network}."
+        said = f"At {processes(last.n)} the program takes {time}."
     else:
         known = within(last)
         known = f", {known}" if known else ""
@@ -147,7 +146,7 @@ def headline(prediction: Prediction) -> str:
         )
         said = (
             f"From {first.n} to {last.n} processes the program {change} "
-            f"({seconds(first.time_s)} to {seconds(last.time_s)}{known}){network}."
+            f"({seconds(first.time_s)} to {seconds(last.time_s)}{known})."
         )
     rough = prediction.grade == "rough"
     return f"Roughly: {said[0].lower()}{said[1:]}" if rough else said

@@ -44,13 +44,16 @@ def render(
     most = MAX_COUNTS if verbose else SHORT
     text = [*paragraph(warning or headline(prediction)), ""]
     text += [show(count_table(prediction, most, wide=False)), *count_cut(prediction, most)]
-    text += [*signs(prediction.counts), ""]
+    text += signs(prediction.counts)
     if verbose:
+        text.append("")
         text += [*reason_lines(reasons), *figure_sentences(prediction, places)[not warning :], ""]
         text += [show(*_details(prediction, places or {}))]
         text += _few("note", lines(prediction.notes))
         text += _few("not included", lines(prediction.not_modelled))
         return "\n".join(text).rstrip()
+    network = network_of(prediction)
+    text += [*[f"The times are {network}."] * bool(network), ""]
     text += _main(prediction, told, top_phase(prediction, places), explain)
     left = max(len(reasons) - MAX_REASONS, 0) + len(lines(prediction.notes))
     if more and (left := left + len(lines(prediction.not_modelled))):
@@ -76,12 +79,12 @@ def _details(prediction: Prediction, places: Mapping[str, str]) -> list[Part | s
     """Return the parts of the page that tell of times."""
     if prediction.starts_only:
         return [details.files(prediction)]
-    network, changes = network_of(prediction), details.best_changes(prediction)
+    changes = details.best_changes(prediction)
     return [
         details.files(prediction),
         details.efficiencies(prediction),
         details.what_if(prediction),
-        *filter(None, [details.balance_line(prediction), changes, network]),
+        *filter(None, [details.balance_line(prediction), changes]),
         *_limits(prediction, places),
         "",
         details.interval_part(prediction),

@@ -15,8 +15,16 @@ from p3s.cli.values import parse_asked
 from p3s.model.grid import admissible
 from p3s.model.grid.admissible import choose, hidden, left_open, telling
 from p3s.pipeline.records import known_counts
-from p3s.pipeline.tracing.counts import Asked, Grids, Known, trace_asked, warn
-from p3s.pipeline.tracing.results import Failure, Traced, reasons
+from p3s.pipeline.tracing.counts import (
+    Asked,
+    Failure,
+    Grids,
+    Known,
+    Traced,
+    reasons,
+    trace_asked,
+    warn,
+)
 
 TAKES = {
     "any": lambda n: True,

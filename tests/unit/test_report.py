@@ -329,7 +329,7 @@ def test_verdict_of_doubtful_times_says_so_first_and_names_no_knee() -> None:
 def test_a_typical_network_is_named() -> None:
     network = {"name": "eth10", "label": "10 Gbit/s Ethernet cluster", "source": "typical"}
     text = verdict_of(made(network=network))
-    assert ", for a typical 10 Gbit/s Ethernet cluster." in text
+    assert "The times are for a typical 10 Gbit/s Ethernet cluster." in text
     assert "typical" not in verdict_of(made(network={**network, "source": "measured"}))
     assert "typical" not in verdict_of(made(network=None))
 

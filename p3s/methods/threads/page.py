@@ -125,14 +125,13 @@ def _reasons(surface: Surface | None, advice: advising.AdviceFile | None) -> lis
 
 def times_part(surface: Surface, unsure: str) -> Part:
     """Return the run times over processes and threads; unsure: a word behind the picture's."""
-    head, rows = surfaces.table_of(surface)
     n, threads = surface.base
     base = f"{plural(n, 'process', 'processes')} with {plural(threads, 'thread')}"
     what = f"predicted, over processes and threads; the fastest has a frame.{unsure}"
     return Part(
         "times",
         "Run times",
-        tables=[PartTable("Configurations", head, rows)],
+        tables=[surfaces.configurations(surface)],
         charts=[("Run time", what, _heat(surface))],
         notes=[
             *surfaces.on_same_cores(surface),

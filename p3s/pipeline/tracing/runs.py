@@ -11,8 +11,7 @@ from p3s.base.errors import P3SError, RunFailed, UsageError
 from p3s.base.progress import Progress
 from p3s.base.study import Study
 from p3s.base.text import processes, quoted
-from p3s.pipeline.tracing.counts import Asked
-from p3s.pipeline.tracing.results import Failure, Traced, TracedCount
+from p3s.pipeline.tracing.counts import Asked, Failure, Traced, TracedCount
 from p3s.signature_runner.recording import Recording
 from p3s.signature_runner.standard_input import NONE, StandardInput
 from p3s.signature_runner.traced_run import Launch, TracedRun, refused, trace_once

@@ -30,8 +30,16 @@ from p3s.base.study import Study
 from p3s.base.text import differing
 from p3s.model.grid.stated import keep_dims
 from p3s.pipeline.records import known_counts
-from p3s.pipeline.tracing.counts import Asked, Known, chosen, grids_of, trace_asked, warn
-from p3s.pipeline.tracing.results import Traced, reasons
+from p3s.pipeline.tracing.counts import (
+    Asked,
+    Known,
+    Traced,
+    chosen,
+    grids_of,
+    reasons,
+    trace_asked,
+    warn,
+)
 from p3s.pipeline.tracing.runs import TraceRequest, trace_counts
 from p3s.pipeline.weak import Named
 from p3s.signature_runner.traced_run import check_template, program_of

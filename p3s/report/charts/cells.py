@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from p3s.base.text import processes
+from p3s.base.text import plural, processes
 from p3s.report.charts.draw import LETTER, Svg, at, nice_step
-from p3s.report.matrix import shaded
+from p3s.report.matrix import shaded, totals
 from p3s.report.phase_table import volume
 from p3s.signature.matrix import CommMatrix
 
@@ -95,3 +96,28 @@ def _legend(svg: Svg, square: Ints, levels: Ints, what: str) -> None:
 
 def _amount(value: int, what: str) -> str:
     return volume(value) if what == "bytes" else f"{value:,}"
+
+
+@dataclass(frozen=True)
+class MatrixView:
+    """One matrix: its title, its chart, what a cell of that is, lines of text; or text alone."""
+
+    title: str
+    chart: str
+    cell: str
+    lines: list[str]
+
+
+def matrix_view(n: int, traced: bool, found: CommMatrix | str) -> MatrixView:
+    """Return how the matrix of a count is shown, or the sentence that stands for it."""
+    title = f"{'Traced' if traced else 'Predicted'}, {processes(n)}"
+    if isinstance(found, str):
+        return MatrixView(title, "", "", [found])
+    what = "bytes" if found.bytes.any() or not found.messages.any() else "messages"
+    said = [totals(found) + "."]
+    if found.collective_calls:
+        said.append(f"Not in the matrix: {plural(found.collective_calls, 'call')} of collectives.")
+    ranks = max(-(-found.np // CELLS), 1)
+    cell = "a pair of ranks" if ranks == 1 else f"{ranks} × {ranks} ranks"
+    chart = matrix_chart(found, what)
+    return MatrixView(title, chart, f"{what}; a cell is {cell}", [*said, *found.notes])
