@@ -12,8 +12,8 @@ from p3s.base.errors import P3SError
 from p3s.base.text import NOT_KNOWN, differing, factor, percent, plural, processes, seconds, visible
 from p3s.predict.types import Count, PhaseAt, Prediction, Reason, in_short, part_s, untrusted
 from p3s.report.counts import DOUBTFUL
-from p3s.report.show import Columns, Page, Part, PartTable, show, table_of
-from p3s.report.sure import reason_lines, reasons_of
+from p3s.report.show import Columns, Page, Part, PartTable, show_page, table_of
+from p3s.report.sure import reasons_of
 
 #: Phases listed one by one, on a terminal and a page; the rest is summed up and said so.
 MAX_PHASES, MAX_PAGE_PHASES = 12, 60
@@ -333,47 +333,40 @@ def _join(counts: Sequence[int]) -> str:
 
 def as_text(found: Comparison) -> str:
     """Return a comparison as text: the verdict first, then counts, phases and what else differs."""
-    shown, rest = found.phases[:MAX_PHASES], found.phases[MAX_PHASES:]
-    parts = [*found.verdict, "", f"A: {found.a}", f"B: {found.b}", "", show(_count_table(found))]
-    parts += _only(found)
-    parts += ["", f"Phases at {processes(found.n)}, largest change first"]
-    parts.append(show(table_of("Phases", _PHASES, shown, (0, 4))))
-    parts += _cut(rest)
-    laws = [pair for pair in shown[:3] if pair.a_law and pair.b_law and pair.a_law != pair.b_law]
-    for pair in laws:
-        parts.append(f"{pair.name}: time in s is {pair.a_law} in A, {pair.b_law} in B")
-    if found.differences:
-        parts += ["", show(_difference_table(found))]
-    parts += ["", *reason_lines(found.reasons)] if found.reasons else []
-    parts += [f"note: {note}" for note in found.notes]
-    if any(pair.doubtful for pair in found.counts):
-        parts.append(DOUBTFUL)
-    return "\n".join(parts)
+    return show_page(page_of(found))
 
 
-def page_of(found: Comparison, chart: str) -> Page:
-    """Return a comparison as a page; chart: the run times of both as SVG."""
-    shown, rest = found.phases[:MAX_PAGE_PHASES], found.phases[MAX_PAGE_PHASES:]
-    what = (
-        f"of A (circles), {found.a}, and B (squares), {found.b}; both axes logarithmic, the bands "
-        "are the intervals"
-    )
+def page_of(found: Comparison, chart: str = "") -> Page:
+    """Return a comparison as a page; chart: the run times of both as SVG, "": for a terminal."""
+    most = MAX_PAGE_PHASES if chart else MAX_PHASES
+    shown, rest = found.phases[:most], found.phases[most:]
     notes = [*_only(found), *found.notes]
     if any(pair.doubtful for pair in found.counts):
-        notes.append("an asterisk: communication was not measured as in a real run")
-    phases = table_of("Phases", _PHASES | _PAGE_PHASES, shown, (0, 4, 6, 7))
+        notes.append(DOUBTFUL)
+    columns = _PHASES | (_PAGE_PHASES if chart else {})
+    phases = table_of("Phases", columns, shown, (0, 4, 6, 7))
+    change = sum(pair.change_s for pair in rest)
+    cut = f"{plural(len(rest), 'more phase')} change by {signed(change)} together"
+    laws = [pair for pair in shown[:3] if pair.a_law and pair.b_law and pair.a_law != pair.b_law]
+    told = [f"{pair.name}: time in s is {pair.a_law} in A, {pair.b_law} in B" for pair in laws]
+    what = "of both; both axes logarithmic, the bands are the intervals"
     parts = [
-        Part("curves", "Run times", charts=[("Run times", what, chart)]),
-        Part("counts", "Process counts", tables=[_count_table(found)], notes=notes),
+        Part("curves", "Run times", charts=[("Run times", what, chart)]) if chart else None,
+        Part(
+            "counts",
+            "Process counts",
+            f"A: {found.a}; B: {found.b}",
+            tables=[table_of("Process counts", _COUNTS, found.counts, ())],
+            notes=notes,
+        ),
         Part(
             "phases",
             f"Phases at {processes(found.n)}, largest change first",
             tables=[replace(phases, kind="beside")],
-            notes=_cut(rest),
+            notes=[*[cut] * bool(rest), *([] if chart else told)],
         ),
+        _differing(found),
     ]
-    if found.differences:
-        parts.append(Part("differences", "What else differs", tables=[_difference_table(found)]))
     return Page(
         f"{visible(Path(found.a).name)} and {visible(Path(found.b).name)}",
         "",
@@ -381,30 +374,20 @@ def page_of(found: Comparison, chart: str) -> Page:
         found.warning,
         untrusted(found.reasons),
         [each for each in found.reasons if not each.untrustworthy],
-        parts,
+        [part for part in parts if part is not None],
     )
 
 
-def _count_table(found: Comparison) -> PartTable:
-    return table_of("Process counts", _COUNTS, found.counts, ())
-
-
-def _difference_table(found: Comparison) -> PartTable:
+def _differing(found: Comparison) -> Part | None:
     head = ["differs", "A", "B"]
-    return PartTable("Differences", head, found.differences, left=(0, 1, 2), kind="facts")
+    table = PartTable("Differences", head, found.differences, left=(0, 1, 2), kind="facts")
+    return Part("differences", "What else differs", tables=[table]) if found.differences else None
 
 
 def _only(found: Comparison) -> list[str]:
     """Return the counts that are in one of the predictions alone."""
     alone = {"A": found.only_a, "B": found.only_b}
     return [f"only in {which}: {processes(counts)}" for which, counts in alone.items() if counts]
-
-
-def _cut(rest: Sequence[PhasePair]) -> list[str]:
-    """Return what phases change that are not listed."""
-    change = sum(pair.change_s for pair in rest)
-    more = plural(len(rest), "more phase")
-    return [f"{more} change by {signed(change)} together"] if rest else []
 
 
 def _ends(pair: CountPair) -> str:

@@ -17,6 +17,8 @@ from p3s.base.text import aligned, paragraph, text_width
 from p3s.predict.types import Reason
 
 R = TypeVar("R")
+#: Reasons of a kind that a terminal has.
+MAX_REASONS = 12
 #: Columns of a table by name: the text of a cell from a record.
 Columns = Mapping[str, Callable[[R], object]]
 
@@ -126,6 +128,25 @@ def lines_csv(lines: Iterable[Sequence[Any]]) -> str:
 def show(*shown: str | PartTable | Part | None) -> str:
     """Return texts, tables and parts as text of at most 100 columns; None is left out."""
     return "\n".join(line for each in shown if each is not None for line in lines_of(each))
+
+
+def show_page(page: Page) -> str:
+    """Return a page as text: what it says first, its parts, and what is to be minded."""
+    lines = [*paragraph(page.warning), *reason_lines(page.against[:MAX_REASONS])]
+    lines += [*[""] * bool(lines), *(line for each in page.sentences for line in paragraph(each))]
+    lines += ["", *(line for part in page.parts for line in lines_of(part))]
+    return "\n".join([*lines, *reason_lines(page.mind[:MAX_REASONS])]).rstrip()
+
+
+def reason_lines(reasons: Sequence[Reason]) -> list[str]:
+    """Return reasons as lines of text: what is wrong, or to be minded, and what to do about it."""
+    said = []
+    for reason in reasons:
+        head = reason.code if reason.untrustworthy or reason.rough else "caution"
+        said += paragraph(f"{head}: {reason.text}", 0, 4)
+        if reason.advice:  # in one line: a command that is broken in two cannot be copied
+            said.append(f"    to do: {reason.advice}")
+    return said
 
 
 def lines_of(shown: str | PartTable | Part, by: int = 0) -> list[str]:

@@ -7,17 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from p3s.base.text import (
-    NOT_KNOWN,
-    UNKNOWN,
-    factor,
-    interval,
-    paragraph,
-    percent,
-    processes,
-    seconds,
-    visible,
-)
+from p3s.base.text import NOT_KNOWN, UNKNOWN, factor, interval, percent, processes, seconds, visible
 from p3s.predict.types import Count, Limit, PhaseAt, Prediction, Reason, in_short, named, untrusted
 from p3s.report.counts import core_hours, factors, not_known
 
@@ -52,17 +42,6 @@ def reasons_of(prediction: Prediction, of: str = "") -> list[Reason]:
         )
         for each in (named(prediction.reasons, of) if of else prediction.reasons)
     ]
-
-
-def reason_lines(reasons: Sequence[Reason]) -> list[str]:
-    """Return reasons as lines of text: what is wrong, or to be minded, and what to do about it."""
-    said = []
-    for reason in reasons:
-        head = reason.code if reason.untrustworthy or reason.rough else "caution"
-        said += paragraph(f"{head}: {reason.text}", 0, 4)
-        if reason.advice:  # in one line: a command that is broken in two cannot be copied
-            said.append(f"    to do: {reason.advice}")
-    return said
 
 
 def lines(texts: Sequence[str], limit: int = 400) -> list[str]:

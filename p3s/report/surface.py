@@ -8,8 +8,7 @@ from p3s.base.text import NOT_KNOWN, interval, percent, plural, seconds, visible
 from p3s.predict.surface import Cell, Surface
 from p3s.predict.types import in_short, untrusted
 from p3s.report.counts import DOUBTFUL
-from p3s.report.show import Columns, PartTable, show, table_of
-from p3s.report.sure import reason_lines
+from p3s.report.show import Columns, Page, Part, PartTable, show_page, table_of
 
 #: Rows shown; all of them are in surface.json.
 MOST_ROWS, MOST_LINES = 60, 12
@@ -18,23 +17,21 @@ MOST_ROWS, MOST_LINES = 60, 12
 def render(surface: Surface) -> str:
     """Return a surface as text: what it says, a table of times, one row per configuration."""
     against = untrusted(surface.reasons)
-    parts = []
-    if against:
-        parts += [f"Do not rely on this prediction: {in_short(against)}.", ""]
-        parts += [*reason_lines(against[:MOST_LINES]), ""]
-    parts += [*sentences(surface), "", grid(surface), "", show(configurations(surface))]
-    if any(cell.doubtful for cell in surface.cells):
-        parts.append(DOUBTFUL)
+    signs = [DOUBTFUL] * any(cell.doubtful for cell in surface.cells)
     if any(not cell.traced for cell in surface.cells):
-        parts.append("~     no run had so many threads: from the laws of threads")
-    parts += reason_lines([r for r in surface.reasons if not r.untrustworthy][:MOST_LINES])
-    parts += [f"note: {visible(note, 400)}" for note in surface.notes[:MOST_LINES]]
-    return "\n".join(parts)
-
-
-def sentences(surface: Surface) -> list[str]:
-    """Return what a surface says in words: the fastest, and for each number of cores the best."""
-    return [fastest(surface), *on_same_cores(surface)]
+        signs.append("~     no run had so many threads: from the laws of threads")
+    notes = [f"note: {visible(note, 400)}" for note in surface.notes[:MOST_LINES]]
+    tables = [grid(surface), configurations(surface)]
+    page = Page(
+        "Run times",
+        "",
+        [fastest(surface), *on_same_cores(surface)],
+        f"Do not rely on this prediction: {in_short(against)}." if against else "",
+        against,
+        [reason for reason in surface.reasons if not reason.untrustworthy],
+        [Part("times", tables=tables, notes=[*signs, *notes])],
+    )
+    return show_page(page)
 
 
 def fastest(surface: Surface) -> str:
@@ -76,13 +73,13 @@ def clear(first: Cell, second: Cell) -> bool:
     return None not in (first.high_s, second.low_s) and (first.high_s or 0) < (second.low_s or 0)
 
 
-def grid(surface: Surface) -> str:
+def grid(surface: Surface) -> PartTable:
     """Return times as a table of processes by threads."""
     columns: Columns[int] = {
         "processes": str,
         **{plural(k, "thread"): partial(_at, surface, k) for k in surface.threads},
     }
-    return show(table_of("Run times", columns, surface.counts, left=()))
+    return table_of("Run times", columns, surface.counts, left=())
 
 
 def _at(surface: Surface, threads: int, n: int) -> str:

@@ -9,13 +9,12 @@ from p3s.predict.types import Prediction, Reason, WeakPrediction, untrusted
 from p3s.report import details
 from p3s.report.costs import KIND_NAMES
 from p3s.report.counts import MAX_COUNTS, count_cut, count_table, signs
-from p3s.report.show import Part, show
+from p3s.report.show import Page, Part, reason_lines, show, show_page
 from p3s.report.sure import (
     figure_sentences,
     headline,
     lines,
     network_of,
-    reason_lines,
     reasons_of,
     top_phase,
     warning_of,
@@ -118,7 +117,7 @@ def _few(what: str, texts: Sequence[str]) -> Iterator[str]:
 
 def render_weak(result: WeakPrediction) -> str:
     """Return a prediction of weak scaling as text."""
-    first, last = result.counts[0], result.counts[-1]
+    first, last, reasons = result.counts[0], result.counts[-1], reasons_of(result)
     warning, said = warning_of(result), ""
     if first is not last:
         said = (
@@ -126,12 +125,13 @@ def render_weak(result: WeakPrediction) -> str:
             f"time goes from {seconds(first.time_s)} to {seconds(last.time_s)}, an "
             f"efficiency of {percent(last.efficiency)}."
         )
-    if warning:
-        said = f"Taken at face value: {said}" * bool(said)
-    elif result.knee:
-        below = percent(result.knee_efficiency)
-        said += f" It stays below {below} from {processes(result.knee)} on."
-    text = [*paragraph(warning), *[""] * bool(warning), show(count_table(result, wide=False)), ""]
-    text += [*paragraph(said), *reason_lines(reasons_of(result))]
-    text += [f"note: {visible(note, 400)}" for note in result.notes]
-    return "\n".join([*text, *signs(result.counts)])
+        if warning:
+            said = f"Taken at face value: {said}"
+        elif result.knee:
+            below = percent(result.knee_efficiency)
+            said += f" It stays below {below} from {processes(result.knee)} on."
+    notes = [f"note: {visible(note, 400)}" for note in result.notes]
+    part = Part("counts", tables=[count_table(result, wide=False)], notes=signs(result.counts))
+    mind = [reason for reason in reasons if not reason.untrustworthy]
+    page = Page("", "", [said], warning, untrusted(reasons), mind, [part])
+    return "\n".join([show_page(page), *notes])
