@@ -237,7 +237,11 @@ def _curve(axis: str, draw: Callable[..., str], prediction: Prediction) -> Plot:
 
 def _stacked(by_phase: bool, prediction: Prediction) -> Plot:
     found = stacks_of(prediction)
-    legend = stacks.phase_legend(found) if by_phase else stacks.kind_legend(found)
+    legend = (
+        stacks.phase_legend(found)
+        if by_phase
+        else stacks.kind_legend(row.kinds for row in found.rows)
+    )
     return Plot(
         "processes x time",
         [Entry("rect", f"bar {entry.kind}", _shortened(entry.name)) for entry in legend],

@@ -185,7 +185,7 @@ def _scaled(
     base, first, last = prediction.base.time_s, prediction.counts[0].n, prediction.last.n
     rows = zip(curve.counts, curve.low, curve.mid, curve.high, strict=True)
     return [
-        (n, *(value(n, base / time) for time in (high, mid, low if low > 0 else mid)))
+        (n, value(n, base / high), value(n, base / mid), value(n, base / (low if low > 0 else mid)))
         for n, low, mid, high in rows
         if first <= n <= last and mid > 0
     ]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from p3s.base.text import percent, processes, seconds
 from p3s.report.charts.draw import Axes, Box, Linear, Svg, hatching, nice_top, spaced
-from p3s.report.costs import KIND_NAMES, KINDS, PhaseCurves, Stack, Stacks
+from p3s.report.costs import KIND_NAMES, KINDS, Stack, Stacks
 
 SIZE = (560.0, 330.0)
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 10.0, 22.0, 46.0
@@ -32,19 +32,11 @@ class Legend:
     name: str
 
 
-def kind_legend(stacks: Stacks) -> list[Legend]:
-    """Return the parts of the time that occur."""
-    return [
-        Legend(f"k-{kind}", KIND_NAMES[kind])
-        for kind in KINDS
-        if any(kind in row.kinds for row in stacks.rows)
-    ]
-
-
-def curve_legend(curves: Sequence[PhaseCurves]) -> list[Legend]:
-    """Return the parts of the time that curves of phases show."""
-    shown = [kind for kind in KINDS if any(kind in curve.parts for curve in curves)]
-    return [Legend(f"k-{kind}", KIND_NAMES[kind]) for kind in shown]
+def kind_legend(shown: Iterable[Container[str]]) -> list[Legend]:
+    """Return the parts of the time that occur in some of what is shown."""
+    held = list(shown)
+    kinds = (kind for kind in KINDS if any(kind in each for each in held))
+    return [Legend(f"k-{kind}", KIND_NAMES[kind]) for kind in kinds]
 
 
 def phase_legend(stacks: Stacks) -> list[Legend]:
