@@ -7,15 +7,13 @@ from collections.abc import Sequence
 from p3s.base.text import factor, percent, processes, seconds, size_text, span, visible
 from p3s.costs.files.types import FileUseAt
 from p3s.predict.estimated import ESTIMATORS
-from p3s.predict.types import Count, Efficiencies, Prediction, Residual, WhatIf, part_s
+from p3s.predict.types import Efficiencies, Prediction, Residual, WhatIf, part_s
 from p3s.report.charts.ranges import interval_chart
 from p3s.report.counts import thinned
 from p3s.report.show import Cell, Columns, Part, PartTable, table_of
 
 #: Counts of a table of efficiencies, and of one of changes; changes and calls that are listed.
 MAX_EFFICIENCIES, MAX_COUNTS, MAX_CHANGES, MAX_CALLS = 12, 8, 20, 12
-#: Changes that a summary names.
-MAX_BEST = 3
 #: Efficiencies by their field: name, how deep it stands below the global one, what it is.
 EFFICIENCIES = {
     "global_efficiency": ("Global efficiency", 0, "parallel efficiency × computation scalability"),
@@ -145,17 +143,6 @@ def what_if(prediction: Prediction) -> Part | None:
         tables,
         notes=_minded(prediction, found),
     )
-
-
-def best_changes(prediction: Prediction) -> str:
-    """Return what surely saves most at the largest count, as a sentence; "" where nothing does."""
-    last, texts = prediction.last, []
-    for each in prediction.what_if:
-        at = each.last
-        if at.n == last.n and at.saved_s > 0 and (at.saved_low_s is None or at.saved_low_s > 0):
-            texts.append(f"{visible(each.text, 80)} {_saved(at.saved_s, last.time_s)}")
-    listed = ", ".join(texts[:MAX_BEST])
-    return f"what if: of the time at {processes(last.n)}, would be saved by {listed}" * bool(texts)
 
 
 def _saved(saved: float, time: float) -> str:
@@ -342,15 +329,3 @@ def verdict_shares(prediction: Prediction) -> PartTable | None:
         for name in sorted(given, key=order)
     ]
     return PartTable("Share per verdict", ["verdict", "events", "bytes"], rows) if rows else None
-
-
-def balance_line(prediction: Prediction) -> str:
-    """Return the parts of the parallel efficiency at the largest count; "" where not known."""
-    row: Count = prediction.last
-    if row.pop is None or row.pop.parallel is None:
-        return ""
-    names = ["load_balance", "serialisation", "transfer"]
-    names += ["communication"] if row.pop.transfer is None else []
-    known = {name.replace("_", " "): _of(row.pop, name) for name in names}
-    parts = " x ".join(f"{name} {percent(v)}" for name, v in known.items() if v is not None)
-    return f"parallel efficiency at {processes(row.n)}: {percent(row.pop.parallel)} = {parts}"

@@ -78,12 +78,10 @@ def _details(prediction: Prediction, places: Mapping[str, str]) -> list[Part | s
     """Return the parts of the page that tell of times."""
     if prediction.starts_only:
         return [details.files(prediction)]
-    changes = details.best_changes(prediction)
     return [
         details.files(prediction),
         details.efficiencies(prediction),
         details.what_if(prediction),
-        *filter(None, [details.balance_line(prediction), changes]),
         *_limits(prediction, places),
         "",
         details.interval_part(prediction),

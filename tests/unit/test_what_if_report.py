@@ -13,7 +13,7 @@ from p3s.base.errors import Damaged
 from p3s.pipeline.content import content_of
 from p3s.predict.saved import PredictionFile
 from p3s.predict.types import PREDICTION, Prediction, WhatIf, WhatIfAt
-from p3s.report.details import best_changes, what_if
+from p3s.report.details import what_if
 from p3s.report.html import render as page
 from p3s.report.terminal import render
 
@@ -74,13 +74,9 @@ def test_the_table_on_a_terminal() -> None:
         assert said in text
 
 
-def test_a_summary_names_what_surely_saves() -> None:
-    line = best_changes(changed())
-    assert line in render(changed(), verbose=True)
-    assert "latency / 2" in line and "balanced" not in line and "linear" not in line
+def test_nothing_is_said_where_nothing_was_changed() -> None:
     prediction = replace(changed(), what_if=())
-    assert "what if" not in render(prediction, verbose=True)
-    assert best_changes(prediction) == "" and what_if(prediction) is None
+    assert "hat if" not in render(prediction, verbose=True) and what_if(prediction) is None
 
 
 def test_the_page_has_it_as_text(tmp_path: Path) -> None:
