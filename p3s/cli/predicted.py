@@ -48,8 +48,9 @@ def predict(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) 
         with_placement,
     )
     from p3s.pipeline.predicting import file_system
+    from p3s.pipeline.records import has_parameters
     from p3s.pipeline.teams import needs_threads
-    from p3s.pipeline.weak import at_value, has_parameters
+    from p3s.pipeline.weak import at_value
 
     wanted, words = list(arguments.counts), asked.trace.command
     if asked.placement is not None:
@@ -117,6 +118,11 @@ def _plain(
         places = phase_places(record.model, record.places) if record else {}
         explain = f"p3s explain {quoted(study.root)}" if record else ""
         more = "shown with --verbose"
-        out(render(result, places, explain=explain, more=more, verbose=asked.verbose))
+        changes = bool(arguments.what_if.asked or arguments.what_if.table)
+        out(
+            render(
+                result, places, explain=explain, more=more, changes=changes, verbose=asked.verbose
+            )
+        )
     say(f"next: p3s report {quoted(study.root)}")
     return say_reasons(result.reasons, told=not json_) or (3 if partial else 0)

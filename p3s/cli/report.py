@@ -62,7 +62,11 @@ def report(
     else:
         places = phase_places(content.model, content.places)
         explain = f"p3s explain {quoted(study_dir)}"
-        out(render(prediction.content, places, explain=explain, more="on the page"))
+        changes = any(each.asked for each in prediction.content.what_if)
+        shown = render(
+            prediction.content, places, explain=explain, more="on the page", changes=changes
+        )
+        out(shown)
         for part in parts:
             for line in part.lines:
                 out(line)

@@ -357,7 +357,7 @@ def check_launcher(root: Path, words: Sequence[str], counts: Sequence[int]) -> N
 def check_study(root: Path) -> None:
     """Raise P3SError where a study holds too few process counts to be modelled."""
     from p3s.base.settings import sources
-    from p3s.pipeline.weak import has_parameters
+    from p3s.pipeline.records import has_parameters
 
     if has_parameters(root):
         return  # each value is a study of its own

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from p3s.base.errors import P3SError
 from p3s.base.records import work_of
+from p3s.base.settings import parameters
 from p3s.base.study import Study
 from p3s.capture.callpath import Where
 from p3s.capture.sites import resolve_sites
@@ -53,6 +54,11 @@ def named(root: Path) -> Study:
 def existing(root: Path | None) -> Study | None:
     """Return the study in a directory, None where there is none."""
     return None if root is None else Study.find(root)
+
+
+def has_parameters(root: Path) -> bool:
+    """Tell whether a study has parameters."""
+    return (root / "study.json").exists() and bool(parameters(Study(root)))
 
 
 def known_counts(study: Study | None) -> Known:

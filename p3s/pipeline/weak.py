@@ -22,11 +22,6 @@ if TYPE_CHECKING:
     from p3s.pipeline.predicting import PredictArguments
 
 
-def has_parameters(root: Path) -> bool:
-    """Tell whether a study has parameters."""
-    return (Path(root) / "study.json").exists() and bool(parameters(Study(root)))
-
-
 def with_parameters(study_dir: Path) -> Study:
     """Return a study that has parameters; raises UsageError for another."""
     study = Study.open(study_dir)

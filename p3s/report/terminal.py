@@ -30,13 +30,14 @@ def render(
     *,
     explain: str = "",
     more: str = "",
+    changes: bool = False,
     verbose: bool = False,
 ) -> str:
     """Return a prediction as text: what it says in a sentence, a table, the three main reasons.
 
     places: where the calls of a phase are in the program, by its number. explain: the command that
-    shows what a phase's equations rest on, more: the words that say where the rest is. verbose: all
-    of it.
+    shows what a phase's equations rest on, more: the words that say where the rest is. changes:
+    with what they would save. verbose: all of it.
     """
     warning, reasons = warning_of(prediction), reasons_of(prediction)
     told = untrusted(reasons) or [each for each in reasons if not each.untrustworthy]
@@ -53,6 +54,7 @@ def render(
         return "\n".join(text).rstrip()
     network = network_of(prediction)
     text += [*[f"The times are {network}."] * bool(network), ""]
+    text += [show(details.what_if(prediction))] if changes else []
     text += _main(prediction, told, top_phase(prediction, places), explain)
     left = max(len(reasons) - MAX_REASONS, 0) + len(lines(prediction.notes))
     if more and (left := left + len(lines(prediction.not_modelled))):

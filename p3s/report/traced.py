@@ -14,7 +14,6 @@ from p3s.report.show import Columns, show, table_of
 from p3s.signature import buffers
 from p3s.signature.tracing import sentence
 from p3s.signature.unmodelled import sentences
-from p3s.signature_runner.traced_run import TracedRun
 
 
 def traced_text(rows: Sequence[TracedCount]) -> str:
@@ -30,10 +29,13 @@ def _table(rows: Sequence[TracedCount]) -> str:
     columns: dict[str, Callable[[TracedCount], object]] = {"processes": lambda row: row.np}
     if any(run.dims for row in rows for run in row.runs):
         columns["grid"] = _grid
-    columns |= {"runs": lambda row: len(row.runs), "run time": lambda row: _least(row.runs)}
+    columns |= {
+        "runs": lambda row: len(row.runs),
+        "run time": lambda row: _least([run.wall_s for run in row.runs]),
+    }
     if any(row.timed for row in rows):
         columns["native runs"] = lambda row: len(row.timed)
-        columns["native time"] = lambda row: _least(row.timed)
+        columns["native time"] = lambda row: _least([run.wall_s for run in row.timed])
     columns["shared cores"] = lambda row: (
         "yes" if any(run.oversubscribed for run in row.runs + row.timed) else "no"
     )
@@ -46,7 +48,7 @@ def small_runs_table(rows: Sequence[TracedCount]) -> str:
     columns: Columns[TracedCount] = {
         "processes": lambda row: row.np,
         "runs": lambda row: len(row.runs),
-        "run time": lambda row: _least(row.runs),
+        "run time": lambda row: _least([run.wall_s for run in row.runs]),
         "events": partial(_number, "events"),
     }
     return show(table_of("Traced", columns, rows, left=()))
@@ -71,9 +73,9 @@ def _number(what: str, row: TracedCount) -> object:
     return row.signature.get(what, "-")
 
 
-def _least(runs: Sequence[TracedRun]) -> str:
+def _least(seconds: Sequence[float]) -> str:
     """Return what the shortest run took."""
-    return f"{min(run.wall_s for run in runs):.2f} s" if runs else "-"
+    return f"{min(seconds):.2f} s" if seconds else "-"
 
 
 # ---- runs of a signature -------------------------------------------------------------------------

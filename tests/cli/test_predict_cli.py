@@ -293,7 +293,7 @@ def test_what_changes_save_is_kept_with_the_prediction(study: Study, replays: li
     assert result["estimator"] == "simulation" and named[0]["estimator"] == "machine"
     assert [at["n"] for at in named[0]["counts"]] == counts_of(result)
     assert replays
-    cli(f"report {study.root}", code=(0, 3), out="what if")
+    cli(f"report {study.root}", code=(0, 3), out="What if, at 16")
     assert "What if, at 16" in study.report_path.read_text()
     before = study.prediction_path.read_bytes()
     cli(f"predict {study.root} -n 16 --what-if 'phase 99/2'", code=2, err="no phase 99; there are")

@@ -99,7 +99,7 @@ def place(
     from p3s.methods.placement.ranked.ranking import Search
     from p3s.methods.placement.ranked.stage import Nodes
     from p3s.pipeline.basis import AUTO, check_request, request_of
-    from p3s.pipeline.weak import has_parameters
+    from p3s.pipeline.records import has_parameters
     from p3s.replay.settings import ReplaySettings
 
     wanted = parse_counts(counts)
