@@ -25,7 +25,7 @@ from p3s.base.extensions import load as loaded
 from p3s.base.progress import Progress
 from p3s.base.text import plural, processes
 from p3s.pipeline.basis import AUTO, Request, request_of
-from p3s.pipeline.predicting import PredictArguments, predicted, what_ifs_of
+from p3s.pipeline.predicting import PredictArguments, predicted, predicted_weak, what_ifs_of
 from p3s.pipeline.records import Directory, model_record, opened
 from p3s.pipeline.stages import (
     ensure_compute,
@@ -348,12 +348,12 @@ class Study:
         size=4000, by default the smallest traced ones. Other arguments as of :meth:`predict`.
         Raises P3SError, in one line.
         """
-        from p3s.pipeline import weak
+        from p3s.pipeline.parameters import with_parameters
 
         request = self._request(estimator, network, settings)
         arguments = PredictArguments(tuple(_wanted(counts)), request, knee=knee, only=only)
-        study = weak.with_parameters(self.path)
-        found, _ = weak.predicted(study, arguments, law, list(params), self._progress)
+        study = with_parameters(self.path)
+        found, _ = predicted_weak(study, arguments, law, list(params), self._progress)
         return found
 
     def what_if(

@@ -46,9 +46,9 @@ def characterize(
     command is the same program with a smaller input: kept apart, in far/ of the study.
     """
     from p3s.cli import characterized as then
+    from p3s.pipeline.parameters import with_teams
     from p3s.pipeline.records import existing
     from p3s.pipeline.statements import parse_dims
-    from p3s.pipeline.teams import with_teams
     from p3s.pipeline.tracing.counts import Asked
     from p3s.pipeline.tracing.runs import TraceRequest
     from p3s.pipeline.tracing.study import check_counts, default_study

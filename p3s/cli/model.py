@@ -36,10 +36,10 @@ def model(
     that are not modelled are more than 10 % of the time or events.
     """
     from p3s.cli import modelled as then
+    from p3s.pipeline.parameters import at_value
     from p3s.pipeline.records import has_parameters, opened
     from p3s.pipeline.stages import ensure_compute, ensure_model
     from p3s.pipeline.statements import stated
-    from p3s.pipeline.weak import at_value
 
     wanted = parse_counts(counts) if counts else []
     if param:

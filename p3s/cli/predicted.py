@@ -47,10 +47,9 @@ def predict(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) 
         check_there,
         with_placement,
     )
+    from p3s.pipeline.parameters import at_value, needs_threads
     from p3s.pipeline.predicting import file_system
     from p3s.pipeline.records import has_parameters
-    from p3s.pipeline.teams import needs_threads
-    from p3s.pipeline.weak import at_value
 
     wanted, words = list(arguments.counts), asked.trace.command
     if asked.placement is not None:

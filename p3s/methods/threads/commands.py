@@ -65,7 +65,7 @@ def advise(
     from p3s.methods.threads.advise.text import ADVICE, reasons_of, render, write
     from p3s.methods.threads.advise.types import Objective
     from p3s.pipeline.basis import request_of
-    from p3s.pipeline.teams import inputs_of, with_threads
+    from p3s.pipeline.parameters import inputs_of, with_threads
     from p3s.replay.settings import ReplaySettings
 
     if not cores and not nodes:

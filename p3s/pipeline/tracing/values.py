@@ -29,6 +29,7 @@ from p3s.base.settings import (
 from p3s.base.study import Study
 from p3s.base.text import differing
 from p3s.model.grid.stated import keep_dims
+from p3s.pipeline.parameters import Named
 from p3s.pipeline.records import known_counts
 from p3s.pipeline.tracing.counts import (
     Asked,
@@ -41,7 +42,6 @@ from p3s.pipeline.tracing.counts import (
     warn,
 )
 from p3s.pipeline.tracing.runs import TraceRequest, trace_counts
-from p3s.pipeline.weak import Named
 from p3s.signature_runner.traced_run import check_template, program_of
 
 

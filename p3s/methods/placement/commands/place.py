@@ -17,7 +17,7 @@ from p3s.cli.declared import argument, option
 from p3s.cli.options import COLLECTIVES, JSON_OPTION, NETWORK, TOPOLOGY, VALUE
 from p3s.cli.progress import progress
 from p3s.cli.values import hosts_of, parse_counts
-from p3s.pipeline.weak import at_value
+from p3s.pipeline.parameters import at_value
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
