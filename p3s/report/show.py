@@ -162,7 +162,12 @@ def lines_of(shown: str | PartTable | Part, by: int = 0) -> list[str]:
 
 
 def _laid_out(shown: PartTable, by: int) -> list[str]:
-    """Lay a table out; one that is too wide has its last column below it, where it is of notes."""
+    """Lay a table out; one that is too wide has its last column below it, where it is of notes.
+
+    One without rows is nothing.
+    """
+    if not shown.rows:
+        return []
     whole = [shown.head, *shown.rows]
     wide = squeezed(shown.head, shown.rows, by)
     if sum(wide) == sum(max(map(len, column)) for column in zip(*whole, strict=True)):
@@ -206,15 +211,6 @@ def wrapped_row(
     parts = [wrapped(cell, size) for cell, size in zip(row, wide, strict=True)]
     lines = list(zip_longest(*parts, fillvalue=""))
     return aligned(lines, left, indent=" " * by, widths=wide)
-
-
-def wrapped_table(head: Sequence[str], rows: Sequence[Sequence[str]], by: int) -> list[str]:
-    """Lay out a table: numbers to the right, columns with words to the left."""
-    if not rows:
-        return []
-    words = [i for i in range(len(head)) if any(any(c.isalpha() for c in row[i]) for row in rows)]
-    wide = squeezed(head, rows, by)
-    return [line for row in [head, *rows] for line in wrapped_row(row, wide, by, words)]
 
 
 def long_equation(line: str, by: int) -> list[str]:

@@ -74,7 +74,7 @@ def _table(rows: Sequence[FarRow], unit: str) -> list[str]:
         "by bytes": lambda r: _text(r.n_by_bytes, ".1f"),
     }
     shown = [r for r in rows if r.n is not None or r.cost is not None]
-    return lines_of(table_of("", columns, shown, left=(1,)), 2) if shown else []
+    return lines_of(table_of("", columns, shown, left=(1,)), 2)
 
 
 def _without(rows: Sequence[FarRow], unit: str) -> list[str]:
