@@ -20,25 +20,13 @@ from p3s.model.tripcounts import refusal_text
 from p3s.model.types import NO_SHARE, Model, NextCount
 from p3s.report.places import Places, joined_places
 from p3s.report.rules import Equation, PhaseRules, Rule, Share, phase_rules, used_symbols
-from p3s.report.show import (
-    Columns,
-    Part,
-    PartTable,
-    hanging,
-    lines_of,
-    long_equation,
-    squeezed,
-    table_of,
-    wrapped_row,
-)
+from p3s.report.show import Columns, Part, PartTable, hanging, lines_of, table_of
 from p3s.signature import buffers, tracing
 from p3s.signature.unmodelled import sentences
 
 #: Without --all: phases, and rules of one phase.
 MAX_PHASES, MAX_RULES = 24, 16
 _HEAD = ("rule", "call", "destination", "volume (bytes)", "work (fitted)", "verdict")
-#: No column of a table is wider than this at first.
-_WIDEST = 46
 #: A longer volume has lines of its own.
 _LONG = 66
 
@@ -160,32 +148,24 @@ def _more(what: str, number: int, shares: str) -> str:
 
 def _table(rules: Sequence[Rule]) -> list[str]:
     """Lay the rules out; below each is where it is, who takes part, and how often if not once."""
-    if not rules:
-        return []
+    long = [len(rule.volume.text) > _LONG for rule in rules]
     rows = [
-        (
-            r.label,
-            r.call,
-            r.destination.text,
-            r.volume.text if len(r.volume.text) <= _LONG else "y, below",
-            r.work.text,
-            r.verdict,
-        )
-        for r in rules
+        [
+            rule.label,
+            rule.call,
+            rule.destination.text,
+            "y, below" if is_long else rule.volume.text,
+            rule.work.text,
+            rule.verdict,
+        ]
+        for rule, is_long in zip(rules, long, strict=True)
     ]
-    wide = squeezed(_HEAD, _cut(rows), 2)
-    lines, by = wrapped_row(_HEAD, wide, 2, range(len(_HEAD))), wide[0] + 6
-    for rule, row in zip(rules, rows, strict=True):
-        lines += wrapped_row(row, wide, 2, range(len(row)))
-        lines += hanging(by, rule.facts)
-        if len(rule.volume.text) > _LONG:
-            lines += long_equation(f"y = {rule.volume.text}", by)
-    return lines
-
-
-def _cut(rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Return rows as wide as a column is at first."""
-    return [[cell[:_WIDEST] for cell in row] for row in rows]
+    below = [
+        [rule.facts, f"y = {rule.volume.text}" * is_long]
+        for rule, is_long in zip(rules, long, strict=True)
+    ]
+    table = PartTable("Rules", _HEAD, rows, left=range(len(_HEAD)), below=below)
+    return lines_of(table, 2)
 
 
 def _share_text(share: Share) -> str:

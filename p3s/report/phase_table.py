@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from p3s.base.text import NOT_KNOWN, aligned, paragraph, percent, seconds, visible
+from p3s.base.text import NOT_KNOWN, paragraph, percent, seconds, visible
 from p3s.report.places import Places, common_place
-from p3s.report.show import Part, PartTable
+from p3s.report.show import Part, PartTable, lines_of
 from p3s.signature.phase_file import Account, Call, Loop, Phase, Phases
 
 WIDTH = 100
@@ -110,7 +110,7 @@ def table(found: Phases, places: Places, everything: bool = False) -> list[str]:
         if cost is not None and cost.operations:
             more.append(_operations(cost.operations))
         below.append(_joined(more, WIDTH - len("phase  ")))
-    lines = _laid_out(head, rows, below, left=0)
+    lines = lines_of(PartTable("Phases", head, rows, left=(), below=below))
     hidden = len(found.phases) - len(listed)
     if hidden:
         rest = [
@@ -177,19 +177,6 @@ def _operations(operations: Mapping[str, int], limit: int = 5) -> str:
     listed = sorted(operations.items(), key=lambda item: (-item[1], item[0]))
     text = "  ".join(f"{visible(op)} {number:,}" for op, number in listed[:limit])
     return text + (f"  and {len(listed) - limit} more" if len(listed) > limit else "")
-
-
-def _laid_out(
-    head: list[str], rows: list[list[str]], below: Sequence[Sequence[str]], left: int
-) -> list[str]:
-    """Lay a table out; column ``left`` is flush left, ``below`` are lines under each row."""
-    first = max(len(line[0]) for line in [head, *rows])
-    lines = []
-    flush = [left] if left else []
-    for line, more in zip(aligned([head, *rows], flush), [[], *below], strict=True):
-        lines.append(cut(line, WIDTH))
-        lines += [" " * (first + 2) + each for each in more]
-    return lines
 
 
 # ---- accounting --------------------------------------------------------------------------------

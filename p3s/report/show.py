@@ -13,10 +13,12 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any, TypeVar
 
-from p3s.base.text import aligned, paragraph, text_width
+from p3s.base.text import aligned, paragraph
 from p3s.predict.types import Reason
 
 R = TypeVar("R")
+#: Columns of a terminal that tables take; none of a table is made narrower than the other number.
+WIDTH, _NARROWEST = 100, 12
 #: Reasons of a kind that a terminal has.
 MAX_REASONS = 12
 #: Columns of a table by name: the text of a cell from a record.
@@ -55,7 +57,8 @@ class Curve:
 class PartTable:
     """A table of texts; ``lead``: a sentence above it, ``left``: columns with words.
 
-    kind: class of the table on a page; row_kinds: of its rows, none where empty.
+    below: texts below each row of a terminal. kind: class of the table on a page; row_kinds: of its
+    rows, none where empty.
     """
 
     label: str
@@ -65,6 +68,7 @@ class PartTable:
     left: Collection[int] = (0,)
     kind: str = ""
     row_kinds: Sequence[str] = ()
+    below: Sequence[Sequence[str]] = ()
 
 
 @dataclass(frozen=True)
@@ -170,19 +174,17 @@ def _laid_out(shown: PartTable, by: int) -> list[str]:
         return []
     whole = [shown.head, *shown.rows]
     wide = squeezed(shown.head, shown.rows, by)
-    if sum(wide) == sum(max(map(len, column)) for column in zip(*whole, strict=True)):
-        return aligned(whole, shown.left, indent=" " * by)
-    if all("notes" in getattr(row[-1], "kind", "") for row in shown.rows):
+    fits = sum(wide) == sum(max(map(len, column)) for column in zip(*whole, strict=True))
+    if not fits and all("notes" in getattr(row[-1], "kind", "") for row in shown.rows):
         rows = [row[:-1] for row in shown.rows]
         notes = [f"{row[0].strip()}: {row[-1]}" for row in shown.rows]
         table = replace(shown, head=shown.head[:-1], rows=rows)
         return [*_laid_out(table, by), *hanging(by, *notes)]
-    return [line for row in whole for line in wrapped_row(row, wide, by, shown.left)]
-
-
-WIDTH = 100
-#: No column of a table is made narrower.
-_NARROWEST = 12
+    lines: list[str] = []
+    for row, below in zip(whole, [(), *(shown.below or [()] * len(shown.rows))], strict=True):
+        lines += wrapped_row(row, wide, by, shown.left)
+        lines += hanging(by + wide[0] + 2, *below)
+    return lines
 
 
 def hanging(by: int, *texts: str) -> list[str]:
@@ -211,12 +213,6 @@ def wrapped_row(
     parts = [wrapped(cell, size) for cell, size in zip(row, wide, strict=True)]
     lines = list(zip_longest(*parts, fillvalue=""))
     return aligned(lines, left, indent=" " * by, widths=wide)
-
-
-def long_equation(line: str, by: int) -> list[str]:
-    """Return an equation of its own, indented; broken as in a cell."""
-    first, *rest = wrapped(line, text_width() - by - 4)
-    return [" " * by + first, *(" " * (by + 4) + each for each in rest)]
 
 
 def wrapped(cell: str, size: int) -> list[str]:
