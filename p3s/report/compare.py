@@ -349,15 +349,18 @@ def page_of(found: Comparison, chart: str = "") -> Page:
     cut = f"{plural(len(rest), 'more phase')} change by {signed(change)} together"
     laws = [pair for pair in shown[:3] if pair.a_law and pair.b_law and pair.a_law != pair.b_law]
     told = [f"{pair.name}: time in s is {pair.a_law} in A, {pair.b_law} in B" for pair in laws]
-    what = "of both; both axes logarithmic, the bands are the intervals"
+    what = (
+        f"of A (circles), {found.a}, and B (squares), {found.b}; both axes logarithmic, the bands "
+        "are the intervals"
+    )
     parts = [
         Part("curves", "Run times", charts=[("Run times", what, chart)]) if chart else None,
         Part(
             "counts",
             "Process counts",
-            f"A: {found.a}; B: {found.b}",
             tables=[table_of("Process counts", _COUNTS, found.counts, ())],
             notes=notes,
+            lines=[f"A: {found.a}", f"B: {found.b}"],
         ),
         Part(
             "phases",

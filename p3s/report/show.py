@@ -158,7 +158,7 @@ def lines_of(shown: str | PartTable | Part, by: int = 0) -> list[str]:
     if isinstance(shown, str):
         return paragraph(shown, by, by + 2) or [""]
     if isinstance(shown, Part):
-        lines = [f"{shown.heading}:"] if shown.heading else []
+        lines = [*[f"{shown.heading}:"] * bool(shown.heading), *shown.lines]
         lines += hanging(by, shown.lead)
         lines += [line for table in shown.tables for line in lines_of(table, by + 2)]
         return [*lines, *hanging(by + 2, *shown.notes), ""]

@@ -227,7 +227,7 @@ def test_command_on_studies_and_files(studies: tuple[str, str]) -> None:
     text = cli("compare", old, new).out
     assert text.startswith("At 512 processes B is 1.33x as fast as A")
     assert re.search(r"command +mpiexec -n \{np\} \./old +mpiexec -n \{np\} \./new", text)
-    assert f"A: {old}; B: {new}" in " ".join(text.split())
+    assert f"A: {old}\nB: {new}" in text
     cli(f"compare {old}/prediction.json", new, "-n", "16", out="Phases at 16 processes")
 
 
