@@ -31,7 +31,7 @@ from p3s.predict.types import Prediction, untrusted
 from p3s.report import costs, counts, details, equations, sections, sure
 from p3s.report.call_tree import CallTree, Node, tree_of, weight
 from p3s.report.charts import curves, flame, stacks
-from p3s.report.charts.cells import matrix_view
+from p3s.report.charts.cells import matrix_part
 from p3s.report.charts.flame import growth, step_of
 from p3s.report.phase_table import account
 from p3s.report.places import phase_places
@@ -154,7 +154,7 @@ def render(content: StudyContent, parts: Sequence[Part] = ()) -> str:
         tree=tree,
         call_rows=call_rows(tree, prediction),
         gaps=sections.gaps_of(content),
-        matrices=[matrix_view(*each) for each in content.matrices],
+        matrices=matrix_part(content.matrices),
         quoted=partial(sections.quoted_source, content),
         curves=costs.phase_curves(prediction),
         stacks=costs.stacks_of(prediction),
