@@ -23,10 +23,10 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.base.extensions import extensions
 from p3s.base.extensions import load as loaded
 from p3s.base.progress import Progress
-from p3s.base.study import Study as Directory
 from p3s.base.text import plural, processes
 from p3s.pipeline.basis import AUTO, Request, request_of
-from p3s.pipeline.predicting import PredictArguments, predicted, what_ifs_of
+from p3s.pipeline.predicting import PredictArguments, predicted, predicted_weak, what_ifs_of
+from p3s.pipeline.records import Directory, model_record, opened
 from p3s.pipeline.stages import (
     ensure_compute,
     ensure_model,
@@ -38,8 +38,7 @@ from p3s.predict.scaling import KNEE_EFFICIENCY
 from p3s.predict.types import PREDICTION, WhatIfAt
 from p3s.replay.settings import ReplaySettings
 from p3s.report.notebook import Prediction, Table, brought, progress_here
-from p3s.report.pictures import Picture
-from p3s.report.plots import Plots
+from p3s.report.pictures import Picture, Plots
 
 if TYPE_CHECKING:
     import pandas
@@ -65,7 +64,7 @@ __all__ = [
 
 def open_study(path: Path | str) -> Study:
     """Return the study in a directory; raises P3SError where there is none."""
-    return Study(Directory.open(Path(path)))
+    return Study(opened(Path(path)))
 
 
 def trace(
@@ -197,7 +196,7 @@ class Study:
     @property
     def plot(self) -> Plots:
         """Plots of the study: ``plot.speedup()``, ``plot.phases()``, ``plot.matrix(64)``."""
-        return Plots(self._directory, lambda n: self.matrix(n).pairs)
+        return Plots(self.path, lambda n: self.matrix(n).pairs)
 
     @property
     def path(self) -> Path:
@@ -245,12 +244,12 @@ class Study:
     @property
     def model(self) -> Model:
         """The laws, fitted where they are missing or older than the runs."""
-        from p3s.pipeline.stages import model_with_places
         from p3s.report.equations import render
         from p3s.report.rules import phase_rules
 
         ensure_model(self._directory, self._progress)
-        model, places = model_with_places(self._directory)
+        record = model_record(self._directory)
+        model, places = record.model, record.places
         rules = [rule for phase in phase_rules(model, places) for rule in phase.rules]
         table = Table(
             {
@@ -267,12 +266,17 @@ class Study:
 
     def matrix(self, n: int) -> Matrix:
         """Return who sends how much to whom with ``n`` processes."""
-        from p3s.pipeline.matrices import scaled_matrix, traced_matrix
+        from p3s.pipeline.content import scaled_matrix, traced_matrix
 
         traced = n in ensure_signatures(self._directory, self._progress)
         if not traced:
             self.scale(n)
-        found = (traced_matrix if traced else scaled_matrix)(self._directory, n)
+        study = self._directory
+        found = (
+            traced_matrix(study.signature_path(n), n)
+            if traced
+            else scaled_matrix(study.scaled_dir(n), n)
+        )
         if found is None or isinstance(found, str):
             raise P3SError(f"{self.path}: no matrix of {processes(n)}: {found or 'damaged'}")
         return Matrix(n, traced, found)
@@ -344,12 +348,12 @@ class Study:
         size=4000, by default the smallest traced ones. Other arguments as of :meth:`predict`.
         Raises P3SError, in one line.
         """
-        from p3s.pipeline import weak
+        from p3s.pipeline.parameters import with_parameters
 
         request = self._request(estimator, network, settings)
         arguments = PredictArguments(tuple(_wanted(counts)), request, knee=knee, only=only)
-        study = weak.with_parameters(self.path)
-        found, _ = weak.predicted(study, arguments, law, list(params), self._progress)
+        study = with_parameters(self.path)
+        found, _ = predicted_weak(study, arguments, law, list(params), self._progress)
         return found
 
     def what_if(

@@ -117,7 +117,7 @@ class Extension:
     offers as methods of a study, under their names. ``alternatives``: a command of the core, and a
     function that is asked first: of parameters of the command, by their names, and typer options
     of its own. It returns an exit code; None where the command is to go on.
-    ``teams``: p3s.pipeline.teams.OverThreads.
+    ``teams``: p3s.pipeline.parameters.OverThreads.
     ``structures``: functions of a study that return a p3s.predict.estimates.Structure, or None.
     """
 

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
-from p3s.base.errors import P3SError
-from p3s.base.settings import traces_of
 from p3s.base.text import table
 from p3s.cli.common import emit, launcher_words, out, quoted, say
-
-if TYPE_CHECKING:
-    from p3s.base.study import Study
 
 
 def add(ctx: typer.Context, study_dir: Path, run_dirs: list[Path], force: bool, json_: bool) -> int:
@@ -25,7 +18,7 @@ def add(ctx: typer.Context, study_dir: Path, run_dirs: list[Path], force: bool, 
     study has already is passed over. An OTF2 trace (traces.otf2 of Score-P, or its directory)
     becomes a capture; what it does not tell is said.
     """
-    from p3s.pipeline.gather import captures, collect, put_runs
+    from p3s.pipeline.gather import captures, characterize_added, collect, put_runs
     from p3s.pipeline.stages import MIN_COUNTS
 
     with captures(list(run_dirs)) as given:
@@ -34,18 +27,18 @@ def add(ctx: typer.Context, study_dir: Path, run_dirs: list[Path], force: bool, 
             raise (*found.refused, *found.there)[0]
         study = put_runs(study_dir, found.runs, force=force)
     refused = [given.named(str(problem)) for problem in found.refused]
-    refused += _characterize(study, sorted({run.np for run in found.runs}))
+    refused += characterize_added(study, sorted({run.np for run in found.runs}))
     have = study.signature_counts()
     next_command = f"p3s model {quoted(study.root)}" if len(have) >= MIN_COUNTS else None
     if json_:
-        rows = [
+        added = [
             {"np": run.np, "from": given.source(run.path), "events": run.events}
             for run in found.runs
         ]
         emit(
             "add",
             study=str(study.root),
-            added=rows,
+            added=added,
             refused=refused,
             characterized=have,
             left_out=[{"call": op, "events": n} for op, n in given.left_out],
@@ -53,7 +46,8 @@ def add(ctx: typer.Context, study_dir: Path, run_dirs: list[Path], force: bool, 
             next=next_command,
         )
     else:
-        out(_table([(run.np, given.source(run.path), run.events) for run in found.runs]))
+        rows = [[str(run.np), f"{run.events:,}", given.source(run.path)] for run in found.runs]
+        out(table(rows, ["processes", "events", "from"], left=0))
     for op, number in given.left_out:
         say(f"left out: {number:,} {op}: an archive does not tell what they did")
     for note in (*given.notes, *(given.named(str(problem)) for problem in found.there)):
@@ -68,22 +62,3 @@ def add(ctx: typer.Context, study_dir: Path, run_dirs: list[Path], force: bool, 
             f" {MIN_COUNTS} counts: trace others and add them"
         )
     return 3 if refused or given.left_out else 0
-
-
-def _characterize(study: Study, counts: Sequence[int]) -> list[str]:
-    """Find the phases of counts; return why that failed at some."""
-    from p3s.signature.signature import characterize
-
-    failed = []
-    for np in counts:
-        try:
-            characterize(traces_of(study), np)
-        except P3SError as problem:
-            failed.append(f"np={np}: {problem}")
-    study.update()
-    return failed
-
-
-def _table(rows: Sequence[tuple[int, str, int]]) -> str:
-    cells = [[str(np), f"{events:,}", path] for np, path, events in rows]
-    return table(cells, ["processes", "events", "from"], left=0)

@@ -45,10 +45,10 @@ def characterize(
     recorded only until their times are known; later events are only counted. With --far, the
     command is the same program with a smaller input: kept apart, in far/ of the study.
     """
-    from p3s.base.study import Study
     from p3s.cli import characterized as then
+    from p3s.pipeline.parameters import with_teams
+    from p3s.pipeline.records import existing
     from p3s.pipeline.statements import parse_dims
-    from p3s.pipeline.teams import with_teams
     from p3s.pipeline.tracing.counts import Asked
     from p3s.pipeline.tracing.runs import TraceRequest
     from p3s.pipeline.tracing.study import check_counts, default_study
@@ -68,7 +68,7 @@ def characterize(
             "largest, as -n ..32"
         )
     if not (on.top or param or far or signature or part):  # before the program is looked for
-        check_counts(None if study_dir is None else Study.find(study_dir), on.counts)
+        check_counts(existing(study_dir), on.counts)
     request = TraceRequest(
         study_dir if far or study_dir else default_study(words, on),
         tuple(words),

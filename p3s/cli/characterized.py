@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from p3s.base.study import Study
+from p3s.base.serialise import to_data
 from p3s.base.text import one_line
 from p3s.cli.common import emit, out, quoted, say
 from p3s.cli.progress import progress
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 def traced(request: TraceRequest, json_: bool) -> int:
     """Trace the counts of a study."""
+    from p3s.pipeline.records import opened
     from p3s.pipeline.tracing.study import lacking, left_over, trace, without_loop
 
     with progress(0) as bar:
         done = trace(request, bar)
-    study = Study.open(request.root)
+    study = opened(request.root)
     failed = [row for row in done.failed if not (request.asked.top and row.refused)]
     next_command = f"p3s {'add STUDY' if request.part else 'model'} {quoted(study.root)}"
     lack = lacking(study, done, part=request.part)
@@ -29,7 +30,7 @@ def traced(request: TraceRequest, json_: bool) -> int:
         emit(
             "characterize",
             study=str(study.root),
-            **done.to_json(),
+            **to_data(done),
             characterized=study.signature_counts(),
             next=None if lack else next_command,
         )
@@ -96,10 +97,9 @@ def sampled(request: TraceRequest, enough: Enough, json_: bool) -> int:
 
 def small_runs(request: TraceRequest, up_to: int, json_: bool) -> int:
     """Record runs of a smaller input, and print what they show."""
-    from p3s.base.serialise import to_data
     from p3s.costs.small_runs.places import HOW, SITE
     from p3s.costs.small_runs.summary import FAR
-    from p3s.pipeline.tracing.results import reasons
+    from p3s.pipeline.tracing.counts import reasons
     from p3s.pipeline.tracing.small_runs import trace_smaller
     from p3s.report.small_runs import render, status_text
 
@@ -112,7 +112,7 @@ def small_runs(request: TraceRequest, up_to: int, json_: bool) -> int:
             "far-runs",
             study=str(study.root),
             workload=workload,
-            **done.to_json(),
+            **to_data(done),
             minimum=to_data(found.costs),
             places=found.places,
             matched=None if found.matched is None else FAR.data(found.matched),

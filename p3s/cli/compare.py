@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
-from p3s.base.errors import P3SError
 from p3s.cli.common import emit, out, say_reasons, write_out
 
 
@@ -22,8 +20,9 @@ def compare(
 
     Exit code 3 when one of them is not to be trusted.
     """
+    from p3s.pipeline.records import command_of
     from p3s.predict.saved import read_prediction
-    from p3s.report.compare import as_columns, as_json, as_text
+    from p3s.report.compare import as_columns, as_json, as_text, page_of
     from p3s.report.compare import compare as compared
     from p3s.report.counts import columns_csv
     from p3s.report.pictures import comparison_picture, format_of
@@ -32,13 +31,16 @@ def compare(
         format_of(path)
     first, second = read_prediction(a), read_prediction(b)
     names = (str(a), str(b))
-    found = compared(first, second, names=names, commands=(_command(a), _command(b)), n=count)
+    found = compared(first, second, names=names, commands=(command_of(a), command_of(b)), n=count)
     for path in picture:
         comparison_picture(found).save(path)
     if html is not None:
-        from p3s.report.compare_page import write_page
+        from p3s.base.artefacts import write_bytes
+        from p3s.report.charts.curves import Size, comparison_chart
+        from p3s.report.html import as_bytes, render_page
 
-        write_page(found, html)
+        chart = comparison_chart(found, Size(640.0, 400.0))
+        write_bytes(html, as_bytes(render_page(page_of(found, chart))))
     if json_:
         emit(
             "compare",
@@ -55,13 +57,3 @@ def compare(
         if html is not None:
             out(f"page: {html}")
     return say_reasons(found.reasons, "comparison", told=not (json_ or csv))
-
-
-def _command(path: Path) -> Sequence[str]:
-    """Return the command of a study, nothing for a file or where none is known."""
-    from p3s.base.study import Study
-
-    try:
-        return Study(path).command() if path.is_dir() else ()
-    except P3SError:
-        return ()

@@ -19,14 +19,14 @@ def explain(
 ) -> int:
     """Show one phase: the values behind each rule, its rivals, and why it has its verdict."""
     from p3s.base.serialise import to_data
-    from p3s.base.study import Study
     from p3s.capture.sites import resolve_sites
     from p3s.model.stage import load
     from p3s.model.text import phase_values
+    from p3s.pipeline.records import opened
     from p3s.pipeline.stages import ensure_model
     from p3s.report.explain import chosen, render
 
-    study = Study.open(study_dir)
+    study = opened(study_dir)
     with progress(2) as bar:
         ensure_model(study, bar)
     model = load(study.root)

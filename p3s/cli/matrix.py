@@ -67,15 +67,15 @@ def matrix(path: Path, count: int | None, what: str, png: Path | None, json_: bo
 
 def _run_at(path: Path, count: int | None) -> RunTrace:
     """Return the run to show: of a study the first one at the count."""
-    from p3s.base.study import Study
     from p3s.capture import read_run
+    from p3s.pipeline.records import opened
 
     if not (path / "study.json").exists() and any(path.glob("rank-*.p3t")):
         run = read_run(path)
         if count is not None and count != run.np:
             raise UsageError(f"-n {count}: {path} is a run at {run.np} processes")
         return run
-    study = Study.open(path)
+    study = opened(path)
     runs = study.runs()
     if not runs:
         raise P3SError(

@@ -35,11 +35,11 @@ def model(
     more than 25 %, when ranks of the traced runs make its calls in another order, and when calls
     that are not modelled are more than 10 % of the time or events.
     """
-    from p3s.base.study import Study
     from p3s.cli import modelled as then
+    from p3s.pipeline.parameters import at_value
+    from p3s.pipeline.records import has_parameters, opened
     from p3s.pipeline.stages import ensure_compute, ensure_model
     from p3s.pipeline.statements import stated
-    from p3s.pipeline.weak import at_value, has_parameters
 
     wanted = parse_counts(counts) if counts else []
     if param:
@@ -51,21 +51,21 @@ def model(
                 f"{study_dir}: holds a study for every value of its parameters; name "
                 "one of them: STUDY/at/NAME=VALUE"
             )
-        with stated(Study.open(study_dir), [], grid, fastest):
+        with stated(opened(study_dir), [], grid, fastest):
             return then.family(study_dir, json_)
-    study = Study.open(study_dir)
+    study = opened(study_dir)
     gone = parse_counts(without, "--without") if without else []
     back = parse_counts(with_, "--with") if with_ else []
     with stated(study, trips, grid, fastest, gone, back), progress(1) as bar:
         # Asked for by name: fit again even when the model is newer than its signatures.
         ensure_model(study, bar, holdout=holdout, again=not compute)
     if scic:
-        then.instructions(study, wanted, csv)
+        then.instructions(study.root, wanted, csv)
     elif not compute:
         how = "json" if json_ else "latex" if latex else "python" if python else "page"
-        then.equations(study, how, everything, modules)
+        then.equations(study.root, how, everything, modules)
     with progress(1) as bar:  # the equations stand, whatever is wrong with times
         ensure_compute(study, bar, again=not compute)
     if compute:
-        then.costs(study, wanted, csv, json_)
-    return then.verdict(study)
+        then.costs(study.root, wanted, csv, json_)
+    return then.verdict(study.root)

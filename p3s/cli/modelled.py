@@ -6,33 +6,33 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from p3s.base.errors import P3SError
-from p3s.base.settings import traces_of
-from p3s.base.study import Study
 from p3s.base.text import plural, processes
 from p3s.cli.common import emit_json, header, out, say, say_reasons
 from p3s.cli.progress import progress
 from p3s.model.stage import read
+from p3s.pipeline.records import costs_of, model_record, opened
 from p3s.predict.commands import Commands, count_to_predict
 
 
-def instructions(study: Study, counts: Sequence[int], csv: bool) -> None:
+def instructions(root: Path, counts: Sequence[int], csv: bool) -> None:
     """Print the instruction table of a model."""
     from p3s.model.work.scic import instruction_table, larger_counts
-    from p3s.report import sections
+    from p3s.report.compute import instruction_csv, instruction_text
 
-    fitted = read(study.model_path)
+    fitted = model_record(opened(root)).model
     found = instruction_table(fitted, counts or larger_counts(fitted))
-    out((sections.csv if csv else sections.table)(found).rstrip("\n"))
+    out((instruction_csv if csv else instruction_text)(found).rstrip("\n"))
 
 
-def costs(study: Study, counts: Sequence[int], csv: bool, json_: bool) -> None:
+def costs(root: Path, counts: Sequence[int], csv: bool, json_: bool) -> None:
     """Print the compute model as a page, as CSV or as it is."""
     from p3s.costs.table import compute_table
-    from p3s.costs.types import COMPUTE, load
+    from p3s.costs.types import COMPUTE
     from p3s.pipeline.stages import check_times
     from p3s.report import compute as page
 
-    found = load(study.root)
+    study = opened(root)
+    found = costs_of(study)
     if found is None:
         check_times(study)
         raise P3SError(f"{study.root}: no times were taken of its runs; run p3s characterize again")
@@ -43,18 +43,19 @@ def costs(study: Study, counts: Sequence[int], csv: bool, json_: bool) -> None:
         out((page.csv if csv else page.table)(found, rows).rstrip("\n"))
 
 
-def equations(study: Study, how: str, everything: bool, modules: Sequence[Path]) -> None:
+def equations(root: Path, how: str, everything: bool, modules: Sequence[Path]) -> None:
     """Print a model as JSON, as a page, as LaTeX or as Python."""
-    from p3s.capture.sites import resolve_sites
     from p3s.model.algorithms import other_algorithms
     from p3s.model.stage import as_file
 
+    study = opened(root)
     fitted = read(study.model_path)
     if how == "json":
         emit_json(as_file(fitted))
         return
-    places, notes = resolve_sites(traces_of(study), fitted.sites, modules)
-    notes = [*notes, *(found.sentence for found in other_algorithms(fitted))]
+    record = model_record(study, modules)
+    places, notes = record.places, [*record.notes]
+    notes += [*(found.sentence for found in other_algorithms(fitted))]
     if how == "latex":
         from p3s.report.latex import render as tables
 
@@ -70,18 +71,19 @@ def equations(study: Study, how: str, everything: bool, modules: Sequence[Path])
     else:
         from p3s.report.equations import render
 
-        out(render(fitted, places, everything, Commands(study).take_back(fitted.without)))
+        out(render(fitted, places, everything, record.take_back))
     for note in notes:
         say(f"note: {note}")
 
 
-def verdict(study: Study) -> int:
+def verdict(root: Path) -> int:
     """Say what comes next, and why a model is not to be trusted; return the exit code."""
     from p3s.base.serialise import to_data
     from p3s.model.order.kinds import Kinds
     from p3s.predict.doubts import missed, of_calls, of_order
     from p3s.predict.estimates import structure_of
 
+    study = opened(root)
     fitted, commands = read(study.model_path), Commands(study)
     if stopped := study.stopped_counts():
         say(
@@ -108,11 +110,10 @@ def family(study_dir: Path, json_: bool) -> int:
     from p3s.base.command_lines import another_value
     from p3s.base.settings import has_threads
     from p3s.costs.parameters.stage import FAMILY
-    from p3s.pipeline.teams import over_threads
-    from p3s.pipeline.weak import ensure_family, largest_values
+    from p3s.pipeline.parameters import ensure_family, largest_values, over_threads
     from p3s.report.parameters import doubts, render
 
-    study = Study.open(study_dir)
+    study = opened(study_dir)
     with progress(2) as bar:
         found = ensure_family(study, bar, again=True)
         threads = over_threads().laws(study, bar, True) if has_threads(study) else None

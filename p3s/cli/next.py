@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from p3s.base.command_lines import arguments, elsewhere, shown
-from p3s.base.study import Study
 from p3s.base.text import joined
 from p3s.cli.common import emit, out, quoted, say
 from p3s.cli.progress import progress
@@ -19,11 +18,12 @@ def next_(study_dir: Path, target: str, json_: bool) -> int:
     from p3s.costs.small_runs.lookup import default_target, propose
     from p3s.costs.types import measured_range
     from p3s.model.stage import load
+    from p3s.pipeline.records import opened
     from p3s.pipeline.stages import ensure_model
     from p3s.predict import commands
 
     wanted_n = one_count(target, "give one count, the largest to be predicted")
-    study = Study.open(study_dir)
+    study = opened(study_dir)
     with progress(2) as bar, bar.slow("looking for the counts that tell most"):
         ensure_model(study, bar)
         bar.start("looking for the counts that tell most")
@@ -36,14 +36,14 @@ def next_(study_dir: Path, target: str, json_: bool) -> int:
     again = sorted(set(commands.units(study, model, counts)[0]) - set(counts)) if wanted else []
     shows = far["phases"] and not far["unmatched"]
     far["command"] = commands.far(study, far["counts"]) if shows else []
-    far["arguments"] = arguments(study)
+    far["arguments"], there = arguments(study), elsewhere(study)
     if json_:
         emit(
             "next",
             study=str(study.root),
             counts=[{**to_data(each), "why": each.why} for each in wanted],
             command=words,
-            directory=_directory(study),
+            directory=None if there is None else str(there),
             far=far,
         )
         return 0
@@ -63,8 +63,3 @@ def next_(study_dir: Path, target: str, json_: bool) -> int:
     if wanted or far["command"]:
         say(f"then: p3s model {quoted(study.root)}")
     return 0
-
-
-def _directory(study: Study) -> str | None:
-    there = elsewhere(study)
-    return None if there is None else str(there)

@@ -26,14 +26,14 @@ def phases(
 
     Functions and lines come from the debug information of the program (compile it with -g).
     """
-    from p3s.base.study import Study
     from p3s.capture.sites import resolve_sites
+    from p3s.pipeline.records import opened
     from p3s.pipeline.stages import ensure_phases
     from p3s.report.call_tree import render
     from p3s.signature.phase_file import PHASES
 
     wanted = parse_counts(counts) if counts is not None else None
-    study = Study.open(study_dir)
+    study = opened(study_dir)
     with progress(len(study.counts())) as bar:
         found = ensure_phases(study, bar)
     if wanted is not None:

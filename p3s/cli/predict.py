@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
-from p3s.cli import costs
 from p3s.cli.common import allowed_codes, launcher_words
-from p3s.cli.values import parse_asked, parse_counts, parse_share
-
-if TYPE_CHECKING:
-    pass
+from p3s.cli.values import parse_asked, parse_counts, parse_share, settings_of
 
 #: Counts traced when a launcher is given and nothing has been traced yet.
 DEFAULT_FROM = "2,4,8,16"
@@ -50,17 +45,17 @@ def predict(
     only: bool,
     allow: list[str],
     within: str,
+    verbose: bool,
     json_: bool,
 ) -> int:
     """Predict run time, speedup and the knee; runs every stage that is missing or out of date."""
     from p3s.cli import predicted as then
-    from p3s.pipeline.basis import request_of
-    from p3s.pipeline.before import ahead
+    from p3s.pipeline.basis import ahead, request_of
     from p3s.pipeline.predicting import PredictArguments, what_ifs_of
     from p3s.pipeline.tracing.runs import TraceRequest
     from p3s.signature_runner.standard_input import own
 
-    settings = costs.settings_of(hosts, cores_per_node, budget, launcher, collectives=collectives)
+    settings = settings_of(hosts, cores_per_node, budget, launcher, collectives=collectives)
     placed = placement is not None
     request = request_of(estimator, network, no_replay, settings, topology, placed=placed)
     words, usual = launcher_words(ctx), parse_asked(DEFAULT_FROM)
@@ -77,5 +72,5 @@ def predict(
         what_if=what_ifs_of(what_if),
     )
     trace = TraceRequest(study_dir, tuple(words), usual, repeats, timeout, stdin=own)
-    asked = then.Asked(trace, first, dims, io, param, weak, threads, node, placement)
+    asked = then.Asked(trace, first, dims, io, param, weak, threads, node, placement, verbose)
     return then.predict(study_dir, arguments, asked, json_)

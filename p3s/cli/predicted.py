@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from p3s.base.errors import UsageError
-from p3s.base.study import Study
 from p3s.cli.common import emit_json, out, quoted, say, say_reasons
 from p3s.cli.progress import Progress, progress
 
@@ -35,16 +34,22 @@ class Asked:
     threads: str
     node: str
     placement: Path | None
+    verbose: bool
 
 
 def predict(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) -> int:
     """Predict what is asked for; return the exit code."""
     from p3s.cli import several
-    from p3s.pipeline.basis import with_placement
-    from p3s.pipeline.before import check_launcher, check_request, check_study, check_there
+    from p3s.pipeline.basis import (
+        check_launcher,
+        check_request,
+        check_study,
+        check_there,
+        with_placement,
+    )
+    from p3s.pipeline.parameters import at_value, needs_threads
     from p3s.pipeline.predicting import file_system
-    from p3s.pipeline.teams import needs_threads
-    from p3s.pipeline.weak import at_value, has_parameters
+    from p3s.pipeline.records import has_parameters
 
     wanted, words = list(arguments.counts), asked.trace.command
     if asked.placement is not None:
@@ -74,7 +79,7 @@ def predict(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) 
         with progress(2) as bar:
             root = at_value(root, asked.param, bar)
     if not words:
-        check_study(Study.open(root))
+        check_study(root)
     return _plain(root, arguments, asked, first, json_)
 
 
@@ -92,7 +97,7 @@ def _plain(
 ) -> int:
     """Trace what is missing, predict one study, and say so."""
     from p3s.pipeline.predicting import predicted
-    from p3s.pipeline.stages import places_of
+    from p3s.pipeline.records import known, model_record, opened
     from p3s.pipeline.statements import keep_parsed
     from p3s.pipeline.tracing.study import trace_missing
     from p3s.predict.types import PREDICTION
@@ -101,14 +106,22 @@ def _plain(
 
     with progress(2 * len(arguments.counts)) as bar:
         partial = first is not None and trace_missing(first, bar)
-        study = Study.open(root)
+        study = opened(root)
         if asked.dims and first is None:
             keep_parsed(study, asked.dims)
         study, result = predicted(study, arguments, bar)
     if json_:
         emit_json(PREDICTION.data(result))
     else:
-        found = places_of(study)
-        out(render(result, phase_places(*found) if found else {}))
+        record = known(lambda: model_record(study))
+        places = phase_places(record.model, record.places) if record else {}
+        explain = f"p3s explain {quoted(study.root)}" if record else ""
+        more = "shown with --verbose"
+        changes = bool(arguments.what_if.asked or arguments.what_if.table)
+        out(
+            render(
+                result, places, explain=explain, more=more, changes=changes, verbose=asked.verbose
+            )
+        )
     say(f"next: p3s report {quoted(study.root)}")
     return say_reasons(result.reasons, told=not json_) or (3 if partial else 0)

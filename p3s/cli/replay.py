@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from p3s.base.text import plural
-from p3s.cli import costs
 from p3s.cli.common import emit, out, quoted, say
 from p3s.cli.progress import progress
-from p3s.cli.values import parse_counts, seconds_of
+from p3s.cli.values import parse_counts, seconds_of, settings_of
 
 
 def replay(
@@ -33,14 +32,14 @@ def replay(
     json_: bool,
 ) -> int:
     """Measure the communication of the scaled traces with measured and black-hole processes."""
-    from p3s.base.study import Study
+    from p3s.pipeline.records import opened
     from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_scaled, run_replay
     from p3s.replay.driver import prepare
     from p3s.replay.plan.show import plan_json, plan_text
     from p3s.report.replayed import replays_text
 
     wanted = parse_counts(counts)
-    settings = costs.settings_of(
+    settings = settings_of(
         hosts,
         cores_per_node,
         budget,
@@ -57,7 +56,7 @@ def replay(
         stall_s=seconds_of(stall, "--stall"),
         timeout_s=seconds_of(timeout, "--timeout") if timeout else None,
     )
-    study = Study.open(study_dir)
+    study = opened(study_dir)
     plans, done = [], {}
     with progress(len(wanted) * 2) as bar:
         ensure_model(study, bar)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from p3s.base.errors import UsageError
-from p3s.cli.common import emit, out, say, say_reasons, write_out
+from p3s.cli.common import emit, out, quoted, say, say_reasons, write_out
 
 if TYPE_CHECKING:
     from p3s.predict.saved import PredictionFile
@@ -27,13 +27,13 @@ def report(
 
     Exit code 3 when the prediction is not to be trusted: the report says why.
     """
-    from p3s.base.study import Study
+    from p3s.pipeline.records import opened
     from p3s.predict.commands import Commands, count_to_validate
     from p3s.predict.saved import PredictionFile, as_of_now
 
     drawn = pictures_of(picture, plot, size)
-    study = Study.open(study_dir)
-    prediction = as_of_now(PredictionFile.load(study.root))
+    study = opened(study_dir)
+    prediction = as_of_now(PredictionFile.load(study_dir))
     if csv:
         return _print_csv(prediction, phases)
     from p3s.pipeline.content import content_of
@@ -42,10 +42,10 @@ def report(
     from p3s.report.places import phase_places
     from p3s.report.sections import parts_of
     from p3s.report.sure import verdict_of
-    from p3s.report.terminal import summary
+    from p3s.report.terminal import render
 
     content = content_of(study, prediction.content, source=not no_source)
-    parts = parts_of(study, prediction.content)
+    parts = parts_of(content)
     page = output or study.report_path
     write_html(content, page, parts)
     for path, name, inches in [(study.speedup_png_path, "speedup", SIZE), *drawn]:
@@ -60,7 +60,13 @@ def report(
             prediction=dict(prediction.data),
         )
     else:
-        out(summary(prediction.content, phase_places(content.model, content.places)))
+        places = phase_places(content.model, content.places)
+        explain = f"p3s explain {quoted(study_dir)}"
+        changes = any(each.asked for each in prediction.content.what_if)
+        shown = render(
+            prediction.content, places, explain=explain, more="on the page", changes=changes
+        )
+        out(shown)
         for part in parts:
             for line in part.lines:
                 out(line)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 def scale(study_dir: Path, counts: str, ranks: str | None, json_: bool) -> int:
     """Write the logical trace at larger counts: one row per event and rank, as Parquet."""
-    from p3s.base.study import Study
-    from p3s.pipeline.before import check_study
+    from p3s.pipeline.basis import check_study
+    from p3s.pipeline.records import opened
     from p3s.pipeline.stages import (
         check_scaled_room,
         doubted,
@@ -31,8 +31,8 @@ def scale(study_dir: Path, counts: str, ranks: str | None, json_: bool) -> int:
     wanted = parse_counts(counts)
     some = parse_ranks(ranks) if ranks is not None else None
     doubts: list[Reason] = []
-    study = Study.open(study_dir)
-    check_study(study)
+    study = opened(study_dir)
+    check_study(study_dir)
     done = []
     with progress(len(wanted)) as bar:
         ensure_model(study, bar)

@@ -19,13 +19,14 @@ def weak(
     root: Path, arguments: PredictArguments, law: str, params: Sequence[str], json_: bool
 ) -> int:
     """Predict times with a value of the parameters that grows with the counts."""
-    from p3s.pipeline.weak import predicted, with_parameters
+    from p3s.pipeline.parameters import with_parameters
+    from p3s.pipeline.predicting import predicted_weak
     from p3s.predict.types import WEAK
     from p3s.report.terminal import render_weak
 
     study = with_parameters(root)
     with progress(2 * len(arguments.counts) + 2) as bar:
-        found, path = predicted(study, arguments, law, params, bar)
+        found, path = predicted_weak(study, arguments, law, params, bar)
     return _written(WEAK.data(found) if json_ else render_weak(found), path, found.reasons)
 
 

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
 from p3s.cli.common import launcher_words
 from p3s.cli.values import parse_asked, parse_counts, seconds_of
-
-if TYPE_CHECKING:
-    pass
 
 
 def submit(

@@ -17,8 +17,6 @@ from p3s.cli.declared import argument, option
 
 #: Another name of p3s characterize.
 ALIAS = "trace"
-#: Options of a command that --help shows at most; --help-all shows the rare ones, too.
-MOST_SHOWN = 20
 #: Stands in a help text for the names of all estimators.
 _ESTIMATORS = "$ESTIMATORS"
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
 
 from p3s.base.command_lines import elsewhere
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.study import Study
-from p3s.base.text import processes
+from p3s.base.text import command_line, processes
 from p3s.cli.common import emit_json, launcher_words, out, quoted, say, say_reasons
 from p3s.cli.progress import progress
 from p3s.cli.values import one_count
+from p3s.pipeline.records import opened
 
 
 def validate(
@@ -33,17 +35,16 @@ def validate(
     A command that is none of the study's is refused: its result would say nothing of the model.
     The study's own command is run without a question only if you have made the study.
     """
-    from p3s.cli.trusting import settle
     from p3s.costs.parameters.derived import of_one_value
     from p3s.model.grid.stated import check_dims, keep_dims, listed_extents
     from p3s.pipeline.stages import too_few
     from p3s.pipeline.statements import outermost, parse_dims
-    from p3s.pipeline.tracing.validating import command_of, compared
+    from p3s.pipeline.tracing.study import command_of, compared
     from p3s.report.validated import render
     from p3s.signature_runner.traced_run import Launch
 
     n = one_count(count, "validate compares at one process count")
-    study = Study.open(study_dir)
+    study = opened(study_dir)
     of_one_value(study)
     words = command_of(study, launcher_words(ctx), force)
     run_dir = study.validate_run_dir(n)
@@ -57,7 +58,7 @@ def validate(
         derived = bool(study.manifest().get("derived"))
         if not (derived or study.counts() or study.gone_counts()):
             raise P3SError(too_few(study, []))
-        settle(study, words, there or Path.cwd(), trust)
+        settle(study.root, words, there or Path.cwd(), trust)
     launch = Launch(tuple(words), timeout, listed_extents(study), force=force)
     with progress(2) as bar:
         result = compared(study, n, launch if run else None, there, bar)
@@ -69,3 +70,36 @@ def validate(
     if not same:
         say(f"np={n}: the run and the model differ; the table says where")
     return say_reasons(result.reasons, "model") or (0 if same else 3)
+
+
+def settle(root: Path, words: Sequence[str], directory: Path, trusted: bool) -> None:
+    """Return if the study's own command may be run in a directory; what is allowed is remembered.
+
+    It may when this user has run it there, or allows it now: with --trust, or on a terminal.
+    Errors: UsageError otherwise, which says what would be run.
+    """
+    from p3s.base.trust import allow, is_own
+
+    study, where = opened(root), str(directory)
+    why = ""
+    try:
+        if is_own(study, words, where):
+            return
+    except P3SError as err:  # the user's key cannot be used
+        why = f" ({err})"
+    line = f"{command_line(words)}, in {quoted(directory)}"
+    if not trusted and not _asked(root, line + why):
+        raise UsageError(
+            f"{root}: was not made by you on this machine{why}, and its command is run: "
+            f"{line}; if you know what that does, add --trust, or give the command after --"
+        )
+    allow(study, words, where)
+
+
+def _asked(root: Path, line: str) -> bool:
+    """Ask on a terminal whether a command may be run; False where there is none."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    say(f"{root}: was not made by you on this machine. This would run its command:")
+    say(f"  {line}")
+    return typer.confirm("Run it?", default=False, err=True)

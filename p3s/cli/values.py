@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from p3s.base.errors import P3SError, UsageError
 
 if TYPE_CHECKING:
     from p3s.capture.recording_plan import Enough
     from p3s.pipeline.tracing.counts import Asked
+    from p3s.replay.settings import ReplaySettings
 
 #: No study goes above this; larger numbers are typing errors.
 MAX_COUNT = 1 << 24
@@ -142,3 +143,19 @@ def hosts_of(text: str) -> tuple[str, ...]:
         return tuple(expand_hosts(text)) if text.strip() else ()
     except P3SError as err:
         raise UsageError(f"--hosts: {err}") from err
+
+
+def settings_of(hosts: str, cores: int, budget: str, launcher: str, **more: Any) -> ReplaySettings:
+    """Return ReplaySettings from the options of a command."""
+    from p3s.replay.settings import MAPPINGS, NOISES, PAGES, ReplaySettings
+
+    for name, known in (("mapping", MAPPINGS), ("pages", PAGES), ("noise", NOISES)):
+        if (value := more.get(name)) is not None and value not in known:
+            raise UsageError(f"--{name} {value}: there are {', '.join(known[:-1])} and {known[-1]}")
+    return ReplaySettings(
+        hosts=hosts_of(hosts),
+        cores_per_node=cores or None,
+        budget_s=seconds_of(budget, "--budget"),
+        launcher=words_of(launcher, "--launcher"),
+        **more,
+    )

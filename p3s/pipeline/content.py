@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from p3s.base.artefacts import file_bytes, parse_json
 from p3s.base.errors import P3SError
 from p3s.base.settings import traces_of
+from p3s.base.ops import COLLECTIVE, SEND, kind_of
 from p3s.base.study import RunRecord, Study
+from p3s.base.tables import known_tables, numbers, read_table
+from p3s.base.text import visible
 from p3s.base.trust import is_made_here
-from p3s.capture.callpath import Where, stack
+from p3s.capture.callpath import stack
 from p3s.capture.quoted import Quoted, Sources
 from p3s.capture.sites import resolve_sites, traced_ns
 from p3s.costs.types import ComputeModel
-from p3s.model.stage import as_of_now, read
 from p3s.model.types import Model
 from p3s.model.work.scic import InstructionTable, instruction_table, larger_counts
-from p3s.pipeline.matrices import scaled_matrix, traced_matrix
-from p3s.predict.commands import Commands
+from p3s.pipeline.records import Places, costs_of, known, model_record
 from p3s.predict.types import Prediction
 from p3s.program.scaled import scaled_head
 from p3s.signature.matrix import CommMatrix
 from p3s.signature.phase_file import Phases, load
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from p3s.costs.table import Row
 
-    Places = Mapping[str, Where]
+    Ints = NDArray[np.int64]
 
-T = TypeVar("T")
 #: Calls of a model above which the instruction table takes too long for a report.
 MAX_CALLS = 500
 
@@ -89,14 +95,15 @@ class StudyContent:
 
 def content_of(study: Study, prediction: Prediction, *, source: bool = True) -> StudyContent:
     """Return what a report of this prediction shows; ``source``: lines of the program's source."""
-    model = as_of_now(study, read(study.model_path))
-    phases = _known(lambda: load(study.phases_path))
+    record = model_record(study)
+    model = record.model
+    phases = known(lambda: load(study.phases_path))
     traced = {} if phases is None else phases.sites
     places, _ = resolve_sites(traces_of(study), {**traced, **model.sites})
     largest, counts = prediction.last.n, [row.n for row in prediction.counts]
     foreign = source and not is_made_here(study)
     return StudyContent(
-        _program(study, model),
+        _program(study, record.take_back),
         model,
         prediction,
         phases,
@@ -104,7 +111,7 @@ def content_of(study: Study, prediction: Prediction, *, source: bool = True) -> 
         _quotes(study, model, places, foreign) if source else {},
         foreign,
         # The prediction rests on none that cannot be read.
-        {n: replay for n in counts if (replay := _known(partial(study.replay, n))) is not None},
+        {n: replay for n in counts if (replay := known(partial(study.replay, n))) is not None},
         _unknown(study, largest),
         list(_matrices(study, largest)),
         _instructions(model),
@@ -112,7 +119,7 @@ def content_of(study: Study, prediction: Prediction, *, source: bool = True) -> 
     )
 
 
-def _program(study: Study, model: Model) -> Program:
+def _program(study: Study, take_back: str) -> Program:
     return Program(
         study.root.resolve().name,
         str(study.root),
@@ -121,16 +128,8 @@ def _program(study: Study, model: Model) -> Program:
         study.runs(),
         study.complete_counts(),
         study.left_out(),
-        Commands(study).take_back(model.without),
+        take_back,
     )
-
-
-def _known(make: Callable[[], T]) -> T | None:
-    """Return what is made; None where it cannot be read or made."""
-    try:
-        return make()
-    except P3SError:
-        return None
 
 
 def _quotes(study: Study, model: Model, places: Places, foreign: bool) -> dict[str, Quoted]:
@@ -147,26 +146,112 @@ def _unknown(study: Study, n: int) -> Sequence[Any]:
 
 def _matrices(study: Study, largest: int) -> Iterator[tuple[int, bool, CommMatrix | str]]:
     """Yield the matrices of the largest traced count and of ``largest``, those that can be had."""
-    counts = study.signature_counts()
-    if counts and (traced := traced_matrix(study, max(counts))) is not None:
-        yield max(counts), True, traced
-    if largest not in counts and (scaled := scaled_matrix(study, largest)) is not None:
+    n = max(study.signature_counts(), default=0)
+    if n and (traced := traced_matrix(study.signature_path(n), n)) is not None:
+        yield n, True, traced
+    if largest in study.signature_counts():
+        return
+    if (scaled := scaled_matrix(study.scaled_dir(largest), largest)) is not None:
         yield largest, False, scaled
 
 
 def _instructions(model: Model) -> InstructionTable | None:
     if len(model.items) > MAX_CALLS:
         return None
-    return _known(lambda: instruction_table(model, larger_counts(model)))
+    return known(lambda: instruction_table(model, larger_counts(model)))
 
 
 def _compute(study: Study, model: Model, counts: Sequence[int]) -> ComputeTable | None:
     """Return the times of computation at the counts of a prediction; None without times."""
     from p3s.costs.table import compute_table
-    from p3s.costs.types import load
 
-    found = _known(lambda: load(study.root))
+    found = known(lambda: costs_of(study))
     if found is None:
         return None
     asked = [n for n in counts if n not in model.counts]
-    return _known(lambda: ComputeTable(found, compute_table(model, found, asked)))
+    return known(lambda: ComputeTable(found, compute_table(model, found, asked)))
+
+
+#: Rows of a scaled trace above which its matrix is left out: a report is made in seconds.
+MAX_ROWS = 20_000_000
+
+
+def traced_matrix(path: Path, n: int) -> CommMatrix | str | None:
+    """Return the matrix of a signature at ``n``, None where its tables cannot be read."""
+    import pyarrow as pa
+
+    try:
+        head = parse_json(file_bytes(path))  # of any version
+        groups = [(group[1], group[3]) for group in head["groups"]]
+        wanted = dict.fromkeys(("rank", "group", "nbytes", "count"), int)
+        table = read_table(path.with_suffix(".parquet"), wanted, known_tables(head))
+        rank, group, nbytes, times = (
+            numbers(table.column(k)).astype(np.int64) for k in table.column_names
+        )
+        ops = [kind_of(str(op)) for op, _ in groups]
+        peers = np.array([peer for _, peer in groups], dtype=np.int64)[group]
+    except (OSError, P3SError, pa.ArrowException, ValueError, TypeError, IndexError, KeyError):
+        return None
+    sends = np.array([op == SEND for op in ops], dtype=bool)[group] & (peers >= 0) & (peers < n)
+    calls = np.array([op == COLLECTIVE for op in ops], dtype=bool)[group]
+    if not _in_range(rank, n):
+        return None
+    return _matrix(
+        n, [(rank[sends], peers[sends], times[sends], nbytes[sends])], int(times[calls].sum())
+    )
+
+
+def scaled_matrix(folder: Path, n: int) -> CommMatrix | str | None:
+    """Return the matrix of a scaled trace at ``n``, a sentence where it is too large."""
+    import pyarrow as pa
+
+    try:
+        head = scaled_head(folder)
+        rows, known = int(head.get("rows", 0)), known_tables(head)
+        if rows > MAX_ROWS:
+            return f"Not drawn: its trace has {rows:,} rows, more than {MAX_ROWS:,}."
+        parts, calls = [], 0
+        for path in sorted(folder.glob("part-*.parquet")):
+            wanted = dict.fromkeys(("rank", "peer", "repeat", "bytes"), int)
+            table = read_table(path, {**wanted, "kind": str}, known)
+            kind = table.column("kind").combine_chunks().dictionary_encode()
+            names = kind.dictionary.to_pylist()
+            code = numbers(kind.indices).astype(np.int64)
+            rank, peer, repeat, nbytes = (
+                numbers(table.column(k)).astype(np.int64) for k in table.column_names[:4]
+            )
+            if not _in_range(rank, n):
+                return None
+            calls += int(repeat[_is(names, COLLECTIVE)[code]].sum())
+            sends = _is(names, SEND)[code] & (peer >= 0) & (peer < n)
+            parts.append((rank[sends], peer[sends], repeat[sends], nbytes[sends]))
+    except (OSError, P3SError, pa.ArrowException, ValueError, TypeError, KeyError) as err:
+        return (
+            None
+            if not (folder / "scaled.json").exists()
+            else f"Not drawn: {visible(' '.join(str(err).split()), 200)}"
+        )
+    return _matrix(n, parts, calls)
+
+
+def _is(names: list[Any], kind: str) -> NDArray[np.bool_]:
+    """Return which codes mean a kind; one more for tables without rows."""
+    return np.array([name == kind for name in names] or [False], dtype=bool)
+
+
+def _in_range(rank: Ints, n: int) -> bool:
+    return not len(rank) or bool(rank.min() >= 0 and rank.max() < n)
+
+
+def _matrix(n: int, parts: list[tuple[Ints, Ints, Ints, Ints]], calls: int) -> CommMatrix:
+    """Return the matrix of rows (source, destination, messages, bytes of one)."""
+    source, destination, times, nbytes = (
+        np.concatenate([part[k] for part in parts]) if parts else np.zeros(0, dtype=np.int64)
+        for k in range(4)
+    )
+    pair, place = np.unique(source * n + destination, return_inverse=True)
+    messages = np.zeros(len(pair), dtype=np.int64)
+    moved = np.zeros(len(pair), dtype=np.int64)
+    np.add.at(messages, place, times)
+    np.add.at(moved, place, times * nbytes)
+    return CommMatrix(n, pair // n, pair % n, messages, moved, calls, 0)

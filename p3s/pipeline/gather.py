@@ -421,3 +421,17 @@ def _put(study: Study, run: CapturedRun, target: Path) -> None:
         ) from error
     finally:
         discard(staged)
+
+
+def characterize_added(study: Study, counts: Sequence[int]) -> list[str]:
+    """Find the phases of counts; return why that failed at some."""
+    from p3s.signature.signature import characterize
+
+    failed = []
+    for np in counts:
+        try:
+            characterize(study.root, np)
+        except P3SError as problem:
+            failed.append(f"np={np}: {problem}")
+    study.update()
+    return failed

@@ -5,10 +5,11 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from p3s.base.artefacts import write_bytes
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.host.schedulers import (
     Job,
@@ -19,9 +20,10 @@ from p3s.base.host.schedulers import (
     script,
     seconds_of_limit,
 )
-from p3s.base.study import Study, write_bytes
 from p3s.base.text import quoted
+from p3s.pipeline.records import existing, opened, study_unit
 from p3s.pipeline.tracing.counts import Asked
+from p3s.pipeline.tracing.study import check_counts
 from p3s.signature_runner.standard_input import NAME, own
 from p3s.signature_runner.traced_run import check_template
 
@@ -149,32 +151,27 @@ def traces(batch: Batch, asked: Traces, *, write: bool) -> Made:
     """
     check_template(asked.words)
     on = asked.on
-    study = Study.find(asked.root)
+    study = existing(asked.root)
     if asked.jobs not in (ONE, EACH, ARRAY):
         raise UsageError(f"--jobs {asked.jobs}: there are {ONE}, {EACH} and {ARRAY}")
     if asked.jobs == ONE:
-        _check_together(study, on, asked)
+        if not on.top and not asked.has(*_TOGETHER):
+            check_counts(study, on.counts)
         made = [_one(batch, asked, on)]
         collected: list[list[str]] = []
     else:
         _check_apart(on, asked)
-        asked = _with_unit(asked, study)
+        if not asked.has("--work"):
+            asked = replace(asked, options=(*asked.options, "--work", study_unit(study)))
         make = _each if asked.jobs == EACH else _array
         made = make(batch, asked, on.counts)
         parts = [str(asked.folder / f"np{np}") for np in on.counts]
         collected = [batch.command("add", str(asked.root), *parts, *_forced(asked))]
     if write and study is not None and not asked.has(*_TOGETHER):
-        Study.create(asked.root, asked.words, force=asked.has("--force"))
+        study.create(asked.root, asked.words, force=asked.has("--force"))
     if write:
         own().put(asked.folder)
     return Made(tuple(made), _last(batch, asked, collected), _then(asked))
-
-
-def _check_together(study: Study | None, on: Asked, asked: Traces) -> None:
-    from p3s.pipeline.tracing.study import check_counts
-
-    if not on.top and not asked.has(*_TOGETHER):
-        check_counts(study, on.counts)
 
 
 def _check_apart(on: Asked, asked: Traces) -> None:
@@ -186,19 +183,6 @@ def _check_apart(on: Asked, asked: Traces) -> None:
             raise UsageError(f"--trace {name}: of --jobs {ONE} only")
     if asked.jobs == ARRAY and len(on.counts) < 2:
         raise UsageError(f"-n {asked.counts}: a job array takes two counts or more")
-
-
-def _with_unit(asked: Traces, study: Study | None) -> Traces:
-    """Return what is asked for, with one way to measure work: jobs do not know each other."""
-    from dataclasses import replace
-
-    from p3s.base.records import work_of
-
-    if asked.has("--work"):
-        return asked
-    there = work_of(run for run in (study.runs() if study is not None else []) if run.info)
-    unit = next(iter(there)) if len(there) == 1 else "cpu"
-    return replace(asked, options=(*asked.options, "--work", unit))
 
 
 def _forced(asked: Traces) -> list[str]:
@@ -284,8 +268,8 @@ def replay(
     """Return the script of the job that replays; p3s replay takes the job's nodes as its hosts."""
     if nodes not in (1, 2, 4):
         raise UsageError(f"--nodes {nodes}: a replay is made on 4 nodes, 2 or 1")
-    study = Study.open(study_dir)
-    root = study.root.absolute()
+    opened(study_dir)
+    root = study_dir.absolute()
     place = (output or root / "replay" / "submit.sh").absolute()
     listed = ",".join(map(str, counts))
     limit_s = len(counts) * (_OVERTIME * budget_s + _MORE_S)
@@ -293,7 +277,7 @@ def replay(
     job = batch.job("p3s-replay", log, limit_s, nodes=nodes, per_node=per_node)
     command = batch.command("replay", str(root), "-n", listed, "--budget", budget, *options)
     made = batch.script(place, job, [command])
-    return Made((made,), None, f"p3s predict {quoted(study.root)} -n {listed}")
+    return Made((made,), None, f"p3s predict {quoted(study_dir)} -n {listed}")
 
 
 # ---- what becomes of the scripts ------------------------------------------------------------

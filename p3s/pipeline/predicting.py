@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.progress import Progress
-from p3s.base.settings import counts_behind, threads_in
+from p3s.base.settings import (
+    counts_behind,
+    one_setting,
+    parameters,
+    parse_params,
+    setting_name,
+    settings_in,
+    threads_in,
+    value_text,
+)
 from p3s.base.staging import alone
 from p3s.base.study import Study, write_json
 from p3s.base.text import processes
@@ -17,6 +26,16 @@ from p3s.machine.filesystem import NAME as FILES
 from p3s.machine.filesystem import FileSystem
 from p3s.machine.topology.inside import Node
 from p3s.pipeline.basis import Request, basis_of, setting_of, told_of
+from p3s.pipeline.parameters import (
+    Named,
+    Wanted,
+    ensure_family,
+    filled,
+    inputs_of,
+    over_threads,
+    with_threads,
+)
+from p3s.pipeline.records import known
 from p3s.pipeline.stages import (
     check_scaled_room,
     check_times,
@@ -27,16 +46,17 @@ from p3s.pipeline.stages import (
     ensure_replays,
     ensure_scaled,
     machine_file,
+    representative,
     scaled_is_missing,
     stale_replays,
 )
-from p3s.pipeline.teams import Wanted, filled, inputs_of, over_threads, with_threads
+from p3s.predict.commands import Commands
 from p3s.predict.estimates import Estimation
 from p3s.predict.estimators import Setting
-from p3s.predict.prediction import predict
+from p3s.predict.prediction import Weak, predict
 from p3s.predict.scaling import KNEE_EFFICIENCY
 from p3s.predict.surface import Surface
-from p3s.predict.types import PREDICTION, Prediction
+from p3s.predict.types import PREDICTION, WEAK, Prediction, WeakPrediction
 from p3s.predict.what_if.answers import cheap, with_answers
 from p3s.predict.what_if.changes import Changes, read_changes
 from p3s.predict.what_if.simulated import check_answerable, costs_of
@@ -121,9 +141,7 @@ def predicted(
     wanted, what_if = arguments.counts, arguments.what_if
     _keep_files(study, arguments.files)
     machine, base = arguments.machine, arguments.base
-    ensure_model(study, progress)
-    ensure_compute(study, progress)
-    check_times(study)
+    _ready(study, progress)
     if machine is not None and base is None and other_machine.is_own(study, machine):
         machine = None  # nothing moves, and the times of its runs can be compared
     made = None if machine is None else other_machine.prepare(study, machine, base)
@@ -134,8 +152,7 @@ def predicted(
         if earlier:
             listed = ", ".join(map(str, earlier))
             progress.say(f"predicted again with them: {listed} (--only leaves them out)")
-        for n, why in doubted(study, wanted).items():
-            progress.say(f"n={n}: {why}")
+        _doubt(study, wanted, progress)
         asked = sorted({*wanted, *earlier})
         every = sorted({*asked, *counts_behind(study)})
         _scale(study, every, progress)
@@ -174,7 +191,7 @@ def estimation(
     studies: by all counts; counts: those that were asked for. made: the study of another machine.
     """
     file = machine_file(made or studies[max(studies)])
-    basis = basis_of(request, studies, counts, file)
+    basis = basis_of(request, counts, file, lambda n: representative(studies[n], n))
     if told_of(basis):
         progress.say(told_of(basis))
     if basis.replay and max(studies) > MOST_RANKS:
@@ -269,3 +286,88 @@ def surface_of(
     wanted = Wanted(arguments.counts, threads or threads_in(study), rest, node)
     request, only, allowed = arguments.request, arguments.only, arguments.allowed
     return study, over_threads().surface(study, wanted, request, bar, only=only, allowed=allowed)
+
+
+# ---- weak scaling --------------------------------------------------------------------------------
+def predicted_weak(
+    study: Study, arguments: PredictArguments, law: str, params: Sequence[str], bar: Progress
+) -> tuple[WeakPrediction, Path]:
+    """Make what is missing, predict times at counts with parameters that grow, and write them;
+    return the prediction and its file.
+
+    ``law``: as of --weak, size~n or size~2*n^(1/3). ``params``: values at the smallest count, as
+    of --param, by default the smallest traced ones. Counts that were predicted before with the same
+    law stay, unless they alone are asked for. Of the arguments those of another machine and of
+    changes are not heeded. Raises P3SError, in one line.
+    """
+    from p3s.costs.parameters.stage import instantiate
+    from p3s.costs.parameters.weak import parse_laws, settings_along
+
+    names, laws, traced = parameters(study), parse_laws(law), settings_in(study)
+    for each in laws:
+        if each.name not in names:
+            raise UsageError(
+                f"--weak {law}: {each.name} is no parameter of this study, which has "
+                f"{', '.join(names)}"
+            )
+    if not traced:
+        raise P3SError(f"{study.root}: holds no runs yet; run p3s characterize --param first")
+    path = study.root / f"weak-{'-'.join(each.name for each in laws)}.json"
+    growth = ",".join(each.text() for each in laws)
+    counts = sorted({n for _, at in traced for n in at.counts()})
+    given = parse_params(params)
+    least = {name: [min(s[name] for s, _ in traced)] for name in names if name not in given}
+    words = [f"{name}={','.join(map(value_text, v))}" for name, v in (given | least).items()]
+    whole = {name: all(s[name].denominator == 1 for s, _ in traced) for name in names}
+    with one_at_a_time(path, bar):
+        before = [] if arguments.only else _earlier(path, growth)
+        every = sorted({counts[0], *arguments.counts, *before})
+        fixed = one_setting(words, names)
+        along, notes = settings_along(laws, fixed, names, every, counts[0], whole)
+        for note in notes:
+            bar.say(note)
+        bar.expect(2 * len(every) + 2)
+        ensure_family(study, bar)
+        studies: dict[int, Study] = {}
+        for n, setting in along.items():
+            at = studies[n] = Study(instantiate(study.root, setting))
+            step = Named(bar, setting_name(setting))
+            _ready(at, step)
+            _doubt(at, [n], bar)
+            ensure_scaled(at, n, step)
+        how = estimation(studies, every, arguments.request, bar)
+        options = [word for each in params for word in ("--param", each)]
+        predicting = ["predict", str(study.root), "--weak", law, *options]
+        values = {n: {k: value_text(v) for k, v in setting.items()} for n, setting in along.items()}
+        last = studies[max(studies)]
+        result = predict(
+            last,
+            every,
+            replace(how, threshold=arguments.knee),
+            commands=Commands(last, studies, predicting),
+            weak=Weak(studies, values, counts),
+        )
+        parts = {each.name: getattr(result, each.name) for each in fields(result)}
+        parts["notes"] = (*notes, *result.notes)
+        found = WeakPrediction(**parts, weak=growth, base_n=counts[0])
+        write_json(path, WEAK.data(found))
+    return found, path
+
+
+def _earlier(path: Path, law: str) -> list[int]:
+    """Return the counts that were predicted before with the same growth."""
+    found = known(lambda: WEAK.read(path))  # none, or of an older version
+    return [row.n for row in found.counts] if found is not None and found.weak == law else []
+
+
+def _ready(study: Study, progress: Progress) -> None:
+    """Make what every prediction of a study rests on."""
+    ensure_model(study, progress)
+    ensure_compute(study, progress)
+    check_times(study)
+
+
+def _doubt(study: Study, counts: Sequence[int], progress: Progress) -> None:
+    """Say why the program may not run at some counts."""
+    for n, why in doubted(study, counts).items():
+        progress.say(f"n={n}: {why}")

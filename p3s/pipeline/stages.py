@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +17,6 @@ from p3s.base.records import is_old_replay
 from p3s.base.settings import traces_of
 from p3s.base.study import SIGNATURE_SCHEMA, SIGNATURE_VERSION, Study, read_json
 from p3s.base.text import joined, processes, size_text
-from p3s.capture.callpath import Where
-from p3s.capture.sites import resolve_sites
-from p3s.model.stage import load
-from p3s.model.types import Model
 from p3s.replay.settings import ReplaySettings
 
 if TYPE_CHECKING:
@@ -332,6 +329,11 @@ def replay_is_missing(study: Study, n: int) -> bool:
     return n > 1 and (is_stale(path, [study.scaled_path(n)]) or is_old_replay(path))
 
 
+def representative(study: Study, n: int) -> bool:
+    """Tell whether there is a replay at a count that tells how fast the program is."""
+    return not replay_is_missing(study, n) and bool(study.replay(n).get("representative"))
+
+
 def stale_replays(study: Study, counts: Sequence[int]) -> list[int]:
     """Return the counts with a replay that is older than the scaled trace."""
     return [n for n in counts if study.replay_path(n).exists() and replay_is_missing(study, n)]
@@ -377,20 +379,6 @@ def doubted(study: Study, counts: Sequence[int]) -> dict[int, str]:
 
     model = as_of_now(study, read(study.model_path))
     return {n: why for n in counts if (why := doubt(model.admissible, n))}
-
-
-def places_of(study: Study) -> tuple[Model, Mapping[str, Where]] | None:
-    """Return the model of a study with the places of its calls; None where it has no model."""
-    try:
-        return model_with_places(study)
-    except P3SError:
-        return None
-
-
-def model_with_places(study: Study) -> tuple[Model, Mapping[str, Where]]:
-    """Return the same; raises P3SError where there is no model that can be read."""
-    model = load(study.root)
-    return model, resolve_sites(traces_of(study), model.sites)[0]
 
 
 #: Bytes of a row of a scaled trace; packed they are fewer.

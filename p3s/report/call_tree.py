@@ -16,8 +16,10 @@ from p3s.capture.callpath import PASS_ON, CallPath, Where, call_path, stack
 from p3s.predict.times import END, REST, START
 from p3s.predict.types import Count, PhaseAt, Prediction
 from p3s.report.costs import kinds_of
-from p3s.report.phase_table import WIDTH, accounting, cut, of_ranks, span, table, volume
-from p3s.report.places import Places, lines_of
+from p3s.report.phase_table import WIDTH, account, cut, of_ranks, span, table, volume
+from p3s.report.places import Places
+from p3s.report.places import lines_of as common_lines
+from p3s.report.show import lines_of
 from p3s.signature.phase_file import Call, Loop, Phase, Phases, Trips
 
 #: Without --all: lines of the tree, calls in a row.
@@ -158,7 +160,8 @@ class _Row:
 def _place_of(alike: Sequence[_Row], room: int) -> str:
     """Return operation and place, and what calls it where there is room."""
     first = alike[0]
-    path = replace(first.path, place=lines_of([row.path.at for row in alike]) or first.path.place)
+    place = common_lines([row.path.at for row in alike]) or first.path.place
+    path = replace(first.path, place=place)
     return visible(f"{first.call.op}  {path.within(room - len(first.call.op) - 2)}", 200)
 
 
@@ -193,9 +196,7 @@ def render(
             "",
             *tree(found, places, everything),
             "",
-            "All events and all the time",
-            "",
-            *accounting(found),
+            *lines_of(account(found))[:-1],
         ]
     )
 

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from p3s.base.errors import P3SError
-from p3s.base.text import (
-    NOT_KNOWN,
-    aligned,
-    differing,
-    factor,
-    percent,
-    plural,
-    processes,
-    seconds,
-    visible,
-)
+from p3s.base.text import NOT_KNOWN, differing, factor, percent, plural, processes, seconds, visible
 from p3s.predict.types import Count, PhaseAt, Prediction, Reason, in_short, part_s, untrusted
 from p3s.report.counts import DOUBTFUL
-from p3s.report.sure import reason_lines, reasons_of
+from p3s.report.show import Columns, Page, Part, PartTable, show_page, table_of
+from p3s.report.sure import reasons_of
 
-#: Phases listed one by one in a table; the rest is summed up and said so.
-MAX_PHASES = 12
+#: Phases listed one by one, on a terminal and a page; the rest is summed up and said so.
+MAX_PHASES, MAX_PAGE_PHASES = 12, 60
 #: Parts of a phase's time, as they are told apart.
 PARTS = ("compute", "transfer", "waiting", "software")
-COUNT_HEAD = ["processes", "A", "B", "B/A", "interval", "efficiency A", "efficiency B"]
 #: Ratios closer to 1 than this are no difference.
 EQUAL = 0.005
 
@@ -342,49 +333,98 @@ def _join(counts: Sequence[int]) -> str:
 
 def as_text(found: Comparison) -> str:
     """Return a comparison as text: the verdict first, then counts, phases and what else differs."""
-    parts = [*found.verdict, "", f"A: {found.a}", f"B: {found.b}", ""]
-    parts += aligned([COUNT_HEAD, *count_cells(found.counts)])
-    for which, counts in (("A", found.only_a), ("B", found.only_b)):
-        if counts:
-            parts.append(f"only in {which}: {processes(counts)}")
-    parts += ["", f"Phases at {processes(found.n)}, largest change first"]
-    shown, rest = found.phases[:MAX_PHASES], found.phases[MAX_PHASES:]
-    parts += aligned([["phase", "A", "B", "change", "mostly"], *map(_phase_cells, shown)], (0, 4))
-    if rest:
-        change = sum(pair.change_s for pair in rest)
-        parts.append(f"{plural(len(rest), 'more phase')} change by {signed(change)} together")
-    laws = [pair for pair in shown[:3] if pair.a_law and pair.b_law and pair.a_law != pair.b_law]
-    for pair in laws:
-        parts.append(f"{pair.name}: time in s is {pair.a_law} in A, {pair.b_law} in B")
-    if found.differences:
-        parts += ["", *aligned([["differs", "A", "B"], *found.differences], (0, 1, 2))]
-    parts += ["", *reason_lines(found.reasons)] if found.reasons else []
-    parts += [f"note: {note}" for note in found.notes]
+    return show_page(page_of(found))
+
+
+def page_of(found: Comparison, chart: str = "") -> Page:
+    """Return a comparison as a page; chart: the run times of both as SVG, "": for a terminal."""
+    most = MAX_PAGE_PHASES if chart else MAX_PHASES
+    shown, rest = found.phases[:most], found.phases[most:]
+    notes = [*_only(found), *found.notes]
     if any(pair.doubtful for pair in found.counts):
-        parts.append(DOUBTFUL)
-    return "\n".join(parts)
+        notes.append(DOUBTFUL)
+    columns = _PHASES | (_PAGE_PHASES if chart else {})
+    phases = table_of("Phases", columns, shown, (0, 4, 6, 7))
+    change = sum(pair.change_s for pair in rest)
+    cut = f"{plural(len(rest), 'more phase')} change by {signed(change)} together"
+    laws = [pair for pair in shown[:3] if pair.a_law and pair.b_law and pair.a_law != pair.b_law]
+    told = [f"{pair.name}: time in s is {pair.a_law} in A, {pair.b_law} in B" for pair in laws]
+    what = (
+        f"of A (circles), {found.a}, and B (squares), {found.b}; both axes logarithmic, the bands "
+        "are the intervals"
+    )
+    parts = [
+        Part("curves", "Run times", charts=[("Run times", what, chart)]) if chart else None,
+        Part(
+            "counts",
+            "Process counts",
+            tables=[table_of("Process counts", _COUNTS, found.counts, ())],
+            notes=notes,
+            lines=[f"A: {found.a}", f"B: {found.b}"],
+        ),
+        Part(
+            "phases",
+            f"Phases at {processes(found.n)}, largest change first",
+            tables=[replace(phases, kind="beside")],
+            notes=[*[cut] * bool(rest), *([] if chart else told)],
+        ),
+        _differing(found),
+    ]
+    return Page(
+        f"{visible(Path(found.a).name)} and {visible(Path(found.b).name)}",
+        "",
+        found.verdict[bool(found.warning) :],
+        found.warning,
+        untrusted(found.reasons),
+        [each for each in found.reasons if not each.untrustworthy],
+        [part for part in parts if part is not None],
+    )
 
 
-def count_cells(pairs: Sequence[CountPair]) -> Iterator[list[str]]:
-    """Yield the counts as rows under COUNT_HEAD."""
-    for pair in pairs:
-        ends = NOT_KNOWN
-        if pair.low is not None and pair.high is not None:
-            ends = f"{pair.low:.2f} to {pair.high:.2f}"
-        ratio = NOT_KNOWN if pair.ratio is None else f"{pair.ratio:.2f}"
-        yield [
-            str(pair.n),
-            seconds(pair.a_s),
-            seconds(pair.b_s),
-            f"{ratio}{'*' if pair.doubtful else ' '}",
-            ends,
-            percent(pair.a_efficiency),
-            percent(pair.b_efficiency),
-        ]
+def _differing(found: Comparison) -> Part | None:
+    head = ["differs", "A", "B"]
+    table = PartTable("Differences", head, found.differences, left=(0, 1, 2), kind="facts")
+    return Part("differences", "What else differs", tables=[table]) if found.differences else None
 
 
-def _phase_cells(pair: PhasePair) -> list[str]:
-    return [pair.name, seconds(pair.a_s), seconds(pair.b_s), signed(pair.change_s), pair.mostly]
+def _only(found: Comparison) -> list[str]:
+    """Return the counts that are in one of the predictions alone."""
+    alone = {"A": found.only_a, "B": found.only_b}
+    return [f"only in {which}: {processes(counts)}" for which, counts in alone.items() if counts]
+
+
+def _ends(pair: CountPair) -> str:
+    if pair.low is None or pair.high is None:
+        return NOT_KNOWN
+    return f"{pair.low:.2f} to {pair.high:.2f}"
+
+
+def _ratio(pair: CountPair) -> str:
+    ratio = NOT_KNOWN if pair.ratio is None else f"{pair.ratio:.2f}"
+    return f"{ratio}{'*' if pair.doubtful else ' '}"
+
+
+_COUNTS: Columns[CountPair] = {
+    "processes": lambda pair: pair.n,
+    "A": lambda pair: seconds(pair.a_s),
+    "B": lambda pair: seconds(pair.b_s),
+    "B/A": _ratio,
+    "interval": _ends,
+    "efficiency A": lambda pair: percent(pair.a_efficiency),
+    "efficiency B": lambda pair: percent(pair.b_efficiency),
+}
+_PHASES: dict[str, Callable[[PhasePair], object]] = {
+    "phase": lambda pair: pair.name,
+    "A": lambda pair: seconds(pair.a_s),
+    "B": lambda pair: seconds(pair.b_s),
+    "change": lambda pair: signed(pair.change_s),
+    "mostly": lambda pair: pair.mostly,
+}
+_PAGE_PHASES: dict[str, Callable[[PhasePair], object]] = {
+    "B/A": lambda pair: factor(pair.b_s / pair.a_s) if pair.a_s and pair.b_s else NOT_KNOWN,
+    "law of A": lambda pair: pair.a_law,
+    "law of B": lambda pair: pair.b_law,
+}
 
 
 def signed(change: float) -> str:

@@ -1,5 +1,5 @@
-"""The compute model as text and as CSV: time of one process in one iteration, and what it rests
-on."""
+"""Tables of computation as text and as CSV: instructions (thesis, Table 5.2), and the time of one
+process in one iteration with what it rests on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from p3s.costs.laws import text as text_of
 from p3s.costs.model import NOT_LEFT
 from p3s.costs.table import SHOWN, Row, laws_of, shares, unknown_costs
 from p3s.costs.types import ComputeModel, CostHoldOut, LawEntry, PhaseCosts, TimedRun
-from p3s.report.counts import lines_csv, rows_of
+from p3s.model.work.scic import InstructionTable
+from p3s.model.work.scic import Row as InstructionRow
+from p3s.report.show import Columns, csv_of, lines_of, table_of
 from p3s.signature.clock import TIMES
 
 _UNITS = {
@@ -256,11 +258,94 @@ def csv(compute: ComputeModel, rows: Sequence[Row]) -> str:
     def figure(field: str) -> Callable[[Row], object]:
         return lambda r: "" if (value := getattr(r, field)) is None else f"{value:.10g}"
 
-    columns: dict[str, Callable[[Row], object]] = {
+    columns: Columns[Row] = {
         "phase": lambda r: r.phase,
         "name": lambda r: names.get(r.phase, ""),
         "source": lambda r: r.source,
         **{name: figure(field) for name, field in _FIGURES.items()},
         "unit": lambda _: compute.work_unit,
     }
-    return lines_csv(rows_of(columns, rows))
+    return csv_of(columns, rows)
+
+
+# ---- instructions -----------------------------------------------------------------------------
+_NAMES = {"instructions": "instructions", "cpu_ns": "ns of CPU time", "wall_ns": "ns"}
+
+
+def instruction_text(found: InstructionTable) -> str:
+    """Return the instruction table as text, one part per phase and instruction group."""
+    unit = _NAMES.get(found.unit, found.unit)
+    out = []
+    for phase, group in dict.fromkeys((r.phase, r.group) for r in found.rows):
+        rows = [r for r in found.rows if (r.phase, r.group) == (phase, group)]
+        groups = len({r.group for r in found.rows if r.phase == phase})
+        name = f"phase {phase}: {visible(rows[0].name)}"
+        if groups > 1:
+            name += f", instruction group {group + 1} of {groups}"
+            guard = found.guards.get((phase, group))
+            name += f" (if {guard})" if guard else ""
+        out += [name, *_part(rows, unit, groups > 1), ""]
+        if group == groups - 1:
+            out += [*_balance(found, phase), ""]
+    return "\n".join(out)
+
+
+def _part(rows: Sequence[InstructionRow], unit: str, grouped: bool) -> list[str]:
+    """Return one part of the table: measured above predicted."""
+    truth = {r.n: r.total for r in rows if r.measured}
+    of_group: Columns[InstructionRow] = {"of them": lambda r: r.ranks} if grouped else {}
+    who: Columns[InstructionRow] = {"ranks": lambda r: r.where} if grouped else {}
+    columns: Columns[InstructionRow] = {
+        f"{unit} per process and iteration": lambda r: number(r.work),
+        "processes": lambda r: r.n,
+        **of_group,
+        "weight": lambda r: f"{r.weight:,.10g}",
+        f"total {unit}": lambda r: number(r.total),
+        "": lambda r: "measured" if r.measured else f"predicted{_off(r, truth.get(r.n))}",
+        **who,
+    }
+    ordered = sorted(rows, key=lambda r: not r.measured)
+    return lines_of(table_of("", columns, ordered, left=(len(columns) - 1 - grouped,)), 4)
+
+
+def _off(row: InstructionRow, truth: float | None) -> str:
+    """Return the error where it is known, else the half width of the interval."""
+    if truth:
+        return f", {100 * (row.total - truth) / truth:+.2f} %"
+    return f", within {percent(row.half_width / row.total)}" if row.total else ""
+
+
+def _balance(found: InstructionTable, phase: int) -> list[str]:
+    """Return whether the phase's total stays what it was (strong scaling, Eq. 5.4 and 5.5)."""
+    counts = sorted({r.n for r in found.rows if r.phase == phase and r.measured})
+    totals = [t for n in counts if (t := found.total(phase, n, True))]
+    if len(totals) < 2:
+        return []
+    change = totals[-1] / totals[0] - 1
+    return [
+        f"  total of all ranks from {counts[0]} to {counts[-1]} processes: {100 * change:+.2f} %"
+    ]
+
+
+def instruction_csv(found: InstructionTable) -> str:
+    """Return the instruction table as CSV: a line per phase, group and count.
+
+    Columns: phase, name, group (from 1), where (ranks), part (measured or predicted), processes,
+    ranks (of the group), weight (iterations of the phase in the run), work (of one process in one
+    iteration), total (of the group in the run), half_width (of the total's 90 % interval), unit.
+    """
+    columns: Columns[InstructionRow] = {
+        "phase": lambda r: r.phase,
+        "name": lambda r: r.name,
+        "group": lambda r: r.group + 1,
+        "where": lambda r: r.where,
+        "part": lambda r: "measured" if r.measured else "predicted",
+        "processes": lambda r: r.n,
+        "ranks": lambda r: r.ranks,
+        "weight": lambda r: f"{r.weight:.10g}",
+        "work": lambda r: f"{r.work:.10g}",
+        "total": lambda r: f"{r.total:.12g}",
+        "half_width": lambda r: f"{r.half_width:.6g}",
+        "unit": lambda _: found.unit,
+    }
+    return csv_of(columns, found.rows)

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from p3s.base.text import NOT_KNOWN, UNKNOWN, factor, interval, percent, seconds, span, visible
+from p3s.base.text import (
+    NOT_KNOWN,
+    UNKNOWN,
+    factor,
+    interval,
+    percent,
+    processes,
+    seconds,
+    span,
+    visible,
+)
 from p3s.predict.checks import ROUNDING, UNSURE, WIDE, half_width
 from p3s.predict.saved import PredictionFile
 from p3s.predict.types import Count, Prediction, part_s, untrusted
+from p3s.report.show import Cell, Part, PartTable, lines_csv
 
 T = TypeVar("T")
 
@@ -26,55 +35,53 @@ MAX_COUNTS = 60
 PARTS = ("transfer", "waiting", "software")
 
 
-@dataclass(frozen=True)
-class CountRow:
-    """One row of a table of counts; ``mark``: recommended, knee or nothing."""
-
-    cells: list[str]
-    measured: bool
-    mark: str
-
-
-@dataclass(frozen=True)
-class CountTable:
-    """A table of counts; ``cut`` says what was left out, empty where nothing was."""
-
-    head: list[str]
-    rows: list[CountRow]
-    cut: str
-
-
 Column = tuple[str, Callable[[Count], str]]
 
 
-def count_rows(prediction: Prediction) -> list[list[str]]:
-    """Return the table of counts of a terminal, its head first."""
-    columns = _columns(prediction, wide=False)
-    head = [name for name, _ in columns]
-    return [head, *([cell(row) for _, cell in columns] for row in prediction.counts)]
-
-
-def count_table(prediction: Prediction) -> CountTable:
-    """Return all that is known of each count; parts of the communication only where known."""
-    columns, found = _columns(prediction, wide=True), prediction.counts
+def count_table(prediction: Prediction, most: int = MAX_COUNTS, *, wide: bool = True) -> PartTable:
+    """Return the process counts, at most so many; ``wide``: all that is known, for a page."""
+    columns, found = _columns(prediction, wide=wide), prediction.counts
     trusted = not untrusted(prediction.reasons)
-    marks = {prediction.knee: "knee"} if trusted else {}
+    kinds = {prediction.knee: "knee"} if trusted else {}
     if trusted and prediction.recommended is not None:
-        marks[prediction.recommended.n] = "recommended"
-    kept = thinned(found, MAX_COUNTS)
-    cut = f"{len(kept)} of {len(found)} counts are listed; prediction.json has all."
-    return CountTable(
+        kinds[prediction.recommended.n] = "recommended"
+    if wide:
+        columns.insert(1, ("mark", lambda row: _mark(row, kinds.get(row.n, ""))))
+    kept = thinned(found, most)
+    return PartTable(
+        "Process counts",
         [name for name, _ in columns],
-        [
-            CountRow(
-                [cell(row) for _, cell in columns],
-                row.time_from == "measured",
-                marks.get(row.n, ""),
-            )
-            for row in kept
-        ],
-        "" if len(kept) == len(found) else cut,
+        [[cell(row) for _, cell in columns] for row in kept],
+        left=(1,) if wide else (),
+        kind="counts",
+        row_kinds=[kinds.get(row.n, "") for row in kept],
     )
+
+
+def counts_part(prediction: Prediction) -> Part:
+    """Return all that is known of each count, as a part of the page."""
+    base = processes(prediction.baseline_n)
+    notes = (
+        f"Speedup and efficiency relative to {base}. Measured times in brackets do not tell how "
+        "fast the program is; times with an asterisk rest on communication that was not measured "
+        "in representative conditions."
+    )
+    cut = [f"{line}." for line in count_cut(prediction)]
+    return Part("counts", "Process counts", tables=[count_table(prediction)], notes=[*cut, notes])
+
+
+def count_cut(prediction: Prediction, most: int = MAX_COUNTS) -> list[str]:
+    """Return that not all counts are listed, where they are not."""
+    number = len(prediction.counts)
+    return [f"{most} of {number} counts; p3s report --csv has all"] * (number > most)
+
+
+def _mark(row: Count, kind: str) -> Cell:
+    """Return what is to be seen of a count at once."""
+    if kind:
+        best = kind == "recommended"
+        return Cell("worth using", tag="best-tag") if best else Cell(kind, tag="knee-tag")
+    return Cell("measured", tag="measured-tag") if row.time_from == "measured" else Cell("")
 
 
 def _columns(prediction: Prediction, *, wide: bool) -> list[Column]:
@@ -198,17 +205,8 @@ def thinned(values: Sequence[T], most: int) -> list[T]:
     return [values[round(k * last / (most - 1))] for k in range(most)]
 
 
-R = TypeVar("R")
 #: Signs with which a cell is a formula for a spreadsheet.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
-
-def rows_of(
-    columns: Mapping[str, Callable[[R], T]], records: Iterable[R]
-) -> list[list[str] | list[T]]:
-    """Return the head of a table, the names of its columns, then a row of cells for each record."""
-    cells = columns.values()
-    return [list(columns), *([cell(each) for cell in cells] for each in records)]
 
 
 def counts_csv(prediction: PredictionFile) -> str:
@@ -225,13 +223,6 @@ def columns_csv(columns: Mapping[str, Sequence[Any]]) -> str:
     """Return columns as CSV with a head; texts that a spreadsheet would execute get a quote."""
     rows = ([_cell(value) for value in row] for row in zip(*columns.values(), strict=True))
     return lines_csv([list(columns), *rows]).encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def lines_csv(lines: Iterable[Sequence[Any]]) -> str:
-    """Return lines of cells, the head first, as CSV."""
-    sink = io.StringIO()
-    csv.writer(sink, lineterminator="\n").writerows(lines)
-    return sink.getvalue()
 
 
 def _cell(value: Any) -> str:

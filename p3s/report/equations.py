@@ -11,33 +11,22 @@ from html import escape
 from markupsafe import Markup
 
 from p3s.base.serialise import to_data
-from p3s.base.text import (
-    aligned,
-    mixed_clocks,
-    not_used,
-    paragraph,
-    percent,
-    plural,
-    processes,
-    visible,
-)
+from p3s.base.text import mixed_clocks, not_used, paragraph, percent, plural, processes, visible
 from p3s.model import fit, text
 from p3s.model.grid import admissible
 from p3s.model.notation import MATHML
 from p3s.model.reasons import Verdict
 from p3s.model.tripcounts import refusal_text
 from p3s.model.types import NO_SHARE, Model, NextCount
-from p3s.report.layout import hanging, long_equation, squeezed, wrapped_row
 from p3s.report.places import Places, joined_places
 from p3s.report.rules import Equation, PhaseRules, Rule, Share, phase_rules, used_symbols
+from p3s.report.show import Columns, Part, PartTable, hanging, lines_of, table_of
 from p3s.signature import buffers, tracing
 from p3s.signature.unmodelled import sentences
 
 #: Without --all: phases, and rules of one phase.
 MAX_PHASES, MAX_RULES = 24, 16
 _HEAD = ("rule", "call", "destination", "volume (bytes)", "work (fitted)", "verdict")
-#: No column of a table is wider than this at first.
-_WIDEST = 46
 #: A longer volume has lines of its own.
 _LONG = 66
 
@@ -57,7 +46,8 @@ def render(
     if hidden:
         total = {what: sum(p.share[what] for p in hidden) for what in hidden[0].share}
         lines += [_more("phase", len(hidden), _share_text(total)), ""]
-    lines += [*verdicts(model), "", *holdout(model)]
+    held = holdout(model)
+    lines += [*verdicts(model), "", *paragraph(held.lead), *hanging(2, *held.notes)]
     lines += [line for note in notes(model, places or {}) for line in paragraph(note)]
     return "\n".join(lines)
 
@@ -158,32 +148,24 @@ def _more(what: str, number: int, shares: str) -> str:
 
 def _table(rules: Sequence[Rule]) -> list[str]:
     """Lay the rules out; below each is where it is, who takes part, and how often if not once."""
-    if not rules:
-        return []
+    long = [len(rule.volume.text) > _LONG for rule in rules]
     rows = [
-        (
-            r.label,
-            r.call,
-            r.destination.text,
-            r.volume.text if len(r.volume.text) <= _LONG else "y, below",
-            r.work.text,
-            r.verdict,
-        )
-        for r in rules
+        [
+            rule.label,
+            rule.call,
+            rule.destination.text,
+            "y, below" if is_long else rule.volume.text,
+            rule.work.text,
+            rule.verdict,
+        ]
+        for rule, is_long in zip(rules, long, strict=True)
     ]
-    wide = squeezed(_HEAD, _cut(rows), 2)
-    lines, by = wrapped_row(_HEAD, wide, 2, range(len(_HEAD))), wide[0] + 6
-    for rule, row in zip(rules, rows, strict=True):
-        lines += wrapped_row(row, wide, 2, range(len(row)))
-        lines += hanging(by, rule.facts)
-        if len(rule.volume.text) > _LONG:
-            lines += long_equation(f"y = {rule.volume.text}", by)
-    return lines
-
-
-def _cut(rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Return rows as wide as a column is at first."""
-    return [[cell[:_WIDEST] for cell in row] for row in rows]
+    below = [
+        [rule.facts, f"y = {rule.volume.text}" * is_long]
+        for rule, is_long in zip(rules, long, strict=True)
+    ]
+    table = PartTable("Rules", _HEAD, rows, left=range(len(_HEAD)), below=below)
+    return lines_of(table, 2)
 
 
 def _share_text(share: Share) -> str:
@@ -194,66 +176,57 @@ def _share_text(share: Share) -> str:
 
 
 # ---- how sure ----------------------------------------------------------------------------------
-def verdict_rows(model: Model) -> list[list[str]]:
-    """Return verdict, number of rules, and share of events and bytes, as texts."""
-    rows = []
-    for verdict, share in model.shares.items():
-        rules = sum(item.verdict == verdict for item in model.items)
-        if rules or share != NO_SHARE:
-            rows.append(
-                [
-                    visible(str(verdict)),
-                    f"{rules:,}",
-                    *(percent(value) for value in (share.events, share.bytes)),
-                ]
-            )
-    return rows
-
-
-VERDICT_HEAD = ["verdict", "calls", "events", "bytes"]
+def verdict_table(model: Model) -> PartTable:
+    """Return the number of rules of each verdict, and its share of events and bytes."""
+    columns: Columns[str] = {
+        "verdict": visible,
+        "calls": lambda each: f"{sum(item.verdict == each for item in model.items):,}",
+        "events": lambda each: percent(model.shares[each].events),
+        "bytes": lambda each: percent(model.shares[each].bytes),
+    }
+    calls = {item.verdict for item in model.items}
+    shown = [each for each, share in model.shares.items() if each in calls or share != NO_SHARE]
+    return table_of("Traced share per verdict", columns, shown)
 
 
 def verdicts(model: Model) -> list[str]:
-    """Return the share of every verdict as a table."""
-    rows = verdict_rows(model)
-    if not rows:
+    """Return the share of every verdict as lines."""
+    table = verdict_table(model)
+    if not table.rows:
         return ["no events, so no verdicts"]
     lines = [f"how sure messages, sizes and weights are (shares at {processes(max(model.counts))})"]
-    lines += aligned([VERDICT_HEAD, *rows], [0], indent="  ")
+    lines += lines_of(table, 2)
     order = text.order_sure(model)
     return [*lines, f"work: {text.work_sure(model)}", *[f"order of calls: {order}"] * bool(order)]
 
 
-def holdout_rows(model: Model) -> tuple[str, list[tuple[str, str]]]:
+def holdout(model: Model) -> Part:
     """Return how the fit without the largest count did there: a sentence, and what of each part."""
-    held = model.holdout
+    name, heading, held = "holdout", "Held-out count", model.holdout
     if held is None:
-        return "nothing was held out: the rules were not checked at a count they do not know", []
+        return Part(
+            name,
+            heading,
+            "nothing was held out: the rules were not checked at a count they do not know",
+        )
     there = held.comparison
     if there is None:
-        return f"hold-out at {held.without} was not possible: {visible(held.problem)}", []
+        problem = f"hold-out at {held.without} was not possible: {visible(held.problem)}"
+        return Part(name, heading, problem)
     rows = [
-        (f"{noun}s", f"{pair.equal:,} of {pair.true:,} equal, {pair.predicted:,} predicted")
+        f"{noun}s: {pair.equal:,} of {pair.true:,} equal, {pair.predicted:,} predicted"
         for noun, pair in there.told
     ]
-    rows.append(("weights", f"{there.weights.exact} of {there.weights.phases} equal"))
+    rows.append(f"weights: {there.weights.exact} of {there.weights.phases} equal")
     missed = missed_rules(model)
     if missed is not None:
         met = len(model.items) - len(missed)
         text_ = f"{met} of {len(model.items)} calls by an exact rule that it met"
-        rows.append(("rules", text_ + (f"; not {listed(missed)}" if missed else "")))
+        rows.append(f"rules: {text_}" + (f"; not {listed(missed)}" if missed else ""))
     worst = percent(there.work.max_abs_error)
-    rows.append(
-        ("work", f"fitted: off by {percent(there.work.off)}, in the worst phase by {worst}")
-    )
-    return f"hold-out: fitted without {held.without} and compared there", rows
-
-
-def holdout(model: Model) -> list[str]:
-    """Return :func:`holdout_rows` as lines."""
-    first, rows = holdout_rows(model)
-    lines = [line for name, row in rows for line in paragraph(f"{name:<13} {row}", 2, 16)]
-    return [*paragraph(first), *lines]
+    rows.append(f"work: fitted: off by {percent(there.work.off)}, in the worst phase by {worst}")
+    lead = f"hold-out: fitted without {held.without} and compared there"
+    return Part(name, heading, lead, notes=rows)
 
 
 def missed_rules(model: Model) -> list[int] | None:

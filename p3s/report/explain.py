@@ -26,8 +26,8 @@ from p3s.model.types import (
     Slot,
     Values,
 )
-from p3s.report.layout import hanging, named, wrapped_table
 from p3s.report.places import Places, call_place, phase_place
+from p3s.report.show import PartTable, hanging, lines_of, named
 
 #: Without --all: calls of a phase, classes of ranks of a count.
 MAX_CALLS, MAX_CLASSES = 12, 4
@@ -93,7 +93,7 @@ def _phase(model: Model, found: PhaseValues, number: int, places: Places) -> lis
         [str(n), f"{traced:,}", "not claimed" if ruled is None else f"{ruled:,}"]
         for (n, traced), ruled in zip(phase.weight_points, found.weights, strict=True)
     ]
-    lines += wrapped_table(["processes", "traced", "by the law"], rows, 4)
+    lines += lines_of(PartTable("", ["processes", "traced", "by the law"], rows, left=()), 4)
     unit = text.unit_of(model)
     work = phase.work.law
     lines += hanging(
@@ -324,9 +324,8 @@ def _measured(item: Item, everything: bool) -> list[str]:
             rows.append([*head, left, "", ""])
     if not rows:
         return ["  no values are kept in this model: run p3s model again"]
-    return wrapped_table(
-        ["processes", "ranks", "calls", "of them", "traced", "by the rules"], rows, 2
-    )
+    head = ["processes", "ranks", "calls", "of them", "traced", "by the rules"]
+    return lines_of(PartTable("", head, rows, left=(3, 4, 5)), 2)
 
 
 def _left(point: Measured, shown: int) -> str:
@@ -374,7 +373,8 @@ def _work_table(phase: Phase, found: PhaseValues, pad: int) -> list[str]:
     for (n, value), ruled in zip(phase.work.points, found.works, strict=True):
         error = f"{100 * (ruled - value) / value:+.1f} %" if value else ""
         rows.append([f"{n:g}", _figures(value), _figures(ruled), error])
-    return wrapped_table(["processes", "traced", "by the laws", "error"], rows, pad)
+    head = ["processes", "traced", "by the laws", "error"]
+    return lines_of(PartTable("", head, rows, left=()), pad)
 
 
 def _figures(value: float) -> str:

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from p3s.base.serialise import to_data
 from p3s.base.study import write_bytes
 from p3s.base.text import (
     NOT_KNOWN,
@@ -29,57 +28,18 @@ from p3s.base.version import __version__
 from p3s.model import text
 from p3s.pipeline.content import StudyContent
 from p3s.predict.types import Prediction, untrusted
-from p3s.report import (
-    costs,
-    counts,
-    efficiencies,
-    equations,
-    files,
-    phase_table,
-    sections,
-    sure,
-    what_if,
-)
+from p3s.report import costs, counts, details, equations, sections, sure
 from p3s.report.call_tree import CallTree, Node, tree_of, weight
-from p3s.report.charts import curves, flame, ranges, stacks
+from p3s.report.charts import curves, flame, stacks
+from p3s.report.charts.cells import matrix_part
 from p3s.report.charts.flame import growth, step_of
-from p3s.report.matrices import matrix_view
+from p3s.report.phase_table import account
 from p3s.report.places import phase_places
-from p3s.report.sections import Part, plain
-from p3s.signature.unmodelled import sentences
+from p3s.report.show import Page, Part
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
     from markupsafe import Markup
-
-
-def gaps_of(content: StudyContent) -> list[str]:
-    """Return what was not modelled, not measured or approximated, none twice."""
-    prediction, replays = content.prediction, content.replays
-    gaps = sure.lines(prediction.notes) + sure.lines(prediction.not_modelled)
-    if prediction.unknown_share:
-        gaps.append(f"no rule is known for {percent(prediction.unknown_share)} of the program")
-    largest = prediction.last.n
-    gaps += _named("no rule", content.unknown)
-    gaps += [visible(line, 400) for line in sentences(to_data(content.model.not_modelled))]
-    for n, replayed in replays.items():
-        gaps += _named(f"not measured at {processes(n)}", replayed.get("unmeasured"))
-    if largest in replays:
-        gaps += _named(f"taken to cost nothing at {largest}", replays[largest].get("left_out"))
-        shares = replays[largest].get("shares") or {}
-        parts = [f"{visible(how)} {percent(share)}" for how, share in shares.items() if share]
-        if parts:
-            gaps.append(f"events by origin of their cost at {largest}: {', '.join(parts)}")
-    return list(dict.fromkeys(gaps))
-
-
-def _named(what: str, entries: Any, limit: int = 5) -> list[str]:
-    """Return a list of entries as one line, the first few in full."""
-    if not isinstance(entries, list) or not entries:
-        return []
-    shown = "; ".join(visible(plain(entry)) for entry in entries[:limit])
-    more = f" and {len(entries) - limit} more" if len(entries) > limit else ""
-    return [f"{what}: {shown}{more}"]
 
 
 #: Style sheet and script of all pages.
@@ -177,38 +137,44 @@ def render(content: StudyContent, parts: Sequence[Part] = ()) -> str:
         model=content.model,
         prediction=prediction,
         parts=parts,
+        scaling=[
+            counts.counts_part(prediction),
+            *filter(None, [details.efficiencies(prediction), details.what_if(prediction)]),
+        ],
+        how_sure=[
+            details.interval_part(prediction),
+            *filter(None, [details.estimators(prediction), details.residuals(prediction)]),
+        ],
+        files=details.files(prediction),
+        account=account(content.phases) if content.phases else None,
         beside=[part.curve for part in parts if part.curve is not None],
         against=untrusted(reasons),
         mind=[each for each in reasons if not each.untrustworthy],
         places=defaultdict(str, phase_places(content.model, content.places)),
         tree=tree,
         call_rows=call_rows(tree, prediction),
-        gaps=gaps_of(content),
-        matrices=[matrix_view(*each) for each in content.matrices],
+        gaps=sections.gaps_of(content),
+        matrices=matrix_part(content.matrices),
         quoted=partial(sections.quoted_source, content),
         curves=costs.phase_curves(prediction),
         stacks=costs.stacks_of(prediction),
-        **_MODULES,
+        held=equations.holdout(content.model),
+        verdicts=equations.verdict_table(content.model),
+        shares=details.verdict_shares(prediction),
+        of_costs=costs,
+        of_curves=curves,
+        of_equations=equations,
+        of_flame=flame,
+        of_sections=sections,
+        of_stacks=stacks,
+        of_text=text,
+        sure=sure,
     )
 
 
-#: What the page asks for its sections.
-_MODULES = {
-    "of_costs": costs,
-    "of_counts": counts,
-    "of_curves": curves,
-    "of_efficiencies": efficiencies,
-    "of_equations": equations,
-    "of_files": files,
-    "of_flame": flame,
-    "of_phases": phase_table,
-    "of_ranges": ranges,
-    "of_sections": sections,
-    "of_stacks": stacks,
-    "of_text": text,
-    "sure": sure,
-    "of_what_if": what_if,
-}
+def render_page(view: Page) -> str:
+    """Return a page of parts as HTML, as :func:`render` does."""
+    return page("parts.html").render(view=view)
 
 
 def page(name: str) -> Template:
@@ -246,16 +212,7 @@ def environment() -> Environment:
     found.filters["unbroken"] = unbroken
     found.filters |= {
         each.__name__: each
-        for each in (
-            processes,
-            visible,
-            seconds,
-            span,
-            percent,
-            command_line,
-            equations.next_text,
-            sure.residual_cells,
-        )
+        for each in (processes, visible, seconds, span, percent, command_line, equations.next_text)
     }
     return found
 

@@ -5,7 +5,6 @@ The fragment is plain ASCII and needs only the packages longtable and array; nam
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from p3s.base.text import percent, plural, visible
@@ -13,7 +12,7 @@ from p3s.base.version import __version__
 from p3s.model import text
 from p3s.model.notation import LATEX
 from p3s.model.types import Model
-from p3s.report.equations import VERDICT_HEAD, chosen_phases, holdout, verdict_rows
+from p3s.report.equations import chosen_phases, holdout, verdict_table
 from p3s.report.places import Places
 from p3s.report.rules import Equation, PhaseRules, Rule, phase_rules
 
@@ -137,12 +136,12 @@ def _formula(cell: Equation) -> str:
 
 # ---- how sure ----------------------------------------------------------------------------------
 def _verdicts(model: Model) -> list[str]:
-    rows = verdict_rows(model)
-    if not rows:
+    table = verdict_table(model)
+    if not table.rows:
         return []
     return [
         r"\begin{tabular}{@{}lrrr@{}}",
-        *_table_rows([VERDICT_HEAD, *rows]),
+        *_table_rows([table.head, *table.rows]),
         r"\end{tabular}",
         r"\par\noindent The verdicts are of messages, sizes and weights; work is "
         + escaped(text.work_sure(model))
@@ -156,5 +155,5 @@ def _table_rows(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _holdout(model: Model) -> list[str]:
-    lines = [re.sub(r"\s+", " ", line.strip()) for line in holdout(model)]
-    return [r"\par\noindent " + escaped("; ".join(lines), 2000) + "."]
+    held = holdout(model)
+    return [r"\par\noindent " + escaped("; ".join([held.lead, *held.notes]), 2000) + "."]

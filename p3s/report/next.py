@@ -7,8 +7,8 @@ from typing import Any
 
 from p3s.base.text import figures, paragraph, percent, processes, seconds, visible
 from p3s.model.types import Model
-from p3s.report.equations import verdict_rows
-from p3s.report.layout import hanging
+from p3s.report.equations import verdict_table
+from p3s.report.show import hanging
 
 #: What stands in a command for arguments that nobody but the user knows.
 ARGUMENTS = "ARGUMENTS"
@@ -56,7 +56,7 @@ def render(model: Model, command: str, validate: str = "") -> str:
 
 def open_share(model: Model) -> str:
     """Return how much of the program is ambiguous, as text; empty when nothing is."""
-    for verdict, calls, events, size in verdict_rows(model):
+    for verdict, calls, events, size in verdict_table(model).rows:
         if verdict == "ambiguous":
             time = percent(model.shares[verdict].time)
             return (
@@ -69,7 +69,7 @@ def open_share(model: Model) -> str:
 def _rest(model: Model) -> str:
     weak = [
         f"{calls} call{'s' * (calls != '1')} {verdict}"
-        for verdict, calls, *_ in verdict_rows(model)
+        for verdict, calls, *_ in verdict_table(model).rows
         if verdict not in ("exact", "ambiguous") and calls != "0"
     ]
     if not weak:

@@ -14,14 +14,13 @@ from xml.etree import ElementTree
 
 from p3s.base.errors import P3SError
 from p3s.base.progress import Progress
-from p3s.base.study import Study
 from p3s.base.text import plural
-from p3s.pipeline.stages import places_of
+from p3s.pipeline.records import known, model_record, opened
 from p3s.predict import saved, types
 from p3s.predict.types import untrusted
 from p3s.report.charts.curves import Size, speedup_chart
 from p3s.report.charts.looks import ON_ANY_PAGE, inlined
-from p3s.report.counts import count_rows, thinned
+from p3s.report.counts import count_table
 from p3s.report.places import phase_places
 from p3s.report.sure import figure_sentences, reasons_of, warning_of
 
@@ -119,8 +118,9 @@ class Prediction(saved.PredictionFile):
 
     def _repr_html_(self) -> str:
         """Return it as static HTML."""
-        found = None if self.source is None else places_of(Study(self.source.parent))
-        return fragment(self.content, phase_places(*found) if found else {})
+        root = None if self.source is None else self.source.parent
+        record = None if root is None else known(lambda: model_record(opened(root)))
+        return fragment(self.content, phase_places(record.model, record.places) if record else {})
 
 
 class Shown(Progress):
@@ -176,12 +176,10 @@ def fragment(prediction: types.Prediction, places: Mapping[str, str] | None = No
     places: where the calls of a phase are in the program, by its number.
     """
     said = [f"<p>{line}</p>" for line in _verdict(prediction, places)]
-    head, *table = count_rows(prediction)
-    shown = thinned(table, MAX_COUNTS)
-    more = ""
-    if len(shown) < len(table):
-        more = f"<p>{len(shown)} of {plural(len(table), 'count')}.</p>"
-    return f"<div>{''.join(said)}{picture(prediction)}{_table(head, shown)}{more}</div>"
+    table, number = count_table(prediction, MAX_COUNTS, wide=False), len(prediction.counts)
+    more = f"<p>{MAX_COUNTS} of {plural(number, 'count')}.</p>" * (number > MAX_COUNTS)
+    shown = _table(table.head, table.rows)
+    return f"<div>{''.join(said)}{picture(prediction)}{shown}{more}</div>"
 
 
 def _verdict(prediction: types.Prediction, places: Mapping[str, str] | None) -> Iterator[str]:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from p3s.base.text import NOT_KNOWN, aligned, paragraph, percent, seconds, visible
+from p3s.base.text import NOT_KNOWN, paragraph, percent, seconds, visible
 from p3s.report.places import Places, common_place
+from p3s.report.show import Part, PartTable, lines_of
 from p3s.signature.phase_file import Account, Call, Loop, Phase, Phases
 
 WIDTH = 100
@@ -109,7 +110,7 @@ def table(found: Phases, places: Places, everything: bool = False) -> list[str]:
         if cost is not None and cost.operations:
             more.append(_operations(cost.operations))
         below.append(_joined(more, WIDTH - len("phase  ")))
-    lines = _laid_out(head, rows, below, left=0)
+    lines = lines_of(PartTable("Phases", head, rows, left=(), below=below))
     hidden = len(found.phases) - len(listed)
     if hidden:
         rest = [
@@ -178,58 +179,39 @@ def _operations(operations: Mapping[str, int], limit: int = 5) -> str:
     return text + (f"  and {len(listed) - limit} more" if len(listed) > limit else "")
 
 
-def _laid_out(
-    head: list[str], rows: list[list[str]], below: Sequence[Sequence[str]], left: int
-) -> list[str]:
-    """Lay a table out; column ``left`` is flush left, ``below`` are lines under each row."""
-    first = max(len(line[0]) for line in [head, *rows])
-    lines = []
-    flush = [left] if left else []
-    for line, more in zip(aligned([head, *rows], flush), [[], *below], strict=True):
-        lines.append(cut(line, WIDTH))
-        lines += [" " * (first + 2) + each for each in more]
-    return lines
-
-
 # ---- accounting --------------------------------------------------------------------------------
-ACCOUNT_HEAD = ["processes", "part", "events", "of all", "time", "of all"]
-
-
-def accounting(found: Phases) -> list[str]:
+def account(found: Phases) -> Part:
     """Return where all events and all the time of each count are: phases, rest, start, end."""
-    rows = account_rows(found)
-    lines = _laid_out(ACCOUNT_HEAD, rows, [[]] * len(rows), left=1)
-    return lines + [line for note in account_notes(found) for line in paragraph(note)]
-
-
-def account_rows(found: Phases) -> list[list[str]]:
-    """Return the account as rows under ACCOUNT_HEAD, the count in the first row of each."""
     rows: list[list[str]] = []
     for n in found.counts:
-        account = found.accounting[n]
+        of_count = found.accounting[n]
         first = len(rows)
         for key, name in _PART_NAMES.items():
-            part = account.parts[key]
-            rows.append(["", name, *_part(part.events, part.time_ns, account)])
-        lost = account.events - sum(part.events for part in account.parts.values())
-        lost_ns = account.time_ns - sum(part.time_ns for part in account.parts.values())
+            part = of_count.parts[key]
+            rows.append(["", name, *_part(part.events, part.time_ns, of_count)])
+        lost = of_count.events - sum(part.events for part in of_count.parts.values())
+        lost_ns = of_count.time_ns - sum(part.time_ns for part in of_count.parts.values())
         if lost or lost_ns:
-            rows.append(["", "not accounted for", *_part(lost, lost_ns, account)])
-        rows.append(["", "all", *_part(account.events, account.time_ns, account)])
+            rows.append(["", "not accounted for", *_part(lost, lost_ns, of_count)])
+        rows.append(["", "all", *_part(of_count.events, of_count.time_ns, of_count)])
         rows[first][0] = str(n)
-    return rows
+    head = ["processes", "part", "events", "of all", "time", "of all"]
+    title = "All events and all the time"
+    return Part(
+        "account", title, tables=[PartTable(title, head, rows, left=(1,))], notes=_notes(found)
+    )
 
 
-def account_notes(found: Phases) -> list[str]:
+def _notes(found: Phases) -> list[str]:
     """Return what the account needs in words, each a sentence."""
     notes = []
     for n in found.counts:
-        account = found.accounting[n]
+        of_count = found.accounting[n]
         parts = []
-        if account.null_events:
-            parts.append(f"{account.null_events:,} of the events are to or from MPI_PROC_NULL")
-        if account.failed_polls:
-            parts.append(f"{account.failed_polls:,} polls found nothing and are no events")
+        if of_count.null_events:
+            parts.append(f"{of_count.null_events:,} of the events are to or from MPI_PROC_NULL")
+        if of_count.failed_polls:
+            parts.append(f"{of_count.failed_polls:,} polls found nothing and are no events")
         if parts:
             notes.append(f"{n} processes: {'; '.join(parts)}")
     notes += _matched(found)

@@ -5,72 +5,69 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from p3s.base.text import percent, processes, seconds, table
-from p3s.report.counts import rows_of
+from p3s.base.text import percent, processes, seconds
+from p3s.report.show import Columns, PartTable, show, table_of
 
+#: What is read from the file of a replay.
+Content = Mapping[str, Any]
 #: Message classes shown; the others are in the JSON file.
 _MOST = 12
+#: Parts of the communication of a phase by their field.
+_PARTS = {
+    "time": "time_ns",
+    "communication": "comm_ns_mean",
+    "waiting": "waiting_ns_mean",
+    "transfer": "transfer_ns_mean",
+    "software": "software_ns_mean",
+    "sum of calls": "thesis_ns_mean",
+    "whole iterations": "whole_ns_mean",
+}
 
 
-def replays_text(results: Mapping[int, Mapping[str, Any]]) -> str:
+def replays_text(results: Mapping[int, Content]) -> str:
     """Return what the replays of some counts have found: a table of all, then each."""
-    rows = []
-    for n, result in results.items():
-        share = result.get("measured_share")
-        rows.append(
-            [
-                str(n),
-                str(result.get("iterations", "-")),
-                str(len(result.get("messages", []))),
-                f"{100 * share:.1f} %" if isinstance(share, (int, float)) else "-",
-                "yes" if result.get("representative") else "no",
-            ]
-        )
-    head = ["processes", "iterations", "classes", "measured", "representative"]
-    each = (f"{processes(n)}\n{result_text(result)}" for n, result in results.items())
-    return "\n\n".join([table(rows, head, left=0), *each])
-
-
-def result_text(content: Mapping[str, Any]) -> str:
-    """Return tables of the phases and of the message classes, and a line on the link."""
-    parts = [_laid_out(phase_table(content))]
-    if content.get("messages"):
-        parts.append(_laid_out(message_table(content)))
-    parts.append(link_line(content))
-    return "\n\n".join(part for part in parts if part)
-
-
-def _laid_out(lines: list[list[str]]) -> str:
-    head, *rows = lines
-    return table(rows, head)
-
-
-def phase_table(content: Mapping[str, Any]) -> list[list[str]]:
-    """Return head and rows: communication per phase, mean over the ranks."""
-    keys = {
-        "time": "time_ns",
-        "communication": "comm_ns_mean",
-        "waiting": "waiting_ns_mean",
-        "transfer": "transfer_ns_mean",
-        "software": "software_ns_mean",
-        "sum of calls": "thesis_ns_mean",
+    columns: Columns[int] = {
+        "processes": str,
+        "iterations": lambda n: results[n].get("iterations", "-"),
+        "classes": lambda n: len(results[n].get("messages", [])),
+        "measured": lambda n: _measured(results[n].get("measured_share")),
+        "representative": lambda n: "yes" if results[n].get("representative") else "no",
     }
-    if any("whole_ns_mean" in phase for phase in content["phases"]):
-        keys["whole iterations"] = "whole_ns_mean"
+    each = (f"{processes(n)}\n{result_text(result)}" for n, result in results.items())
+    return "\n\n".join([show(table_of("Replays", columns, results, left=())), *each])
 
-    def time(key: str) -> Callable[[Mapping[str, Any]], str]:
+
+def _measured(share: object) -> str:
+    return f"{100 * share:.1f} %" if isinstance(share, (int, float)) else "-"
+
+
+def result_text(content: Content) -> str:
+    """Return tables of the phases and of the message classes, and a line on the link."""
+    tables = [_phases(content), *([_messages(content)] if content.get("messages") else [])]
+    return "\n\n".join(filter(None, [*map(show, tables), link_line(content)]))
+
+
+def _phases(content: Content) -> PartTable:
+    """Return the communication per phase, mean over the ranks."""
+
+    def time(key: str) -> Callable[[Content], str]:
         return lambda phase: seconds(None if (ns := phase.get(key)) is None else ns * 1e-9)
 
-    columns = {name: time(key) for name, key in keys.items()}
-    return rows_of({"phase": lambda phase: str(phase["phase"]), **columns}, content["phases"])
+    whole = any("whole_ns_mean" in phase for phase in content["phases"])
+    keys = {name: key for name, key in _PARTS.items() if whole or key != "whole_ns_mean"}
+    columns: Columns[Content] = {
+        "phase": lambda phase: phase["phase"],
+        **{name: time(key) for name, key in keys.items()},
+    }
+    return table_of("Phases", columns, content["phases"])
 
 
-def message_table(content: Mapping[str, Any]) -> list[list[str]]:
-    """Return head and rows: the most frequent message classes."""
-    columns: dict[str, Callable[[Mapping[str, Any]], str]] = {
+def _messages(content: Content) -> PartTable:
+    """Return the most frequent message classes."""
+    columns: Columns[Content] = {
         "bytes": lambda entry: f"{entry['bytes']:,}",
-        "distance": lambda entry: str(entry["distance"]),
-        "load": lambda entry: str(entry["load"]),
+        "distance": lambda entry: entry["distance"],
+        "load": lambda entry: entry["load"],
         "messages": lambda entry: f"{entry['events']:,.0f}",
         "cost": lambda entry: seconds(entry["cost_ns"] * 1e-9),
         "alone": lambda entry: seconds(entry["idle_ns"] * 1e-9),
@@ -78,17 +75,17 @@ def message_table(content: Mapping[str, Any]) -> list[list[str]]:
         "origin": lambda entry: entry["how"],
     }
     often = sorted(content["messages"], key=lambda entry: -entry["events"])[:_MOST]
-    return rows_of(columns, often)
+    return table_of("Message classes", columns, often)
 
 
-def _half_width(entry: Mapping[str, Any]) -> float | None:
+def _half_width(entry: Content) -> float | None:
     """Return the wider half of the interval of a cost over the cost."""
     cost = entry["cost_ns"]
     wide = max(entry["ci_high_ns"] - cost, cost - entry["ci_low_ns"])
     return float(wide / cost) if cost else None
 
 
-def link_line(content: Mapping[str, Any]) -> str:
+def link_line(content: Content) -> str:
     """Return one line on the link of a node."""
     network = content.get("network") or {}
     if not network:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from p3s.base.extensions import provided
-from p3s.base.study import Study
+from p3s.base.serialise import to_data
 from p3s.base.text import (
-    aligned,
     command_line,
     not_used,
     percent,
@@ -24,113 +23,15 @@ from p3s.base.version import __version__
 from p3s.capture.quoted import Quoted
 from p3s.model import text
 from p3s.model.types import NO_SHARE, Model
-from p3s.model.work.scic import InstructionTable, Row
 from p3s.pipeline.content import MAX_CALLS, Program, StudyContent
 from p3s.predict.types import Prediction
-from p3s.report.compute import number
-from p3s.report.counts import lines_csv, rows_of
+from p3s.report.compute import instruction_text
+from p3s.report.compute import table as compute_text
 from p3s.report.equations import chosen_phases, chosen_rules
 from p3s.report.rules import PhaseRules, Rule, phase_rules, used_symbols
-
-_NAMES = {"instructions": "instructions", "cpu_ns": "ns of CPU time", "wall_ns": "ns"}
-
-
-def table(found: InstructionTable) -> str:
-    """Return the instruction table as text, one part per phase and instruction group."""
-    unit = _NAMES.get(found.unit, found.unit)
-    out = []
-    for phase, group in dict.fromkeys((r.phase, r.group) for r in found.rows):
-        rows = [r for r in found.rows if (r.phase, r.group) == (phase, group)]
-        groups = len({r.group for r in found.rows if r.phase == phase})
-        name = f"phase {phase}: {visible(rows[0].name)}"
-        if groups > 1:
-            name += f", instruction group {group + 1} of {groups}"
-            guard = found.guards.get((phase, group))
-            name += f" (if {guard})" if guard else ""
-        out += [name, *_part(rows, unit, groups > 1), ""]
-        if group == groups - 1:
-            out += [*_balance(found, phase), ""]
-    return "\n".join(out)
-
-
-def _part(rows: Sequence[Row], unit: str, grouped: bool) -> list[str]:
-    """Return one part of the table: measured above predicted."""
-    head = [
-        f"{unit} per process and iteration",
-        "processes",
-        *(["of them"] if grouped else []),
-        "weight",
-        f"total {unit}",
-        "",
-        *(["ranks"] if grouped else []),
-    ]
-    truth = {r.n: r.total for r in rows if r.measured}
-    lines: list[list[str] | str] = [head]
-    for measured in (True, False):
-        lines.append("  measured" if measured else "  predicted")
-        for r in rows:
-            if r.measured == measured:
-                lines.append(
-                    [
-                        number(r.work),
-                        str(r.n),
-                        *([str(r.ranks)] if grouped else []),
-                        f"{r.weight:,.10g}",
-                        number(r.total),
-                        "" if measured else _sure(r, truth.get(r.n)),
-                        *([r.where] if grouped else []),
-                    ]
-                )
-    return _aligned(lines)
-
-
-def _sure(row: Row, truth: float | None) -> str:
-    """Return the error where it is known, else the half width of the interval."""
-    if truth:
-        return f"{100 * (row.total - truth) / truth:+.2f} %"
-    return f"within {percent(row.half_width / row.total)}" if row.total else ""
-
-
-def _aligned(lines: Sequence[list[str] | str]) -> list[str]:
-    cells = iter(aligned([line for line in lines if not isinstance(line, str)], indent="    "))
-    return [line if isinstance(line, str) else next(cells) for line in lines]
-
-
-def _balance(found: InstructionTable, phase: int) -> list[str]:
-    """Return whether the phase's total stays what it was (strong scaling, Eq. 5.4 and 5.5)."""
-    counts = sorted({r.n for r in found.rows if r.phase == phase and r.measured})
-    totals = [t for n in counts if (t := found.total(phase, n, True))]
-    if len(totals) < 2:
-        return []
-    change = totals[-1] / totals[0] - 1
-    return [
-        f"  total of all ranks from {counts[0]} to {counts[-1]} processes: {100 * change:+.2f} %"
-    ]
-
-
-def csv(found: InstructionTable) -> str:
-    """Return the instruction table as CSV: a line per phase, group and count.
-
-    Columns: phase, name, group (from 1), where (ranks), part (measured or predicted), processes,
-    ranks (of the group), weight (iterations of the phase in the run), work (of one process in one
-    iteration), total (of the group in the run), half_width (of the total's 90 % interval), unit.
-    """
-    columns: dict[str, Callable[[Row], object]] = {
-        "phase": lambda r: r.phase,
-        "name": lambda r: r.name,
-        "group": lambda r: r.group + 1,
-        "where": lambda r: r.where,
-        "part": lambda r: "measured" if r.measured else "predicted",
-        "processes": lambda r: r.n,
-        "ranks": lambda r: r.ranks,
-        "weight": lambda r: f"{r.weight:.10g}",
-        "work": lambda r: f"{r.work:.10g}",
-        "total": lambda r: f"{r.total:.12g}",
-        "half_width": lambda r: f"{r.half_width:.6g}",
-        "unit": lambda _: found.unit,
-    }
-    return lines_csv(rows_of(columns, found.rows))
-
+from p3s.report.show import Part
+from p3s.report.sure import lines
+from p3s.signature.unmodelled import sentences
 
 RULE_HEAD = ["call and its source", "destination", "volume (bytes)", "work (fitted)", "verdict"]
 
@@ -235,15 +136,13 @@ def instructions_of(content: StudyContent) -> str:
         command = f"p3s model {quoted(content.program.root)} --scic"
         return f"The model has {calls:,} calls: {command} prints it."
     found = content.instructions
-    return _printable(table(found)).rstrip() if found is not None else ""
+    return _printable(instruction_text(found)).rstrip() if found is not None else ""
 
 
 def computation_of(content: StudyContent) -> str:
     """Return the compute table (thesis, Tables 6.5 and 6.6) as text; empty without times."""
-    from p3s.report.compute import table
-
     found = content.compute
-    return _printable(table(found.model, found.rows)) if found is not None else ""
+    return _printable(compute_text(found.model, found.rows)) if found is not None else ""
 
 
 def _printable(text: str) -> str:
@@ -299,6 +198,35 @@ def facts_of(content: StudyContent) -> list[tuple[str, str]]:
     return facts
 
 
+def gaps_of(content: StudyContent) -> list[str]:
+    """Return what was not modelled, not measured or approximated, none twice."""
+    prediction, replays = content.prediction, content.replays
+    gaps = lines(prediction.notes) + lines(prediction.not_modelled)
+    if prediction.unknown_share:
+        gaps.append(f"no rule is known for {percent(prediction.unknown_share)} of the program")
+    largest = prediction.last.n
+    gaps += _named("no rule", content.unknown)
+    gaps += [visible(line, 400) for line in sentences(to_data(content.model.not_modelled))]
+    for n, replayed in replays.items():
+        gaps += _named(f"not measured at {processes(n)}", replayed.get("unmeasured"))
+    if largest in replays:
+        gaps += _named(f"taken to cost nothing at {largest}", replays[largest].get("left_out"))
+        shares = replays[largest].get("shares") or {}
+        parts = [f"{visible(how)} {percent(share)}" for how, share in shares.items() if share]
+        if parts:
+            gaps.append(f"events by origin of their cost at {largest}: {', '.join(parts)}")
+    return list(dict.fromkeys(gaps))
+
+
+def _named(what: str, entries: Any, limit: int = 5) -> list[str]:
+    """Return a list of entries as one line, the first few in full."""
+    if not isinstance(entries, list) or not entries:
+        return []
+    shown = "; ".join(visible(plain(entry)) for entry in entries[:limit])
+    more = f" and {len(entries) - limit} more" if len(entries) > limit else ""
+    return [f"{what}: {shown}{more}"]
+
+
 def commands_of(program: Program, prediction: Prediction) -> list[str]:
     """Return the commands that make the report again, in the order to type them."""
     name = shlex.quote(visible(program.name) or "study")
@@ -321,57 +249,15 @@ def commands_of(program: Program, prediction: Prediction) -> list[str]:
     ]
 
 
-@dataclass(frozen=True)
-class Curve:
-    """Run times by another method, drawn behind the predicted curve; empty: nothing to draw.
-
-    counts: ascending, with low, mid, high in seconds at each. ``sentences``: below the chart.
-    """
-
-    legend: str
-    counts: Sequence[int]
-    low: Sequence[float]
-    mid: Sequence[float]
-    high: Sequence[float]
-    sentences: Sequence[str]
-
-
-@dataclass(frozen=True)
-class PartTable:
-    """A table of texts; ``lead``: a sentence above it."""
-
-    label: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    lead: str = ""
-
-
-@dataclass(frozen=True)
-class Part:
-    """A part of the page, and ``lines`` of the terminal; without a heading it has a curve alone.
-
-    ``charts``: caption, what is drawn, SVG of each.
-    """
-
-    name: str
-    heading: str = ""
-    lead: str = ""
-    tables: Sequence[PartTable] = ()
-    charts: Sequence[tuple[str, str, str]] = ()
-    notes: Sequence[str] = ()
-    curve: Curve | None = None
-    lines: Sequence[str] = ()
-
-
 class Section(Protocol):
     """What an extension registers to add a part to reports; None where it has nothing to say."""
 
-    def __call__(self, study: Study, prediction: Prediction) -> Part | None:
-        """Return the part of a study's report of a prediction."""
+    def __call__(self, content: StudyContent) -> Part | None:
+        """Return the part of a study's report."""
 
 
-def parts_of(study: Study, prediction: Prediction) -> list[Part]:
+def parts_of(content: StudyContent) -> list[Part]:
     """Return the parts that extensions add to a report, in their order."""
     sections: list[Section] = list(provided("sections"))
-    made = (section(study, prediction) for section in sections)
+    made = (section(content) for section in sections)
     return [part for part in made if part is not None]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from p3s.base.text import aligned, paragraph, visible
+from p3s.base.text import paragraph, visible
 from p3s.costs.small_runs.summary import FarFile, FarRow
 from p3s.costs.small_runs.walk import PhaseCost
-from p3s.report.counts import rows_of
+from p3s.report.show import Columns, lines_of, table_of
 
 _BY_SITE = "by call site"
 _STATUS = {
@@ -61,7 +61,7 @@ def render(file: FarFile, only: str | None = None) -> list[str]:
 
 
 def _table(rows: Sequence[FarRow], unit: str) -> list[str]:
-    columns: dict[str, Callable[[FarRow], str]] = {
+    columns: Columns[FarRow] = {
         "phase": lambda r: str(r.phase),
         "": lambda r: visible(r.name, 30),
         "processes": lambda r: str(r.np),
@@ -74,7 +74,7 @@ def _table(rows: Sequence[FarRow], unit: str) -> list[str]:
         "by bytes": lambda r: _text(r.n_by_bytes, ".1f"),
     }
     shown = [r for r in rows if r.n is not None or r.cost is not None]
-    return aligned(rows_of(columns, shown), [1], indent="  ") if shown else []
+    return lines_of(table_of("", columns, shown, left=(1,)), 2)
 
 
 def _without(rows: Sequence[FarRow], unit: str) -> list[str]:

@@ -7,31 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from p3s.base.text import (
-    NOT_KNOWN,
-    UNKNOWN,
-    factor,
-    interval,
-    paragraph,
-    percent,
-    processes,
-    seconds,
-    span,
-    visible,
-)
-from p3s.predict.estimated import ESTIMATORS
-from p3s.predict.types import (
-    Count,
-    Limit,
-    PhaseAt,
-    Prediction,
-    Reason,
-    Residual,
-    in_short,
-    named,
-    part_s,
-    untrusted,
-)
+from p3s.base.text import NOT_KNOWN, UNKNOWN, factor, interval, percent, processes, seconds, visible
+from p3s.predict.types import Count, Limit, PhaseAt, Prediction, Reason, in_short, named, untrusted
 from p3s.report.counts import core_hours, factors, not_known
 
 _BECAUSE = {
@@ -65,17 +42,6 @@ def reasons_of(prediction: Prediction, of: str = "") -> list[Reason]:
         )
         for each in (named(prediction.reasons, of) if of else prediction.reasons)
     ]
-
-
-def reason_lines(reasons: Sequence[Reason]) -> list[str]:
-    """Return reasons as lines of text: what is wrong, or to be minded, and what to do about it."""
-    said = []
-    for reason in reasons:
-        head = reason.code if reason.untrustworthy or reason.rough else "caution"
-        said += paragraph(f"{head}: {reason.text}", 0, 4)
-        if reason.advice:  # in one line: a command that is broken in two cannot be copied
-            said.append(f"    to do: {reason.advice}")
-    return said
 
 
 def lines(texts: Sequence[str], limit: int = 400) -> list[str]:
@@ -123,25 +89,33 @@ def verdict_sentences(prediction: Prediction, places: Mapping[str, str] | None =
 
 def figure_sentences(prediction: Prediction, places: Mapping[str, str] | None = None) -> list[str]:
     """Return what the figures say, whether they are to be trusted or not."""
-    warning = warning_of(prediction)
+    network = network_of(prediction)
+    said = [headline(prediction), *[f"The times are {network}."] * bool(network)]
+    if not prediction.starts_only:
+        several, trusted = len(prediction.counts) > 1, not warning_of(prediction)
+        said += _knee(prediction) if several and trusted else []
+        said += [*filter(None, [top_phase(prediction, places)]), *_limit(prediction, places)]
+    if warning_of(prediction):
+        said[0] = f"Taken at face value: {said[0][0].lower()}{said[0][1:]}"
+    return said
+
+
+def headline(prediction: Prediction) -> str:
+    """Return the result in a sentence of some 20 words."""
     first, last = prediction.base, prediction.last
     if prediction.starts_only:
         launch = prediction.start_and_end[-1]
-        return [
+        said = (
             f"Nothing here scales: the program calls MPI in no loop, and at {processes(last.n)} it "
             f"takes {seconds(last.time_s)}; its launch took {seconds(launch.time_s)} at "
             f"{processes(launch.n)}."
-        ]
-    network = network_of(prediction)
-    network = f", {network}" if network else ""
-    if first is last:
-        said = [
-            f"At {processes(last.n)} the program takes {seconds(last.time_s)}"
-            f"{_between(last)}{network}."
-        ]
+        )
+    elif first is last:
+        time = f"{seconds(last.time_s)}{_between(last)}"
+        said = f"At {processes(last.n)} the program takes {time}."
     else:
         known = within(last)
-        known = f", known {known}" if known else ""
+        known = f", {known}" if known else ""
         change = (
             "stays about as fast"
             if abs(last.speedup - 1.0) < 0.02
@@ -149,28 +123,28 @@ def figure_sentences(prediction: Prediction, places: Mapping[str, str] | None = 
             if last.speedup < 1
             else f"becomes {factor(last.speedup)} as fast"
         )
-        said = [
+        said = (
             f"From {first.n} to {last.n} processes the program {change} "
-            f"({seconds(first.time_s)} to {seconds(last.time_s)}{known}), an efficiency of "
-            f"{percent(last.efficiency)}{network}."
-        ]
-        said += [] if warning else _knee(prediction)
+            f"({seconds(first.time_s)} to {seconds(last.time_s)}{known})."
+        )
+    rough = prediction.grade == "rough"
+    return f"Roughly: {said[0].lower()}{said[1:]}" if rough else said
+
+
+def top_phase(prediction: Prediction, places: Mapping[str, str] | None = None) -> str:
+    """Return which phase takes most of the time at the largest count; "" where none does."""
+    last = prediction.last
     phases = sorted(last.phases, key=attrgetter("time_s"), reverse=True)
     whole = sum(phase.time_s for phase in phases)
-    if phases and whole > 0:
-        top = phases[0]
-        parts = {"computation": top.compute_s, "communication": top.comm_s, "files": top.io_s}
-        kind = max(parts, key=lambda part: parts[part])
-        said.append(
-            f"Phase {_named(top, places)} takes most of the time at {last.n} "
-            f"({percent(top.time_s / whole)}, mostly {kind})."
-        )
-    said += _limit(prediction, places)
-    if prediction.grade == "rough":
-        said[0] = f"Roughly: {said[0][0].lower()}{said[0][1:]}"
-    if warning:
-        said[0] = f"Taken at face value: {said[0][0].lower()}{said[0][1:]}"
-    return said
+    if not phases or whole <= 0:
+        return ""
+    top = phases[0]
+    parts = {"computation": top.compute_s, "communication": top.comm_s, "files": top.io_s}
+    kind = max(parts, key=lambda part: parts[part])
+    return (
+        f"Phase {_named(top, places)} takes most of the time at {last.n} "
+        f"({percent(top.time_s / whole)}, mostly {kind})."
+    )
 
 
 def network_of(prediction: Prediction) -> str:
@@ -265,123 +239,3 @@ def figures(prediction: Prediction) -> list[Figure]:
 
 def _or_none(text: str) -> str:
     return text or "no interval is known"
-
-
-#: What the parts of an interval are, in the order of the page.
-PARTS = {
-    "work": "how much work each rank has",
-    "cost": "what a unit of work costs",
-    "replay": "what messages cost",
-    "files": "what files cost",
-    "model": "how far the estimators are apart",
-    "residual": "what was missed at the measured counts",
-}
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """What one estimator says at the largest count; times in seconds, None if unknown."""
-
-    name: str
-    what: str
-    chosen: bool
-    time: float | None
-    low: float | None
-    high: float | None
-    cells: list[str]
-    notes: list[str]
-
-
-ESTIMATE_HEAD = [
-    "run time",
-    "interval",
-    "compute",
-    "communication",
-    "waiting",
-    "transfer",
-    "software",
-]
-_ESTIMATE_PARTS = ("compute", "comm", "waiting", "transfer", "software")
-
-
-def estimates_of(prediction: Prediction) -> list[Estimate]:
-    """Return what the estimators say at the largest count, in the order they are preferred."""
-    last = prediction.last
-    given = last.estimators
-    names = [name for name in ESTIMATORS if name in given]
-    names += [name for name in given if name not in ESTIMATORS]
-    found = []
-    for name in names:
-        entry = given[name]
-        time, low, high = entry.time_s, entry.low_s, entry.high_s
-        cells = [
-            seconds(time),
-            span(low, high) if time is not None else seconds(None),
-            *(seconds(part_s(entry, part)) for part in _ESTIMATE_PARTS),
-        ]
-        why = visible(entry.why_not, 400)
-        found.append(
-            Estimate(
-                visible(name, 60),
-                ESTIMATORS[name].summary if name in ESTIMATORS else "",
-                name == last.estimator,
-                time,
-                low,
-                high,
-                cells,
-                _few([*([why] if why else []), *lines(entry.notes)]),
-            )
-        )
-    return found
-
-
-def _few(notes: list[str], most: int = 3) -> list[str]:
-    """Return the first notes of a list; the others are among what was approximated."""
-    notes = list(dict.fromkeys(notes))
-    more = len(notes) - most
-    return [*notes[:most], *([f"and {more} more, below"] if more > 0 else [])]
-
-
-def change(value: float) -> str:
-    """Return a factor as a change in per cent."""
-    by = 100 * (value - 1)
-    return f"{by:+.1f} %".replace("-", "−") if abs(by) >= 0.05 else "0 %"
-
-
-RESIDUAL_HEAD = ["processes", "compared", "measured", "model", "measured / model"]
-
-
-def residuals_of(prediction: Prediction) -> list[Residual]:
-    """Return what was measured beside what the model says, by what is compared and count."""
-    return sorted(prediction.residuals, key=lambda each: (each.what, each.n))
-
-
-def residual_cells(entry: Residual) -> list[str]:
-    """Return a residual as a row under RESIDUAL_HEAD."""
-    return [
-        f"{entry.n:,}",
-        entry.what,
-        seconds(entry.measured_s),
-        seconds(entry.model_s),
-        "–" if entry.ratio is None else f"{entry.ratio:.3f}",
-    ]
-
-
-#: Verdicts, the surest first; others follow. They are of messages, sizes and
-#: weights: work is fitted whatever they say.
-_SURE = ("exact", "fitted", "stated", "statistical", "ambiguous", "not seen", "unknown")
-SHARES_HEAD = ["verdict", "events", "bytes"]
-
-
-def shares_of(prediction: Prediction) -> list[list[str]]:
-    """Return the share of each verdict at the largest count as rows, the surest first."""
-
-    def order(name: str) -> tuple[int, str]:
-        name = name.replace("_", " ")
-        return (_SURE.index(name) if name in _SURE else len(_SURE), name)
-
-    given = prediction.verdict_share
-    return [
-        [visible(name), *(percent(given[name].get(kind)) for kind in SHARES_HEAD[1:])]
-        for name in sorted(given, key=order)
-    ]

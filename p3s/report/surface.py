@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from p3s.base.text import NOT_KNOWN, interval, percent, plural, seconds, table, visible
+from functools import partial
+
+from p3s.base.text import NOT_KNOWN, interval, percent, plural, seconds, visible
 from p3s.predict.surface import Cell, Surface
 from p3s.predict.types import in_short, untrusted
 from p3s.report.counts import DOUBTFUL
-from p3s.report.sure import reason_lines
+from p3s.report.show import Columns, Page, Part, PartTable, show_page, table_of
 
 #: Rows shown; all of them are in surface.json.
 MOST_ROWS, MOST_LINES = 60, 12
@@ -15,30 +17,28 @@ MOST_ROWS, MOST_LINES = 60, 12
 def render(surface: Surface) -> str:
     """Return a surface as text: what it says, a table of times, one row per configuration."""
     against = untrusted(surface.reasons)
-    parts = []
-    if against:
-        parts += [f"Do not rely on this prediction: {in_short(against)}.", ""]
-        parts += [*reason_lines(against[:MOST_LINES]), ""]
-    parts += [*sentences(surface), "", grid(surface), "", rows(surface)]
-    if any(cell.doubtful for cell in surface.cells):
-        parts.append(DOUBTFUL)
+    signs = [DOUBTFUL] * any(cell.doubtful for cell in surface.cells)
     if any(not cell.traced for cell in surface.cells):
-        parts.append("~     no run had so many threads: from the laws of threads")
-    parts += reason_lines([r for r in surface.reasons if not r.untrustworthy][:MOST_LINES])
-    parts += [f"note: {visible(note, 400)}" for note in surface.notes[:MOST_LINES]]
-    return "\n".join(parts)
-
-
-def sentences(surface: Surface) -> list[str]:
-    """Return what a surface says in words: the fastest, and for each number of cores the best."""
-    return [fastest(surface), *on_same_cores(surface)]
+        signs.append("~     no run had so many threads: from the laws of threads")
+    notes = [f"note: {visible(note, 400)}" for note in surface.notes[:MOST_LINES]]
+    tables = [grid(surface), configurations(surface)]
+    page = Page(
+        "Run times",
+        "",
+        [fastest(surface), *on_same_cores(surface)],
+        f"Do not rely on this prediction: {in_short(against)}." if against else "",
+        against,
+        [reason for reason in surface.reasons if not reason.untrustworthy],
+        [Part("times", tables=tables, notes=[*signs, *notes])],
+    )
+    return show_page(page)
 
 
 def fastest(surface: Surface) -> str:
     """Return which configuration is the fastest of all."""
     best = min(surface.cells, key=lambda cell: cell.time_s)
     return (
-        f"Fastest: {what(best)}, {seconds(best.time_s)} ({span(best)}) on "
+        f"Fastest: {what(best)}, {seconds(best.time_s)} ({interval(best.low_s, best.high_s)}) on "
         f"{plural(best.cores, 'core')}."
     )
 
@@ -68,24 +68,22 @@ def _verb(cell: Cell, one: str, several: str) -> str:
     return one if cell.n == 1 else several
 
 
-def span(cell: Cell) -> str:
-    """Return the interval of a time."""
-    return interval(cell.low_s, cell.high_s)
-
-
 def clear(first: Cell, second: Cell) -> bool:
     """Tell whether the intervals of two times do not overlap."""
     return None not in (first.high_s, second.low_s) and (first.high_s or 0) < (second.low_s or 0)
 
 
-def grid(surface: Surface) -> str:
+def grid(surface: Surface) -> PartTable:
     """Return times as a table of processes by threads."""
-    head = ["processes", *(plural(threads, "thread") for threads in surface.threads)]
-    cells = [
-        [str(n), *(short(surface.at(n, threads)) for threads in surface.threads)]
-        for n in surface.counts
-    ]
-    return table(cells, head, left=0)
+    columns: Columns[int] = {
+        "processes": str,
+        **{plural(k, "thread"): partial(_at, surface, k) for k in surface.threads},
+    }
+    return table_of("Run times", columns, surface.counts, left=())
+
+
+def _at(surface: Surface, threads: int, n: int) -> str:
+    return short(surface.at(n, threads))
 
 
 def short(cell: Cell | None) -> str:
@@ -95,30 +93,22 @@ def short(cell: Cell | None) -> str:
     return seconds(cell.time_s) + ("*" if cell.doubtful else "~" if not cell.traced else " ")
 
 
-def rows(surface: Surface) -> str:
+_COLUMNS: Columns[Cell] = {
+    "cores": lambda cell: cell.cores,
+    "processes": lambda cell: cell.n,
+    "threads": lambda cell: f"{cell.threads}{'' if cell.traced else '~'}",
+    "nodes": lambda cell: cell.nodes,
+    "time": lambda cell: seconds(cell.time_s),
+    "interval": lambda cell: interval(cell.low_s, cell.high_s),
+    "speedup": lambda cell: f"{cell.speedup:.3g}x",
+    "efficiency": lambda cell: percent(cell.efficiency),
+    "compute": lambda cell: seconds(cell.compute_s),
+    "communication": lambda cell: seconds(cell.comm_s),
+    "core hours": lambda cell: f"{cell.cost_core_h:.3g}",
+}
+
+
+def configurations(surface: Surface) -> PartTable:
     """Return a row per configuration, those with fewest cores first."""
-    head, cells = table_of(surface)
-    return table(cells, head, left=0)
-
-
-def table_of(surface: Surface) -> tuple[list[str], list[list[str]]]:
-    """Return a head and a row per configuration, those with fewest cores first."""
     ordered = sorted(surface.cells, key=lambda cell: (cell.cores, cell.time_s))
-    cells = [
-        [
-            str(cell.cores),
-            str(cell.n),
-            str(cell.threads) + ("" if cell.traced else "~"),
-            str(cell.nodes),
-            seconds(cell.time_s),
-            span(cell),
-            f"{cell.speedup:.3g}x",
-            percent(cell.efficiency),
-            seconds(cell.compute_s),
-            seconds(cell.comm_s),
-            f"{cell.cost_core_h:.3g}",
-        ]
-        for cell in ordered[:MOST_ROWS]
-    ]
-    head = ["cores", "processes", "threads", "nodes", "time", "interval", "speedup", "efficiency"]
-    return [*head, "compute", "communication", "core hours"], cells
+    return table_of("Configurations", _COLUMNS, ordered[:MOST_ROWS], left=())

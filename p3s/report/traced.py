@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from p3s.base.extents import shape
-from p3s.base.text import one_line, plural, processes, seconds, size_text, table
-from p3s.pipeline.tracing.results import TracedCount
+from p3s.base.text import one_line, plural, processes, seconds, size_text
+from p3s.pipeline.tracing.counts import TracedCount
 from p3s.pipeline.tracing.values import TracedValue
+from p3s.report.show import Columns, show, table_of
 from p3s.signature import buffers
 from p3s.signature.tracing import sentence
 from p3s.signature.unmodelled import sentences
@@ -24,59 +26,51 @@ def traced_text(rows: Sequence[TracedCount]) -> str:
 
 
 def _table(rows: Sequence[TracedCount]) -> str:
-    columns: dict[str, Callable[[TracedCount], str]] = {"processes": lambda row: str(row.np)}
+    columns: dict[str, Callable[[TracedCount], object]] = {"processes": lambda row: row.np}
     if any(run.dims for row in rows for run in row.runs):
         columns["grid"] = _grid
     columns |= {
-        "runs": lambda row: str(len(row.runs)),
+        "runs": lambda row: len(row.runs),
         "run time": lambda row: _least([run.wall_s for run in row.runs]),
     }
     if any(row.timed for row in rows):
-        columns["native runs"] = lambda row: str(len(row.timed))
+        columns["native runs"] = lambda row: len(row.timed)
         columns["native time"] = lambda row: _least([run.wall_s for run in row.timed])
     columns["shared cores"] = lambda row: (
         "yes" if any(run.oversubscribed for run in row.runs + row.timed) else "no"
     )
-    cells = [
-        [
-            *(cell(row) for cell in columns.values()),
-            *(str(row.signature.get(key, "-")) for key in ("events", "phases", "sites")),
-        ]
-        for row in rows
-    ]
-    return table(cells, [*columns, "events", "phases", "sites"], left=0)
+    columns |= {key: partial(_number, key) for key in ("events", "phases", "sites")}
+    return show(table_of("Traced", columns, rows, left=()))
 
 
 def small_runs_table(rows: Sequence[TracedCount]) -> str:
     """Return the runs of a smaller input as a table."""
-    cells = [
-        [
-            str(row.np),
-            str(len(row.runs)),
-            _least([run.wall_s for run in row.runs]),
-            str(row.signature.get("events", "-")),
-        ]
-        for row in rows
-    ]
-    return table(cells, ["processes", "runs", "run time", "events"], left=0)
+    columns: Columns[TracedCount] = {
+        "processes": lambda row: row.np,
+        "runs": lambda row: len(row.runs),
+        "run time": lambda row: _least([run.wall_s for run in row.runs]),
+        "events": partial(_number, "events"),
+    }
+    return show(table_of("Traced", columns, rows, left=()))
 
 
 def values_table(values: Sequence[TracedValue]) -> str:
     """Return the counts of every value of the parameters as a table."""
-    cells = [
-        [
-            each.name,
-            ", ".join(str(count.np) for count in each.done.counts) or "none",
-            ", ".join(map(str, each.characterized)) or "none",
-        ]
-        for each in values
-    ]
-    return table(cells, ["value", "traced now", "in the study"], left=1)
+    columns: Columns[TracedValue] = {
+        "value": lambda each: each.name,
+        "traced now": lambda each: ", ".join(str(n.np) for n in each.done.counts) or "none",
+        "in the study": lambda each: ", ".join(map(str, each.characterized)) or "none",
+    }
+    return show(table_of("Values", columns, values))
 
 
 def _grid(row: TracedCount) -> str:
     """Return the extents that the program was given."""
     return next((shape(run.dims) for run in row.runs if run.dims), "-")
+
+
+def _number(what: str, row: TracedCount) -> object:
+    return row.signature.get(what, "-")
 
 
 def _least(seconds: Sequence[float]) -> str:
@@ -94,30 +88,25 @@ def sampled_text(result: Mapping[str, Any]) -> str:
     def amount(value: float) -> str:
         return f"{value:,.0f}" if counted else seconds(value / 1e9)
 
-    rows = []
-    for row in result["phases"]:
-        low, high = row["in_detail"]
-        known = row["mean"] is not None
-        rows.append(
-            [
-                str(row["phase"]),
-                one_line(row["name"]),
-                f"{row['turns']:,}",
-                f"{low:,}" if low == high else f"{low:,}-{high:,}",
-                amount(row["mean"]) if known else "-",
-                f"{100 * row['relative_half_width']:.1f} %" if known else "-",
-                ", ".join(row["state"]) or "not begun",
-                f"{100 * row['share']:.1f} %",
-            ]
-        )
-    head = ["phase", "name", "turns", "in detail", "one iteration", "within", "state", "share"]
+    columns: Columns[Mapping[str, Any]] = {
+        "phase": lambda row: row["phase"],
+        "name": lambda row: one_line(row["name"]),
+        "turns": lambda row: f"{row['turns']:,}",
+        "in detail": lambda row: "-".join(dict.fromkeys(f"{n:,}" for n in row["in_detail"])),
+        "one iteration": lambda row: "-" if row["mean"] is None else amount(row["mean"]),
+        "within": lambda row: (
+            "-" if row["mean"] is None else f"{100 * row['relative_half_width']:.1f} %"
+        ),
+        "state": lambda row: ", ".join(row["state"]) or "not begun",
+        "share": lambda row: f"{100 * row['share']:.1f} %",
+    }
     events, saved, half = result["events"], result["saved"], result["half_width"]
     whole = f" of {plural(events['run'], 'event')}" if events["run"] else ""
     error = f" ± {amount(half)}" if half > 0 else ""
     unknown = "" if half > 0 else "; no spread between iterations is known"
     lines = [
         processes(result["np"]),
-        table(rows, head, 2),
+        show(table_of("Phases", columns, result["phases"], (0, 1))),
         f"full detail for {100 * events['share_in_detail']:.1f} % of the events"
         f" ({events['recorded']:,}{whole}, {events['counted']:,} counted)",
         f"predicted {what}: {amount(result['predicted'])}{error} "

@@ -289,9 +289,9 @@ def test_a_prediction_for_another_machine_proposes_runs_of_the_study(study: Stud
 def test_one_process_alone_is_predicted_without_a_replay(study: Study) -> None:
     """It has nobody to talk to, whatever nodes there are to measure messages on."""
     several = Request("auto", "", False, ReplaySettings(hosts=("n0", "n1")))
-    assert basis_of(several, {}, [1, 2], None).replay
-    assert not basis_of(several, {}, [1], None).replay
-    assert not basis_of(replace(several, settings=ReplaySettings()), {}, [1], None).replay
+    assert basis_of(several, [1, 2], None, bool).replay
+    assert not basis_of(several, [1], None, bool).replay
+    assert not basis_of(replace(several, settings=ReplaySettings()), [1], None, bool).replay
 
 
 def test_what_takes_long_says_what_it_is(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,7 +142,9 @@ def test_a_phase_of_one_of_them_only() -> None:
     found = compare(few, many)
     (new,) = [pair for pair in found.phases if pair.a_s is None]
     assert new.name == "Alltoall" and new.change_s == new.b_s and new.a_law == ""
-    assert "–" in next(line for line in as_text(found).splitlines() if line.startswith("Alltoall"))
+    assert "–" in next(
+        line for line in as_text(found).splitlines() if line.strip().startswith("Alltoall")
+    )
 
 
 def test_parts_that_are_not_told_apart_count_as_communication() -> None:

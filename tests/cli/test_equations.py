@@ -25,7 +25,7 @@ from p3s.model.text import destination, partner, phase_values
 from p3s.model.types import NO_SHARE, Model, Share
 from p3s.report import equations, explain
 from p3s.report import next as next_
-from p3s.report.layout import wrapped
+from p3s.report.show import wrapped
 
 WIDTH = 100
 

@@ -58,7 +58,7 @@ def test_its_part_of_a_report(study: Path, capsys: pytest.CaptureFixture[str]) -
     page = (study / "report.html").read_text()
     for text in ('id="tiny"', "What is tiny", "Half of it &amp; more.", "&lt;b&gt;"):
         assert text in page
-    for text in ("made by hand", "half the time", "Half is enough."):
+    for text in ("Made by hand", "half the time", "Half is enough."):
         assert text in page
     assert page.count('"otherline"') == 4, "the regression and its curve, in two charts"
 

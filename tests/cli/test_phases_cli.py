@@ -203,27 +203,26 @@ MPI_Init  main halo.py:10                                       all 16
 MPI_Finalize  ?                                                 all 16
 1 line of the tree is hidden: --all shows it
 
-All events and all the time
-
-processes  part                  events   of all     time   of all
-        4  start of the program      16    1.6 %  1.00 ms    0.1 %
-           relevant phases          868   86.8 %   995 ms   99.5 %
-           the rest                 100   10.0 %  3.00 ms    0.3 %
-           end of the program        16    1.6 %  1.00 ms    0.1 %
-           all                    1,000  100.0 %   1.00 s  100.0 %
-        9  start of the program      16    0.8 %  1.00 ms    0.1 %
-           relevant phases        1,868   93.4 %   2.00 s   99.8 %
-           the rest                 100    5.0 %  3.00 ms    0.1 %
-           end of the program        16    0.8 %  1.00 ms    0.1 %
-           all                    2,000  100.0 %   2.00 s  100.0 %
-       16  start of the program      16    0.4 %  1.00 ms   <0.1 %
-           relevant phases        3,868   96.7 %   4.00 s   99.9 %
-           the rest                 100    2.5 %  3.00 ms    0.1 %
-           end of the program        16    0.4 %  1.00 ms   <0.1 %
-           all                    4,000  100.0 %   4.00 s  100.0 %
-16 processes: 120 of the events are to or from MPI_PROC_NULL; 7 polls found nothing and are no
-events
-in calls that all counts have: <0.1 % at 4, <0.1 % at 9, <0.1 % at 16 processes (of the time)
+All events and all the time:
+  processes  part                  events   of all     time   of all
+          4  start of the program      16    1.6 %  1.00 ms    0.1 %
+             relevant phases          868   86.8 %   995 ms   99.5 %
+             the rest                 100   10.0 %  3.00 ms    0.3 %
+             end of the program        16    1.6 %  1.00 ms    0.1 %
+             all                    1,000  100.0 %   1.00 s  100.0 %
+          9  start of the program      16    0.8 %  1.00 ms    0.1 %
+             relevant phases        1,868   93.4 %   2.00 s   99.8 %
+             the rest                 100    5.0 %  3.00 ms    0.1 %
+             end of the program        16    0.8 %  1.00 ms    0.1 %
+             all                    2,000  100.0 %   2.00 s  100.0 %
+         16  start of the program      16    0.4 %  1.00 ms   <0.1 %
+             relevant phases        3,868   96.7 %   4.00 s   99.9 %
+             the rest                 100    2.5 %  3.00 ms    0.1 %
+             end of the program        16    0.4 %  1.00 ms   <0.1 %
+             all                    4,000  100.0 %   4.00 s  100.0 %
+  16 processes: 120 of the events are to or from MPI_PROC_NULL; 7 polls found nothing and are no
+    events
+  in calls that all counts have: <0.1 % at 4, <0.1 % at 9, <0.1 % at 16 processes (of the time)
 """
 
 

@@ -37,7 +37,7 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         seen.append(n)
 
     monkeypatch.setattr("p3s.pipeline.stages.run_replay", replayed)
-    monkeypatch.setattr("p3s.pipeline.before._check_launch", lambda _: None)
+    monkeypatch.setattr("p3s.pipeline.basis._check_launch", lambda _: None)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})  # no process per count
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     return seen
@@ -293,7 +293,7 @@ def test_what_changes_save_is_kept_with_the_prediction(study: Study, replays: li
     assert result["estimator"] == "simulation" and named[0]["estimator"] == "machine"
     assert [at["n"] for at in named[0]["counts"]] == counts_of(result)
     assert replays
-    cli(f"report {study.root}", code=(0, 3), out="what if")
+    cli(f"report {study.root}", code=(0, 3), out="What if, at 16")
     assert "What if, at 16" in study.report_path.read_text()
     before = study.prediction_path.read_bytes()
     cli(f"predict {study.root} -n 16 --what-if 'phase 99/2'", code=2, err="no phase 99; there are")

@@ -225,9 +225,9 @@ def _threads(root: Path) -> None:
     from p3s.machine.topology.inside import read_node
     from p3s.methods.threads import predicting as teams
     from p3s.methods.threads.advise.stage import Asked, advised
-    from p3s.pipeline import teams as nodes
+    from p3s.pipeline import parameters as nodes
     from p3s.pipeline.basis import request_of
-    from p3s.pipeline.teams import Wanted
+    from p3s.pipeline.parameters import Wanted
     from p3s.predict import surface
     from p3s.replay.settings import ReplaySettings
 

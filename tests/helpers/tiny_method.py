@@ -10,8 +10,8 @@ from p3s.base.extensions import Command, Extension
 from p3s.base.progress import Progress
 from p3s.base.study import Study
 from p3s.cli.common import out
-from p3s.predict.types import Prediction
-from p3s.report.sections import Curve, Part, PartTable
+from p3s.pipeline.content import StudyContent
+from p3s.report.show import Curve, Part, PartTable
 
 EPILOG = "Example: p3s tiny study"
 
@@ -27,10 +27,10 @@ def phases(study_dir: Path, fast: bool = typer.Option(False, "--fast")) -> int |
     return tiny(study_dir) if fast else None
 
 
-def section(_study: Study, prediction: Prediction) -> Part:
+def section(content: StudyContent) -> Part:
     """Return a curve half as high, a table and a line of the terminal."""
-    counts = [row.n for row in prediction.counts]
-    half = [0.5 * row.model_s for row in prediction.counts]
+    counts = [row.n for row in content.prediction.counts]
+    half = [0.5 * row.model_s for row in content.prediction.counts]
     return Part(
         "tiny",
         "What is tiny",

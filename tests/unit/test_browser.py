@@ -24,10 +24,10 @@ from p3s.pipeline.content import content_of
 from p3s.predict.surface import Cell, Surface
 from p3s.predict.types import Reason
 from p3s.report import surface as surfaces
-from p3s.report.compare import compare
-from p3s.report.compare_page import write_page
-from p3s.report.html import write_html
-from p3s.report.sections import Part, PartTable
+from p3s.report.charts.curves import Size, comparison_chart
+from p3s.report.compare import compare, page_of
+from p3s.report.html import render_page, write_html
+from p3s.report.show import Page, Part, PartTable
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = (
@@ -105,13 +105,14 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     named = [replace(pair, name="Irecv+Isend+Waitall+Allreduce") for pair in both.phases]
     both = replace(both, phases=named)
     found["compare"] = root / "compare.html"
-    write_page(both, found["compare"])
+    page = page_of(both, comparison_chart(both, Size()))
+    found["compare"].write_text(render_page(page))
     found["threads"] = root / "threads.html"
     teams_page.write_page(over_threads(), found["threads"])
     return found
 
 
-def over_threads() -> teams_page.TeamsView:
+def over_threads() -> Page:
     """Return what the report of several numbers of threads says, of a made surface."""
     cells = tuple(
         Cell(
@@ -130,7 +131,7 @@ def over_threads() -> teams_page.TeamsView:
     )  # fmt: skip
     parts = "parallel 89.0 %, serial 8.7 %"
     laws = PartTable("Laws", ["phase", "threads", "off by", "made of"], [["1", "1", "1 %", parts]])
-    return teams_page.TeamsView(
+    return Page(
         title="hybrid",
         command="mpiexec -n {np} ./hybrid",
         version="1",
@@ -212,13 +213,13 @@ def test_measures_switch_and_numbers_show_on_hover(browser: Any, pages: dict[str
     assert page.evaluate(shown) == ["panel-core"]
     page.click("label[for=measure-time]")
     assert page.evaluate(shown) == ["panel-time"]
-    tips = (
-        "() => [...document.querySelectorAll('.tip')].filter("
-        "e => getComputedStyle(e).visibility == 'visible').map(e => e.textContent)"
+    guides = (
+        "() => [...document.querySelectorAll('.guide')].filter("
+        "e => getComputedStyle(e).visibility == 'visible').map(e => e.parentNode.textContent)"
     )
-    assert page.evaluate(tips) == []
+    assert page.evaluate(guides) == []
     page.locator("svg.chart").first.locator(".catch").nth(3).hover()
-    found = page.evaluate(tips)
+    found = page.evaluate(guides)
     assert len(found) == 1 and found[0].startswith("32 processes, predicted")
     opened.check_quiet(pages["few"])
 

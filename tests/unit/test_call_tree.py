@@ -14,10 +14,10 @@ from p3s.capture.callpath import Where
 from p3s.capture.quoted import Quoted, Sources
 from p3s.predict.types import PhaseAt, Prediction
 from p3s.report.call_tree import Node, tree_of
+from p3s.report.charts.curves import Size, comparison_chart
 from p3s.report.charts.flame import flame_chart, frames_of, growth, step_of
-from p3s.report.compare import compare
-from p3s.report.compare_page import render
-from p3s.report.html import call_rows
+from p3s.report.compare import compare, page_of
+from p3s.report.html import call_rows, render_page
 from p3s.signature.phase_file import Call, Loop, Phase, PhaseCost, Phases, Trips
 
 MS = 1_000_000
@@ -159,7 +159,8 @@ def test_lines_of_source_are_those_of_the_traced_program(tmp_path: Path) -> None
 def test_two_predictions_are_a_page() -> None:
     one, other = (record(made_prediction(phases=k)) for k in (2, 3))
     hostile = "<script>alert(1)</script>"
-    text = render(compare(one, other, names=("a", f"b{hostile}")))
+    both = compare(one, other, names=("a", f"b{hostile}"))
+    text = render_page(page_of(both, comparison_chart(both, Size())))
     assert hostile not in text and text.count("<script>") == 1
     words = " ".join(text.split())
     assert "Phases at 512 processes, largest change first" in words and "Allreduce" in words

@@ -14,8 +14,9 @@ from test_what_if import MS, TURNS, asked, put_machine, study_of
 from p3s.predict.saved import PredictionFile
 from p3s.predict.scaling import efficiencies, with_transfer
 from p3s.predict.types import Efficiencies, Prediction
-from p3s.report.efficiencies import efficiencies_of, terminal_lines
+from p3s.report.details import efficiencies as part_of
 from p3s.report.html import render
+from p3s.report.show import lines_of
 
 #: A message takes so many ns.
 MESSAGE = 1.0 * MS
@@ -132,15 +133,16 @@ def test_they_are_in_file_text_frame_and_page(tmp_path: Path) -> None:
     assert file.content.counts[1].pop == Efficiencies(**KNOWN)
     table = file.efficiency_columns()
     assert table["n"] == [4, 8] and table["transfer"] == [None, 0.85]
-    lines = terminal_lines(file.content)
-    assert any(line.split() == ["transfer", "85.0", "%"] for line in lines)
+    part = part_of(file.content)
+    assert part is not None and part.tables[1].rows[0][1] == "72.0 %"
+    assert any(
+        line.split()[:4] == ["Transfer", "efficiency", "85.0", "%"] for line in lines_of(part)
+    )
     view = shown(put_study(tmp_path / "study", made))
-    found = efficiencies_of(view.prediction)
-    assert found is not None and found.measured[0][1] == "72.0 %"
     words = " ".join(render(view).split())
     assert "Serialisation efficiency" in words and "94.1 %" in words
     assert "co-design.pop-coe.eu/metrics" in words
     without = made_prediction()
     for row in without["counts"]:
         row["pop"] = None
-    assert terminal_lines(record(without)) == []
+    assert part_of(record(without)) is None

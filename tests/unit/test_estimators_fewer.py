@@ -23,8 +23,7 @@ from p3s.costs.types import load as load_compute
 from p3s.model import evaluate as of_evaluate
 from p3s.model.evaluate import Amounts, generate
 from p3s.model.stage import load as load_model
-from p3s.pipeline.basis import Request
-from p3s.pipeline.before import check_request
+from p3s.pipeline.basis import Request, check_request
 from p3s.predict.estimators import Setting, check, estimate
 from p3s.predict.estimators import fewer as of_fewer
 from p3s.predict.estimators.machine import grids_of

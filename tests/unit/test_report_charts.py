@@ -101,7 +101,7 @@ def test_a_curve_has_a_mark_at_every_count() -> None:
     places = [float(part.attrib["cx"]) for part in of_class(root, "predicted")]
     steps = np.diff(places)
     assert steps.min() > 0 and np.ptp(steps) < 0.3, "doubled counts are equally far apart"
-    tip = " ".join(part.text or "" for part in of_class(root, "tip")[-1].iter() if part.text)
+    tip = of_class(root, "hit")[-1][0].text or ""
     last = made.last
     assert "512 processes, predicted" in tip and f"{100 * last.efficiency:.1f} %" in tip
 

@@ -23,7 +23,7 @@ from p3s.model.work.scic import (
     ranges_text,
     work_per_process,
 )
-from p3s.report import sections
+from p3s.report.compute import instruction_csv, instruction_text
 
 #: NPB BT class D, phase 1: processes -> weight, instructions per process (thesis Table 5.2).
 BT_WEIGHT = {16: 1255, 25: 1506, 36: 1757, 49: 2008, 64: 2259, 81: 2510, 100: 2761}
@@ -110,13 +110,13 @@ def test_the_table_has_what_was_measured_and_what_is_predicted(model):
 
 
 def test_text_and_csv_hold_the_same_rows(model):
-    lines = list(csv.DictReader(io.StringIO(sections.csv(instruction_table(model, [36])))))
+    lines = list(csv.DictReader(io.StringIO(instruction_csv(instruction_table(model, [36])))))
     assert len(lines) == len(instruction_table(model, [36]).rows)
     assert {line["part"] for line in lines} == {"measured", "predicted"}
     assert {line["unit"] for line in lines} == {"cpu_ns"}
-    text = sections.table(instruction_table(model, [36]))
+    text = instruction_text(instruction_table(model, [36]))
     assert "measured" in text and "predicted" in text and "weight" in text
-    assert sections.csv(instruction_table(model, [36])) == sections.csv(
+    assert instruction_csv(instruction_table(model, [36])) == instruction_csv(
         instruction_table(model, [36])
     )
 
@@ -125,7 +125,7 @@ def test_counts_are_chosen_where_none_are_given(model):
     parts = {
         int(line["processes"])
         for line in csv.DictReader(
-            io.StringIO(sections.csv(instruction_table(model, larger_counts(model))))
+            io.StringIO(instruction_csv(instruction_table(model, larger_counts(model))))
         )
     }
     assert parts > {4, 6, 9, 16} and max(parts) == 256
@@ -134,7 +134,7 @@ def test_counts_are_chosen_where_none_are_given(model):
 def test_groups_that_follow_the_grid_are_named():
     model = build_model([corpus.table(borders, n) for n in (4, 9, 16, 25)])
     assert group_guard(model, 1, 0) is not None
-    text = sections.table(instruction_table(model, [36]))
+    text = instruction_text(instruction_table(model, [36]))
     assert "if c" in text
     table = instruction_table(model, [36])
     sizes = {r.group: r.ranks for r in table.rows if (r.phase, r.n) == (1, 36)}

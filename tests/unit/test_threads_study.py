@@ -30,10 +30,10 @@ from p3s.methods.threads.page import view_of, write_page
 from p3s.methods.threads.runs import _made_up
 from p3s.methods.threads.settings import base_of, check_messages
 from p3s.model.stage import load
-from p3s.pipeline import teams as core_teams
+from p3s.pipeline import parameters as core_teams
 from p3s.pipeline.basis import request_of
+from p3s.pipeline.parameters import ensure_family
 from p3s.pipeline.predicting import PredictArguments, predicted, what_ifs_of
-from p3s.pipeline.weak import ensure_family
 from p3s.predict import surface as surfaces
 from p3s.predict.types import Prediction, Reason
 from p3s.replay.settings import ReplaySettings

@@ -13,9 +13,9 @@ from p3s.base.errors import Damaged
 from p3s.pipeline.content import content_of
 from p3s.predict.saved import PredictionFile
 from p3s.predict.types import PREDICTION, Prediction, WhatIf, WhatIfAt
+from p3s.report.details import what_if
 from p3s.report.html import render as page
-from p3s.report.terminal import render, summary
-from p3s.report.what_if import what_if_of
+from p3s.report.terminal import render
 
 COUNTS = (4, 8, 512)
 
@@ -58,30 +58,25 @@ def changed(*, html: str = "latency / 2", why: str = "") -> Prediction:
 
 def test_the_table_on_a_terminal() -> None:
     found = changed(why="the prediction rests on simulation")
-    text = render(found)
-    assert "what if, at 512 processes:" in text
-    table = what_if_of(found)
-    assert table is not None and [row[0] for row in table.rows] == [
-        "latency / 2",
-        "balanced",
-        "bcast=linear",
-    ]
+    text = render(found, verbose=True)
+    assert "What if, at 512 processes:" in text
+    part = what_if(found)
+    assert part is not None
+    table, curves = part.tables
+    assert [row[0] for row in table.rows] == ["latency / 2", "balanced", "bcast=linear"]
     assert table.rows[0][1:3] == ["500 ms", "400–600 ms"]
     assert table.rows[2][1:4] == ["-250 ms", "unknown", table.rows[2][3]]
     assert table.rows[2][3].startswith("-")
     # those that were asked for, at all counts; the first row is the program as it is
-    assert table.curve_head == ["speedup", "4", "8", "512"]
-    assert [row[0] for row in table.curves] == ["as it is", "latency / 2", "bcast=linear"]
+    assert curves.head == ["speedup", "4", "8", "512"]
+    assert [row[0] for row in curves.rows] == ["as it is", "latency / 2", "bcast=linear"]
     for said in ("rests on simulation", "save nothing", "on one node"):
         assert said in text
 
 
-def test_a_summary_names_what_surely_saves() -> None:
-    line = next(line for line in summary(changed()).splitlines() if line.startswith("what if"))
-    assert "latency / 2" in line and "balanced" not in line and "linear" not in line
+def test_nothing_is_said_where_nothing_was_changed() -> None:
     prediction = replace(changed(), what_if=())
-    assert "what if" not in summary(prediction) and "what if" not in render(prediction)
-    assert what_if_of(prediction) is None
+    assert "hat if" not in render(prediction, verbose=True) and what_if(prediction) is None
 
 
 def test_the_page_has_it_as_text(tmp_path: Path) -> None:
@@ -95,8 +90,8 @@ def test_the_page_has_it_as_text(tmp_path: Path) -> None:
 def test_one_count_has_no_curves() -> None:
     found = changed()
     last = replace(found, counts=found.counts[-1:])
-    table = what_if_of(last)
-    assert table is not None and not table.curves and not table.curve_head
+    part = what_if(last)
+    assert part is not None and len(part.tables) == 1
 
 
 @pytest.mark.parametrize("key", ["saved_s", "n"])

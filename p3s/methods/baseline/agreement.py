@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from p3s.base.errors import P3SError
-from p3s.base.study import Study
 from p3s.base.text import percent, processes, seconds, visible
 from p3s.methods.baseline.fromstudy import measured_of
 from p3s.methods.baseline.model import TESTED_RATIO, Baseline, Said, fit_series
 from p3s.methods.baseline.times import from_mapping
+from p3s.pipeline.content import StudyContent
 from p3s.predict.types import Prediction
-from p3s.report.sections import Curve, Part
+from p3s.report.show import Curve, Part
 
 
 @dataclass(frozen=True)
@@ -235,9 +235,9 @@ def _reach(found: Band, n: int) -> str:
 _LEGEND = "a regression of the run times alone, with its interval"
 
 
-def section(_study: Study, prediction: Prediction) -> Part:
+def section(content: StudyContent) -> Part:
     """Return what a regression of the run times says, above the counts it was fitted to."""
-    return Part("regression", curve=curve_of(prediction))
+    return Part("regression", curve=curve_of(content.prediction))
 
 
 def curve_of(prediction: Prediction) -> Curve:

@@ -11,10 +11,10 @@ from p3s.base.errors import P3SError
 from p3s.base.study import Study
 from p3s.base.text import joined, percent, plural, processes, seconds, span, table, text_width
 from p3s.methods.placement.ranked.types import PLACEMENTS, Advice, Gain, Placements, Ranked, path_of
-from p3s.predict.types import Prediction
+from p3s.pipeline.content import StudyContent
 from p3s.program.mapping import BLOCK, CYCLIC
 from p3s.report.counts import lines_csv
-from p3s.report.sections import Part, PartTable
+from p3s.report.show import Part, PartTable
 
 #: Rows of a table.
 _MOST_ROWS, _MOST_PHASES = 12, 8
@@ -229,12 +229,13 @@ def advice_csv(found: Advice) -> str:
     return lines_csv([names, *rows])
 
 
-def section(study: Study, prediction: Prediction) -> Part | None:
+def section(content: StudyContent) -> Part | None:
     """Return the placements of a predicted count that were ranked last; None without any.
 
     Those that are older than the scaled trace, or damaged, are not shown.
     """
-    made = [(_changed(path_of(study.root, row.n)), row.n) for row in prediction.counts]
+    study = Study(Path(content.program.root))
+    made = [(_changed(path_of(study.root, row.n)), row.n) for row in content.prediction.counts]
     for changed, n in sorted(made, reverse=True):
         if not changed or changed < _changed(study.scaled_path(n)):
             continue

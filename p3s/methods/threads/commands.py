@@ -65,7 +65,7 @@ def advise(
     from p3s.methods.threads.advise.text import ADVICE, reasons_of, render, write
     from p3s.methods.threads.advise.types import Objective
     from p3s.pipeline.basis import request_of
-    from p3s.pipeline.teams import inputs_of, with_threads
+    from p3s.pipeline.parameters import inputs_of, with_threads
     from p3s.replay.settings import ReplaySettings
 
     if not cores and not nodes:
@@ -137,12 +137,12 @@ def next_(study_dir: Path, target: str, json_: bool) -> int | None:
 def view(study_dir: Path, serve: bool, port: int) -> int | None:
     """Open or serve the page of a study with several numbers of threads."""
     from p3s.cli.view import show
-    from p3s.methods.threads.page import render, view_of
-    from p3s.report.html import as_bytes
+    from p3s.methods.threads.page import view_of
+    from p3s.report.html import as_bytes, render_page
 
     if (study := _traced_with_threads(study_dir)) is None:
         return None
-    return show(study, as_bytes(render(view_of(study))), serve, port)
+    return show(study.root, as_bytes(render_page(view_of(study))), serve, port)
 
 
 def report(

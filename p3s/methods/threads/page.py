@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from p3s.base.errors import P3SError
 from p3s.base.study import Study, write_bytes
 from p3s.base.text import command_line, plural, quoted
-from p3s.base.version import __version__
 from p3s.methods.threads import text as teams
 from p3s.methods.threads.advise import text as advising
 from p3s.methods.threads.stage import ThreadFile
@@ -19,8 +17,8 @@ from p3s.predict.surface import SURFACE, Surface, surface_path
 from p3s.predict.types import Reason, in_short, untrusted
 from p3s.report import surface as surfaces
 from p3s.report.charts.draw import Svg
-from p3s.report.html import as_bytes, page
-from p3s.report.sections import Part, PartTable
+from p3s.report.html import as_bytes, render_page
+from p3s.report.show import Page, Part, PartTable
 
 LEFT, TOP, WIDE, HIGH = 84.0, 34.0, 84.0, 26.0
 LEVELS = 6
@@ -72,21 +70,7 @@ def level_of(value: float, low: float, high: float) -> int:
     return 1 + min(int(LEVELS * share), LEVELS - 1)
 
 
-@dataclass(frozen=True)
-class TeamsView:
-    """What the page says."""
-
-    title: str
-    command: str
-    version: str
-    sentences: Sequence[str]
-    against: Sequence[Reason]
-    mind: Sequence[Reason]
-    warning: str
-    parts: Sequence[Part]
-
-
-def view_of(study: Study, setting: str = "") -> TeamsView:
+def view_of(study: Study, setting: str = "") -> Page:
     """Return what the page of a study says.
 
     Raises P3SError where nothing has been predicted over threads.
@@ -105,10 +89,9 @@ def view_of(study: Study, setting: str = "") -> TeamsView:
     if advice is not None:
         said = [advising.sentence(advice), *said]
     unsure = " Not to be trusted." if against else ""
-    return TeamsView(
+    return Page(
         title=study.root.resolve().name,
         command=command_line(study.command()),
-        version=__version__,
         sentences=said,
         against=against,
         mind=[reason for reason in reasons if not reason.untrustworthy],
@@ -142,14 +125,13 @@ def _reasons(surface: Surface | None, advice: advising.AdviceFile | None) -> lis
 
 def times_part(surface: Surface, unsure: str) -> Part:
     """Return the run times over processes and threads; unsure: a word behind the picture's."""
-    head, rows = surfaces.table_of(surface)
     n, threads = surface.base
     base = f"{plural(n, 'process', 'processes')} with {plural(threads, 'thread')}"
     what = f"predicted, over processes and threads; the fastest has a frame.{unsure}"
     return Part(
         "times",
         "Run times",
-        tables=[PartTable("Configurations", head, rows)],
+        tables=[surfaces.configurations(surface)],
         charts=[("Run time", what, _heat(surface))],
         notes=[
             *surfaces.on_same_cores(surface),
@@ -212,11 +194,6 @@ def _advice_heat(file: advising.AdviceFile) -> str:
     )
 
 
-def render(view: TeamsView) -> str:
-    """Return the page: every text escaped, nothing loaded, its own script alone."""
-    return page("threads.html").render(view=view)
-
-
-def write_page(view: TeamsView, path: Path) -> None:
+def write_page(view: Page, path: Path) -> None:
     """Write the page to ``path``."""
-    write_bytes(path, as_bytes(render(view)))
+    write_bytes(path, as_bytes(render_page(view)))

@@ -1,15 +1,15 @@
-"""Which counts are traced: those named with -n, or good ones up to a maximum (-n ..32)."""
+"""Which counts are traced: those named with -n, or good ones up to a maximum; what that did."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from p3s.base.progress import Progress
-from p3s.base.study import Study
 from p3s.base.text import joined, processes
-from p3s.pipeline.tracing.results import Traced, alike
+from p3s.signature_runner.traced_run import TracedRun
 
 if TYPE_CHECKING:
     from p3s.model.grid.admissible import ExtentsAt
@@ -37,29 +37,41 @@ class Grids:
     extents: ExtentsAt
 
 
-def grids_of(study: Study | None, words: Sequence[str], given: Mapping[int, Extents]) -> Grids:
+@dataclass(frozen=True)
+class Known:
+    """What a study knows of its counts: those that ran and failed; nothing where there is none.
+
+    extents: of the grid that the program is given, by count; ndims: dimensions of the grid that the
+    user states, 0: none. modelled: whether there is a model.
+    """
+
+    ran: Sequence[int] = ()
+    failed: Sequence[int] = ()
+    extents: Mapping[int, Extents] = field(default_factory=dict)
+    ndims: int = 0
+    modelled: bool = False
+
+
+def grids_of(known: Known, words: Sequence[str], given: Mapping[int, Extents]) -> Grids:
     """Return the grids of a program: as its arguments or the user say, else usual ones."""
     from p3s.base.extents import dims_balanced, extents_at, extents_in
     from p3s.model.grid.admissible import USUAL
-    from p3s.model.grid.stated import listed_extents, stated_by_user
 
-    listed = {**(listed_extents(study) if study is not None else {}), **given}
-    names = extents_in(words)
+    listed, names = {**known.extents, **given}, extents_in(words)
     if names:
         return Grids((len(names),), lambda n, ndims: extents_at(words, n, listed))
-    ndims = stated_by_user(study).ndims if study is not None else 0
-    return Grids((ndims,) if ndims else USUAL, dims_balanced)
+    return Grids((known.ndims,) if known.ndims else USUAL, dims_balanced)
 
 
-def chosen(asked: Asked, study: Study | None, grids: Grids, bar: Progress) -> list[int]:
+def chosen(asked: Asked, known: Known, grids: Grids, bar: Progress) -> list[int]:
     """Return the counts to trace first."""
     from p3s.model.grid.admissible import choose
 
     if not asked.top:
         return list(asked.counts)
-    ran, failed = (study.counts(), study.failed_counts()) if study is not None else ([], [])
-    found = choose(asked.top, ran, failed, grids.dims, grids.extents)
-    there = f"{joined(ran)} {'are' if len(ran) > 1 else 'is'} there, " if ran else ""
+    found = choose(asked.top, known.ran, known.failed, grids.dims, grids.extents)
+    are = "are" if len(known.ran) > 1 else "is"
+    there = f"{joined(known.ran)} {are} there, " if known.ran else ""
     bar.say(
         f"-n ..{asked.top}: {there}"
         + (_traced(found) if found else "no other count would tell more")
@@ -67,35 +79,33 @@ def chosen(asked: Asked, study: Study | None, grids: Grids, bar: Progress) -> li
     return found
 
 
-def warn(
-    asked: Asked, counts: Sequence[int], study: Study | None, grids: Grids, bar: Progress
-) -> None:
+def warn(asked: Asked, counts: Sequence[int], known: Known, grids: Grids, bar: Progress) -> None:
     """Say what counts that the user chose for a study without a model will not show of a grid."""
     from p3s.model.grid.admissible import left_open
 
-    if asked.top or (study is not None and study.model_path.exists()):
+    if asked.top or known.modelled:
         return  # they are the best up to a maximum; a model says what is open
-    ran, failed = (study.counts(), study.failed_counts()) if study is not None else ([], [])
-    why = left_open(sorted({*ran, *counts}), grids.dims, grids.extents, failed)
-    if why:
+    ran = sorted({*known.ran, *counts})
+    if why := left_open(ran, grids.dims, grids.extents, known.failed):
         bar.say(f"note: {why}")
 
 
 def trace_asked(
     asked: Asked,
     first: Sequence[int],
-    study: Study,
+    known: Callable[[], Known],
     grids: Grids,
     trace: Callable[[Sequence[int]], Traced],
     bar: Progress,
 ) -> Traced:
     """Trace the first counts; up to a maximum, others in place of those the program refuses.
 
-    Where it fails alike at two that have little in common, the counts are not to blame: it ends.
+    known: what the study knows when it is called. Where the program fails alike at two that have
+    little in common, the counts are not to blame: it ends.
     """
     from p3s.model.grid.admissible import choose, probes
 
-    two = probes(first) if asked.top and not study.counts() else list(first)
+    two = probes(first) if asked.top and not known().ran else list(first)
     done = trace(two)
     if asked.top and not done.counts and len(alike(done.failed)) == 1 and len(two) > 1:
         return done
@@ -103,17 +113,14 @@ def trace_asked(
         done.add(trace(rest))
     last, idle = done, int(not done.counts)
     refused = [row.np for row in done.failed if row.refused]
-    while (
-        asked.top
-        and idle < _IN_VAIN
-        and len(refused) < _TRIED
-        and any(row.refused for row in last.failed)
-    ):
-        failed = {*refused, *study.failed_counts()}
-        more = choose(asked.top, study.counts(), sorted(failed), grids.dims, grids.extents)
+    while asked.top and idle < _IN_VAIN and len(refused) < _TRIED:
+        if not (gone := {row.np: row.exit_code or 0 for row in last.failed if row.refused}):
+            break
+        now = known()
+        failed = sorted({*refused, *now.failed})
+        more = choose(asked.top, now.ran, failed, grids.dims, grids.extents)
         if not more:
             break
-        gone = {row.np: row.exit_code or 0 for row in last.failed if row.refused}
         codes = joined(sorted({*gone.values()}))
         text = f"the program refuses {processes(gone)} (exit code {codes})"
         bar.say(f"{text}: {_traced(more)} instead")
@@ -127,3 +134,88 @@ def trace_asked(
 
 def _traced(counts: Sequence[int]) -> str:
     return f"{joined(counts)} {'are' if len(counts) > 1 else 'is'} traced"
+
+
+#: Is in the plain data of a record also where it is empty.
+ALWAYS = {"always": True}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A count that failed: in which repeat (None: none of them), and why.
+
+    ``refused``: the program ended with an error before it did any work.
+    """
+
+    np: int
+    rep: int | None
+    exit_code: int | None
+    reason: str
+    refused: bool = False
+
+
+@dataclass(frozen=True)
+class TracedCount:
+    """A count whose runs are characterized; ``timed``: native runs beside a counted one.
+
+    ``times``: as signature.times.as_json; ``signature``: what it holds, as numbers; others:
+    its entries.
+    """
+
+    np: int
+    times: dict[str, Any] | None
+    runs: tuple[TracedRun, ...]
+    signature: Mapping[str, int]
+    timed: tuple[TracedRun, ...] = ()
+    not_modelled: Sequence[Mapping[str, Any]] = field(default=(), metadata=ALWAYS)
+    tracing: Mapping[str, Any] = field(default_factory=dict, metadata=ALWAYS)
+    buffers: Mapping[str, Any] = field(default_factory=dict, metadata=ALWAYS)
+
+
+@dataclass
+class Traced:
+    """What tracing did: finished counts, and why others are missing."""
+
+    counts: list[TracedCount] = field(default_factory=list, metadata=ALWAYS)
+    failed: list[Failure] = field(default_factory=list, metadata=ALWAYS)
+    problems: list[str] = field(default_factory=list, metadata=ALWAYS)
+
+    def add(self, other: Traced) -> None:
+        """Add what tracing other counts did."""
+        self.counts += other.counts
+        self.failed += other.failed
+        self.problems += other.problems
+
+    def merge(self, repeats: Traced) -> None:
+        """Add further runs of the same counts: a count has all of its runs."""
+        again = {each.np: each for each in repeats.counts}
+        for at, each in enumerate(self.counts):
+            if more := again.get(each.np):
+                runs, timed = each.runs + more.runs, each.timed + more.timed
+                self.counts[at] = replace(more, runs=runs, timed=timed)
+        self.add(Traced([], repeats.failed, repeats.problems))
+
+
+def alike(failed: Sequence[Failure]) -> list[tuple[list[int], str]]:
+    """Return why counts failed: those that failed in the same way, and their reason."""
+    found: dict[tuple[str, Any], tuple[list[int], str]] = {}
+    for row in failed:
+        text = row.reason.removeprefix(f"np={row.np}: ")
+        same = re.sub(r"np\d+\.r\d+", "", text).replace(" ranks", " rank")
+        key = re.sub(r"\b0*\d+\b", "N", same)
+        found.setdefault((key, row.exit_code), ([], text))[0].append(row.np)
+    return [(list(dict.fromkeys(counts)), text) for counts, text in found.values()]
+
+
+def reasons(failed: Sequence[Failure]) -> str:
+    """Return why counts failed in one line; counts that failed alike are put together."""
+    return "; ".join(
+        f"np={', '.join(map(str, counts))}: {_of_all(text) if len(counts) > 1 else text}"
+        for counts, text in alike(failed)
+    )
+
+
+def _of_all(text: str) -> str:
+    """Return the reason of one count as that of several: sizes and the runs' places differ."""
+    text = re.sub(r" at \d+ ranks?\b|(?<=rank )(\d+) of \d+", r"\1", text)
+    return re.sub(r"\bnp\d{4,}(\.r\d+)", r"np*\1", text)

@@ -12,8 +12,7 @@ from p3s.base.progress import Progress
 from p3s.base.settings import traces_of
 from p3s.base.study import Study
 from p3s.base.text import processes, quoted
-from p3s.pipeline.tracing.counts import Asked
-from p3s.pipeline.tracing.results import Failure, Traced, TracedCount
+from p3s.pipeline.tracing.counts import Asked, Failure, Traced, TracedCount
 from p3s.signature_runner.recording import Recording
 from p3s.signature_runner.standard_input import NONE, StandardInput
 from p3s.signature_runner.traced_run import Launch, TracedRun, refused, trace_once
@@ -242,12 +241,12 @@ def _trace_counts(
                 np,
                 as_json(times),
                 tuple(runs),
-                tuple(timed),
                 {
                     "events": signature.events,
                     "phases": len(signature.phases),
                     "sites": len(signature.sites),
                 },
+                tuple(timed),
                 signature.not_modelled,
                 signature.tracing,
                 signature.buffers,

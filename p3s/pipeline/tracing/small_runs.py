@@ -20,8 +20,8 @@ from p3s.costs.small_runs.walk import PhaseCost, costs, counts_upward, refuse, s
 from p3s.model.grid import admissible
 from p3s.model.grid.stated import check_dims, keep_dims
 from p3s.model.stage import load, read
-from p3s.pipeline.tracing.counts import Asked
-from p3s.pipeline.tracing.results import Failure, Traced, reasons
+from p3s.pipeline.stages import is_stale
+from p3s.pipeline.tracing.counts import Asked, Failure, Traced, reasons
 from p3s.pipeline.tracing.runs import TraceRequest, trace_counts
 from p3s.predict.commands import Commands, counts_to_add, most_repeats
 from p3s.signature.store import load_table

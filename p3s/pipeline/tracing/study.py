@@ -4,23 +4,40 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from contextlib import chdir
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.progress import Progress
 from p3s.base.settings import parameters
 from p3s.base.study import Study
-from p3s.base.text import one_line
+from p3s.base.text import differing, one_line
+from p3s.model.evaluate import model_grid
 from p3s.model.grid.stated import check_dims, keep_dims
-from p3s.pipeline.stages import MIN_COUNTS
-from p3s.pipeline.tracing.counts import Asked, chosen, grids_of, trace_asked, warn
-from p3s.pipeline.tracing.results import Traced, TracedCount, reasons
+from p3s.model.stage import load
+from p3s.pipeline.records import known_counts
+from p3s.pipeline.stages import MIN_COUNTS, ensure_model
+from p3s.pipeline.tracing.counts import (
+    Asked,
+    Traced,
+    TracedCount,
+    chosen,
+    grids_of,
+    reasons,
+    trace_asked,
+    warn,
+)
 from p3s.pipeline.tracing.runs import TraceRequest, trace_counts
 from p3s.signature_runner.output import program_said
 from p3s.signature_runner.standard_input import of_file
-from p3s.signature_runner.traced_run import check_template, program_of
+from p3s.signature_runner.traced_run import Launch, check_template, program_of, trace_once
+from p3s.signature_runner.work_unit import of_study
+
+if TYPE_CHECKING:
+    from p3s.predict.validate import Validation
 
 
 def default_study(words: Sequence[str], asked: Asked) -> Path:
@@ -41,8 +58,9 @@ def trace(request: TraceRequest, progress: Progress) -> Traced:
     existing = Study.find(request.root)
     program_of(words, max(asked.counts, default=asked.top or 1))
     refuse_parameters(request.root)
-    grids = grids_of(existing, words, request.extents)
-    counts = list(settled) if settled is not None else chosen(asked, existing, grids, progress)
+    known = known_counts(existing)
+    grids = grids_of(known, words, request.extents)
+    counts = list(settled) if settled is not None else chosen(asked, known, grids, progress)
     if not request.part:
         check_counts(existing, counts)
     check_dims(existing, request.extents, counts)
@@ -51,15 +69,13 @@ def trace(request: TraceRequest, progress: Progress) -> Traced:
     keep_dims(study, request.extents)
     if settled is None:
         if not request.part:
-            warn(asked, counts, existing, grids, progress)
+            warn(asked, counts, known, grids, progress)
         progress.say(f"tracing into {study.root}")
     if not counts:
         return Traced()
 
-    def some(these: Sequence[int]) -> Traced:
-        return trace_counts(study, request, these, progress, made=made)
-
-    return trace_asked(asked, counts, study, grids, some, progress)
+    some = partial(trace_counts, study, request, bar=progress, made=made)
+    return trace_asked(asked, counts, partial(known_counts, study), grids, some, progress)
 
 
 def traced(
@@ -93,14 +109,14 @@ def missing_counts(request: TraceRequest, asked: Asked | None, bar: Progress) ->
 
     ``asked``: at which counts; None: at the request's, where the study has too few for a model.
     """
-    existing = Study.find(request.root)
-    have = set(existing.counts()) if existing is not None else set()
+    known = known_counts(Study.find(request.root))
+    have = set(known.ran)
     wanted = asked or (Asked() if len(have) >= MIN_COUNTS else request.asked)
-    grids = grids_of(existing, list(request.command), request.extents)
-    missing = tuple(np for np in chosen(wanted, existing, grids, bar) if np not in have)
-    check_dims(existing, request.extents, missing)
+    grids = grids_of(known, list(request.command), request.extents)
+    missing = tuple(np for np in chosen(wanted, known, grids, bar) if np not in have)
+    check_dims(Study.find(request.root), request.extents, missing)
     if asked is not None and missing:
-        warn(wanted, missing, existing, grids, bar)
+        warn(wanted, missing, known, grids, bar)
     return replace(
         request,
         asked=wanted,
@@ -187,3 +203,49 @@ def without_loop(study: Study, rows: Sequence[TracedCount]) -> str:
         f"note: the program calls MPI in no loop{one_line(words)}; if it stopped before its work, "
         "mend its input and trace into another study"
     )
+
+
+def command_of(study: Study, given: list[str], force: bool) -> list[str]:
+    """Return the launcher command to run; raises UsageError for one that is not the study's."""
+    words = given or study.command()
+    check_template(words)
+    commands = study.manifest()["commands"]
+    if commands and words not in commands and not force:
+        there, here = differing(commands[-1], words)
+        raise UsageError(
+            f"{study.root}: was made with another command ({there}, not {here}); leave the command "
+            "out to run the study's, or add --force"
+        )
+    return words
+
+
+def compared(
+    study: Study, n: int, launch: Launch | None, there: Path | None, bar: Progress
+) -> Validation:
+    """Compare the model with a run at ``n``, made now by ``launch`` or there already.
+
+    there: the directory that the study's own command is for, None: this one.
+    """
+    from p3s.predict.validate import validate
+
+    if launch is not None:
+        with chdir(there or "."):
+            program_of(list(launch.command), n)
+    ensure_model(study, bar)
+    model_grid(load(study.root), n)  # what cannot be compared need not run
+    if launch is not None:
+        _run(study, n, launch, there, bar)
+    return validate(study.root, study.validate_run_dir(n), n)
+
+
+def _run(study: Study, n: int, launch: Launch, there: Path | None, bar: Progress) -> None:
+    if there is not None:
+        bar.say(f"np={n}: running in {there}, as the study's runs")
+    bar.start(f"np={n}: running")
+    recording = of_study(study)
+    whole = Study(study.root.resolve())
+    with chdir(there or "."):
+        row = trace_once(whole, launch, n, whole.validate_run_dir(n), recording, bar)
+    for problem in row.problems:
+        bar.say(f"np={n}: {problem}")
+    bar.done(f"np={n}: {row.wall_s:.1f} s, comparing")

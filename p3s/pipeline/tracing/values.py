@@ -12,6 +12,7 @@ from typing import Any
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.progress import Progress
+from p3s.base.serialise import to_data
 from p3s.base.settings import (
     MOST_SETTINGS,
     THREADS,
@@ -28,10 +29,19 @@ from p3s.base.settings import (
 from p3s.base.study import Study
 from p3s.base.text import differing
 from p3s.model.grid.stated import keep_dims
-from p3s.pipeline.tracing.counts import Asked, chosen, grids_of, trace_asked, warn
-from p3s.pipeline.tracing.results import Traced, reasons
+from p3s.pipeline.parameters import Named
+from p3s.pipeline.records import known_counts
+from p3s.pipeline.tracing.counts import (
+    Asked,
+    Known,
+    Traced,
+    chosen,
+    grids_of,
+    reasons,
+    trace_asked,
+    warn,
+)
 from p3s.pipeline.tracing.runs import TraceRequest, trace_counts
-from p3s.pipeline.weak import Named
 from p3s.signature_runner.traced_run import check_template, program_of
 
 
@@ -49,7 +59,7 @@ class TracedValue:
         return {
             "name": self.name,
             "study": str(self.root),
-            **self.done.to_json(),
+            **to_data(self.done),
             "characterized": list(self.characterized),
         }
 
@@ -78,9 +88,9 @@ def trace_values(request: TraceRequest, params: Sequence[str], bar: Progress) ->
     made = not root.exists()
     study = _root(root, words, values)
     keep_dims(study, request.extents)
-    grids = grids_of(study, words, request.extents)
-    counts = chosen(asked, None, grids, bar)
-    warn(asked, counts, None, grids, bar)
+    grids = grids_of(known_counts(study), words, request.extents)
+    counts = chosen(asked, Known(), grids, bar)
+    warn(asked, counts, Known(), grids, bar)
     bar.say(f"tracing into {study.root}")
     bar.expect(len(counts) * request.repeats * len(settings))
     rows: list[TracedValue] = []
@@ -103,7 +113,7 @@ def trace_values(request: TraceRequest, params: Sequence[str], bar: Progress) ->
                 )
 
                 some = partial(trace_counts, at, here, bar=Named(bar, name, notes=True), made=new)
-                done = trace_asked(asked, counts, at, grids, some, bar)
+                done = trace_asked(asked, counts, partial(known_counts, at), grids, some, bar)
             except P3SError as err:
                 if isinstance(err, UsageError) or not rows:
                     raise

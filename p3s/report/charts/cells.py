@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from p3s.base.text import processes
+from p3s.base.text import plural, processes
 from p3s.report.charts.draw import LETTER, Svg, at, nice_step
-from p3s.report.matrix import shaded
+from p3s.report.matrix import shaded, totals
 from p3s.report.phase_table import volume
+from p3s.report.show import Part
 from p3s.signature.matrix import CommMatrix
 
 if TYPE_CHECKING:
@@ -95,3 +97,25 @@ def _legend(svg: Svg, square: Ints, levels: Ints, what: str) -> None:
 
 def _amount(value: int, what: str) -> str:
     return volume(value) if what == "bytes" else f"{value:,}"
+
+
+def matrix_part(matrices: Iterable[tuple[int, bool, CommMatrix | str]]) -> Part | None:
+    """Return matrices (process count, whether traced, matrix or why there is none) as a part."""
+    charts, notes = [], []
+    for n, traced, found in matrices:
+        title = f"{'Traced' if traced else 'Predicted'}, {processes(n)}"
+        if isinstance(found, str):
+            notes.append(f"{title}: {found}")
+            continue
+        what = "bytes" if found.bytes.any() or not found.messages.any() else "messages"
+        ranks = max(-(-found.np // CELLS), 1)
+        cell = "a pair of ranks" if ranks == 1 else f"{ranks} × {ranks} ranks"
+        charts.append((title, f"{what}; a cell is {cell}", matrix_chart(found, what)))
+        notes.append(f"{title}: {totals(found)}.")
+        if found.collective_calls:
+            calls = plural(found.collective_calls, "call")
+            notes.append(f"Not in the matrix: {calls} of collectives.")
+        notes += found.notes
+    if not notes:
+        return None
+    return Part("matrix", "Who sends how much to whom", charts=charts, notes=notes)

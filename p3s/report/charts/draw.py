@@ -119,25 +119,6 @@ class Svg:
             self.text(x, y, text, anchor="middle")
         return [x for x, _ in kept]
 
-    def tip(self, x: float, y: float, texts: Sequence[str], left: float, right: float) -> None:
-        """Write a box of texts beside a place, inside of two borders; the page hides it at first.
-
-        The first text is its head.
-        """
-        wide = max(map(len, texts)) * LETTER + 18
-        high = 17 * len(texts) + 11
-        x0 = x + 12 if x + 12 + wide <= right else x - 12 - wide
-        x0 = max(min(x0, right - wide), left)
-        y0 = min(max(y - high / 2, 2), self.height - high - 2)
-        self.group("tip")
-        self.parts.append(
-            f'<rect class="tipbox" x="{at(x0)}" y="{at(y0)}" width="{at(wide)}" '
-            f'height="{at(high)}" rx="5"/>'
-        )
-        for k, line in enumerate(texts):
-            self.text(x0 + 9, y0 + 18 + 17 * k, line, "tiphead" if k == 0 else "tiptext")
-        self.end()
-
 
 def _title(text: str) -> str:
     return f"<title>{escape(text)}</title>" if text else ""
@@ -283,18 +264,59 @@ def hatching(edges: Sequence[Edge], step: float = HATCH_STEP) -> list[str]:
     return lines
 
 
-def edges_of(
-    points: Sequence[Point], x: Callable[[float], float], y: Callable[[float], float]
-) -> list[Edge]:
-    """Return the ends of the interval of every point; where it is not known, the point itself.
+@dataclass(frozen=True)
+class Box:
+    """The area of a chart between its axes: left, top, right and bottom end in the picture."""
 
-    ``x``: of a count, ``y``: of a point's value or an end of its interval, in the picture.
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+
+class Axes:
+    """A chart of values over process counts: its picture, its area, and both scales.
+
+    x: where a count stands; y: the scale of the values.
     """
-    return [
-        (
-            x(p.n),
-            y(p.speedup if p.high is None else p.high),
-            y(p.speedup if p.low is None else p.low),
-        )
-        for p in points
-    ]
+
+    def __init__(self, svg: Svg, box: Box, x: Callable[[float], float], y: Linear | Log) -> None:
+        """Take a picture, the area of the chart in it, and scales within that."""
+        self.svg, self.box, self.x, self.y = svg, box, x, y
+
+    def frame(
+        self, ticks: Iterable[tuple[float, str]], counts: Sequence[int], name: bool = True
+    ) -> None:
+        """Draw grid lines at values with their labels, the counts that have room, and the axis."""
+        svg, box = self.svg, self.box
+        svg.grid(((self.y(value), label) for value, label in ticks), box.left, box.right)
+        places, texts = [self.x(n) for n in counts], [f"{n:,}" for n in counts]
+        for place in svg.labels(places, texts, box.bottom + 20):
+            svg.line((place, box.bottom), (place, box.bottom + 5), "tick")
+        svg.line((box.left, box.bottom), (box.right, box.bottom), "axis")
+        if name:
+            middle = (box.left + box.right) / 2
+            svg.text(middle, svg.height - 6, "processes", "name", "middle")
+
+    def at(self, n: float, value: float) -> tuple[float, float]:
+        """Return where a value stands."""
+        return self.x(n), self.y(value)
+
+    def line(self, pairs: Iterable[tuple[float, float]], kind: str) -> None:
+        """Draw lines from (count, value) to (count, value)."""
+        self.svg.polyline([self.at(*pair) for pair in pairs], kind)
+
+    def band(self, ends: Iterable[tuple[float, float, float]], kind: str) -> None:
+        """Shade between the ends (count, low, high); those of a single count get a line."""
+        found = [(self.at(n, low), self.at(n, high)) for n, low, high in ends]
+        if len(found) > 1:
+            above, below = [high for _, high in found], [low for low, _ in found[::-1]]
+            self.svg.polygon([*above, *below], kind)
+        elif found and found[0][0] != found[0][1] and kind.startswith("band"):
+            self.svg.line(*found[0], "whisker")
+
+    def hatch(self, points: Sequence[Point]) -> None:
+        """Hatch the intervals of points; where one is not known, the point itself."""
+        ends = [(p.n, *(p.speedup if v is None else v for v in (p.high, p.low))) for p in points]
+        edges = [(self.x(n), self.y(high), self.y(low)) for n, high, low in ends]
+        self.svg.path(hatching(edges), "hatch")

@@ -64,7 +64,7 @@ def inlined(markup: str, colours: Mapping[str, str] | None = None) -> ElementTre
     """Return a chart as a tree whose elements say how they look, in light colours.
 
     ``colours``: others instead, by the name of their variable. What shows only under the pointer
-    becomes titles.
+    is left out, but for titles.
     """
     root = ElementTree.fromstring(markup)
     own, _ = _style()
@@ -81,10 +81,6 @@ def _inline(parent: ElementTree.Element, colours: Looks) -> None:
         if looks.get("visibility") == "hidden":
             parent.remove(element)
             continue
-        if element.get("class") == "hit":
-            title = ElementTree.Element("title")
-            title.text = "\n".join(text.text or "" for text in element.iter("text"))
-            element.insert(0, title)
         inside = {**colours, **({"--c": looks["--c"]} if "--c" in looks else {})}
         for name, value in looks.items():
             if name != "--c":

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from p3s.base.text import percent, processes, seconds
-from p3s.report.charts.draw import Linear, Svg, hatching, nice_top, spaced
-from p3s.report.costs import KIND_NAMES, KINDS, PhaseCurves, Stack, Stacks
+from p3s.report.charts.draw import Axes, Box, Linear, Svg, hatching, nice_top, spaced
+from p3s.report.costs import KIND_NAMES, KINDS, Stack, Stacks
 
 SIZE = (560.0, 330.0)
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 10.0, 22.0, 46.0
@@ -32,19 +32,11 @@ class Legend:
     name: str
 
 
-def kind_legend(stacks: Stacks) -> list[Legend]:
-    """Return the parts of the time that occur."""
-    return [
-        Legend(f"k-{kind}", KIND_NAMES[kind])
-        for kind in KINDS
-        if any(kind in row.kinds for row in stacks.rows)
-    ]
-
-
-def curve_legend(curves: Sequence[PhaseCurves]) -> list[Legend]:
-    """Return the parts of the time that curves of phases show."""
-    shown = [kind for kind in KINDS if any(kind in curve.parts for curve in curves)]
-    return [Legend(f"k-{kind}", KIND_NAMES[kind]) for kind in shown]
+def kind_legend(shown: Iterable[Container[str]]) -> list[Legend]:
+    """Return the parts of the time that occur in some of what is shown."""
+    held = list(shown)
+    kinds = (kind for kind in KINDS if any(kind in each for each in held))
+    return [Legend(f"k-{kind}", KIND_NAMES[kind]) for kind in kinds]
 
 
 def phase_legend(stacks: Stacks) -> list[Legend]:
@@ -70,78 +62,72 @@ def stack_chart(
     width, height = size
     what = f"{MEASURES[measure][0]} by {'phase' if by_phase else 'part'}"
     svg = Svg(width, height, f"Stacked bars over the number of processes: {what}")
-    bars = [_segments(stacks, row, by_phase) for row in stacks.rows]
-    factors = [_factor(row, bar, measure) for row, bar in zip(stacks.rows, bars, strict=True)]
-    tops = [sum(value for _, _, value in bar) * by for bar, by in zip(bars, factors, strict=True)]
-    ends = [
-        row.high * by
-        for row, by in zip(stacks.rows, factors, strict=True)
-        if row.high is not None and measure == "time"
-    ]
-    high = 1.0 if measure == "share" else nice_top(max([*tops, *ends], default=0.0))
-    y = Linear(0.0, high, height - BOTTOM, TOP)
-    labels = [f"{100 * t:.0f} %" if measure == "share" else _label(t, measure) for t in y.ticks()]
-    svg.grid(zip(map(y, y.ticks()), labels, strict=True), LEFT, width - RIGHT)
-    slot = (width - LEFT - RIGHT) / len(bars)
+    bars = [_bar(stacks, row, by_phase, measure) for row in stacks.rows]
+    timed = measure == "time"
+    ends = [bar.row.high for bar in bars if bar.row.high is not None and timed]
+    high = 1.0 if measure == "share" else nice_top(max([*(b.top for b in bars), *ends], default=0))
+    box = Box(LEFT, TOP, width - RIGHT, height - BOTTOM)
+    slot = (box.right - box.left) / len(bars)
     wide = min(slot * 0.72, 64.0)
-    centres = [LEFT + slot * (k + 0.5) for k in range(len(bars))]
-    totals = [_label(top, measure) for top in tops]
-    keep = spaced(centres, totals, 6)
-    for k, (row, bar, by) in enumerate(zip(stacks.rows, bars, factors, strict=True)):
-        below = 0.0
-        for kind, name, value in bar:
-            upper = below + value * by
-            svg.rect(
-                centres[k] - wide / 2,
-                y(upper),
-                wide,
-                y(below) - y(upper),
-                f"bar {kind}",
-                f"{processes(row.n)}, {name}: {_title(row, value, bar, measure)}",
-            )
+    counts = [row.n for row in stacks.rows]
+    places = {n: box.left + slot * (k + 0.5) for k, n in enumerate(counts)}
+    y = Linear(0.0, high, box.bottom, box.top)
+    chart = Axes(svg, box, lambda n: places[int(n)], y)
+    chart.frame([(tick, _label(tick, measure)) for tick in y.ticks()], counts)
+    totals = [_label(bar.top, measure) for bar in bars]
+    keep = spaced(list(places.values()), totals, 6)
+    for bar, centre, total, shown in zip(bars, places.values(), totals, keep, strict=True):
+        below, left = 0.0, centre - wide / 2
+        for kind, name, value in bar.parts:
+            upper = below + value * bar.by
+            told = f"{processes(bar.row.n)}, {name}: {_title(bar, value, measure)}"
+            svg.rect(left, y(upper), wide, y(below) - y(upper), f"bar {kind}", told)
             below = upper
         edge = y(below)
         if hatched:
-            sides = (centres[k] - wide / 2, centres[k] + wide / 2)
-            svg.path(hatching([(x, edge, y(0.0)) for x in sides]), "hatch onbars")
-        if (
-            measure == "time"
-            and row.low is not None
-            and row.high is not None
-            and row.high > row.low
-        ):
-            svg.line((centres[k], y(row.low)), (centres[k], y(row.high)), "whisker")
-            edge = min(edge, y(row.high))
-        if measure != "share" and keep[k]:
-            svg.text(centres[k], edge - 6, totals[k], "total", "middle")
+            svg.path(hatching([(x, edge, y(0.0)) for x in (left, left + wide)]), "hatch onbars")
+        ends_ = (bar.row.low, bar.row.high)
+        if timed and ends_[0] is not None and ends_[1] is not None and ends_[0] < ends_[1]:
+            svg.line((centre, y(ends_[0])), (centre, y(ends_[1])), "whisker")
+            edge = min(edge, y(ends_[1]))
+        if measure != "share" and shown:
+            svg.text(centre, edge - 6, total, "total", "middle")
     if measure == "core" and len(bars) > 1:
-        svg.line((LEFT, y(tops[0])), (width - RIGHT, y(tops[0])), "limit")
-    texts = [f"{row.n:,}" for row in stacks.rows]
-    svg.labels(centres, texts, height - BOTTOM + 20)
-    svg.line((LEFT, height - BOTTOM), (width - RIGHT, height - BOTTOM), "axis")
-    svg.text((LEFT + width - RIGHT) / 2, height - 6, "processes", "name", "middle")
+        svg.line((box.left, y(bars[0].top)), (box.right, y(bars[0].top)), "limit")
     return svg.markup()
 
 
-Segments = Sequence[tuple[str, str, float]]
+@dataclass(frozen=True)
+class _Bar:
+    """A bar: (class, name, seconds) from the bottom up; by: what a second is in its measure."""
+
+    row: Stack
+    parts: Sequence[tuple[str, str, float]]
+    by: float
+
+    @property
+    def whole(self) -> float:
+        """All of it, in s."""
+        return sum(value for _, _, value in self.parts)
+
+    @property
+    def top(self) -> float:
+        """How high it is."""
+        return self.whole * self.by
 
 
-def _segments(stacks: Stacks, row: Stack, by_phase: bool) -> Segments:
-    """Return (class, name, seconds) of a bar from the bottom up."""
-    if by_phase:
-        return [
-            (_colour(k, stacks), name, value)
-            for k, (name, value) in enumerate(zip(stacks.names, row.phases, strict=True))
-        ]
-    return [(f"k-{kind}", KIND_NAMES[kind], value) for kind, value in row.kinds.items()]
-
-
-def _factor(row: Stack, bar: Segments, measure: str) -> float:
-    whole = sum(value for _, _, value in bar)
-    return {"core": float(row.n), "time": 1.0, "share": 1.0 / whole if whole > 0 else 0.0}[measure]
+def _bar(stacks: Stacks, row: Stack, by_phase: bool, measure: str) -> _Bar:
+    named = zip(stacks.names, row.phases, strict=True)
+    phases = [(_colour(k, stacks), name, value) for k, (name, value) in enumerate(named)]
+    kinds = [(f"k-{kind}", KIND_NAMES[kind], value) for kind, value in row.kinds.items()]
+    bar = _Bar(row, phases if by_phase else kinds, 1.0)
+    share = 1.0 / bar.whole if bar.whole > 0 else 0.0
+    return replace(bar, by={"core": float(row.n), "time": 1.0, "share": share}[measure])
 
 
 def _label(value: float, measure: str) -> str:
+    if measure == "share":
+        return f"{100 * value:.0f} %"
     return core_time(value) if measure == "core" else seconds(value)
 
 
@@ -152,8 +138,6 @@ def core_time(value: float) -> str:
     return seconds(value)
 
 
-def _title(row: Stack, value: float, bar: Segments, measure: str) -> str:
-    whole = sum(part for _, _, part in bar)
-    share = percent(value / whole) if whole > 0 else percent(0.0)
-    shown = core_time(value * row.n) if measure == "core" else seconds(value)
-    return f"{shown}, {share}"
+def _title(bar: _Bar, value: float, measure: str) -> str:
+    share = percent(value / bar.whole) if bar.whole > 0 else percent(0.0)
+    return f"{core_time(value * bar.by) if measure == 'core' else seconds(value)}, {share}"

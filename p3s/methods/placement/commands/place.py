@@ -17,7 +17,7 @@ from p3s.cli.declared import argument, option
 from p3s.cli.options import COLLECTIVES, JSON_OPTION, NETWORK, TOPOLOGY, VALUE
 from p3s.cli.progress import progress
 from p3s.cli.values import hosts_of, parse_counts
-from p3s.pipeline.weak import at_value
+from p3s.pipeline.parameters import at_value
 
 if TYPE_CHECKING:
     from p3s.base.study import Study
@@ -98,9 +98,8 @@ def place(
     from p3s.methods.placement.costs import cost_of
     from p3s.methods.placement.ranked.ranking import Search
     from p3s.methods.placement.ranked.stage import Nodes
-    from p3s.pipeline.basis import AUTO, request_of
-    from p3s.pipeline.before import check_request
-    from p3s.pipeline.weak import has_parameters
+    from p3s.pipeline.basis import AUTO, check_request, request_of
+    from p3s.pipeline.records import has_parameters
     from p3s.replay.settings import ReplaySettings
 
     wanted = parse_counts(counts)

@@ -212,7 +212,7 @@ def messages_of(study: Study, n: int, request: Request) -> tuple[Messages, str]:
     from p3s.predict.estimators.messages import measured_messages, published_messages, why_not
 
     file = machine_file(study)
-    basis = basis_of(replace(request, no_replay=True), {n: study}, [n], file)
+    basis = basis_of(replace(request, no_replay=True), [n], file, lambda _: False)
     setting = setting_of(request, basis.network)
     if basis.network or basis.estimator == TYPICAL:
         return published_messages(study, setting), told_of(basis)

@@ -35,7 +35,7 @@ from p3s.model.grid.admissible import admits
 from p3s.model.stage import read as read_model
 from p3s.model.types import Model
 from p3s.pipeline.basis import AUTO, Request, request_of
-from p3s.pipeline.teams import Wanted, node_of
+from p3s.pipeline.parameters import Wanted, node_of
 from p3s.predict.surface import Surface
 from p3s.predict.types import Reason
 from p3s.replay.settings import ReplaySettings

@@ -20,7 +20,7 @@ from p3s.methods.threads.advise.types import (
 )
 from p3s.predict.types import Reason, in_short, untrusted
 from p3s.report.counts import thinned
-from p3s.report.sure import reason_lines
+from p3s.report.show import reason_lines
 
 NAME = "advice.json"
 MOST_LINES, MOST_ROWS = 12, 16

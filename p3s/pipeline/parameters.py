@@ -1,4 +1,4 @@
-"""Runs with several numbers of threads: their nodes, and what an extension tells of them."""
+"""Studies with parameters, threads of OpenMP among them: their values, models, nodes, laws."""
 
 from __future__ import annotations
 
@@ -12,21 +12,26 @@ from p3s.base.extensions import provided
 from p3s.base.host.cores import cores
 from p3s.base.progress import Progress
 from p3s.base.settings import (
+    MIN_COUNTS,
     THREADS,
     Setting,
+    alike_in_threads,
     has_threads,
     inputs_in,
     one_setting,
     parameters,
     setting_name,
+    settings_in,
     threads_in,
     threads_of,
+    without_threads,
 )
 from p3s.base.study import Study
-from p3s.base.text import plural
+from p3s.base.text import plural, quoted
+from p3s.costs.parameters.types import Family
 from p3s.machine.topology.inside import Node
 from p3s.pipeline.basis import Request, basis_of
-from p3s.pipeline.stages import machine_file
+from p3s.pipeline.stages import ensure_model, ensure_signatures, is_stale, machine_file
 from p3s.predict.surface import Surface
 from p3s.predict.types import Reason
 from p3s.predict.what_if.changes import MoreThreads, NotKnown
@@ -90,7 +95,7 @@ def node_of(study: Study, request: Request) -> Node:
     if request.settings.cores_per_node:
         return plain_node(request.settings.cores_per_node)
     file = machine_file(study)
-    basis = basis_of(request, {1: study}, [1], file)
+    basis = basis_of(request, [1], file, lambda _: False)
     if basis.network:
         return plain_node(cluster_of(basis.network).cores_per_node, basis.network)
     known = Machine.load(file).facts.cores if file is not None else None
@@ -170,3 +175,101 @@ def inputs_of(study: Study, params: Sequence[str]) -> str:
     if not names or not params:
         return inputs_in(study)[-1] if names else ""
     return setting_name(one_setting(params, names))
+
+
+def with_parameters(study_dir: Path) -> Study:
+    """Return a study that has parameters; raises UsageError for another."""
+    study = Study.open(study_dir)
+    if not parameters(study):
+        raise UsageError(
+            f"{study_dir}: has no parameters; --param and --weak need a study traced with "
+            "p3s characterize --param"
+        )
+    return study
+
+
+class Named(Progress):
+    """Steps of one setting of the parameters, told with its name.
+
+    notes: what the user should know is told, too, without the name.
+    """
+
+    def __init__(self, bar: Progress, name: str, *, notes: bool = False) -> None:
+        super().__init__()
+        self._of, self._name, self._notes = bar, name, notes
+
+    def start(self, text: str) -> None:
+        """Say which step is being done."""
+        self._of.start(f"{self._name} {text}")
+
+    def done(self, text: str) -> None:
+        """Say that a step has ended."""
+        self._of.done(f"{self._name} {text}")
+
+    def say(self, text: str) -> None:
+        """Say something that the user should know, in one line."""
+        if self._notes:
+            self._of.say(text)
+
+
+def ensure_family(study: Study, bar: Progress, *, again: bool = False) -> Family | None:
+    """Fit the models of all values and the laws of the parameters where missing or out of date.
+
+    None for a study whose runs differ in their threads alone: these have laws of their own.
+    """
+    from p3s.costs.parameters.stage import build, family_path, load
+
+    inputs = []
+    for setting, at in alike_in_threads(study):
+        counts = ensure_signatures(at, bar)
+        if len(counts) >= MIN_COUNTS:
+            ensure_model(at, Named(bar, setting_name(setting)), again=again)
+            inputs.append(at.model_path)
+        else:
+            inputs += [at.signature_path(n) for n in counts]
+    if parameters(study) == [THREADS]:
+        return None
+    if again or is_stale(family_path(study.root), inputs):
+        bar.start("fitting the laws of the parameters")
+        build(study.root, say=lambda text: bar.start(text))
+        bar.done("laws of the parameters fitted")
+    return load(study.root)
+
+
+def largest_values(study: Study) -> tuple[Study, list[str]]:
+    """Return the study at the largest values that were traced, and the options that name them."""
+    setting, at = max(settings_in(study), key=lambda pair: tuple(pair[0].values()))
+    rest = setting_name(without_threads(setting))
+    words = [word for each in rest.split(",") if each for word in ("--param", each)]
+    if THREADS in setting:
+        words += ["--threads", ",".join(map(str, threads_in(study)))]
+    return at, words
+
+
+def at_value(study_dir: Path, params: Sequence[str], bar: Progress) -> Path:
+    """Return the study at one value of every parameter, derived if it was not traced."""
+    from p3s.costs.parameters.stage import instantiate
+
+    study = with_parameters(study_dir)
+    setting = one_setting(params, parameters(study))
+    ensure_family(study, bar)
+    if THREADS in setting:
+        return over_threads().at(study, setting, bar).root
+    path = instantiate(study.root, setting)
+    bar.say(f"{setting_name(setting)}: {_origin(Study(path))}, {quoted(path)}")
+    return path
+
+
+def _origin(at: Study) -> str:
+    """Return where the model of a value comes from and what speaks against it."""
+    from p3s.model.stage import read
+
+    derived = read(at.model_path).derived
+    if derived is None:
+        return "traced"
+    text = f"derived from {', '.join(derived.settings)}"
+    if derived.outside > 1:
+        text += f"; {derived.outside:.3g} times outside the traced values"
+    if derived.left_out:
+        text += f"; without {', '.join(derived.left_out)}, whose structure is another"
+    return text
