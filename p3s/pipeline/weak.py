@@ -13,7 +13,7 @@ from p3s.base.progress import Progress
 from p3s.base.settings import parameters, setting_name, settings_in, value_text
 from p3s.base.study import Study, write_json
 from p3s.base.text import quoted
-from p3s.costs.parameters.types import Family
+from p3s.costs.parameters.laws import Family
 from p3s.pipeline import stages as pipeline
 from p3s.predict.commands import Commands
 from p3s.predict.types import WEAK, WeakPrediction
@@ -68,7 +68,7 @@ def ensure_family(study: Study, bar: Progress, *, again: bool = False) -> Family
     None for a study whose runs differ in their threads alone: these have laws of their own.
     """
     from p3s.base.settings import MIN_COUNTS, THREADS, alike_in_threads
-    from p3s.costs.parameters.stage import build, family_path, load
+    from p3s.pipeline.family import build_family, family_path, load_family
     from p3s.pipeline.stages import ensure_model, ensure_signatures, is_stale
 
     inputs = []
@@ -83,9 +83,9 @@ def ensure_family(study: Study, bar: Progress, *, again: bool = False) -> Family
         return None
     if again or is_stale(family_path(study.root), inputs):
         bar.start("fitting the laws of the parameters")
-        build(study.root, say=lambda text: bar.start(text))
+        build_family(study.root, say=lambda text: bar.start(text))
         bar.done("laws of the parameters fitted")
-    return load(study.root)
+    return load_family(study.root)
 
 
 def largest_values(study: Study) -> tuple[Study, list[str]]:
@@ -103,7 +103,7 @@ def largest_values(study: Study) -> tuple[Study, list[str]]:
 def at_value(study_dir: Path, params: Sequence[str], bar: Progress) -> Path:
     """Return the study at one value of every parameter, derived if it was not traced."""
     from p3s.base.settings import THREADS, one_setting
-    from p3s.costs.parameters.stage import instantiate
+    from p3s.pipeline.family import instantiate
     from p3s.pipeline.teams import over_threads
 
     study = with_parameters(study_dir)
@@ -143,8 +143,8 @@ def predicted(
     P3SError, in one line.
     """
     counts, request, only = arguments.counts, arguments.request, arguments.only
-    from p3s.costs.parameters.stage import instantiate
     from p3s.costs.parameters.weak import parse_laws, settings_along
+    from p3s.pipeline.family import instantiate
     from p3s.pipeline.predicting import estimation, one_at_a_time
     from p3s.predict.prediction import Weak, predict
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from p3s.base.text import processes
-from p3s.costs.parameters.types import Check, Family, Part, is_ordered, rules
+from p3s.costs.parameters.laws import Check, Equation, Family, Part
+from p3s.laws.symbolic import to_text
 from p3s.model.comparison import HoldOut, Summary
 from p3s.predict.doubts import work_missed
 from p3s.predict.types import Reason
@@ -17,10 +18,11 @@ def render(family: Family) -> str:
         lines.append(f"{s.name}: {', '.join(map(str, s.counts))} processes{state}")
     for part in family.parts:
         lines += ["", f"laws from {', '.join(part.settings)}"]
-        rows = rules(part)
-        lines += [f"  {row}" for row in rows] or ["  every number is the same at all values"]
+        lines += [f"  {_equation(each)}" for each in part.equations] or [
+            "  every number is the same at all values"
+        ]
         lines += _works(part)
-        if not is_ordered(part):
+        if not part.ordered:
             lines.append("  order of events: by no rule that holds at all values, left out")
         lines += ["", *_holdout(part.holdout)]
     for name, why in sorted(family.alone.items()):
@@ -30,8 +32,13 @@ def render(family: Family) -> str:
     return "\n".join(lines)
 
 
+def _equation(found: Equation) -> str:
+    text = "means, fitted" if found.expr is None else to_text(found.expr)
+    return f"{found.of} = {text}  [{found.state}]   {', '.join(found.names)}"
+
+
 def _works(part: Part) -> list[str]:
-    segments = part.work.segments
+    segments = part.work
     if not segments:
         return []
     errors = sorted(s.error for s in segments.values() if s.terms)
@@ -103,6 +110,6 @@ def doubts(family: Family, another: str) -> list[Reason]:
             advice,
         )
         for c in family.checks
-        if c.summary is not None and not c.equal
+        if c.summary is not None and not c.summary.all_equal
     ]
     return out

@@ -151,6 +151,6 @@ def test_a_fault_of_the_costs_leaves_the_equations(
     def fails(*_: Any) -> None:
         raise ZeroDivisionError("float division by zero")
 
-    monkeypatch.setattr("p3s.costs.stage.build", fails)
+    monkeypatch.setattr("p3s.pipeline.costing.build_compute", fails)
     page = cli(f"model {study.root}", code=70).out
     assert page.startswith("Equations fitted to") and "phase 1: Sendrecv+Allreduce" in page

@@ -217,7 +217,7 @@ def shared_cores(study: Study) -> bool:
     runs = study.timed_runs() or study.runs()
     compute = load(study.root)
     return any(run.info.get("oversubscribed") for run in runs) and not (
-        compute is not None and own_cores(study, compute.runs)
+        compute is not None and own_cores(compute.runs)
     )
 
 

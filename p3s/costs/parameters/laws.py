@@ -8,15 +8,12 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from p3s.base.errors import P3SError
-from p3s.base.ops import COMPLETION
-from p3s.base.serialise import from_data, to_data
+from p3s.base.serialise import Published
 from p3s.base.settings import Setting, without_threads
-from p3s.costs.parameters.tree import leaves_of
 from p3s.laws import lawfinder
 from p3s.laws.exact import value_at
 from p3s.laws.expr import Expr, num
 from p3s.laws.lawfinder import find_law
-from p3s.laws.symbolic import to_text
 from p3s.laws.worklaws import Powers
 from p3s.model.comparison import HoldOut, Summary
 from p3s.model.work_types import Segment
@@ -52,6 +49,15 @@ class Number:
         own = without_threads(setting)
         return Powers(tuple(own), self.terms, self.error).value(own)
 
+    def rounded(self, setting: Setting) -> Fraction | float:
+        """Return the same, of a whole number the next lower one (the nearest of a real law)."""
+        value = self.value(setting)
+        if not self.whole:
+            return value
+        if self.expr is None:
+            return Fraction(max(round(float(value)), 0))
+        return Fraction(Fraction(value).__floor__())
+
     def settled(self, setting: Setting) -> bool:
         """Tell whether the law is exact and gives a number of the right kind at a setting."""
         if self.state != EXACT:
@@ -60,13 +66,13 @@ class Number:
         return not self.whole or (isinstance(value, Fraction) and value.denominator == 1)
 
 
-def with_values(expr: Any, setting: Setting) -> Any:
-    """Return an expression with the values of the parameters in the place of their symbols."""
+def with_values(expr: Any, values: Mapping[str, Fraction]) -> Any:
+    """Return an expression with values in the place of some of its symbols."""
     if not isinstance(expr, list):
         return expr
-    if expr[0] == "sym" and expr[1] in setting:
-        return num(setting[expr[1]])
-    return [with_values(part, setting) for part in expr]
+    if expr[0] == "sym" and expr[1] in values:
+        return num(values[expr[1]])
+    return [with_values(part, values) for part in expr]
 
 
 def find_number(settings: Sequence[Setting], values: Sequence[Fraction | float]) -> Number:
@@ -98,19 +104,26 @@ class Means:
     amount: bool
     counts: tuple[tuple[int, Number], ...]
 
+    def settled(self, setting: Setting) -> bool:
+        """Tell that the law is not exact."""
+        return False
+
 
 #: Told apart by the keys of Means, which a number lacks.
 Law = Number | Means
 
 
 @dataclass(frozen=True)
-class SegmentLaws:
-    """Laws of the work of segments, by where they start and end ("site:op > site:op").
+class Equation:
+    """What of some calls or loops follows the parameters; expr: None for fitted means.
 
-    Expressions hold numbers of laws (``{"law": k}``) and symbols of the parameters.
+    of: elements, calls of a rank, or weight; state: of the least sure of its numbers.
     """
 
-    segments: Mapping[str, Segment]
+    of: str
+    expr: Expr | None
+    state: str
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -119,23 +132,25 @@ class MissedRules:
     the calls of phases whose iterations were missed.
     """
 
-    calls: tuple[tuple[str, str, int | None], ...]
-    phases: tuple[tuple[str, ...], ...]
+    calls: tuple[tuple[str, str, int | None], ...] = ()
+    phases: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)
 class Part:
     """Settings that are alike and the laws of their numbers.
 
-    tree: of rules, its numbers replaced by numbers of laws (p3s.costs.parameters.tree); where: the
-    place of each law in it. holdout: of the last setting.
+    ordered: whether the order of events follows rules that hold at all of them. laws: by the place
+    of the number in the model (p3s.costs.parameters.structure), joined by dots. work: of segments,
+    by where they start and end ("site:op > site:op"); the places of numbers are symbols there.
+    holdout: of the last setting.
     """
 
     settings: tuple[str, ...]
-    tree: Mapping[str, Any]
-    where: tuple[str, ...]
-    laws: tuple[Law, ...]
-    work: SegmentLaws
+    ordered: bool
+    equations: tuple[Equation, ...]
+    laws: Mapping[str, Law]
+    work: Mapping[str, Segment]
     holdout: HoldOut
     missed: MissedRules
 
@@ -157,24 +172,7 @@ class Check:
 
     name: str
     why: str = ""
-    equal: bool = False
     summary: Summary | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the check as plain data."""
-        if self.summary is None:
-            return {"name": self.name, "possible": False, "why": self.why}
-        head = {"name": self.name, "possible": True, "equal": self.equal}
-        return {**head, **to_data(self.summary)}
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Check:
-        """Return the check from :meth:`to_json` data."""
-        name = str(data["name"])
-        if not data["possible"]:
-            return Check(name, str(data["why"]))
-        known = {k: v for k, v in data.items() if k not in ("name", "possible", "equal")}
-        return Check(name, "", data["equal"] is True, from_data(Summary, known))
 
 
 @dataclass(frozen=True)
@@ -188,60 +186,4 @@ class Family:
     checks: tuple[Check, ...]
 
 
-# ---- as text ------------------------------------------------------------------------------------
-def rules(part: Part) -> list[str]:
-    """Return a line per distinct rule of an item or phase that follows the parameters."""
-    found: dict[str, dict[str, None]] = {}
-    for item in part.tree["items"]:
-        op = item["op"].removeprefix("MPI_")
-        for slot in item["slots"]:
-            for key, name in (("elements", "elements"), ("count", "calls of a rank")):
-                if key == "elements" and item["kind"] == COMPLETION:
-                    continue
-                for text in _texts(slot[key], part.laws):
-                    found.setdefault(f"{name} = {text}", {})[op] = None
-    for phase in part.tree["phases"]:
-        for text in _texts(phase["weight"], part.laws):
-            found.setdefault(f"weight = {text}", {})[phase["name"]] = None
-    return [f"{text}   {', '.join(names)}" for text, names in found.items()]
-
-
-def is_ordered(part: Part) -> bool:
-    """Tell whether the order of events follows rules that hold at all settings."""
-    return part.tree["order"] is not None
-
-
-def _texts(law: Any, laws: Sequence[Law]) -> list[str]:
-    """Return the equations in a law that follow the parameters, with how sure they are."""
-    if not isinstance(law, dict):
-        return []
-    out = []
-    for key in ("expr", "total"):
-        if key in law and (used := leaves_of(law[key])):
-            states = {laws[k].state for k in used}
-            state = next(s for s in ("fitted", "open", "exact") if s in states)
-            out.append(f"{_text(law[key], laws)}  [{state}]")
-    if "stat" in law and "points" in law["stat"]:
-        out.append("means, fitted  [fitted]")
-    return out
-
-
-def _text(expr: Any, laws: Sequence[Law]) -> str:
-    """Return an expression as text, exact laws of the parameters in place."""
-
-    def shown(tree: Any) -> Any:
-        if isinstance(tree, list):
-            if len(tree) == 2 and tree[0] == "num" and isinstance(tree[1], dict):
-                return _number(laws[tree[1]["law"]])
-            return [shown(part) for part in tree]
-        return tree
-
-    return to_text(shown(expr))
-
-
-def _number(law: Law) -> Any:
-    """Return a number as an expression in the parameters; one without an exact law, rounded."""
-    if not isinstance(law, Number):
-        raise TypeError("a law of means is no number")
-    exact = law.expr if law.state != FITTED else None
-    return exact or ["num", round(sum(c for c, _ in law.terms)), 1]
+FAMILY = Published("p3s.family", 2, Family, again="run p3s model again")
