@@ -16,7 +16,6 @@ from p3s.costs.gather import (
     share_points,
     shared_work,
     small_places,
-    steady,
     x_scale,
 )
 from p3s.costs.laws import fit_cost
@@ -67,14 +66,13 @@ def fit(model: Model, found: Sequence[Measured], far: Sequence[Point]) -> Comput
     said of the runs themselves.
     """
     unit = model.work_unit
-    outside = {str(m.n): float(m.outside) for m in found}
     weight = iterations(gathered(found, far)[0])
     scale: np.ndarray | None = None
     shared: dict[Place, float] = {}
     if unit in TIMES:
         scale = x_scale(model, [m.n for m in found] or model.counts)
         found, far = by_count(found, far, scale)
-        asked = steady(shared_work(model), found)
+        asked = shared_work(model, found)
         small = gathered(found, far)[1]
         if _helps(
             hold_out(model, *share_points(asked, found, far, weight), small, unit, asked),
@@ -100,11 +98,9 @@ def fit(model: Model, found: Sequence[Measured], far: Sequence[Point]) -> Comput
         ),
         holdout=hold_out(model, found, far, small, unit, shared),
         shared=tuple((*place, work) for place, work in shared.items()),
-        time_unit="cpu_ns",
         runs=(),
         refused=(),
         unmatched={},
-        outside_model=outside,
     )
 
 

@@ -43,10 +43,9 @@ class Measured(Spent):
     """The computation at one traced count, by place and rank of a model.
 
     n: count; places, phase: place and phase of each row; calls: (places, ranks), occurrences; x:
-    (phases, ranks), work of a rank per iteration; weight: iterations of each phase. outside:
-    time (typical, ns) before calls that are no place of the model. segments: (phase
-    of each row of the times, its quantile_ns, least_ns and count), rows of the run only. own_cores:
-    each rank had a core of its own, and nothing disturbed that."""
+    (phases, ranks), work of a rank per iteration; weight: iterations of each phase. segments:
+    (phase of each row of the times, its quantile_ns, least_ns and count), rows of the run only.
+    own_cores: each rank had a core of its own, and nothing disturbed that."""
 
     n: int
     places: Sequence[Place]
@@ -54,7 +53,6 @@ class Measured(Spent):
     calls: np.ndarray
     x: np.ndarray
     weight: np.ndarray
-    outside: float
     segments: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
     own_cores: bool = False
 
@@ -156,7 +154,6 @@ def measured_at(model: Model, times: Times, own_cores: bool = False) -> Measured
         calls * in_the_run(places),
         summed(work, phase, len(weight)) / weight[:, None],
         weight,
-        float(times.median_ns[place < 0].sum()),
         (phase[place[runs]], times.quantile_ns[runs], times.least_ns[runs], times.count[runs]),
         own_cores,
     )
@@ -258,9 +255,13 @@ STEEPEST, FLATTEST, ALIKE = -1.7, -0.6, 0.1
 _SAMPLE = 128
 
 
-def shared_work(model: Model) -> dict[Place, float]:
+def shared_work(model: Model, found: Sequence[Measured]) -> dict[Place, float]:
     """Return the places whose work is shared out among all ranks alike, and n times the mean work
     of a rank per iteration there, in ns, at the smallest traced count.
+
+    A rank comes there equally often per iteration at all measured counts. Where it comes there more
+    often (stages of a reduction along a growing dimension), the work of an iteration has parts
+    that go with 1/n and others that do not, and the model's law tells them apart.
     """
     first, last = min(model.counts), max(model.counts)
     places, phase = places_of(model)
@@ -273,31 +274,16 @@ def shared_work(model: Model) -> dict[Place, float]:
             np.asarray((part.std(axis=1) <= ALIKE * part.mean(axis=1)).filled(False))
             & ((work > 0).sum(axis=1) == n)
         )
+    calls = np.array([mean_of(m.calls) / m.weight[m.phase] for m in found] or [[1.0] * len(phase)])
+    least = np.where(calls > 0, calls, np.inf).min(axis=0)
+    steady = calls.max(axis=0) <= (1 + ALIKE) * least
     out = {}
-    for k, place in enumerate(places):
-        if first < last and min(mean[0][k], mean[1][k]) > 0 and alike[0][k] and alike[1][k]:
+    for k in np.flatnonzero(alike[0] & alike[1] & steady).tolist():
+        if first < last and min(mean[0][k], mean[1][k]) > 0:
             power = np.log(mean[1][k] / mean[0][k]) / np.log(last / first)
             if STEEPEST <= power <= FLATTEST:
-                out[place] = float(mean[0][k] * first)
+                out[places[k]] = float(mean[0][k] * first)
     return out
-
-
-def steady(shared: Mapping[Place, float], found: Sequence[Measured]) -> dict[Place, float]:
-    """Return those places that a rank comes to equally often per iteration at all measured counts.
-
-    Where it comes there more often (stages of a reduction along a growing dimension), the work of
-    an iteration has parts that go with 1/n and others that do not, and the model's law tells them
-    apart."""
-    calls: dict[Place, list[float]] = {}
-    for m in found:
-        for k, mean in enumerate(mean_of(m.calls)):
-            if mean > 0:
-                calls.setdefault(m.places[k], []).append(mean / m.weight[m.phase[k]])
-    return {
-        place: value
-        for place, value in shared.items()
-        if max(calls.get(place, [1.0])) <= (1 + ALIKE) * min(calls.get(place, [1.0]))
-    }
 
 
 def mean_of(work: np.ndarray) -> np.ndarray:

@@ -310,9 +310,8 @@ class ComputeModel:
     """The laws of cost of a program: of its places and phases, and of the rest.
 
     shared: (site, operation, n times the work per iteration), see p3s.costs.gather; unmatched:
-    share of the time that the signature lacks, outside_model: time before calls that are no place
-    of the model, both by count. machine: where the laws were moved to another one. teams: where
-    they were moved to other numbers of threads.
+    share of the time that the signature lacks, by count. machine: where the laws were moved to
+    another one. teams: where they were moved to other numbers of threads.
     """
 
     work_unit: str
@@ -322,11 +321,9 @@ class ComputeModel:
     phases: tuple[PhaseCosts, ...]
     holdout: CostHoldOut | None
     shared: tuple[tuple[str, str, float], ...]
-    time_unit: str
     runs: tuple[TimedRun, ...]
     refused: tuple[NotUsed, ...]
     unmatched: Mapping[str, float]
-    outside_model: Mapping[str, float]
     machine: Moved | None = None
     teams: Teams | None = None
 

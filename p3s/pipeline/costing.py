@@ -48,11 +48,7 @@ def build_compute(root: Path, points: Sequence[Point] = ()) -> ComputeModel | No
     far, refused = other_points(study, model)
     found = fit(model, [measured_at(model, t, t.np in quiet) for t in times], [*far, *points])
     out = replace(
-        found,
-        time_unit=times[-1].unit if times else "cpu_ns",
-        runs=runs,
-        refused=tuple(refused),
-        unmatched={str(t.np): t.unmatched for t in times},
+        found, runs=runs, refused=tuple(refused), unmatched={str(t.np): t.unmatched for t in times}
     )
     made_of = [study.model_path, *(study.times_path(t.np) for t in times)]
     write_json(study.compute_path, COMPUTE.data(out), made_of)

@@ -23,6 +23,5 @@ def compute_model(unit: str, **known: Any) -> ComputeModel:
     empty: dict[str, Any] = dict.fromkeys(
         ("counts", "laws", "phases", "shared", "runs", "refused"), ()
     )
-    empty |= {"rest": fit_cost([], unit=unit), "holdout": None}
-    empty |= {"time_unit": "cpu_ns", "unmatched": {}, "outside_model": {}}
+    empty |= {"rest": fit_cost([], unit=unit), "holdout": None, "unmatched": {}}
     return ComputeModel(unit, **{**empty, **known})

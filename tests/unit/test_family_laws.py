@@ -23,11 +23,9 @@ from p3s.costs.parameters.laws import (
     EXACT,
     FITTED,
     OPEN,
-    Check,
     Equation,
     Family,
     Means,
-    MissedRules,
     Number,
     Part,
     SettingInfo,
@@ -183,7 +181,7 @@ def test_what_is_written_of_a_part_is_read_as_the_same() -> None:
         laws={"items.0": exact, "a": real, "b": means},
         work={" > a:MPI_Send": segment},
         holdout=HoldOut(8, False, "why"),
-        missed=MissedRules((("a", "MPI_Send", None),), (("a",),)),
+        missed=(("a", "MPI_Send", None),),
     )
     same = Overlap(1, 1, 1)
     summary = Summary(4, same, same, Weights(1, 1), None, {"mean_abs_error": 0.0})
@@ -192,7 +190,10 @@ def test_what_is_written_of_a_part_is_read_as_the_same() -> None:
         (SettingInfo("size=1", (4, 8), True),),
         {"size=3": "other calls"},
         (part,),
-        (Check("size=4", "no model"), Check("size=5", summary=summary)),
+        (
+            HoldOut(4, False, "no model", setting="size=4"),
+            HoldOut(4, True, setting="size=5", each=(summary,)),
+        ),
     )
     text = json.loads(json.dumps(to_data(family)))
     assert from_data(Family, text) == family

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ from p3s.base.ops import COMPLETION
 from p3s.base.settings import Setting, setting_name, value_text
 from p3s.costs.gather import work_of
 from p3s.costs.parameters.alike import Alike, nearest, numbers_at
-from p3s.costs.parameters.laws import FITTED, Law, Means, MissedRules
+from p3s.costs.parameters.laws import FITTED, Call, Law, Means
 from p3s.costs.parameters.structure import Path, below, filled
 from p3s.costs.parameters.work import symbols, work_at
 from p3s.laws.counts import WorkLaw
@@ -47,7 +47,7 @@ class Fitted:
     laws: Mapping[Path, Law]
     work: Mapping[str, Segment]
     holdout: HoldOut | None = None
-    missed: MissedRules = field(default_factory=MissedRules)
+    missed: Sequence[Call] = ()
 
     @property
     def settings(self) -> list[Setting]:
@@ -194,10 +194,10 @@ def _with_shares(model: Model) -> Model:
 # ---- how sure it is --------------------------------------------------------------------------
 def leave_out(
     fitted: Fitted, member: int, tables: Sequence[PointTable]
-) -> tuple[HoldOut, MissedRules]:
+) -> tuple[HoldOut, tuple[Call, ...]]:
     """Return how a family that was fitted without a member does at all its counts.
 
-    The hold-out is at the largest of them; rules are missed that were at any.
+    The hold-out is at the largest of them; calls are missed that were at any.
     """
     left = fitted.part.members[member]
     name = setting_name(left.setting)
@@ -206,9 +206,9 @@ def leave_out(
         reports = [compare(model, t) for t in sorted(tables, key=lambda t: t.np)]
     except P3SError as err:
         failed = HoldOut(max(left.model.counts), False, str(err), setting=name)
-        return failed, MissedRules()
+        return failed, ()
     items = model.items
-    calls: set[tuple[str, str, int | None]] = set()
+    calls: set[Call] = set()
     phases: set[tuple[str, ...]] = set()
     for report in reports:
         calls |= {items[i].key for i in report.items_wrong}
@@ -227,7 +227,7 @@ def leave_out(
         setting=name,
         each=tuple(summary(r) for r in reports),
     )
-    return last, MissedRules(tuple(sorted(calls, key=repr)), tuple(sorted(phases)))
+    return last, tuple(sorted(calls, key=repr))
 
 
 def summary(report: Comparison) -> Summary:
@@ -251,6 +251,7 @@ def summary(report: Comparison) -> Summary:
 def _judged(model: Model, fitted: Fitted, models: Sequence[Model], setting: Setting) -> Model:
     """Return the model with verdicts: no better than those of the models it was made of."""
     held, missed = fitted.holdout, fitted.missed
+    weights_missed = held.weights_missed if held is not None else ()
     items = []
     for i, item in enumerate(model.items):
         verdict, why = _of_members([m.items[i] for m in models])
@@ -259,7 +260,7 @@ def _judged(model: Model, fitted: Fitted, models: Sequence[Model], setting: Sett
             why = (*why, reason)
         met = None
         if held is not None and held.possible:
-            met = item.key not in missed.calls and (item.site, "", None) not in missed.calls
+            met = item.key not in missed and (item.site, "", None) not in missed
             if not met and verdict == Verdict.EXACT:
                 verdict = Verdict.FITTED
                 why = (*why, Reason(Code.MISSED_SETTING, name=held.setting))
@@ -268,7 +269,7 @@ def _judged(model: Model, fitted: Fitted, models: Sequence[Model], setting: Sett
     for k, phase in enumerate(model.phases):
         worst = _of_weights([m.phases[k] for m in models])
         doubts = _of_laws(list(below(fitted.laws, "phases", k).values()), setting)
-        wrong = phase_key(phase, model.items) in missed.phases
+        wrong = phase_key(phase, model.items) in weights_missed
         if worst != Verdict.STATED and (doubts or wrong):
             doubt = Verdict.STATISTICAL if Verdict.STATISTICAL in doubts else Verdict.FITTED
             worst = max(worst, doubt, key=_weight_rank)

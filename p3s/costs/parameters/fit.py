@@ -7,7 +7,7 @@ costs at a setting that was not traced is a law of the points of all others.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,19 +18,8 @@ from p3s.base.settings import MIN_SETTINGS, Setting, parse_setting, setting_name
 from p3s.costs.gather import mean_of, measured_at, modelled_work, own_points, places_of, weights_at
 from p3s.costs.parameters.alike import Alike, alike, laws_of, nearest
 from p3s.costs.parameters.derive import Fitted, leave_out, model_at, summary
-from p3s.costs.parameters.laws import (
-    FITTED,
-    Check,
-    Equation,
-    Family,
-    Law,
-    Means,
-    MissedRules,
-    Number,
-    Part,
-    SettingInfo,
-)
-from p3s.costs.parameters.structure import Path, below, filled
+from p3s.costs.parameters.laws import FITTED, Call, Equation, Family, Law, Number, Part, SettingInfo
+from p3s.costs.parameters.structure import Path, below, filled, value_at
 from p3s.costs.parameters.work import fit_family_work, symbol
 from p3s.costs.points import Point
 from p3s.model.compare import compare
@@ -70,8 +59,8 @@ def fit_family(names: Sequence[str], traced: Sequence[Traced]) -> Family:
         checks=(),
     )
     models = {one.name: one.model for one in traced if one.model is not None}
-    checks = [c for one in traced if one.model is None for c in _checks(family, models, one)]
-    return replace(family, checks=tuple(checks))
+    checks = tuple(_check(family, models, one) for one in traced if one.model is None)
+    return replace(family, checks=checks)
 
 
 def _part(part: Alike, tables_of: Mapping[str, Sequence[PointTable]]) -> Part:
@@ -83,7 +72,7 @@ def _part(part: Alike, tables_of: Mapping[str, Sequence[PointTable]]) -> Part:
     rest = tuple(m for m in every if m != last)
     laws = laws_of(part, every)
     if len(rest) < MIN_SETTINGS:
-        missed = MissedRules()
+        missed: tuple[Call, ...] = ()
         held = HoldOut(
             max(part.members[last].model.counts),
             False,
@@ -104,44 +93,33 @@ def _part(part: Alike, tables_of: Mapping[str, Sequence[PointTable]]) -> Part:
     )
 
 
+#: What equations are of, by the field of the model that holds them.
+_OF = {"elements": "elements", "count": "calls of a rank", "weight": "weight"}
+
+
 def _equations(model: Model, laws: Mapping[Path, Law]) -> list[Equation]:
     """Return each distinct equation of an item or a phase that follows the parameters."""
     found: dict[str, Equation] = {}
-    for of, name, path in _places(model):
-        for made in _equations_at(model, laws, of, path):
-            before = found.setdefault(f"{of} {made.expr} {made.state}", made)
-            names = dict.fromkeys((*before.names, name))
-            found[f"{of} {made.expr} {made.state}"] = replace(before, names=tuple(names))
+    for place in dict.fromkeys(path[: 6 if path[0] == "items" else 4] for path in laws):
+        of, form = _OF.get(str(place[-2])), place[-1]
+        if of is None or form not in ("expr", "total", "stat"):
+            continue
+        if place[0] == "items":
+            item = model.items[int(place[1])]
+            name = item.op.removeprefix("MPI_")
+            if of == "elements" and item.kind == COMPLETION:
+                continue
+        else:
+            name = model.phases[int(place[1])].name
+        used = below(laws, *place)
+        states = {law.state for law in used.values()}
+        state = next(s for s in ("fitted", "open", "exact") if s in states)
+        shown = {path: _shown(law) for path, law in used.items() if isinstance(law, Number)}
+        expr = None if form == "stat" else filled(value_at(model, place), shown)
+        made = found.setdefault(f"{of} {expr} {state}", Equation(of, expr, state, ()))
+        names = tuple(dict.fromkeys((*made.names, name)))
+        found[f"{of} {expr} {state}"] = replace(made, names=names)
     return list(found.values())
-
-
-def _places(model: Model) -> Iterator[tuple[str, str, Path]]:
-    for i, item in enumerate(model.items):
-        op = item.op.removeprefix("MPI_")
-        for k in range(len(item.slots)):
-            if item.kind != COMPLETION:
-                yield "elements", op, ("items", i, "slots", k, "elements")
-            yield "calls of a rank", op, ("items", i, "slots", k, "count")
-    for k, phase in enumerate(model.phases):
-        yield "weight", phase.name, ("phases", k, "weight")
-
-
-def _equations_at(
-    model: Model, laws: Mapping[Path, Law], of: str, path: Path
-) -> Iterator[Equation]:
-    inside = below(laws, *path)
-    law = model.phases[int(path[1])].weight
-    if path[0] == "items":
-        slot = model.items[int(path[1])].slots[int(path[3])]
-        law = getattr(slot, str(path[4]))
-    for name in ("expr", "total"):
-        if used := below(inside, name):
-            states = {one.state for one in used.values()}
-            state = next(s for s in ("fitted", "open", "exact") if s in states)
-            shown = {p: _shown(one) for p, one in used.items() if isinstance(one, Number)}
-            yield Equation(of, filled(getattr(law, name), shown), state, ())
-    if isinstance(inside.get(("stat",)), Means):
-        yield Equation(of, None, "fitted", ())
 
 
 def _shown(law: Number) -> list[object]:
@@ -150,14 +128,15 @@ def _shown(law: Number) -> list[object]:
     return exact or ["num", round(sum(c for c, _ in law.terms)), 1]
 
 
-def _checks(family: Family, models: Mapping[str, Model], one: Traced) -> list[Check]:
+def _check(family: Family, models: Mapping[str, Model], one: Traced) -> HoldOut:
     """Compare the family with a setting that has too few counts for a model of its own."""
+    n = max(t.np for t in one.tables)
     try:
         model = model_at(fitted_of(choose(family, one.setting), models), one.setting)
-        reports = [summary(compare(model, t)) for t in one.tables]
+        each = tuple(summary(compare(model, t)) for t in one.tables)
     except P3SError as err:
-        return [Check(one.name, str(err))]
-    return [Check(one.name, summary=report) for report in reports]
+        return HoldOut(n, False, str(err), setting=one.name)
+    return HoldOut(n, True, setting=one.name, each=each)
 
 
 def choose(family: Family, setting: Setting) -> Part:

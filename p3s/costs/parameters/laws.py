@@ -14,8 +14,9 @@ from p3s.laws import lawfinder
 from p3s.laws.exact import value_at
 from p3s.laws.expr import Expr, num
 from p3s.laws.lawfinder import find_law
+from p3s.laws.symbolic import to_text
 from p3s.laws.worklaws import Powers
-from p3s.model.comparison import HoldOut, Summary
+from p3s.model.comparison import HoldOut
 from p3s.model.work_types import Segment
 
 #: A law is exact, with a value to spare; open: as many numbers as values, or rivals; fitted: real.
@@ -125,15 +126,14 @@ class Equation:
     state: str
     names: tuple[str, ...]
 
+    @property
+    def text(self) -> str:
+        """The equation in one line."""
+        return "means, fitted" if self.expr is None else to_text(self.expr)
 
-@dataclass(frozen=True)
-class MissedRules:
-    """What the laws fitted without the last setting got wrong there: (site, op, tag) of calls, and
-    the calls of phases whose iterations were missed.
-    """
 
-    calls: tuple[tuple[str, str, int | None], ...] = ()
-    phases: tuple[tuple[str, ...], ...] = ()
+#: A call: its site, operation and tag; with a site alone, all that is made there.
+Call = tuple[str, str, int | None]
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Part:
     ordered: whether the order of events follows rules that hold at all of them. laws: by the place
     of the number in the model (p3s.costs.parameters.structure), joined by dots. work: of segments,
     by where they start and end ("site:op > site:op"); the places of numbers are symbols there.
-    holdout: of the last setting.
+    holdout: of the last setting; missed: calls that the laws fitted without it got wrong there.
     """
 
     settings: tuple[str, ...]
@@ -152,7 +152,7 @@ class Part:
     laws: Mapping[str, Law]
     work: Mapping[str, Segment]
     holdout: HoldOut
-    missed: MissedRules
+    missed: tuple[Call, ...]
 
 
 @dataclass(frozen=True)
@@ -165,25 +165,17 @@ class SettingInfo:
 
 
 @dataclass(frozen=True)
-class Check:
-    """The laws compared with a run of a setting without a model; summary: None where ``why`` says
-    why that cannot be.
-    """
-
-    name: str
-    why: str = ""
-    summary: Summary | None = None
-
-
-@dataclass(frozen=True)
 class Family:
-    """The laws of a study's parameters: of settings that are alike; alone: why others are not."""
+    """The laws of a study's parameters: of settings that are alike; alone: why others are not.
+
+    checks: the laws compared with runs of settings without a model of their own.
+    """
 
     parameters: tuple[str, ...]
     settings: tuple[SettingInfo, ...]
     alone: Mapping[str, str]
     parts: tuple[Part, ...]
-    checks: tuple[Check, ...]
+    checks: tuple[HoldOut, ...]
 
 
 FAMILY = Published("p3s.family", 2, Family, again="run p3s model again")

@@ -34,7 +34,7 @@ _COMPARED: dict[type, dict[str, bool]] = {
     },
     Slot: {
         **dict.fromkeys(("guard", "elem_bytes", "relation", "place"), False),
-        **dict.fromkeys(("count", "elements", "turns", "root", "when"), True),
+        **dict.fromkeys(("elements", "count", "turns", "root", "when"), True),
     },
     CountLaw: {
         **dict.fromkeys(("expr", "total", "stat", "per_turn", "sample"), True),
@@ -253,6 +253,13 @@ def filled(value: Any, numbers: Mapping[Path, Any]) -> Any:
     return replace(
         value, **{str(name): filled(getattr(value, str(name)), new) for name, new in inside.items()}
     )
+
+
+def value_at(value: Any, path: Path) -> Any:
+    """Return what is at a place of a record."""
+    for key in path:
+        value = getattr(value, key) if isinstance(key, str) else value[key]
+    return value
 
 
 def below(numbers: Mapping[Path, Any], *path: str | int) -> dict[Path, Any]:
