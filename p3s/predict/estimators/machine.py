@@ -111,8 +111,12 @@ def estimated(
             f"stand for them here; {MOST_RANKS:,} have a trace of all ranks"
         )
     say(f"{processes(n)}: reading the scaled trace")
-    program = read_program(study.scaled_dir(n), queues=messages.queues)
-    ready = on_nodes_of(program, messages.library, setting, messages.cores)
+    ready = on_nodes_of(
+        read_program(study.scaled_dir(n), queues=messages.queues),
+        messages.library,
+        setting,
+        messages.cores,
+    )
     give_back()  # the columns of the program are as large as those of what is simulated
     return placed(messages, study, ready, setting, say)
 
