@@ -20,9 +20,9 @@ from p3s.base.extensions import provided
 from p3s.base.records import RUN_SCHEMA, ReplayRead, RunRead, StudyRead
 from p3s.base.serialise import Published, Range, is_array, number_of
 from p3s.base.study import REPLAY_SCHEMA, REPLAY_VERSION, STUDY_SCHEMA
-from p3s.costs import stage as costs
-from p3s.costs.parameters import stage as parameters
-from p3s.costs.small_runs import record, summary
+from p3s.costs import types as costs
+from p3s.costs.parameters import laws as parameters
+from p3s.costs.small_runs import places, summary
 from p3s.machine import filesystem, machinefile
 from p3s.methods.threads import stage as threads_stage
 from p3s.methods.threads.advise import text as advice
@@ -160,7 +160,7 @@ FORMATS: tuple[Published[Any], ...] = (
     machinefile.MACHINE,
     WEAK,
     summary.FAR,
-    record.SITES,
+    places.SITES,
     sampled.SAMPLED,
     *provided("schemas"),
 )

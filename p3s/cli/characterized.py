@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from p3s.base.serialise import to_data
 from p3s.base.text import one_line
 from p3s.cli.common import emit, out, quoted, say
 from p3s.cli.progress import progress
@@ -97,11 +96,11 @@ def sampled(request: TraceRequest, enough: Enough, json_: bool) -> int:
 
 def small_runs(request: TraceRequest, up_to: int, json_: bool) -> int:
     """Record runs of a smaller input, and print what they show."""
-    from p3s.costs.small_runs.places import HOW, SITE
+    from p3s.base.serialise import to_data
     from p3s.costs.small_runs.summary import FAR
     from p3s.pipeline.tracing.counts import reasons
     from p3s.pipeline.tracing.small_runs import trace_smaller
-    from p3s.report.small_runs import render, status_text
+    from p3s.report.small_runs import render
 
     with progress(0) as bar:
         found = trace_smaller(request, up_to, bar)
@@ -113,20 +112,14 @@ def small_runs(request: TraceRequest, up_to: int, json_: bool) -> int:
             study=str(study.root),
             workload=workload,
             **to_data(done),
-            minimum=to_data(found.costs),
-            places=found.places,
-            matched=None if found.matched is None else FAR.data(found.matched),
+            minimum=to_data(found.workload.minimum),
+            places=found.workload.places,
+            matched=FAR.data(found.matched),
             next=next_command,
         )
     else:
-        told = [f"{row.name}: {status_text(row)}" for row in found.costs]
-        if found.places != HOW[SITE]:
-            how = f"another build of the program; its places were matched {found.places}"
-            told.insert(0, how)
-        told = list(map(one_line, told))
-        if found.matched is not None:
-            told = ["", *render(found.matched, workload)]
-        out("\n".join([text.small_runs_table(done.counts), *told]))
+        told = render(found.matched, workload)
+        out("\n".join([text.small_runs_table(done.counts), "", *told]))
     if done.failed:
         say(f"p3s: {reasons(done.failed)}; kept: {', '.join(str(row.np) for row in done.counts)}")
     say(f"next: {next_command}")

@@ -109,7 +109,7 @@ def family(study_dir: Path, json_: bool) -> int:
     """Fit the models of all values and the laws between them; print these."""
     from p3s.base.command_lines import another_value
     from p3s.base.settings import has_threads
-    from p3s.costs.parameters.stage import FAMILY
+    from p3s.costs.parameters.laws import FAMILY
     from p3s.pipeline.parameters import ensure_family, largest_values, over_threads
     from p3s.report.parameters import doubts, render
 

@@ -15,7 +15,8 @@ from p3s.predict.commands import Commands, count_to_validate
 def next_(study_dir: Path, target: str, json_: bool) -> int:
     """Name the runs that would decide most about the model: counts, and smaller workloads."""
     from p3s.base.serialise import to_data
-    from p3s.costs.small_runs.lookup import default_target, propose
+    from p3s.costs.small_runs.proposal import default_target, propose
+    from p3s.costs.types import load as load_compute
     from p3s.costs.types import measured_range
     from p3s.model.stage import load
     from p3s.pipeline.records import opened
@@ -28,7 +29,7 @@ def next_(study_dir: Path, target: str, json_: bool) -> int:
         ensure_model(study, bar)
         bar.start("looking for the counts that tell most")
         model = load(study.root)
-        by_work, by_count = measured_range(study)
+        by_work, by_count = measured_range(load_compute(study.root))
         far = propose(model, wanted_n or default_target(model), by_work, by_count)
     wanted = model.next
     counts = [each.n for each in wanted]

@@ -16,7 +16,6 @@ from p3s.cli.progress import progress
 from p3s.cli.values import one_count
 from p3s.pipeline.records import opened
 
-
 def validate(
     ctx: typer.Context,
     study_dir: Path,
@@ -35,8 +34,9 @@ def validate(
     A command that is none of the study's is refused: its result would say nothing of the model.
     The study's own command is run without a question only if you have made the study.
     """
-    from p3s.costs.parameters.derived import of_one_value
+
     from p3s.model.grid.stated import check_dims, keep_dims, listed_extents
+    from p3s.pipeline.family import of_one_value
     from p3s.pipeline.stages import too_few
     from p3s.pipeline.statements import outermost, parse_dims
     from p3s.pipeline.tracing.study import command_of, compared
@@ -71,7 +71,6 @@ def validate(
         say(f"np={n}: the run and the model differ; the table says where")
     return say_reasons(result.reasons, "model") or (0 if same else 3)
 
-
 def settle(root: Path, words: Sequence[str], directory: Path, trusted: bool) -> None:
     """Return if the study's own command may be run in a directory; what is allowed is remembered.
 
@@ -94,7 +93,6 @@ def settle(root: Path, words: Sequence[str], directory: Path, trusted: bool) -> 
             f"{line}; if you know what that does, add --trust, or give the command after --"
         )
     allow(study, words, where)
-
 
 def _asked(root: Path, line: str) -> bool:
     """Ask on a terminal whether a command may be run; False where there is none."""

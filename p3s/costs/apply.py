@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from p3s.costs.gather import factors_at, in_the_run
-from p3s.costs.types import ComputeModel, LawEntry, PhaseTime, WorkSpan
+from p3s.costs.types import ComputeModel, LawEntry, Laws, PhaseTime, WorkSpan
 from p3s.model.evaluate import phase_weight
 from p3s.model.types import Model
 from p3s.model.work.workload import RankWork, summed
@@ -52,24 +52,11 @@ class Costs:
 
     def __init__(self, compute: ComputeModel, model: Model) -> None:
         self.model = model
-        self.entries = compute.laws
-        self.laws = [*(entry.law for entry in compute.laws), compute.rest]
-        self.of_place: dict[tuple[int, tuple[str, ...]], int] = {}
-        self.of_phase: dict[int, int] = {}
-        for number, entry in enumerate(compute.laws):
-            if entry.kind == "phase":
-                self.of_phase[entry.phase] = number
-            else:
-                self.of_place.update({(entry.phase, place): number for place in entry.places})
+        self.laws = Laws(compute.laws, compute.rest)
         self.shared = {(site, op): work for site, op, work in compute.shared}
         self.phases = {p.phase: p for p in compute.phases}
-        self.last = len(self.laws) - 1
         self.teams = compute.teams
         self._factors: dict[int, np.ndarray] = {}
-
-    def law_of(self, phase: int, place: Sequence[str]) -> int:
-        """Return the number of a place's law: its own or its pool's, its phase's, the program's."""
-        return self.of_place.get((phase, tuple(place)), self.of_phase.get(phase, self.last))
 
     def weights(self, grid: Any) -> np.ndarray:
         """Return the iterations of every phase at the grid's count, at least 1."""
@@ -89,7 +76,10 @@ class Costs:
             if phase_.x_times_n and k < len(x):  # where work is time
                 x[k] = np.where(x[k] > 0, phase_.x_times_n / grid.n, 0.0)
         law = np.array(
-            [self.law_of(k, p.place) for k, p in zip(phase.tolist(), found.places, strict=True)],
+            [
+                self.laws.number(k, p.place)
+                for k, p in zip(phase.tolist(), found.places, strict=True)
+            ],
             dtype=np.int64,
         )
         shape = found.work.shape
@@ -102,8 +92,8 @@ class Costs:
                 rows = mine[law[mine] == number]
                 c, lo, hi = self._evaluate(number, value)
                 cost[rows], low[rows], high[rows] = c[place], lo[place], hi[place]
-                outside[rows] = np.asarray(self.laws[number].outside(value))[place]
-            rest[k] = self._evaluate(self.of_phase.get(k, self.last), value)[0][place]
+                outside[rows] = np.asarray(self.laws.law(number).outside(value))[place]
+            rest[k] = self._evaluate(self.laws.number(k), value)[0][place]
         if self.shared:
             cost = cost * self._shared(grid.n)[:, None]
         if self.teams is not None:
@@ -150,7 +140,7 @@ class Costs:
 
     def _evaluate(self, number: int, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the typical cost at each x and its relative errors, below and above."""
-        law = self.laws[number]
+        law = self.laws.law(number)
         cost = np.maximum(np.asarray(law.typical(x), dtype=float), 0.0)
         low, high = (np.asarray(end, dtype=float) for end in law.interval(x))
         one = np.maximum(cost, 1e-300)
@@ -215,7 +205,7 @@ class PhaseSums:
             value, low, high = self.costs.teams.of(k, grid.n)
             below, above = np.hypot(below, 1 - low / value), np.hypot(above, high / value - 1)
         span = self._span(k) if np.isfinite(self.least[k]) else None
-        ends = common_error(self.costs.entries, k, span.x if span else None) or (1.0, 1.0)
+        ends = common_error(self.costs.laws.entries, k, span.x if span else None) or (1.0, 1.0)
         weight = float(self.costs.weights(grid)[k])
         costs = self.costs.phases.get(k)
         crm_i, crm_c = (

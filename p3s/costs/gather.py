@@ -1,4 +1,4 @@
-"""Points of a study's own runs: what the computation before each place took, by groups of ranks."""
+"""The computation of runs by places and ranks of a model: work, time, and points of both."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from p3s.base.ops import INIT_OPS
-from p3s.costs.thesis import OWN, WHOLE, Place, Point, per_rank
+from p3s.costs.points import OWN, Iterations, Place, Point
 from p3s.model.evaluate import Evaluator, ScaledRows, generate, phase_weight
 from p3s.model.tripcounts import as_traced
 from p3s.model.types import Model
@@ -21,33 +21,38 @@ from p3s.signature.times import Times
 
 #: Places below this share of the time at every count, or of this time per occurrence, are pooled.
 SMALL_SHARE, SMALL_NS = 0.01, 2000.0
-#: Groups of ranks that a run has at most in a phase: with more, those nearest in x are one.
-MOST_GROUPS = 8
 
 
 @dataclass(frozen=True)
-class Measured:
+class Spent:
+    """Time before the calls of each place in the runs of one count, and the work done in it.
+
+    least, typical, most: (places, ranks), ns over the run, of the repeats; work: of the same shape,
+    what is known to have been done in that time; repeats: runs. MPI_Init takes none.
+    """
+
+    least: np.ndarray
+    typical: np.ndarray
+    most: np.ndarray
+    work: np.ndarray
+    repeats: int
+
+
+@dataclass(frozen=True)
+class Measured(Spent):
     """The computation at one traced count, by place and rank of a model.
 
-    n: count; places, phase: place and phase of each row; work, least, typical, most: (places,
-    ranks), over the run, times in ns; calls: (places, ranks), occurrences; x: (phases, ranks), work
-    of a rank per iteration; weight: iterations of each phase. Rows of MPI_Init hold 0. outside:
-    time (typical, ns) before calls that are no place of the model. repeats: runs. segments: (phase
-    of each row of the times, its quantile_ns, least_ns and count), rows of the run only. own_cores:
-    each rank had a core of its own, and nothing disturbed that."""
+    n: count; places, phase: place and phase of each row; calls: (places, ranks), occurrences; x:
+    (phases, ranks), work of a rank per iteration; weight: iterations of each phase. segments:
+    (phase of each row of the times, its quantile_ns, least_ns and count), rows of the run only.
+    own_cores: each rank had a core of its own, and nothing disturbed that."""
 
     n: int
     places: Sequence[Place]
     phase: np.ndarray
-    work: np.ndarray
-    least: np.ndarray
-    typical: np.ndarray
-    most: np.ndarray
     calls: np.ndarray
     x: np.ndarray
     weight: np.ndarray
-    outside: float
-    repeats: int
     segments: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
     own_cores: bool = False
 
@@ -109,7 +114,17 @@ def modelled_work(model: Model, n: int) -> tuple[np.ndarray, Any]:
     found = work_of(there, rows, widths=False)
     work = np.zeros((len(found.places), n))
     work[:, found.ranks] = found.work
-    return work, rows.grid
+    return np.where(in_the_run([p.place for p in found.places]), work, 0.0), rows.grid
+
+
+def spent_in(places: Sequence[Place], times: Times) -> Spent:
+    """Return the time of runs before each place of a model."""
+    place = numbers_of(places, times.nodes)[times.to_node]
+    least, typical, most, work = (
+        by_place_and_rank(place, times.rank, values, (len(places), times.np)) * in_the_run(places)
+        for values in (times.least_ns, times.median_ns, times.most_ns, times.work)
+    )
+    return Spent(least, typical, most, work, max(len(times.runs), 1))
 
 
 def measured_at(model: Model, times: Times, own_cores: bool = False) -> Measured:
@@ -120,107 +135,65 @@ def measured_at(model: Model, times: Times, own_cores: bool = False) -> Measured
     """
     places, phase = places_of(model)
     said, grid = modelled_work(model, times.np)
+    spent = spent_in(places, times)
     place = numbers_of(places, times.nodes)[times.to_node]
-    known = place >= 0
-    shape = (len(places), times.np)
-
-    def table(values: np.ndarray) -> np.ndarray:
-        total = by_place_and_rank(place, times.rank, values, shape)
-        return np.where(in_the_run(places), total, 0.0)
-
-    runs = np.flatnonzero(known)
-    runs = runs[in_the_run(places)[place[runs], 0]]
-    work = (
-        np.where(in_the_run(places), said, 0.0) if times.work_unit in TIMES else table(times.work)
-    )
+    calls = by_place_and_rank(place, times.rank, times.count, spent.work.shape)
+    work = said if times.work_unit in TIMES else spent.work
     weight = weights_at(model, times.np, grid)
+    runs = np.flatnonzero(place >= 0)
+    runs = runs[in_the_run(places)[place[runs], 0]]
     return Measured(
+        spent.least,
+        spent.typical,
+        spent.most,
+        work,
+        spent.repeats,
         times.np,
         places,
         phase,
-        work,
-        table(times.least_ns),
-        table(times.median_ns),
-        table(times.most_ns),
-        table(times.count),
+        calls * in_the_run(places),
         summed(work, phase, len(weight)) / weight[:, None],
         weight,
-        float(times.median_ns[~known].sum()),
-        max(len(times.runs), 1),
         (phase[place[runs]], times.quantile_ns[runs], times.least_ns[runs], times.count[runs]),
         own_cores,
     )
 
 
-def own_points(found: Measured) -> list[Point]:
-    """Return the points of one traced count: per phase, group of ranks alike in x, and place."""
-    return [point for k in range(len(found.weight)) for point in _of_phase(found, k)]
-
-
-def _of_phase(found: Measured, k: int) -> Iterator[Point]:
-    rows = np.flatnonzero(found.phase == k)
-    there = np.flatnonzero(found.x[k] > 0)
-    for group in instruction_groups(found.x[k][there]):
-        ranks = there[group]
-        x = float(found.x[k][ranks].mean())
-        for row in rows.tolist():
-            mine = ranks[found.work[row][ranks] > 0]
-            if not len(mine):
-                continue
-            least = float(found.least[row][mine].mean())
-            most = float(found.most[row][mine].mean())
-            yield Point(
-                found.places[row],
-                k,
-                float(found.n),
-                float(found.work[row][mine].mean()),
-                x,
-                least,
-                float(found.typical[row][mine].mean()),
-                max(most / least - 1.0, 0.0) if least > 0 else 0.0,
-                len(mine),
-                found.repeats,
-                OWN,
-                found.n,
-            )
-
-
-def thinned(points: Sequence[Point]) -> list[Point]:
-    """Return points with at most MOST_GROUPS groups of ranks per run and phase.
-
-    Where every rank has work of its own, ranks near in x are taken together.
-    """
-    runs: dict[tuple[int, str, int], list[Point]] = {}
-    for p in points:
-        runs.setdefault((p.phase, p.source, p.traced), []).append(p)
-    out: list[Point] = []
-    for mine in runs.values():
-        xs = np.unique([p.x for p in mine])
-        if len(xs) <= MOST_GROUPS:
-            out += mine
+def points_of(
+    at: Spent,
+    places: Iterable[tuple[int, Place]],
+    phase: int,
+    ranks: np.ndarray,
+    n: float | None,
+    x: float,
+    source: str,
+    traced: int,
+) -> Iterator[Point]:
+    """Yield the points of a group of ranks of a phase; places: of the phase, with their rows."""
+    for row, place in places:
+        mine = ranks[at.work[row][ranks] > 0]
+        if not len(mine):
             continue
-        edges = np.geomspace(xs[0], xs[-1], MOST_GROUPS + 1)[1:-1]
-        at = np.searchsorted(edges, [p.x for p in mine])
-        ranks = np.array([p.ranks for p in mine], dtype=float)
-        x = np.bincount(at, weights=ranks * [p.x for p in mine]) / np.maximum(
-            np.bincount(at, weights=ranks), 1e-300
+        least, typical, most, work = (
+            float(values[row][mine].mean()) for values in (at.least, at.typical, at.most, at.work)
         )
-        out += pooled(
-            [replace(p, x=float(x[b])) for p, b in zip(mine, at.tolist(), strict=True)], {}
+        spread = max(most / least - 1.0, 0.0) if least > 0 else 0.0
+        yield Point(
+            place, phase, n, work, x, least, typical, spread, len(mine), at.repeats, source, traced
         )
+
+
+def own_points(found: Measured, source: str = OWN) -> list[Point]:
+    """Return the points of one traced count: per phase, group of ranks alike in x, and place."""
+    out: list[Point] = []
+    for k in range(len(found.weight)):
+        places = [(row, found.places[row]) for row in np.flatnonzero(found.phase == k).tolist()]
+        there = np.flatnonzero(found.x[k] > 0)
+        for group in instruction_groups(found.x[k][there]):
+            ranks = there[group]
+            x = float(found.x[k][ranks].mean())
+            out += points_of(found, places, k, ranks, float(found.n), x, source, found.n)
     return out
-
-
-def turned(points: Sequence[Point]) -> dict[tuple[int, str, int], float]:
-    """Return (phase, source, traced count) -> iterations of the phase in a run: work over x."""
-    work: dict[tuple[int, str, int], float] = {}
-    x: dict[tuple[int, str, int], float] = {}
-    whole = pooled(points, {p.place: WHOLE for p in points})
-    for p in whole:
-        key = p.phase, p.source, p.traced
-        work[key] = work.get(key, 0.0) + p.work * p.ranks
-        x[key] = x.get(key, 0.0) + p.x * p.ranks
-    return {key: work[key] / x[key] for key in work if x[key] > 0}
 
 
 def x_scale(model: Model, counts: Iterable[int]) -> np.ndarray:
@@ -231,12 +204,12 @@ def x_scale(model: Model, counts: Iterable[int]) -> np.ndarray:
     its own in it and would be a poor measure of the working set, which goes with 1/n. 0 for a phase
     of which the model says no work at any of the counts.
     """
-    places, phase = places_of(model)
+    _, phase = places_of(model)
     scale = np.zeros(len(model.phases))
     for n in sorted(counts):
         said, grid = modelled_work(model, n)
         weight = weights_at(model, n, grid)
-        work = summed(np.where(in_the_run(places), said, 0.0), phase, len(weight))
+        work = summed(said, phase, len(weight))
         ranks = (work > 0).sum(axis=1)
         here = n * work.sum(axis=1) / np.maximum(ranks, 1) / weight
         scale = np.where(scale > 0, scale, here)
@@ -255,9 +228,9 @@ def by_count(
     """
     own = [replace(m, x=np.where(m.x > 0, scale[:, None] / m.n, 0.0)) for m in found]
     kept = [
-        replace(p, x=float(scale[p.phase]) / p.n)
+        p._replace(x=float(scale[p.phase]) / p.n)
         for p in far
-        if np.isfinite(p.n) and p.n > 0 and scale[p.phase] > 0
+        if p.n is not None and p.n > 0 and scale[p.phase] > 0
     ]
     return own, kept
 
@@ -273,43 +246,6 @@ def small_places(found: Sequence[Measured]) -> set[Place]:
     return out
 
 
-def shares(points: Sequence[Point]) -> dict[Place, float]:
-    """Return the share of the time of each place, the largest over the runs of the points."""
-    runs: dict[tuple[str, int], dict[Place, float]] = {}
-    for p in points:
-        mine = runs.setdefault((p.source, p.traced), {})
-        mine[p.place] = mine.get(p.place, 0.0) + p.typical_ns * p.ranks
-    out: dict[Place, float] = {}
-    for mine in runs.values():
-        total = max(sum(mine.values()), 1e-300)
-        for place, ns in mine.items():
-            out[place] = max(out.get(place, 0.0), ns / total)
-    return out
-
-
-def pooled(points: Sequence[Point], of: Mapping[Place, Place]) -> list[Point]:
-    """Return points with places summed: those that ``of`` maps to the same, group by group.
-
-    A group is a source, traced count, phase and x. Places that few of its ranks come to count with
-    their share of the ranks.
-    """
-    groups: dict[tuple[Any, ...], list[Point]] = {}
-    for p in points:
-        place = of.get(p.place, p.place)
-        groups.setdefault((p.phase, place, p.source, p.traced, p.x), []).append(p)
-    return [_summed(key[1], some) for key, some in groups.items()]
-
-
-def _summed(place: Place, points: Sequence[Point]) -> Point:
-    of_place: dict[Place, int] = {}
-    for p in points:
-        of_place[p.place] = of_place.get(p.place, 0) + p.ranks
-    ranks = max(of_place.values())
-    out = per_rank(points, ranks, place)
-    most = sum(p.least_ns * (1.0 + p.spread) * p.ranks for p in points) / ranks
-    return replace(out, spread=max(most / out.least_ns - 1.0, 0.0) if out.least_ns > 0 else 0.0)
-
-
 # ---- work that is shared out: where it is time, it is taken to go with 1/n ----------------------
 #: Powers of n between the smallest and the largest traced count that are 1/n with a cost that falls
 #: or with some overhead; largest coefficient of variation of ranks that are alike, and largest
@@ -319,47 +255,35 @@ STEEPEST, FLATTEST, ALIKE = -1.7, -0.6, 0.1
 _SAMPLE = 128
 
 
-def shared_work(model: Model) -> dict[Place, float]:
+def shared_work(model: Model, found: Sequence[Measured]) -> dict[Place, float]:
     """Return the places whose work is shared out among all ranks alike, and n times the mean work
     of a rank per iteration there, in ns, at the smallest traced count.
+
+    A rank comes there equally often per iteration at all measured counts. Where it comes there more
+    often (stages of a reduction along a growing dimension), the work of an iteration has parts
+    that go with 1/n and others that do not, and the model's law tells them apart.
     """
     first, last = min(model.counts), max(model.counts)
     places, phase = places_of(model)
     mean, alike = [], []
     for n in (first, last):
         work, grid = modelled_work(model, n)
-        work = np.where(in_the_run(places), work, 0.0)
         mean.append(mean_of(work) / weights_at(model, n, grid)[phase])
         part = np.ma.masked_less_equal(work, 0.0)
         alike.append(
             np.asarray((part.std(axis=1) <= ALIKE * part.mean(axis=1)).filled(False))
             & ((work > 0).sum(axis=1) == n)
         )
+    calls = np.array([mean_of(m.calls) / m.weight[m.phase] for m in found] or [[1.0] * len(phase)])
+    least = np.where(calls > 0, calls, np.inf).min(axis=0)
+    steady = calls.max(axis=0) <= (1 + ALIKE) * least
     out = {}
-    for k, place in enumerate(places):
-        if first < last and min(mean[0][k], mean[1][k]) > 0 and alike[0][k] and alike[1][k]:
+    for k in np.flatnonzero(alike[0] & alike[1] & steady).tolist():
+        if first < last and min(mean[0][k], mean[1][k]) > 0:
             power = np.log(mean[1][k] / mean[0][k]) / np.log(last / first)
             if STEEPEST <= power <= FLATTEST:
-                out[place] = float(mean[0][k] * first)
+                out[places[k]] = float(mean[0][k] * first)
     return out
-
-
-def steady(shared: Mapping[Place, float], found: Sequence[Measured]) -> dict[Place, float]:
-    """Return those places that a rank comes to equally often per iteration at all measured counts.
-
-    Where it comes there more often (stages of a reduction along a growing dimension), the work of
-    an iteration has parts that go with 1/n and others that do not, and the model's law tells them
-    apart."""
-    calls: dict[Place, list[float]] = {}
-    for m in found:
-        for k, mean in enumerate(mean_of(m.calls)):
-            if mean > 0:
-                calls.setdefault(m.places[k], []).append(mean / m.weight[m.phase[k]])
-    return {
-        place: value
-        for place, value in shared.items()
-        if max(calls.get(place, [1.0])) <= (1 + ALIKE) * min(calls.get(place, [1.0]))
-    }
 
 
 def mean_of(work: np.ndarray) -> np.ndarray:
@@ -389,11 +313,11 @@ def share_points(
     shared: Mapping[Place, float],
     found: Sequence[Measured],
     far: Sequence[Point],
-    weight: Mapping[tuple[int, str, int], float],
+    weight: Iterations,
 ) -> tuple[list[Measured], list[Point]]:
     """Return own runs and points of other workloads with shared work where it is shared.
 
-    weight: iterations of the phases in each run (of ``turned``).
+    weight: iterations of the phases in each run.
     """
     own = [
         replace(
@@ -404,8 +328,8 @@ def share_points(
         for m in found
     ]
     return own, [
-        replace(p, work=shared[p.place] / p.n * weight[p.phase, p.source, p.traced])
-        if p.place in shared
+        p._replace(work=shared[p.place] / p.n * weight[p.run])
+        if p.place in shared and p.n is not None
         else p
         for p in far
     ]

@@ -11,7 +11,7 @@ import numpy as np
 
 from p3s.base.arrays import Floats
 from p3s.costs.families import CONSTANT, Column
-from p3s.costs.thesis import Point
+from p3s.costs.points import Point
 from p3s.laws.statistics import quantiles
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ equal results: the draws are always the same.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations, groupby
 from math import isfinite, lgamma, log, log2
@@ -18,7 +18,7 @@ from math import isfinite, lgamma, log, log2
 import numpy as np
 
 from p3s.costs.families import Column, Designs, designs, refined, values, with_three_steps
-from p3s.costs.thesis import Point, per_rank
+from p3s.costs.points import Point, per_rank
 
 #: Share of the variance that is common to a run; the rest is a point's own.
 RUN_SHARE = 0.5
@@ -189,11 +189,10 @@ def _joined(group: Sequence[Point]) -> Point:
     """Return the mean of groups of ranks, each weighing as its ranks."""
     if len(group) == 1:
         return group[0]
-    group = [replace(p, ranks=max(p.ranks, 1)) for p in group]
+    group = [p._replace(ranks=max(p.ranks, 1)) for p in group]
     ranks = sum(p.ranks for p in group)
     out = per_rank(group, ranks, group[0].place)
-    return replace(
-        out,
+    return out._replace(
         x=float(sum(p.x * p.ranks for p in group) / ranks),
         typical_ns=max(out.typical_ns, out.least_ns),
         spread=max(p.spread for p in group),

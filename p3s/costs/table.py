@@ -12,8 +12,7 @@ from p3s.base.errors import P3SError
 from p3s.base.text import percent, visible
 from p3s.costs.apply import Costs, PhaseSums
 from p3s.costs.gather import work_of
-from p3s.costs.model import NO_TIME, NO_WORK
-from p3s.costs.types import ComputeModel, LawEntry, PhaseCosts
+from p3s.costs.types import NO_TIME, NO_WORK, ComputeModel, LawEntry, PhaseCosts
 from p3s.model.evaluate import SPREAD_RUN, Evaluator, spread_ranks
 from p3s.model.types import Model
 from p3s.model.work.scic import next_sizes

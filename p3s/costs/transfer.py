@@ -11,7 +11,7 @@ from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError
 from p3s.costs.families import Column
 from p3s.costs.laws import CostLaw
-from p3s.costs.thesis import OWN
+from p3s.costs.points import OWN
 from p3s.costs.types import About, ComputeModel, LawEntry, Moved, MovedPlace
 from p3s.machine.compare import differences
 from p3s.machine.explain import Sizes, resident_sizes

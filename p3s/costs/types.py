@@ -8,53 +8,71 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
 from p3s.base.artefacts import LastRead
 from p3s.base.serialise import Published, to_data
-from p3s.base.study import Study
 from p3s.costs.laws import CostLaw
+from p3s.costs.points import Place, Point
 from p3s.costs.spread import Spread
 from p3s.costs.thesis import FarPoint, PowerLaw
 from p3s.machine.factor import Factor
-from p3s.model.work_types import Place
 
 
 # ---- laws --------------------------------------------------------------------------------------
-class KeptPoint(NamedTuple):
-    """A point that a law was fitted to, as a row; n: None where no count has as much work."""
-
-    n: float | None
-    traced: int
-    source: str
-    ranks: int
-    repeats: int
-    x: float
-    work: float
-    least_ns: float
-    typical_ns: float
-    spread: float
-
-
 @dataclass(frozen=True)
 class LawEntry:
     """A law of cost, what it is for and its points; share: of the program's computation.
 
-    kind: place, small (the small places of a phase) or phase (all of it). columns: of the points.
-    factor: what moved it to another machine.
+    kind: place, small (the small places of a phase) or phase (all of it). points: rows of
+    p3s.costs.points. factor: what moved it to another machine.
     """
 
     kind: Literal["place", "small", "phase"]
     phase: int
     places: tuple[Place, ...]
     share: float
-    columns: tuple[str, ...]
-    points: tuple[KeptPoint, ...]
+    points: tuple[Point, ...]
     law: CostLaw
     factor: Factor | None = None
+
+
+@dataclass(frozen=True)
+class Laws:
+    """All laws of cost of a program: of its phases and places, and one for what was never measured.
+
+    Laws have numbers: those of the entries, and after these that of the rest.
+    """
+
+    entries: tuple[LawEntry, ...]
+    rest: CostLaw
+
+    @cached_property
+    def of_phase(self) -> Mapping[int, int]:
+        """The numbers of the laws of phases as a whole."""
+        return {e.phase: k for k, e in enumerate(self.entries) if e.kind == "phase"}
+
+    @cached_property
+    def _of_place(self) -> Mapping[tuple[int, Place], int]:
+        return {
+            (e.phase, place): k
+            for k, e in enumerate(self.entries)
+            if e.kind != "phase"
+            for place in e.places
+        }
+
+    def number(self, phase: int, place: Place | None = None) -> int:
+        """Return the number of a place's law: its own or its pool's, its phase's, the rest's."""
+        whole = self.of_phase.get(phase, len(self.entries))
+        return whole if place is None else self._of_place.get((phase, place), whole)
+
+    def law(self, number: int) -> CostLaw:
+        """Return the law with a number."""
+        return self.entries[number].law if number < len(self.entries) else self.rest
 
 
 # ---- phases ------------------------------------------------------------------------------------
@@ -71,6 +89,11 @@ class Iteration:
     spread: float
     measured_ns: float
     predicted_ns: float
+
+
+#: Why nothing is known of the cost of a phase's computation: the model says no work there, no time
+#: was measured, or (held out) nothing of it was measured at the counts that are left.
+NO_WORK, NO_TIME, NOT_LEFT = "no work", "no time", "not at the counts left"
 
 
 @dataclass(frozen=True)
@@ -176,22 +199,18 @@ class CostHoldOut:
 
 # ---- what it was made from ---------------------------------------------------------------------
 @dataclass(frozen=True)
-class Pooled:
-    """Names in place of site and operation: of the small places of a phase, and of all of it."""
-
-    place: Place
-    whole: Place
-
-
-@dataclass(frozen=True)
 class TimedRun:
-    """A run that times are from; disturbed: how it shows that other load disturbed it."""
+    """A run that times are from; disturbed: how it shows that other load disturbed it.
+
+    own_cores: whether each rank had a core of its own.
+    """
 
     np: int
     dir: str
     time_ns: int | None
     wall_ns: int | None
     disturbed: tuple[str, ...]
+    own_cores: bool = False
 
 
 @dataclass(frozen=True)
@@ -291,9 +310,8 @@ class ComputeModel:
     """The laws of cost of a program: of its places and phases, and of the rest.
 
     shared: (site, operation, n times the work per iteration), see p3s.costs.gather; unmatched:
-    share of the time that the signature lacks, outside_model: time before calls that are no place
-    of the model, both by count. machine: where the laws were moved to another one. teams: where
-    they were moved to other numbers of threads.
+    share of the time that the signature lacks, by count. machine: where the laws were moved to
+    another one. teams: where they were moved to other numbers of threads.
     """
 
     work_unit: str
@@ -303,12 +321,9 @@ class ComputeModel:
     phases: tuple[PhaseCosts, ...]
     holdout: CostHoldOut | None
     shared: tuple[tuple[str, str, float], ...]
-    pooled: Pooled
-    time_unit: str
     runs: tuple[TimedRun, ...]
     refused: tuple[NotUsed, ...]
     unmatched: Mapping[str, float]
-    outside_model: Mapping[str, float]
     machine: Moved | None = None
     teams: Teams | None = None
 
@@ -323,37 +338,33 @@ class ComputeModel:
 
 
 # ---- the file ----------------------------------------------------------------------------------
-COMPUTE = Published("p3s.compute", 1, ComputeModel, more=True, again="run p3s model again")
+COMPUTE = Published("p3s.compute", 2, ComputeModel, more=True, again="run p3s model again")
 _last_read = LastRead(COMPUTE.read)
 
 
-def own_cores(study: Study, runs: Sequence[TimedRun]) -> set[int]:
+def own_cores(runs: Sequence[TimedRun]) -> set[int]:
     """Return the counts above one that a run tells of in which each rank had a core of its own.
 
     How computation varies between ranks and iterations is known from these: ranks that share
     cores take each other's caches away.
     """
-    beside = {
-        str(record.path.relative_to(study.root)): bool(record.info.get("oversubscribed", True))
-        for record in (*study.runs(), *study.timed_runs())
-    }
-    quiet = [run for run in runs if not (run.disturbed or beside.get(run.dir, True))]
-    return {run.np for run in quiet if run.np > 1}
+    return {run.np for run in runs if run.np > 1 and run.own_cores and not run.disturbed}
 
 
-def load(study_dir: Path) -> ComputeModel | None:
-    """Return the study's compute.json, its laws checked; None where there is none.
+def load(root: Path) -> ComputeModel | None:
+    """Return the compute.json in a study's directory, its laws checked; None where there is none.
 
     Raises P3SError in one line when it is damaged or of another version.
     """
-    path = Study(Path(study_dir)).compute_path
+    path = Path(root) / "compute.json"
     return read(path) if path.exists() else None
 
 
-def measured_range(study: Study) -> tuple[dict[int, tuple[float, float]], dict[int, float]]:
-    """Return what compute.json has of each phase: the work per iteration from least to most that
+def measured_range(
+    found: ComputeModel | None,
+) -> tuple[dict[int, tuple[float, float]], dict[int, float]]:
+    """Return what is known of each phase: the work per iteration from least to most that
     was measured, or, where work is time, the largest count that was."""
-    found = load(study.root)
     if found is None:
         return {}, {}
     if found.work_unit != "instructions":

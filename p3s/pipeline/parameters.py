@@ -28,7 +28,7 @@ from p3s.base.settings import (
 )
 from p3s.base.study import Study
 from p3s.base.text import plural, quoted
-from p3s.costs.parameters.types import Family
+from p3s.costs.parameters.laws import Family
 from p3s.machine.topology.inside import Node
 from p3s.pipeline.basis import Request, basis_of
 from p3s.pipeline.stages import ensure_model, ensure_signatures, is_stale, machine_file
@@ -217,7 +217,7 @@ def ensure_family(study: Study, bar: Progress, *, again: bool = False) -> Family
 
     None for a study whose runs differ in their threads alone: these have laws of their own.
     """
-    from p3s.costs.parameters.stage import build, family_path, load
+    from p3s.pipeline.family import build_family, family_path, load_family
 
     inputs = []
     for setting, at in alike_in_threads(study):
@@ -231,9 +231,9 @@ def ensure_family(study: Study, bar: Progress, *, again: bool = False) -> Family
         return None
     if again or is_stale(family_path(study.root), inputs):
         bar.start("fitting the laws of the parameters")
-        build(study.root, say=lambda text: bar.start(text))
+        build_family(study.root, say=lambda text: bar.start(text))
         bar.done("laws of the parameters fitted")
-    return load(study.root)
+    return load_family(study.root)
 
 
 def largest_values(study: Study) -> tuple[Study, list[str]]:
@@ -248,7 +248,7 @@ def largest_values(study: Study) -> tuple[Study, list[str]]:
 
 def at_value(study_dir: Path, params: Sequence[str], bar: Progress) -> Path:
     """Return the study at one value of every parameter, derived if it was not traced."""
-    from p3s.costs.parameters.stage import instantiate
+    from p3s.pipeline.family import instantiate
 
     study = with_parameters(study_dir)
     setting = one_setting(params, parameters(study))

@@ -94,29 +94,26 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
     for other in study.others():
         ensure_signatures(other, bar)
     if again or is_stale(study.compute_path, compute_inputs(study)):
-        from p3s.costs.stage import build
         from p3s.costs.table import unknown_costs
+        from p3s.pipeline.costing import build_compute, write_far
         from p3s.signature.times import load_times, make_times
 
         bar.start("fitting the cost of computation")
         try:
-            made = build(study.root)
+            made = build_compute(study.root)
         except Damaged:
             counts, what = study.signature_counts(), "times were"
             if not _repaired(
                 study, counts, what, load_times, partial(make_times, traces_of(study)), bar
             ):
                 raise
-            made = build(study.root)
+            made = build_compute(study.root)
         if made is not None:
             bar.done(
                 f"cost of computation fitted from {', '.join(map(str, made.counts))} "
                 f"processes{_of_others(made)}"
             )
             if study.others():
-                from p3s.costs.small_runs.summary import write as write_far
-                from p3s.model.stage import load
-
                 write_far(study, load(study.root))
             for unused in made.refused:
                 bar.say(f"note: {unused.name} is not used: {unused.why}")
@@ -169,7 +166,7 @@ def _is_old(path: Path, runs: Sequence[RunRecord]) -> bool:
 
 def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bool = False) -> None:
     """Fit the model when it is missing or older than a signature, or when told to."""
-    from p3s.costs.parameters.derived import refresh
+    from p3s.pipeline.family import refresh
 
     if refresh(study, again):  # a model derived from those of other values of a parameter
         return

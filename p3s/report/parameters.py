@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from p3s.base.text import processes
-from p3s.costs.parameters.types import Check, Family, Part, is_ordered, rules
+from p3s.costs.parameters.laws import Family, Part
 from p3s.model.comparison import HoldOut, Summary
 from p3s.predict.doubts import work_missed
 from p3s.predict.types import Reason
@@ -17,21 +17,23 @@ def render(family: Family) -> str:
         lines.append(f"{s.name}: {', '.join(map(str, s.counts))} processes{state}")
     for part in family.parts:
         lines += ["", f"laws from {', '.join(part.settings)}"]
-        rows = rules(part)
-        lines += [f"  {row}" for row in rows] or ["  every number is the same at all values"]
+        lines += [
+            f"  {each.of} = {each.text}  [{each.state}]   {', '.join(each.names)}"
+            for each in part.equations
+        ] or ["  every number is the same at all values"]
         lines += _works(part)
-        if not is_ordered(part):
+        if not part.ordered:
             lines.append("  order of events: by no rule that holds at all values, left out")
         lines += ["", *_holdout(part.holdout)]
     for name, why in sorted(family.alone.items()):
         lines.append(f"left out: {name} has {why}")
     for check in family.checks:
-        lines.append(_check(check))
+        lines += _check(check)
     return "\n".join(lines)
 
 
 def _works(part: Part) -> list[str]:
-    segments = part.work.segments
+    segments = part.work
     if not segments:
         return []
     errors = sorted(s.error for s in segments.values() if s.terms)
@@ -63,14 +65,14 @@ def _equal(row: Summary) -> str:
     return f"{messages.equal:,} of {messages.true:,} messages equal, {', '.join(calls)}"
 
 
-def _check(check: Check) -> str:
-    row = check.summary
-    if row is None:
-        return f"not checked: {check.name}: {check.why}"
-    return (
-        f"checked: {check.name} at {processes(row.n)}: {_equal(row)}, "
+def _check(check: HoldOut) -> list[str]:
+    if not check.possible:
+        return [f"not checked: {check.setting}: {check.problem}"]
+    return [
+        f"checked: {check.setting} at {processes(row.n)}: {_equal(row)}, "
         f"work off by {100 * row.work['mean_abs_error']:.1f} %"
-    )
+        for row in check.each
+    ]
 
 
 def doubts(family: Family, another: str) -> list[Reason]:
@@ -99,10 +101,11 @@ def doubts(family: Family, another: str) -> list[Reason]:
     out += [
         Reason(
             "holdout-missed",
-            f"the laws miss something at {c.name}, {processes(c.summary.n)}",
+            f"the laws miss something at {check.setting}, {processes(row.n)}",
             advice,
         )
-        for c in family.checks
-        if c.summary is not None and not c.equal
+        for check in family.checks
+        for row in check.each
+        if not row.all_equal
     ]
     return out

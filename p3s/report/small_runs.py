@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from p3s.base.text import paragraph, visible
-from p3s.costs.small_runs.summary import FarFile, FarRow
+from p3s.costs.small_runs.match import Found
+from p3s.costs.small_runs.summary import FarFile
 from p3s.costs.small_runs.walk import PhaseCost
 from p3s.report.show import Columns, lines_of, table_of
+from p3s.signature.rank import INSTRUCTIONS
 
 _BY_SITE = "by call site"
 _STATUS = {
@@ -42,8 +44,8 @@ def render(file: FarFile, only: str | None = None) -> list[str]:
             )
         relevant = {row.phase for row in workload.minimum}  # more than 1 % of the time
         rows = [row for row in workload.rows if not relevant or row.phase in relevant]
-        lines += _table(rows, file.work_unit)
-        lines += _without(rows, file.work_unit)
+        lines += _table(rows, file)
+        lines += _without(rows, file)
         for row in workload.minimum:
             lines += paragraph(
                 visible(f"phase {row.phase} {row.name}: {status_text(row)}", 400), 2, 4
@@ -60,40 +62,40 @@ def render(file: FarFile, only: str | None = None) -> list[str]:
     return lines[1:]
 
 
-def _table(rows: Sequence[FarRow], unit: str) -> list[str]:
-    columns: Columns[FarRow] = {
+def _table(rows: Sequence[Found], file: FarFile) -> list[str]:
+    counted = file.work_unit == INSTRUCTIONS
+    columns: Columns[Found] = {
         "phase": lambda r: str(r.phase),
-        "": lambda r: visible(r.name, 30),
+        "": lambda r: visible(file.phases[r.phase], 30),
         "processes": lambda r: str(r.np),
-        "ranks": lambda r: str(r.ranks),
-        "work per iteration": lambda r: _text(r.work_per_turn, ".4g"),
-        "ns per instruction" if unit == "instructions" else "cost": lambda r: _text(r.cost, ".3g"),
+        "ranks": lambda r: str(r.number),
+        "work per iteration": lambda r: _text(r.x, ".4g"),
+        "ns per instruction" if counted else "cost": lambda r: _text(r.cost, ".3g"),
         "stands for": lambda r: _text(r.n, ".1f"),
-        "nearest": lambda r: _text(r.nearest, ""),
-        "off by": lambda r: _text(r.distance, ".2%"),
-        "by bytes": lambda r: _text(r.n_by_bytes, ".1f"),
+        "nearest": lambda r: _text((r.by_work if counted else r.by_bytes).nearest, ""),
+        "off by": lambda r: _text((r.by_work if counted else r.by_bytes).distance, ".2%"),
+        "by bytes": lambda r: _text(r.by_bytes.n, ".1f"),
     }
     shown = [r for r in rows if r.n is not None or r.cost is not None]
     return lines_of(table_of("", columns, shown, left=(1,)), 2)
 
 
-def _without(rows: Sequence[FarRow], unit: str) -> list[str]:
+def _without(rows: Sequence[Found], file: FarFile) -> list[str]:
     """Return why phases stand for no count."""
-    counted = unit == "instructions"
-    whys: dict[tuple[int, str], dict[str, None]] = {}
+    counted = file.work_unit == INSTRUCTIONS
+    whys: dict[int, dict[str, None]] = {}
     for r in rows:
-        why = (r.why_not_by_work if counted else r.why_not_by_bytes) if r.n is None else ""
-        whys.setdefault((r.phase, r.name), {})[why] = None
+        why = (r.by_work if counted else r.by_bytes).why if r.n is None else ""
+        whys.setdefault(r.phase, {})[why] = None
     lines: list[str] = []
-    for (phase, name), each in whys.items():
+    for phase, each in whys.items():
         if "" not in each:
             what = "work per iteration" if counted else "number of bytes per iteration"
             told = " and ".join(
                 w if w.startswith(("there", "cannot")) else f"its {what} {w}" for w in each
             )
-            lines += paragraph(
-                visible(f"phase {phase} {name} stands for no count: {told}", 600), 2, 4
-            )
+            name = f"phase {phase} {file.phases[phase]}"
+            lines += paragraph(visible(f"{name} stands for no count: {told}", 600), 2, 4)
     if rows and not counted and all(r.n is None for r in rows):
         lines += paragraph(
             "work is time in this study, and these runs tell no cost: only a study made "

@@ -19,8 +19,8 @@ from p3s.base.command_lines import shown, without_arguments
 from p3s.base.errors import P3SError
 from p3s.base.study import Study
 from p3s.base.text import command_line
-from p3s.costs.small_runs.lookup import default_target, propose
-from p3s.costs.types import COMPUTE, measured_range
+from p3s.costs.small_runs.proposal import default_target, propose
+from p3s.costs.types import COMPUTE, load, measured_range
 from p3s.model.grid.grids import Cube
 from p3s.model.holdout import build_model
 from p3s.model.stage import as_of_now
@@ -125,12 +125,12 @@ def test_the_command_of_a_smaller_workload_ends_before_the_arguments(tmp_path: P
         *words[:4],
     ]
     assert far(Study.create(tmp_path / "t", words[:4]), [4, 8]) == []
-    assert measured_range(study) == ({}, {})
+    assert measured_range(load(study.root)) == ({}, {})
     phases = phase_costs(0), phase_costs(2, x=(3.5, 70.0), n=(2.0, 40.5))
     write_json(study.compute_path, COMPUTE.data(compute_model("instructions", phases=phases)))
-    assert measured_range(study) == ({2: (3.5, 70.0)}, {})
+    assert measured_range(load(study.root)) == ({2: (3.5, 70.0)}, {})
     write_json(study.compute_path, COMPUTE.data(compute_model("cpu_ns", phases=phases)))
-    assert measured_range(study) == ({}, {2: 40.5})
+    assert measured_range(load(study.root)) == ({}, {2: 40.5})
 
 
 def put_run(study: Study, np: int, rep: int = 0, **info: Any) -> Path:

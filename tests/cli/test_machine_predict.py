@@ -18,8 +18,8 @@ from machines import CYCLES, synthetic, true_cost
 from p3s.base.study import Study, read_json, write_json
 from p3s.cli.main import run
 from p3s.costs.apply import common_error
+from p3s.costs.fit import fit
 from p3s.costs.laws import fit_cost
-from p3s.costs.stage import fit
 from p3s.costs.types import COMPUTE, LawEntry
 from p3s.machine.factor import Factor
 from p3s.machine.machinefile import Machine

@@ -18,7 +18,7 @@ from machines import synthetic
 from p3s.base.schemas import first_problem, load_schema
 from p3s.base.study import Study, read_json, write_json
 from p3s.cli.main import app, run
-from p3s.costs.stage import fit
+from p3s.costs.fit import fit
 from p3s.costs.types import COMPUTE
 from p3s.machine.topology.read import read_fabric
 from p3s.methods.placement.costs import network_id

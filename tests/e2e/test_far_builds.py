@@ -13,9 +13,9 @@ from test_far_cli import far, fingerprint, launch, refused
 from tracer_helpers import compile_c, the_mpi
 
 from p3s.base.study import Study
-from p3s.costs.small_runs.record import same_places
-from p3s.costs.stage import other_points
 from p3s.model.stage import load
+from p3s.pipeline.costing import other_points
+from p3s.pipeline.other_inputs import same_places
 from p3s.signature.store import load_table
 
 #: A ring of SIZE cells; what the compiler makes of the loops depends on it.
@@ -102,9 +102,10 @@ def test_another_build_gives_far_points(made: tuple[str, Path, Path], tmp_path: 
     (workload,) = json.loads((root / "far.json").read_text())["workloads"]
     assert (workload["places"], workload["error"]) == (WORDS[how], None)
 
-    rows = {r["np"]: r for r in workload["rows"] if "Sendrecv" in r["name"]}
+    names = json.loads((root / "far.json").read_text())["phases"]
+    rows = {r["np"]: r for r in workload["rows"] if "Sendrecv" in names[r["phase"]]}
     for np in (2, 4):  # 1/8 of the cells
-        assert rows[np]["n_by_bytes"] == pytest.approx(8 * np, rel=0.02)
+        assert rows[np]["by_bytes"]["n"] == pytest.approx(8 * np, rel=0.02)
         assert rows[np]["turns"] == 60
 
     study = Study(root)

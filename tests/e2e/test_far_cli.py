@@ -13,10 +13,10 @@ from commands import Shown, cli
 from tracer_helpers import PROGRAMS, compile_c, the_mpi, usable_mpi
 
 from p3s.base.study import Study
-from p3s.costs.small_runs.record import name_for
-from p3s.costs.stage import other_points
-from p3s.costs.thesis import Point
+from p3s.costs.points import Point
 from p3s.model.stage import load
+from p3s.pipeline.costing import other_points
+from p3s.pipeline.other_inputs import name_for
 
 OTHER = """
 #include <mpi.h>
@@ -107,9 +107,9 @@ def test_runs_of_a_smaller_workload_are_a_study_inside_the_study(
         assert point.work > 0 and point.least_ns > 0
     summary = json.loads((study / "far.json").read_text())
     (workload,) = summary["workloads"]
-    rows = {(r["np"], r["name"]): r for r in workload["rows"]}
+    rows = {(r["np"], summary["phases"][r["phase"]]): r for r in workload["rows"]}
     for np in (2, 4):
-        assert rows[(np, "Sendrecv")]["n_by_bytes"] == pytest.approx(8 * np, rel=0.01)
+        assert rows[(np, "Sendrecv")]["by_bytes"]["n"] == pytest.approx(8 * np, rel=0.01)
     assert rows[(2, "Sendrecv")]["turns"] == rows[(2, "Allreduce")]["turns"] == 90
     # the Allreduce carries 8 bytes at any count: it is matched with the rest of the program
     assert rows[(4, "Allreduce")]["n"] == pytest.approx(32, rel=0.02)

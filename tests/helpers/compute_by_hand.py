@@ -6,8 +6,7 @@ from typing import Any
 
 from p3s.costs.laws import fit_cost
 from p3s.costs.spread import Spread
-from p3s.costs.thesis import POOL, WHOLE
-from p3s.costs.types import ComputeModel, PhaseCosts, Pooled
+from p3s.costs.types import ComputeModel, PhaseCosts
 
 
 def phase_costs(phase: int, **known: Any) -> PhaseCosts:
@@ -24,6 +23,5 @@ def compute_model(unit: str, **known: Any) -> ComputeModel:
     empty: dict[str, Any] = dict.fromkeys(
         ("counts", "laws", "phases", "shared", "runs", "refused"), ()
     )
-    empty |= {"rest": fit_cost([], unit=unit), "holdout": None, "pooled": Pooled(POOL, WHOLE)}
-    empty |= {"time_unit": "cpu_ns", "unmatched": {}, "outside_model": {}}
+    empty |= {"rest": fit_cost([], unit=unit), "holdout": None, "unmatched": {}}
     return ComputeModel(unit, **{**empty, **known})

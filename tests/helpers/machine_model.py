@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from p3s.costs.thesis import Point
+from p3s.costs.points import Point
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def points(
                         ** (1 / max(1e-9, 1 - program.grow))
                     )
                     if program.grow < 1
-                    else np.nan,
+                    else None,
                     work=work,
                     x=float(x[g]),
                     least_ns=least * work,

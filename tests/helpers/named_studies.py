@@ -21,8 +21,9 @@ from sketch import recv, send, sketched
 from threads_study import put_threads
 
 from p3s.base.study import Study, write_json
+from p3s.costs.fit import fit
 from p3s.costs.gather import measured_at
-from p3s.costs.stage import COMPUTE, fit
+from p3s.costs.types import COMPUTE
 from p3s.methods.baseline.trees.types import Table
 from p3s.model.stage import load as load_model
 

@@ -164,7 +164,7 @@ READERS: tuple[Reader, ...] = (
     Reader("topology", "topology.json", _topology, keeps=False),
     Reader("switches", "topology.conf", _topology, keeps=False),
     Reader("far", "far/far.json", _by("p3s.costs.small_runs.summary:FAR.read")),
-    Reader("far sites", "far/sites.json", _by("p3s.costs.small_runs.record:SITES.read")),
+    Reader("far sites", "far/sites.json", _by("p3s.costs.small_runs.places:SITES.read")),
     Reader("sampled", "sampled.json", _by("p3s.signature.sampled:SAMPLED.read")),
     Reader(
         "threads",
@@ -180,7 +180,7 @@ READERS: tuple[Reader, ...] = (
     Reader(
         "family",
         "family/family.json",
-        _by("p3s.costs.parameters.stage:load", lambda path: (path.parent,)),
+        _by("p3s.pipeline.family:load_family", lambda path: (path.parent,)),
     ),
     Reader("tree", "tree.json", _by("p3s.methods.baseline.trees.store:TREE.read")),
     Reader("baseline", "baseline.json", _by("p3s.methods.baseline.model:BASELINE.read")),

@@ -139,25 +139,14 @@ def _far(root: Path) -> None:
     row = {
         "np": 4,
         "phase": 0,
-        "name": "p",
-        "group": 0,
-        "ranks": 4,
-        "where": "0-3",
+        "ranks": [[0, 3]],
         "turns": 3,
-        "work_per_turn": 10.0,
-        "bytes_per_turn": None,
-        "work": 30.0,
-        "least_ns": 5.0,
-        "cost": 0.2,
+        "x": 10.0,
+        "nbytes": 0.0,
         "n": 16.0,
-        "nearest": 16,
-        "distance": 0.0,
-        "n_by_work": 16.0,
-        "why_not_by_work": "",
-        "n_by_bytes": None,
-        "why_not_by_bytes": "none",
-        "bytes_over_work": None,
-        "other_shape": False,
+        "by_work": {"n": 16.0, "nearest": 16, "distance": 0.0},
+        "by_bytes": {"why": "there are no messages"},
+        "points": [[["a", "MPI_Send"], 0, 16.0, 30.0, 10.0, 6.0, 7.0, 0.1, 4, 1, "far/w1", 4]],
     }
     least = {"phase": 0, "name": "p", "counts": [2, 4], "cost": [0.3, 0.2]}
     load = {
@@ -169,9 +158,9 @@ def _far(root: Path) -> None:
         "rows": [row],
         "minimum": [{**least, "status": "met", "at": 4}],
     }
-    head = {"schema": "p3s.far", "schema_version": 1, "work_unit": "instructions"}
+    head = {"schema": "p3s.far", "schema_version": 2, "work_unit": "instructions"}
     (root / "far").mkdir()
-    write_json(root / "far" / "far.json", {**head, "workloads": [load]})
+    write_json(root / "far" / "far.json", {**head, "phases": ["p"], "workloads": [load]})
     same = {"schema": "p3s.far-sites", "schema_version": 1, "how": STRUCTURE}
     write_json(root / "far" / "sites.json", {**same, "sites": {"a+1": "b+2", "a+3": "b+4"}})
 
@@ -247,7 +236,7 @@ def _threads(root: Path) -> None:
 
 def _family(root: Path) -> None:
     """Laws of a parameter over two of its values, and a third that has one count only."""
-    from p3s.costs.parameters.stage import build
+    from p3s.pipeline.family import build_family
 
     study = Study.create(root / "family", ["mpiexec", "-n", "{np}", "./a", "{size}"])
     sizes = (101, 203, 301)
@@ -257,7 +246,7 @@ def _family(root: Path) -> None:
         made, _ = timed_study.put_study(at, corpus.jacobi2d(size, size, 3), (4, 6, 9), "cpu_ns")
         for n in (4, 6, 9):
             put_run(made, n)
-    build(study.root)
+    build_family(study.root)
 
 
 def _tree(root: Path) -> None:

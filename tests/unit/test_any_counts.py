@@ -21,13 +21,12 @@ from test_sizes import CASES as SIZES
 
 from p3s.base.errors import P3SError
 from p3s.base.study import write_json
-from p3s.costs.model import NO_WORK, NOT_LEFT
-from p3s.costs.stage import build as build_compute
 from p3s.costs.table import unknown_costs
-from p3s.costs.types import COMPUTE, Unknown
+from p3s.costs.types import COMPUTE, NO_WORK, NOT_LEFT, Unknown
 from p3s.costs.types import load as load_compute
 from p3s.model.stage import as_file
 from p3s.model.stage import load as load_model
+from p3s.pipeline.costing import build_compute
 from p3s.predict.estimates import Estimation
 from p3s.predict.prediction import predict
 from p3s.program.generate import write_scaled

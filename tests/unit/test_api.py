@@ -86,7 +86,7 @@ def test_a_scaled_trace_is_made_and_read(study: p3s.Study) -> None:
 NOT_USED = (
     "jsonschema",
     "p3s.costs.gather",
-    "p3s.costs.parameters.stage",
+    "p3s.costs.parameters.fit",
     "p3s.program.generate",
     "p3s.methods.threads.text",
     "p3s.methods.threads.stage",

@@ -16,20 +16,12 @@ from compute_by_hand import compute_model
 from p3s.base.errors import P3SError
 from p3s.base.serialise import to_data
 from p3s.base.study import Study, read_json, write_json
-from p3s.costs.gather import (
-    by_count,
-    measured_at,
-    own_points,
-    pooled,
-    small_places,
-    thinned,
-    turned,
-    x_scale,
-)
-from p3s.costs.stage import build, fit
-from p3s.costs.thesis import Point
+from p3s.costs.fit import fit
+from p3s.costs.gather import by_count, measured_at, own_points, small_places, x_scale
+from p3s.costs.points import Point, iterations, pooled, thinned
 from p3s.costs.types import COMPUTE, ComputeModel, load
 from p3s.model.stage import load as load_model
+from p3s.pipeline.costing import build_compute as build
 from p3s.predict.times import computation, read_head
 from p3s.program.generate import write_scaled
 from p3s.program.scaled import read_scaled
@@ -310,9 +302,9 @@ def test_where_work_is_time_x_goes_with_the_count(timed: Any) -> None:
         )
         for p in points
         if p.phase == k
-        for n, traced in ((100.0, 2), (np.nan, 4))
+        for n, traced in ((100.0, 2), (None, 4))
     ]
-    weight = turned([*points, *far])
+    weight = iterations([*points, *far])
     assert weight[k, "own", 4] == pytest.approx(ITERS)
     assert weight[k, "far/a", 2] == pytest.approx(7 * ITERS)
     scale = x_scale(load_model(study.root), [8, 4])
@@ -367,7 +359,7 @@ def test_points_of_other_studies_are_enough(timed: Any, tmp_path: Path) -> None:
     """A study without runs of its own gets its laws from points; the work is its model's."""
     study, found, _ = timed
     other, _ = ts.put_study(tmp_path / "study", ts.sweeps(CELLS // 2, ITERS), (4, 8, 16))
-    points = [replace(p, source="at/size") for m in found for p in own_points(m)]
+    points = [p._replace(source="at/size") for m in found for p in own_points(m)]
     made = build(other.root, points)
     assert made is not None and made.counts == () and made.holdout is None
     again = load(other.root)

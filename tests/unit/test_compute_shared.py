@@ -11,7 +11,7 @@ import pytest
 import timed_study as ts
 from test_compute_model import main_phase, put_compute
 
-from p3s.costs.gather import factors_at, measured_at, shared_work, steady
+from p3s.costs.gather import factors_at, measured_at, shared_work
 from p3s.model.stage import load as load_model
 from p3s.program.generate import write_scaled
 
@@ -44,7 +44,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, list[Any]]
 
 def test_what_is_shared_out_is_told_from_what_is_not(made: Any) -> None:
     _, model, found = made
-    shared = shared_work(model)
+    shared = shared_work(model, found)
     assert {op for _, op in shared} == {"MPI_Sendrecv"}
     ((place, work),) = shared.items()
     row = found[0].places.index(place)
@@ -56,11 +56,10 @@ def test_what_is_shared_out_is_told_from_what_is_not(made: Any) -> None:
 def test_a_place_that_is_reached_more_often_at_larger_counts_is_not_shared_out(made: Any) -> None:
     """Stages of a reduction: log2(n) calls per turn; the same number everywhere is as before."""
     _, model, found = made
-    shared = shared_work(model)
-    assert steady(shared, found) == shared
+    shared = shared_work(model, found)
+    assert shared == shared_work(model, [])
     staged = [replace(m, calls=m.calls * np.log2(m.n)) for m in found]
-    assert steady(shared, staged) == {}
-    assert steady(shared, []) == shared
+    assert shared and shared_work(model, staged) == {}
 
 
 def test_the_time_at_n_is_that_of_the_block_and_of_the_rest(made: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,8 +13,8 @@ from p3s.base.errors import P3SError
 from p3s.base.serialise import from_data
 from p3s.costs import laws
 from p3s.costs.laws import CostLaw, fit_cost
+from p3s.costs.points import Point
 from p3s.costs.posterior import usable_points
-from p3s.costs.thesis import Point
 
 QUIET = Noise(run=0.0, row=0.002, outlier=0.0)
 
@@ -61,7 +60,7 @@ def test_three_points_have_no_law_of_three_columns():
     for costs in ((0.97, 0.44, 0.57), (0.98, 0.87, 1.36)):
         found = study(Machine(1.0), counts=(1, 2, 4))
         found = [
-            replace(p, least_ns=p.work * cost, typical_ns=p.work * cost)
+            p._replace(least_ns=p.work * cost, typical_ns=p.work * cost)
             for p, cost in zip(sorted(found, key=lambda p: p.traced), costs, strict=True)
         ]
         law = fit_cost(found, unit="cpu_ns")
@@ -71,8 +70,8 @@ def test_three_points_have_no_law_of_three_columns():
 
 def test_a_disturbed_run_does_not_pull_and_is_named():
     found = study(Machine(0.5), counts=(2, 4, 8, 16, 32))
-    found[2] = replace(
-        found[2], least_ns=found[2].least_ns * 1.25, typical_ns=found[2].typical_ns * 1.25
+    found[2] = found[2]._replace(
+        least_ns=found[2].least_ns * 1.25, typical_ns=found[2].typical_ns * 1.25
     )
     law = fit_cost(found, unit="instruction")
     assert law.cost(5e8) == pytest.approx(0.5, rel=0.01)
@@ -80,7 +79,7 @@ def test_a_disturbed_run_does_not_pull_and_is_named():
 
 
 def test_typical_is_above_the_least_as_it_is_at_the_points():
-    found = [replace(p, typical_ns=p.least_ns * 1.03) for p in study(Machine(0.5))]
+    found = [p._replace(typical_ns=p.least_ns * 1.03) for p in study(Machine(0.5))]
     law = fit_cost(found, unit="instruction")
     assert law.typical(1e9) == pytest.approx(0.5 * 1.03, rel=0.005)
     assert law.typical(1e9) == pytest.approx(law.cost(1e9) * 1.03, rel=0.005)
@@ -93,7 +92,7 @@ def test_what_waits_for_memory_is_slowed_more_than_what_does_not():
         return np.interp(np.log2(x), [27.0, 31.0], [1.02, 1.40])
 
     found = [
-        replace(p, typical_ns=p.least_ns * float(more(p.x)), spread=0.3, repeats=5)
+        p._replace(typical_ns=p.least_ns * float(more(p.x)), spread=0.3, repeats=5)
         for p in study(Machine(0.5), counts=(2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64))
     ]
     law = fit_cost(found, unit="instruction")
@@ -106,12 +105,11 @@ def test_one_repeat_is_a_typical_time():
     """Of several repeats the least is lower; a smaller workload is often run once only."""
     slow = 1.04
     found = [
-        replace(p, typical_ns=p.least_ns * slow, spread=0.08, repeats=5)
+        p._replace(typical_ns=p.least_ns * slow, spread=0.08, repeats=5)
         for p in study(Machine(0.5), counts=(2, 4, 8, 16))
     ]
     found += [
-        replace(
-            p,
+        p._replace(
             least_ns=p.least_ns * slow,
             typical_ns=p.least_ns * slow,
             spread=0.0,
@@ -133,7 +131,7 @@ def test_order_of_the_points_changes_nothing():
 
 @pytest.mark.parametrize(("change", "word"), [({"work": 0.0}, "work"), ({"least_ns": 0.0}, "time")])
 def test_points_that_tell_nothing_are_refused(change, word):
-    law = fit_cost([replace(p, **change) for p in study(Machine(0.5))], unit="instruction")
+    law = fit_cost([p._replace(**change) for p in study(Machine(0.5))], unit="instruction")
     assert law.refused and word in law.refused and "\n" not in law.refused
     assert np.all(law.cost([1e3, 1e9]) == 0) and law.outside(1e3) == 1
     assert "unknown" in laws.text(law)
@@ -208,7 +206,7 @@ def test_groups_of_ranks_of_a_run_are_joined_where_x_is_alike():
 def test_a_cost_that_is_a_factor_around_one():
     """Work in CPU time: the cost is a factor, and x the same for all ranks of a run."""
     found = [
-        replace(p, x=1e6 / p.traced)
+        p._replace(x=1e6 / p.traced)
         for p in study(Machine(1.0), Program(imbalance=(0.9, 1.1)), noise=Noise())
     ]
     law = fit_cost(found, unit="ns")

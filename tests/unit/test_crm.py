@@ -8,14 +8,23 @@ printed equations give, and what the rounding of their coefficients allows.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from p3s.base.errors import P3SError
 from p3s.base.serialise import from_data, to_data
-from p3s.costs.thesis import FarPoint, Point, PowerLaw, crm, fit_power, minimum_cost_point
+from p3s.costs.points import Point
+from p3s.costs.thesis import (
+    FALLING,
+    REACHED,
+    STEADY,
+    UNKNOWN,
+    FarPoint,
+    PowerLaw,
+    crm,
+    fit_power,
+    least_cost,
+)
 
 #: Table 6.2: processes, weight, shift of the weight.
 TABLE_6_2 = (
@@ -160,12 +169,13 @@ def test_totals_of_table_6_3_are_constant():
 def test_the_walk_of_table_6_4_ends_at_100_processes():
     runs = [(row[0], row[2] / row[1]) for row in TABLE_6_4]
     assert [round(c, 3) for _, c in runs] == pytest.approx([row[4] for row in TABLE_6_4], abs=2e-3)
-    found = minimum_cost_point(runs)
-    assert (TABLE_6_4[found.index][0], found.reached) == (100, True)
-    assert minimum_cost_point([(row[0], row[4]) for row in TABLE_6_4]) == found
+    assert least_cost(*zip(*runs, strict=True)) == (REACHED, 100)
+    assert least_cost([row[0] for row in TABLE_6_4], [row[4] for row in TABLE_6_4]) == (
+        REACHED,
+        100,
+    )
     # without the run at 100 the minimum is not known to be one
-    found = minimum_cost_point(runs[:5])
-    assert (TABLE_6_4[found.index][0], found.reached) == (81, False)
+    assert least_cost(*zip(*runs[:5], strict=True)) == (FALLING, 81)
 
 
 # ------------------------------------------------------------------ BT: the regressions
@@ -274,27 +284,22 @@ def test_a_power_law_is_found_and_kept():
 
 
 @pytest.mark.parametrize(
-    ("costs", "index", "reached"),
+    ("costs", "before", "wanted"),
     [
-        ((1.0, 0.9, 0.8), 2, False),
-        ((1.0, 0.9, 0.9), 2, True),
-        ((1.0, 0.8, 0.85), 1, True),
-        ((1.0,), 0, False),
-        ((0.5, 0.502, 0.499), 2, True),
-        ((0.8, 0.9, 1.0), 0, True),
-        ((1.0, 1.0, 0.9, 0.7), 3, False),
+        ((1.0, 0.9, 0.8), 0.0, (FALLING, 12)),
+        ((1.0, 0.9, 0.9), 0.0, (REACHED, 12)),
+        ((1.0, 0.8, 0.85), 0.0, (REACHED, 8)),
+        ((1.0,), 0.0, (UNKNOWN, 4)),
+        ((0.5, 0.502, 0.499), 0.0, (STEADY, 12)),
+        ((0.5, 0.5), 1.0, (REACHED, 8)),  # the study's own cost was twice that
+        ((0.8, 0.9, 1.0), 0.0, (STEADY, 4)),  # more processes share the memory's bandwidth
+        ((1.0, 1.0, 0.9, 0.7), 0.0, (FALLING, 16)),
+        ((0.0, 0.0), 1.0, (UNKNOWN, None)),
+        ((), 0.0, (UNKNOWN, None)),
     ],
 )
-def test_the_walk_says_when_the_minimum_was_reached(costs, index, reached):
-    found = minimum_cost_point([(4 * (i + 1), c) for i, c in enumerate(costs)])
-    assert (found.index, found.reached) == (index, reached)
-
-
-@pytest.mark.parametrize("runs", [[], [(8, 1.0), (4, 1.0)], [(4, 0.0)], [(4, float("nan"))]])
-def test_walks_that_cannot_be_walked(runs):
-    with pytest.raises(P3SError) as err:
-        minimum_cost_point(runs)
-    assert "\n" not in str(err.value)
+def test_the_walk_says_when_the_minimum_was_reached(costs, before, wanted):
+    assert least_cost([4, 8, 12, 16][: len(costs)], costs, before) == wanted
 
 
 def _point(n, y, source="own", traced=None, work=1e9, ranks=1):
@@ -312,7 +317,7 @@ def test_crm_of_a_phase_takes_the_farthest_minimum():
     assert found.far == FarPoint("far/w1", 16, 128.0, 5.0e7, True) and found.why is None
     expected = fit_power([4, 8, 16, 128], [2e9, 1e9, 5e8, 5e7])
     assert (found.calibrated.a, found.calibrated.b) == pytest.approx((expected.a, expected.b))
-    unmatched = [replace(p, n=float("nan")) for p in far]
+    unmatched = [p._replace(n=None) for p in far]
     assert crm([*own, *unmatched]).calibrated is None
 
 

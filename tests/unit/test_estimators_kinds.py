@@ -15,11 +15,11 @@ import pytest
 from test_any_counts import put_times
 
 from p3s.base.study import Study
-from p3s.costs.stage import build as build_compute
 from p3s.model.holdout import build_model
 from p3s.model.partners.relation import Shift
 from p3s.model.stage import load as load_model
 from p3s.model.types import Model
+from p3s.pipeline.costing import build_compute
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators import Setting, estimate
 from p3s.predict.estimators import check as of_check

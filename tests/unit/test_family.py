@@ -12,7 +12,7 @@ import size_programs as s
 
 from p3s.base.errors import P3SError
 from p3s.base.serialise import to_data
-from p3s.costs.parameters.align import alike, laws_of
+from p3s.costs.parameters.alike import alike, laws_of
 from p3s.costs.parameters.derive import Fitted, leave_out, model_at
 from p3s.costs.parameters.work import fit_family_work
 from p3s.laws.expr import num

@@ -19,17 +19,15 @@ from p3s.base.settings import (
     settings_of,
     value_text,
 )
-from p3s.costs.parameters.types import (
+from p3s.costs.parameters.laws import (
     EXACT,
     FITTED,
     OPEN,
-    Check,
+    Equation,
     Family,
     Means,
-    MissedRules,
     Number,
     Part,
-    SegmentLaws,
     SettingInfo,
     find_number,
 )
@@ -175,15 +173,15 @@ def test_what_is_written_of_a_part_is_read_as_the_same() -> None:
     exact = Number("exact", ["sym", "size"], rivals=(["num", 3, 1],))
     real = Number("fitted", None, ((2.5, (1.0,)),), 0.1, False)
     means = Means("fitted", True, ((4, exact), (8, real)))
-    segment = Segment(((1.5, ["num", {"law": 1}], ""),), 0.1, (), (4, 8))
+    segment = Segment(((1.5, ["sym", "items.0"], ""),), 0.1, (), (4, 8))
     part = Part(
         settings=("size=1", "size=2"),
-        tree={"items": [{"at": None}], "order": None},
-        where=(".items[0]", ".a", ".b"),
-        laws=(exact, real, means),
-        work=SegmentLaws({" > a:MPI_Send": segment}),
+        ordered=True,
+        equations=(Equation("weight", ["sym", "size"], "exact", ("Send",)),),
+        laws={"items.0": exact, "a": real, "b": means},
+        work={" > a:MPI_Send": segment},
         holdout=HoldOut(8, False, "why"),
-        missed=MissedRules((("a", "MPI_Send", None),), (("a",),)),
+        missed=(("a", "MPI_Send", None),),
     )
     same = Overlap(1, 1, 1)
     summary = Summary(4, same, same, Weights(1, 1), None, {"mean_abs_error": 0.0})
@@ -192,10 +190,13 @@ def test_what_is_written_of_a_part_is_read_as_the_same() -> None:
         (SettingInfo("size=1", (4, 8), True),),
         {"size=3": "other calls"},
         (part,),
-        (Check("size=4", "no model"), Check("size=5", "", True, summary)),
+        (
+            HoldOut(4, False, "no model", setting="size=4"),
+            HoldOut(4, True, setting="size=5", each=(summary,)),
+        ),
     )
     text = json.loads(json.dumps(to_data(family)))
     assert from_data(Family, text) == family
-    text["parts"][0]["laws"][2]["counts"] = [[4]]
+    text["parts"][0]["laws"]["b"]["counts"] = [[4]]
     with pytest.raises(P3SError, match="laws"):
         from_data(Family, text)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import corpus
@@ -16,9 +14,11 @@ import pytest
 from corpus import Recorder, block
 
 from p3s.base.errors import P3SError
-from p3s.costs.small_runs.cells import Spent
+from p3s.costs.gather import Spent
+from p3s.costs.small_runs.cells import InputRuns
 from p3s.costs.small_runs.lookup import Role, ladder, ranks_like
-from p3s.costs.small_runs.match import Found, match_tables, matched_all
+from p3s.costs.small_runs.match import Found, Groups, match_all, match_input
+from p3s.costs.small_runs.walk import Reference
 from p3s.model.holdout import build_model
 from p3s.model.types import Admissible, Model
 from p3s.signature.tables import PointTable
@@ -37,7 +37,7 @@ def matched(
     far: Sequence[int],
     unit: str = "instructions",
     ns: float | None = None,
-) -> tuple[Model, dict[int, list[Found]]]:
+) -> tuple[Model, Groups]:
     """Return the model of the original and the groups of the other; ns: time per work."""
     own = tables(original, counts, unit)
     model = build_model(own, holdout=False)
@@ -46,7 +46,27 @@ def matched(
     if ns is not None:
         places = [p.place for ph in model.phases for p in ph.work.places]
         times = {t.np: times_of(t, places, ns) for t in here}
-    return model, match_tables(own, here, model, times, "far/w1")
+    return model, match_input(reference(model, own), runs("far/w1", here, times))
+
+
+@dataclass(frozen=True)
+class Runs(InputRuns):
+    """Runs whose times are given by count."""
+
+    took: Mapping[int, Spent] = field(default_factory=dict)
+
+    def spent(self, t: PointTable, places: Sequence[Any]) -> Spent | None:
+        return self.took.get(t.np)
+
+
+def runs(name: str, tables: Sequence[PointTable], took: Mapping[int, Spent]) -> Runs:
+    return Runs(name, (), tuple(t.np for t in tables), tables, took=took)
+
+
+def reference(
+    model: Model, own: Sequence[PointTable], took: Mapping[int, Spent] | None = None
+) -> Reference:
+    return Reference(model, runs("own", own, took or {}))
 
 
 def times_of(t: PointTable, places: Sequence[Any], ns: float) -> Spent:
@@ -60,6 +80,10 @@ def times_of(t: PointTable, places: Sequence[Any], ns: float) -> Spent:
 def of_phase(found: Sequence[Found], model: Model, op: str) -> list[Found]:
     (phase,) = [p.phase for p in model.phases if op in p.name.split("+")]
     return [f for f in found if f.phase == phase]
+
+
+def ranks_of(found: Found) -> list[int]:
+    return [rank for first, last in found.ranks for rank in range(first, last + 1)]
 
 
 def ring(
@@ -143,9 +167,9 @@ def test_work_that_does_not_change_with_the_count_still_gives_a_point() -> None:
 
     model, found = matched(ring(5000, 4, same), ring(700, 4, same), (2, 4, 8), (4,), ns=3.0)
     (group,) = of_phase(found[4], model, "Send")
-    assert math.isnan(group.n) and "same at every count" in group.by_work.why
+    assert group.n is None and "same at every count" in group.by_work.why
     (point,) = group.points
-    assert math.isnan(point.n) and point.x == 700 and point.cost == pytest.approx(3.0)
+    assert point.n is None and point.x == 700 and point.cost == pytest.approx(3.0)
 
 
 def test_more_work_than_at_any_count_has_no_match() -> None:
@@ -154,7 +178,7 @@ def test_more_work_than_at_any_count_has_no_match() -> None:
 
     model, found = matched(ring(1 << 16, 4, part), ring(1 << 20, 4, part), (2, 4, 8, 16), (2,))
     (group,) = of_phase(found[2], model, "Send")
-    assert math.isnan(group.n) and "no count" in group.by_work.why
+    assert group.n is None and "no count" in group.by_work.why
 
 
 def workers(size: int, turns: int) -> Program:
@@ -178,7 +202,7 @@ def workers(size: int, turns: int) -> Program:
 def test_two_instruction_groups_are_matched_each_by_its_own_ranks() -> None:
     model, found = matched(workers(40000, 5), workers(1250, 5), (3, 5, 9, 17), (5,), ns=1.0)
     groups = of_phase(found[5], model, "Barrier")
-    by_ranks = {tuple(g.ranks.tolist()): g for g in groups}
+    by_ranks = {tuple(ranks_of(g)): g for g in groups}
     crew, master = by_ranks[(1, 2, 3, 4)], by_ranks[(0,)]
     assert crew.n == pytest.approx(160, rel=0.02)
     assert master.n == pytest.approx(5, rel=0.02)  # serves as many as at 5 processes
@@ -215,7 +239,7 @@ def blocks(nx: int, ny: int, turns: int, rows: int = 0) -> Program:
 def test_blocks_of_another_shape_differ_by_work_and_by_bytes() -> None:
     model, found = matched(blocks(1920, 1920, 5), blocks(1920, 120, 5), (4, 9, 16, 25), (16,))
     groups = of_phase(found[16], model, "Allreduce")
-    assert sum(len(g.ranks) for g in groups) == 16
+    assert sum(g.number for g in groups) == 16
     for g in groups:
         assert g.n == pytest.approx(16 * 16, rel=0.01)  # 480 x 30 cells are as many as 120 x 120
         # 480 + 30 are the sides of blocks of about 255 x 255
@@ -229,7 +253,7 @@ def test_where_work_is_time_another_shape_gives_no_point() -> None:
         blocks(1920, 1920, 5), blocks(1920, 120, 5), (4, 9, 16, 25), (16,), unit="cpu_ns", ns=1.0
     )
     for g in of_phase(found[16], model, "Allreduce"):
-        assert math.isnan(g.n) and math.isnan(g.x) and not g.points
+        assert g.n is None and g.x is None and not g.points
         assert "another shape" in g.by_bytes.why
     model, found = matched(
         blocks(1920, 1920, 5), blocks(240, 240, 5), (4, 9, 16, 25), (16,), unit="cpu_ns", ns=1.0
@@ -370,7 +394,7 @@ def test_where_work_is_time_the_messages_say_which_count_it_is() -> None:
         assert g.n == pytest.approx(64, rel=0.01)
         assert g.x == pytest.approx(x, rel=0.02)
         assert g.points[0].cost == pytest.approx(0.4, rel=0.02)
-    assert math.isnan(send.by_work.n)
+    assert send.by_work.n is None
 
 
 def test_where_work_is_time_the_own_runs_refute_a_match() -> None:
@@ -393,7 +417,7 @@ def test_where_work_is_time_the_own_runs_refute_a_match() -> None:
             if held:
                 assert group.n == pytest.approx(4 * np_, rel=0.01)
             else:
-                assert math.isnan(group.n) and math.isnan(group.by_bytes.n)
+                assert group.n is None and group.by_bytes.n is None
                 assert "at 16 processes, its computation takes 0.25 times" in group.by_bytes.why
 
 
@@ -412,25 +436,19 @@ def test_what_one_workload_shows_holds_for_the_others(monkeypatch: pytest.Monkey
     (alone,) = of_phase(by_name["far/w2"][16], model, "Send")
     assert alone.points and alone.n == pytest.approx(256, rel=0.01)
 
-    root = Path("/study")
-    study = SimpleNamespace(
-        root=root,
-        others=lambda: [
-            SimpleNamespace(root=root / name) for name in ("far/w2", "far/w1", "far/w3")
-        ],
-    )
-
-    def found(_study: Any, other: Any, _model: Any) -> Any:
-        name = str(other.root.relative_to(root))
-        if name not in by_name:
+    def found(_reference: Any, runs: InputRuns) -> Any:
+        if runs.name not in by_name:
             raise P3SError("another program")
-        return by_name[name], "by call site"
+        return by_name[runs.name]
 
-    monkeypatch.setattr("p3s.costs.small_runs.match.matched", found)
-    out = matched_all(study, model)
+    monkeypatch.setattr("p3s.costs.small_runs.match.match_input", found)
+    inputs = [InputRuns(name, (), ()) for name in ("far/w2", "far/w1", "far/w3")]
+    out = match_all(reference(model, []), inputs)
     assert str(out["far/w3"]) == "another program"
-    (group,) = of_phase(out["far/w2"][0][16], model, "Send")
-    assert not group.points and math.isnan(group.n)
+    again = out["far/w2"]
+    assert not isinstance(again, P3SError)
+    (group,) = of_phase(again[16], model, "Send")
+    assert not group.points and group.n is None
     assert group.by_bytes.why.endswith("as far/w1 shows")
 
 
@@ -444,10 +462,12 @@ def test_another_program_and_another_unit_are_refused() -> None:
 
     own = tables(ring(4096, 5, share), (2, 4, 8))
     model = build_model(own, holdout=False)
-    with pytest.raises(P3SError, match=r"far/w1: another program: \d+ of its \d+ calls"):
-        match_tables(own, tables(elsewhere, (4,)), model, {}, "far/w1")
-    with pytest.raises(P3SError, match="cpu_ns there and in instructions"):
-        match_tables(own, tables(ring(512, 5, share), (4,), "cpu_ns"), model, {}, "far/w1")
+    study = reference(model, own)
+    words = r"far/w1 at np=4: a different program: \d+ of its \d+ places"
+    with pytest.raises(P3SError, match=words):
+        match_input(study, runs("far/w1", tables(elsewhere, (4,)), {}))
+    with pytest.raises(P3SError, match="measured in cpu_ns and in instructions in the study"):
+        match_input(study, runs("far/w1", tables(ring(512, 5, share), (4,), "cpu_ns"), {}))
 
 
 def accepting(kind: str, k: int, counts: tuple[int, ...], failed: tuple[int, ...] = ()) -> Model:

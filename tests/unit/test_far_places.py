@@ -220,9 +220,9 @@ def test_what_is_unknown_takes_no_name_of_the_study() -> None:
 def test_points_are_those_of_the_same_build() -> None:
     """The whole look-up with other addresses gives what it gives with the study's own."""
     from test_far_match import matched as looked_up
-    from test_far_match import ring, times_of
+    from test_far_match import reference, ring, runs, times_of
 
-    from p3s.costs.small_runs.match import match_tables
+    from p3s.costs.small_runs.match import match_input
 
     def work(size: int, n: int, rank: int) -> float:
         return 100 * size / n
@@ -235,6 +235,7 @@ def test_points_are_those_of_the_same_build() -> None:
     assert same is not None
     t = same.renamed(far, own)
     names: list[Any] = [p.place for ph in model.phases for p in ph.work.places]
-    found = match_tables(own, [t], model, {4: times_of(t, names, 2.0)}, "far/w1")
+    far_runs = runs("far/w1", [t], {4: times_of(t, names, 2.0)})
+    found = match_input(reference(model, own), far_runs)
     assert [p for g in found[4] for p in g.points] == [p for g in wanted[4] for p in g.points]
     assert any(g.points for g in found[4])

@@ -11,31 +11,29 @@ from p3s.costs.small_runs.summary import FarFile
 from p3s.report.small_runs import render
 
 
-def row(phase: int, n: float | None, **more: Any) -> dict[str, Any]:
+def row(phase: int, n: float | None, cost: float | None = 0.257, **more: Any) -> dict[str, Any]:
+    found = {"n": n, "nearest": round(n), "distance": 0.0087} if n else {}
+    ns = 512345.0 * (cost or 0.0)
+    point = [["Send", "MPI_Send"], phase, n, 512345.0, 51234.5, ns, ns, 0.0, 4, 1, "far/w1", 4]
     return {
         "np": 4,
         "phase": phase,
-        "name": f"Send{phase}",
-        "group": 0,
-        "ranks": 4,
-        "where": "0-3",
+        "ranks": [[0, 3]],
         "turns": 10.0,
-        "work_per_turn": 51234.5,
-        "bytes_per_turn": 80.0,
-        "work": 512345.0,
-        "least_ns": 900.0,
-        "cost": 0.257,
+        "x": 51234.5,
+        "nbytes": 80.0,
         "n": n,
-        "nearest": None if n is None else round(n),
-        "distance": None if n is None else 0.0087,
-        "n_by_work": n,
-        "n_by_bytes": None,
-        "why_not_by_work": "",
-        "why_not_by_bytes": "",
-        "bytes_over_work": None,
-        "other_shape": False,
+        "by_work": found,
+        "by_bytes": {},
+        "points": [point] if cost else [],
         **more,
     }
+
+
+def file(unit: str, **more: Any) -> FarFile:
+    far = {"name": "far/w1", "command": ["./a"], "counts": [4], **more}
+    names = [f"Send{phase}" for phase in range(4)]
+    return from_data(FarFile, {"work_unit": unit, "phases": names, "workloads": [far]})
 
 
 def page(
@@ -44,16 +42,9 @@ def page(
     minimum: list[dict[str, Any]] | None = None,
     error: str | None = None,
 ) -> str:
-    far = {
-        "name": "far/w1",
-        "command": ["mpiexec", "-n", "{np}", "./a\x1b[31m"],
-        "counts": [4],
-        "error": error,
-        "places": "by call site",
-        "rows": rows,
-        "minimum": minimum or [],
-    }
-    return "\n".join(render(from_data(FarFile, {"work_unit": unit, "workloads": [far]})))
+    command = ["mpiexec", "-n", "{np}", "./a\x1b[31m"]
+    made = file(unit, command=command, rows=rows, minimum=minimum or [], error=error)
+    return "\n".join(render(made))
 
 
 def test_a_row_says_what_it_stands_for() -> None:
@@ -98,36 +89,26 @@ def test_the_minimum_in_words(status: str, words: str) -> None:
 
 
 def test_what_stands_for_no_count_says_why() -> None:
-    same = row(2, None, why_not_by_work="is the same at every count")
+    same = row(2, None, by_work={"why": "is the same at every count"})
     text = page("instructions", [row(1, 64.0), same])
     assert (
         "phase 2 Send2 stands for no count: its work per iteration is the same at every count"
         in text
     )
     why = "cannot be compared: its messages are as large as those of the original"
-    text = page("cpu_ns", [row(1, None, cost=None, why_not_by_bytes=why)]).replace("\n    ", " ")
+    text = page("cpu_ns", [row(1, None, None, by_bytes={"why": why})]).replace("\n    ", " ")
     assert f"stands for no count: {why}" in text and "--work instructions" in text
 
 
 def test_how_the_places_of_another_build_were_matched() -> None:
-    far = {
-        "name": "far/w1",
-        "command": ["./a.S"],
-        "counts": [4],
-        "error": None,
-        "minimum": [],
-        "rows": [row(1, 64.0)],
-    }
-
     def told(**more: str) -> str:
-        file = {"work_unit": "instructions", "workloads": [{**far, **more}]}
-        return "\n".join(render(from_data(FarFile, file)))
+        return "\n".join(render(file("instructions", rows=[row(1, 64.0)], **more)))
 
     assert "its places were matched by function and line" in told(places="by function and line")
     assert "matched" not in told(places="by call site")
 
 
 def test_another_shape_and_another_program() -> None:
-    text = page("instructions", [row(3, 64.0, other_shape=True)]).replace("\n    ", " ")
+    text = page("instructions", [row(3, 64.0, by_bytes={"n": 100.0})]).replace("\n    ", " ")
     assert "phase 3: by the bytes of the messages it is another count" in text
     assert "far/w1: another program" in page("instructions", [], error="far/w1: another program")

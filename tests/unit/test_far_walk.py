@@ -7,20 +7,13 @@ from dataclasses import replace
 import corpus
 import pytest
 from corpus import Recorder
+from test_far_match import reference, runs, times_of
 
 from p3s.base.errors import P3SError
-from p3s.costs.small_runs.walk import (
-    FALLING,
-    REACHED,
-    STEADY,
-    UNKNOWN,
-    costs,
-    counts_upward,
-    minimum,
-    refuse,
-    stop,
-)
+from p3s.costs.small_runs.walk import PhaseCost, counts_upward, stop
+from p3s.costs.thesis import FALLING, REACHED
 from p3s.model.grid import admissible
+from p3s.model.holdout import build_model
 from p3s.signature.tables import PointTable
 
 
@@ -33,27 +26,6 @@ def test_the_walk_keeps_to_the_admissible_counts() -> None:
     assert counts_upward(anything, [1, 4, 6, 24], 24) == [4, 6, 12, 24]
     assert counts_upward(anything, [4, 6, 24], 3) == []
     assert counts_upward(admissible.learn([4, 8, 16], [12]), [4, 8, 16], 15) == [4, 8]
-
-
-@pytest.mark.parametrize(
-    ("cost", "before", "wanted"),
-    [
-        # Table 6.4 of the thesis begins with an equal pair and ends with one
-        ([0.803, 0.803], 0.0, (STEADY, None)),
-        ([0.803, 0.803, 0.79, 0.75, 0.719, 0.719], 0.0, (REACHED, 100)),
-        ([0.9, 0.8, 0.7], 0.0, (FALLING, None)),
-        ([0.9, 0.7, 0.75], 0.0, (REACHED, 25)),
-        ([1.0, 1.2, 1.4], 0.0, (STEADY, None)),  # more processes share the memory's bandwidth
-        ([0.5, 0.5], 1.0, (REACHED, 25)),  # the study's own cost was twice that
-        ([0.5], 1.0, (UNKNOWN, None)),
-        ([0.0, 0.0], 1.0, (UNKNOWN, None)),
-    ],
-)
-def test_when_the_cost_has_stopped_falling(
-    cost: list[float], before: float, wanted: tuple[str, int | None]
-) -> None:
-    counts = [16, 25, 36, 64, 81, 100]
-    assert minimum(counts[: len(cost)], cost, before) == wanted
 
 
 def two_phases(size: int, turns: int = 10) -> corpus.Program:
@@ -79,27 +51,31 @@ def table(size: int, n: int, turns: int = 10, unit: str = "instructions") -> Poi
 def test_costs_of_both_phases_stop_the_walk_only_together() -> None:
     own = [table(1 << 16, n) for n in (2, 4, 8)]
     far = [table(1 << 10, n) for n in (2, 4, 8)]
-    send, reduce_ = ("Send", "MPI_Send"), ("Allreduce", "MPI_Allreduce")
-    work = {send: 100.0 * 1024 * 10, reduce_: 50.0 * 1024 * 10}
-    before = {t.np: {send: 64 * work[send] * 2, reduce_: 64 * work[reduce_] * 2} for t in own}
+    model = build_model(own, holdout=False)
+    places = [p.place for phase in model.phases for p in phase.work.places]
+    study = reference(model, own, {t.np: times_of(t, places, 2.0) for t in own})
 
-    def times(
-        cost: dict[tuple[str, str], tuple[float, ...]], k: int
-    ) -> dict[tuple[str, str], float]:
-        return {place: each[k] * work[place] for place, each in cost.items()}
+    def costs(send: tuple[float, ...], reduce_: tuple[float, ...]) -> list[PhaseCost]:
+        took = {}
+        for k, t in enumerate(far):
+            cost = [[{"MPI_Send": send[k]}.get(op, reduce_[k])] for _, op in places]
+            spent = times_of(t, places, 1.0)
+            took[t.np] = replace(spent, least=spent.least * cost)
+        return study.costs(runs("far/w1", far, took))
 
-    cost = {send: (1.0, 0.5, 0.5), reduce_: (1.8, 1.0, 0.7)}
-    found = costs(own, far, {t.np: times(cost, k) for k, t in enumerate(far)}, before)
+    found = costs((1.0, 0.5, 0.5), (1.8, 1.0, 0.7))
     assert {c.name: (c.status, c.at) for c in found} == {
         "Send+Recv": (REACHED, 8),
         "Allreduce": (FALLING, None),
     }
     assert not stop(found)
     assert {c.name: c.cost for c in found}["Send+Recv"] == pytest.approx((1.0, 0.5, 0.5), rel=1e-3)
-    cost[reduce_] = (1.8, 1.0, 1.0)
-    found = costs(own, far, {t.np: times(cost, k) for k, t in enumerate(far)}, before)
-    assert stop(found)
-    assert not stop(costs(own, far, {t.np: None for t in far}, before)), "no times, no minimum"
+    assert stop(costs((1.0, 0.5, 0.5), (1.8, 1.0, 1.0)))
+    assert not stop(study.costs(runs("far/w1", far, {}))), "no times, no minimum"
+
+
+def refuse(own: list[PointTable], far: PointTable) -> None:
+    reference(build_model(own, holdout=False), own).refuse(far)
 
 
 def test_more_turns_of_a_smaller_workload_are_no_larger_workload() -> None:
@@ -170,6 +146,6 @@ def test_a_run_that_took_longer_is_no_larger_workload(unit: str, n: int) -> None
 
 def test_units_are_not_mixed() -> None:
     with pytest.raises(P3SError, match="measured in cpu_ns and in instructions in the study"):
-        refuse([table(1 << 14, n) for n in (2, 4)], table(1 << 10, 4, unit="cpu_ns"))
-    time = [table(1 << 14, n, unit="cpu_ns") for n in (2, 4)]
+        refuse([table(1 << 14, n) for n in (2, 4, 8)], table(1 << 10, 4, unit="cpu_ns"))
+    time = [table(1 << 14, n, unit="cpu_ns") for n in (2, 4, 8)]
     refuse(time, table(1 << 10, 4, unit="wall_ns"))  # both are time

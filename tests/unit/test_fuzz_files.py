@@ -76,7 +76,7 @@ CHANGES: list[tuple[str, tuple[Any, ...], Any]] = [
     ("model", ("items", 0, "rivals"), ""),
     ("order", ("slots",), "text"),
     ("family", ("parts", 0, "missed"), 0),
-    ("family", ("parts", 0, "tree"), DEEP),
+    ("family", ("parts", 0, "equations"), DEEP),
     ("scaled", ("tables",), None),
     ("scaled", ("n",), Raw("1e400")),
     ("replay", ("tables", "np000012.parquet", "more"), 1),

@@ -127,7 +127,7 @@ NOT_SHOWING = (
     "p3s.capture.lines",
     "p3s.capture.elf",
     "p3s.capture.sites",
-    "p3s.costs.stage",
+    "p3s.costs.fit",
     "p3s.costs.apply",
     "p3s.model.evaluate",
     "p3s.model.stage",

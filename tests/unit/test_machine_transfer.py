@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,10 @@ from p3s.base.errors import P3SError
 from p3s.base.serialise import from_data, to_data
 from p3s.costs import laws
 from p3s.costs.laws import CostLaw, fit_cost
-from p3s.costs.model import entry_of
-from p3s.costs.thesis import Point, PowerLaw
+from p3s.costs.points import Point
+from p3s.costs.thesis import PowerLaw
 from p3s.costs.transfer import move, transferred
-from p3s.costs.types import ComputeModel
+from p3s.costs.types import ComputeModel, LawEntry
 from p3s.machine.explain import resident_sizes, unknown_sizes
 from p3s.machine.factor import factor_of
 from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, Machine
@@ -339,7 +339,7 @@ def compute(unit: str = "instructions") -> ComputeModel:
             Point(("f", "MPI_Send"), 0, n, x * 10, x, least, typical, 0.02, n, 3, "own", n)
         )
     law = fit_cost(points, unit=unit)
-    entry = replace(entry_of("place", 0, [("f", "MPI_Send")], points, law), share=1.0)
+    entry = LawEntry("place", 0, (("f", "MPI_Send"),), 1.0, tuple(points), law)
     phase = phase_costs(0, crm_i=PowerLaw(1.0, -1.0))
     return compute_model(unit, laws=(entry,), rest=law, phases=(phase,))
 

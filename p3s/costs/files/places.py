@@ -76,61 +76,53 @@ class FilePlace:
         return float(np.mean([one.calls for one in self.seen]))
 
 
-def places_of(study_dir: Path, model: Model) -> dict[tuple[str, str], FilePlace]:
+def places_of(root: Path, model: Model) -> dict[tuple[str, str], FilePlace]:
     """Return the places of a study's traced runs that use files, by site and operation."""
-    uses = {n: found for n in model.counts if (found := load_uses(study_dir, n)) is not None}
     group = {(it.site, it.op): it.phase for it in model.items}
-    seen: dict[tuple[str, str], list[tuple[Seen, np.ndarray]]] = {}
-    for n, use in sorted(uses.items()):
+    seen: dict[tuple[str, str], list[Seen]] = {}
+    last: dict[tuple[str, str], tuple[FileUse, np.ndarray]] = {}
+    for n in sorted(model.counts):
+        use = load_uses(root, n)
+        if use is None:
+            continue
         written = _written(use, group)
         for k, place in enumerate(use.places):
             rows = np.flatnonzero(use.place == k)
             if len(rows):
-                seen.setdefault(place, []).append(
-                    (_seen(n, use, place[1], rows, written.get(group.get(place, -1), {})), rows)
-                )
-    return {
-        place: _place(place, [one for one, _ in found], uses[found[-1][0].n], found[-1][1])
-        for place, found in seen.items()
-    }
+                mine = written[group.get(place, -1)]
+                seen.setdefault(place, []).append(_seen(n, use, place[1], rows, mine))
+                last[place] = use, rows
+    return {place: _place(place, found, *last[place]) for place, found in seen.items()}
 
 
-def _written(
-    use: FileUse, group: Mapping[tuple[str, str], int]
-) -> dict[int, dict[int, tuple[float, float]]]:
-    """Return phase -> rank -> (bytes written, syncs) at one count."""
-    out: dict[int, dict[int, tuple[float, float]]] = {}
-    events, nbytes = use.column("events"), use.column("bytes")
-    for i, (rank, k) in enumerate(zip(use.rank.tolist(), use.place.tolist(), strict=True)):
-        what = file_work(use.places[k][1])
-        if what in (WRITE, SYNC):
-            ranks = out.setdefault(group.get(use.places[k], -1), {})
-            before = ranks.get(rank, (0.0, 0.0))
-            more = (float(nbytes[i]), 0.0) if what == WRITE else (0.0, float(events[i]))
-            ranks[rank] = before[0] + more[0], before[1] + more[1]
+def _written(use: FileUse, group: Mapping[tuple[str, str], int]) -> np.ndarray:
+    """Return (bytes written, syncs) of each rank in each phase at one count: (phases, ranks, 2)."""
+    what = np.array([file_work(op) for _, op in use.places] or [""])[use.place]
+    phase = np.array([group.get(place, -1) for place in use.places] or [-1])[use.place]
+    out = np.zeros((max(group.values(), default=-1) + 2, int(use.rank.max(initial=0)) + 1, 2))
+    for k, (done, amount) in enumerate(((WRITE, "bytes"), (SYNC, "events"))):
+        mine = what == done
+        np.add.at(out, (phase[mine], use.rank[mine], k), use.column(amount)[mine])
     return out
 
 
-def _seen(
-    n: int, use: FileUse, op: str, rows: np.ndarray, written: Mapping[int, tuple[float, float]]
-) -> Seen:
+def _seen(n: int, use: FileUse, op: str, rows: np.ndarray, written: np.ndarray) -> Seen:
     events = use.column("events")[rows].astype(np.float64)
     took = use.column("elapsed_ns")[rows] / events / 1e9
-    files = len(np.unique(use.column("file")[rows]))
-    nbytes = float((use.column("bytes")[rows] / events).mean())
-    if file_work(op) == SYNC:
-        each = [written[r] for r in use.rank[rows].tolist() if r in written]
-        nbytes = float(np.mean([b / max(k, 1.0) for b, k in each])) if each else 0.0
-    again = use.column("truncates")[rows] - use.column("files")[rows]
-    stays = [r in written and written[r][0] > 0 and not written[r][1] for r in use.rank[rows]]
+    nbytes, syncs = written[use.rank[rows]].T
+    each = use.column("bytes")[rows] / events
+    if file_work(op) == SYNC:  # what was written since the one before
+        some = (nbytes > 0) | (syncs > 0)
+        each = (nbytes / np.maximum(syncs, 1.0))[some] if some.any() else np.zeros(1)
+    again = np.maximum(use.column("truncates")[rows] - use.column("files")[rows], 0)
     return Seen(
         n,
         len(rows),
-        len(rows) / max(files, 1),
+        len(rows) / max(len(np.unique(use.column("file")[rows])), 1),
         float((use.column("calls")[rows] / events).mean()),
-        nbytes,
+        float(each.mean()),
         float(took.min() if is_file_collective(op) else took.max()),
-        float((np.maximum(again, 0) * stays / events).mean()),
+        float((again * ((nbytes > 0) & (syncs == 0)) / events).mean()),
     )
 
 
@@ -138,10 +130,9 @@ def _place(
     place: tuple[str, str], seen: Sequence[Seen], use: FileUse, rows: np.ndarray
 ) -> FilePlace:
     site, op = place
-    placed = int(use.column("placed")[rows].sum())
-    dense = int(use.column("dense")[rows].sum())
-    follows = int(use.column("follows")[rows].sum())
-    holes = placed and 1 - dense / placed >= _HOLES
+    placed, dense, follows = (
+        int(use.column(name)[rows].sum()) for name in ("placed", "dense", "follows")
+    )
     return FilePlace(
         site,
         op,
@@ -149,7 +140,7 @@ def _place(
         _way(op, use.column("aggregated")[rows]),
         SHARED if seen[-1].sharing > 1 or is_file_collective(op) else OWN,
         _sharing(op, seen),
-        STRIDED if holes else DENSE,
+        STRIDED if placed and 1 - dense / placed >= _HOLES else DENSE,
         follows / placed if placed else 0.0,
         tuple(seen),
     )
@@ -186,33 +177,42 @@ class FileTimes:
     high_ns: np.ndarray
 
 
-def file_times(
-    model: Model,
-    rows: ScaledRows,
-    n: int,
-    places: Mapping[tuple[str, str], FilePlace],
-    system: FileSystem | None,
-) -> FileTimes:
-    """Return how long the rows of ``n`` processes take in files; 0 for other calls.
+@dataclass(frozen=True)
+class FilesOf:
+    """What a study knows of its program's files; ``system``: None where the runs alone tell."""
 
-    A sync brings to the disk what its process wrote in the same phase since the one before; opening
-    a file waits for what is on its way there.
-    """
-    out = np.zeros((3, len(rows.rank)))
-    nbytes = rows.nbytes.astype(np.float64)
-    _with_written(model, rows, nbytes)
-    for i in np.unique(rows.item).tolist():
-        item = model.items[i]
-        place = places.get((item.site, item.op))
-        if item.kind != IO or place is None:
-            continue
-        mine = np.flatnonzero(rows.item == i)
-        sizes, where = np.unique(nbytes[mine], return_inverse=True)
-        mean = float(nbytes[mine].mean())
-        spans = [span_of(place, n, size, mean, system) for size in sizes.tolist()]
-        for row, end in zip(out, ("s", "low_s", "high_s"), strict=True):
-            row[mine] = np.array([getattr(span, end) for span in spans])[where] * 1e9
-    return FileTimes(*out)
+    places: Mapping[tuple[str, str], FilePlace]
+    system: FileSystem | None
+
+    def times(self, model: Model, rows: ScaledRows, n: int) -> FileTimes:
+        """Return how long the rows of ``n`` processes take in files; 0 for other calls.
+
+        A sync brings to the disk what its process wrote in the same phase since the one before;
+        opening a file waits for what is on its way there.
+        """
+        out = np.zeros((3, len(rows.rank)))
+        nbytes = rows.nbytes.astype(np.float64)
+        _with_written(model, rows, nbytes)
+        for i in np.unique(rows.item).tolist():
+            item = model.items[i]
+            place = self.places.get((item.site, item.op))
+            if item.kind != IO or place is None:
+                continue
+            mine = np.flatnonzero(rows.item == i)
+            sizes, where = np.unique(nbytes[mine], return_inverse=True)
+            mean = float(nbytes[mine].mean())
+            spans = [span_of(place, n, size, mean, self.system) for size in sizes.tolist()]
+            ends = np.array([(span.s, span.low_s, span.high_s) for span in spans])
+            out[:, mine] = ends[where].T * 1e9
+        return FileTimes(*out)
+
+    @property
+    def source(self) -> str:
+        """Whose costs they are, as a part of a sentence."""
+        if self.system is None:
+            return "the traced runs' own times"
+        name, directory = self.system.name, self.system.directory
+        return f"{name} in {directory}" if directory else name
 
 
 def _with_written(model: Model, rows: ScaledRows, nbytes: np.ndarray) -> None:
@@ -292,26 +292,6 @@ def _trend(seen: Sequence[Seen], n: int) -> Span:
     value = float(law.value(n)) if law is not None else last
     low, high = min(last, value) / 2, max(last, value) * 2
     return Span(value, low, high)
-
-
-@dataclass(frozen=True)
-class FilesOf:
-    """What a study knows of its program's files; ``system``: None where the runs alone tell."""
-
-    places: Mapping[tuple[str, str], FilePlace]
-    system: FileSystem | None
-
-    def times(self, model: Model, rows: ScaledRows, n: int) -> FileTimes:
-        """Return what the rows of ``n`` processes take in files."""
-        return file_times(model, rows, n, self.places, self.system)
-
-    @property
-    def source(self) -> str:
-        """Whose costs they are, as a part of a sentence."""
-        if self.system is None:
-            return "the traced runs' own times"
-        name, directory = self.system.name, self.system.directory
-        return f"{name} in {directory}" if directory else name
 
 
 def files_of_study(root: Path, model: Model) -> FilesOf | None:

@@ -1,4 +1,4 @@
-"""The model at a setting that was never traced: the rules with numbers in place of laws."""
+"""The model at a setting that was never traced: the nearest one with other numbers in its rules."""
 
 from __future__ import annotations
 
@@ -6,47 +6,48 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.base.ops import COMPLETION
-from p3s.base.serialise import from_data, to_data
 from p3s.base.settings import Setting, setting_name, value_text
 from p3s.costs.gather import work_of
-from p3s.costs.parameters.align import Alike, number_at, points_at, sure
-from p3s.costs.parameters.tree import fill, leaves_of, nearest
-from p3s.costs.parameters.types import FITTED, Law, Means, MissedRules, SegmentLaws
-from p3s.costs.parameters.work import places_at
+from p3s.costs.parameters.alike import Alike, nearest, numbers_at
+from p3s.costs.parameters.laws import FITTED, Call, Law, Means
+from p3s.costs.parameters.structure import Path, below, filled
+from p3s.costs.parameters.work import symbols, work_at
 from p3s.laws.counts import WorkLaw
 from p3s.laws.lawfinder import find_law
 from p3s.laws.symbolic import to_text
 from p3s.model.compare import compare
 from p3s.model.comparison import Comparison, HoldOut, Summary
 from p3s.model.evaluate import generate, model_grid
-from p3s.model.grid.at import GridRule
 from p3s.model.judge import phase_key
-from p3s.model.law_types import Order
+from p3s.model.law_types import CountLaw, SizeLaw
 from p3s.model.reasons import VERDICTS, Code, Reason, Verdict
 from p3s.model.types import Derived, Item, Model, Phase, Share
+from p3s.model.work_types import Segment
 from p3s.signature.tables import PointTable
+
+AnyLaw = TypeVar("AnyLaw", CountLaw, SizeLaw)
 
 
 @dataclass(frozen=True)
 class Fitted:
     """Settings alike with the laws fitted to some of them: all there is to make a model of.
 
-    use: numbers of the members they were fitted to; laws: of every leaf; work: of segments.
+    use: numbers of the members they were fitted to; laws: of every number; work: of segments.
     holdout, missed: what laws fitted without one setting got wrong there.
     """
 
     part: Alike
     use: tuple[int, ...]
-    laws: Sequence[Law]
-    work: SegmentLaws
+    laws: Mapping[Path, Law]
+    work: Mapping[str, Segment]
     holdout: HoldOut | None = None
-    missed: MissedRules = MissedRules((), ())
+    missed: Sequence[Call] = ()
 
     @property
     def settings(self) -> list[Setting]:
@@ -65,94 +66,67 @@ def outside(settings: Sequence[Setting], wanted: Setting) -> float:
 
 def model_at(fitted: Fitted, setting: Setting) -> Model:
     """Return the model at a setting; raises P3SError where a law has no value there."""
-    part, laws = fitted.part, fitted.laws
     order = [fitted.use[k] for k in nearest(fitted.settings, setting)]
-    near = part.members[order[0]]
-    grid = part.tree["grid"]
-
-    def filled(tree: Any) -> Any:
-        return fill(
-            tree, lambda k: number_at(laws[k], setting), lambda k: points_at(laws[k], setting, grid)
-        )
-
-    base = [near.model.items[near.number.index(i)] for i in range(len(part.tree["items"]))]
-    counts = sorted({n for m in fitted.use for n in part.members[m].model.counts})
-    order_tree = filled(part.tree["order"])
-    family = GridRule.from_json(grid)
+    models = [fitted.part.members[m].model for m in order]
+    beyond = outside(fitted.settings, setting)
+    numbers = numbers_at(fitted.laws, setting, models[0])
+    made = filled(models[0], numbers)
+    counts = sorted({n for m in models for n in m.counts})
+    work = work_at(fitted.part, order, fitted.work, setting, symbols(numbers), math.log2(beyond))
     model = replace(
-        near.model,
+        made,
         counts=tuple(counts),
-        grid=replace(near.model.grid, family=family, dims={}),
-        tag_splits=from_data(tuple[tuple[str, str, bool], ...], part.tree["tag_splits"]),
-        items=tuple(
-            _item(own, filled(rules)) for own, rules in zip(base, part.tree["items"], strict=True)
+        items=tuple(_item(item, [m.items[i] for m in models]) for i, item in enumerate(made.items)),
+        phases=tuple(
+            replace(
+                phase,
+                weight=_of_settings(phase.weight, [m.phases[k].weight for m in models]),
+                weight_points=(),
+                work=work[k],
+            )
+            for k, phase in enumerate(made.phases)
         ),
-        phases=_phases(fitted, order, filled, setting),
-        work_units={str(n): near.model.work_unit for n in counts},
+        work_units={str(n): made.work_unit for n in counts},
         tracing={},
-        sites={k: v for m in fitted.use for k, v in part.members[m].model.sites.items()},
-        order=None if order_tree is None else from_data(Order, order_tree),
+        sites={k: v for m in models for k, v in m.sites.items()},
+        order=None if made.order is None else replace(made.order, moved=()),
         holdout=fitted.holdout,
         shares={},
         next=(),
         derived=Derived(
             setting={name: value_text(value) for name, value in setting.items()},
             settings=tuple(setting_name(s) for s in fitted.settings),
-            outside=outside(fitted.settings, setting),
+            outside=beyond,
         ),
     )
     dims = {str(n): tuple(model_grid(model, n).dims) for n in counts}
     model = replace(model, grid=replace(model.grid, dims=dims))
-    return _with_sums(_judged(model, fitted, order, setting))
+    return _with_sums(_judged(model, fitted, models, setting))
 
 
-def _item(own: Item, rules: Mapping[str, Any]) -> Item:
-    """Return an item: the rules at the setting, and what the nearest setting says besides."""
-    known = to_data(replace(own, measured=None, holdout=None, share=None, met_holdout=None))
-    slots = []
-    for mine, slot in zip(known["slots"], rules["slots"], strict=True):
-        slots.append(
-            {
-                **mine,
-                **slot,
-                "work_points": [],
-                "count": {**_about(mine["count"]), **slot["count"]},
-                "elements": {
-                    "even": False,
-                    "open": False,
-                    **_about(mine["elements"]),
-                    **slot["elements"],
-                    "rivals": [],
-                },
-            }
+def _item(item: Item, twins: Sequence[Item]) -> Item:
+    """Return an item without what was found of the nearest setting's runs alone."""
+    slots = tuple(
+        replace(
+            slot,
+            work_points=(),
+            count=_of_settings(slot.count, [twin.slots[k].count for twin in twins]),
+            elements=replace(
+                _of_settings(slot.elements, [twin.slots[k].elements for twin in twins]), rivals=()
+            ),
         )
-    made = from_data(Item, {**known, **rules, "slots": slots})
-    if made.at is None:  # no order of events holds at all settings
-        slots_ = tuple(replace(slot, when=None) for slot in made.slots)
-        made = replace(made, slots=slots_, loops=None)
-    return made
+        for k, slot in enumerate(item.slots)
+    )
+    return replace(item, slots=slots, measured=None, holdout=None, share=None, met_holdout=None)
 
 
-def _about(law: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: law[key] for key in ("points", "free") if key in law}
-
-
-def _phases(
-    fitted: Fitted, order: Sequence[int], filled: Any, setting: Setting
-) -> tuple[Phase, ...]:
-    part = fitted.part
-    near = part.members[order[0]]
-    doublings = math.log2(outside(fitted.settings, setting))
-    places = places_at(part, order, fitted.work, setting, filled, doublings)
-    out = []
-    for own, rules in zip(near.model.phases, filled(part.tree["phases"]), strict=True):
-        known = to_data(own)
-        weight = {**_about(known["weight"]), **rules["weight"]}
-        made = from_data(Phase, {**known, **rules, "weight": weight, "weight_points": []})
-        mine = tuple(places[p.place] for p in own.work.places)
-        work = replace(own.work, measured={}, points=(), places=mine)
-        out.append(replace(made, work=work))
-    return tuple(out)
+def _of_settings(law: AnyLaw, twins: Sequence[AnyLaw]) -> AnyLaw:
+    """Return a law; where those of other settings differ, without what is known of one of them."""
+    if all(twin == twins[0] for twin in twins):
+        return law
+    if isinstance(law, SizeLaw):
+        return replace(law, even=False, open=False, rivals=(), means=None)
+    return replace(law, rivals=None, stated=None, holds_from=None)
 
 
 def _with_sums(model: Model) -> Model:
@@ -204,20 +178,15 @@ def _with_shares(model: Model) -> Model:
         (rows.repeat * rows.nbytes).astype(float),
         rows.repeat * rows.work,
     )
-    parts = [
-        np.bincount(rows.item, amount, len(model.items)) / (float(amount.sum()) or 1.0)
-        for amount in amounts
-    ]
-    each = [Share(*map(float, values)) for values in zip(*parts, strict=True)]
-    shares = {
-        str(v): Share(
-            *(
-                float(sum(p[i] for i, it in enumerate(model.items) if it.verdict == v))
-                for p in parts
-            )
-        )
-        for v in VERDICTS
-    }
+    parts = np.array(
+        [
+            np.bincount(rows.item, amount, len(model.items)) / (float(amount.sum()) or 1.0)
+            for amount in amounts
+        ]
+    )
+    each = [Share(*column) for column in parts.T.tolist()]
+    verdicts = np.array([str(it.verdict) for it in model.items])
+    shares = {str(v): Share(*parts[:, verdicts == str(v)].sum(axis=1).tolist()) for v in VERDICTS}
     items = tuple(replace(it, share=s) for it, s in zip(model.items, each, strict=True))
     return replace(model, items=items, shares=shares)
 
@@ -225,10 +194,10 @@ def _with_shares(model: Model) -> Model:
 # ---- how sure it is --------------------------------------------------------------------------
 def leave_out(
     fitted: Fitted, member: int, tables: Sequence[PointTable]
-) -> tuple[HoldOut, MissedRules]:
+) -> tuple[HoldOut, tuple[Call, ...]]:
     """Return how a family that was fitted without a member does at all its counts.
 
-    The hold-out is at the largest of them; rules are missed that were at any.
+    The hold-out is at the largest of them; calls are missed that were at any.
     """
     left = fitted.part.members[member]
     name = setting_name(left.setting)
@@ -237,9 +206,9 @@ def leave_out(
         reports = [compare(model, t) for t in sorted(tables, key=lambda t: t.np)]
     except P3SError as err:
         failed = HoldOut(max(left.model.counts), False, str(err), setting=name)
-        return failed, MissedRules((), ())
+        return failed, ()
     items = model.items
-    calls: set[tuple[str, str, int | None]] = set()
+    calls: set[Call] = set()
     phases: set[tuple[str, ...]] = set()
     for report in reports:
         calls |= {items[i].key for i in report.items_wrong}
@@ -258,7 +227,7 @@ def leave_out(
         setting=name,
         each=tuple(summary(r) for r in reports),
     )
-    return last, MissedRules(tuple(sorted(calls, key=repr)), tuple(sorted(phases)))
+    return last, tuple(sorted(calls, key=repr))
 
 
 def summary(report: Comparison) -> Summary:
@@ -279,28 +248,28 @@ def summary(report: Comparison) -> Summary:
     )
 
 
-def _judged(model: Model, fitted: Fitted, order: Sequence[int], setting: Setting) -> Model:
+def _judged(model: Model, fitted: Fitted, models: Sequence[Model], setting: Setting) -> Model:
     """Return the model with verdicts: no better than those of the models it was made of."""
-    part, held, missed = fitted.part, fitted.holdout, fitted.missed
+    held, missed = fitted.holdout, fitted.missed
+    weights_missed = held.weights_missed if held is not None else ()
     items = []
-    for i, (item, rules) in enumerate(zip(model.items, part.tree["items"], strict=True)):
-        own = [part.members[m].model.items[part.members[m].number.index(i)] for m in order]
-        verdict, why = _of_members(own)
-        for other, reason in _of_laws(fitted.laws, _leaves_that_count(rules), setting):
+    for i, item in enumerate(model.items):
+        verdict, why = _of_members([m.items[i] for m in models])
+        for other, reason in _of_laws(_that_count(fitted.laws, i, item), setting).items():
             verdict = max(verdict, other, key=VERDICTS.index)
             why = (*why, reason)
         met = None
         if held is not None and held.possible:
-            met = item.key not in missed.calls and (item.site, "", None) not in missed.calls
+            met = item.key not in missed and (item.site, "", None) not in missed
             if not met and verdict == Verdict.EXACT:
                 verdict = Verdict.FITTED
                 why = (*why, Reason(Code.MISSED_SETTING, name=held.setting))
         items.append(replace(item, verdict=verdict, why=why, met_holdout=met))
     phases = []
-    for phase, rules in zip(model.phases, part.tree["phases"], strict=True):
-        worst = _of_weights([part.members[m].model.phases[phase.phase] for m in order])
-        doubts = [v for v, _ in _of_laws(fitted.laws, leaves_of(rules["weight"]), setting)]
-        wrong = phase_key(phase, model.items) in missed.phases
+    for k, phase in enumerate(model.phases):
+        worst = _of_weights([m.phases[k] for m in models])
+        doubts = _of_laws(list(below(fitted.laws, "phases", k).values()), setting)
+        wrong = phase_key(phase, model.items) in weights_missed
         if worst != Verdict.STATED and (doubts or wrong):
             doubt = Verdict.STATISTICAL if Verdict.STATISTICAL in doubts else Verdict.FITTED
             worst = max(worst, doubt, key=_weight_rank)
@@ -325,13 +294,13 @@ def _of_weights(found: Sequence[Phase]) -> Verdict:
     )
 
 
-def _leaves_that_count(rules: Mapping[str, Any]) -> list[int]:
-    """Return the leaves of an item; how many requests one call completes is no message."""
-    if rules["kind"] != COMPLETION:
-        return leaves_of(rules)
-    return leaves_of(
-        [{k: v for k, v in slot.items() if k != "elements"} for slot in rules["slots"]]
-    )
+def _that_count(laws: Mapping[Path, Law], i: int, item: Item) -> list[Law]:
+    """Return the laws of an item; how many requests one call completes is no message."""
+    return [
+        law
+        for path, law in below(laws, "items", i).items()
+        if item.kind != COMPLETION or (path[0] == "slots" and "elements" not in path)
+    ]
 
 
 def _weight_rank(verdict: Verdict) -> int:
@@ -348,14 +317,11 @@ def _of_members(found: Sequence[Item]) -> tuple[Verdict, tuple[Reason, ...]]:
     return worst.verdict, worst.why
 
 
-def _of_laws(
-    laws: Sequence[Law], leaves: Sequence[int], setting: Setting
-) -> list[tuple[Verdict, Reason]]:
-    """Return the verdicts that the laws of some leaves leave possible at a setting, and why."""
+def _of_laws(laws: Sequence[Law], setting: Setting) -> dict[Verdict, Reason]:
+    """Return the verdicts that some laws leave possible at a setting, and why."""
     out: dict[Verdict, Reason] = {}
-    for k in leaves:
-        law = laws[k]
-        if sure(law, setting):
+    for law in laws:
+        if law.settled(setting):
             continue
         if isinstance(law, Means) or law.state == FITTED:
             out[Verdict.STATISTICAL] = Reason(Code.NO_PARAMETER_LAW)
@@ -368,4 +334,4 @@ def _of_laws(
             out[Verdict.AMBIGUOUS] = Reason(Code.PARAMETER_FRACTION, name=text)
         else:
             out[Verdict.FITTED] = Reason(Code.PARAMETER_NUMBERS, name=text)
-    return list(out.items())
+    return out

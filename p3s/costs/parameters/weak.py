@@ -54,12 +54,7 @@ class WeakLaw:
         if whole:
             rounded = Fraction(max(math.floor(found + Fraction(1, 2)), 1))
             return rounded, rounded != found
-        digits = _DIGITS - 1 - math.floor(math.log10(float(found)))
-        rounded = (
-            Fraction(round(found * 10**9), 10**9)
-            if digits > 9
-            else Fraction(round(found * Fraction(10) ** digits)) / Fraction(10) ** digits
-        )
+        rounded = Fraction(round(Fraction(f"{float(found):.{_DIGITS}g}") * 10**9), 10**9)
         return rounded, rounded != found
 
     def text(self) -> str:

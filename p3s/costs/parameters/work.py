@@ -2,7 +2,8 @@
 
 The shapes are those of p3s.model.work.features with the blocks' extents following the
 parameters, and shapes of n times powers of the parameters for what no message shows. All samples
-of all settings and counts are fitted together: the code is the same, so is its cost.
+of all settings and counts are fitted together: the code is the same, so is its cost. An extent
+that follows the parameters is a symbol: the place of its number, joined by dots.
 """
 
 from __future__ import annotations
@@ -15,17 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from p3s.base.serialise import from_data, to_data
 from p3s.base.settings import Setting
-from p3s.costs.parameters.align import Alike, number_at
-from p3s.costs.parameters.tree import Differs, Leaves, fill, join, leaves_of
-from p3s.costs.parameters.types import SegmentLaws, find_number, with_values
+from p3s.costs.parameters.alike import Alike
+from p3s.costs.parameters.laws import find_number, with_values
+from p3s.costs.parameters.structure import Differs, Numbers, Path, as_fraction, filled, joined
 from p3s.laws.exact import exact_value
 from p3s.laws.expr import Expr, mul, num, power, sym, symbols_of
 from p3s.model.evaluate import model_grid
 from p3s.model.sizes.observed import env_of
 from p3s.model.tree import assign
-from p3s.model.types import Item
+from p3s.model.types import Model
 from p3s.model.work.features import ONCE, Feature, feature_values, features
 from p3s.model.work.flows import Run, run_of
 from p3s.model.work.segments import (
@@ -37,7 +37,7 @@ from p3s.model.work.segments import (
     thinned,
 )
 from p3s.model.work.sparse import fit_sparse
-from p3s.model.work_types import Case, Segment, WorkPlace
+from p3s.model.work_types import Case, PhaseWork, Segment, WorkPlace
 from p3s.signature.tables import PointTable
 
 #: Ranks per setting and count that a law is fitted to.
@@ -51,53 +51,31 @@ Term = tuple[float, Expr, str]
 
 def fit_family_work(
     part: Alike, use: Sequence[int], tables: Mapping[int, Sequence[PointTable]]
-) -> SegmentLaws:
-    """Return the laws of all segments.
+) -> dict[str, Segment]:
+    """Return the laws of all segments, by where they start and end.
 
     use: numbers of the members; tables: of each of them.
     """
-    items = _items(part, use[0])
-    places = places_of(items)
+    places = places_of(part.members[0].model.items)
     runs, basis = _runs(part, use, tables, places)
     most = most_terms(runs)
+    spent: dict[tuple[int, int], float] = {}
+    for run in runs:
+        for a, b in np.unique(run.segments[:, 1:3], axis=0).astype(int).tolist():
+            mine = (run.segments[:, 1] == a) & (run.segments[:, 2] == b)
+            spent[a, b] = spent.get((a, b), 0.0) + float(run.segments[mine, 4].sum())
+    names = list(places)
     laws: dict[str, Segment] = {}
     like: list[tuple[int, ...]] = []
-    pairs = sorted(
-        {(int(a), int(b)) for run in runs for a, b in np.unique(run.segments[:, 1:3], axis=0)},
-        key=lambda pair: (
-            -sum(
-                float(
-                    run.segments[
-                        (run.segments[:, 1] == pair[0]) & (run.segments[:, 2] == pair[1]), 4
-                    ].sum()
-                )
-                for run in runs
-            )
-        ),
-    )
-    names = list(places)
-    for a, b in pairs:
+    for a, b in sorted(sorted(spent), key=lambda pair: -spent[pair]):
         law, terms = _law(runs, a, b, basis, most[(a, b)], like)
         like.append(terms)
         laws[_key(names[a] if a >= 0 else None, names[b])] = law
-    return SegmentLaws(laws)
+    return laws
 
 
 def _key(a: Place | None, b: Place) -> str:
     return f"{'' if a is None else ':'.join(a)} > {':'.join(b)}"
-
-
-def _items(part: Alike, m: int) -> list[Item]:
-    """Return the items of one member in the order that all have in common."""
-    member = part.members[m]
-    order = sorted(range(len(member.number)), key=lambda i: member.number[i])
-    return [member.model.items[i] for i in order]
-
-
-def _at_member(part: Alike, tree: Any, m: int) -> Any:
-    """Return a tree with the numbers that it has at a member."""
-    values = part.leaves.values
-    return fill(tree, lambda k: values[k][m], lambda k: values[k][m])
 
 
 def _runs(
@@ -110,13 +88,13 @@ def _runs(
     basis = family_features(part, use)
     out = []
     for m in use:
-        member = part.members[m]
-        items = _items(part, m)
-        of_item = np.array([places[(it.site, it.op)] for it in items] + [-1], dtype=np.int64)
-        exprs = [with_values(_at_member(part, f.expr, m), member.setting) for f in basis]
+        model, setting = part.members[m].model, part.members[m].setting
+        of_item = np.array([places[(it.site, it.op)] for it in model.items] + [-1], dtype=np.int64)
+        known = symbols({path: values[m] for path, values in part.numbers.items()})
+        exprs = [with_values(f.expr, {**setting, **known}) for f in basis]
         for t in sorted(tables[m], key=lambda t: t.np):
-            grid = model_grid(member.model, t.np)
-            item = np.minimum(assign(items, t, grid, member.model.splits).of_row, len(items))
+            grid = model_grid(model, t.np)
+            item = np.minimum(assign(model.items, t, grid, model.splits).of_row, len(model.items))
             out.append(run_of(t, grid, of_item[item], places))
             env = env_of(grid, np.arange(grid.n))
             columns = [feature_values(Feature(expr, 0.0), env, {}) for expr in exprs]
@@ -124,30 +102,42 @@ def _runs(
     return out, basis
 
 
+def symbols(numbers: Mapping[Path, Any]) -> dict[str, Fraction]:
+    """Return the values of the symbols that stand for numbers in features."""
+    return {
+        symbol(path): as_fraction(value)
+        for path, value in numbers.items()
+        if isinstance(value, (Fraction, float))
+    }
+
+
+def symbol(path: Path) -> str:
+    """Return the name of the place of a number: in features, and in family.json."""
+    return ".".join(map(str, path))
+
+
 def family_features(part: Alike, use: Sequence[int]) -> list[Feature]:
-    """Return the shapes of work: those of a model, extents as leaves, and powers of parameters."""
+    """Return the shapes of work: those of a model, extents as symbols, and powers of parameters."""
     marks: dict[Any, int] = {}
-    mark_of: dict[int, int] = {}
-    for k, (kind, values) in enumerate(zip(part.leaves.kind, part.leaves.values, strict=True)):
-        if kind == "number":
-            mark_of[k] = marks.setdefault(tuple(values), _MARK + len(marks))
-    leaf_of = {mark: k for k, mark in reversed(mark_of.items())}
-    marked = fill(
-        part.tree["items"], lambda k: Fraction(mark_of[k]), lambda k: part.leaves.values[k][use[0]]
-    )
-    sizes = [s["elements"]["expr"] for it in marked for s in it["slots"] if "expr" in s["elements"]]
-    ndims = int(part.tree["grid"]["ndims"])
+    name_of: dict[int, str] = {}
+    marked: dict[Path, Fraction] = {}
+    for path, values in part.numbers.items():
+        if path[0] == "items" and isinstance(values[0], (Fraction, float)):
+            mark = marks.setdefault(tuple(values), _MARK + len(marks))
+            name_of.setdefault(mark, symbol(path))
+            marked[path] = Fraction(mark)
+    items = filled(part.members[0].model, marked).items
+    sizes = [slot.elements.expr for it in items for slot in it.slots if slot.elements.expr]
 
     def unmarked(expr: Any) -> Any:
         if not isinstance(expr, list):
             return expr
-        if expr[0] == "num" and expr[1] in leaf_of:
-            return ["num", {"law": leaf_of[expr[1]]}]
+        if expr[0] == "num" and expr[1] in name_of:
+            return sym(name_of[expr[1]])
         return [unmarked(e) for e in expr]
 
-    out = []
-    for f in features(sizes, ndims):
-        out.append(Feature(unmarked(f.expr), f.cost, f.message, f.nest))
+    ndims = part.members[0].model.grid.family.ndims
+    out = [replace(f, expr=unmarked(f.expr)) for f in features(sizes, ndims)]
     names = [
         name
         for name in part.members[use[0]].setting
@@ -209,7 +199,7 @@ def _law(
         np.concatenate(label),
         [f.cost for f in basis],
         nest if enough >= len(nest) + 2 else [],
-        [i for i, f in enumerate(basis) if f.falls and not leaves_of(f.expr)],
+        [i for i, f in enumerate(basis) if f.falls],
         max_terms,
         like,
     )
@@ -217,46 +207,47 @@ def _law(
 
 
 # ---- the places of a model at one setting ----------------------------------------------------
-def places_at(
-    part: Alike, use: Sequence[int], work: SegmentLaws, setting: Setting, filled: Any, beyond: float
-) -> dict[Place, WorkPlace]:
-    """Return the places of all phases at a setting, by (site, operation).
+def work_at(
+    part: Alike,
+    order: Sequence[int],
+    laws: Mapping[str, Segment],
+    setting: Setting,
+    known: Mapping[str, Fraction],
+    beyond: float,
+) -> list[PhaseWork]:
+    """Return the work of all phases at a setting.
 
-    filled: (tree) -> tree without leaves at the setting; beyond: doublings by which the setting
-    lies outside those fitted: the errors of laws grow by half as much again with each.
+    order: members, the nearest first. known: values of the symbols that stand for numbers.
+    beyond: doublings by which the setting lies outside those fitted: the errors of laws grow by
+    half as much again with each.
     """
-    near = part.members[use[0]]
-    out: dict[Place, WorkPlace] = {}
+    values = {**setting, **known}
 
     def terms(raw: Sequence[Term]) -> tuple[Term, ...]:
-        return tuple(
-            _term(c, with_values(filled(expr), setting), message) for c, expr, message in raw
+        return tuple(_term(c, with_values(expr, values), message) for c, expr, message in raw)
+
+    def segment(own: Segment, law: Segment | None) -> Segment:
+        if law is None:
+            return own
+        return Segment(
+            terms=terms(law.terms),
+            error=law.error * (1 + 0.5 * beyond),
+            rivals=tuple(terms(r) for r in law.rivals),
+            counts=law.counts,
         )
 
-    for phase in near.model.phases:
-        for place in phase.work.places:
-            segments = []
-            for a, own in zip(place.before, place.segments, strict=True):
-                law = work.segments.get(_key(a, place.place))
-                segments.append(
-                    own
-                    if law is None
-                    else Segment(
-                        terms=terms(law.terms),
-                        error=law.error * (1 + 0.5 * beyond),
-                        rivals=tuple(terms(r) for r in law.rivals),
-                        counts=law.counts,
-                    )
-                )
-            items = [near.number[i] for i in place.items]
-            out[place.place] = replace(
-                place,
-                segments=tuple(segments),
-                cases=_cases(part, use, place, setting),
-                items=tuple(sorted(items)),
-                rows=tuple(row for _, row in sorted(zip(items, place.rows, strict=True))),
-            )
-    return out
+    def at(place: WorkPlace) -> WorkPlace:
+        segments = (
+            segment(own, laws.get(_key(a, place.place)))
+            for a, own in zip(place.before, place.segments, strict=True)
+        )
+        cases = _cases(part, order, place, setting)
+        return replace(place, segments=tuple(segments), cases=cases)
+
+    return [
+        replace(phase.work, measured={}, points=(), places=tuple(map(at, phase.work.places)))
+        for phase in part.members[order[0]].model.phases
+    ]
 
 
 def _term(coef: float, expr: Expr, message: str) -> Term:
@@ -277,29 +268,30 @@ def _term(coef: float, expr: Expr, message: str) -> Term:
     return coef, mul(*parts), message
 
 
-def _cases(part: Alike, use: Sequence[int], place: WorkPlace, setting: Setting) -> tuple[Case, ...]:
+def _cases(
+    part: Alike, order: Sequence[int], place: WorkPlace, setting: Setting
+) -> tuple[Case, ...]:
     """Return how often segments occur, numbers as laws where other settings have the same cases.
 
     Where they have not, the cases are those of the first member: the nearest setting.
     """
-    others = []
-    for m in use:
-        found = next(
-            (
-                p
-                for phase in part.members[m].model.phases
-                for p in phase.work.places
-                if p.place == place.place
-            ),
-            None,
-        )
-        if found is not None and found.before == place.before:
-            others.append((part.members[m].setting, to_data(found.cases)))
-    leaves = Leaves()
+    others = [
+        (part.members[m].setting, twin.cases)
+        for m in order
+        if (twin := _twin(part.members[m].model, place)) is not None
+    ]
+    numbers: Numbers = {}
     try:
-        tree = join([cases for _, cases in others], leaves)
+        made = joined([cases for _, cases in others], numbers)[0]
     except Differs:
         return place.cases
-    laws = [find_number([s for s, _ in others], values) for values in leaves.values]
-    made = fill(tree, lambda k: number_at(laws[k], setting), lambda k: {})
-    return from_data(tuple[Case, ...], made)
+    laws = {path: find_number([s for s, _ in others], v) for path, v in numbers.items()}
+    cases: tuple[Case, ...] = filled(made, {p: law.rounded(setting) for p, law in laws.items()})
+    return cases
+
+
+def _twin(model: Model, place: WorkPlace) -> WorkPlace | None:
+    """Return the same place of another model, with the same calls before."""
+    every = (p for phase in model.phases for p in phase.work.places)
+    twin = next((p for p in every if p.place == place.place), None)
+    return twin if twin is not None and twin.before == place.before else None

@@ -1,30 +1,58 @@
 """Work, time, calls and bytes per place and rank: of runs, and as the model predicts them.
 
-All have the same shape, so that ranks of a run with another workload can be compared with ranks
-of the model's own workload at any count.
+All have the same shape, so that ranks of a run with another input can be compared with ranks
+of the model's own input at any count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.base.ops import COMPLETION, kind_of
-from p3s.base.study import Study
-from p3s.costs.gather import by_place_and_rank, in_the_run, numbers_of, places_of, work_of
-from p3s.costs.small_runs.places import Same
-from p3s.costs.thesis import Place
+from p3s.costs.gather import (
+    Spent,
+    by_place_and_rank,
+    in_the_run,
+    numbers_of,
+    places_of,
+    spent_in,
+    work_of,
+)
+from p3s.costs.points import Place
 from p3s.model.evaluate import generate, model_grid, phase_weight
 from p3s.model.types import Model
 from p3s.signature.rank import INSTRUCTIONS
 from p3s.signature.tables import PointTable
-from p3s.signature.times import load_times
+from p3s.signature.times import Times
 
 #: Up to so many ranks are evaluated one by one; above, some of them stand for all.
 _ALL_RANKS, _SOME_RANKS = 256, 96
+
+
+@dataclass(frozen=True)
+class InputRuns:
+    """Runs of one input of the program, places named as those of the study.
+
+    name: of their study inside the study; tables: of all counts, times: by count. how: places
+    were matched, in words. problem: why they cannot be read, then there are no tables.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    counts: tuple[int, ...]
+    tables: Sequence[PointTable] = ()
+    times: Mapping[int, Times] | None = None
+    how: str = ""
+    problem: str = ""
+
+    def spent(self, t: PointTable, places: Sequence[Place]) -> Spent | None:
+        """Return the time that the runs of one count took, None where none was measured."""
+        return spent_at(t, (self.times or {}).get(t.np), places)
 
 
 @dataclass(frozen=True)
@@ -60,8 +88,19 @@ def measured(table: PointTable, places: Sequence[Place], weight: np.ndarray) -> 
     )
 
 
+def spent_at(t: PointTable, times: Times | None, places: Sequence[Place]) -> Spent | None:
+    """Return the time that the runs of one count took; where work is time it is that itself."""
+    if times is not None:
+        return spent_in(places, times)
+    if t.work_unit == INSTRUCTIONS:
+        return None
+    place = numbers_of(places, ((g.site, g.op) for g in t.groups))[t.group]
+    work = by_place_and_rank(place, t.rank, t.work, (len(places), t.np)) * in_the_run(places)
+    return Spent(work, work, work, work, t.repeats)
+
+
 class Predicted:
-    """The model of a workload at any count, evaluated once for each."""
+    """The model of an input at any count, evaluated once for each."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -78,7 +117,6 @@ class Predicted:
         return self._known[n]
 
     def _cells(self, n: int) -> Cells:
-
         ranks = None if n <= _ALL_RANKS else some_ranks(model_grid(self.model, n).dims, n)
         rows = generate(self.model, n, ranks)
         found = work_of(self.model, rows, widths=False)
@@ -111,44 +149,17 @@ def some_ranks(dims: Sequence[int], n: int) -> np.ndarray:
     )
 
 
-@dataclass(frozen=True)
-class Spent:
-    """Time before the calls of each place, (places, ranks), ns: least, median and most of repeats.
-
-    work: what the signature counted in the segments whose time is known.
-    """
-
-    least: np.ndarray
-    typical: np.ndarray
-    most: np.ndarray
-    work: np.ndarray
-    repeats: int
-
-    def of_place(self, places: Sequence[Place]) -> dict[Place, float]:
-        """Return the least time before each place, summed over the ranks."""
-        return dict(zip(places, self.least.sum(axis=1).tolist(), strict=True))
-
-
-def spent(
-    study: Study, t: PointTable, places: Sequence[Place], same: Same | None = None
-) -> Spent | None:
-    """Return the time that the runs of one count took, None where none was measured.
-
-    same: how the sites of these runs are called in ``t`` and ``places``.
-    """
-    times = load_times(study.root, t.np)
-    if times is not None:
-        same, own = same or Same(), {site for site, _ in places}
-        nodes = [(same.site(site, own), op) for site, op in times.nodes]
-        columns = (times.least_ns, times.median_ns, times.most_ns, times.work)
-        rank, to, repeats = times.rank, times.to_node, max(len(times.runs), 1)
-    elif t.work_unit != INSTRUCTIONS:  # work is the time itself, the least of the repeats
-        nodes = [(g.site, g.op) for g in t.groups]
-        rank, to, repeats = t.rank, t.group, t.repeats
-        columns = (t.work, t.work, t.work, t.work)
-    else:
-        return None
-    place = numbers_of(places, nodes)[to]
-    shape = (len(places), t.np)
-    least, typical, most, work = (by_place_and_rank(place, rank, c, shape) for c in columns)
-    return Spent(least, typical, most, work, repeats)
+def interpolated(points: Mapping[int, float], n: float) -> float:
+    """Return a value at ``n`` from those at the two counts next to it: by a power law, by a
+    straight line where one of them is 0; 0 without points."""
+    if n in points:
+        return points[int(n)]
+    counts = sorted(points)
+    if len(counts) < 2:
+        return points[counts[0]] if counts else 0.0
+    above = int(np.clip(np.searchsorted(counts, n), 1, len(counts) - 1))
+    low, high = counts[above - 1], counts[above]
+    a, b = points[low], points[high]
+    if a <= 0 or b <= 0:
+        return max(a + (b - a) * (n - low) / (high - low), 0.0)
+    return float(a * (n / low) ** (math.log(b / a) / math.log(high / low)))

@@ -1,4 +1,4 @@
-"""Which count of the original workload gives a process as much: the look-up of thesis 6.2, step 4.
+"""Which count of the original input gives a process as much: the look-up of thesis 6.2, step 4.
 
 The thesis takes the nearest entry of the instruction table. Here the model is evaluated for the
 ranks that do what the measured ones do, at counts the program accepts, and its curve is crossed
@@ -8,22 +8,18 @@ between two of them; that the total of a phase is constant in n is not needed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
-from p3s.base.errors import P3SError
-from p3s.costs.small_runs.cells import Cells, Predicted
-from p3s.model.evaluate import model_grid
+from p3s.base.serialise import Natural, NotNegative
+from p3s.costs.small_runs.cells import Predicted, interpolated
 from p3s.model.grid import admissible
 from p3s.model.types import Model
 from p3s.model.work.scic import instruction_groups
-from p3s.signature.phases import CONSTANT_WORK, RELEVANT_SHARE
-from p3s.signature.rank import INSTRUCTIONS
 
-NAN = float("nan")
 #: Counts up to so many times the largest traced one are looked at, and never more than this.
 _REACH, _MOST = 1 << 12, 1 << 20
 #: A curve that moves by less, relative, over so many doublings does not depend on the count.
@@ -58,12 +54,12 @@ class Role:
 class Match:
     """Where a curve has a value.
 
-    n: a real number (NaN: nowhere); nearest: count that the program accepts; distance: of its value
+    n: a real number, None: nowhere; nearest: count that the program accepts; distance: of its value
     from the one looked up, relative; why: there is no n; refuted: by the study's own runs."""
 
-    n: float = NAN
-    nearest: int | None = None
-    distance: float = NAN
+    n: NotNegative | None = None
+    nearest: Natural | None = None
+    distance: float | None = None
     why: str = ""
     refuted: bool = False
 
@@ -138,27 +134,31 @@ def ranks_like(role: Role, level: np.ndarray, calls: np.ndarray) -> np.ndarray:
     return np.asarray(order[first : max(math.ceil(role.high * len(order) - 1e-9), first + 1)])
 
 
+@dataclass(frozen=True)
 class Curve:
     """What one process of a group does in one iteration of a phase, as the model predicts it.
 
-    by_work: ranks are put in order by their work, else by the bytes of their messages.
+    by_work: ranks are put in order by their work, else by the bytes of their messages. of: what is
+    looked at, place: before or in the calls of one place, None: of the phase.
     """
 
-    def __init__(
-        self, predicted: Predicted, phase: int, roles: Sequence[Role], by_work: bool = True
-    ) -> None:
-        self.predicted, self.phase, self.roles, self.by_work = predicted, phase, roles, by_work
-        self.mine = predicted.phase == phase
+    predicted: Predicted
+    phase: int
+    roles: Sequence[Role]
+    by_work: bool = True
+    of: Literal["work", "nbytes"] = "work"
+    place: int | None = None
 
-    def value(self, n: int, of: Callable[[Cells], np.ndarray]) -> float | None:
-        """Return ``of`` (per rank) per iteration at a count, the mean over the group; None
-        without."""
+    def value(self, n: int) -> float | None:
+        """Return the value at a count, the mean over the group; None where nobody is like it."""
         cells = self.predicted.at(n)
         if cells is None:
             return None
-        level = _sum(cells.work if self.by_work else cells.nbytes, self.mine)
-        calls = cells.calls[self.mine] / cells.weight[self.phase]
-        values = of(cells) / cells.weight[self.phase]
+        mine, weight = self.predicted.phase == self.phase, cells.weight[self.phase]
+        level = (cells.work if self.by_work else cells.nbytes)[mine].sum(axis=0)
+        calls = cells.calls[mine] / weight
+        every: np.ndarray = getattr(cells, self.of)
+        values = (every[mine].sum(axis=0) if self.place is None else every[self.place]) / weight
         total = 0.0
         for role in self.roles:
             ranks = ranks_like(role, level, calls)
@@ -173,41 +173,20 @@ class Curve:
         cells = self.predicted.at(m)
         if cells is None:
             return False
-        there = cells.calls[self.mine] > 0
+        there = cells.calls[self.predicted.phase == self.phase] > 0
         wanted = np.array([role.calls for role in self.roles]) > 0
         return all(np.any(np.all(there == row[:, None], axis=0)) for row in wanted)
 
-    def of(self, what: str, place: int | None = None) -> Callable[[Cells], np.ndarray]:
-        """Return what gives the "work" or "nbytes" of all ranks in the phase, or at one place."""
-        if place is None:
-            return lambda cells: _sum(getattr(cells, what), self.mine)
-        return lambda cells: np.asarray(getattr(cells, what)[place])
-
-    def at(self, n: float, of: Callable[[Cells], np.ndarray]) -> float | None:
+    def at(self, n: float) -> float | None:
         """Return the value at a real count, between the nearest of :func:`ladder`."""
         steps = ladder(self.predicted.model)
-        if any(abs(n - m) < 1e-9 * m for m in steps):
-            return self.value(round(n), of)
-        ends = [
-            max((m for m in steps if m < n), default=None),
-            min((m for m in steps if m > n), default=None),
-        ]
-        found = [self.value(m, of) for m in ends if m is not None]
-        if len(found) < 2 or found[0] is None or found[1] is None:
-            return None
-        assert ends[0] is not None and ends[1] is not None
-        return _between(n, ends[0], found[0], ends[1], found[1])
-
-
-def _sum(values: np.ndarray, mine: np.ndarray) -> np.ndarray:
-    return np.asarray(values[mine].sum(axis=0))
-
-
-def _between(n: float, a: int, low: float, b: int, high: float) -> float:
-    """Interpolate by a power law between two counts, by a straight line where one value is 0."""
-    if low <= 0 or high <= 0:
-        return low + (high - low) * (n - a) / (b - a)
-    return float(low * (n / a) ** (math.log(high / low) / math.log(b / a)))
+        near = min(steps, key=lambda m: abs(m - n))
+        if abs(n - near) < 1e-9 * near:
+            return self.value(near)
+        above = int(np.searchsorted(steps, n))
+        found = {m: self.value(m) for m in steps[max(above - 1, 0) : above + 1]}
+        known = {m: value for m, value in found.items() if value is not None}
+        return interpolated(known, n) if len(known) == 2 else None
 
 
 def _crossing(value: float, a: int, low: float, b: int, high: float) -> float:
@@ -241,66 +220,66 @@ def ladder(model: Model) -> list[int]:
     return [n for n in sorted(found) if n in counts or (n > 1 and admissible.admits(known, n))]
 
 
-def look_up(
-    curve: Curve, value: float, of: Callable[[Cells], np.ndarray], start: int, refine: bool = True
-) -> Match:
+def look_up(curve: Curve, value: float, start: int, refine: bool = True) -> Match:
     """Return where a curve has a value; of several places the nearest at or above ``start``,
     the count that was run, else the nearest below.
 
     refine: between the counts of the ladder the others that the program accepts are looked at.
     """
-    below: float = NAN
+    below: float | None = None
     last: tuple[int, float] | None = None
     seen: list[float] = []
     for n in ladder(curve.predicted.model):
-        here = curve.value(n, of)
+        here = curve.value(n)
         if here is None or here <= 0:  # nobody does this there
             continue
-        if (
-            last is not None
-            and min(last[1], here) <= value <= max(last[1], here)
-            and last[1] != here
-        ):
-            crossing = _crossing(value, last[0], last[1], n, here)
+        if last is not None and _is_between(value, last[1], here) and last[1] != here:
+            crossing = _crossing(value, *last, n, here)
             if crossing >= start:
-                return _found(curve, crossing, value, of, refine)
+                return _found(curve, crossing, value, refine)
             below = crossing
         if n >= start:
             seen.append(here)
             steps = seen[-_FLAT_STEPS - 1 :]
-            if len(steps) > _FLAT_STEPS and max(steps) - min(steps) <= _FLAT * max(steps):
+            if len(steps) > _FLAT_STEPS and _is_flat(steps):
                 break
         last = (n, here)
-    if not math.isnan(below):
-        return _found(curve, below, value, of, refine)
-    if len(seen) > 1 and max(seen) - min(seen) <= _FLAT * max(seen):
+    if below is not None:
+        return _found(curve, below, value, refine)
+    if len(seen) > 1 and _is_flat(seen):
         return Match(why="is the same at every count")
     return Match(why="is that of no count" if seen else "cannot be predicted")
 
 
-def _found(
-    curve: Curve, n: float, value: float, of: Callable[[Cells], np.ndarray], refine: bool
-) -> Match:
+def _is_between(value: float, one: float, other: float) -> bool:
+    return min(one, other) <= value <= max(one, other)
+
+
+def _is_flat(values: Sequence[float]) -> bool:
+    return max(values) - min(values) <= _FLAT * max(values)
+
+
+def _found(curve: Curve, n: float, value: float, refine: bool) -> Match:
     """Return the match at a crossing of the ladder, made finer with the counts around it."""
     model = curve.predicted.model
     steps = [m for m in ladder(model) if n / 4 <= m <= n * 4]
     around = _around(model, n) if refine else []
-    values = {m: v for m in {*steps, *around} if (v := curve.value(m, of)) is not None}
+    values = {m: v for m in {*steps, *around} if (v := curve.value(m)) is not None}
     if not values:
         return Match(n)
-    if refine:
-        low = max((m for m in values if m <= n), default=None)
-        high = min((m for m in values if m >= n), default=None)
-        if (
-            low is not None
-            and high is not None
-            and low != high
-            and min(values[low], values[high]) <= value <= max(values[low], values[high])
-        ):
-            n = _crossing(value, low, values[low], high, values[high])
+    low = max((m for m in values if m <= n), default=None)
+    high = min((m for m in values if m >= n), default=None)
+    if (
+        refine
+        and low is not None
+        and high is not None
+        and low != high
+        and _is_between(value, values[low], values[high])
+    ):
+        n = _crossing(value, low, values[low], high, values[high])
     near = [m for m in values if m in around] or list(values)
     nearest = min(near, key=lambda m: (abs(values[m] - value), m))
-    return Match(n, nearest, abs(values[nearest] - value) / value if value else NAN)
+    return Match(n, nearest, abs(values[nearest] - value) / value if value else None)
 
 
 def _around(model: Model, n: float) -> list[int]:
@@ -329,122 +308,3 @@ def _around(model: Model, n: float) -> list[int]:
 
 def _length(dims: Sequence[int] | None) -> float:
     return max(dims) / max(min(dims), 1) if dims else 1.0
-
-
-#: The target when none is given: so many times the largest traced count.
-TIMES = 16
-#: Less work per iteration than measured, by more than this, relative, is outside of what is known.
-_OUTSIDE = 0.05
-#: Messages whose size changes by less, relative, between the traced counts and the target.
-_SAME_SIZE = 0.01
-Range = tuple[float, float]
-
-
-def default_target(model: Model) -> int:
-    """Return the count proposals are for: 16 times the largest traced one, or the next the
-    program accepts."""
-    wanted = TIMES * max(model.counts)
-    return min((n for n in ladder(model) if n >= wanted), default=max(model.counts))
-
-
-def propose(
-    model: Model, target: int, known: Mapping[int, Range], up_to: Mapping[int, float] | None = None
-) -> dict[str, Any]:
-    """Return which phases lack a far point for ``target`` processes, and what would give it.
-
-    known: phase -> least and most work per iteration of a process that was measured; where a phase
-    is missing, what the model says of the traced counts. up_to: the same where work is time, as the
-    largest count that was measured or that a far point stands for.
-
-    Keys of the result: target; at (the largest traced count); input (the part of the input's size
-    that gives each of ``at`` processes what it has at the target, where the work is shared out
-    evenly); counts; stands_for (with that input, one for each of ``counts``); phases (those with
-    more than 1 % of the work that compute on less than ever measured: phase, name, work (per
-    iteration, the least of the ranks), measured, outside (ratio), of_largest (work per iteration as
-    part of that at ``at`` processes, None where none is done there), even (the total work is the
-    same at both)); above (names of phases with more work per iteration than measured: no smaller
-    workload shows that); unmatched (work is time, and no size of a message tells the count). Raises
-    P3SError where the program's process grid has no form at the target."""
-    model_grid(model, target)  # says which counts there are
-    predicted = Predicted(model)
-    own = {n: cells for n in model.counts if (cells := predicted.at(n)) is not None}
-    there = predicted.at(target)
-    if there is None or not own:
-        raise P3SError(f"next: the model cannot be evaluated at {target} processes")
-    counts = [n for n in sorted(own) if n > 1]
-    at = counts[-1]
-    phases: list[dict[str, Any]] = []
-    above: list[str] = []
-    for k in _relevant(predicted, own[at], there):
-        low, high = known.get(k) or _range([_per_turn(predicted, c, k) for c in own.values()])
-        here = _per_turn(predicted, there, k)
-        if up_to and k in up_to:
-            low = float(here.min()) * target / up_to[k]
-            high = max(high, low)
-        name = str(model.phases[k].name)
-        if here.max() > high * (1 + _OUTSIDE):
-            above.append(name)
-        if here.min() < low / (1 + _OUTSIDE):
-            largest = float(_per_turn(predicted, own[at], k).mean())
-            part = float(here.mean()) / largest if largest > 0 else None
-            phases.append(
-                {
-                    "phase": k,
-                    "name": name,
-                    "work": float(here.min()),
-                    "measured": [low, high],
-                    "outside": low / float(here.min()) if here.min() > 0 else None,
-                    "of_largest": part,
-                    "even": part is not None and abs(part * target / at - 1) <= CONSTANT_WORK,
-                }
-            )
-    return {
-        "target": target,
-        "at": at,
-        "input": at / target,
-        "counts": counts,
-        "stands_for": [n * target / at for n in counts],
-        "phases": phases,
-        "above": above,
-        "unmatched": bool(phases)
-        and model.work_unit != INSTRUCTIONS
-        and not _sizes_tell(predicted, own[at], there),
-    }
-
-
-def _per_turn(predicted: Predicted, cells: Cells, k: int) -> np.ndarray:
-    """Return the work per iteration of every rank that takes part in a phase."""
-    mine = predicted.phase == k
-    work = cells.work[mine].sum(axis=0)[(cells.calls[mine] > 0).any(axis=0)]
-    return (work if len(work) else np.zeros(1)) / max(float(cells.weight[k]), 1.0)
-
-
-def _range(values: Sequence[np.ndarray]) -> Range:
-    worth = [v[v > 0] for v in values if (v > 0).any()]
-    return (
-        (min(float(v.min()) for v in worth), max(float(v.max()) for v in worth))
-        if worth
-        else (0.0, 0.0)
-    )
-
-
-def _relevant(predicted: Predicted, *cells: Cells) -> list[int]:
-    """Return the phases with more than 1 % of the work at one of the counts."""
-    out = set()
-    for c in cells:
-        totals = [float(c.work[predicted.phase == k].sum()) for k in range(len(c.weight))]
-        out |= {k for k, v in enumerate(totals) if v > RELEVANT_SHARE * sum(totals)}
-    return sorted(out)
-
-
-def _sizes_tell(predicted: Predicted, own: Cells, there: Cells) -> bool:
-    """Tell whether the bytes per iteration of some phase are others at the target."""
-    for k in range(len(own.weight)):
-        mine = predicted.phase == k
-        a, b = (
-            float(c.nbytes[mine].sum(axis=0).max(initial=0) / max(float(c.weight[k]), 1.0))
-            for c in (own, there)
-        )
-        if a > 0 and abs(b - a) > _SAME_SIZE * a:
-            return True
-    return False

@@ -16,11 +16,13 @@ from typing import Any
 import numpy as np
 
 from p3s.base.ops import INIT_OPS
+from p3s.base.serialise import Published
 from p3s.capture.callpath import Where, parse
 from p3s.signature.fold import Loop
 from p3s.signature.phases import RELEVANT_SHARE
 from p3s.signature.structure import Node, Structure, structure
 from p3s.signature.tables import PointTable
+from p3s.signature.times import Times
 
 SITE, LINE, FUNCTION, STRUCTURE = "site", "line", "function", "structure"
 #: How places were matched, as words.
@@ -85,6 +87,14 @@ class Same:
             moved=words(t.moved),
             recounted=words(t.recounted),
         )
+
+    def renamed_times(self, times: Times, own: Sequence[PointTable]) -> Times:
+        """Return times with the sites of the study."""
+        known = {site for o in own for site, _ in o.nodes}
+        return replace(times, nodes=tuple((self.site(site, known), op) for site, op in times.nodes))
+
+
+SITES = Published("p3s.far-sites", 1, Same, True, "remove it, and it is found again")
 
 
 def as_words(found: Iterable[Same]) -> str:

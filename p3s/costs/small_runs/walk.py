@@ -1,8 +1,8 @@
 """What a run must be to give a far point, which counts it is run at, and when its cost is least.
 
-It is the same program and phases with less to do. Nothing here needs a model: the runs are folded
-together with those of the study, and compared phase by phase, per iteration, so that another number
-of time steps is no larger or smaller workload.
+It is the same program and phases with less to do. The runs are folded together with those of the
+study, and compared phase by phase, per iteration, so that another number of time steps is no
+larger or smaller input.
 
 Source: thesis section 6.2, step 3: from the smallest count upwards, along the counts the program
 admits, until cycles per instruction stop falling, or resources end.
@@ -17,9 +17,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.base.ops import COMPLETION, INIT_OPS
+from p3s.base.ops import INIT_OPS
 from p3s.base.serialise import Natural, ProcessCount
+from p3s.costs.gather import places_of
+from p3s.costs.small_runs.cells import Cells, InputRuns, interpolated, measured
 from p3s.costs.small_runs.places import FOREIGN, share, used
+from p3s.costs.thesis import REACHED, least_cost
 from p3s.model.evaluate import model_grid
 from p3s.model.grid import admissible
 from p3s.model.tree import phase_stages
@@ -32,14 +35,6 @@ from p3s.signature.tables import PointTable
 Turns = dict[tuple[int, int], float]
 
 
-def together(own: Sequence[PointTable], other: Sequence[PointTable]) -> Structure:
-    """Return one tree of the runs of two workloads; counts of the other one are negative.
-
-    The largest count decides what is a walk from partner to partner, and is the study's own.
-    """
-    return structure([*own, *(replace(t, np=-t.np) for t in other)])
-
-
 def phase_turns(own: Sequence[PointTable], other: Sequence[PointTable], model: Model) -> Turns:
     """Return (phase of the model, count) -> iterations in the other workload's runs, on the rank
     with
@@ -48,7 +43,8 @@ def phase_turns(own: Sequence[PointTable], other: Sequence[PointTable], model: M
     The loop of a phase is the innermost one around its calls that turns, at every count of the
     study, as often as the model says. Where there is none the calls of an iteration tell.
     """
-    s = together(own, other)
+    # the largest count decides what is a walk from partner to partner, and is the study's own
+    s = structure([*own, *(replace(t, np=-t.np) for t in other)])
     number = {node: k for k, node in enumerate(s.nodes)}
     out: Turns = {}
     for phase in model.phases:
@@ -122,78 +118,35 @@ def _most_calls(t: PointTable, place: tuple[str, str]) -> int:
     return int(np.bincount(t.rank[there], weights=t.count[there], minlength=t.np).max(initial=0))
 
 
-#: By how much a workload may exceed the study's, or stay below it, and still be as large.
+# ---- what makes a run a smaller input ----------------------------------------------------------
+#: By how much an input may exceed the study's, or stay below it, and still be as large.
 _MORE, _LESS = 1.02, 0.98
 _SHOWN = 3
 
 
-@dataclass(frozen=True)
-class Sums:
-    """Totals over all ranks of one phase in a run; turns: the mean of the ranks that make any.
+def check_program(own: Sequence[PointTable], table: PointTable, where: str) -> None:
+    """Raise P3SError where a run is of another program: the study mostly lacks its places.
 
-    Where ranks take their work as they get to it the most of a rank changes from run to run.
+    own: tables of the study; where: what the sentence begins with.
     """
-
-    turns: float
-    work: float
-    nbytes: float
-    time: float
-    calls: int
-
-
-def refuse(own: Sequence[PointTable], far: PointTable) -> None:
-    """Raise P3SError where a run is no far point of the study's runs, in one line that says why.
-
-    own: the study's counts; far: one count of the other workload.
-    """
-    where = f"np={far.np}"
-    if far.np < 2:
-        raise P3SError(
-            f"{where}: one process has nobody to communicate with, so there are no "
-            "phases to compare; run it at two or more"
-        )
-    _unit(own, far, where)
-    _places(own, far, where)
-    s = together(own, [far])
-    _phases(s, own, far, where)
-    _size(s, own, far, where)
-
-
-def _unit(own: Sequence[PointTable], far: PointTable, where: str) -> None:
     units = {t.work_unit for t in own}
-    if (far.work_unit == INSTRUCTIONS) != (INSTRUCTIONS in units):
+    if (table.work_unit == INSTRUCTIONS) != (INSTRUCTIONS in units):
         raise P3SError(
-            f"{where}: work was measured in {far.work_unit} and in "
-            f"{' and '.join(sorted(units))} in the study; leave out --work"
+            f"{where}: work was measured in {table.work_unit} and in "
+            f"{' and '.join(sorted(units))} in the study; record it again with the study's --work"
         )
-
-
-def _places(own: Sequence[PointTable], far: PointTable, where: str) -> None:
-    """Refuse another program: one whose places the study mostly does not know."""
-    known = {node for t in own for node in used(t)}
-    here = used(far)
-    unknown = [node for node in here if node not in known]
-    plain = {(site.partition("#")[0], op) for site, op in known}
-    apart = [node for node in unknown if (node[0].partition("#")[0], node[1]) in plain]
-    if apart and share(far, apart) > RELEVANT_SHARE:
-        raise P3SError(
-            f"{where}: calls that are made through one line of the program cannot be "
-            f"told apart as they are in the study ({_named(apart, far)}); choose an "
-            "input with more iterations"
-        )
+    here, unknown = used(table), _unknown(own, table)
     if len(unknown) > FOREIGN * len(here):
         raise P3SError(
             f"{where}: a different program: {len(unknown)} of its {len(here)} places "
-            f"are not in the study ({_named(unknown, far)}); run the study's own "
+            f"are not in the study ({_named(unknown, table)}); run the study's own "
             f"program ({_module(own)}) with a smaller input"
         )
-    part = share(far, unknown)
-    if part > RELEVANT_SHARE:
-        raise P3SError(
-            f"{where}: other phases: {100 * part:.0f} % of the computation is at "
-            f"places that the study does not reach ({_named(unknown, far)}); choose an "
-            "input that takes the same way through the program"
-        )
+
+
+def _unknown(own: Sequence[PointTable], table: PointTable) -> list[Node]:
+    known = {node for t in own for node in used(t)}
+    return [node for node in used(table) if node not in known]
 
 
 def _named(nodes: Sequence[Node], t: PointTable) -> str:
@@ -210,140 +163,180 @@ def _module(own: Sequence[PointTable]) -> str:
     return max(sorted(set(names)), key=names.count) if names else "the same file"
 
 
-def phases_in(s: Structure) -> dict[int, list[int]]:
-    """Return the phases of a tree: number of the loop -> its calls, as numbers of nodes."""
-    out: dict[int, list[int]] = {}
-    for v in range(len(s.nodes)):
-        out.setdefault(s.phase_loop(int(s.nest.around[v, s.nest.depth[v]])), []).append(v)
-    return out
+@dataclass(frozen=True)
+class PhaseCost:
+    """Cost per unit of work of one phase at ascending counts, and whether its least was reached.
+
+    cost: ns per instruction; where work is time, its time per iteration over all ranks, which falls
+    as its cost does as long as the work of all ranks together stays the same. at: the count of the
+    least cost; status: one of REACHED, FALLING, STEADY (it has not fallen at all), UNKNOWN."""
+
+    phase: Natural
+    name: str
+    counts: tuple[ProcessCount, ...]
+    cost: tuple[float, ...]
+    status: str
+    at: Natural | None
+
+    def valid(self) -> None:
+        """Raise ValueError unless there is a cost for each count."""
+        if len(self.counts) != len(self.cost):
+            raise ValueError("there is not one cost for each count")
 
 
-def sums(s: Structure, t: PointTable, key: int) -> dict[int, Sums]:
-    """Return the totals of every phase in a run; key: its count in the tree."""
-    number = {node: k for k, node in enumerate(s.nodes)}
-    node = np.array([number[(g.site, g.op)] for g in t.groups] or [0])[t.group]
-    count = np.array([g.op not in INIT_OPS for g in t.groups] or [True])[t.group]
-    moves = np.array([g.kind != COMPLETION for g in t.groups] or [False])[t.group]
-    out = {}
-    for loop, calls in phases_in(s).items():
-        mine = np.isin(node, calls)
-        turns = [v for (n, _), v in s.nest.loops[loop].turns.items() if n == key and v]
-        out[loop] = Sums(
-            float(np.mean(turns)) if loop and turns else float(not loop),
-            float((t.work * count)[mine].sum()),
-            float((t.nbytes * t.count * moves)[mine].sum()),
-            float(((t.work + t.elapsed_ns) * count)[mine].sum()),
-            int(t.count[mine].sum()),
-        )
-    return out
+class Reference:
+    """A study's model and its own runs, which runs of a smaller input are compared with."""
 
+    def __init__(self, model: Model, own: InputRuns) -> None:
+        self.model, self.own = model, own
+        self.places, self.phase = places_of(model)
+        self.counted = model.work_unit == INSTRUCTIONS
+        self.cells = {
+            t.np: measured(t, self.places, np.array([_traced_turns(p, t.np) for p in model.phases]))
+            for t in own.tables
+        }
 
-def phase_name(s: Structure, loop: int) -> str:
-    """Return a phase as its operations."""
-    ops = dict.fromkeys(s.nodes[v][1].removeprefix("MPI_") for v in phases_in(s)[loop])
-    names = [op for op in ops if not op.endswith("_recv")]
-    return "+".join(names[:3]) + ("+..." if len(names) > 3 else "")
+    def measured(self, tables: Sequence[PointTable]) -> dict[int, Cells]:
+        """Return what the ranks did in runs of another input, by count."""
+        turns = phase_turns(self.own.tables, tables, self.model)
+        return {
+            t.np: measured(
+                t,
+                self.places,
+                np.array([turns.get((p.phase, t.np), math.nan) for p in self.model.phases]),
+            )
+            for t in tables
+        }
 
+    def total(self, values: np.ndarray, k: int) -> float:
+        """Return values per (place, rank) summed over a phase."""
+        return float(values[self.phase == k].sum())
 
-def relevant(of: dict[int, Sums]) -> list[int]:
-    """Return the phases with more than 1 % of the time of a run (thesis ch. 4.2)."""
-    total = sum(each.time for each in of.values())
-    return [k for k, each in of.items() if each.time > RELEVANT_SHARE * total]
+    def relevant(self, n: int) -> list[int]:
+        """Return the loops with more than 1 % of the time at the own count nearest to ``n``."""
+        time = self._time(self._nearest(n))
+        loops = [p.phase for p in self.model.phases if p.parent is not None]
+        return [k for k in loops if time[k] > RELEVANT_SHARE * time.sum()]
 
+    def _nearest(self, n: int) -> PointTable:
+        return min(self.own.tables, key=lambda t: (abs(math.log(t.np / n)), t.np))
 
-def _phases(s: Structure, own: Sequence[PointTable], far: PointTable, where: str) -> None:
-    nearest = min(own, key=lambda t: (abs(math.log(t.np / far.np)), t.np))
-    there, here = sums(s, nearest, nearest.np), sums(s, far, -far.np)
-    missing = [k for k in relevant(there) if k and not here[k].calls]
-    if missing:
-        names = ", ".join(phase_name(s, k) for k in missing[:_SHOWN])
-        raise P3SError(
-            f"{where}: other phases: what takes "
-            f"{_percent(there, missing)} of the study's time ({names}) does not occur; "
-            "choose an input that takes the same way through the program"
-        )
+    def _time(self, t: PointTable) -> np.ndarray:
+        """Return the time of each phase over all ranks, and that of other calls at the end."""
+        phase = {place: int(k) for place, k in zip(self.places, self.phase, strict=True)}
+        rest = len(self.model.phases)
+        of = np.array([phase.get((g.site, g.op), rest) for g in t.groups] or [rest])[t.group]
+        counts = np.array([g.op not in INIT_OPS for g in t.groups] or [True])[t.group]
+        return np.bincount(of, (t.work + t.elapsed_ns) * counts, rest + 1)
 
+    # ---- what is refused
+    def refuse(self, far: PointTable) -> None:
+        """Raise P3SError where a run gives no far point, in one line that says why."""
+        where, own = f"np={far.np}", self.own.tables
+        if far.np < 2:
+            raise P3SError(
+                f"{where}: one process has nobody to communicate with, so there are no "
+                "phases to compare; run it at two or more"
+            )
+        unknown = _unknown(own, far)
+        plain = {(site.partition("#")[0], op) for t in own for site, op in used(t)}
+        apart = [node for node in unknown if (node[0].partition("#")[0], node[1]) in plain]
+        if apart and share(far, apart) > RELEVANT_SHARE:
+            raise P3SError(
+                f"{where}: calls that are made through one line of the program cannot be "
+                f"told apart as they are in the study ({_named(apart, far)}); choose an "
+                "input with more iterations"
+            )
+        check_program(own, far, where)
+        part = share(far, unknown)
+        if part > RELEVANT_SHARE:
+            raise P3SError(
+                f"{where}: other phases: {100 * part:.0f} % of the computation is at "
+                f"places that the study does not reach ({_named(unknown, far)}); choose an "
+                "input that takes the same way through the program"
+            )
+        here = self.measured([far])[far.np]
+        missing = [k for k in self.relevant(far.np) if not self.total(here.calls, k)]
+        if missing:
+            time = self._time(self._nearest(far.np))
+            names = ", ".join(self.model.phases[k].name for k in missing[:_SHOWN])
+            raise P3SError(
+                f"{where}: other phases: what takes {100 * time[missing].sum() / time.sum():.0f} % "
+                f"of the study's time ({names}) does not occur; "
+                "choose an input that takes the same way through the program"
+            )
+        self._refuse_size(here, where)
 
-def _percent(of: dict[int, Sums], phases: Sequence[int]) -> str:
-    total = sum(each.time for each in of.values())
-    return f"{100 * sum(of[k].time for k in phases) / max(total, 1e-300):.0f} %"
+    def _refuse_size(self, here: Cells, where: str) -> None:
+        """Refuse an input that is not smaller, per process and iteration of the phases.
 
+        Where work is time, which wanders from run to run, bytes alone tell a larger one. What
+        carries as many is no larger for having taken longer: it is compared with nothing."""
+        work, nbytes = self._ratio(here, "work"), self._ratio(here, "nbytes")
+        told = f"{work:.3g} times its {'work' if self.counted else 'time'}"
+        if not math.isnan(nbytes):
+            told += f" and {nbytes:.3g} times its bytes"
+        if nbytes > _MORE or (self.counted and work > _MORE):
+            raise P3SError(
+                f"{where}: a larger workload: {told} per process and iteration of the phases, "
+                "compared with the study's own; give a smaller input"
+            )
+        if self.counted and work > _LESS:
+            raise P3SError(
+                f"{where}: no smaller workload than the study's own ({told} per process "
+                "and iteration of the phases); give a smaller input"
+            )
 
-def _size(s: Structure, own: Sequence[PointTable], far: PointTable, where: str) -> None:
-    """Refuse a workload that is not smaller, per process and iteration of the phases.
+    def _ratio(self, here: Cells, what: str) -> float:
+        """Return the work or bytes of a run as a part of the study's at as many processes.
 
-    Where work is time, which wanders from run to run, bytes alone tell a larger one. What carries
-    as many is no larger for having taken longer: it is compared with nothing (match.py says so)."""
-    work, nbytes = ratios(s, own, far)
-    exact = far.work_unit == INSTRUCTIONS
-    larger = nbytes > _MORE or (exact and work > _MORE)
-    equal = exact and work > _LESS
-    told = f"{work:.3g} times its {'work' if exact else 'time'}"
-    if not math.isnan(nbytes):
-        told += f" and {nbytes:.3g} times its bytes"
-    if larger:
-        raise P3SError(
-            f"{where}: a larger workload: {told} per process and iteration of the phases, "
-            "compared with the study's own; give a smaller input"
-        )
-    if equal:
-        raise P3SError(
-            f"{where}: no smaller workload than the study's own ({told} per process "
-            "and iteration of the phases); give a smaller input"
-        )
-
-
-def ratios(s: Structure, own: Sequence[PointTable], far: PointTable) -> tuple[float, float]:
-    """Return work and bytes of a run as parts of the study's at as many processes.
-
-    Compared are the relevant phases, each with as many iterations as the study makes; what the
-    study has at a count between its own is interpolated, totals being nearly constant in strong
-    scaling. Bytes are NaN where the study moves none."""
-    tables = {t.np: sums(s, t, t.np) for t in own}
-    here = sums(s, far, -far.np)
-    nearest = min(tables, key=lambda n: (abs(math.log(n / far.np)), n))
-    phases = relevant(tables[nearest])
-    phases = [k for k in phases if k] or phases
-    out = []
-    for what in ("work", "nbytes"):
+        Compared are the relevant phases, each with as many iterations as the study makes; what the
+        study has at a count between its own is interpolated. NaN where the study has none."""
         mine = theirs = 0.0
-        for k in phases:
-            points = {
-                n: (getattr(of[k], what), of[k].turns) for n, of in tables.items() if of[k].turns
-            }
-            turns = interpolated({n: t for n, (_, t) in points.items()}, far.np)
-            theirs += interpolated({n: v for n, (v, _) in points.items()}, far.np)
-            if here[k].turns:
-                mine += getattr(here[k], what) * turns / here[k].turns
-        out.append(mine / theirs if theirs > 0 else math.nan)
-    return out[0], out[1]
+        for k in self.relevant(here.n) or range(len(self.model.phases)):
+            own = {n: c for n, c in self.cells.items() if c.weight[k] > 0}
+            turns = interpolated({n: float(c.weight[k]) for n, c in own.items()}, here.n)
+            theirs += interpolated(
+                {n: self.total(getattr(c, what), k) for n, c in own.items()}, here.n
+            )
+            if here.weight[k] > 0:
+                mine += self.total(getattr(here, what), k) * turns / here.weight[k]
+        return mine / theirs if theirs > 0 else math.nan
+
+    # ---- what it costs
+    def costs(self, far: InputRuns) -> list[PhaseCost]:
+        """Return the cost of every relevant phase over the counts of a smaller input."""
+        cells = self.measured(far.tables)
+        out = []
+        for k in self.relevant(min(self.cells)):
+            found = self._costs(k, far, cells)
+            # times per iteration of another input are no costs that can be compared with it
+            before = self._costs(k, self.own, self.cells) if self.counted else {}
+            counts, cost = tuple(found), tuple(found.values())
+            status, at = least_cost(counts, cost, max(before.values(), default=0.0))
+            name = self.model.phases[k].name
+            out.append(PhaseCost(k, name, counts, cost, status, at if status == REACHED else None))
+        return out
+
+    def _costs(self, k: int, runs: InputRuns, cells: Mapping[int, Cells]) -> dict[int, float]:
+        out = {}
+        for t in sorted(runs.tables, key=lambda t: t.np):
+            spent, here = runs.spent(t, self.places), cells[t.np]
+            time = 0.0 if spent is None else self.total(spent.least, k)
+            amount = self.total(here.work, k) if self.counted else float(here.weight[k])
+            if time > 0 and here.weight[k] > 0 and amount > 0:
+                out[t.np] = time / amount
+        return out
 
 
-def interpolated(points: dict[int, float], n: int) -> float:
-    """Return a value at ``n`` from those at the two counts next to it, by a power law."""
-    if n in points:
-        return points[n]
-    counts = sorted(points)
-    if not counts:
-        return 0.0
-    above = next((k for k, m in enumerate(counts) if m > n), len(counts))
-    pair = counts[max(above - 2 if above == len(counts) else above - 1, 0) :][:2]
-    low, high = pair[0], pair[-1]
-    a, b = points[low], points[high]
-    if low == high or a <= 0 or b <= 0:
-        return a if abs(low - n) <= abs(high - n) else b
-    return float(a * (n / low) ** (math.log(b / a) / math.log(high / low)))
+def _traced_turns(phase: Phase, n: int) -> float:
+    """Return the iterations in the study's own run at a count; 0 where these are not known."""
+    return 1.0 if phase.parent is None else float(dict(phase.weight_points).get(n, 0))
 
 
-Times = Mapping[tuple[str, str], float] | None
 # ---- the walk upwards ---------------------------------------------------------------------------
 #: The next count is at least so many times the one before.
 _STEP = 1.3
-#: Cost that falls by no more than this, relative, has stopped falling.
-FALLS = 0.02
-#: A cost has fallen where it is lower than it was by more than this.
-FLAT = 0.05
-REACHED, FALLING, STEADY, UNKNOWN = "reached", "falling", "steady", "unknown"
 
 
 def counts_upward(known: Admissible, traced: Sequence[int], up_to: int) -> list[int]:
@@ -363,87 +356,6 @@ def counts_upward(known: Admissible, traced: Sequence[int], up_to: int) -> list[
         near = [n for n in mine if n <= high] or mine[:1]
         liked = [n for n in near if n in traced]
         out.append(max(liked or near))
-    return out
-
-
-@dataclass(frozen=True)
-class PhaseCost:
-    """Cost per unit of work of one phase at ascending counts, and whether its least was reached.
-
-    cost: ns per instruction; where work is time, its time per iteration over all ranks, which falls
-    as its cost does as long as the work of all ranks together stays the same. at: the count of the
-    least cost; status: one of REACHED, FALLING, STEADY (it has not fallen at all), UNKNOWN. phase:
-    its number, None while there is no model."""
-
-    name: str
-    counts: tuple[ProcessCount, ...]
-    cost: tuple[float, ...]
-    status: str
-    at: Natural | None
-    phase: Natural | None = None
-
-    def valid(self) -> None:
-        """Raise ValueError unless there is a cost for each count."""
-        if len(self.counts) != len(self.cost):
-            raise ValueError("there is not one cost for each count")
-
-
-def minimum(
-    counts: Sequence[int], cost: Sequence[float], before: float = 0.0
-) -> tuple[str, int | None]:
-    """Return whether the cost has stopped falling, and at which of the ascending counts.
-
-    before: the largest cost seen elsewhere (the study's own), 0 if none. Cost that is even before
-    it has fallen at all has not reached its least: the working set may not fit the cache yet.
-    """
-    if len(cost) < 2 or min(cost) <= 0:
-        return UNKNOWN, None
-    least = int(np.argmin(cost))
-    if cost[-1] < (1 - FALLS) * cost[-2]:
-        return FALLING, None
-    if min(cost) > (1 - FLAT) * max(*cost[: least + 1], before):
-        return STEADY, None
-    # the largest count that costs as little: the thesis takes 100 processes where 81 cost the same
-    return REACHED, max(
-        n for n, c in zip(counts, cost, strict=True) if c <= (1 + FALLS) * cost[least]
-    )
-
-
-def costs(
-    own: Sequence[PointTable],
-    far: Sequence[PointTable],
-    far_times: Mapping[int, Times],
-    own_times: Mapping[int, Times],
-) -> list[PhaseCost]:
-    """Return the cost of every relevant phase of the study over the counts of a smaller workload.
-
-    own_times, far_times: count -> place -> ns before its calls, over all ranks; None: not known.
-    """
-    s = together(own, far)
-    exact = bool(far) and far[0].work_unit == INSTRUCTIONS
-    nearest = min(own, key=lambda t: t.np)
-    out = []
-
-    def cost(t: PointTable, key: int, loop: int, times: Times) -> float | None:
-        of = sums(s, t, key)[loop]
-        if times is None or not of.turns or not of.work:
-            return None
-        time = sum(times.get(s.nodes[v], 0.0) for v in phases_in(s)[loop])
-        return time / (of.work if exact else of.turns)
-
-    for loop in relevant(sums(s, nearest, nearest.np)):
-        if not loop:
-            continue
-        found = [
-            (t.np, c)
-            for t in sorted(far, key=lambda t: t.np)
-            if (c := cost(t, -t.np, loop, far_times.get(t.np)))
-        ]
-        # times per iteration of another workload are no costs that can be compared with it
-        before = [c for t in own if exact and (c := cost(t, t.np, loop, own_times.get(t.np)))]
-        counts, values = tuple(n for n, _ in found), tuple(c for _, c in found)
-        status, at = minimum(counts, values, max(before, default=0.0))
-        out.append(PhaseCost(phase_name(s, loop), counts, values, status, at))
     return out
 
 

@@ -29,7 +29,7 @@ from p3s.predict.estimated import Communication
 from p3s.predict.estimators.machine import by_phase
 from p3s.predict.estimators.messages import measured_messages, with_packing
 from p3s.predict.estimators.messages import why_not as no_costs
-from p3s.predict.estimators.settings import Prepared, Setting, prepare
+from p3s.predict.estimators.settings import Prepared, Setting, on_nodes_of, read_program
 from p3s.predict.times import read_head
 from p3s.program.own_costs import usual_packing
 from p3s.simulate.folded import Loop, Settling, folded
@@ -179,7 +179,8 @@ def communication(
     """
     messages = measured_messages(study, machine, setting)
     costs = messages.on(1)
-    ready = prepare(study, n, messages.library, setting, messages.cores)
+    program = read_program(study.scaled_dir(n))
+    ready = on_nodes_of(program, messages.library, setting, messages.cores)
     notes: list[str] = []
     sums, settling = [], Settling()
     for network, name in zip(costs, ("typical", "least", "largest"), strict=True):

@@ -106,8 +106,8 @@ def _measured(root: Study, node: Node) -> Measured:
 
 def ensure_base(root: Study, file: ThreadFile, rest: str) -> Study:
     """Return the study at values of the input with the base's threads, derived where not traced."""
-    from p3s.costs.parameters.stage import instantiate
     from p3s.methods.threads.settings import at_threads
+    from p3s.pipeline.family import instantiate
 
     at = at_threads(root, rest, file.base)
     if not at.model_path.exists() or len(at.signature_counts()) < MIN_COUNTS:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from p3s.base.artefacts import is_stale
 from p3s.base.errors import P3SError, RunFailed, UsageError
@@ -12,72 +12,42 @@ from p3s.base.progress import Progress
 from p3s.base.records import work_of
 from p3s.base.settings import traces_of
 from p3s.base.study import Study
-from p3s.costs.small_runs.cells import spent
-from p3s.costs.small_runs.places import Same, as_words
-from p3s.costs.small_runs.record import check_command, commit, name_for, same_places, save, staged
-from p3s.costs.small_runs.summary import FarFile, write
-from p3s.costs.small_runs.walk import PhaseCost, costs, counts_upward, refuse, stop
-from p3s.model.grid import admissible
+from p3s.costs.small_runs.places import Same
+from p3s.costs.small_runs.summary import FarFile, FarWorkload
+from p3s.costs.small_runs.walk import Reference, counts_upward, stop
 from p3s.model.grid.stated import check_dims, keep_dims
-from p3s.model.stage import load, read
-from p3s.pipeline.stages import is_stale
+from p3s.model.stage import load
+from p3s.pipeline.costing import write_far
+from p3s.pipeline.other_inputs import (
+    check_command,
+    commit,
+    name_for,
+    own_runs,
+    runs_of,
+    save,
+    staged,
+)
+from p3s.pipeline.stages import ensure_model
 from p3s.pipeline.tracing.counts import Asked, Failure, Traced, reasons
 from p3s.pipeline.tracing.runs import TraceRequest, trace_counts
 from p3s.predict.commands import Commands, counts_to_add, most_repeats
-from p3s.signature.store import load_table
-from p3s.signature.tables import PointTable
 from p3s.signature_runner.recording import Recording
 from p3s.signature_runner.work_unit import of_study
 
 
 @dataclass(frozen=True)
 class SmallRuns:
-    """Runs with a smaller input that were put into far/NAME of a study.
-
-    costs: per unit of work, of the relevant phases over the counts; matched: far.json, None where
-    there is no model to match with; places: how call sites were matched.
-    """
+    """Runs with a smaller input that were put into far/NAME of a study; matched: far.json."""
 
     study: Study
     name: str
     done: Traced
-    costs: Sequence[PhaseCost]
-    matched: FarFile | None
-    places: str
+    matched: FarFile
 
-
-@dataclass
-class _Far:
-    """What is recorded: tables and times of the study and of the smaller workload."""
-
-    study: Study
-    own: list[PointTable]
-    own_times: dict[int, Mapping[tuple[str, str], float] | None]
-    tables: list[PointTable] = field(default_factory=list)
-    times: dict[int, Mapping[tuple[str, str], float] | None] = field(default_factory=dict)
-    same: dict[int, Same] = field(default_factory=dict)
-
-    def add(self, other: Study, np: int, check: bool = True) -> None:
-        """Take in one count of the smaller workload; P3SError where it is no far point."""
-        table = load_table(other.root, np)
-        same = self.same.get(np) or same_places(self.study, other, self.own, table)
-        found = same.renamed(table, self.own)
-        if check:
-            refuse(self.own, found)
-        self.same[np] = same
-        self.tables = [*(t for t in self.tables if t.np != np), found]
-        self.times[np] = _times(other, found, same)
-
-    def costs(self) -> list[PhaseCost]:
-        """Return the cost per unit of every relevant phase over the counts so far."""
-        return costs(self.own, self.tables, self.times, self.own_times) if self.tables else []
-
-
-def _times(
-    study: Study, t: PointTable, same: Same | None = None
-) -> Mapping[tuple[str, str], float] | None:
-    found = spent(study, t, t.nodes, same)
-    return None if found is None else found.of_place(t.nodes)
+    @property
+    def workload(self) -> FarWorkload:
+        """What these runs were matched to."""
+        return next(one for one in self.matched.workloads if one.name == f"far/{self.name}")
 
 
 def trace_smaller(request: TraceRequest, up_to: int, bar: Progress) -> SmallRuns:
@@ -101,8 +71,8 @@ def trace_smaller(request: TraceRequest, up_to: int, bar: Progress) -> SmallRuns
     check_dims(study, request.extents, [])
     keep_dims(study, request.extents)
     recording = _same_unit(study, request.recording, counts)
-    far = _own(study)
-    wanted = list(counts) or _walk(study, far, up_to)
+    reference = _reference(study, bar)
+    wanted = list(counts) or _walk(study, reference, up_to)
     repeats = request.repeats or most_repeats(study)
     name = name_for(study, words)
     bar.say(f"recording into {study.far_dir(name)}")
@@ -111,14 +81,11 @@ def trace_smaller(request: TraceRequest, up_to: int, bar: Progress) -> SmallRuns
         here = replace(
             request, root=new.root, asked=Asked(tuple(wanted)), repeats=repeats, recording=recording
         )
-        done = _record(new, far, here, not counts, bar)
+        done, same = _record(study, new, reference, here, not counts, bar)
         if not done.counts:
             raise P3SError(f"--far: {reasons(done.failed)}; nothing was added to {study.root}")
-        other = commit(study, name, new, [row.np for row in done.counts])
-        save(other, [far.same[row.np] for row in done.counts])
-    return SmallRuns(
-        study, name, done, _all_costs(far, other), _matched(study, bar), as_words(far.same.values())
-    )
+        save(commit(study, name, new, [row.np for row in done.counts]), list(same.values()))
+    return SmallRuns(study, name, done, write_far(study, reference.model))
 
 
 def _same_unit(study: Study, asked: Recording, counts: Sequence[int]) -> Recording:
@@ -136,24 +103,22 @@ def _same_unit(study: Study, asked: Recording, counts: Sequence[int]) -> Recordi
     return replace(asked, work=own)
 
 
-def _own(study: Study) -> _Far:
+def _reference(study: Study, bar: Progress) -> Reference:
+    """Return the study's own runs and its model, which is made where it is missing or old."""
     counts = study.signature_counts()
     if not counts:
         raise P3SError(
             f"{study.root}: holds no characterized run to compare a smaller workload "
             f"with; first run {Commands(study).trace(counts_to_add(study, 3))}"
         )
-    own = [load_table(study.root, np) for np in counts]
-    return _Far(study, own, {t.np: _times(study, t) for t in own})
+    ensure_model(study, bar)
+    return Reference(load(study.root), own_runs(study))
 
 
-def _walk(study: Study, far: _Far, up_to: int) -> list[int]:
+def _walk(study: Study, reference: Reference, up_to: int) -> list[int]:
     """Return the counts to try, upwards from the study's smallest."""
-    traced = [t.np for t in far.own]
-    known = admissible.learn(traced, study.failed_counts())
-    if study.model_path.exists():
-        known = read(study.model_path).admissible
-    found = counts_upward(known, traced, up_to or max(traced))
+    traced = list(reference.own.counts)
+    found = counts_upward(reference.model.admissible, traced, up_to or max(traced))
     if not found:
         raise UsageError(
             f"--up-to {up_to}: below the study's smallest count, {min(n for n in traced if n > 1)}"
@@ -161,9 +126,20 @@ def _walk(study: Study, far: _Far, up_to: int) -> list[int]:
     return found
 
 
-def _record(new: Study, far: _Far, request: TraceRequest, walking: bool, bar: Progress) -> Traced:
-    """Run the counts one by one, each checked at once: a wrong workload is not run at all."""
+def _record(
+    study: Study,
+    new: Study,
+    reference: Reference,
+    request: TraceRequest,
+    walking: bool,
+    bar: Progress,
+) -> tuple[Traced, dict[int, Same]]:
+    """Run the counts one by one, each checked at once: a wrong workload is not run at all.
+
+    Returned are what was traced, and which call sites are which by count.
+    """
     done = Traced()
+    same: dict[int, Same] = {}
     for np in request.asked.counts:
         try:
             one = trace_counts(new, request, [np], bar, kept=False)
@@ -171,32 +147,11 @@ def _record(new: Study, far: _Far, request: TraceRequest, walking: bool, bar: Pr
             if not done.counts:  # no other count will do better
                 raise P3SError(err.reason) from err
             one = Traced(failed=[Failure(np, None, err.code, err.reason)])
-        if one.counts:
-            far.add(new, np)
         done.add(one)
-        if one.counts and walking and stop(far.costs()):
+        if not one.counts:
+            continue
+        runs, same = runs_of(study, new, reference.own, same)
+        reference.refuse(next(t for t in runs.tables if t.np == np))
+        if walking and stop(reference.costs(runs)):
             break
-    return done
-
-
-def _all_costs(far: _Far, other: Study) -> list[PhaseCost]:
-    """Return the costs over all counts of this workload, those of earlier commands too."""
-    for np in other.signature_counts():
-        far.add(other, np, check=False)
-    return far.costs()
-
-
-def _matched(study: Study, bar: Progress) -> FarFile | None:
-    """Write far.json when there is a model to match with; return it.
-
-    The runs are in place by now: what is wrong with the model is said, and is no failure.
-    """
-
-    signatures = [study.signature_path(np) for np in study.signature_counts()]
-    if is_stale(study.model_path, signatures):
-        return None
-    try:
-        return write(study, load(study.root))
-    except P3SError as err:
-        bar.say(f"note: {err}")
-        return None
+    return done, same

@@ -119,7 +119,7 @@ def variation_of(study: Study, phases: Sequence[int]) -> Variation | None:
     if found is None or not found.phases:
         return None
     known = {phase.phase: phase.spread for phase in found.phases}
-    quiet = own_cores(study, found.runs)
+    quiet = own_cores(found.runs)
     return Variation(tuple(known.get(phase, Spread()) for phase in phases), _own(study, quiet))
 
 

@@ -41,7 +41,15 @@ from p3s.predict.estimators.messages import (
     with_creation,
     with_packing,
 )
-from p3s.predict.estimators.settings import Prepared, Setting, on_wires, prepare, said_of, silent
+from p3s.predict.estimators.settings import (
+    Prepared,
+    Setting,
+    on_nodes_of,
+    on_wires,
+    read_program,
+    said_of,
+    silent,
+)
 from p3s.predict.times import read_head, some_ranks
 from p3s.program.own_costs import usual_creation, usual_packing
 from p3s.program.types import MOST_RANKS
@@ -103,7 +111,12 @@ def estimated(
             f"stand for them here; {MOST_RANKS:,} have a trace of all ranks"
         )
     say(f"{processes(n)}: reading the scaled trace")
-    ready = prepare(study, n, messages.library, setting, messages.cores, queues=messages.queues)
+    ready = on_nodes_of(
+        read_program(study.scaled_dir(n), queues=messages.queues),
+        messages.library,
+        setting,
+        messages.cores,
+    )
     give_back()  # the columns of the program are as large as those of what is simulated
     return placed(messages, study, ready, setting, say)
 
@@ -217,7 +230,7 @@ def shared_cores(study: Study) -> bool:
     runs = study.timed_runs() or study.runs()
     compute = load(study.root)
     return any(run.info.get("oversubscribed") for run in runs) and not (
-        compute is not None and own_cores(study, compute.runs)
+        compute is not None and own_cores(compute.runs)
     )
 
 

@@ -13,7 +13,6 @@ import numpy as np
 from p3s.base.arrays import Ints
 from p3s.base.artefacts import LastRead, files_in
 from p3s.base.errors import P3SError
-from p3s.base.study import Study
 from p3s.base.text import figures, plural
 from p3s.machine.topology.fabric import Fabric
 from p3s.model.law_types import TraceOrder
@@ -137,25 +136,21 @@ class Prepared:
         return self.of_nodes or int(self.node_of.max()) + 1
 
 
-def prepare(
-    study: Study, n: int, library: Library, setting: Setting, cores: int, *, queues: bool = False
-) -> Prepared:
-    """Return what is to be simulated at ``n``; ``cores``: of a node, where nobody says it.
-
-    ``queues``: links of nodes have queues, which need several turns to fill.
-    """
-    return on_nodes_of(read_program(study.scaled_dir(n), queues=queues), library, setting, cores)
-
-
 def on_nodes_of(program: Program, library: Library, setting: Setting, cores: int) -> Prepared:
-    """Return a program with its ranks on the nodes of a setting; ``cores`` as in prepare."""
+    """Return a program with its ranks on the nodes of a setting.
+
+    ``cores``: of a node, where nobody says it.
+    """
     mapping = setting.mapping_at(program.trace.n, cores)
     there = wired(setting.topology, mapping, setting.hosts) if setting.topology else None
     return on_nodes(program, library, mapping, there)
 
 
 def read_program(directory: Path, *, queues: bool = False) -> Program:
-    """Return what of the scaled trace in a directory is simulated; ``queues`` as in prepare."""
+    """Return what of the scaled trace in a directory is simulated.
+
+    ``queues``: links of nodes have queues, which need several turns to fill.
+    """
     return _last_programs[queues](directory)
 
 
@@ -182,7 +177,7 @@ _last_programs = {
 def program_of(
     trace: ScaledTrace, order: TraceOrder | None, *, queues: bool = False, most: int = MANY_TURNS
 ) -> Program:
-    """Return what of a scaled trace is simulated; ``queues`` as in prepare.
+    """Return what of a scaled trace is simulated; ``queues`` as in read_program.
 
     ``most``: iterations of a loop, at most, that are simulated at once.
     """

@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from p3s.base.artefacts import reason, sync_directory, write_json, writing
@@ -16,19 +17,67 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.base.extents import names_count
 from p3s.base.host.command import parse
 from p3s.base.records import commit_run
-from p3s.base.serialise import Published
 from p3s.base.settings import traces_of
-from p3s.base.staging import discard, new_directory
+from p3s.base.staging import discard, new_directory, release
 from p3s.base.study import Study
-from p3s.costs.small_runs.places import Same, correspond, known
+from p3s.capture.sites import resolve_sites
+from p3s.costs.points import OWN
+from p3s.costs.small_runs.cells import InputRuns
+from p3s.costs.small_runs.places import SITES, Same, as_words, correspond, known
+from p3s.signature.signature import characterize
+from p3s.signature.store import load_phases, load_table
 from p3s.signature.tables import PointTable
-
-SITES = Published("p3s.far-sites", 1, Same, True, "remove it, and it is found again")
+from p3s.signature.times import load_times
 
 
 def sites_path(other: Study) -> Path:
     """Return the file that says which places of another build are which of the study."""
     return other.root / "sites.json"
+
+
+def own_runs(study: Study) -> InputRuns:
+    """Return the runs of a study's own input."""
+    counts = study.signature_counts()
+    times = {n: t for n in counts if (t := load_times(study.root, n)) is not None}
+    tables = [load_table(study.root, n) for n in counts]
+    return InputRuns(OWN, (), tuple(counts), tables, times)
+
+
+def other_inputs(study: Study, own: InputRuns) -> list[InputRuns]:
+    """Return the runs of a study's other inputs; own: its own."""
+    out = []
+    for other in study.others():
+        try:
+            out.append(runs_of(study, other, own)[0])
+        except P3SError as err:
+            out.append(replace(_named(study, other), problem=str(err)))
+    return out
+
+
+def runs_of(
+    study: Study, other: Study, own: InputRuns, known: Mapping[int, Same] | None = None
+) -> tuple[InputRuns, dict[int, Same]]:
+    """Return the runs of another input, their call sites named as those of the study, and how.
+
+    own: the study's own runs; known: which sites are which, by count, as far as that was found.
+    """
+    named = _named(study, other)
+    tables, times, found = [], {}, {}
+    for n in named.counts:
+        table, spent = load_table(other.root, n), load_times(other.root, n)
+        same = (known or {}).get(n) or same_places(study, other, own.tables, table)
+        tables.append(same.renamed(table, own.tables))
+        found[n] = same
+        if spent is not None:
+            times[n] = same.renamed_times(spent, own.tables)
+    return replace(named, tables=tables, times=times, how=as_words(found.values())), found
+
+
+def _named(study: Study, other: Study) -> InputRuns:
+    inside = other.root.is_relative_to(study.root)
+    name = str(other.root.relative_to(study.root) if inside else other.root)
+    commands = other.manifest()["commands"]
+    return InputRuns(name, tuple(commands[-1]) if commands else (), tuple(other.signature_counts()))
 
 
 def same_places(study: Study, other: Study, own: Sequence[PointTable], table: PointTable) -> Same:
@@ -75,8 +124,6 @@ def _load(other: Study, own: Sequence[PointTable] | None = None) -> Same | None:
 def _correspond(
     study: Study, other: Study, own: Sequence[PointTable], table: PointTable
 ) -> Same | None:
-    from p3s.capture.sites import resolve_sites
-
     frames = {site: frames for t in own for site, frames in t.sites.items()}
     mine, _ = resolve_sites(traces_of(study), frames)
     theirs, _ = resolve_sites(traces_of(other), table.sites)
@@ -194,9 +241,6 @@ def staged(study: Study, name: str, command: Sequence[str]) -> Iterator[Study]:
 
 def commit(study: Study, name: str, new: Study, counts: Sequence[int]) -> Study:
     """Move the runs of ``counts`` to their place, far/NAME; earlier runs there stay."""
-    from p3s.signature.signature import characterize
-    from p3s.signature.store import load_phases
-
     target = study.far_dir(name)
     if not target.exists():
         try:
