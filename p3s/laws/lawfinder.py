@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from numbers import Integral
 from typing import Any, Literal, get_args
@@ -26,17 +26,17 @@ from p3s.base.errors import P3SError
 from p3s.laws import expr as ex
 from p3s.laws import symbolic
 from p3s.laws.counts import (
-    AFFINE_BITS,
-    PRODUCT_BITS,
+    MARGIN,
     Law,
     candidates,
     in_parameters,
+    irrational,
     is_quotient,
+    listed_bits,
     parameter_rivals,
     rivals_of,
 )
-from p3s.laws.counts import MAX_DENOMINATOR as SMALL_DENOMINATOR
-from p3s.laws.exact import Symbols, basis, bits_of, exact_value
+from p3s.laws.exact import Symbols, bits_of, exact_value
 from p3s.laws.expr import Expr, mul, num
 from p3s.laws.shares import remainder
 from p3s.laws.worklaws import Powers, WorkLaw, fit_powers, fit_work
@@ -64,7 +64,7 @@ class Found:
     spare), fitted (a real law with an interval), refused (the points cannot tell; reason says
     why). expr is None for real laws; work is the real law in n, powers the one in parameters.
     law: the equation as rules of a model take it, None where a number in it is open. points: places
-    with values; free: numbers fitted.
+    with values; free: numbers fitted; bits: the price of an exact law.
     """
 
     verdict: str
@@ -76,6 +76,7 @@ class Found:
     reason: str | None = None
     law: Law | None = None
     powers: Powers | None = None
+    bits: float = math.nan
 
     @property
     def fit(self) -> WorkLaw:
@@ -154,7 +155,7 @@ def find_law(
     whole = kind == "whole"
     found = _exact(envs, values, known, whole) if whole or envs[0] != envs[-1] else None
     if not whole:
-        found = found or _irrational(envs, values)
+        found = found or _irrational(envs, values) or _but_for_some(envs, values, known)
     if found is not None or kind == "any":
         return found or _work(envs, values, resolution)
     reason = "no exact law meets the values in fewer bits than they take"
@@ -182,7 +183,7 @@ def _in_parameters(points: Sequence[Sequence[Any]], kind: Kind) -> Found:
     found = in_parameters(envs, y) if rational else []
     if found:
         best, rivals = found[0], tuple(parameter_rivals(found, envs))
-        verdict = EXACT if len(y) > best.free and not rivals else AMBIGUOUS
+        verdict = EXACT if best.points > best.free and not rivals else AMBIGUOUS
         return Found(verdict, best.expr, None, len(y), best.free, rivals)
     if kind in ("count", "whole"):
         return Found(REFUSED, None, None, len(values), 0, reason="no exact law meets the values")
@@ -250,7 +251,7 @@ def _exact(
         return None if whole or over != 1 else _remainder(where, [int(v) for v in y])
     best = found[0]
     formal, elsewhere = ([_over(r, over) for r in some] for some in rivals_of(found, where))
-    spare = len(y) > best.free
+    spare = best.points > best.free
     reason = None if spare else "no point is left to check the law"
     if formal or elsewhere:
         reason = f"{len(formal) + len(elsewhere)} other laws meet the points and differ at larger "
@@ -258,9 +259,9 @@ def _exact(
     elif spare and over == 1 and is_quotient(best.expr) and best.expr[0] == "mul":
         reason = "all counts divide it evenly: how a remainder is dealt with is open"
     verdict = EXACT if spare and not formal else AMBIGUOUS
-    law = Law(_over(best.expr, over), best.free, len(y), others=tuple(formal))
+    law = Law(_over(best.expr, over), best.free, best.points, others=tuple(formal))
     rivals = (*formal, *elsewhere)
-    return Found(verdict, law.expr, None, len(y), best.free, rivals, reason, law)
+    return Found(verdict, law.expr, None, len(y), best.free, rivals, reason, law, bits=best.bits)
 
 
 def _remainder(where: list[dict[str, int]], values: list[int]) -> Found | None:
@@ -286,46 +287,39 @@ def _irrational(envs: list[dict[str, int]], values: list[Any]) -> Found | None:
     with small ones, such as 4n - 4 sqrt(n): met to the last digits of a float, so not by chance.
     """
     ndims = max((sum(k.startswith("p") for k in e) for e in envs), default=0) or 1
-    b = basis(envs, ndims)
-    y = np.array(values, dtype=float)
-    if len(y) < 3 or len({e["n"] for e in envs}) < len(y) or not len(b.shapes):
+    if len({e["n"] for e in envs}) < len(envs):
         return None
-    options: list[tuple[float, int, Expr]] = []
-    pairs = [(b.shapes[i], b.shapes[k]) for i, k in b.pairs]
-    rows = np.concatenate([b.values, b.products()])
-    for row, parts in zip(rows, [*((s,) for s in b.shapes), *pairs], strict=True):
-        bits = sum(s.bits for s in parts) + (PRODUCT_BITS if len(parts) > 1 else 0.0)
-        peak = int(np.argmax(np.abs(row)))
-        k = _small(y[peak] / row[peak])
-        if k and _close(float(k) * row, y):
-            options.append((bits + bits_of(k), 1, mul(num(k), *(s.expr for s in parts))))
-        if len(parts) == 1 and len(y) > 3:
-            slope = (y[-1] - y[0]) / (row[-1] - row[0]) if row[-1] != row[0] else math.inf
-            a, c = _small(slope), _small(y[0] - slope * row[0])
-            if a and c and _close(float(a) * row + float(c), y):
-                options.append(
-                    (
-                        bits + AFFINE_BITS + bits_of(a) + bits_of(c),
-                        2,
-                        ex.add(mul(num(a), parts[0].expr), num(c)),
-                    )
-                )
-    if not options:
+    found = irrational(envs, [float(v) for v in values], ndims)
+    return Found(EXACT, found[0].expr, None, len(values), found[0].free) if found else None
+
+
+def _but_for_some(
+    envs: list[dict[str, Any]], values: list[Any], known: Collection[int]
+) -> Found | None:
+    """Return the law that all points follow but the first few or any one, and name these.
+
+    That they contradict the law costs their values and which they are, in bits; two points at least
+    have to be to spare. Ambiguous: the law may be another one, or what was counted there is wrong.
+    """
+    m = len(values)
+    if any(v != int(v) for v in values) or len({tuple(e.items()) for e in envs}) < m:
         return None
-    _, free, expr = min(options, key=lambda o: o[0])
-    return Found(EXACT, expr, None, len(y), free)
-
-
-def _small(x: float) -> Fraction | None:
-    """Return the fraction with a small denominator that a float stands for, if it does."""
-    if not math.isfinite(x):
-        return None
-    f = Fraction(x).limit_denominator(SMALL_DENOMINATOR)
-    return f if abs(float(f) - x) <= 1e-9 * max(1.0, abs(x)) else None
-
-
-def _close(a: np.ndarray, b: np.ndarray) -> bool:
-    return bool(np.all(np.abs(a - b) <= 1e-10 * np.maximum(np.abs(b), 1e-30)))
+    listed = listed_bits([int(v) for v in values])
+    best: tuple[float, Found] | None = None
+    for some in [*(range(k) for k in range(1, m // 2)), *((k,) for k in range(1, m))]:
+        rest = [k for k in range(m) if k not in some]
+        found = _exact([envs[k] for k in rest], [values[k] for k in rest], known, True)
+        if found is None or found.law is None or found.law.points < found.free + 2:
+            continue
+        bits = found.bits + sum(bits_of(int(values[k])) + math.log2(m) for k in some)
+        if bits + MARGIN <= listed and (best is None or bits < best[0]):
+            off = ", ".join(
+                f"{values[k]:g} at {envs[k]['n']} (the law says {found.value(envs[k]):g})"
+                for k in some
+            )
+            reason = f"the points contradict each other: {len(rest)} follow the law, not {off}"
+            best = bits, replace(found, verdict=AMBIGUOUS, points=m, reason=reason, law=None)
+    return best[1] if best is not None else None
 
 
 def _over(expr: Expr, denominator: int) -> Expr:
