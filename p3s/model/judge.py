@@ -21,7 +21,7 @@ from p3s.model.measured import shares_of
 from p3s.model.partners.irregular import sampled
 from p3s.model.partners.relation import Relation, Shift, Staged
 from p3s.model.reasons import VERDICTS, Code, Reason, Verdict, in_order
-from p3s.model.sizes.rankcounts import by_class
+from p3s.model.sizes.positions import by_class
 from p3s.model.tree import item_of_rows
 from p3s.model.tripcounts import as_traced
 from p3s.model.types import Item, Model, Phase, Share, Slot

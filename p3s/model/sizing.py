@@ -13,6 +13,7 @@ from fractions import Fraction
 from math import log2
 
 from p3s.base.ops import COMPLETION, RECV, SEND
+from p3s.laws.counts import Law
 from p3s.laws.expr import Expr
 from p3s.model.grid.at import RELATION_BITS
 from p3s.model.grid.choose import GridChoice, Vote
@@ -21,8 +22,7 @@ from p3s.model.law_types import CountLaw
 from p3s.model.partners.communicator_laws import Odd
 from p3s.model.partners.items import Alike, items_of
 from p3s.model.reasons import Code, Reason
-from p3s.model.sizes.blocks import ExtentPool, FittedSize, Observations
-from p3s.model.sizes.elements import distinct, known_law
+from p3s.model.sizes.forms import Search
 from p3s.model.sizes.joint import JointSizes
 from p3s.model.sizes.observed import Observed, digest
 from p3s.model.sizes.slots import OF_SIZES, SizedSlot, finished, fit_sizes, numbers_of, with_size
@@ -118,29 +118,26 @@ class Sizing:
         self._counts = [t.np for t in tables]
         self._varying = {v for t in tables for v in t.moved}
         self._drafts = _drafts(nodes, choice, tables)
-        self._alike = self._ranked()
+        self._alike = self._equal()
         self._check_numbers(most)
-        pool = ExtentPool(typed=frozenset(typed))
-        self._sized = self._fit(pool)
-        known: dict[int, tuple[Observations, FittedSize | None]] = {}
-
-        def with_law(slot: Slot, obs: Observations) -> tuple[Observations, FittedSize | None]:
-            if id(obs) not in known:  # items that did the same share theirs
-                law = known_law(obs, pool) if slot.elements.expr is not None else None
-                known[id(obs)] = distinct(obs), law
-            return known[id(obs)]
-
-        self._joint = JointSizes(
-            {
-                (k, i): with_law(slot, obs)
-                for k, some in self._sized.items()
-                for i, (slot, obs) in enumerate(some)
-                if obs is not None
-                and slot.turns is None
-                and self._drafts[k].item.kind != COMPLETION
-            },
-            pool.typed,
-        )
+        search = Search(frozenset(typed))
+        self._sized: dict[int, list[SizedSlot]] = {}
+        for first, *others in self._alike:
+            some = fit_sizes(self._drafts[first].seen, self._counts, search, self._varies(first))
+            self._sized.update(dict.fromkeys((first, *others), some))
+        # how many requests a call completes is no message: nothing is shared with sizes
+        self._joint = [
+            JointSizes(
+                {
+                    (k, i): obs
+                    for k, some in self._sized.items()
+                    for i, (_, obs) in enumerate(some)
+                    if obs is not None and (self._drafts[k].item.kind == COMPLETION) == completing
+                },
+                Search(frozenset(typed)) if completing else search,
+            )
+            for completing in (False, True)
+        ]
 
     def of(self, nodes: Sequence[Node], choice: GridChoice) -> bool:
         """Tell whether these are the items of the nodes on a grid."""
@@ -153,20 +150,21 @@ class Sizing:
 
     def cost(self) -> float:
         """Return the bits of the laws of all sizes and numbers, in relations."""
-        slots = self._with_shared({k: [s for s, _ in some] for k, some in self._sized.items()})
+        laws = [joint.laws() for joint in self._joint]
+        slots = self._with_laws({k: [s for s, _ in some] for k, some in self._sized.items()}, laws)
         some = (slot for k in range(len(self._drafts)) for slot in slots[k])
         return cost_of_sizes(some, self._typed)
 
     def finished(self, choice: GridChoice, unmodelled: Mapping[str, int]) -> list[Draft]:
         """Return every item with its slots, complete."""
-        self._joint.find_rivals()
+        laws = [joint.with_rivals() for joint in self._joint]
         done = {
             k: finished(self._drafts[k].seen, self._counts, self._varies(k), some)
             for k, some in self._sized.items()
         }
         slots = {
             k: tuple(self._constant_or_not(slot) for slot in some)
-            for k, some in self._with_shared(done).items()
+            for k, some in self._with_laws(done, laws).items()
         }
         out = []
         for k, d in enumerate(self._drafts):
@@ -189,28 +187,9 @@ class Sizing:
             return slot
         return replace(slot, why=(*slot.why, Reason(Code.CONSTANT_OPEN, dims=fixed)))
 
-    def _fit(self, pool: ExtentPool) -> dict[int, list[SizedSlot]]:
-        """Return the slots of every item with the laws of their sizes alone.
-
-        Items seen at many counts determine extents best; the others choose among those found, and
-        what their sizes left open is decided again when all extents are known. Items that did the
-        same have the same laws.
-        """
-        sized: dict[int, list[SizedSlot]] = {}
-        for first, *others in (*self._alike, *self._alike):
-            if first not in sized or any(s.elements.open for s, _ in sized[first]):
-                seen = self._drafts[first].seen
-                sized[first] = fit_sizes(seen, self._counts, pool, self._varies(first))
-                sized.update(dict.fromkeys(others, sized[first]))
-        return sized
-
-    def _ranked(self) -> list[list[int]]:
-        """Return the items that did the same, those seen at many counts first."""
-        ranked = sorted(
-            range(len(self._drafts)),
-            key=lambda k: _spread(self._drafts[k].seen, self._counts),
-            reverse=True,
-        )
+    def _equal(self) -> list[list[int]]:
+        """Return the items that did the same, those seen at few counts first."""
+        ranked = sorted(range(len(self._drafts)), key=lambda k: self._spread(k))
         alike: dict[object, list[int]] = {}
         for k in ranked:
             alike.setdefault((self._varies(k), digest(self._drafts[k].seen)), []).append(k)
@@ -222,7 +201,7 @@ class Sizing:
         On a wrong grid many have none, those seen least first.
         """
         least = 0.0
-        for some in reversed(self._alike) if most < math.inf else ():
+        for some in self._alike if most < math.inf else ():
             laws = numbers_of(self._drafts[some[0]].seen, self._counts, self._varies(some[0]))
             least += cost_without_laws(laws) * len(some)
             if least > most:
@@ -232,16 +211,24 @@ class Sizing:
         item = self._drafts[k].item
         return f"{item.site}:{item.op}" in self._varying
 
-    def _with_shared(self, slots: Mapping[int, Sequence[Slot]]) -> dict[int, tuple[Slot, ...]]:
+    def _with_laws(
+        self, slots: Mapping[int, Sequence[Slot]], laws: Sequence[Mapping[tuple[int, int], Law]]
+    ) -> dict[int, tuple[Slot, ...]]:
         """Return the slots per item with what the sizes of the whole program say together."""
-        laws = self._joint.laws()
+        every = {key: law for some in laws for key, law in some.items()}
         return {
             k: tuple(
-                with_size(slot, laws[k, i]) if (k, i) in laws else slot
+                with_size(slot, every[k, i]) if (k, i) in every else slot
                 for i, slot in enumerate(some)
             )
             for k, some in slots.items()
         }
+
+    def _spread(self, k: int) -> tuple[int, int]:
+        """Return at how many counts an item was seen, and with how many sizes."""
+        seen = self._drafts[k].seen
+        there = [n for n in self._counts if len(seen.rows[n].rank)]
+        return len(there), len({b for n in there for b in seen.rows[n].nbytes.tolist()})
 
 
 def vote_of_sizes(
@@ -312,9 +299,3 @@ def _tag_value(node: Node, of_count: Mapping[int, Sequence[int]]) -> int:
     """Return the tag of a node, -1 for several; of_count: those of the groups of every count."""
     tags = {of_count[n][g] for n, rows in node.rows.items() for g in set(rows.group.tolist())}
     return tags.pop() if len(tags) == 1 else -1
-
-
-def _spread(seen: Observed, counts: Sequence[int]) -> tuple[int, int]:
-    there = [n for n in counts if len(seen.rows[n].rank)]
-    sizes = {b for n in there for b in seen.rows[n].nbytes.tolist()}
-    return (len(there), len(sizes))

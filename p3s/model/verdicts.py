@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -244,24 +243,11 @@ def _slot_open(slot: Slot, grid: GridAt) -> bool:
         law.rivals and differ_at(law, grid, slot.relation) for law in (slot.elements, slot.count)
     ):
         return True
-    known = grid.symbols
-    size = slot.elements
-    if size.even and size.expr is not None and leaves_remainder(size.expr, known):
-        return True
-    return any(_fraction(expr, known) for expr in _laws(slot))
+    return any(_fraction(expr, grid.symbols) for expr in _laws(slot))
 
 
 def _laws(slot: Slot) -> Iterator[Expr]:
     yield from (law.expr for law in (slot.elements, slot.count) if law.expr is not None)
-
-
-def leaves_remainder(expr: Any, known: Mapping[str, int]) -> bool:
-    """Return whether some block of an expression has a remainder."""
-    if not isinstance(expr, list):
-        return False
-    if expr[0] == "block" and expr[2][0] == "num" and expr[3][0] == "sym":
-        return bool(expr[2][1] % known[expr[3][1]])
-    return any(leaves_remainder(a, known) for a in expr[1:])
 
 
 def _fraction(expr: Expr, known: Mapping[str, int]) -> bool:
