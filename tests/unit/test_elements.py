@@ -11,8 +11,8 @@ from corpus import block
 
 from p3s.base.extents import dims_balanced
 from p3s.laws.exact import evaluate_int
-from p3s.model.sizes.observations import Observations
 from p3s.model.sizes.joint import law_alone
+from p3s.model.sizes.observations import Observations
 
 SQUARES, FAR_SQUARES = (4, 9, 16, 25), (36, 49, 64, 100)
 LINES, FAR_LINES = (4, 6, 8, 9, 16), (36, 49, 64, 125)

@@ -18,8 +18,8 @@ from p3s.laws.lawfinder import find_law
 from p3s.laws.symbolic import to_sympy, to_text
 from p3s.laws.worklaws import fit_work
 from p3s.model.grid.at import coords_of, rank_of
-from p3s.model.sizes.observations import Observations
 from p3s.model.sizes.joint import law_alone
+from p3s.model.sizes.observations import Observations
 
 COUNTS = (4, 8, 16, 32, 64)
 SQUARES = (4, 9, 16, 25, 36)

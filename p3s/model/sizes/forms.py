@@ -13,7 +13,7 @@ from itertools import combinations, product
 
 import numpy as np
 
-from p3s.laws.counts import candidates
+from p3s.laws.counts import candidates, is_quotient
 from p3s.laws.exact import evaluate_int
 from p3s.laws.expr import BLOCK_KINDS, Expr, add, block, block_size, mul, num, sym
 from p3s.laws.shares import divisors
@@ -151,9 +151,13 @@ def _of_count(obs: Observations, search: Search) -> Iterator[Hypothesis]:
     envs, values = [env for env, _ in points], [value for _, value in points]
     found = candidates(envs, values, obs.ndims, search.known)
     for c in found:
-        # of shares that are rounded products have all extents
-        if c.bits <= found[0].bits + BUDGET and not blocks_in(c.expr):
+        if c.bits <= found[0].bits + BUDGET and not _share(c.expr):
             yield written(c.expr, c.free)
+
+
+def _share(expr: Expr) -> bool:
+    """Tell whether a law is a share of an extent, of which products have all ways to round it."""
+    return bool(blocks_in(expr)) or (is_quotient(expr) and expr[-1][1][0] == "sym")
 
 
 def _of_branch(obs: Observations, search: Search) -> Iterator[Hypothesis]:

@@ -22,11 +22,10 @@ Price = Callable[[Constant], float]
 _LARGEST_PART = 2048
 #: Bits of a number among the program's arguments; of a symbol, of one dimension of several.
 TYPED, SYMBOL = 0.5, 1.6
-#: Bits of ways to cut an extent, of which a program seldom has two, and of shares that are rounded
-#: for all ranks alike; of others. Of borders: points are one more than cells, at the
+#: Bits of ways to cut an extent, of which a program seldom has two; of others. Of borders: points are one more than cells, at the
 #: end as a rule; a block that is less at both ends leaves out the border of the domain. Others cost
 #: more than a second extent of some hundreds.
-CUT_BITS, RARE_CUT = {"first": 5.0, "floor": 5.5, "low": 3.0, "high": 3.0}, 7.0
+CUT_BITS, RARE_CUT = {"first": 5.0, "floor": 5.5}, 7.0
 BORDER_BITS, RARE_BORDER = {(0, 1): 4.0, (-1, -1): 8.0}, 18.0
 #: Bits of an arrangement of the cells of a multi-partition: three coordinates, each a slope of two,
 #: two coefficients of three, an offset of three.
