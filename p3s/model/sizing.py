@@ -7,14 +7,11 @@ work come when the grid is chosen.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from math import log2
 
 from p3s.base.ops import COMPLETION, RECV, SEND
 from p3s.laws.counts import Law
-from p3s.laws.expr import Expr
 from p3s.model.grid.at import RELATION_BITS
 from p3s.model.grid.choose import GridChoice, Vote
 from p3s.model.grid.nodes import Node
@@ -23,64 +20,22 @@ from p3s.model.partners.communicator_laws import Odd
 from p3s.model.partners.items import Alike, items_of
 from p3s.model.reasons import Code, Reason
 from p3s.model.sizes.forms import Search
+from p3s.model.sizes.hypotheses import equation_bits
 from p3s.model.sizes.joint import JointSizes
 from p3s.model.sizes.observed import Observed, digest
 from p3s.model.sizes.slots import OF_SIZES, SizedSlot, finished, fit_sizes, numbers_of, with_size
 from p3s.model.types import Item, Slot
 from p3s.signature.tables import PointTable
 
-#: Bits of sizes and numbers without a law.
+#: Bits of a number without a law, and of sizes that vary inside a run.
 WITHOUT_LAW = 60.0
-#: Bits of a number among the program's arguments, and of cutting an extent along a dimension.
-_TYPED, _CUT = 0.5, 1.6
 
 
-def cost_of_sizes(slots: Iterable[Slot], typed: Collection[int] = ()) -> float:
-    """Return the bits of the laws of all sizes and numbers, in relations.
-
-    Each number counts once for the program; ``typed`` ones are known where they are a factor or
-    an extent.
-    """
-    used: set[object] = set()
-    bits = 0.0
-    for law in (law for slot in slots for law in (slot.elements, slot.count)):
-        if law.expr is None:
-            bits += WITHOUT_LAW
-        else:
-            used.update(_constants(law.expr, "mul"))
-            bits += _operations(law.expr)
-    return (bits + sum(_bits(each, typed) for each in used)) / RELATION_BITS
-
-
-def cost_without_laws(laws: Iterable[CountLaw]) -> float:
-    """Return what those of the laws cost that have no equation, in relations."""
-    return sum(law.expr is None for law in laws) * WITHOUT_LAW / RELATION_BITS
-
-
-def _constants(expr: Expr, inside: str) -> Iterator[object]:
-    """Yield what an expression names: numbers with what they are in, cuts of extents."""
-    if expr[0] == "num":
-        yield Fraction(expr[1], expr[2]), inside in ("mul", "block")
-    elif expr[0] == "block":
-        yield repr(expr[2:])
-    for each in expr[1:]:
-        if isinstance(each, list):
-            yield from _constants(each, expr[0])
-
-
-def _bits(constant: object, typed: Collection[int]) -> float:
-    if not isinstance(constant, tuple):
-        return _CUT
-    number, known = constant
-    if known and number in typed:
-        return _TYPED
-    return 2 * log2(abs(number.numerator) + 1) + 2 * log2(number.denominator)
-
-
-def _operations(expr: Expr) -> int:
-    """Return how many operations an expression has, but products of blocks."""
-    inner = [a for a in expr[1:] if isinstance(a, list)] if expr[0] != "block" else []
-    return (expr[0] not in ("num", "sym", "block", "mul")) + sum(map(_operations, inner))
+def bits_of_counts(laws: Iterable[CountLaw]) -> float:
+    """Return the bits of laws of numbers, those of one equation once."""
+    exprs = [law.expr for law in laws]
+    known = {repr(expr): expr for expr in exprs if expr is not None}
+    return exprs.count(None) * WITHOUT_LAW + sum(map(equation_bits, known.values()))
 
 
 #: Elements from which on a constant size may be part of an extent.
@@ -149,11 +104,11 @@ class Sizing:
         )
 
     def cost(self) -> float:
-        """Return the bits of the laws of all sizes and numbers, in relations."""
-        laws = [joint.laws() for joint in self._joint]
-        slots = self._with_laws({k: [s for s, _ in some] for k, some in self._sized.items()}, laws)
-        some = (slot for k in range(len(self._drafts)) for slot in slots[k])
-        return cost_of_sizes(some, self._typed)
+        """Return the bits of all sizes and numbers, in relations."""
+        sized = [each for some in self._sized.values() for each in some]
+        bits = sum(joint.total for joint in self._joint)
+        bits += sum(obs is None for _, obs in sized) * WITHOUT_LAW
+        return (bits + bits_of_counts(slot.count for slot, _ in sized)) / RELATION_BITS
 
     def finished(self, choice: GridChoice, unmodelled: Mapping[str, int]) -> list[Draft]:
         """Return every item with its slots, complete."""
@@ -203,7 +158,7 @@ class Sizing:
         least = 0.0
         for some in self._alike if most < math.inf else ():
             laws = numbers_of(self._drafts[some[0]].seen, self._counts, self._varies(some[0]))
-            least += cost_without_laws(laws) * len(some)
+            least += sum(law.expr is None for law in laws) * len(some) * WITHOUT_LAW / RELATION_BITS
             if least > most:
                 raise TooDearError
 

@@ -22,11 +22,11 @@ Price = Callable[[Constant], float]
 _LARGEST_PART = 2048
 #: Bits of a number among the program's arguments; of a symbol, of one dimension of several.
 TYPED, SYMBOL = 0.5, 1.6
-#: Bits of ways to cut an extent, of which a program seldom has two; of others. Of borders: points are one more than cells, at the
-#: end as a rule; a block that is less at both ends leaves out the border of the domain. Others cost
-#: more than a second extent of some hundreds.
+#: Bits of ways to cut an extent, of which a program seldom has two; of others.
 CUT_BITS, RARE_CUT = {"first": 5.0, "floor": 5.5}, 7.0
-BORDER_BITS, RARE_BORDER = {(0, 1): 4.0, (-1, -1): 8.0}, 18.0
+#: Bits of borders: points are one more than cells, at the end as a rule. A second extent of some
+#: hundreds is likelier than another border.
+BORDER_BITS, RARE_BORDER = {(0, 1): 4.0}, 18.0
 #: Bits of an arrangement of the cells of a multi-partition: three coordinates, each a slope of two,
 #: two coefficients of three, an offset of three.
 CELLS_BITS = 3 * math.log2(2 * 3**2 * 3)
@@ -152,6 +152,12 @@ def written(expr: Expr, numbers: int) -> Written:
         if b[2][0] == "num":
             shared.add(("extent", b[2][1]))
     return Written(expr, 1.0 + _bits_beside_blocks(expr), numbers, frozenset(shared))
+
+
+def equation_bits(expr: Expr) -> float:
+    """Return the bits of an equation by itself."""
+    h = written(expr, 0)
+    return h.own() + sum(bits_of(c, frozenset()) for c in h.constants)
 
 
 def around(inner: Hypothesis, expr: Expr, numbers: int = 1) -> Written:

@@ -129,20 +129,19 @@ class JointSizes(Generic[K]):
 
 
 def _groups(slots: Mapping[K, Observations], search: Search) -> list[_Group]:
-    """Return the slots that have hypotheses with them, those alike together."""
+    """Return the slots with their hypotheses, those with the same ones together."""
     each = {key: distinct(obs) for key, obs in slots.items()}
     every = list({obs.digest: obs for obs in each.values()}.values())
     search.learn(_support([search.hypotheses(obs) for obs in every]), POPULAR)
     out: dict[object, _Group] = {}
-    seen: dict[bytes, _Group | None] = {}
+    seen: dict[bytes, _Group] = {}
     for key, obs in each.items():
         if obs.digest not in seen:
             found = search.hypotheses(obs)
             some = _kept([h for cost, h in found if cost <= found[0][0] + SPREAD])
-            alike = frozenset(h.key() for h in some)
-            seen[obs.digest] = out.setdefault(alike, _Group([], obs, some)) if some else None
-        if (group := seen[obs.digest]) is not None:
-            group.keys.append(key)
+            alike = frozenset(h.key() for h in some) if some else obs.digest
+            seen[obs.digest] = out.setdefault(alike, _Group([], obs, some))
+        seen[obs.digest].keys.append(key)
     return list(out.values())
 
 
