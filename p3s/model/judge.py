@@ -32,7 +32,7 @@ _PARTNERS = (Code.DIRECTION, Code.ONE_EXTENT)
 _OPEN = (*_PARTNERS, Code.REMAINDER_OPEN, Code.CUT_OPEN, Code.CONSTANT_OPEN)
 _SELDOM = (Code.ONE_COUNT, Code.TWO_COUNTS)
 #: What is open at one count.
-_OPEN_AT = (Code.GRID_OPEN, Code.PARTNERS_OPEN, Code.RANKS_OPEN)
+_OPEN_AT = (Code.GRID_OPEN, Code.PARTNERS_OPEN, Code.RANKS_OPEN, Code.NUMBERS_OPEN)
 
 #: Counts that make a law of what is not there, or another, at the first ones.
 _LATE = 3

@@ -13,6 +13,7 @@ from p3s.model.evaluate import model_grid
 from p3s.model.grid.at import RELATION_BITS, GridAt
 from p3s.model.grid.atoms import HasPartner
 from p3s.model.judge import divides, judged_completions
+from p3s.model.law_types import CountLaw, SizeLaw
 from p3s.model.partners.communicator_laws import World
 from p3s.model.partners.relation import Relation
 from p3s.model.partners.rivals import reached
@@ -160,6 +161,8 @@ def _item_at(
         verdict = Verdict.AMBIGUOUS
     if verdict == Verdict.EXACT and _open_at(item, model, grid):
         verdict = Verdict.AMBIGUOUS
+    if any(_law_open(slot.count, grid, slot.relation) for slot in item.slots):
+        open_here.append(Code.NUMBERS_OPEN)
     why = (*item.why, *map(Reason, open_here))
     return replace(item, verdict=verdict, why=why)
 
@@ -239,11 +242,14 @@ def _open_at(item: Item, model: Model, grid: GridAt) -> bool:
 
 
 def _slot_open(slot: Slot, grid: GridAt) -> bool:
-    if any(
-        law.rivals and differ_at(law, grid, slot.relation) for law in (slot.elements, slot.count)
-    ):
+    return any(_law_open(law, grid, slot.relation) for law in (slot.elements, slot.count))
+
+
+def _law_open(law: SizeLaw | CountLaw, grid: GridAt, relation: Relation | None) -> bool:
+    """Tell whether rivals of a law differ on a grid, or it has no whole number there."""
+    if law.rivals and differ_at(law, grid, relation):
         return True
-    return any(_fraction(expr, grid.symbols) for expr in _laws(slot))
+    return law.expr is not None and _fraction(law.expr, grid.symbols)
 
 
 def _laws(slot: Slot) -> Iterator[Expr]:

@@ -15,16 +15,12 @@ import numpy as np
 
 from p3s.laws.expr import BLOCK_KINDS, Expr, add, block, block_size, mul, num, sym
 from p3s.laws.shares import divisors
-from p3s.model.sizes.hypotheses import Hypothesis, Written, whole_bits, written
+from p3s.model.sizes.hypotheses import Hypothesis, Written, prior, whole_bits, written
 from p3s.model.sizes.observations import Observations
 from p3s.model.sizes.travelling import arrangement
 
 #: Factors, pairs of extents for each and all of them that are tried.
 MAX_FACTORS, MAX_PAIRS, MAX_TRIES = 24, 12, 60
-
-
-#: Bits of a sum of products of two blocks.
-_SUM = 4.0
 
 
 @dataclass(frozen=True)
@@ -158,7 +154,7 @@ class _Search:
                 at = None if k is None else self.places.all[k]
                 expr, blocks = self._expr(w, at, sign), self._expr(w, None, sign)
                 # the positions are those of the arrangement, but for the numbering
-                bits = _SUM + whole_bits(self.factor) + w.bits + (sign < 0) / 2
+                bits = prior("sum") + whole_bits(self.factor) + w.bits + (sign < 0) / 2
                 if at is not None:
                     bits += at.bits / 2 + sum(map(abs, w.plus(at, sign).coefs)) / 4
                 shared = written(blocks, 3).constants

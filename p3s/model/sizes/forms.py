@@ -60,7 +60,7 @@ class Search:
         self.typed, self.counted = typed, counted
         self.learn({})
         self._written: dict[object, list[Hypothesis]] = {}
-        self._terms: TermsKnown = {}
+        self.terms: TermsKnown = {}
         self._products: dict[tuple[bytes, bool], Products] = {}
 
     def learn(self, support: dict[Constant, float], most: int = 0) -> None:
@@ -106,16 +106,12 @@ class Search:
         key = (obs.digest, composite)
         if key not in self._products:
             make = composite_products if composite else plain_products
-            self._products[key] = make(obs, self._terms)
+            self._products[key] = make(obs, self.terms)
         search = self._products[key]
         of = (search.digest(), composite)
         if of not in self._found:
             self._found[of] = [*search.hypotheses(self.known, self.price)]
         return list(self._found[of])
-
-    def along_diagonals(self, obs: Observations) -> Iterator[Hypothesis]:
-        """Yield the products of blocks at affine positions."""
-        yield from travelling(obs, self.known, self.price, self._terms)
 
     def inside(self, obs: Observations) -> list[Hypothesis]:
         """Return the likeliest hypotheses of sizes of which others are made."""
@@ -168,10 +164,6 @@ def _of_branch(obs: Observations, search: Search) -> Iterator[Hypothesis]:
     factor = int(obs.value[0]) // int(ranks[0])
     if factor and np.array_equal(obs.value, factor * ranks):
         yield written(mul(num(factor), sym("b")), 1)
-
-
-def _in_turns(obs: Observations, search: Search) -> Iterator[Hypothesis]:
-    yield from in_turns(obs) if moving(obs) else ()
 
 
 def _linear(obs: Observations, search: Search) -> Iterator[Hypothesis]:
@@ -277,16 +269,6 @@ def _multiplied(obs: Observations, search: Search) -> Iterator[Hypothesis]:
             yield around(h, mul(add(sym(name), num(-k)), h.expr()))
 
 
-def _composite(obs: Observations, search: Search) -> Iterator[Hypothesis]:
-    yield from (h for _, h in search.products(obs, composite=True))
-
-
-def _along_diagonals(obs: Observations, search: Search) -> Iterator[Hypothesis]:
-    if len(obs.counts) > 1:
-        yield from search.along_diagonals(obs)
-        yield from over_diagonals(obs, search.known) if not moving(obs) else ()
-
-
 def _all_but_own(obs: Observations, search: Search) -> Iterator[Hypothesis]:
     """Yield everything but the own block: f * (L - block)."""
     if not may_be_cut(obs):
@@ -304,29 +286,18 @@ def _all_but_own(obs: Observations, search: Search) -> Iterator[Hypothesis]:
                 yield around(h, mul(num(f), add(num(extent), own)), 0)
 
 
-def _by_level(obs: Observations, search: Search) -> Iterator[Hypothesis]:
-    yield from by_level(obs, search.inside)
-
-
-def _in_chunks(obs: Observations, search: Search) -> Iterator[Hypothesis]:
-    yield from in_chunks(obs, search.inside)
-
-
-def _by_position(obs: Observations, search: Search) -> Iterator[Hypothesis]:
-    yield from by_position(obs)
-
-
 #: Forms by how common they are, beside products of blocks; those of how often ranks act.
-COMMON: tuple[Propose, ...] = (_constant, _of_count, _of_branch, _in_turns)
-COUNTED: tuple[Propose, ...] = (*COMMON, _by_position)
+COMMON: tuple[Propose, ...] = (_constant, _of_count, _of_branch, lambda obs, _: in_turns(obs))
+COUNTED: tuple[Propose, ...] = (*COMMON, lambda obs, _: by_position(obs))
 RARE: tuple[Propose, ...] = (
     _linear,
     _with_empty,
     _beside,
     _multiplied,
-    _composite,
-    _along_diagonals,
+    lambda obs, search: (h for _, h in search.products(obs, composite=True)),
+    lambda obs, search: travelling(obs, search.known, search.price, search.terms),
+    lambda obs, search: over_diagonals(obs, search.known),
     _all_but_own,
-    _by_level,
-    _in_chunks,
+    lambda obs, search: by_level(obs, search.inside),
+    lambda obs, search: in_chunks(obs, search.inside),
 )

@@ -18,18 +18,27 @@ from p3s.model.sizes.terms import Term
 Constant = tuple[str, object]
 Price = Callable[[Constant], float]
 
-#: The smaller of two numbers whose product a number is, at most.
-_LARGEST_PART = 2048
-#: Bits of a number among the program's arguments; of a symbol, of one dimension of several.
-TYPED, SYMBOL = 0.5, 1.6
-#: Bits of ways to cut an extent, of which a program seldom has two; of others.
-CUT_BITS, RARE_CUT = {"first": 5.0, "floor": 5.5}, 7.0
-#: Bits of borders: points are one more than cells, at the end as a rule. A second extent of some
-#: hundreds is likelier than another border.
-BORDER_BITS, RARE_BORDER = {(0, 1): 4.0}, 18.0
-#: Bits of an arrangement of the cells of a multi-partition: three coordinates, each a slope of two,
-#: two coefficients of three, an offset of three.
-CELLS_BITS = 3 * math.log2(2 * 3**2 * 3)
+#: The prior: bits of constants by kind and value (None: any other), of symbols, and of what is
+#: unlikely of the axes of a product. Numbers that the user typed are nearly free. A program seldom
+#: cuts its extents in two ways. Points are one more than cells, at the end as a rule; a second
+#: extent of some hundreds is likelier than another border. The cells of a multi-partition are three
+#: coordinates, each a slope of two, two coefficients of three, an offset of three.
+PRIOR: dict[str, dict[object, float]] = {
+    "typed": {None: 0.5},
+    "symbol": {None: 1.6},
+    "axis": {None: 1.6},
+    "cut": {"first": 5.0, "floor": 5.5, None: 7.0},
+    "border": {(0, 1): 4.0, None: 18.0},
+    "cells": {None: 3 * math.log2(2 * 3**2 * 3)},
+    "product": {"axis of the partner": 1.0, "axis of no face": 3.0, "less than a face": 4.0},
+    "sum": {None: 4.0},
+}
+
+
+def prior(kind: str, value: object = None) -> float:
+    """Return the bits that the prior has for a value of a kind."""
+    table = PRIOR[kind]
+    return table[value] if value in table else table[None]
 
 
 class Hypothesis:
@@ -178,11 +187,15 @@ def _bits_beside_blocks(expr: Expr) -> float:
         plain = 0.0 if abs(expr[1]) < 2 else whole_bits(abs(expr[1]))
         return plain + 2 * math.log2(expr[2])
     if expr[0] == "sym":
-        return SYMBOL
+        return prior("symbol")
     inner = expr[1:]
     if expr[0] == "block":  # a plain extent is shared
         inner = [a for a in expr[2:] if isinstance(a, list) and (a is not expr[2] or a[0] != "num")]
     return 1.0 + sum(_bits_beside_blocks(a) for a in inner if isinstance(a, list))
+
+
+#: The smaller of two numbers whose product a number is, at most.
+_LARGEST_PART = 2048
 
 
 @lru_cache(maxsize=65536)
@@ -212,13 +225,11 @@ def bits_of(constant: Constant, typed: frozenset[int]) -> float:
         assert isinstance(value, int)
         if kind == "factor" and value == 1:
             return 0.0
-        return TYPED if value in typed and kind == "extent" else whole_bits(value)
+        return prior("typed") if value in typed and kind == "extent" else whole_bits(value)
     if kind == "ghost":
         assert isinstance(value, int)
         return 2.0 + abs(value)
-    table: Mapping[object, float] = {"cut": CUT_BITS, "border": BORDER_BITS}.get(kind, {})
-    rest = {"cut": RARE_CUT, "border": RARE_BORDER, "cells": CELLS_BITS}.get(kind, SYMBOL)
-    return table.get(value, rest)
+    return prior(kind, value)
 
 
 def listed_bits(values: np.ndarray) -> float:

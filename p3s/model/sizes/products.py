@@ -9,7 +9,7 @@ from itertools import combinations, product
 
 import numpy as np
 
-from p3s.model.sizes.hypotheses import Price, Product
+from p3s.model.sizes.hypotheses import Price, Product, prior
 from p3s.model.sizes.observations import (
     Axis,
     Observations,
@@ -24,8 +24,6 @@ from p3s.model.sizes.terms import BORDERS, CUTS, Profile, Terms, joined, profile
 MOST_TERMS, MOST_KEPT = {1: 4000, 2: 160, 3: 40}, 240
 #: Largest factor: fields, components, planes in one message.
 MAX_FACTOR = 1 << 20
-#: Bits of an axis of the partner's, of one that no face has, of a face that is no product.
-_PARTNERS, _NO_FACE, _LESS_FACE = 1.0, 3.0, 4.0
 
 #: Terms of profiles along axes that slots have in common, per way of cutting.
 TermsKnown = dict[object, list[Terms]]
@@ -52,7 +50,9 @@ def plain_products(obs: Observations, known: TermsKnown) -> Products:
     face = {f"p{d}" for d in obs.across}
     lines = []
     for a in axes:
-        bits = _PARTNERS * ("q" in str(a.c)) + _NO_FACE * (bool(face) and a.name not in face)
+        bits = prior("product", "axis of the partner") if "q" in str(a.c) else 0.0
+        if face and a.name not in face:
+            bits += prior("product", "axis of no face")
         lines.append(Line(((a, bits),)))
     every = list(_sets(axes))
     own = [some for some in every if {axes[i].name for i in some} <= face]
@@ -214,7 +214,9 @@ class Products:
     def _less_than_face(self, some: tuple[int, ...]) -> float:
         """Return what it costs that axes of a halo's face are missing."""
         missing = {f"p{d}" for d in self.obs.across} - {self.lines[i].axis.name for i in some}
-        return sum(bool(np.any(self.obs.env[p] > 1)) for p in missing) * _LESS_FACE
+        return sum(bool(np.any(self.obs.env[p] > 1)) for p in missing) * prior(
+            "product", "less than a face"
+        )
 
     def _rows(self, some: tuple[int, ...]) -> tuple[np.ndarray, list[np.ndarray]]:
         """Return rows that stand for all, one per combination of parts, and their cells per line.

@@ -15,7 +15,7 @@ from itertools import combinations, groupby, product
 import numpy as np
 
 from p3s.laws.expr import add, mul, num, sym
-from p3s.model.sizes.hypotheses import SYMBOL, Price, Product
+from p3s.model.sizes.hypotheses import Price, Product, prior
 from p3s.model.sizes.observations import Axis, Observations, axis_of, decides, moving
 from p3s.model.sizes.products import Line, Products, TermsKnown
 
@@ -49,7 +49,9 @@ class Direction:
         """Return all ways to count along the direction; one coordinate counts as it is."""
         only = self.alone() and not moving(obs)
         ways = product(OFFSETS, (1, -1)) if not only else ((0, 1),)
-        own = 0.0 if moving(obs) else SYMBOL * len(self.terms)  # else the arrangement says it
+        own = (
+            0.0 if moving(obs) else prior("symbol") * len(self.terms)
+        )  # else the arrangement says it
         return Line(
             tuple(
                 (self.axis(obs, sign, offset), own + 2.0 * abs(offset) + (sign < 0) / 2)
