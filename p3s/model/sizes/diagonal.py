@@ -16,7 +16,7 @@ import numpy as np
 from p3s.laws.expr import BLOCK_KINDS, Expr, add, block, block_size, mul, num, sym
 from p3s.laws.shares import divisors
 from p3s.model.sizes.hypotheses import Hypothesis, Written, prior, whole_bits, written
-from p3s.model.sizes.observations import Observations
+from p3s.model.sizes.observations import Observations, moving
 from p3s.model.sizes.travelling import arrangement
 
 #: Factors, pairs of extents for each and all of them that are tried.
@@ -61,6 +61,8 @@ def over_diagonals(obs: Observations, known: Sequence[int]) -> Iterator[Hypothes
     """
     p = obs.env["p0"]
     if not obs.whole or obs.ndims > 2 or np.any(obs.value <= 0) or obs.even():
+        return
+    if moving(obs) or len(obs.counts) < 2:
         return
     if np.any(p**obs.ndims != obs.env["n"]):
         return

@@ -41,6 +41,8 @@ def _exponents(obs: Observations, u: str) -> Iterator[Expr]:
 def in_turns(obs: Observations) -> Iterator[Hypothesis]:
     """Yield the laws of sizes that all ranks share at each count, iteration and stage, and that
     change there."""
+    if not moving(obs):
+        return
     turns = [obs.env[u] for u in ("n", "t", "s") if u in obs.env]
     _, first, same = distinct_columns(turns)
     if np.any(obs.value[first][same] != obs.value) or obs.even():

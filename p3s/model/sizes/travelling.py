@@ -49,9 +49,8 @@ class Direction:
         """Return all ways to count along the direction; one coordinate counts as it is."""
         only = self.alone() and not moving(obs)
         ways = product(OFFSETS, (1, -1)) if not only else ((0, 1),)
-        own = (
-            0.0 if moving(obs) else prior("symbol") * len(self.terms)
-        )  # else the arrangement says it
+        # in turns the arrangement of cells says it
+        own = 0.0 if moving(obs) else prior("symbol") * len(self.terms)
         return Line(
             tuple(
                 (self.axis(obs, sign, offset), own + 2.0 * abs(offset) + (sign < 0) / 2)
@@ -95,7 +94,8 @@ def travelling(
     obs: Observations, known: tuple[int, ...], price: Price, terms: TermsKnown
 ) -> Iterator[Product]:
     """Yield products of one or two blocks at affine positions, of those with the fewest terms."""
-    if np.any(obs.value <= 0) or (obs.even() and not moving(obs)):
+    still = obs.even() and not moving(obs)
+    if np.any(obs.value <= 0) or still or len(obs.counts) < 2:
         return
     every = _directions(obs)
     sets = sorted(_sets(obs, every), key=lambda some: _terms(every, some))
