@@ -196,10 +196,7 @@ def _with_shape(
 ) -> list[Member]:
     """Return the members with one rule of sizes; own: with the numbers they have is tried too."""
     path = f".items[{i}].slots[{k}].elements"
-    settled = sorted(
-        range(len(laws)),
-        key=lambda m: bool(laws[m].get("even") or laws[m].get("rivals") or laws[m].get("open")),
-    )
+    settled = sorted(range(len(laws)), key=lambda m: bool(laws[m].get("rivals")))
     for m in settled:
         shape = laws[m]["expr"]
         first = [_with_numbers(shape, list(_numbers(law["expr"]))) for law in laws]

@@ -117,13 +117,7 @@ def _item(own: Item, rules: Mapping[str, Any]) -> Item:
                 **slot,
                 "work_points": [],
                 "count": {**_about(mine["count"]), **slot["count"]},
-                "elements": {
-                    "even": False,
-                    "open": False,
-                    **_about(mine["elements"]),
-                    **slot["elements"],
-                    "rivals": [],
-                },
+                "elements": {**_about(mine["elements"]), **slot["elements"], "rivals": []},
             }
         )
     made = from_data(Item, {**known, **rules, "slots": slots})

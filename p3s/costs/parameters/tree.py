@@ -38,19 +38,7 @@ _SLOT = ("guard", "count", "elements", "elem_bytes", "turns", "root", "relation"
 _PHASE = ("phase", "parent", "depth", "name", "items", "weight", "fused_stages")
 #: What says how a law was found, and is not part of it.
 _ABOUT = frozenset(
-    {
-        "points",
-        "free",
-        "even",
-        "rivals",
-        "open",
-        "from",
-        "stated",
-        "means",
-        "rel_half_width",
-        "max_n",
-        "band",
-    }
+    {"points", "free", "rivals", "from", "stated", "means", "rel_half_width", "max_n", "band"}
 )
 #: Where numbers are names of things (an item, a place in an order, a direction), not amounts.
 _NAMES = frozenset(
