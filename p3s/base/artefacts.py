@@ -29,7 +29,7 @@ T = TypeVar("T")
 #: Version of every JSON artefact of a study.
 SCHEMA_VERSION = 1
 #: Versions of those that are no longer the first.
-VERSIONS = {"p3s.model": 2}
+VERSIONS = {"p3s.model": 3}
 
 
 def _plain(value: Any) -> Any:

@@ -57,17 +57,13 @@ RIVAL_BITS, RIVALS_AT, MOST_RIVALS = 4.0, 16, 3
 class Law:
     """An equation with how it was found.
 
-    free: numbers fitted; points: counts used; even: blocks divided evenly at every count, so
-    that the treatment of a remainder was never seen; rivals: other ways of cutting blocks that
-    fit as well and differ at larger counts, as [extent symbol, kind, extent, other kind, other
-    extent]; others: whole equations that fit as well and differ at larger counts of the same form.
+    free: numbers fitted; points: counts used; others: equations that fit as well and differ at
+    larger counts of the same form.
     """
 
     expr: Expr
     free: int
     points: int
-    even: bool = False
-    rivals: tuple[tuple[str, str, int, str, int], ...] = ()
     others: tuple[Expr, ...] = ()
 
 

@@ -21,7 +21,7 @@ from p3s.model.partners.communicator_laws import World
 from p3s.model.partners.members import Communicators
 from p3s.model.partners.stencil import at_stage, partners
 from p3s.model.registry import frozen
-from p3s.model.sizes.elements import share, turns_at
+from p3s.model.sizes.numbers import share, turns_at
 from p3s.model.sizes.observed import env_of
 from p3s.model.sizes.slots import bytes_of, count_of
 from p3s.model.tree import phase_weight

@@ -34,7 +34,6 @@ from p3s.model.partners.irregular import Sample, edges_seen, sample_relations
 from p3s.model.partners.items import empty_rows
 from p3s.model.partners.lines import Xor
 from p3s.model.sizes.amounts import alike, fit_amounts
-from p3s.model.sizes.blocks import ExtentPool
 from p3s.model.sizes.observed import Observed
 from p3s.model.sizes.slots import fit_item, sample_slots
 from p3s.model.sizing import Draft, Sizing, TooDearError
@@ -439,7 +438,7 @@ def _with_trips(model: Model, seen: Sequence[Observed], k: int, trips: int) -> M
         if once is not None and all(
             s.guard is not None and s.count.follows is None for s in items[i].slots
         ):
-            slots = fit_item(once, list(model.counts), ExtentPool(), False)
+            slots = fit_item(once, list(model.counts))
             items[i] = replace(items[i], slots=stated(slots, trips))
     phases = [_in_proportion(p, k, inside, turns, trips, grids) for p in model.phases]
     phases[k] = state(phases[k], trips)

@@ -21,7 +21,7 @@ from p3s.model.measured import shares_of
 from p3s.model.partners.irregular import sampled
 from p3s.model.partners.relation import Relation, Shift, Staged
 from p3s.model.reasons import VERDICTS, Code, Reason, Verdict, in_order
-from p3s.model.sizes.rankcounts import by_class
+from p3s.model.sizes.positions import by_class
 from p3s.model.tree import item_of_rows
 from p3s.model.tripcounts import as_traced
 from p3s.model.types import Item, Model, Phase, Share, Slot
@@ -32,7 +32,7 @@ _PARTNERS = (Code.DIRECTION, Code.ONE_EXTENT)
 _OPEN = (*_PARTNERS, Code.REMAINDER_OPEN, Code.CUT_OPEN, Code.CONSTANT_OPEN)
 _SELDOM = (Code.ONE_COUNT, Code.TWO_COUNTS)
 #: What is open at one count.
-_OPEN_AT = (Code.GRID_OPEN, Code.PARTNERS_OPEN, Code.RANKS_OPEN)
+_OPEN_AT = (Code.GRID_OPEN, Code.PARTNERS_OPEN, Code.RANKS_OPEN, Code.NUMBERS_OPEN)
 
 #: Counts that make a law of what is not there, or another, at the first ones.
 _LATE = 3

@@ -57,29 +57,6 @@ class Amount:
 
 
 @dataclass(frozen=True)
-class Rival:
-    """Another law that meets all points: a whole equation, or another cut of one extent.
-
-    cut: [extent symbol, kind, extent, other kind, other extent].
-    """
-
-    expr: Expr | None = None
-    cut: tuple[str, str, int, str, int] | None = None
-
-    def to_json(self) -> dict[str, Any] | list[Any]:
-        """Return the rival as plain data."""
-        return list(self.cut) if self.cut is not None else {"expr": self.expr}
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any] | list[Any]) -> Rival:
-        """Return the rival from :meth:`to_json` data."""
-        if isinstance(data, Mapping):
-            return Rival(expr=data["expr"])
-        symbol, kind, extent, other, other_extent = data
-        return Rival(cut=(str(symbol), str(kind), int(extent), str(other), int(other_extent)))
-
-
-@dataclass(frozen=True)
 class Sampled:
     """Numbers of the pairs of an irregular neighbourhood: in proportion to those of the reference
     pairs, and the law of what all pairs have together."""
@@ -103,7 +80,7 @@ class CountLaw:
     expr: Expr | None = None
     points: int | None = None
     free: int | None = None
-    rivals: tuple[Rival, ...] | None = None
+    rivals: tuple[Expr, ...] | None = None
     total: Expr | None = None
     stat: WorkLaw | None = None
     follows: tuple[int, ...] | None = None
@@ -119,16 +96,14 @@ class CountLaw:
 class SizeLaw:
     """Elements of one message: one of expr, stat (a mean) and sample.
 
-    even: every block divided evenly; open: other sizes might have led to another law; means: rows
-    (count, mean, messages) of what has no equation.
+    rivals: equations that meet all points, too, and differ elsewhere; means: rows (count, mean,
+    messages) of what has no equation.
     """
 
     expr: Expr | None = None
     points: int | None = None
     free: int | None = None
-    even: bool | None = None
-    rivals: tuple[Rival, ...] | None = None
-    open: bool | None = None
+    rivals: tuple[Expr, ...] | None = None
     stat: Amount | None = None
     means: tuple[tuple[int, float, int], ...] | None = None
     sample: Sampled | None = None

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from p3s.model.partners.relation import Relation
 from p3s.model.reasons import Code, Verdict
 from p3s.model.sizes.observed import differ
 from p3s.model.types import NO_SHARE, Decision, Item, Model, NextCount
-from p3s.model.verdicts import items_with_rivals, leaves_remainder, partners_differ, ranks_differ
+from p3s.model.verdicts import items_with_rivals, partners_differ, ranks_differ
 
 #: Counts proposed at most, each for what those before it leave open.
 MAX_PROPOSED = 3
@@ -173,10 +172,6 @@ def _three_ranks(dimensions: Iterable[int], g: GridAt) -> bool:
     return all(g.dims[d] >= 3 for d in dimensions)
 
 
-def _leaves_remainder(expr: Any, g: GridAt) -> bool:
-    return leaves_remainder(expr, g.symbols)
-
-
 def _sizes(model: Model, grids: Sequence[GridAt]) -> Iterator[Question]:
     answers: dict[str, dict[int, bool]] = {}  # many slots have the same law and rivals
     for item in model.items:
@@ -187,16 +182,6 @@ def _sizes(model: Model, grids: Sequence[GridAt]) -> Iterator[Question]:
             if slot.guard_rivals:
                 yield Question(
                     "which ranks take part", _weight(item), partial(ranks_differ, slot), differ=True
-                )
-            if (
-                law.expr is not None
-                and law.even
-                and any(w.code == Code.REMAINDER_OPEN for w in slot.why)
-            ):
-                yield Question(
-                    "its blocks show how the program deals with a remainder",
-                    _weight(item),
-                    partial(_leaves_remainder, law.expr),
                 )
             for what, each in (("size", law), ("number of messages", slot.count)):
                 if each.rivals:

@@ -48,6 +48,7 @@ class Code(StrEnum):
     GRID_OPEN = "grid-open"
     PARTNERS_OPEN = "partners-open"
     RANKS_OPEN = "ranks-open"
+    NUMBERS_OPEN = "numbers-open"
     ONE_EXTENT = "one-extent"
     CONSTANT_OPEN = "constant-open"
     SHARED_PARTNER = "shared-partner"
@@ -88,6 +89,8 @@ _SENTENCES = {
     Code.GRID_OPEN: "other rules for the process grid fit the traces too and differ here",
     Code.PARTNERS_OPEN: "other rules for the partners fit the traces too and differ here",
     Code.RANKS_OPEN: "other rules for who takes part fit the traces too and differ here",
+    Code.NUMBERS_OPEN: "other rules for the number of communications fit the traces too and differ "
+    "here",
     Code.CONSTANT_OPEN: "dimension {dims} had as many ranks at every traced count: part of an "
     "extent along it would have had one size, too",
     Code.ONE_EXTENT: "dimension {dims} had as many ranks at every traced count: other rules along "

@@ -7,13 +7,11 @@ work come when the grid is chosen.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from math import log2
 
 from p3s.base.ops import COMPLETION, RECV, SEND
-from p3s.laws.expr import Expr
+from p3s.laws.counts import Law
 from p3s.model.grid.at import RELATION_BITS
 from p3s.model.grid.choose import GridChoice, Vote
 from p3s.model.grid.nodes import Node
@@ -21,66 +19,23 @@ from p3s.model.law_types import CountLaw
 from p3s.model.partners.communicator_laws import Odd
 from p3s.model.partners.items import Alike, items_of
 from p3s.model.reasons import Code, Reason
-from p3s.model.sizes.blocks import ExtentPool, FittedSize, Observations
-from p3s.model.sizes.elements import distinct, known_law
+from p3s.model.sizes.forms import Search
+from p3s.model.sizes.hypotheses import equation_bits
 from p3s.model.sizes.joint import JointSizes
 from p3s.model.sizes.observed import Observed, digest
 from p3s.model.sizes.slots import OF_SIZES, SizedSlot, finished, fit_sizes, numbers_of, with_size
 from p3s.model.types import Item, Slot
 from p3s.signature.tables import PointTable
 
-#: Bits of sizes and numbers without a law.
+#: Bits of a number without a law, and of sizes that vary inside a run.
 WITHOUT_LAW = 60.0
-#: Bits of a number among the program's arguments, and of cutting an extent along a dimension.
-_TYPED, _CUT = 0.5, 1.6
 
 
-def cost_of_sizes(slots: Iterable[Slot], typed: Collection[int] = ()) -> float:
-    """Return the bits of the laws of all sizes and numbers, in relations.
-
-    Each number counts once for the program; ``typed`` ones are known where they are a factor or
-    an extent.
-    """
-    used: set[object] = set()
-    bits = 0.0
-    for law in (law for slot in slots for law in (slot.elements, slot.count)):
-        if law.expr is None:
-            bits += WITHOUT_LAW
-        else:
-            used.update(_constants(law.expr, "mul"))
-            bits += _operations(law.expr)
-    return (bits + sum(_bits(each, typed) for each in used)) / RELATION_BITS
-
-
-def cost_without_laws(laws: Iterable[CountLaw]) -> float:
-    """Return what those of the laws cost that have no equation, in relations."""
-    return sum(law.expr is None for law in laws) * WITHOUT_LAW / RELATION_BITS
-
-
-def _constants(expr: Expr, inside: str) -> Iterator[object]:
-    """Yield what an expression names: numbers with what they are in, cuts of extents."""
-    if expr[0] == "num":
-        yield Fraction(expr[1], expr[2]), inside in ("mul", "block")
-    elif expr[0] == "block":
-        yield repr(expr[2:])
-    for each in expr[1:]:
-        if isinstance(each, list):
-            yield from _constants(each, expr[0])
-
-
-def _bits(constant: object, typed: Collection[int]) -> float:
-    if not isinstance(constant, tuple):
-        return _CUT
-    number, known = constant
-    if known and number in typed:
-        return _TYPED
-    return 2 * log2(abs(number.numerator) + 1) + 2 * log2(number.denominator)
-
-
-def _operations(expr: Expr) -> int:
-    """Return how many operations an expression has, but products of blocks."""
-    inner = [a for a in expr[1:] if isinstance(a, list)] if expr[0] != "block" else []
-    return (expr[0] not in ("num", "sym", "block", "mul")) + sum(map(_operations, inner))
+def bits_of_counts(laws: Iterable[CountLaw]) -> float:
+    """Return the bits of laws of numbers, those of one equation once."""
+    exprs = [law.expr for law in laws]
+    known = {repr(expr): expr for expr in exprs if expr is not None}
+    return exprs.count(None) * WITHOUT_LAW + sum(map(equation_bits, known.values()))
 
 
 #: Elements from which on a constant size may be part of an extent.
@@ -118,29 +73,26 @@ class Sizing:
         self._counts = [t.np for t in tables]
         self._varying = {v for t in tables for v in t.moved}
         self._drafts = _drafts(nodes, choice, tables)
-        self._alike = self._ranked()
+        self._alike = self._equal()
         self._check_numbers(most)
-        pool = ExtentPool(typed=frozenset(typed))
-        self._sized = self._fit(pool)
-        known: dict[int, tuple[Observations, FittedSize | None]] = {}
-
-        def with_law(slot: Slot, obs: Observations) -> tuple[Observations, FittedSize | None]:
-            if id(obs) not in known:  # items that did the same share theirs
-                law = known_law(obs, pool) if slot.elements.expr is not None else None
-                known[id(obs)] = distinct(obs), law
-            return known[id(obs)]
-
-        self._joint = JointSizes(
-            {
-                (k, i): with_law(slot, obs)
-                for k, some in self._sized.items()
-                for i, (slot, obs) in enumerate(some)
-                if obs is not None
-                and slot.turns is None
-                and self._drafts[k].item.kind != COMPLETION
-            },
-            pool.typed,
-        )
+        search = Search(frozenset(typed))
+        self._sized: dict[int, list[SizedSlot]] = {}
+        for first, *others in self._alike:
+            some = fit_sizes(self._drafts[first].seen, self._counts, search, self._varies(first))
+            self._sized.update(dict.fromkeys((first, *others), some))
+        # how many requests a call completes is no message: nothing is shared with sizes
+        self._joint = [
+            JointSizes(
+                {
+                    (k, i): obs
+                    for k, some in self._sized.items()
+                    for i, (_, obs) in enumerate(some)
+                    if obs is not None and (self._drafts[k].item.kind == COMPLETION) == completing
+                },
+                Search(frozenset(typed)) if completing else search,
+            )
+            for completing in (False, True)
+        ]
 
     def of(self, nodes: Sequence[Node], choice: GridChoice) -> bool:
         """Tell whether these are the items of the nodes on a grid."""
@@ -152,21 +104,22 @@ class Sizing:
         )
 
     def cost(self) -> float:
-        """Return the bits of the laws of all sizes and numbers, in relations."""
-        slots = self._with_shared({k: [s for s, _ in some] for k, some in self._sized.items()})
-        some = (slot for k in range(len(self._drafts)) for slot in slots[k])
-        return cost_of_sizes(some, self._typed)
+        """Return the bits of all sizes and numbers, in relations."""
+        sized = [each for some in self._sized.values() for each in some]
+        bits = sum(joint.total for joint in self._joint)
+        bits += sum(obs is None for _, obs in sized) * WITHOUT_LAW
+        return (bits + bits_of_counts(slot.count for slot, _ in sized)) / RELATION_BITS
 
     def finished(self, choice: GridChoice, unmodelled: Mapping[str, int]) -> list[Draft]:
         """Return every item with its slots, complete."""
-        self._joint.find_rivals()
+        laws = [joint.with_rivals() for joint in self._joint]
         done = {
             k: finished(self._drafts[k].seen, self._counts, self._varies(k), some)
             for k, some in self._sized.items()
         }
         slots = {
             k: tuple(self._constant_or_not(slot) for slot in some)
-            for k, some in self._with_shared(done).items()
+            for k, some in self._with_laws(done, laws).items()
         }
         out = []
         for k, d in enumerate(self._drafts):
@@ -189,28 +142,9 @@ class Sizing:
             return slot
         return replace(slot, why=(*slot.why, Reason(Code.CONSTANT_OPEN, dims=fixed)))
 
-    def _fit(self, pool: ExtentPool) -> dict[int, list[SizedSlot]]:
-        """Return the slots of every item with the laws of their sizes alone.
-
-        Items seen at many counts determine extents best; the others choose among those found, and
-        what their sizes left open is decided again when all extents are known. Items that did the
-        same have the same laws.
-        """
-        sized: dict[int, list[SizedSlot]] = {}
-        for first, *others in (*self._alike, *self._alike):
-            if first not in sized or any(s.elements.open for s, _ in sized[first]):
-                seen = self._drafts[first].seen
-                sized[first] = fit_sizes(seen, self._counts, pool, self._varies(first))
-                sized.update(dict.fromkeys(others, sized[first]))
-        return sized
-
-    def _ranked(self) -> list[list[int]]:
-        """Return the items that did the same, those seen at many counts first."""
-        ranked = sorted(
-            range(len(self._drafts)),
-            key=lambda k: _spread(self._drafts[k].seen, self._counts),
-            reverse=True,
-        )
+    def _equal(self) -> list[list[int]]:
+        """Return the items that did the same, those seen at few counts first."""
+        ranked = sorted(range(len(self._drafts)), key=lambda k: self._spread(k))
         alike: dict[object, list[int]] = {}
         for k in ranked:
             alike.setdefault((self._varies(k), digest(self._drafts[k].seen)), []).append(k)
@@ -222,9 +156,9 @@ class Sizing:
         On a wrong grid many have none, those seen least first.
         """
         least = 0.0
-        for some in reversed(self._alike) if most < math.inf else ():
+        for some in self._alike if most < math.inf else ():
             laws = numbers_of(self._drafts[some[0]].seen, self._counts, self._varies(some[0]))
-            least += cost_without_laws(laws) * len(some)
+            least += sum(law.expr is None for law in laws) * len(some) * WITHOUT_LAW / RELATION_BITS
             if least > most:
                 raise TooDearError
 
@@ -232,16 +166,24 @@ class Sizing:
         item = self._drafts[k].item
         return f"{item.site}:{item.op}" in self._varying
 
-    def _with_shared(self, slots: Mapping[int, Sequence[Slot]]) -> dict[int, tuple[Slot, ...]]:
+    def _with_laws(
+        self, slots: Mapping[int, Sequence[Slot]], laws: Sequence[Mapping[tuple[int, int], Law]]
+    ) -> dict[int, tuple[Slot, ...]]:
         """Return the slots per item with what the sizes of the whole program say together."""
-        laws = self._joint.laws()
+        every = {key: law for some in laws for key, law in some.items()}
         return {
             k: tuple(
-                with_size(slot, laws[k, i]) if (k, i) in laws else slot
+                with_size(slot, every[k, i]) if (k, i) in every else slot
                 for i, slot in enumerate(some)
             )
             for k, some in slots.items()
         }
+
+    def _spread(self, k: int) -> tuple[int, int]:
+        """Return at how many counts an item was seen, and with how many sizes."""
+        seen = self._drafts[k].seen
+        there = [n for n in self._counts if len(seen.rows[n].rank)]
+        return len(there), len({b for n in there for b in seen.rows[n].nbytes.tolist()})
 
 
 def vote_of_sizes(
@@ -312,9 +254,3 @@ def _tag_value(node: Node, of_count: Mapping[int, Sequence[int]]) -> int:
     """Return the tag of a node, -1 for several; of_count: those of the groups of every count."""
     tags = {of_count[n][g] for n, rows in node.rows.items() for g in set(rows.group.tolist())}
     return tags.pop() if len(tags) == 1 else -1
-
-
-def _spread(seen: Observed, counts: Sequence[int]) -> tuple[int, int]:
-    there = [n for n in counts if len(seen.rows[n].rank)]
-    sizes = {b for n in there for b in seen.rows[n].nbytes.tolist()}
-    return (len(there), len(sizes))

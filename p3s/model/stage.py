@@ -16,7 +16,7 @@ from p3s.capture.layout import MAX_RANKS
 from p3s.laws.expr import Expr
 from p3s.laws.expr import check as check_expr
 from p3s.model.grid import domain_grids, grids, uncut
-from p3s.model.law_types import LoopRule, OrderedItem, Rival
+from p3s.model.law_types import LoopRule, OrderedItem
 from p3s.model.order.patterns import check as check_patterns
 from p3s.model.partners import stencil
 from p3s.model.types import Item, Model, Phase, Slot
@@ -100,9 +100,8 @@ def check_exprs(exprs: Iterable[Expr | None]) -> None:
 
 
 def _of_slot(slot: Slot) -> Iterator[Expr | None]:
-    rivals: Sequence[Rival] = (*(slot.count.rivals or ()), *(slot.elements.rivals or ()))
     yield from (slot.count.expr, slot.count.total, slot.count.per_turn, slot.elements.expr)
-    yield from (rival.expr for rival in rivals)
+    yield from (*(slot.count.rivals or ()), *(slot.elements.rivals or ()))
     if slot.turns is not None:
         yield from (slot.turns.first, slot.turns.number)
     if slot.root is not None:

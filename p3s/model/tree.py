@@ -14,7 +14,7 @@ from p3s.laws.expr import whole_number
 from p3s.laws.lawfinder import find_law
 from p3s.model.grid.at import GridAt
 from p3s.model.grid.nodes import node_key
-from p3s.model.law_types import CountLaw, Rival
+from p3s.model.law_types import CountLaw
 from p3s.model.partners.communicator_laws import CommunicatorLaw, World
 from p3s.model.partners.communicators import same_communicator
 from p3s.model.partners.irregular import sampled
@@ -351,7 +351,7 @@ def weight_law(ns: Sequence[int], values: Sequence[int], grids: Mapping[int, Gri
                 expr=law.expr,
                 points=law.points,
                 free=law.free,
-                rivals=tuple(Rival(expr=e) for e in law.others) or None,
+                rivals=law.others or None,
                 holds_from=ns[skip] if skip else None,
             )
     return CountLaw(stat=find_law(zip(ns, values, strict=True), "work").fit)

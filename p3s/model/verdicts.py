@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from p3s.model.evaluate import model_grid
 from p3s.model.grid.at import RELATION_BITS, GridAt
 from p3s.model.grid.atoms import HasPartner
 from p3s.model.judge import divides, judged_completions
+from p3s.model.law_types import CountLaw, SizeLaw
 from p3s.model.partners.communicator_laws import World
 from p3s.model.partners.relation import Relation
 from p3s.model.partners.rivals import reached
@@ -161,6 +161,8 @@ def _item_at(
         verdict = Verdict.AMBIGUOUS
     if verdict == Verdict.EXACT and _open_at(item, model, grid):
         verdict = Verdict.AMBIGUOUS
+    if any(_law_open(slot.count, grid, slot.relation) for slot in item.slots):
+        open_here.append(Code.NUMBERS_OPEN)
     why = (*item.why, *map(Reason, open_here))
     return replace(item, verdict=verdict, why=why)
 
@@ -240,28 +242,18 @@ def _open_at(item: Item, model: Model, grid: GridAt) -> bool:
 
 
 def _slot_open(slot: Slot, grid: GridAt) -> bool:
-    if any(
-        law.rivals and differ_at(law, grid, slot.relation) for law in (slot.elements, slot.count)
-    ):
+    return any(_law_open(law, grid, slot.relation) for law in (slot.elements, slot.count))
+
+
+def _law_open(law: SizeLaw | CountLaw, grid: GridAt, relation: Relation | None) -> bool:
+    """Tell whether rivals of a law differ on a grid, or it has no whole number there."""
+    if law.rivals and differ_at(law, grid, relation):
         return True
-    known = grid.symbols
-    size = slot.elements
-    if size.even and size.expr is not None and leaves_remainder(size.expr, known):
-        return True
-    return any(_fraction(expr, known) for expr in _laws(slot))
+    return law.expr is not None and _fraction(law.expr, grid.symbols)
 
 
 def _laws(slot: Slot) -> Iterator[Expr]:
     yield from (law.expr for law in (slot.elements, slot.count) if law.expr is not None)
-
-
-def leaves_remainder(expr: Any, known: Mapping[str, int]) -> bool:
-    """Return whether some block of an expression has a remainder."""
-    if not isinstance(expr, list):
-        return False
-    if expr[0] == "block" and expr[2][0] == "num" and expr[3][0] == "sym":
-        return bool(expr[2][1] % known[expr[3][1]])
-    return any(leaves_remainder(a, known) for a in expr[1:])
 
 
 def _fraction(expr: Expr, known: Mapping[str, int]) -> bool:

@@ -258,11 +258,7 @@ def rivals(
     """
     lines = []
     for rival, there in zip(law.rivals or (), others, strict=False):
-        if rival.cut is None:
-            words = TEXT.in_words_of(model, TEXT.expression(bytes_of(rival.expr or [], width)))
-        else:
-            _, kind, extent, other, other_extent = rival.cut
-            words = f"{other_extent} cut as block_{other} where {extent} is cut as block_{kind}"
+        words = TEXT.in_words_of(model, TEXT.expression(bytes_of(rival, width)))
         lines.append(_fits(words, there))
     hidden = len(law.rivals or ()) - len(others)
     return [*lines, f"and {hidden} more that fit as well"] if hidden > 0 else lines

@@ -11,8 +11,8 @@ from corpus import block
 
 from p3s.base.extents import dims_balanced
 from p3s.laws.exact import evaluate_int
-from p3s.model.sizes.blocks import ExtentPool, Observations
-from p3s.model.sizes.elements import fit_alone
+from p3s.model.sizes.joint import law_alone
+from p3s.model.sizes.observations import Observations
 
 SQUARES, FAR_SQUARES = (4, 9, 16, 25), (36, 49, 64, 100)
 LINES, FAR_LINES = (4, 6, 8, 9, 16), (36, 49, 64, 125)
@@ -58,9 +58,9 @@ def wrong_at(found, truth):
     return np.flatnonzero(got != truth.value)
 
 
-def check(law, dims_of, counts, far, turns=None, stages=None, pool=None):
+def check(law, dims_of, counts, far, turns=None, stages=None):
     """Fit at ``counts``, compare everything at the counts ``far``; return the law."""
-    found = fit_alone(observe(law, dims_of, counts, turns, stages), pool or ExtentPool())
+    found = law_alone(observe(law, dims_of, counts, turns, stages))
     assert found is not None
     for n in far:
         truth = observe(law, dims_of, (n,), turns, stages)

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from random_domains import block
 
+from p3s.laws.counts import Law
 from p3s.laws.exact import evaluate_int
 from p3s.model.sizes import cover
-from p3s.model.sizes.blocks import FittedSize, Observations
-from p3s.model.sizes.hypotheses import Given, whole_bits
-from p3s.model.sizes.joint import joint_sizes
+from p3s.model.sizes.forms import Search
+from p3s.model.sizes.hypotheses import whole_bits, written
+from p3s.model.sizes.joint import JointSizes
+from p3s.model.sizes.observations import Observations
 
 Grids = tuple[tuple[int, ...], ...]
 
@@ -50,7 +52,11 @@ def faces(domain: tuple[int, ...], cut: str, grids: Grids, ghost: int = 0, field
     return out
 
 
-def says(law: FittedSize, there: Observations) -> list[bool]:
+def joint_sizes(slots, typed):
+    return JointSizes(slots, Search(typed)).with_rivals()
+
+
+def says(law: Law, there: Observations) -> list[bool]:
     """Return whether the law and its rivals give the sizes."""
     return [
         np.array_equal(evaluate_int(e, there.env, undefined=-1), there.value)
@@ -62,20 +68,20 @@ def says(law: FittedSize, there: Observations) -> list[bool]:
 def test_an_extent_that_never_changed_stays_in_the_product(cut):
     seen = ((1, 2, 2), (2, 2, 2), (2, 2, 3))
     slots = {
-        (fields, *key): (obs, None)
+        (fields, *key): obs
         for fields in (1, 2)
         for key, obs in faces((200, 96, 133), cut, seen, fields=fields).items()
     }
     laws = joint_sizes(slots, frozenset())
     for fields in (1, 2):
         for key, there in faces((200, 96, 133), cut, ((4, 4, 4),), fields=fields).items():
-            if len(np.unique(slots[(fields, *key)][0].env["n"])) > 2:
+            if len(np.unique(slots[(fields, *key)].env["n"])) > 2:
                 assert any(says(laws[(fields, *key)], there)), key
 
 
 def test_ghost_layers_and_typed_extents_leave_no_odd_numbers():
     seen = ((1, 2, 2), (2, 2, 2), (2, 2, 3))
-    slots = {k: (o, None) for k, o in faces((96, 500, 360), "first", seen, 2, 5).items()}
+    slots = faces((96, 500, 360), "first", seen, 2, 5)
     laws = joint_sizes(slots, frozenset({96, 500, 360}))
     there = faces((96, 500, 360), "first", ((4, 4, 6),), 2, 5)
     assert says(laws[2, 1], there[2, 1])[0]
@@ -84,7 +90,7 @@ def test_ghost_layers_and_typed_extents_leave_no_odd_numbers():
 
 def test_cells_with_a_point_at_the_end_are_never_taken_for_sure():
     seen = ((2, 2), (3, 2), (3, 3), (4, 3))
-    slots = {k: (o, None) for k, o in faces((60, 60), "one more point", seen).items()}
+    slots = faces((60, 60), "one more point", seen)
     laws = joint_sizes(slots, frozenset())
     for key, there in faces((60, 60), "one more point", ((8, 8),)).items():
         law = laws[key]
@@ -97,7 +103,7 @@ def test_cells_with_a_point_at_the_end_are_never_taken_for_sure():
 def test_a_cut_that_would_do_for_all_sizes_is_a_rival_however_many_hypotheses_there_are():
     domain, seen = (117, 96, 117), ((2, 2, 1), (3, 2, 1), (2, 2, 2), (3, 2, 2))
     slots = {
-        (ghost, *key): (obs, None)
+        (ghost, *key): obs
         for ghost in (0, 1)
         for key, obs in faces(domain, "ceil bounds", seen, ghost, 1 + 4 * ghost).items()
     }
@@ -109,10 +115,7 @@ def test_a_cut_that_would_do_for_all_sizes_is_a_rival_however_many_hypotheses_th
 
 def test_a_typed_extent_stays_in_a_size_that_never_differed():
     seen = ((2, 4), (3, 4), (4, 4))
-    slots = {
-        key: (obs, FittedSize(["num", int(obs.value[0]), 1], 1, 3) if key[0] == 0 else None)
-        for key, obs in faces((117, 500), "first", seen, ghost=1).items()
-    }
+    slots = faces((117, 500), "first", seen, ghost=1)
     laws = joint_sizes(slots, frozenset({117, 500}))
     there = faces((117, 500), "first", ((4, 5),), ghost=1)
     assert says(laws[0, 1], there[0, 1])[0]
@@ -120,10 +123,7 @@ def test_a_typed_extent_stays_in_a_size_that_never_differed():
 
 def test_a_size_that_never_differed_is_not_sure_where_the_grid_has_other_extents():
     seen = ((2, 2), (4, 2), (6, 2))
-    slots = {
-        key: (obs, FittedSize(["num", int(obs.value[0]), 1], 1, 3) if key[0] == 0 else None)
-        for key, obs in faces((360, 180), "first", seen).items()
-    }
+    slots = faces((360, 180), "first", seen)
     law = joint_sizes(slots, frozenset())[0, 1]
     there = faces((360, 180), "first", ((6, 3),))[0, 1]
     values = {evaluate_int(e, there.env, undefined=-1).max() for e in (law.expr, *law.others)}
@@ -132,7 +132,7 @@ def test_a_size_that_never_differed_is_not_sure_where_the_grid_has_other_extents
 
 def test_typed_cells_have_their_point_at_the_end():
     seen = ((2, 2), (3, 2), (3, 3), (4, 3))
-    slots = {k: (o, None) for k, o in faces((60, 60), "one more point", seen).items()}
+    slots = faces((60, 60), "one more point", seen)
     laws = joint_sizes(slots, frozenset({60}))
     for key, there in faces((60, 60), "one more point", ((6, 6),)).items():
         assert says(laws[key], there)[0], key
@@ -140,8 +140,7 @@ def test_typed_cells_have_their_point_at_the_end():
 
 def test_a_law_with_a_zero_in_it_has_bits():
     assert whole_bits(0) > 0
-    law = FittedSize(["add", ["num", 0, 1], ["sym", "n"]], 1, 2)
-    assert Given(1, (), (), law=law).own() > 0
+    assert written(["add", ["num", 0, 1], ["sym", "n"]], 1).own() > 0
 
 
 def blocks(sizes, grids: Grids) -> Observations:
@@ -165,7 +164,7 @@ def test_a_factor_that_may_be_of_either_extent_does_not_hide_another_cut(grid):
 
     seen = ((2, 2), (3, 2), (4, 2), (4, 3))
     kinds = {"x": (28, 21, 576), "y": (28, 36, 336), "z": (36, 21, 448)}
-    slots = {name: (blocks(transposed(*k), seen), None) for name, k in kinds.items()}
+    slots = {name: blocks(transposed(*k), seen) for name, k in kinds.items()}
     laws = joint_sizes(slots, frozenset())
     for name, k in kinds.items():
         there, law = blocks(transposed(*k), (grid,)), laws[name]
@@ -200,7 +199,7 @@ def along_a_line(factor: int, extent: int, counts: tuple[int, ...]) -> Observati
 
 @pytest.mark.parametrize("extent", [9_600, 38_400, 57_600, 96_000, 230_400, 1_152_000])
 def test_an_extent_that_all_counts_divide_is_no_multiple_of_a_smaller_one(extent: int) -> None:
-    law = joint_sizes({0: (along_a_line(1, extent, (4, 8, 12, 16)), None)}, frozenset())[0]
+    law = joint_sizes({0: along_a_line(1, extent, (4, 8, 12, 16))}, frozenset())[0]
     for n in (20, 36, 64):
         assert says(law, along_a_line(1, extent, (n,)))[0], n
     assert law.others  # that there are others is said
@@ -208,7 +207,7 @@ def test_an_extent_that_all_counts_divide_is_no_multiple_of_a_smaller_one(extent
 
 def test_what_several_sizes_share_stays_a_multiple() -> None:
     counts = (4, 8, 12, 16)
-    slots = {k: (along_a_line(k, 9_600, counts), None) for k in (1, 3, 5)}
+    slots = {k: along_a_line(k, 9_600, counts) for k in (1, 3, 5)}
     laws = joint_sizes(slots, frozenset())
     for k in (1, 3, 5):
         assert says(laws[k], along_a_line(k, 9_600, (36,)))[0], k

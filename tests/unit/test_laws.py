@@ -18,8 +18,8 @@ from p3s.laws.lawfinder import find_law
 from p3s.laws.symbolic import to_sympy, to_text
 from p3s.laws.worklaws import fit_work
 from p3s.model.grid.at import coords_of, rank_of
-from p3s.model.sizes.blocks import ExtentPool, Observations
-from p3s.model.sizes.elements import fit_alone
+from p3s.model.sizes.joint import law_alone
+from p3s.model.sizes.observations import Observations
 
 COUNTS = (4, 8, 16, 32, 64)
 SQUARES = (4, 9, 16, 25, 36)
@@ -82,7 +82,7 @@ def test_uneven_block_products_are_found(kind, factor, ghost):
         value = block_size(kind, 106, dims[0], c[0]) * factor + ghost
         rows.append((n, dims, c, value))
     obs = _observations(rows)
-    law = fit_alone(obs, ExtentPool())
+    law = law_alone(obs)
     assert law is not None
     dims = dims_balanced(60, 2)
     c = coords_of(dims, 60)

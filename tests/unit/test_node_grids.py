@@ -17,7 +17,7 @@ from p3s.model.grid.at import GridRule
 from p3s.model.grid.grids import OfNodes, rules_of_nodes
 from p3s.model.grid.uncut import Uncut
 from p3s.model.holdout import build_model
-from p3s.model.law_types import Rival, SizeLaw
+from p3s.model.law_types import SizeLaw
 from p3s.model.partners.communicator_laws import Axes, CommunicatorLaw, Inside, Nodes, instances
 from p3s.model.reasons import Verdict
 from p3s.model.sizes.observed import differ, differ_at
@@ -136,7 +136,7 @@ def block_law(kind):
 
 def test_ranks_apart_from_the_grid_leave_no_size_open():
     grid = GridRule.named("cube", 2, part="root").at(10)
-    law = SizeLaw(block_law("floor"), rivals=(Rival(block_law("last")), Rival(block_law("first"))))
+    law = SizeLaw(block_law("floor"), rivals=(block_law("last"), block_law("first")))
     assert not differ_at(law, grid)  # 102 is cut evenly in three
     assert differ_at(law, GridRule.named("cube", 2, part="root").at(17))
 
@@ -145,9 +145,9 @@ def test_ranks_apart_from_the_grid_leave_no_size_open():
 def test_several_grids_are_asked_at_once(name):
     grids = [g for n in range(1, 40) if (g := GridRule.named("balanced", 2).at(n)) is not None]
     same = ["min", sym(name), sym(name)]
-    law = SizeLaw(sym(name), rivals=(Rival(same), Rival(["min", sym(name), num(4)])))
+    law = SizeLaw(sym(name), rivals=(same, ["min", sym(name), num(4)]))
     at_once = differ(law, grids)
     assert at_once.tolist() == [differ_at(law, grid) for grid in grids]
     assert at_once.any() and not at_once.all()
-    cut = SizeLaw(num(1), rivals=(Rival(cut=("p0", "first", 102, "last", 102)), Rival(num(1))))
+    cut = SizeLaw(block_law("first"), rivals=(block_law("last"), block_law("first")))
     assert differ(cut, grids).tolist() == [102 % grid.dims[0] != 0 for grid in grids]

@@ -21,7 +21,7 @@ from p3s.base.serialise import Share as Part
 from p3s.base.study import Study, write_json
 from p3s.model.compare import compare
 from p3s.model.comparison import Comparison, HoldOut, WorkAt
-from p3s.model.law_types import CountLaw, Rival, SizeLaw, TripLaw
+from p3s.model.law_types import CountLaw, SizeLaw, TripLaw
 from p3s.model.reasons import Code, Reason, Verdict
 from p3s.model.stage import as_file, load, read
 from p3s.model.types import Model, Share
@@ -49,8 +49,8 @@ def test_a_model_comes_back_as_it_was(name: str) -> None:
         Reason(Code.DIRECTION, dims=(0, 2)),
         CountLaw(expr=ONE_LAW, points=3, free=1, holds_from=4),
         CountLaw(follows=(1, 2), factor=(1, 2)),
-        CountLaw(rivals=(Rival(expr=ONE_LAW), Rival(cut=("L", "first", 61, "ceil", 62)))),
-        SizeLaw(means=((2, 1.5, 9),), even=True, open=False),
+        CountLaw(rivals=(ONE_LAW, ["block", "ceil", ["num", 62, 1], ["sym", "p0"], ["sym", "c0"]])),
+        SizeLaw(means=((2, 1.5, 9),)),
         Occurs(like=2),
         TripLaw(listed=(1, 2, 3)),
         WorkAt(phase=None, share=0.5, true=1.0, predicted=2.0, error=1.0),

@@ -125,7 +125,7 @@ def _of_settings(law: AnyLaw, twins: Sequence[AnyLaw]) -> AnyLaw:
     if all(twin == twins[0] for twin in twins):
         return law
     if isinstance(law, SizeLaw):
-        return replace(law, even=False, open=False, rivals=(), means=None)
+        return replace(law, rivals=(), means=None)
     return replace(law, rivals=None, stated=None, holds_from=None)
 
 

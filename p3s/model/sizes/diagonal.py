@@ -7,16 +7,17 @@ faces of its cells is the sum of products of two blocks over the cells, less tho
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 
 from p3s.laws.expr import BLOCK_KINDS, Expr, add, block, block_size, mul, num, sym
-from p3s.model.sizes.affine import different
-from p3s.model.sizes.blocks import ExtentPool, FittedSize, Observations, divisors
-from p3s.model.sizes.cells import Candidate, Key, with_third
+from p3s.laws.shares import divisors
+from p3s.model.sizes.hypotheses import Hypothesis, Written, prior, whole_bits, written
+from p3s.model.sizes.observations import Observations, moving
+from p3s.model.sizes.travelling import arrangement
 
 #: Factors, pairs of extents for each and all of them that are tried.
 MAX_FACTORS, MAX_PAIRS, MAX_TRIES = 24, 12, 60
@@ -30,8 +31,10 @@ class _Position:
     offset: int
 
     @property
-    def cost(self) -> int:
-        return sum(map(abs, self.coefs)) + 2 * abs(self.offset) + sum(k < 0 for k in self.coefs)
+    def bits(self) -> float:
+        """What it takes to say which numbering of an arrangement this is."""
+        turned = sum(map(abs, self.coefs)) + sum(k < 0 for k in self.coefs)
+        return turned + 2.0 * abs(self.offset) + 2.0 * (self.offset != 0)
 
     def plus(self, other: _Position, sign: int) -> _Position:
         return _Position(
@@ -50,41 +53,20 @@ class _Position:
         return ["mod", add(*parts), sym("p0")]
 
 
-def fit_diagonal(obs: Observations, pool: ExtentPool) -> FittedSize | None:
-    """Return the law of a sum over the cells of each rank, or None.
+def over_diagonals(obs: Observations, known: Sequence[int]) -> Iterator[Hypothesis]:
+    """Yield the laws of sums over the cells of each rank.
 
     All ranks have to be there: then all values of a count together are (p - borders) times the
-    whole face, which leaves few extents to try.
+    whole face, which leaves few extents to try. known: extents of the program.
     """
     p = obs.env["p0"]
-    if (
-        not obs.whole
-        or obs.ndims > 2
-        or np.any(obs.value <= 0)
-        or np.any(p**obs.ndims != obs.env["n"])
-    ):
-        return None
-    counts = np.unique(obs.env["n"])
-    uneven = [n for n in counts if len(np.unique(obs.value[obs.env["n"] == n])) > 1]
-    if not uneven:
-        return None
-    slot = obs.digest()
-    if slot not in pool.found:
-        pool.found[slot] = _candidates(obs, pool)
-    candidates = pool.found[slot]
-    if not candidates:
-        return None
-    best, rest = pool.settle(obs, candidates)
-    others = different(obs, best.expr, rest)
-    pool.settled(best, not others)
-    return FittedSize(best.expr, 3, len(counts), False, (), others, bool(best.keys))
-
-
-def _candidates(obs: Observations, pool: ExtentPool) -> list[Candidate]:
-    """Return all sums with the first extents and factor that fit at all."""
+    if not obs.whole or obs.ndims > 2 or np.any(obs.value <= 0) or obs.even():
+        return
+    if moving(obs) or len(obs.counts) < 2:
+        return
+    if np.any(p**obs.ndims != obs.env["n"]):
+        return
     factors = divisors(int(np.gcd.reduce(obs.value)))[:MAX_FACTORS]
-    most = int(obs.env["p0"].max())
-    known = [*pool.extents(), *pool.typed]
     places = _Places(obs)
     tries: list[tuple[tuple[float, ...], int, int, int, int, int]] = []
     for borders in (0, 1, 2) if obs.ndims == 2 else (0,):
@@ -92,7 +74,7 @@ def _candidates(obs: Observations, pool: ExtentPool) -> list[Candidate]:
         for trim, factor in product((0, 1), factors):
             if face is None or face % factor:
                 continue
-            for a, b in _extents(face // factor, trim, most, known):
+            for a, b in _extents(face // factor, trim, int(p.max()), known):
                 order: tuple[float, ...] = (
                     -float((a in known) + (b in known)),
                     max(a, b) / min(a, b),
@@ -101,16 +83,14 @@ def _candidates(obs: Observations, pool: ExtentPool) -> list[Candidate]:
                     float(factor),
                 )
                 tries.append((order, a, b, trim, factor, borders))
-    found: list[Candidate] = []
     shape: tuple[float, ...] = ()
     for order, a, b, trim, factor, borders in sorted(tries)[:MAX_TRIES]:
-        if found and order[:3] != shape:
-            break  # extents as plain as these fit already
-        shape = order[:3]
-        for kind in (x for x in pool.kinds() if x in BLOCK_KINDS[:5]):
-            search = _Search(places, a, b, kind, trim, factor, borders)
-            found += search.candidates((factor != 1) / 4, pool.surprise(kind))
-    return found
+        if shape and order[:3] != shape:
+            return  # extents as plain as these fit already
+        for kind in BLOCK_KINDS[:5]:
+            for h in _Search(places, a, b, kind, trim, factor, borders).hypotheses():
+                shape = order[:3]
+                yield h
 
 
 def _face(obs: Observations, borders: int) -> int | None:
@@ -168,33 +148,29 @@ class _Search:
             self.first[k, :p] = block_size(kind, a, p, c) - border
             self.second[k, :p] = block_size(kind, b, p, c) - border
 
-    def candidates(self, extra: float, surprise: float) -> list[Candidate]:
-        """Return all diagonals, with their borders, whose sums are the values."""
-        out = []
-        dims = self.places.obs.ndims
+    def hypotheses(self) -> Iterator[Hypothesis]:
+        """Yield all diagonals, with their borders, whose sums are the values."""
         for sign in (1, -1):
             for i, k in self._matches(sign):
                 w = self.places.all[i]
                 at = None if k is None else self.places.all[k]
-                cost = extra + w.cost + 2 * (w.offset != 0) + (sign < 0) / 2
-                keys: frozenset[Key] = frozenset()
+                expr, blocks = self._expr(w, at, sign), self._expr(w, None, sign)
+                # the positions are those of the arrangement, but for the numbering
+                bits = prior("sum") + whole_bits(self.factor) + w.bits + (sign < 0) / 2
                 if at is not None:
-                    cost += at.cost / 2 + sum(map(abs, w.plus(at, sign).coefs)) / 4
-                    keys = with_third(
-                        self.kind,
-                        (sign, w.coefs, w.offset),
-                        (1, (0,) * dims, 0),
-                        [
-                            (s, tuple(-s * x for x in at.coefs), -s * at.offset - end)
-                            for s, end in product((1, -1), (0, 1))
-                        ],
-                    )
-                out.append(
-                    Candidate(
-                        cost, surprise, self._expr(w, at, sign), (self.a, self.b), self.kind, keys
-                    )
-                )
-        return out
+                    bits += at.bits / 2 + sum(map(abs, w.plus(at, sign).coefs)) / 4
+                shared = written(blocks, 3).constants
+                if at is None:
+                    yield Written(expr, bits, 3, shared)
+                    continue
+                dims = self.places.obs.ndims
+                own = [(sign, w.coefs, w.offset), (1, (0,) * dims, 0)]
+                thirds = [
+                    (s, tuple(-s * x for x in at.coefs), -s * at.offset - end)
+                    for s, end in product((1, -1), (0, 1))
+                ]
+                for cells in dict.fromkeys(arrangement([*own, third]) for third in thirds):
+                    yield Written(expr, bits, 3, shared | {("cells", cells)})
 
     def _matches(self, sign: int) -> list[tuple[int, int | None]]:
         """Return (position of the diagonal, position of the border) that give all values."""

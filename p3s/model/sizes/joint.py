@@ -9,52 +9,47 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from itertools import product
-from math import log2
 from typing import Generic, TypeVar
 
 import numpy as np
 
-from p3s.laws.expr import Expr
-from p3s.model.sizes.affine import step_of
-from p3s.model.sizes.blocks import PADDED, FittedSize, Observations
+from p3s.laws.counts import Law
 from p3s.model.sizes.cover import Cover
-from p3s.model.sizes.hypotheses import Constant, Given, Hypothesis, Slot, bits_of, whole_bits
-from p3s.model.sizes.positions import moving
-from p3s.model.sizes.terms import CUTS, Terms
+from p3s.model.sizes.forms import BUDGET, Search
+from p3s.model.sizes.hypotheses import Constant, Hypothesis, Product, bits_of, listed_bits
+from p3s.model.sizes.observations import Observations, distinct, elsewhere
+from p3s.model.sizes.terms import CUTS, PADDED
 
 K = TypeVar("K", bound=Hashable)
 
-#: Bits by which a rival may cost more, and what another cut costs in a program that shows its own.
-BUDGET, ANOTHER_CUT = 10.0, 8.0
+#: Bits that another cut costs in a program that shows its own.
+ANOTHER_CUT = 8.0
 #: Rivals of one law that are kept at most, and whatever the others show.
 MOST_RIVALS, FIRST_RIVALS = 16, 3
 #: Extents tried at every slot; constants that are excluded, and how often what replaces them is.
 POPULAR, STARTS, EXCLUSIONS = 12, 12, 3
-#: Rounds in which slots tell each other what they may share; bits above the cheapest hypothesis
-#: of a slot up to which the others are in the cover, and how many at most.
-ROUNDS, SPREAD, MOST_HYPOTHESES = 2, 16.0, 80
+#: Bits above the cheapest hypothesis of a slot up to which the others are in the cover, and how
+#: many at most.
+SPREAD, MOST_HYPOTHESES = 16.0, 80
 #: Fractions of extents that are tried as rivals.
 FRACTIONS = (2, 3, 4, 5, 6, 8, 9, 16, 32, 64)
-#: Dimensions of grids.
-MOST_DIMENSIONS = 4
+#: Dimensions of grids; numbers of a product that is believed though a list takes fewer bits.
+MOST_DIMENSIONS, PLAIN = 4, 2
 #: Bits more at which a constant counts half in use.
 HALF = 6.0
 
 
 @dataclass
 class _Group:
-    """Slots with the same hypotheses: keys, the hypotheses, the law so far.
+    """Slots with the same hypotheses: keys, the sizes of one of them, the hypotheses.
 
     spare: hypotheses that are rivals whatever is chosen.
     """
 
     keys: list[Hashable]
-    slot: Slot
-    law: FittedSize | None
+    obs: Observations
     hypotheses: list[Hypothesis] = field(default_factory=list)
-    raw: float = 0.0
     chosen: int | None = None
     rivals: dict[int, float] = field(default_factory=dict)
     spare: list[Hypothesis] = field(default_factory=list)
@@ -65,65 +60,67 @@ class _Group:
         return None if self.chosen is None else self.hypotheses[self.chosen]
 
     @property
+    def blocks(self) -> Product | None:
+        """The hypothesis that was chosen, if it is a product of blocks."""
+        return best if isinstance(best := self.best, Product) else None
+
+    @property
     def constant(self) -> bool:
         """Whether all sizes are equal."""
-        return bool(np.all(self.slot.obs.value == self.slot.obs.value[0]))
+        return bool(np.all(self.obs.value == self.obs.value[0]))
 
     def rival(self, number: int, more: float) -> None:
         """Note a rival and the bits that it costs more."""
         if number != self.chosen:
             self.rivals[number] = min(more, self.rivals.get(number, more))
 
+    def rival_of(self, h: Hypothesis, more: float) -> None:
+        """Note a rival that may be none of the hypotheses yet."""
+        number = next((k for k, other in enumerate(self.hypotheses) if other.key() == h.key()), -1)
+        if number < 0:
+            self.hypotheses.append(h)
+        self.rival(number if number >= 0 else len(self.hypotheses) - 1, more)
 
-def joint_sizes(
-    slots: Mapping[K, tuple[Observations, FittedSize | None]], typed: frozenset[int]
-) -> dict[K, FittedSize]:
-    """Return the laws of those sizes about which all together say more than each one alone.
 
-    slots: any key -> the sizes of a slot and the law found for it alone.
-    """
-    joint = JointSizes(slots, typed)
-    joint.find_rivals()
-    return joint.laws()
+def law_alone(obs: Observations, counted: bool = False) -> Law | None:
+    """Return the law of numbers that no other slot helps to find; counted: how often ranks act."""
+    return JointSizes({0: obs}, Search(counted=counted)).with_rivals().get(0)
 
 
 class JointSizes(Generic[K]):
     """The sizes of all slots of a program; what all together say of each, then its rivals.
 
-    slots: any key -> the sizes of a slot and the law found for it alone.
+    slots: any key -> the sizes of a slot.
     """
 
-    def __init__(
-        self, slots: Mapping[K, tuple[Observations, FittedSize | None]], typed: frozenset[int]
-    ) -> None:
-        self._groups = _groups(slots, typed)
+    def __init__(self, slots: Mapping[K, Observations], search: Search) -> None:
+        self._groups = _groups(slots, search)
+        self.total = 0.0
         self._cover: _Cover | None = None
         if not self._groups:
             return
-        fixed = _fixed(slots, self._groups)
         varying = [g for g in self._groups if not g.constant]
         if len(varying) < len(self._groups):
-            cover = _Cover(varying, typed, fixed) if varying else None
-            _as_others_show(self._groups, cover, typed)
-        cover = _Cover(self._groups, typed, fixed)
+            cover = _Cover(varying, search.typed) if varying else None
+            _as_others_show(self._groups, cover, search.typed)
+        cover = _Cover(self._groups, search.typed)
         if cover.choose():
-            self._cover = cover
+            self._cover, self.total = cover, cover.total
 
-    def find_rivals(self) -> None:
-        """Find the rivals of every law."""
-        if self._cover is None:
-            return
-        self._cover.find_rivals()
-        _other_cuts(self._groups)
-        _other_factors(self._groups)
-        for g in self._groups:
-            g.hypotheses += g.spare
-            for k in range(len(g.hypotheses) - len(g.spare), len(g.hypotheses)):
-                g.rival(k, BUDGET)
+    def with_rivals(self) -> dict[K, Law]:
+        """Return the laws, with the rivals that are found."""
+        if self._cover is not None:
+            self._cover.find_rivals()
+            _other_cuts(self._groups)
+            _other_factors(self._groups)
+            for g in self._groups:
+                for h in g.spare:
+                    g.rival_of(h, BUDGET)
+        return self.laws()
 
-    def laws(self) -> dict[K, FittedSize]:
-        """Return the laws, with the rivals that were found."""
-        out: dict[K, FittedSize] = {}
+    def laws(self) -> dict[K, Law]:
+        """Return the laws with the rivals that were found so far."""
+        out: dict[K, Law] = {}
         for g in self._groups if self._cover is not None else ():
             law = _law_of(g)
             if law is not None:
@@ -131,40 +128,28 @@ class JointSizes(Generic[K]):
         return out
 
 
-def _groups(
-    slots: Mapping[K, tuple[Observations, FittedSize | None]], typed: frozenset[int]
-) -> list[_Group]:
-    """Return the slots that blocks may explain with their hypotheses, those alike together."""
-    merged: dict[bytes, _Group] = {}
-    seen: dict[bytes, _Group] = {}
-    terms: dict[object, list[Terms]] = {}
-    for key, (obs, law) in slots.items():
-        if _may_be_cut(obs):
-            of_law = repr(law and law.expr).encode()
-            rows = obs.digest() + of_law
-            if rows not in seen:
-                slot = Slot(obs, terms)
-                seen[rows] = merged.setdefault(slot.digest() + of_law, _Group([], slot, law))
-            seen[rows].keys.append(key)
-
-    def cheaper(c: Constant) -> float:  # what several slots share costs each of them its part
-        return bits_of(c, typed) / max(support.get(c, 0.0), 1.0)
-
-    known, support = sorted(typed), dict[Constant, float]()
-    for _ in range(ROUNDS):
-        support = _support([g.slot.hypotheses(known, cheaper) for g in merged.values()])
-        extents = sorted((c for c in support if c[0] == "extent"), key=lambda c: (-support[c], c))
-        known = sorted(typed | {int(str(c[1])) for c in extents[:POPULAR]})
+def _groups(slots: Mapping[K, Observations], search: Search) -> list[_Group]:
+    """Return the slots with their hypotheses, those with the same ones together."""
+    each = {key: distinct(obs) for key, obs in slots.items()}
+    every = list({obs.digest: obs for obs in each.values()}.values())
+    search.learn(_support([search.hypotheses(obs) for obs in every]), POPULAR)
     out: dict[object, _Group] = {}
-    for g in merged.values():
-        found = g.slot.hypotheses(known, cheaper)
-        g.hypotheses = [h for cost, h in found if cost <= found[0][0] + SPREAD][:MOST_HYPOTHESES]
-        if g.hypotheses:
-            g.hypotheses += _given(g)
-            g.raw = _listed_bits(g.slot.obs)
-            alike = frozenset(h.key() for h in g.hypotheses)
-            out.setdefault(alike, replace(g, keys=[])).keys.extend(g.keys)
+    seen: dict[bytes, _Group] = {}
+    for key, obs in each.items():
+        if obs.digest not in seen:
+            found = search.hypotheses(obs)
+            some = _kept([h for cost, h in found if cost <= found[0][0] + SPREAD])
+            alike = frozenset(h.key() for h in some) if some else obs.digest
+            seen[obs.digest] = out.setdefault(alike, _Group([], obs, some))
+        seen[obs.digest].keys.append(key)
     return list(out.values())
+
+
+def _kept(found: Sequence[Hypothesis]) -> list[Hypothesis]:
+    """Return the hypotheses that are in the cover, of all sets of constants before others."""
+    first = {h.constants: k for k, h in reversed(list(enumerate(found)))}
+    ranked = sorted(range(len(found)), key=lambda k: (first[found[k].constants] != k, k))
+    return [found[k] for k in ranked[:MOST_HYPOTHESES]]
 
 
 def _as_others_show(
@@ -181,7 +166,7 @@ def _as_others_show(
     for g in groups:
         if g.constant:
             every = g.hypotheses
-            g.hypotheses = [h for h in every if isinstance(h, Given) or h.constants <= shown]
+            g.hypotheses = [h for h in every if not isinstance(h, Product) or h.constants <= shown]
             g.spare = [h for h in every if h not in g.hypotheses][:1]
 
 
@@ -198,82 +183,23 @@ def _support(found: Sequence[Sequence[tuple[float, Hypothesis]]]) -> dict[Consta
     return out
 
 
-def product_law(obs: Observations) -> FittedSize | None:
-    """Return the cheapest product of blocks that gives all sizes of a slot, if it takes fewer bits
-    than a list of them: then no other law is needed."""
-    if not _may_be_cut(obs):
-        return None
-    found = Slot(obs, {}).hypotheses((), lambda c: bits_of(c, frozenset()), 1)
-    if not found or found[0][0] >= _listed_bits(obs):
-        return None
-    best = found[0][1]
-    return FittedSize(best.expr(), best.free(), len(np.unique(obs.env["n"])))
-
-
-def _listed_bits(obs: Observations) -> float:
-    """Return the bits of a list of all sizes."""
-    return len(obs.value) * log2(len(np.unique(obs.value)) + 1) + whole_bits(int(obs.value[0]))
-
-
-def _may_be_cut(obs: Observations) -> bool:
-    """Tell whether sizes may be blocks: they differ, or the extents of a face never did."""
-    if not len(obs.value) or obs.value.min() < 1 or moving(obs):
-        return False
-    if len(np.unique(obs.env["n"])) < 2 and not obs.across:
-        return False
-    if np.any(obs.value != obs.value[0]):
-        return True
-    extents = [obs.env[f"p{d}"] for d in obs.across]
-    return any(bool(np.all(p == p[0])) for p in extents)
-
-
-def _given(g: _Group) -> list[Hypothesis]:
-    """Return the laws found for the slot alone as hypotheses, unless another one says the same."""
-    if g.law is None:
-        return []
-    env = elsewhere(g.slot.obs)
-    known = [h.values(env) for h in g.hypotheses]
-    found: list[Hypothesis] = []
-    others = (FittedSize(e, g.law.free, g.law.points) for e in g.law.others)
-    for law in (g.law, *others):
-        given = Given(1, (), (), law=law)
-        mine = given.values(env)
-        if not any(np.array_equal(mine, v) for v in known):
-            known.append(mine)
-            found.append(given)
-    return found
-
-
-def _fixed(
-    slots: Mapping[K, tuple[Observations, FittedSize | None]], groups: Sequence[_Group]
-) -> frozenset[Constant]:
-    """Return the constants of laws that no hypothesis replaces."""
-    mine = {k for g in groups for k in g.keys}
-    found: set[Constant] = set()
-    for key, (_, law) in slots.items():
-        if law is not None and key not in mine:
-            found |= Given(1, (), (), law=law).constants
-    return frozenset(found)
-
-
 class _Cover:
     """The choice of one hypothesis per group that costs the fewest bits together."""
 
-    def __init__(
-        self, groups: Sequence[_Group], typed: frozenset[int], fixed: frozenset[Constant]
-    ) -> None:
-        self.groups, self.fixed = groups, fixed
+    def __init__(self, groups: Sequence[_Group], typed: frozenset[int]) -> None:
+        self.groups = groups
         self.constants = sorted(
             frozenset().union(*(h.constants for g in groups for h in g.hypotheses)), key=str
         )
         self.number = {c: i for i, c in enumerate(self.constants)}
-        self.bits = np.array(
-            [0.0 if c in fixed else bits_of(c, typed) for c in self.constants], dtype=float
-        )
+        self.bits = np.array([bits_of(c, typed) for c in self.constants], dtype=float)
         self.total = 0.0
         self.taken: frozenset[Constant] = frozenset()
         self.cover = Cover(
-            [[*((h.own(), h.constants) for h in g.hypotheses), (g.raw, ())] for g in groups],
+            [
+                [*((h.own(), h.constants) for h in g.hypotheses), (listed_bits(g.obs.value), ())]
+                for g in groups
+            ],
             self.constants,
             self.bits.tolist(),
         )
@@ -288,10 +214,19 @@ class _Cover:
         if found is None:
             return False
         self.total, chosen = found
-        for g, k in zip(self.groups, chosen, strict=True):
-            g.chosen = k if k < len(g.hypotheses) else None
         self.taken = self._constants(chosen)
+        for g, k in zip(self.groups, chosen, strict=True):
+            g.chosen = k if k < len(g.hypotheses) else self._plain(g)
         return True
+
+    def _plain(self, g: _Group) -> int | None:
+        """Return the cheapest hypothesis that is no chance although a list takes fewer bits."""
+        costs = [
+            (h.own() + self._bits(h.constants - self.taken), k)
+            for k, h in enumerate(g.hypotheses)
+            if not isinstance(h, Product) or h.free() <= PLAIN
+        ]
+        return min(costs)[1] if costs else None
 
     def _constants(self, chosen: Sequence[int]) -> frozenset[Constant]:
         return frozenset().union(
@@ -357,7 +292,8 @@ def _rounded_for_all(g: _Group, best: Hypothesis) -> frozenset[Constant]:
     They are no other cut of the domain: a program may send them beside its blocks, and where the
     ranks that have the remainder do not send, nothing tells the two apart.
     """
-    rest = (t.extent % g.slot.axes[t.axis].count for t in best.terms)
+    blocks = best if isinstance(best, Product) else None
+    rest = [t.extent % blocks.axes[t.axis].count for t in blocks.terms] if blocks else []
     if not any(bool(np.any(left)) for left in rest):
         return frozenset()
     return frozenset(("cut", kind) for kind in PADDED)
@@ -368,28 +304,27 @@ def _other_cuts(groups: Sequence[_Group]) -> None:
 
     The hypotheses kept are too few to have all of them.
     """
-    some = [g for g in groups if g.best is not None and g.best.terms]
+    some = [g for g in groups if g.blocks is not None]
     for kind in CUTS:
         found = [_cut_otherwise(g, kind) for g in some]
-        if any(h is None for h in found):
-            continue
-        for g, h in zip(some, found, strict=True):
-            assert g.best is not None and h is not None
-            number = {other.key(): k for k, other in enumerate(g.hypotheses)}
-            if h.key() not in number:
-                g.hypotheses.append(h)
-            more = bits_of(("cut", kind), frozenset()) - bits_of(
-                ("cut", g.best.terms[0].cut.kind), frozenset()
-            )
-            g.rival(number.get(h.key(), len(g.hypotheses) - 1), more)
+        for g, h in zip(some, found, strict=True) if None not in found else ():
+            if g.blocks is not None and h is not None:
+                mine = g.blocks.terms[0].cut.kind
+                more = bits_of(("cut", kind), frozenset()) - bits_of(("cut", mine), frozenset())
+                g.rival_of(h, more)
 
 
-def _cut_otherwise(g: _Group, kind: str) -> Hypothesis | None:
+def _cut_otherwise(g: _Group, kind: str) -> Product | None:
     """Return what was chosen for a group with another way of cutting, if it gives the sizes."""
-    assert g.best is not None
-    terms = tuple(replace(t, cut=replace(t.cut, kind=kind)) for t in g.best.terms)
-    other = replace(g.best, terms=terms)
-    return other if np.array_equal(other.values(g.slot.obs.env), g.slot.obs.value) else None
+    if g.blocks is None:
+        return None
+    terms = tuple(replace(t, cut=replace(t.cut, kind=kind)) for t in g.blocks.terms)
+    return _that_gives(g, replace(g.blocks, terms=terms))
+
+
+def _that_gives(g: _Group, h: Product) -> Product | None:
+    """Return a hypothesis if it gives the sizes of a group."""
+    return h if np.array_equal(h.values(g.obs.env), g.obs.value) else None
 
 
 def _other_factors(groups: Sequence[_Group]) -> None:
@@ -399,56 +334,38 @@ def _other_factors(groups: Sequence[_Group]) -> None:
     """
     users: dict[int, list[_Group]] = {}
     for g in groups:
-        for e in {t.extent for t in g.best.terms} if g.best is not None else ():
+        for e in {t.extent for t in g.blocks.terms} if g.blocks is not None else ():
             users.setdefault(e, []).append(g)
     for (extent, some), k in product(users.items(), FRACTIONS):
         if extent % k or extent == k:
             continue
         found = [_less(g, extent, k) for g in some]
-        if any(h is None for h in found):
-            continue
         more = bits_of(("extent", extent // k), frozenset())
         more -= bits_of(("extent", extent), frozenset())
-        for g, h in zip(some, found, strict=True):
-            assert h is not None
-            number = {other.key(): i for i, other in enumerate(g.hypotheses)}
-            if h.key() not in number:
-                g.hypotheses.append(h)
-            g.rival(number.get(h.key(), len(g.hypotheses) - 1), max(more, 0.0))
+        for g, h in zip(some, found, strict=True) if None not in found else ():
+            if h is not None:
+                g.rival_of(h, max(more, 0.0))
 
 
-def _less(g: _Group, extent: int, k: int) -> Hypothesis | None:
+def _less(g: _Group, extent: int, k: int) -> Product | None:
     """Return what was chosen for a group with a fraction of an extent, if it gives the sizes."""
-    assert g.best is not None
-    terms = tuple(replace(t, extent=extent // k) if t.extent == extent else t for t in g.best.terms)
-    times = k ** sum(t.extent == extent for t in g.best.terms)
-    other = replace(g.best, factor=g.best.factor * times, terms=terms)
-    return other if np.array_equal(other.values(g.slot.obs.env), g.slot.obs.value) else None
+    if g.blocks is None:
+        return None
+    old = g.blocks.terms
+    terms = tuple(replace(t, extent=extent // k) if t.extent == extent else t for t in old)
+    times = k ** sum(t.extent == extent for t in old)
+    return _that_gives(g, replace(g.blocks, factor=g.blocks.factor * times, terms=terms))
 
 
-def _law_of(g: _Group) -> FittedSize | None:
+def _law_of(g: _Group) -> Law | None:
     """Return the law of a group with its rivals; None where nothing is to be changed."""
     if g.chosen is None:
         return None
-    best, env = g.hypotheses[g.chosen], elsewhere(g.slot.obs)
-    mine = best.values(env)
-    expr, free, points = best.expr(), best.free(), len(np.unique(g.slot.obs.env["n"]))
-    others: list[Expr] = []
-    if g.law is not None and np.array_equal(Given(1, (), (), law=g.law).values(env), mine):
-        expr, free = g.law.expr, g.law.free
-        if isinstance(best, Given):
-            others += g.law.others
+    best, env = g.hypotheses[g.chosen], elsewhere(g.obs)
     ranked = sorted(g.rivals, key=lambda k: (g.rivals[k], k))
-    chosen = _that_differ(mine, [g.hypotheses[k] for k in ranked], env)
-    given = g.law is not None and isinstance(best, Given)
-    return FittedSize(
-        expr,
-        free,
-        points,
-        g.law is not None and given and g.law.even,
-        g.law.rivals if g.law is not None and given else (),
-        (*others, *(h.expr() for h in chosen)),
-    )
+    chosen = _that_differ(best.values(env), [g.hypotheses[k] for k in ranked], env)
+    others = tuple(h.expr() for h in chosen)
+    return Law(best.expr(), best.free(), len(g.obs.counts), others=others)
 
 
 def _that_differ(
@@ -471,43 +388,3 @@ def _that_differ(
             seen.append(there)
             out.append(h)
     return out
-
-
-def elsewhere(obs: Observations) -> dict[str, np.ndarray]:
-    """Return symbols of ranks on grids larger than those seen, to compare laws there.
-
-    Along each axis every number of blocks up to four times the largest, on the others as many as
-    were seen and one more, the first, a middle, and the last block; symbol ``grid`` numbers them.
-    """
-    dimensions = range(obs.ndims)
-    top = tuple(int(obs.env[f"p{d}"].max()) for d in dimensions)
-    return dict(_elsewhere(top, tuple(step_of(obs, d) for d in dimensions)))
-
-
-@lru_cache(maxsize=64)
-def _elsewhere(top: Sequence[int], steps: Sequence[int]) -> Mapping[str, np.ndarray]:
-    """Return the symbols of :func:`elsewhere`; many slots were seen on the same grids."""
-    parts: list[np.ndarray] = []
-    for d, p in enumerate(top):
-        for more in sorted({*range(2, min(4 * p, p + 24) + 1), 3 * p, 4 * p}):
-            for besides in range(1 + (more > p)):  # where the other extents divide, and do not
-                dims = np.array([q + besides if e != d else more for e, q in enumerate(top)])
-                places = [
-                    np.arange(x) if e == d else np.unique([0, x // 2, x - 1])
-                    for e, x in enumerate(dims.tolist())
-                ]
-                at = np.stack([x.ravel() for x in np.meshgrid(*places, indexing="ij")])
-                parts.append(np.concatenate([np.broadcast_to(dims[:, None], at.shape), at]))
-    cells = np.concatenate(parts, axis=1)
-    k = len(top)
-    n = np.prod(cells[:k], axis=0)
-    zero = np.zeros(len(n), dtype=np.int64)
-    env = {"n": n, "s": zero, "t": zero, "r": zero}
-    for d in range(k):
-        p, c = cells[d], cells[k + d]
-        env |= {f"p{d}": p, f"c{d}": c, f"q{d}": (c + steps[d]) % p}
-        env["r"] = env["r"] * p + c
-    env["grid"] = np.repeat(np.arange(len(parts)), [part.shape[1] for part in parts])
-    for column in env.values():
-        column.setflags(write=False)
-    return env

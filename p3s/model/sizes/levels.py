@@ -1,7 +1,7 @@
 """Sizes that follow the stage of an exchange or the iteration of a loop: levels, halves, chunks.
 
-A scalar law in the iteration alone first; then what the finest level obeys, halved (or grouped in
-pairs) from level to level; then a fixed chunk with a short last one.
+A law in the iteration that all ranks share; what the finest level obeys, halved (or grouped in
+pairs) from level to level; a fixed chunk with a short last one.
 """
 
 from __future__ import annotations
@@ -15,22 +15,19 @@ from p3s.laws.counts import MAX_DENOMINATOR
 from p3s.laws.exact import evaluate_int, roundness
 from p3s.laws.expr import Expr, add, evaluate, mul, num, power, sym
 from p3s.laws.lawfinder import find_law
-from p3s.model.sizes.blocks import ExtentPool, FittedSize, Observations
-from p3s.model.sizes.positions import moving
+from p3s.model.sizes.hypotheses import Hypothesis, around, blocks_in, written
+from p3s.model.sizes.observations import Observations, distinct_columns, moving
 
-Recurse = Callable[[Observations, ExtentPool], FittedSize | None]
+#: Finds the hypotheses of sizes inside other ones.
+Inner = Callable[[Observations], list[Hypothesis]]
 
 
 def _last(obs: Observations, u: str) -> Expr | None:
     """Return the law of the largest iteration (or stage) of each count: their number less one."""
-    envs, values = [], []
-    for n in np.unique(obs.env["n"]):
-        rows = obs.env["n"] == n
-        envs.append(
-            {"n": int(n), **{f"p{d}": int(obs.env[f"p{d}"][rows][0]) for d in range(obs.ndims)}}
-        )
-        values.append(1 + int(obs.env[u][rows].max()))
-    law = find_law(zip(envs, values, strict=True), "whole").law
+    points = [
+        (env, 1 + int(obs.env[u][obs.env["n"] == env["n"]].max())) for env, _ in obs.by_count()
+    ]
+    law = find_law(points, "whole").law
     return add(law.expr, num(-1)) if law is not None and law.free < law.points else None
 
 
@@ -41,48 +38,24 @@ def _exponents(obs: Observations, u: str) -> Iterator[Expr]:
         yield add(last, mul(num(-1), sym(u)))
 
 
-def scalar_law(obs: Observations) -> tuple[Expr, int] | None:
-    """Return (law, free numbers) of sizes that all ranks share at each count and iteration, or
-    None."""
-    value = obs.value
-    if np.all(value == value[0]):
-        return num(int(value[0])), int(value[0] != 1)
-    key = obs.env["n"].copy()
-    for u in ("t", "s"):
-        if u in obs.env:
-            key = key * (int(obs.env[u].max()) + 1) + obs.env[u]
-    _, first, same = np.unique(key, return_index=True, return_inverse=True)
-    if np.any(value[first][same] != value):
-        return None
+def in_turns(obs: Observations) -> Iterator[Hypothesis]:
+    """Yield the laws of sizes that all ranks share at each count, iteration and stage, and that
+    change there."""
+    if not moving(obs):
+        return
+    turns = [obs.env[u] for u in ("n", "t", "s") if u in obs.env]
+    _, first, same = distinct_columns(turns)
+    if np.any(obs.value[first][same] != obs.value) or obs.even():
+        return
     obs = obs.take(first)
-    if not _follows(obs):
-        return _plain(obs)
-    if len(np.unique(obs.value)) < 3 or len(np.unique(obs.env["n"])) < 2:
-        return None
-    shapes = list(_shapes(obs))
-    for fit in (_ratio, _rounded):
-        for shape in shapes:
-            at = np.asarray(evaluate(shape, obs.env), dtype=float)
-            if np.all(np.isfinite(at)) and np.any(at != at[0]):
-                law = fit(shape, at, obs.value)
+    if len(np.unique(obs.value)) < 3 or len(obs.counts) < 2:
+        return
+    for shape in _shapes(obs):
+        at = np.asarray(evaluate(shape, obs.env), dtype=float)
+        if np.all(np.isfinite(at)) and np.any(at != at[0]):
+            for law in (_ratio(shape, at, obs.value), *_rounded(shape, at, obs)):
                 if law is not None:
-                    return law, 1
-    return None
-
-
-def _follows(obs: Observations) -> bool:
-    """Tell whether the sizes of one count differ."""
-    return any(len(np.unique(obs.value[obs.env["n"] == n])) > 1 for n in np.unique(obs.env["n"]))
-
-
-def _plain(obs: Observations) -> tuple[Expr, int] | None:
-    """Return a law in the count and the extents."""
-    _, rows = np.unique(obs.env["n"], return_index=True)
-    names = ["n", *(f"p{d}" for d in range(obs.ndims))]
-    law = find_law(
-        (({k: int(obs.env[k][i]) for k in names}, int(obs.value[i])) for i in rows), "whole"
-    ).law
-    return (law.expr, law.free) if law is not None and law.free < law.points else None
+                    yield written(law, 1)
 
 
 def _shapes(obs: Observations) -> Iterator[Expr]:
@@ -116,9 +89,11 @@ def _ratio(shape: Expr, at: np.ndarray, value: np.ndarray) -> Expr | None:
     return mul(num(factor), shape)
 
 
-def _rounded(shape: Expr, at: np.ndarray, value: np.ndarray) -> Expr | None:
+def _rounded(shape: Expr, at: np.ndarray, obs: Observations) -> Iterator[Expr]:
+    """Yield a multiple of a shape, rounded down or up, that gives all sizes."""
+    value = obs.value
     if np.any(at <= 0):
-        return None
+        return
     for op, low, high in (
         ("floor", value / at, (value + 1) / at),
         ("ceil", (value - 1) / at, value / at),
@@ -131,44 +106,27 @@ def _rounded(shape: Expr, at: np.ndarray, value: np.ndarray) -> Expr | None:
             else int(np.floor(high.min() + 1e-9))
         )
         if 8 <= a <= b <= a + 4096:
-            best = max(range(a, b + 1), key=roundness)
-            law: Expr = [op, mul(num(best), shape)]
-            if np.all(np.rint(evaluate(law, {})) == value) if _constant(shape) else True:
-                return law
-    return None
+            law: Expr = [op, mul(num(max(range(a, b + 1), key=roundness)), shape)]
+            if np.array_equal(evaluate_int(law, obs.env), value):
+                yield law
 
 
-def _constant(shape: Expr) -> bool:
-    result: bool = shape[0] == "num"
-    return result
-
-
-def fit_levels(obs: Observations, pool: ExtentPool, recurse: Recurse) -> FittedSize | None:
-    """Return the law of the finest level carried to all levels, or None.
-
-    recurse: fits the sizes of one level.
-    """
-    points = len(np.unique(obs.env["n"]))
+def by_level(obs: Observations, inner: Inner) -> Iterator[Hypothesis]:
+    """Yield the laws of the finest level carried to all levels."""
     for u in moving(obs):
         for at_end, e in enumerate(_exponents(obs, u)):
             edge = np.zeros(len(obs.value), dtype=np.int64)
-            for n in np.unique(obs.env["n"]):
+            for n in obs.counts:
                 rows = obs.env["n"] == n
                 edge[rows] = obs.env[u][rows].max() if at_end else obs.env[u][rows].min()
             if not at_end and np.any(edge) or not _scales(obs, e, obs.env[u] == edge):
                 continue
-            level = obs.take(obs.env[u] == edge)
-            level.env[u] = np.zeros(len(level.value), dtype=np.int64)
-            law = recurse(level, pool)
-            if law is None:
-                continue
             groups = np.exp2(np.asarray(evaluate(e, obs.env), dtype=float)).max()
-            grouped = groups <= obs.env["n"].max()
-            laws = (law.expr, *law.others)
-            for expr in (x for one in laws for x in _coarser(one, e, grouped)):
-                if np.array_equal(evaluate_int(expr, obs.env, undefined=-1), obs.value):
-                    return FittedSize(expr, law.free, points, law.even, law.rivals)
-    return None
+            grouped = bool(groups <= obs.env["n"].max())
+            for law in inner(obs.take(obs.env[u] == edge).without(u)):
+                for expr in _coarser(law.expr(), e, grouped):
+                    if np.array_equal(evaluate_int(expr, obs.env, undefined=-1), obs.value):
+                        yield around(law, expr, 0)
 
 
 def _scales(obs: Observations, e: Expr, finest: np.ndarray) -> bool:
@@ -213,11 +171,11 @@ def _coarser(expr: Expr, e: Expr, grouped: bool) -> Iterator[Expr]:
 
     blocks = blocks_in(expr)
     for how in ways if blocks else ():
-        yield replaced(expr, lambda b, how=how: inside(b, how))  # type: ignore[misc]
+        yield _replaced(expr, lambda b, how=how: inside(b, how))  # type: ignore[misc]
     if len(blocks) > 1:
         for only in blocks:
             for how in ways:
-                yield replaced(
+                yield _replaced(
                     expr,
                     lambda b, how=how, only=only: (  # type: ignore[misc]
                         inside(b, how) if b == only else b
@@ -228,52 +186,28 @@ def _coarser(expr: Expr, e: Expr, grouped: bool) -> Iterator[Expr]:
     yield mul(two, expr)
 
 
-def blocks_in(expr: Expr) -> list[Expr]:
-    """Return all blocks in an equation."""
-    if expr[0] == "block":
-        return [expr]
-    return [b for a in expr[1:] if isinstance(a, list) for b in blocks_in(a)]
-
-
-def replaced(expr: Expr, by: Callable[[Expr], Expr]) -> Expr:
+def _replaced(expr: Expr, by: Callable[[Expr], Expr]) -> Expr:
     """Return an equation with every block replaced."""
     if expr[0] == "block":
         return by(expr)
-    return [replaced(a, by) if isinstance(a, list) else a for a in expr]
+    return [_replaced(a, by) if isinstance(a, list) else a for a in expr]
 
 
-def fit_chunks(obs: Observations, pool: ExtentPool, recurse: Recurse) -> FittedSize | None:
-    """Return the law of a message cut into chunks of one size, the last one short, or None.
+def in_chunks(obs: Observations, inner: Inner) -> Iterator[Hypothesis]:
+    """Yield the laws of a message cut into chunks of one size, the last one short.
 
     The first iteration is 0 on every rank and none is left out.
     """
     if moving(obs) != ["t"]:
-        return None
-    chunk = int(obs.value.max())
-    t = obs.env["t"]
-    _, first, which = np.unique(
-        np.stack([obs.env["n"], obs.env["r"], obs.env["s"]]),
-        axis=1,
-        return_index=True,
-        return_inverse=True,
-    )
+        return
+    chunk, t = int(obs.value.max()), obs.env["t"]
+    _, first, which = distinct_columns([obs.env["n"], obs.env["r"], obs.env["s"]])
     last = np.zeros(len(first), dtype=np.int64)
     np.maximum.at(last, which, t)
     total = np.zeros(len(first), dtype=np.int64)
     np.add.at(total, which, obs.value)
     if np.any(np.bincount(which) != last + 1) or np.any((obs.value != chunk) & (t < last[which])):
-        return None
-    whole = obs.take(first).of(total)
-    whole.env["t"] = np.zeros(len(first), dtype=np.int64)
-    law = recurse(whole, pool)
-    if law is None:
-        return None
-    left = add(law.expr, mul(num(-chunk), sym("t")))
-    return FittedSize(
-        ["min", num(chunk), ["max", left, num(0)]],
-        law.free + 1,
-        law.points,
-        law.even,
-        law.rivals,
-        law.others,
-    )
+        return
+    for law in inner(obs.take(first).of(total).without("t")):
+        left = add(law.expr(), mul(num(-chunk), sym("t")))
+        yield around(law, ["min", num(chunk), ["max", left, num(0)]])

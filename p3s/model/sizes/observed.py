@@ -15,7 +15,6 @@ from p3s.model.partners.communicator_laws import CommunicatorLaw
 from p3s.model.partners.relation import Relation
 from p3s.model.partners.stencil import branches, partners
 from p3s.model.reasons import Reason
-from p3s.model.sizes.blocks import differs
 
 
 @dataclass
@@ -131,10 +130,7 @@ def differ(
 ) -> np.ndarray:
     """Return on which grids, of one number of dimensions, :func:`differ_at` holds."""
     found = np.zeros(len(grids), dtype=bool)
-    cuts = [rival.cut for rival in law.rivals or () if rival.cut is not None]
-    exprs = [rival.expr or [] for rival in law.rivals or () if rival.cut is None]
-    for k, grid in enumerate(grids if cuts else ()):
-        found[k] = any(differs(a, x, b, y, grid.symbols[symbol]) for symbol, a, x, b, y in cuts)
+    exprs = law.rivals or ()
     if not exprs:
         return found
     names = {name[0] for e in (law.expr or [], *exprs) if e for name in symbols_of(e)}

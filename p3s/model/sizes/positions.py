@@ -1,148 +1,198 @@
-"""Axes: the ways in which blocks may be numbered, by grid coordinates, partners, stages, turns.
-
-An axis says how many blocks there are and which one a row has. Plain axes take a coordinate as
-it is; affine ones a sum of coordinates and the iteration, mod the extent, as the cells of a
-multi-partition and blocks that travel around a ring are numbered.
-"""
+"""Numbers by position: ranks of a kind, borders, and where on a line or in a period a rank is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from fractions import Fraction
 
 import numpy as np
 
+from p3s.laws.counts import Law
 from p3s.laws.expr import Expr, add, evaluate, mul, num, sym
-from p3s.model.sizes.blocks import Axis, Observations, cells_of
+from p3s.laws.lawfinder import find_law
+from p3s.model.sizes.hypotheses import Hypothesis, written
+from p3s.model.sizes.observations import Observations
 
-#: Offsets of an affine coordinate.
-OFFSETS = (0, -1, 1, -2, 2)
+#: Periods over ranks or coordinates that are tried.
+PERIODS = tuple(range(2, 9))
+#: Observations needed for every free number.
+ROWS_PER_NUMBER = 3
+#: Coefficients are whole, or halves (a triangle's area).
+MAX_DENOMINATOR = 2
 
-
-def axis_of(obs: Observations, p: Expr, c: Expr) -> Axis:
-    """Return the axis with its values at every row of ``obs``."""
-    m = len(obs.value)
-
-    def column(e: Expr) -> np.ndarray:
-        return np.broadcast_to(np.rint(evaluate(e, obs.env)).astype(np.int64), (m,))
-
-    return Axis(p, c, column(p), column(c))
-
-
-def plain_axes(obs: Observations) -> list[Axis]:
-    """Return the axes along which blocks are cut as a rule: own and partner's coordinates, ranks.
-
-    The dimensions a shift does not move along (``obs.across``) come first.
-    """
-    names: list[tuple[str, str]] = []
-    if obs.ndims > 1:
-        order = [*obs.across, *(d for d in range(obs.ndims) if d not in obs.across)]
-        names += [(f"p{d}", f"c{d}") for d in order]
-        names += [(f"p{d}", f"q{d}") for d in order if f"q{d}" in obs.env]
-    names.append(("n", "r"))
-    out = [axis_of(obs, sym(p), sym(c)) for p, c in names]
-    if "q0" in obs.env:  # the partner's rank
-        rank: Expr = sym("q0")
-        for d in range(1, obs.ndims):
-            rank = add(mul(rank, sym(f"p{d}")), sym(f"q{d}"))
-        out.append(axis_of(obs, sym("n"), rank))
-    # shares of workers, where the first rank has none
-    out += [
-        axis_of(obs, add(a.p, num(-1)), add(a.c, num(-1)))
-        for a in out
-        if a.p == sym("n") and len(a.at) and a.at.min() > 0 and a.count.min() > 2
-    ]
-    return out
-
-
-def composite_axes(obs: Observations) -> list[Axis]:
-    """Return axes of blocks cut over two dimensions of the grid at once, either one first."""
-    out = []
-    for a, b in combinations(range(obs.ndims), 2):
-        p = mul(sym(f"p{a}"), sym(f"p{b}"))
-        out.append(axis_of(obs, p, add(mul(sym(f"c{b}"), sym(f"p{a}")), sym(f"c{a}"))))
-        if obs.ndims > 2:
-            out.append(axis_of(obs, p, add(mul(sym(f"c{a}"), sym(f"p{b}")), sym(f"c{b}"))))
-    return out
-
-
-def moving(obs: Observations) -> list[str]:
-    """Return the symbols of iteration and stage that change within the observations."""
-    return [u for u in ("t", "s") if u in obs.env and np.any(obs.env[u] != obs.env[u][0])]
+Symbols = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Direction:
-    """A sum of coordinates and iteration with coefficients -1, 0 and 1, counted mod symbol
-    ``p``."""
+class _Feature:
+    """A position as an equation with its value at every observation."""
 
-    p: str
-    terms: tuple[tuple[str, int], ...]
+    expr: Expr
+    value: np.ndarray
 
-    def axis(self, obs: Observations, sign: int = 1, offset: int = 0) -> Axis:
-        """Return the axis (sign * sum + offset) mod p; a single coordinate needs no mod."""
-        if (
-            len(self.terms) == 1
-            and sign * self.terms[0][1] == 1
-            and not offset
-            and self.terms[0][0][0] in "cqr"
-        ):
-            return axis_of(obs, sym(self.p), sym(self.terms[0][0]))
-        parts = [mul(num(sign * k), sym(name)) for name, k in self.terms]
-        return axis_of(obs, sym(self.p), ["mod", add(*parts, num(offset)), sym(self.p)])
-
-    def coordinate(self, sign: int, offset: int, ndims: int) -> tuple[int, tuple[int, ...], int]:
-        """Return (coefficient of the iteration, coefficients of the coordinates, offset)."""
-        k = dict(self.terms)
-        return (sign * k.get("t", 0), tuple(sign * k.get(f"c{d}", 0) for d in range(ndims)), offset)
+    @property
+    def inside(self) -> np.ndarray:
+        """Where the value is 0: what says that a rank is of no class is 1 elsewhere."""
+        return np.asarray(self.value == 0)
 
 
-def _same_extents(obs: Observations) -> bool:
-    return all(np.array_equal(obs.env["p0"], obs.env[f"p{d}"]) for d in range(1, obs.ndims))
+def by_position(obs: Observations) -> Iterator[Hypothesis]:
+    """Yield the laws of position that give every number."""
+    if len(obs.counts) < 2 or np.all(obs.value == obs.value[0]):
+        return
+    yield from _of_classes(obs)
+    yield from _of_borders(obs)
+    yield from _of_lines(obs)
 
 
-def directions(obs: Observations, turns: bool = True) -> list[Direction]:
-    """Return the directions of affine coordinates, fewest terms first, each up to its sign.
-
-    Coordinates of different dimensions are added where all extents are equal at every count.
-    """
-    with_turn = [u for u in moving(obs) if turns]
-    groups: list[tuple[str, list[str]]] = []
-    if obs.ndims == 1:
-        groups.append(("n", ["r"]))
-    elif _same_extents(obs):
-        groups.append(("p0", [f"c{d}" for d in range(obs.ndims)]))
-        if with_turn:
-            groups.append(("n", ["r"]))
-    else:
-        groups += [(f"p{d}", [f"c{d}"]) for d in range(obs.ndims)]
-        groups.append(("n", ["r"]))
-    out: list[Direction] = []
-    for p, names in groups:
-        for coefs in product((0, 1, -1), repeat=len(names) + len(with_turn)):
-            used = [k for k in coefs if k]
-            if not used or used[0] < 0:
-                continue
-            terms = tuple(
-                (name, k) for name, k in zip([*names, *with_turn], coefs, strict=True) if k
-            )
-            if sum(name in with_turn for name, _ in terms) < 2:
-                out.append(Direction(p, terms))
-    return sorted(out, key=lambda d: len(d.terms))
+def by_class(expr: Expr) -> bool:
+    """Tell whether a law speaks of ranks by class alone: of positions as zero or not."""
+    if expr[0] == "min" and expr[1] == num(1):
+        return True
+    if expr[0] == "sym":
+        return str(expr[1])[0] not in "rcq"
+    return all(by_class(e) for e in expr[1:] if isinstance(e, list))
 
 
-def variants(obs: Observations, d: Direction) -> Iterator[tuple[float, int, int, Axis]]:
-    """Yield (cost, sign, offset, axis) of all ways to count along a direction, simplest first.
+def _of_classes(obs: Observations) -> Iterator[Hypothesis]:
+    """Yield the laws of two classes of ranks that have a law each."""
+    for outside in _classes(obs):
+        parts = obs.take(outside.inside), obs.take(~outside.inside)
+        if min(len(set(each.counts) & set(parts[0].counts)) for each in parts) < 2:
+            continue
+        inner = _uniform(parts[0])
+        outer = _uniform(parts[1]) if inner is not None else None
+        if inner is None or outer is None:
+            continue
+        step = add(outer.expr, mul(num(-1), inner.expr))
+        if outer.expr[0] == inner.expr[0] == "num":
+            step = num(Fraction(*outer.expr[1:]) - Fraction(*inner.expr[1:]))
+        yield written(add(inner.expr, mul(step, outside.expr)), inner.free + outer.free)
 
-    One coordinate by itself counts as it is.
-    """
-    alone = len(d.terms) == 1 and d.terms[0][0][0] in "cr" and not moving(obs)
-    for offset, sign in product(OFFSETS, (1, -1)) if not alone else ((0, 1),):
-        yield 2 * abs(offset) + (sign < 0) / 2, sign, offset, d.axis(obs, sign, offset)
+
+def _uniform(obs: Observations) -> Law | None:
+    """Return the law in n and the extents that all ranks of a class follow."""
+    law = find_law(obs.by_count(), "whole").law if obs.even() else None
+    return law if law is not None and law.free < law.points else None
 
 
-def decides(obs: Observations, axes: Sequence[Axis], extra: Sequence[np.ndarray] = ()) -> bool:
-    """Tell whether the value is a function of the count and the position along the axes."""
-    _, first, which = cells_of([obs.env["n"], *(a.at for a in axes), *extra])
-    return bool(np.array_equal(obs.value[first][which], obs.value))
+def _of_borders(obs: Observations) -> Iterator[Hypothesis]:
+    """Yield the laws by which every border that a rank is at counts alike."""
+    for kind in "cq":
+        ends = [end for x, p in _lines(obs, kind) for end in _ends(obs.env, x, p)]
+        value = np.sum([end.inside for end in ends], axis=0, dtype=float)
+        if obs.ndims == 1 or np.ptp(value) < 2:
+            continue
+        coef = _solve([value, np.ones(len(obs.value))], obs.value.astype(float))
+        if coef is not None:
+            most = num(coef[1] + coef[0] * len(ends))
+            inner = add(*(end.expr for end in ends))  # of how many lines it is no end
+            yield written(add(most, mul(num(-coef[0]), inner)), 2)
+
+
+def _lines(obs: Observations, kind: str) -> list[tuple[Expr, Expr]]:
+    """Return coordinates (kind c) or the partner's (kind q), each with its extent."""
+    if kind == "c" and obs.ndims == 1:
+        return [(sym("r"), sym("n"))]
+    there = [d for d in range(obs.ndims) if f"{kind}{d}" in obs.env]
+    return [(sym(f"{kind}{d}"), sym(f"p{d}" if obs.ndims > 1 else "n")) for d in there]
+
+
+def _feature(env: Symbols, expr: Expr) -> _Feature:
+    return _Feature(expr, np.asarray(evaluate(expr, env), dtype=float) + np.zeros(len(env["n"])))
+
+
+def _last(x: Expr, p: Expr) -> Expr:
+    """Return how far a position is from the last one."""
+    return add(p, num(-1), mul(num(-1), x))
+
+
+def _ends(env: Symbols, x: Expr, p: Expr) -> list[_Feature]:
+    """Return the first and the last ranks of a line."""
+    return [_feature(env, ["min", num(1), e]) for e in (x, _last(x, p))]
+
+
+def _classes(obs: Observations) -> Iterator[_Feature]:
+    """Yield classes of ranks: ends of lines, their products and unions, all borders."""
+    env = obs.env
+
+    def union(parts: Sequence[_Feature]) -> _Feature:
+        return _feature(env, mul(*(part.expr for part in parts)))
+
+    for kind in "cq":
+        lines = [_ends(env, x, p) for x, p in _lines(obs, kind)]
+        if kind == "c" and obs.ndims > 1:
+            yield from _ends(env, sym("r"), sym("n"))
+        yield from (end for line in lines for end in line)
+        sides = [union(line) for line in lines]
+        yield from sides
+        if len(lines) > 1:
+            yield union(sides)
+            for k, line in enumerate(lines):
+                for a, b in ((a, b) for a in line for other in lines[k + 1 :] for b in other):
+                    yield union([a, b])
+                    yield _feature(env, ["max", a.expr, b.expr])
+
+
+def _of_lines(obs: Observations) -> Iterator[Hypothesis]:
+    """Yield the laws of one position, with a constant and an extent, of the fewest terms."""
+    y = obs.value.astype(float)
+    least = 0
+    for terms in _models(obs):
+        if least and len(terms) > least:
+            return
+        if len(y) < ROWS_PER_NUMBER * len(terms):
+            continue
+        coef = _solve([t.value for t in terms], y)
+        if coef is not None:
+            least = len(terms)
+            parts = [mul(num(c), t.expr) for c, t in zip(coef, terms, strict=True) if c]
+            yield written(add(*parts), len(terms))
+
+
+def _models(obs: Observations) -> Iterator[list[_Feature]]:
+    """Yield sets of terms, those with fewest numbers first."""
+    positions, extents = list(_positions(obs)), _extents(obs)
+    one = _Feature(num(1), np.ones(len(obs.value)))
+    yield from ([p] for p in positions)
+    yield from (
+        [_Feature(mul(p.expr, e.expr), p.value * e.value)] for p in positions for e in extents
+    )
+    yield from ([p, one] for p in positions)
+    yield from ([p, e] for p in positions for e in extents)
+    yield from ([p, e, one] for p in positions for e in extents)
+
+
+def _positions(obs: Observations) -> Iterator[_Feature]:
+    """Yield what may tell ranks apart: own position, then the partner's."""
+    own = [(sym("r"), sym("n")), *(_lines(obs, "c") if obs.ndims > 1 else ())]
+    every = [*own, *_lines(obs, "q")]
+    exprs: list[Expr] = []
+    for c, p in every:
+        last = _last(c, p)
+        exprs += [c, add(c, num(1)), last, add(last, num(1)), ["min", c, last], ["max", c, last]]
+    exprs += [["mod", c, num(k)] for c, _ in every for k in PERIODS]
+    exprs += [["quot", c, num(k)] for c, _ in own for k in (2, 4)]
+    features = (_feature(obs.env, e) for e in exprs)
+    yield from (feature for feature in features if np.ptp(feature.value) > 0)
+
+
+def _extents(obs: Observations) -> list[_Feature]:
+    names = ["n", *(f"p{d}" for d in range(obs.ndims if obs.ndims > 1 else 0))]
+    features = [_feature(obs.env, sym(k)) for k in names]
+    return [feature for feature in features if np.ptp(feature.value) > 0]
+
+
+def _solve(columns: Sequence[np.ndarray], y: np.ndarray) -> list[Fraction] | None:
+    """Return rational coefficients that give ``y`` exactly, or None."""
+    design = np.stack(columns, axis=1)
+    found, _, rank, _ = np.linalg.lstsq(design, y, rcond=None)
+    if rank < len(columns) or not np.allclose(design @ found, y, rtol=1e-6, atol=1e-6):
+        return None
+    coef = [Fraction(float(x)).limit_denominator(MAX_DENOMINATOR) for x in found]
+    if any(c == 0 for c in coef) or not np.array_equal(
+        design @ np.array([float(c) for c in coef]), y
+    ):
+        return None
+    return coef

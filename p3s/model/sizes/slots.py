@@ -11,22 +11,23 @@ from dataclasses import replace
 
 import numpy as np
 
-from p3s.laws.counts import WorkLaw
+from p3s.laws.counts import Law, WorkLaw
 from p3s.laws.exact import evaluate_int
 from p3s.laws.expr import symbols_of, whole_number
 from p3s.laws.lawfinder import find_law
 from p3s.model.grid.at import GridAt, Guard
 from p3s.model.grid.atoms import Above, HasPartner
 from p3s.model.grid.guardfit import fit_guards
-from p3s.model.law_types import CountLaw, IterationsLaw, Rival, RootLaw, SizeLaw
+from p3s.model.law_types import CountLaw, IterationsLaw, RootLaw, SizeLaw
 from p3s.model.partners.relation import Shift
 from p3s.model.partners.stencil import at_stage
 from p3s.model.reasons import Code, Reason
-from p3s.model.sizes import rankcounts
-from p3s.model.sizes.blocks import ExtentPool, FittedSize, Observations, distinct_columns
-from p3s.model.sizes.elements import fit_count, fit_elements, fit_root, fit_turns, turns_matter
+from p3s.model.sizes import pairs
+from p3s.model.sizes.forms import Search
+from p3s.model.sizes.joint import JointSizes
+from p3s.model.sizes.numbers import fit_count, fit_root, fit_turns, turns_matter
+from p3s.model.sizes.observations import Observations, distinct, distinct_columns
 from p3s.model.sizes.observed import Observed, Rows, env_of
-from p3s.model.sizes.pickled import fit_pickled
 from p3s.model.types import Slot
 
 MAX_VARIANTS = 32
@@ -69,33 +70,38 @@ def _variants(item: Observed, counts: list[int]) -> dict[int, np.ndarray] | None
     return out
 
 
-#: A slot with the sizes that its law was found from, None where there is none to be found.
+#: A slot with the sizes that its law is found from, None where there is none to be found.
 SizedSlot = tuple[Slot, Observations | None]
 
 
-def fit_item(item: Observed, counts: list[int], pool: ExtentPool, varying: bool) -> list[Slot]:
-    """Return the slots of an item, see :func:`fit_sizes`."""
-    return finished(item, counts, varying, fit_sizes(item, counts, pool, varying))
+def fit_item(item: Observed, counts: list[int]) -> list[Slot]:
+    """Return the slots of an item whose sizes no other one helps to find."""
+    search = Search()
+    sized = fit_sizes(item, counts, search, False)
+    laws = JointSizes(
+        {k: obs for k, (_, obs) in enumerate(sized) if obs is not None}, search
+    ).with_rivals()
+    slots = finished(item, counts, False, sized)
+    return [with_size(slot, laws[k]) if k in laws else slot for k, slot in enumerate(slots)]
 
 
-def fit_sizes(
-    item: Observed, counts: list[int], pool: ExtentPool, varying: bool
-) -> list[SizedSlot]:
-    """Return the slots of an item with the laws of sizes and numbers: one slot, by turn where
-    iterations tell sizes or roots apart; else one per size in order of appearance, or one with
-    statistical sizes. Who takes part and the work are to come (:func:`finished`).
+def fit_sizes(item: Observed, counts: list[int], search: Search, varying: bool) -> list[SizedSlot]:
+    """Return the slots of an item with the laws of numbers, and what is seen of sizes: one slot, by
+    turn where iterations tell sizes or roots apart; else one per size in order of appearance, or
+    one with statistical sizes. The laws of sizes, who takes part and the work are to come.
 
     counts: all process counts of the study, also those at which the item was not seen.
     """
     if any(_by_turn(item, n) for n in counts if len(item.rows[n].rank)):
-        slot, obs = _fit_slot(item, item, counts, pool, varying, mixed=False, turned=True)
+        slot, obs = _fit_slot(item, item, counts, varying, mixed=False, turned=True)
         sure_root = all(reason.code != Code.ROOT_VARIES for reason in slot.why)
-        if slot.turns is not None and slot.elements.expr is not None and sure_root:
+        known = obs is not None and bool(search.hypotheses(distinct(obs)))
+        if slot.turns is not None and known and sure_root:
             return [(slot, obs)]
     parts = _by_size(item, counts)
     if parts is None:
-        return [_fit_slot(item, item, counts, pool, varying, mixed=True)]
-    return [_fit_slot(item, part, counts, pool, varying, mixed=False) for part in parts]
+        return [_fit_slot(item, item, counts, varying, mixed=True)]
+    return [_fit_slot(item, part, counts, varying, mixed=False) for part in parts]
 
 
 def numbers_of(item: Observed, counts: list[int], varying: bool) -> list[CountLaw]:
@@ -160,7 +166,6 @@ def _fit_slot(
     item: Observed,
     part: Observed,
     counts: list[int],
-    pool: ExtentPool,
     varying: bool,
     mixed: bool,
     turned: bool = False,
@@ -168,7 +173,7 @@ def _fit_slot(
     times = _times(part, counts)
     count, why_count = fit_count(item, times, counts, varying)
     turns = _fit_turns(part, counts) if turned else None
-    elements, elem_bytes, obs, why_size = _fit_bytes(part, counts, pool, mixed)
+    elements, elem_bytes, obs, why_size = _fit_bytes(part, counts, mixed)
     root, why_root = _fit_root(part, counts, turns is not None)
     slot = Slot(
         relation=item.relation,
@@ -258,9 +263,9 @@ def _fit_turns(item: Observed, counts: list[int]) -> IterationsLaw | None:
 
 
 def _fit_bytes(
-    item: Observed, counts: list[int], pool: ExtentPool, mixed: bool
+    item: Observed, counts: list[int], mixed: bool
 ) -> tuple[SizeLaw, int, Observations | None, list[Reason]]:
-    """Return the law of the elements of a message, bytes of one, the elements, and what is open."""
+    """Return the means of the elements of a message, bytes of one, the elements, what is open."""
     parts: list[tuple[dict[str, np.ndarray], np.ndarray]] = []
     elem = 1
     sizes = {int(e) for n in counts for e in np.unique(item.rows[n].elem)}
@@ -287,11 +292,6 @@ def _fit_bytes(
             _across(item),
             _all_there(env),
         )
-        law = fit_elements(obs, pool)
-        if law is None and elem == 1:
-            law = fit_pickled(obs, pool)
-        if law is not None:
-            return size_law(law), elem, obs, _open_size(law)
         why = Code.NO_SIZE
     # The law comes when all sizes are known (amounts.fit_amounts): they share what they show.
     law_of_means = SizeLaw(means=tuple((n, b / elem, k) for n, b, k in means))
@@ -299,31 +299,16 @@ def _fit_bytes(
 
 
 #: What is open about sizes.
-OF_SIZES = (Code.REMAINDER_OPEN, Code.CUT_OPEN, Code.NO_SIZE)
+OF_SIZES = (Code.CUT_OPEN, Code.NO_SIZE)
 
 
-def with_size(slot: Slot, law: FittedSize) -> Slot:
-    """Return a slot with another law of its size."""
+def with_size(slot: Slot, law: Law) -> Slot:
+    """Return a slot with the law of its size and the rivals that meet its points too."""
     why = [w for w in slot.why if w.code not in OF_SIZES]
-    return replace(slot, elements=size_law(law), why=(*why, *_open_size(law)))
-
-
-def size_law(law: FittedSize) -> SizeLaw:
-    """Return an exact law of a size with the rivals that meet its points too."""
-    return SizeLaw(
-        expr=law.expr,
-        points=law.points,
-        free=law.free,
-        even=law.even,
-        rivals=(*(Rival(cut=r) for r in law.rivals), *(Rival(expr=e) for e in law.others)),
-        open=law.open(),
-    )
-
-
-def _open_size(law: FittedSize) -> list[Reason]:
-    if law.even:
-        return [Reason(Code.REMAINDER_OPEN)]
-    return [Reason(Code.CUT_OPEN)] if law.rivals or law.others else []
+    if law.others:
+        why.append(Reason(Code.CUT_OPEN))
+    size = SizeLaw(expr=law.expr, points=law.points, free=law.free, rivals=law.others)
+    return replace(slot, elements=size, why=tuple(why))
 
 
 def _all_there(env: dict[str, np.ndarray]) -> bool:
@@ -402,7 +387,7 @@ def sample_slots(item: Observed, counts: Sequence[int]) -> tuple[Slot, ...]:
             work_points=points,
             why=(Reason(Code.SAMPLE), *why),
         )
-        for count, elements in rankcounts.laws(rankcounts.calls_of(rows), elem)
+        for count, elements in pairs.laws(pairs.calls_of(rows), elem)
     )
 
 
@@ -422,7 +407,7 @@ def count_of(
     if law.sample is not None and peers is not None:
         unit = replace(slot, count=replace(law, sample=None))
         each = count_of(unit, g, ranks, None, stage, cells)
-        return np.asarray(each * rankcounts.of_pairs(slot.relation, law.sample, g.n, ranks, peers))
+        return np.asarray(each * pairs.of_pairs(slot.relation, law.sample, g.n, ranks, peers))
     if law.expr is not None:
         value = evaluate_int(law.expr, env_of(g, ranks, peers, stage))
         return np.broadcast_to(value, (len(ranks),)).astype(np.int64)
@@ -446,7 +431,7 @@ def bytes_of(
     """Return the bytes of one occurrence for each rank, int64."""
     law = slot.elements
     if law.sample is not None and peers is not None:
-        elements = rankcounts.of_pairs(slot.relation, law.sample, g.n, ranks, peers)
+        elements = pairs.of_pairs(slot.relation, law.sample, g.n, ranks, peers)
         return np.asarray(elements * slot.elem_bytes)
     if law.expr is not None:
         tree = slot.relation if "b" in symbols_of(law.expr) else None

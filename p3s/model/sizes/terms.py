@@ -7,7 +7,7 @@ axis only give the ratios of its terms, and so, with the divisors of the sizes, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from math import lcm
@@ -15,13 +15,15 @@ from math import lcm
 import numpy as np
 
 from p3s.laws.expr import Expr, add, block, block_size, mul, num
-from p3s.model.sizes.blocks import Axis, Observations, cells_of, distinct_columns, divisors
+from p3s.laws.shares import divisors
+from p3s.model.sizes.observations import Axis, Observations, cells_of, distinct_columns
 
 #: Ways of cutting an extent: those of blocks, and bounds at ceil(c L / p), floor seen from the end.
 EVEN_CUTS = ("first", "floor", "last", "roof", "low", "high")
 UNEVEN_CUTS = ("ceil", "tail", "nearest")
 CUTS = (*EVEN_CUTS, *UNEVEN_CUTS)
-#: Of these, those that go with no border.
+#: Of these, shares rounded down or up whatever the block, and those that go with no border.
+PADDED = ("low", "high")
 WITHOUT_BORDER = ("low", "high", "tail", "nearest")
 #: Elements that the first and the last block have more (cells and their points).
 BORDERS = ((0, 0), (1, 0), (0, 1), (1, 1), (-1, -1))
@@ -99,6 +101,10 @@ class Profile:
         order = np.lexsort((self.c, self.p))
         return np.unique(order[np.linspace(0, len(order) - 1, 8).astype(np.int64)])
 
+    def uneven(self) -> bool:
+        """Tell whether the sizes of some number of blocks differ."""
+        return any(np.ptp(self.ratio[self.p == p]) > 0 for p in np.unique(self.p))
+
     def flat(self) -> bool:
         """Tell whether all is one size of one number of blocks."""
         return bool(np.all(self.p == self.p[0]) and np.all(self.ratio == self.ratio[0]))
@@ -108,6 +114,11 @@ class Profile:
         """What tells profiles apart."""
         parts = (self.p, self.c, self.ratio, self.part)
         return b"|".join([*(x.tobytes() for x in parts), repr(self.multiples).encode()])
+
+    def at(self, axis: Axis, base: Axis) -> Profile:
+        """Return the same sizes numbered along another axis through the cells of ``base``."""
+        _, first, _ = cells_of([base.count, base.at])
+        return replace(self, c=axis.at[first])
 
     def leads(self) -> np.ndarray:
         """Return for every cell the first one of its part."""
@@ -236,9 +247,12 @@ def _shares(cells: int, links: _Links, at_links: bytes) -> tuple[np.ndarray, np.
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """Terms along one axis as arrays, one entry each; size: (terms, cells of the profile)."""
+    """Terms along one axis as arrays, one entry each; size: (terms, cells of the profile).
 
-    axis: int
+    axis: the numbers of axes, where several go through the same cells.
+    """
+
+    axis: np.ndarray
     kind: np.ndarray
     border: np.ndarray
     extent: np.ndarray
@@ -247,16 +261,19 @@ class Terms:
 
     def take(self, keep: np.ndarray) -> Terms:
         """Return some of the terms."""
-        parts = (self.kind, self.border, self.extent, self.ghost, self.size)
-        return Terms(self.axis, *(part[keep] for part in parts))
+        return Terms(*(getattr(self, name)[keep] for name in self.__dataclass_fields__))
+
+    def along(self, axis: int) -> Terms:
+        """Return the terms along another axis."""
+        return replace(self, axis=np.full(len(self.kind), axis))
 
     def one(self, i: int) -> Term:
         """Return a single term."""
         cut = Cut(CUTS[int(self.kind[i])], BORDERS[int(self.border[i])])
-        return Term(self.axis, cut, int(self.extent[i]), int(self.ghost[i]))
+        return Term(int(self.axis[i]), cut, int(self.extent[i]), int(self.ghost[i]))
 
 
-def terms_along(seen: Profile, axis: int, known: Sequence[int] | None = None) -> Terms:
+def terms_along(seen: Profile, known: Sequence[int] | None = None) -> Terms:
     """Return the terms in a profile's ratios.
 
     known: of these extents alone, for where the cells say too little: one count of blocks, all of
@@ -268,26 +285,21 @@ def terms_along(seen: Profile, axis: int, known: Sequence[int] | None = None) ->
         for kind in cuts:
             some = tried[:, tried[2] == 0] if kind in WITHOUT_BORDER else tried
             if some.shape[1]:
-                found.append(_that_fit(seen, axis, kind, *some))
+                found.append(_that_fit(seen, kind, *some))
     none = np.zeros(0, dtype=np.int64)
-    found.append(Terms(axis, none, none, none, none, np.zeros((0, len(seen.p)), dtype=np.int64)))
+    found.append(Terms(none, none, none, none, none, np.zeros((0, len(seen.p)), dtype=np.int64)))
     return joined(found)
 
 
 def joined(some: Sequence[Terms]) -> Terms:
     """Return all terms of lists along one axis, each once."""
-    names = ("kind", "border", "extent", "ghost", "size")
-    out = Terms(some[0].axis, *(np.concatenate([getattr(t, x) for t in some]) for x in names))
-    return out.take(distinct_columns([out.kind, out.border, out.extent, out.ghost])[1])
+    names = Terms.__dataclass_fields__
+    out = Terms(*(np.concatenate([getattr(t, x) for t in some]) for x in names))
+    return out.take(distinct_columns([out.kind, out.border, out.extent, out.ghost, out.axis])[1])
 
 
 def _that_fit(
-    seen: Profile,
-    axis: int,
-    kind: str,
-    extents: np.ndarray,
-    ghosts: np.ndarray,
-    borders: np.ndarray,
+    seen: Profile, kind: str, extents: np.ndarray, ghosts: np.ndarray, borders: np.ndarray
 ) -> Terms:
     """Return the terms of one way of cutting; borders: their numbers."""
     lead = seen.leads()
@@ -300,7 +312,7 @@ def _that_fit(
         out = cut.sizes(extents[:, None], p, c) + first * (c == 0) + last * (c == p - 1)
         return np.asarray(out + ghosts[:, None])
 
-    for some in (seen.few, np.arange(len(seen.p))):  # most fail at once
+    for some in (seen.few[1:2], seen.few, np.arange(len(seen.p))):  # most fail at once
         ratio, size, first = seen.ratio[some], sizes(some), sizes(lead[some])
         good = np.all((size > 0) & (size % ratio == 0), axis=1)
         good &= np.all(size * seen.ratio[lead[some]] == first * ratio, axis=1)
@@ -308,7 +320,8 @@ def _that_fit(
         if not len(extents):
             size = np.zeros((0, len(seen.p)), dtype=np.int64)
             break
-    return Terms(axis, np.full(len(extents), CUTS.index(kind)), borders, extents, ghosts, size)
+    none = np.zeros(len(extents), dtype=np.int64)
+    return Terms(none, none + CUTS.index(kind), borders, extents, ghosts, size)
 
 
 def _known(seen: Profile, known: Sequence[int]) -> np.ndarray:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from p3s.laws.exact import evaluate_int
-from p3s.model.sizes.rankcounts import fit_rank_count
+from p3s.model.sizes.joint import law_alone
+from p3s.model.sizes.observations import Observations
 
 LAWS = {
     "own rank": lambda n, r: 3 * r,
@@ -18,6 +19,10 @@ LAWS = {
     "own rank and all": lambda n, r: 2 * n + 5 * r - 1,
     "product": lambda n, r: n * (r + 1),
 }
+
+
+def fit_rank_count(env, values, ndims):
+    return law_alone(Observations(env, values, ndims), counted=True)
 
 
 def observations(law, counts, seen=lambda n, r: r >= 0):
