@@ -50,6 +50,7 @@ def predict(
     only: bool,
     allow: list[str],
     within: str,
+    at_least: str,
     json_: bool,
 ) -> int:
     """Predict run time, speedup and the knee; runs every stage that is missing or out of date."""
@@ -58,8 +59,11 @@ def predict(
     from p3s.pipeline.before import ahead
     from p3s.pipeline.predicting import PredictArguments, what_ifs_of
     from p3s.pipeline.tracing.runs import TraceRequest
+    from p3s.predict.gate import check_demand
     from p3s.signature_runner.standard_input import own
 
+    if at_least:
+        check_demand(at_least)
     settings = costs.settings_of(hosts, cores_per_node, budget, launcher, collectives=collectives)
     placed = placement is not None
     request = request_of(estimator, network, no_replay, settings, topology, placed=placed)
@@ -77,5 +81,5 @@ def predict(
         what_if=what_ifs_of(what_if),
     )
     trace = TraceRequest(study_dir, tuple(words), usual, repeats, timeout, stdin=own)
-    asked = then.Asked(trace, first, dims, io, param, weak, threads, node, placement)
+    asked = then.Asked(trace, first, dims, io, param, weak, threads, node, placement, at_least)
     return then.predict(study_dir, arguments, asked, json_)

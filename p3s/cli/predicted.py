@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,7 @@ class Asked:
     threads: str
     node: str
     placement: Path | None
+    at_least: str
 
 
 def predict(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) -> int:
@@ -95,6 +96,8 @@ def _plain(
     from p3s.pipeline.stages import places_of
     from p3s.pipeline.statements import keep_parsed
     from p3s.pipeline.tracing.study import trace_missing
+    from p3s.predict.gate import answered
+    from p3s.predict.saved import PredictionFile
     from p3s.predict.types import PREDICTION
     from p3s.report.places import phase_places
     from p3s.report.terminal import render
@@ -105,10 +108,19 @@ def _plain(
         if asked.dims and first is None:
             keep_parsed(study, asked.dims)
         study, result = predicted(study, arguments, bar)
+    data = PREDICTION.data(result)
+    answer = None
+    if asked.at_least:
+        answer = answered(asked.at_least, PredictionFile.of(data), max(arguments.counts))
     if json_:
-        emit_json(PREDICTION.data(result))
+        emit_json({**data, **({"answer": asdict(answer)} if answer else {})})
     else:
         found = places_of(study)
         out(render(result, phase_places(*found) if found else {}))
     say(f"next: p3s report {quoted(study.root)}")
-    return say_reasons(result.reasons, told=not json_) or (3 if partial else 0)
+    code = say_reasons(result.reasons, told=not json_)
+    if answer is not None:
+        if not json_:
+            out(answer.text)
+        code = 3 if answer.said == "cannot tell" else 0
+    return code or (3 if partial else 0)

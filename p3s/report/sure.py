@@ -62,6 +62,7 @@ def reasons_of(prediction: Prediction, of: str = "") -> list[Reason]:
             visible(each.advice, 1000),
             each.untrustworthy,
             each.rough,
+            each.cost,
         )
         for each in (named(prediction.reasons, of) if of else prediction.reasons)
     ]
@@ -273,8 +274,7 @@ PARTS = {
     "cost": "what a unit of work costs",
     "replay": "what messages cost",
     "files": "what files cost",
-    "model": "how far the estimators are apart",
-    "residual": "what was missed at the measured counts",
+    "residual": "what no other part knows, by what was missed at the measured counts",
 }
 
 
