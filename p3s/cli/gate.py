@@ -108,6 +108,7 @@ def as_json(finding: Finding) -> dict[str, Any]:
         "fail_if": finding.condition.text,
         "failed": finding.met,
         "certain": finding.certain,
+        "chance": finding.chance,
         "values": values,
     }
 

@@ -46,6 +46,7 @@ def predict(
     allow: list[str],
     within: str,
     verbose: bool,
+    at_least: str,
     json_: bool,
 ) -> int:
     """Predict run time, speedup and the knee; runs every stage that is missing or out of date."""
@@ -53,8 +54,11 @@ def predict(
     from p3s.pipeline.basis import ahead, request_of
     from p3s.pipeline.predicting import PredictArguments, what_ifs_of
     from p3s.pipeline.tracing.runs import TraceRequest
+    from p3s.predict.gate import check_demand
     from p3s.signature_runner.standard_input import own
 
+    if at_least:
+        check_demand(at_least)
     settings = settings_of(hosts, cores_per_node, budget, launcher, collectives=collectives)
     placed = placement is not None
     request = request_of(estimator, network, no_replay, settings, topology, placed=placed)
@@ -72,5 +76,7 @@ def predict(
         what_if=what_ifs_of(what_if),
     )
     trace = TraceRequest(study_dir, tuple(words), usual, repeats, timeout, stdin=own)
-    asked = then.Asked(trace, first, dims, io, param, weak, threads, node, placement, verbose)
+    asked = then.Asked(
+        trace, first, dims, io, param, weak, threads, node, placement, verbose, at_least
+    )
     return then.predict(study_dir, arguments, asked, json_)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,7 @@ class Asked:
     node: str
     placement: Path | None
     verbose: bool
+    at_least: str
 
 
 def predict(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) -> int:
@@ -100,6 +101,8 @@ def _plain(
     from p3s.pipeline.records import known, model_record, opened
     from p3s.pipeline.statements import keep_parsed
     from p3s.pipeline.tracing.study import trace_missing
+    from p3s.predict.gate import answered
+    from p3s.predict.saved import PredictionFile
     from p3s.predict.types import PREDICTION
     from p3s.report.places import phase_places
     from p3s.report.terminal import render
@@ -110,8 +113,12 @@ def _plain(
         if asked.dims and first is None:
             keep_parsed(study, asked.dims)
         study, result = predicted(study, arguments, bar)
+    data = PREDICTION.data(result)
+    answer = None
+    if asked.at_least:
+        answer = answered(asked.at_least, PredictionFile.of(data), max(arguments.counts))
     if json_:
-        emit_json(PREDICTION.data(result))
+        emit_json({**data, **({"answer": asdict(answer)} if answer else {})})
     else:
         record = known(lambda: model_record(study))
         places = phase_places(record.model, record.places) if record else {}
@@ -124,4 +131,9 @@ def _plain(
             )
         )
     say(f"next: p3s report {quoted(study.root)}")
-    return say_reasons(result.reasons, told=not json_) or (3 if partial else 0)
+    code = say_reasons(result.reasons, told=not json_)
+    if answer is not None:
+        if not json_:
+            out(answer.text)
+        code = 3 if answer.said == "cannot tell" else 0
+    return code or (3 if partial else 0)

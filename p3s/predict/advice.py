@@ -10,8 +10,8 @@ from collections.abc import Collection, Sequence
 
 from p3s.laws.sums import PER_DOUBLING
 from p3s.predict.commands import Commands
+from p3s.predict.distribution import draws, ends_of
 from p3s.predict.estimated import TYPICAL
-from p3s.predict.intervals import combine
 from p3s.predict.types import Count
 
 #: A typical network that is proposed where messages cannot be measured as in a run.
@@ -58,10 +58,12 @@ def narrower_by(row: Count, traced: Sequence[int], commands: Commands) -> str:
     less = {"cost": after / before}
     less["work"] = (1.0 + PER_DOUBLING * after) / (1.0 + PER_DOUBLING * before) * (after > 0.0)
     parts = row.interval_parts.known()
-    now, then = (
-        combine((low ** power[name], high ** power[name]) for name, (low, high) in parts.items())
-        for power in (dict.fromkeys(parts, 1.0), {**dict.fromkeys(parts, 1.0), **less})
-    )
+    narrower = {
+        name: (low ** less.get(name, 1.0), high ** less.get(name, 1.0))
+        for name, (low, high) in parts.items()
+    }
+    rivals = row.interval_parts.rivals
+    now, then = (ends_of(draws(each, rivals)) for each in (parts, narrower))
     old, new = (50.0 * (high - low) for low, high in (now, then))
     if not old - new > _LESS:
         return ""
@@ -120,8 +122,6 @@ def narrower(
         return f"{named + ', or ' if named else ''}trace with repeats: {again(traced, commands)}"
     if part == "replay":
         return measure([row.n], commands, row.estimator == TYPICAL)
-    if part == "model":
-        return f"run at that count and compare ({commands.validate(row.n)})"
     if part == "files":
         return (
             "measure the file system that the program uses, with as many processes as it will be "

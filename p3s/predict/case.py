@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from p3s.capture.other_calls import OtherCall
@@ -10,11 +10,12 @@ from p3s.model.comparison import Comparison, HoldOut
 from p3s.model.law_types import Order
 from p3s.model.order.kinds import Kinds
 from p3s.predict.commands import NO_STUDY, Commands
+from p3s.predict.distribution import Rival
 from p3s.predict.estimates import Estimates
 from p3s.predict.residual import Measured
 from p3s.predict.scaling import KNEE_EFFICIENCY
 from p3s.predict.times import PhaseTimes
-from p3s.predict.types import OTHER_CALLS, Count, Network, Residual
+from p3s.predict.types import CHANCE_LIMIT, CODES, Count, Grade, Network, Reason, Residual, part_s
 from p3s.simulate.totals import Followed
 
 
@@ -56,11 +57,6 @@ class Facts:
         """Whether the input grows with the count."""
         return bool(self.settings)
 
-    @property
-    def open(self) -> bool:
-        """Whether other calls may take over above the traced counts, so that times are open."""
-        return OTHER_CALLS not in self.allowed and not all(each.copied for each in self.other)
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Case:
@@ -75,12 +71,41 @@ class Case:
     rows: Sequence[Count]
     base: Count
     times: Mapping[int, PhaseTimes]
-    runs: Mapping[int, Measured]
-    traced: Sequence[int]
-    residuals: Sequence[Residual]
-    contradicting: Mapping[int, tuple[str, float]]
-    below: Mapping[int, tuple[float, float]]
-    facts: Facts
+    runs: Mapping[int, Measured] = field(default_factory=dict)
+    traced: Sequence[int] = ()
+    residuals: Sequence[Residual] = ()
+    contradicting: Mapping[int, tuple[str, float]] = field(default_factory=dict)
+    below: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    facts: Facts = field(default_factory=Facts)
+
+    def talk(self, n: int) -> float:
+        """Return the share of the run time in calls of MPI at a count."""
+        return self._share(n, "comm")
+
+    def waiting(self, n: int) -> float:
+        """Return the share of waiting; 0 where it is not told apart."""
+        return self._share(n, "waiting")
+
+    def messages(self, n: int) -> float:
+        """Return the share in calls without waiting."""
+        return self.talk(n) - self.waiting(n)
+
+    def computes(self, n: int) -> float:
+        """Return the share of computation."""
+        return self._share(n, "compute")
+
+    @property
+    def work_missed(self) -> float:
+        """By which share all computation was off where the model was checked, the largest."""
+        held = self.facts.holdout
+        runs = [*self.facts.validations, *([held.comparison] if held and held.comparison else [])]
+        return max((abs(run.work.total_error) for run in runs), default=0.0)
+
+    def _share(self, n: int, part: str) -> float:
+        row = next((row for row in self.rows if row.n == n), None)
+        if row is None or row.model_s <= 0:
+            return 0.0
+        return min((part_s(row, part) or 0.0) / row.model_s, 1.0)
 
     @property
     def commands(self) -> Commands:
@@ -116,3 +141,72 @@ class Case:
     def untraced(self) -> list[Count]:
         """The rows of counts that were not traced."""
         return [row for row in self.rows if row.n not in self.traced]
+
+
+# ---- what speaks against a prediction ----------------------------------------------------------
+#: Share of a run time below which what is wrong with it does not matter, and above which a
+#: prediction has no grounds: computation may be off by as much where it is checked.
+SMALL, MUCH = 0.02, 0.25
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """A reason before it is weighed: its code, text and advice, and what it can cost.
+
+    costs: by count at most which share of the run time it changes, None: there is no bound.
+    chance: that it is right. drawn: it is a rival in the draws, as no part of the interval holds
+    it. grade: what the prediction is worth because of it, None: by what it costs.
+    """
+
+    code: str
+    text: str
+    advice: str
+    costs: Mapping[int, float] | None = None
+    chance: float = 1.0
+    drawn: bool = field(default=True, kw_only=True)
+    grade: Grade | None = field(default=None, kw_only=True)
+
+    @classmethod
+    def of(
+        cls,
+        reason: Reason,
+        costs: Mapping[int, float] | None = None,
+        chance: float = 1.0,
+        *,
+        drawn: bool = True,
+    ) -> Doubt:
+        """Return a reason's doubt."""
+        return cls(reason.code, reason.text, reason.advice, costs, chance, drawn=drawn)
+
+
+Doubts = Iterable[Doubt]
+
+
+def weighed(doubt: Doubt, estimated: Collection[int]) -> Reason:
+    """Return a reason with its grade, by the most that it costs at counts that are estimated.
+
+    Below SMALL it is to be minded; up to MUCH the prediction is rough; beyond that, or without a
+    bound, it is unusable. No reason makes it worse than the table of codes says. Another structure
+    that is as unlikely as that intervals do not hold is to be minded.
+    """
+    costs, worst = doubt.costs, CODES[doubt.code].worst
+    cost = None if costs is None else max((costs.get(n, 0.0) for n in estimated), default=0.0)
+    if doubt.grade is not None:
+        grade = doubt.grade
+    elif cost is not None and cost < SMALL or worst == "unusable" and doubt.chance <= CHANCE_LIMIT:
+        grade = "usable"
+    elif worst == "unusable" and cost is not None and cost <= MUCH:
+        grade = "rough"
+    else:
+        grade = worst
+    untrustworthy, rough = grade == "unusable", grade == "rough"
+    return Reason(doubt.code, doubt.text, doubt.advice, untrustworthy, rough, cost)
+
+
+def rivals_at(found: Doubts, n: int) -> list[Rival]:
+    """Return the rivals in the draws of a count."""
+    return [
+        Rival(each.code, each.chance, min(each.costs[n], 1.0))
+        for each in found
+        if each.drawn and each.costs and each.costs.get(n, 0.0) > 0.0
+    ]

@@ -1,32 +1,26 @@
-"""Reasons not to trust a prediction, each from the figures that it follows from."""
+"""Reasons not to trust a model, each from the figures that it follows from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from p3s.base.errors import P3SError
 from p3s.base.ops import COLLECTIVE, IO, SEND, kind_of
-from p3s.base.text import figures, joined, over, plural, processes
+from p3s.base.text import joined, over, plural, processes
 from p3s.model.comparison import Comparison, HoldOut, Moved
 from p3s.model.law_types import Order
 from p3s.model.order.kinds import Kinds
-from p3s.predict.advice import again, another, measure
+from p3s.predict.advice import again, another
 from p3s.predict.commands import NO_STUDY, Commands
-from p3s.predict.types import Count, Reason, few
-from p3s.simulate.totals import Followed
+from p3s.predict.types import CHANCE_LIMIT, Reason, few
 
 #: Share of the program without a rule, or left out, above which a prediction is not trusted.
 UNKNOWN_LIMIT = 0.10
 #: Share of the messages and collectives of a held-out count that the model must get right.
 HOLDOUT_LIMIT = 0.9
-#: Share of the run time that may rest on loops whose iterations went on changing in the simulation.
-UNSETTLED_LIMIT = 0.10
 #: How far work may be off where the model was checked, as a share of it.
 WORK_LIMIT = 0.25
-
-#: How likely another structure may be where a prediction is used: intervals hold as often.
-CHANCE_LIMIT = 0.10
 
 #: Kinds of calls that nouns of comparisons stand for.
 _KINDS = {"message": SEND, "collective": COLLECTIVE, "file call": IO}
@@ -92,29 +86,30 @@ def of_calls(head: Mapping[str, Any]) -> list[Reason]:
     ]
 
 
-def of_rules(heads: Iterable[Mapping[str, Any]], commands: Commands = NO_STUDY) -> list[Reason]:
-    """Say when too much is left out, or has no rule; ``heads``: scaled.json of the counts."""
-    reasons: dict[str, Reason] = {}
-    for head in heads:
-        gone = _not_modelled(head)
-        if found := of_calls(head):
-            reasons.setdefault("left-out", found[0])
-        rest = max(share - gone.get(what, 0.0) for what, share in _unknown(head).items())
-        if rest > UNKNOWN_LIMIT and "no-rule" not in reasons:
-            reasons["no-rule"] = Reason(
-                "no-rule",
-                f"{100 * rest:.1f} % of the program has no rule (limit "
-                f"{100 * UNKNOWN_LIMIT:.0f} %)",
-                another(commands),
-            )
-    return list(reasons.values())
+def of_rules(head: Mapping[str, Any], commands: Commands = NO_STUDY) -> list[tuple[Reason, float]]:
+    """Say when too much is left out, or has no rule, and the share of the run time of that.
+
+    ``head``: scaled.json of a count. What has no rule is not in its times: its share is that of the
+    traced run, all where that is not known.
+    """
+    gone, found = _not_modelled(head), []
+    found += [(each, gone["time"]) for each in of_calls(head)]
+    rest = {what: share - gone.get(what, 0.0) for what, share in _unknown(head).items()}
+    if max(rest.values()) > UNKNOWN_LIMIT:
+        text = (
+            f"{100 * max(rest.values()):.1f} % of the program has no rule (limit "
+            f"{100 * UNKNOWN_LIMIT:.0f} %)"
+        )
+        share = max(rest["time"], rest["work"]) if head.get("traced_share") else 1.0
+        found.append((Reason("no-rule", text, another(commands)), share))
+    return found
 
 
 def of_structure(head: Mapping[str, Any], commands: Commands = NO_STUDY) -> list[Reason]:
     """Say where process grids or partners that explain all traces differ at the count of a head."""
-    found = head.get("open")
-    if not found or max(found["events"], found["bytes"]) <= UNKNOWN_LIMIT:
+    if open_share(head) <= UNKNOWN_LIMIT:
         return []
+    found = head["open"]
     chance = float(found.get("chance", 1.0))
     n = int(head["n"])
     used = _extents(head["grid"])
@@ -130,6 +125,12 @@ def of_structure(head: Mapping[str, Any], commands: Commands = NO_STUDY) -> list
             chance > CHANCE_LIMIT,
         )
     ]
+
+
+def open_share(head: Mapping[str, Any]) -> float:
+    """Return the share of the calls that would differ, by events or bytes, whichever is more."""
+    found = head.get("open")
+    return max(found["events"], found["bytes"]) if found else 0.0
 
 
 def _extents(dims: Iterable[int]) -> str:
@@ -158,16 +159,25 @@ def missed(
 
 def _missed(there: Comparison, limit: float) -> list[str]:
     """Return what a model misses of a run: messages, collectives, calls on files, weights."""
-    wrong = []
+    wrong = [text for text, right in agreed(there) if right < limit]
+    off = there.weights.phases - there.weights.exact
+    return wrong + ([f"{off} of {plural(there.weights.phases, 'phase weight')}"] if off else [])
+
+
+def agreed(there: Comparison) -> list[tuple[str, float]]:
+    """Return how many messages, collectives and calls on files differ, and the share that is right.
+
+    What the model left open is right.
+    """
+    found = []
     for name, pair in there.told:
         whole = max(pair.true, pair.predicted)
         left_open = sum(
             call.calls_left_open for call in there.slots if kind_of(call.op) == _KINDS[name]
         )
-        if pair.equal + left_open < limit * whole:
-            wrong.append(f"{whole - pair.equal:,} of {plural(whole, name)}")
-    off = there.weights.phases - there.weights.exact
-    return wrong + ([f"{off} of {plural(there.weights.phases, 'phase weight')}"] if off else [])
+        right = (pair.equal + left_open) / whole if whole else 1.0
+        found.append((f"{whole - pair.equal:,} of {plural(whole, name)}", right))
+    return found
 
 
 def work_missed(
@@ -209,77 +219,6 @@ def of_validation(result: Comparison, commands: Commands = NO_STUDY) -> list[Rea
         )
         advice = "calls of kinds that are not modelled stay out; others come in with this count"
         found.append(Reason("left-out", text, f"{advice}: {this_count}"))
-    return found
-
-
-# ---- the prediction ------------------------------------------------------------------------
-def of_communication(
-    why_not: Mapping[int, str], rows: Sequence[Count], commands: Commands = NO_STUDY
-) -> list[Reason]:
-    """Say where communication does not tell how fast the program is.
-
-    ``why_not``: why by count, "" where it tells. Where every such count was measured, the times do
-    not rest on it.
-    """
-    counts: dict[str, list[int]] = {}
-    for n, why in sorted(why_not.items()):
-        if why:
-            counts.setdefault(why, []).append(n)
-    rests = {row.n for row in rows if row.time_from != "measured"}
-    return [
-        Reason(
-            "not-representative",
-            f"communication at {processes(where)} was not measured as in a real run: {why}",
-            measure(where, commands),
-            bool(rests & set(where)),
-        )
-        for why, where in counts.items()
-    ]
-
-
-def of_simulation(
-    followed: Mapping[int, Followed], rows: Sequence[Count], commands: Commands = NO_STUDY
-) -> list[Reason]:
-    """Say where the simulation could not follow the messages of the model, or did not settle.
-
-    ``followed``: by count. Where every such count was measured, the times do not rest on it.
-    """
-    share = {row.n: row.comm_s / row.model_s if row.model_s > 0 else 0.0 for row in rows}
-    rests = {row.n for row in rows if row.time_from != "measured"}
-    found = []
-
-    def add(code: str, size: Mapping[int, float], text: Callable[[int], str]) -> None:
-        if size:
-            n, against = max(size, key=lambda n: size[n]), bool(rests & size.keys())
-            found.append(Reason(code, f"at {processes(n)} {text(n)}", another(commands), against))
-
-    add(
-        "unmatched",
-        {n: one.lost for n, one in followed.items() if one.lost > 0},
-        lambda n: (
-            f"{followed[n].unmatched:,.0f} of {plural(round(followed[n].messages), 'message')} "
-            f"({few(followed[n].calls)}) have no partner in the model: its rules contradict each "
-            "other there, so the simulation leaves these messages out"
-        ),
-    )
-    add(
-        "deadlock",
-        {n: one.reordered for n, one in followed.items() if one.reordered},
-        lambda n: (
-            f"the model's order of calls deadlocks: {plural(followed[n].reordered, 'call')} had to "
-            "be taken out of turn, so the times are not those of the program"
-        ),
-    )
-    moving = {n: one.unsettled * share[n] for n, one in followed.items()}
-    add(
-        "not-settled",
-        {n: part for n, part in moving.items() if part > UNSETTLED_LIMIT},
-        lambda n: (
-            f"{100 * moving[n]:.0f} % of the time rests on loops whose iterations still changed "
-            f"by up to {figures(100 * followed[n].change)} % at the end of the simulation (limit "
-            f"{100 * UNSETTLED_LIMIT:.0f} %)"
-        ),
-    )
     return found
 
 

@@ -13,14 +13,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
 from p3s.base.text import joined, processes
 from p3s.predict.commands import Commands
+from p3s.predict.rows import drawn
 from p3s.predict.saved import PredictionFile
-from p3s.predict.types import Count, Recommended
+from p3s.predict.types import CHANCE_LIMIT, Count, Prediction, Recommended
 
 #: A longer condition is a mistake.
 MAX_LENGTH = 500
@@ -121,13 +125,17 @@ class Condition:
 
 @dataclass(frozen=True)
 class Value:
-    """A value and its interval (``low`` and ``high`` equal to it where there is none)."""
+    """A value and its interval (``low`` and ``high`` equal to it where there is none).
+
+    draws: joint draws of it, (NUMBER,), None where it has none.
+    """
 
     value: float
     low: float
     high: float
     known: bool
     kind: str | None
+    draws: Floats | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -135,14 +143,16 @@ class Finding:
     """What became of a condition.
 
     ``met``: whether it is true of the values; ``certain``: whether it is so anywhere in their
-    intervals, None where a value has no interval that is known. ``values``: per quantity its text,
-    value, low and high (the value itself where there is no interval), unit.
+    intervals, None where a value has no interval that is known; ``chance``: how likely it is true,
+    by joint draws. ``values``: per quantity its text, value, low and high (the value itself where
+    there is no interval), unit.
     """
 
     condition: Condition
     met: bool
     certain: bool | None
     values: tuple[tuple[str, Value], ...]
+    chance: float | None = None
 
 
 def parse(text: str) -> Condition:
@@ -234,7 +244,9 @@ def check(
     if left.known and right.known:
         ends = {compare(a, b) for a in (left.low, left.high) for b in (right.low, right.high)}
         certain = len(ends) == 1
-    return Finding(condition, met, certain, tuple(named))
+    drawn = [np.array(side.value) if side.draws is None else side.draws for side in sides]
+    chance = float(np.mean(compare(*drawn))) if certain is not None else None  # type: ignore[arg-type]
+    return Finding(condition, met, certain, tuple(named), chance)
 
 
 def _shown(side: Side) -> str:
@@ -273,8 +285,23 @@ def _value(condition: Condition, side: Side, prediction: PredictionFile | None) 
         found if high is None else max(high, found),
         known,
         quantity.kind,
+        _draws(side, row, content) if row and not side.end else None,
     )
     return _scaled(value, side.factor)
+
+
+def _draws(side: Side, row: Count, content: Prediction) -> Floats | None:
+    """Return joint draws of a quantity of a count; None where it has none."""
+    mine, base = drawn(row), drawn(content.base)
+    if mine is None or side.name not in ("time", "cost", "speedup", "efficiency"):
+        return None
+    if side.name in ("time", "cost"):
+        return mine if side.name == "time" else mine * row.n / 3600.0
+    if base is None or row is content.base:
+        return None
+    share = content.baseline_n / row.n if side.name == "efficiency" else 1.0
+    work = row.speedup * row.time_s / content.base.time_s  # more of it in weak scaling
+    return np.asarray(share * work * base / np.maximum(mine, 1e-300))
 
 
 def _row(condition: Condition, side: Side, prediction: PredictionFile) -> Count:
@@ -299,8 +326,65 @@ def _scaled(value: Value, factor: float) -> Value:
         value=_times(factor, value.value),
         low=_times(factor, value.low),
         high=_times(factor, value.high),
+        draws=None if value.draws is None else factor * value.draws,
     )
 
 
 def _times(factor: float, value: float) -> float:
     return 0.0 if factor == 0 else factor * value
+
+
+# ---- a demand: p3s predict --at-least --------------------------------------------------------
+@dataclass(frozen=True)
+class Answer:
+    """Whether a demand is met at a count: yes, no, or cannot tell, and how likely it is."""
+
+    demand: str
+    n: int
+    said: str
+    chance: float | None
+
+    @property
+    def text(self) -> str:
+        """The answer in one line."""
+        likely = "" if self.chance is None else f" ({100 * self.chance:.0f} %)"
+        return f"at least {self.demand} at {processes(self.n)}: {self.said}{likely}"
+
+
+def check_demand(text: str) -> None:
+    """Raise UsageError for a demand that is none of 1.1x, 50% and 12s."""
+    _demanded(text, 2, 1)
+
+
+def answered(text: str, prediction: PredictionFile, n: int) -> Answer:
+    """Return whether a prediction meets a demand at a count.
+
+    ``text``: so many times as fast as at the largest traced count below (1.1x), an efficiency of so
+    much (50%), or a time of at most so much (12s). Cannot tell: the prediction is unusable, its
+    interval is not known, or neither answer is likely enough.
+    """
+    found = prediction.content
+    smaller = [row.n for row in found.counts if row.n < n and row.n in found.traced_counts]
+    finding = check(_demanded(text, n, max(smaller, default=found.baseline_n)), prediction)
+    chance = finding.chance if prediction.trustworthy else None
+    if chance is None or CHANCE_LIMIT < chance < 1.0 - CHANCE_LIMIT:
+        return Answer(text, n, "cannot tell", chance)
+    return Answer(text, n, "yes" if chance > 0.5 else "no", chance)
+
+
+def _demanded(text: str, n: int, before: int) -> Condition:
+    """Return a demand as a condition that is true where it is met."""
+    try:
+        side, rest = _side(text)
+    except ValueError:
+        side, rest = Side(0.0, None), text
+    if rest or side.name or side.kind not in (TIME, RATIO):
+        raise UsageError(
+            f"--at-least {text}: write how many times as fast as at the largest traced count "
+            "(1.1x), an efficiency (50%) or a time (12s)"
+        )
+    if side.kind == TIME:
+        return parse(f"time@{n} <= {text}")
+    if text.strip().endswith("%"):
+        return parse(f"efficiency@{n} >= {text}")
+    return parse(f"{side.factor!r} * time@{n} <= time@{before}")

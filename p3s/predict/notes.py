@@ -10,7 +10,7 @@ from statistics import median_high
 from p3s.base.errors import P3SError
 from p3s.base.study import RunRecord, Study
 from p3s.base.text import interval, mixed_clocks, processes, seconds
-from p3s.predict.checks import NOTED, outside, ratios
+from p3s.predict.reach import NOTED, outside, ratios
 from p3s.predict.residual import times_of
 from p3s.predict.times import PhaseTimes
 from p3s.predict.types import Count, StartAndEnd, few

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -28,35 +28,25 @@ from p3s.model.order.kinds import Kinds
 from p3s.model.stage import read
 from p3s.model.types import Model
 from p3s.predict import doubts, notes
-from p3s.predict.case import Case, Facts
-from p3s.predict.checks import reasons_of
+from p3s.predict.case import Case, Doubt, Facts, rivals_at
+from p3s.predict.checks import doubts_of, reasons_of
 from p3s.predict.commands import Commands, of_traces
+from p3s.predict.distribution import Evidence, total
 from p3s.predict.estimated import TYPICAL
-from p3s.predict.estimates import (
-    AS_FOUND,
-    Estimate,
-    Estimates,
-    Estimation,
-    choose,
-    estimates,
-    structure_of,
-)
+from p3s.predict.estimates import AS_FOUND, Estimate, Estimation, choose, estimates, structure_of
 from p3s.predict.estimators.messages import network_of
-from p3s.predict.intervals import HOW, total
 from p3s.predict.residual import (
     Measured,
     below_traced,
-    beyond,
     contradictions,
     measured,
-    residual_part,
+    missed,
     residuals,
-    trend_part,
     with_measured_computation,
 )
-from p3s.predict.rows import baseline, related, row_of, with_interval, with_parts
+from p3s.predict.rows import baseline, related, row_of, with_interval
 from p3s.predict.scaling import knee, limits, recommended, with_efficiencies
-from p3s.predict.times import END, REST, START, PhaseTimes, wider
+from p3s.predict.times import END, REST, START, PhaseTimes
 from p3s.predict.types import (
     Count,
     Law,
@@ -347,21 +337,14 @@ def compose(
     model_s = {n: total(made.own + made.comm, made.estimator) for n, made in times.items()}
     odd = {} if facts.weak else contradictions(runs, model_s)
     runs = {n: replace(run, contradicts=n in odd) for n, run in runs.items()}
-    rows = [row_of(times[n], runs.get(n), said[n]) for n in counts]
-    rows, residual = _intervals(rows, times, said)
-    unknown = {n for n in counts if facts.open and n > max(traced, default=0)}
-    rows = _without_empty_ends(_open(rows, unknown | _emptied(times)))
     wrong = {} if facts.weak else _below(times, traced, facts.totals)
-    rows = [replace(row, below_traced=row.n in wrong) for row in rows]
-    rows = _related(rows, residual, facts)
-    rows = with_efficiencies(rows, times, runs, baseline(rows).n, weak=facts.weak)
-    base = baseline(rows)
-    last = times[counts[-1]]
-    ratio = counts[-1] / max(traced) if traced else math.inf
-    share = doubts.verdict_share(last.head)
+    rows = [
+        replace(row_of(times[n], runs.get(n), said[n]), below_traced=n in wrong) for n in counts
+    ]
+    residual = residuals(rows)
     case = Case(
         rows=rows,
-        base=base,
+        base=baseline(rows),
         times=times,
         runs=runs,
         traced=traced,
@@ -370,6 +353,15 @@ def compose(
         below=wrong,
         facts=facts,
     )
+    found = doubts_of(case)
+    rows = _without_empty_ends([_with_interval(row, case, found) for row in rows])
+    rows = _related(rows, residual, facts)
+    rows = with_efficiencies(rows, times, runs, baseline(rows).n, weak=facts.weak)
+    base = baseline(rows)
+    case = replace(case, rows=rows, base=base)
+    last = times[counts[-1]]
+    ratio = counts[-1] / max(traced) if traced else math.inf
+    share = doubts.verdict_share(last.head)
     return Prediction(
         counts=tuple(rows),
         baseline_n=base.n,
@@ -383,12 +375,11 @@ def compose(
         residuals=residual,
         phase_laws=phase_laws(rows),
         limits=limits(rows[rows.index(base) :], facts.threshold, weak=facts.weak),
-        interval_how=HOW,
         unknown_share=max(doubts.unknown_share(times[n].head) for n in counts),
         verdict_share=share,
         traced_counts=tuple(traced),
         extrapolation_ratio=ratio if math.isfinite(ratio) else None,
-        reasons=tuple(with_allowed(reasons_of(case), facts.allowed)),
+        reasons=tuple(with_allowed(reasons_of(case, found), facts.allowed)),
         not_modelled=tuple(notes.not_modelled(last, facts.calls)),
         notes=tuple(notes.notes(rows, times, case.untraced, share, ratio)),
         files=_files(last.head),
@@ -421,39 +412,23 @@ def _totals(study: Study, counts: Sequence[int]) -> dict[int, float]:
     return {n: statistics.median(run.totals_s) for n, run in runs.items() if run and run.totals_s}
 
 
-def _intervals(
-    rows: Sequence[Count], times: Mapping[int, PhaseTimes], others: Estimates
-) -> tuple[list[Count], tuple[Residual, ...]]:
-    """Return the rows with their intervals, and the residuals."""
-    parts = [with_parts(row, times[row.n], others[row.n]) for row in rows]
-    rows = [row for row, _ in parts]
-    found = residuals(rows)
-    run, work = residual_part(
-        found, rows, {row.n: known for row, known in parts if known is not None}
+def _with_interval(row: Count, case: Case, found: Sequence[Doubt]) -> Count:
+    """Return a row with its interval; none where the model's data runs out."""
+    times = case.times[row.n]
+    if times.head.get("emptied"):
+        none = replace(row, model_low_s=None, model_high_s=None)
+        return none if row.time_from == "measured" else replace(none, low_s=None, high_s=None)
+    work = row.interval_parts.work or (1.0, 1.0)
+    own = max(math.log(work[1]), -math.log(max(work[0], 1e-9)))
+    off = case.computes(row.n) * case.work_missed
+    evidence = Evidence(
+        communication=case.talk(row.n),
+        doublings=max(math.log2(row.n / max(case.traced, default=row.n)), 0.0),
+        residual=missed(case.residuals, case.rows, row.n),
+        hold_out=math.sqrt(max(off**2 - own**2, 0.0)),
     )
-    return [
-        with_interval(
-            row,
-            known,
-            wider(beyond(run, found, row.n) or work.get(row.n), trend_part(found, row.n)),
-        )
-        for row, known in parts
-    ], found
-
-
-def _emptied(times: Mapping[int, PhaseTimes]) -> set[int]:
-    """Return the counts at which the model's data runs out."""
-    return {n for n, made in times.items() if made.head.get("emptied")}
-
-
-def _open(rows: Sequence[Count], counts: Collection[int]) -> list[Count]:
-    """Take the intervals off the counts at which the program may do something else."""
-    return [
-        replace(row, low_s=None, high_s=None, model_low_s=None, model_high_s=None)
-        if row.n in counts and row.time_from == "model"
-        else row
-        for row in rows
-    ]
+    heeded = [each for each in found if each.code not in case.facts.allowed]
+    return with_interval(row, times, evidence.ends(), rivals_at(heeded, row.n))
 
 
 def _related(rows: Sequence[Count], found: Sequence[Residual], facts: Facts) -> list[Count]:

@@ -15,7 +15,6 @@ from p3s.base.artefacts import LastRead, files_in
 from p3s.base.ops import INIT_OPS
 from p3s.base.study import RunRecord, Study
 from p3s.capture import RunTrace, read_run
-from p3s.predict.intervals import Factors, combine
 from p3s.predict.types import Compared, Count, Residual
 from p3s.signature.clock import TIMES, Load, blocks_of
 
@@ -149,8 +148,6 @@ _last_times = LastRead(_read_times, files=1024, mark=files_in)
 
 #: By what factor a traced count may take longer, or less long, than the model says.
 RESIDUAL_LIMIT = 1.5
-#: How many times the largest residual of the small runs a larger count may be off by.
-BEYOND = 1.5
 
 
 def residuals(rows: Sequence[Count]) -> tuple[Residual, ...]:
@@ -225,96 +222,43 @@ def with_measured_computation(base: Count, found: Sequence[Residual]) -> Count:
     )
 
 
-def residual_part(
-    found: Sequence[Residual], rows: Sequence[Count], known: Mapping[int, Factors]
-) -> tuple[Factors | None, dict[int, Factors]]:
-    """Return what the small runs add to the interval, by run times and by computation.
+def missed(found: Sequence[Residual], rows: Sequence[Count], n: int) -> float:
+    """Return what runs took beside what the model's own interval allows, as a share at ``n``.
 
-    A run that lies inside of what the other parts (``known``, by count) allow adds nothing;
-    outside of it, what is missing to reach it in quadrature, largest over the counts, each side
-    for itself. First result: of run times, which holds for any count; None without any. The
-    second, where there is none: of computation, by count as a share of the time there.
+    The largest of the traced counts, as a logarithm: of run times where they tell, else of
+    computation by its part of the run time. A run inside of the interval misses nothing; of one
+    outside the rest of the squares counts. At ``n`` no less than where run times lead whose
+    residuals grow.
     """
-    run = _excess(found, "run time", known)
-    if run is not None:
-        return run, {}
-    work = _excess(found, "computation", {row.n: _of_computation(row) for row in rows})
-    if work is None:
-        return None, {}
-    return None, {
-        row.n: (1.0 - _share(row) * (1.0 - work[0]), 1.0 + _share(row) * (work[1] - 1.0))
-        for row in rows
-    }
+    at = {row.n: row for row in rows}
+    told = [entry for entry in found if entry.representative and entry.ratio]
+    runs = [entry for entry in told if entry.what == "run time"]
+    largest = abs(trend(runs, n))
+    for entry in runs or told:
+        row = at[entry.n]
+        off = math.log(max(off_by(entry, row.model_s), 1e-9))
+        end = row.model_high_s if off > 0 else row.model_low_s
+        width = abs(math.log(end / row.model_s)) if end and row.model_s > 0 else 0.0
+        largest = max(largest, math.sqrt(max(off**2 - width**2, 0.0)))
+    return largest
 
 
-def beyond(run: Factors | None, found: Sequence[Residual], n: int) -> Factors | None:
-    """Return what small runs add at ``n``: beyond them as much again by half, on either side.
-
-    What the model misses at small counts says how far it may be off at a larger one, but not in
-    which direction.
-    """
-    if run is None or n <= max((entry.n for entry in found), default=n):
-        return run
-    off = BEYOND * max(-math.log(run[0]), math.log(run[1]))
-    return math.exp(-off), math.exp(off)
-
-
-def trend_part(found: Sequence[Residual], n: int) -> Factors | None:
-    """Return where residuals of run times lead at ``n`` that grow from count to count.
+def trend(runs: Sequence[Residual], n: int) -> float:
+    """Return where residuals of run times lead at ``n`` that grow from count to count, in logs.
 
     What is 1, 3 and 9 % off at the three largest traced counts is no noise: it goes on as between
-    the last two. None where they do not grow, and at traced counts.
+    the last two. 0 where they do not grow, and at traced counts.
     """
-    told = [
-        (math.log2(entry.n), math.log(entry.ratio))
-        for entry in found
-        if entry.what == "run time" and entry.representative and entry.ratio
-    ][-3:]
+    told = [(math.log2(entry.n), math.log(entry.ratio)) for entry in runs if entry.ratio][-3:]
     sizes = [abs(off) for _, off in told]
     same = len({off > 0 for _, off in told}) == 1
     if len(told) < 3 or not (same and sizes[0] < sizes[1] < sizes[2]):
-        return None
+        return 0.0
     (before, less), (last, most) = told[1:]
     beyond = math.log2(n) - last
-    if beyond <= 0:
-        return None
     off = most + (most - less) / (last - before) * beyond
     limit = math.log(RESIDUAL_LIMIT)
-    return math.exp(max(min(off, 0.0), -limit)), math.exp(min(max(off, 0.0), limit))
-
-
-def _share(row: Count) -> float:
-    """Return the share of the computation in the time of the model."""
-    return min(row.compute_s / row.model_s, 1.0) if row.model_s > 0 else 0.0
-
-
-def _of_computation(row: Count) -> Factors:
-    """Return the ends of the computation alone: those of work and cost without the messages."""
-    low, high = combine((row.interval_parts.work, row.interval_parts.cost))
-    share = _share(row)
-    if share <= 0.0:
-        return 1.0, 1.0
-    return max(1.0 - (1.0 - low) / share, 0.0), 1.0 + (high - 1.0) / share
-
-
-def _excess(
-    found: Sequence[Residual], what: Compared, known: Mapping[int, Factors]
-) -> Factors | None:
-    told = [
-        (entry.n, entry.ratio)
-        for entry in found
-        if entry.what == what and entry.representative and entry.ratio
-    ]
-    if not told:
-        return None
-    low = high = 0.0
-    for n, ratio in told:
-        off = math.log(ratio)
-        end = known.get(n, (1.0, 1.0))[off > 0]
-        width = abs(math.log(end)) if end > 0 else math.inf
-        more = math.sqrt(max(off**2 - width**2, 0.0)) if math.isfinite(width) else 0.0
-        low, high = (low, max(high, more)) if off > 0 else (max(low, more), high)
-    return math.exp(-low), math.exp(high)
+    return min(max(off, -limit), limit) if beyond > 0 else 0.0
 
 
 # ---- counts that contradict the traced ones ---------------------------------------------------

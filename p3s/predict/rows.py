@@ -10,9 +10,18 @@ from typing import Any
 import numpy as np
 
 from p3s.base.arrays import Floats
+from p3s.predict.distribution import (
+    OWN,
+    RESIDUAL,
+    Factors,
+    Rival,
+    draws,
+    ends_of,
+    evenly,
+    own_parts,
+)
 from p3s.predict.estimated import ESTIMATORS
 from p3s.predict.estimates import Estimate as Told
-from p3s.predict.intervals import OWN, Factors, combine, model_part, own_parts
 from p3s.predict.residual import Measured
 from p3s.predict.times import PhaseTimes
 from p3s.predict.types import Count, Estimate, IntervalParts, PhaseAt, part_s
@@ -27,23 +36,26 @@ _SAME, _ABOUT_SAME = 1e-3, 0.05
 
 
 def row_of(times: PhaseTimes, run: Measured | None, others: Mapping[str, Told]) -> Count:
-    """Return the row of one count, without its interval, its speedup and its cost.
+    """Return the row of one count, without its speedup and its cost, which :func:`related` adds.
 
-    :func:`with_interval` and :func:`related` add these. ``others``: what every estimator says, or
-    why it says nothing. The time is what was measured where that tells how fast the program is.
+    Its interval is that of the estimate itself; :func:`with_interval` adds the rest. ``others``:
+    what every estimator says, or why it says nothing. The time is what was measured where that
+    tells how fast the program is.
     """
     phases = phases_of(times)
     comm_low, comm_high = comm_ends(times)
     model_s = sum(phase.time_s for phase in phases)
+    own = own_parts(times)
+    low, high = _scaled(model_s, own)
     row = Count(
         n=times.n,
         time_s=model_s,
-        low_s=None,
-        high_s=None,
+        low_s=low,
+        high_s=high,
         time_from="model",
         model_s=model_s,
-        model_low_s=None,
-        model_high_s=None,
+        model_low_s=low,
+        model_high_s=high,
         **_sums(phases),
         work_s=float(times.compute.sum(axis=1).max()) if times.compute.size else 0.0,
         measured=run is not None,
@@ -55,7 +67,7 @@ def row_of(times: PhaseTimes, run: Measured | None, others: Mapping[str, Told]) 
         estimator=times.estimator,
         estimators=_estimators(times, others),
         phases=phases,
-        interval_parts=IntervalParts(None, None, None, None, None),
+        interval_parts=IntervalParts(**(own or dict.fromkeys(OWN)), residual=None),
         cost_core_h=0.0,
         speedup=0.0,
         speedup_low=None,
@@ -82,49 +94,65 @@ def baseline(rows: Sequence[Count]) -> Count:
     return next(sound, rows[0])
 
 
-def with_parts(
-    row: Count, times: PhaseTimes, others: Mapping[str, Told]
-) -> tuple[Count, Factors | None]:
-    """Return a row with its interval's parts but for the residual, and these joined.
-
-    The latter is None where they are not known.
-    """
-    own = own_parts(times)
-    model = model_part(times, others)
-    parts = IntervalParts(**(own or dict.fromkeys(OWN)), model=model, residual=None)
-    known = None if own is None else combine([*own.values(), model])
-    return replace(row, interval_parts=parts), known
-
-
-def with_interval(row: Count, known: Factors | None, residual: Factors | None) -> Count:
-    """Return a row with the residual's part and the interval of its time."""
-    row = replace(row, interval_parts=replace(row.interval_parts, residual=residual))
-    if known is None:
+def with_interval(
+    row: Count, times: PhaseTimes, residual: Factors, rivals: Sequence[Rival]
+) -> Count:
+    """Return a row with what no part of its own interval knows, and rivals; its phases as well."""
+    if row.model_low_s is None:
         return row
-    low, high = (row.model_s * end for end in combine([known, residual]))
-    row = replace(row, model_low_s=low, model_high_s=high)
+    parts = replace(row.interval_parts, residual=residual, rivals=tuple(rivals))
+    low, high = (row.model_s * end for end in ends_of(parts.draws()))
+    phases = []
+    for slot, (phase, rank) in enumerate(zip(row.phases, shown_ranks(times), strict=True)):
+        own = own_parts(times, rank, slot)
+        ends = _scaled(phase.time_s, None if own is None else {**own, RESIDUAL: residual})
+        phases.append(replace(phase, low_s=ends[0], high_s=ends[1]))
+    row = replace(
+        row, interval_parts=parts, model_low_s=low, model_high_s=high, phases=tuple(phases)
+    )
     return replace(row, low_s=low, high_s=high) if row.time_from == "model" else row
+
+
+def _scaled(
+    seconds: float, parts: Mapping[str, Factors | None] | None
+) -> tuple[float, float] | tuple[None, None]:
+    """Return the ends of a time by its parts, None where they are not known."""
+    if parts is None:
+        return None, None
+    low, high = ends_of(draws(parts))
+    return seconds * low, seconds * high
+
+
+def drawn(row: Count) -> Floats | None:
+    """Return the draws of a row's time in s, (NUMBER,); None: its interval is not known.
+
+    A measured time lies evenly between its repeats' ends.
+    """
+    low, high = row.low_s, row.high_s
+    if low is None or high is None:
+        return None
+    if row.time_from == "measured":
+        return evenly(low, high)
+    return row.time_s * row.interval_parts.draws()
 
 
 def related(row: Count, base: Count, work: float = 1.0) -> Count:
     """Return a row with its cost, and speedup and efficiency relative to the baseline.
 
-    The time of the baseline is taken as given. Cost: one core per process. ``work``: how many times
-    as much there is to do as at the baseline; speedups are those of the work.
+    Cost: one core per process. ``work``: how many times as much there is to do as at the baseline;
+    speedups are those of the work.
     """
-
-    def over(seconds: float | None) -> float | None:
-        if seconds is None or (seconds <= 0 < row.time_s):
-            return None  # the low end is nothing: no speedup is too large
-        return work * base.time_s / seconds if seconds > 0 else 0.0
-
-    speedup = over(row.time_s) or 0.0
+    speedup = work * base.time_s / row.time_s if row.time_s > 0 else 0.0
+    mine, its = drawn(row), drawn(base)
+    ends: tuple[float | None, float | None] = None, None
+    if mine is not None and its is not None:
+        ends = ends_of(work * its / np.maximum(mine, 1e-300), speedup)
     return replace(
         row,
         cost_core_h=row.n * row.time_s / _SECONDS_PER_HOUR,
         speedup=speedup,
-        speedup_low=over(row.high_s),
-        speedup_high=over(row.low_s),
+        speedup_low=ends[0],
+        speedup_high=ends[1],
         efficiency=speedup * base.n / row.n,
     )
 
@@ -150,20 +178,24 @@ def comm_ends(times: PhaseTimes) -> tuple[float, float]:
     return float(low.min()), float(high.max())
 
 
-def phases_of(times: PhaseTimes, ends_too: bool = True) -> tuple[PhaseAt, ...]:
-    """Return the phases with their times: those of the rank that needs longest in all.
+def shown_ranks(times: PhaseTimes) -> list[int]:
+    """Return the rank whose times are shown of each phase: that which needs longest in all.
 
-    Of the thesis's sum (Eq. 8.1) those of the rank that needs longest in each phase.
+    Of the thesis's sum (Eq. 8.1) that which needs longest in the phase.
     """
+    if times.estimator == "thesis":
+        ranks: list[int] = (times.own + times.comm).argmax(axis=0).tolist()
+        return ranks
+    return [slowest_rank(times)] * len(times.phases)
+
+
+def phases_of(times: PhaseTimes) -> tuple[PhaseAt, ...]:
+    """Return the phases with their times, of the ranks that are shown; without their intervals."""
     rows = []
-    every = None if times.estimator == "thesis" else slowest_rank(times)
-    for slot, phase in enumerate(times.phases):
-        compute, comm = times.compute[:, slot], times.comm[:, slot]
-        slowest = int(np.argmax(times.own[:, slot] + comm)) if every is None else every
-        seconds, talked = float(compute[slowest]), float(comm[slowest])
+    for slot, (phase, slowest) in enumerate(zip(times.phases, shown_ranks(times), strict=True)):
+        seconds = float(times.compute[slowest, slot])
+        talked = float(times.comm[slowest, slot])
         ends = times.interval_of(slot)
-        own = own_parts(times, slowest, slot) if ends_too else None
-        low, high = combine(own.values()) if own is not None else (None, None)
         filed = 0.0 if times.io is None else float(times.io[slowest, slot])
         time = seconds + talked + filed
         rows.append(
@@ -173,8 +205,8 @@ def phases_of(times: PhaseTimes, ends_too: bool = True) -> tuple[PhaseAt, ...]:
                 kind=str(phase.get("kind", "loop")),
                 weight=phase["weight"],
                 time_s=time,
-                low_s=None if low is None else time * low,
-                high_s=None if high is None else time * high,
+                low_s=None,
+                high_s=None,
                 compute_s=seconds,
                 compute_low_s=seconds * ends[0] if ends else None,
                 compute_high_s=seconds * ends[1] if ends else None,
@@ -224,14 +256,13 @@ def _estimators(times: PhaseTimes, others: Mapping[str, Told]) -> dict[str, Esti
 def _estimate(made: Told) -> Estimate:
     if isinstance(made, str):
         return Estimate(time_s=None, low_s=None, high_s=None, **_NOTHING, why_not=made, notes=())
-    phases = phases_of(made, ends_too=False)
+    phases = phases_of(made)
     time = sum(phase.time_s for phase in phases)
-    own = own_parts(made)
-    low, high = combine(own.values()) if own is not None else (None, None)
+    low, high = _scaled(time, own_parts(made))
     return Estimate(
         time_s=time,
-        low_s=None if low is None else time * low,
-        high_s=None if high is None else time * high,
+        low_s=low,
+        high_s=high,
         **_sums(phases),
         why_not=made.why_not,
         notes=tuple(made.approximated),

@@ -72,7 +72,7 @@ _SLACK = 1e-9
 class PredictionFile:
     """A prediction.json: what it holds, asked by count.
 
-    ``data``: the file's content (docs/formats.md; p3s/base/schemas/prediction-3.json), ``content``:
+    ``data``: the file's content (docs/formats.md; p3s/base/schemas/prediction-4.json), ``content``:
     the same as a record; ``source``: the file, None when it was not read from one. Times are in
     seconds. ``from p3s import Prediction`` is the same class with what notebooks show.
     """

@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from p3s.base.text import processes
-from p3s.predict.intervals import total
+from p3s.predict.distribution import total
 from p3s.predict.residual import Measured
 from p3s.predict.times import PhaseTimes
 from p3s.predict.types import Because, Count, Efficiencies, Limit, PhaseAt, Recommended, part_s

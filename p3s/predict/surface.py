@@ -12,7 +12,6 @@ from pathlib import Path
 from p3s.base.artefacts import write_json
 from p3s.base.serialise import Published
 from p3s.base.study import Study
-from p3s.predict.intervals import combine
 from p3s.predict.types import Count, Prediction, Reason, TimeFrom, untrusted
 
 #: Laws of threads make an interval wide where theirs is this part of it, in logarithms: then half
@@ -138,8 +137,13 @@ def surface_of(
 
 def _cell(column: Column, row: Count) -> Cell:
     per_node = min(column.per_node, row.n)
-    compute = _ends(row, ("work", "cost"), row.compute_s)
-    comm = _ends(row, ("replay", "model"), row.comm_s)
+    compute = [
+        sum(each.compute_s if end is None else end for each, end in ends)
+        for ends in (
+            [(each, each.compute_low_s) for each in row.phases],
+            [(each, each.compute_high_s) for each in row.phases],
+        )
+    ]
     return Cell(
         n=row.n,
         threads=column.threads,
@@ -153,8 +157,8 @@ def _cell(column: Column, row: Count) -> Cell:
         compute_low_s=compute[0],
         compute_high_s=compute[1],
         comm_s=row.comm_s,
-        comm_low_s=comm[0],
-        comm_high_s=comm[1],
+        comm_low_s=row.comm_s if row.comm_low_s is None else row.comm_low_s,
+        comm_high_s=row.comm_s if row.comm_high_s is None else row.comm_high_s,
         work_s=row.work_s,
         measured_s=row.measured_s,
         speedup=1.0,
@@ -164,18 +168,6 @@ def _cell(column: Column, row: Count) -> Cell:
         trusted=not untrusted(column.prediction.reasons),
         traced=column.traced,
     )
-
-
-def _ends(row: Count, names: Sequence[str], part_s: float) -> tuple[float, float]:
-    """Return the interval of computation or of communication, in seconds.
-
-    The parts of the time's interval that come from it, joined as there: roots of summed squares.
-    """
-    low, high = (
-        max(part_s + row.model_s * (end - 1.0), 0.01 * part_s)
-        for end in combine(row.interval_parts.known().get(name) for name in names)
-    )
-    return low, high
 
 
 def _related(cell: Cell, base: Cell) -> Cell:

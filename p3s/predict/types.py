@@ -6,55 +6,92 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError
 from p3s.base.serialise import Published
 from p3s.base.text import joined
 from p3s.costs.files.types import FileUseAt
 from p3s.laws.worklaws import WorkLaw
-from p3s.predict.intervals import PARTS, Factors
+from p3s.predict.distribution import PARTS, Factors, Rival, draws
 from p3s.simulate.totals import StandIns
 
 #: What a prediction is worth: its times may be used, are known roughly, or have no grounds.
 Grade = Literal["usable", "rough", "unusable"]
 #: The program has other calls for what it did in the traced runs.
 OTHER_CALLS = "other-calls"
-#: What a code means, in words that may follow "do not rely on this prediction:".
-CODES: dict[str, str] = {
-    "outdated": "it rests on runs that are no longer used",
-    "not-representative": "message costs were not measured as in a real run",
-    "unmatched": "some messages of the model have no partner",
-    "not-settled": "the simulation did not reach a steady state",
-    "stand-ins": "smaller process grids do not tell what all ranks do",
-    "model-off": "the model is far off at a traced count",
-    "deadlock": "the model's order of calls would deadlock",
-    "superlinear": "an efficiency is implausibly high",
-    "same-work": "processes do not share the work",
-    "wide": "the run time is not known well enough",
-    "holdout-missed": "the model missed messages or iterations of the run it was checked on",
-    "order": "the model's order of calls is not that of the traced runs",
-    "depends-on-timing": "communication depends on timing and differs between runs",
-    "holdout-work": "the model missed the computation of the run it was checked on",
-    "not-held-out": "the model could not be checked",
-    "validate-missed": "the model missed messages or iterations of a validation run",
-    "validate-work": "the model missed the computation of a validation run",
-    "left-out": "too much of the program is not modelled",
-    "threads-call": "MPI is called inside parallel regions",
-    "threads-differ": "the messages depend on the number of threads",
-    "no-rule": "too much of the program follows no known rule",
-    "open": "several structures explain the traced runs and differ there",
-    OTHER_CALLS: "the program has other calls for this, which no run reached",
-    "copied-calls": "some calls may be copies that the compiler made",
-    "emptied": "there is less than one element per rank",
-    "extrapolated": "the largest count is too far beyond the traced ones",
-    "below-traced": "computation below the traced counts does not follow theirs",
-    "outside": "each process has far less, or more, to compute than in any run",
-    "outside-threads": "there are more threads per process or node than in any run",
-    "idle-threads": "loops may have fewer iterations than threads",
-    "outside-place": "threads are placed as in no run",
-    "contradicts": "a traced run contradicts the others",
-    "no-trend": "computation has no clear trend",
-    "shared-cores": "traced ranks shared cores",
-    "off-core": "traced ranks were off their cores while they computed",
+#: How likely something is that a prediction need not heed: intervals hold as often.
+CHANCE_LIMIT = 0.10
+#: What a reason is of: the structure of the program, how far counts are from the traced ones, what
+#: was measured, how well times are known.
+Family = Literal["structure", "reach", "measurement", "width"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a code is of and means, in words that may follow "do not rely on this prediction:".
+
+    worst: what a prediction is worth with it at the least; p3s.predict.case weighs it.
+    """
+
+    family: Family
+    words: str
+    worst: Grade = "unusable"
+
+
+CODES: dict[str, Kind] = {
+    "unmatched": Kind("structure", "some messages of the model have no partner"),
+    "deadlock": Kind("structure", "the model's order of calls would deadlock"),
+    "holdout-missed": Kind(
+        "structure", "the model missed messages or iterations of the run it was checked on"
+    ),
+    "order": Kind("structure", "the model's order of calls is not that of the traced runs"),
+    "depends-on-timing": Kind(
+        "structure", "communication depends on timing and differs between runs", "usable"
+    ),
+    "validate-missed": Kind(
+        "structure", "the model missed messages or iterations of a validation run"
+    ),
+    "left-out": Kind("structure", "too much of the program is not modelled"),
+    "threads-call": Kind("structure", "MPI is called inside parallel regions"),
+    "threads-differ": Kind("structure", "the messages depend on the number of threads"),
+    "no-rule": Kind("structure", "too much of the program follows no known rule"),
+    "open": Kind("structure", "several structures explain the traced runs and differ there"),
+    OTHER_CALLS: Kind(
+        "structure", "the program has other calls for this, which no run reached", "rough"
+    ),
+    "copied-calls": Kind("structure", "some calls may be copies that the compiler made", "usable"),
+    "emptied": Kind("structure", "there is less than one element per rank"),
+    "not-held-out": Kind("structure", "the model could not be checked", "rough"),
+    "stand-ins": Kind("reach", "smaller process grids do not tell what all ranks do"),
+    "not-settled": Kind("reach", "the simulation did not reach a steady state"),
+    "extrapolated": Kind("reach", "the largest count is too far beyond the traced ones", "rough"),
+    "below-traced": Kind("reach", "computation below the traced counts does not follow theirs"),
+    "outside": Kind(
+        "reach", "each process has far less, or more, to compute than in any run", "rough"
+    ),
+    "outside-threads": Kind(
+        "reach", "there are more threads per process or node than in any run", "rough"
+    ),
+    "idle-threads": Kind("reach", "loops may have fewer iterations than threads", "usable"),
+    "outside-place": Kind("reach", "threads are placed as in no run", "usable"),
+    "same-work": Kind("reach", "processes do not share the work", "usable"),
+    "no-trend": Kind("reach", "computation has no clear trend", "usable"),
+    "outdated": Kind("measurement", "it rests on runs that are no longer used"),
+    "not-representative": Kind("measurement", "message costs were not measured as in a real run"),
+    "model-off": Kind("measurement", "the model is far off at a traced count"),
+    "superlinear": Kind("measurement", "an efficiency is implausibly high"),
+    "holdout-work": Kind(
+        "measurement", "the model missed the computation of the run it was checked on", "rough"
+    ),
+    "validate-work": Kind(
+        "measurement", "the model missed the computation of a validation run", "rough"
+    ),
+    "contradicts": Kind("measurement", "a traced run contradicts the others", "usable"),
+    "shared-cores": Kind("measurement", "traced ranks shared cores", "usable"),
+    "off-core": Kind(
+        "measurement", "traced ranks were off their cores while they computed", "usable"
+    ),
+    "wide": Kind("width", "the run time is not known well enough"),
 }
 
 
@@ -64,8 +101,8 @@ class Reason:
 
     code: one of CODES; text: what is wrong, with its figures; advice: what to do about it, or "";
     untrustworthy: whether the prediction is unusable because of it; rough: whether it is a rough
-    one; else the reason is to be minded only. Both texts are clauses, without a capital and a full
-    stop.
+    one; else the reason is to be minded only. cost: at most which share of the run time it
+    changes, None: not known. Both texts are clauses, without a capital and a full stop.
     """
 
     code: str
@@ -73,6 +110,7 @@ class Reason:
     advice: str = field(default="", metadata={"always": True})
     untrustworthy: bool = field(default=True, metadata={"always": True})
     rough: bool = False
+    cost: float | None = None
 
     @property
     def sentence(self) -> str:
@@ -88,7 +126,8 @@ def named(reasons: Iterable[Reason], of: str) -> list[Reason]:
 def with_allowed(reasons: Iterable[Reason], allowed: Collection[str]) -> list[Reason]:
     """Return reasons; those whose codes are allowed are to be minded only."""
     return [
-        replace(each, untrustworthy=False) if each.code in allowed else each for each in reasons
+        replace(each, untrustworthy=False, rough=False) if each.code in allowed else each
+        for each in reasons
     ]
 
 
@@ -107,7 +146,8 @@ def grade_of(reasons: Iterable[Reason]) -> Grade:
 
 def in_short(reasons: Sequence[Reason]) -> str:
     """Return what is wrong in a few words, each code once; "" where nothing is."""
-    words = dict.fromkeys(CODES.get(each.code, "another reason") for each in reasons)
+    known = (CODES.get(each.code) for each in reasons)
+    words = dict.fromkeys(kind.words if kind else "another reason" for kind in known)
     return joined(words, ", and" if len(words) > 1 else "").replace(" , and", ", and")
 
 
@@ -206,19 +246,26 @@ class Efficiencies:
 
 @dataclass(frozen=True)
 class IntervalParts:
-    """What the interval of a time by the model is made of; None: does not enter or not known."""
+    """What the draws of a time by the model are made of; None: does not enter or not known.
+
+    residual: what no other part knows; rivals: other structures that explain the traced runs.
+    """
 
     work: Factors | None
     cost: Factors | None
     replay: Factors | None
-    model: Factors | None
     residual: Factors | None
     files: Factors | None = None
+    rivals: tuple[Rival, ...] = ()
 
     def known(self) -> dict[str, Factors]:
         """Return the parts that enter, by name."""
         parts = {name: getattr(self, name) for name in PARTS}
         return {name: part for name, part in parts.items() if part is not None}
+
+    def draws(self) -> Floats:
+        """Return joint draws of the time as multiples of it; see p3s.predict.distribution."""
+        return draws(self.known(), self.rivals)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -436,7 +483,6 @@ class Prediction:
     residuals: tuple[Residual, ...]
     phase_laws: tuple[PhaseLaw, ...]
     limits: tuple[Limit, ...]
-    interval_how: str
     unknown_share: float
     verdict_share: Mapping[str, Mapping[str, float]]
     traced_counts: tuple[int, ...]
@@ -492,8 +538,8 @@ class WeakPrediction(Prediction):
     base_n: int
 
 
-PREDICTION = Published("p3s.prediction", 3, Prediction, True, "run p3s predict again")
-WEAK = Published("p3s.weak", 3, WeakPrediction, again="run p3s predict --weak again")
+PREDICTION = Published("p3s.prediction", 4, Prediction, True, "run p3s predict again")
+WEAK = Published("p3s.weak", 4, WeakPrediction, again="run p3s predict --weak again")
 
 
 def part_s(of: Count | PhaseAt | Estimate, part: str) -> float | None:

@@ -214,9 +214,11 @@ _INTERVAL_PARTS = {
     "cost": "what a unit of work costs",
     "replay": "what messages cost",
     "files": "what files cost",
-    "model": "how far the estimators are apart",
-    "residual": "what was missed at the measured counts",
+    "residual": "what no other part knows, by what was missed at the measured counts",
 }
+_INTERVAL = (
+    "Interval: 5 % and 95 % of joint draws of these parts, each with its own 90 % interval."
+)
 _ESTIMATED = {
     "compute": "compute",
     "communication": "comm",
@@ -233,7 +235,7 @@ def interval_part(prediction: Prediction) -> Part:
     """Return what the interval at the largest count is made of, and which estimator it is by."""
     last = prediction.last
     estimator, why = visible(prediction.estimator, 60), visible(prediction.estimator_why, 600)
-    chart, how = interval_chart(last), visible(prediction.interval_how, 600)
+    chart = interval_chart(last)
     parts = {name: each for name, each in last.interval_parts.known().items() if min(each) > 0}
     return Part(
         "sure",
@@ -241,7 +243,7 @@ def interval_part(prediction: Prediction) -> Part:
         f"Communication by {estimator}{f': {why}' if why else ''}." if estimator else "",
         charts=[("Interval", f"what it is made of at {processes(last.n)}", chart)] if chart else [],
         notes=[
-            *([f"Interval: {how}."] if how else []),
+            *([_INTERVAL] if parts else []),
             *(
                 f"{name} {change(low)} to {change(high)}: {_INTERVAL_PARTS[name]}"
                 for name, (low, high) in parts.items()

@@ -39,6 +39,7 @@ def reasons_of(prediction: Prediction, of: str = "") -> list[Reason]:
             visible(each.advice, 1000),
             each.untrustworthy,
             each.rough,
+            each.cost,
         )
         for each in (named(prediction.reasons, of) if of else prediction.reasons)
     ]

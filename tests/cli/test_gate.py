@@ -15,7 +15,7 @@ from test_far_next import put_run
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
 from p3s.cli.main import run
-from p3s.predict.gate import QUANTITIES, UNITS, check, parse
+from p3s.predict.gate import QUANTITIES, UNITS, answered, check, check_demand, parse
 from p3s.predict.saved import PredictionFile
 from p3s.predict.types import CODES
 
@@ -269,6 +269,7 @@ def test_json_is_one_object_also_when_it_fails(saved: Path) -> None:
     found = cli(f"gate {saved} --json", *knee, code=4).data
     assert (found["schema"], found["passed"], found["exit_code"]) == ("p3s.gate", False, 4)
     first, second, third = found["conditions"]
+    assert first.pop("chance") > 0.9, "of joint draws of the parts, not of the ends"
     assert first == {
         "fail_if": "time@512 > 9",
         "failed": True,
@@ -278,3 +279,34 @@ def test_json_is_one_object_also_when_it_fails(saved: Path) -> None:
     assert second["values"]["knee"]["value"] == TEN.data["knee"]
     assert third["values"]["waiting@512"] == {"value": 2.5, "low": None, "high": None}
     assert third["certain"] is None and not third["failed"]
+
+
+# ---- a demand --------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("demand", "said"),
+    [
+        ("20s", "yes"),
+        ("5 s", "no"),
+        ("10s", "cannot tell"),
+        ("5%", "yes"),
+        ("60%", "no"),
+        ("0.01x", "yes"),
+        ("99x", "no"),
+    ],
+)
+def test_a_demand_is_answered_with_its_probability(demand: str, said: str) -> None:
+    answer = answered(demand, TEN, 512)
+    assert answer.said == said and answer.chance is not None
+    assert answer.text.startswith(f"at least {demand} at 512 processes: {said} (")
+    assert (answer.chance > 0.9) == (said == "yes") and (answer.chance < 0.1) == (said == "no")
+
+
+def test_an_unusable_prediction_cannot_tell() -> None:
+    data = {**TEN.data, "reasons": [reason("order", "x")]}
+    assert answered("20s", PredictionFile.of(data), 512).said == "cannot tell"
+
+
+@pytest.mark.parametrize("text", ["", "fast", "12", "3 core-h", "time@4", "1.1x more"])
+def test_a_demand_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--at-least"):
+        check_demand(text)

@@ -148,7 +148,7 @@ def test_the_file_is_read_by_predict(study: Study) -> None:
             (study.root.parent / "cyclic").write_text(hosts)
             words = ("--placement", str(study.root.parent / "cyclic"))
         cli(f"predict {study.root} -n 16", *TREE, *NO_TABLE, *words, code=(0, 3))
-        result = read_json(study.prediction_path, "p3s.prediction", 3)
+        result = read_json(study.prediction_path, "p3s.prediction", 4)
         row = next(row for row in result["counts"] if row["n"] == 16)
         assert max(row["n"] for row in result["counts"]) == 16
         times[name] = row["model_s"]

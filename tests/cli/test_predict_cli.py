@@ -58,7 +58,7 @@ def predicted(study: Study, *words: str, counts: str = "16", err: Texts = ()) ->
     # The table of what changes save takes most of the time.
     asked = () if "--what-if" in words else ("--what-if", "none")
     cli(f"predict {study.root} -n", counts, "--json", *words, *asked, code=(0, 3), err=err)
-    return read_json(study.prediction_path, "p3s.prediction", 3)
+    return read_json(study.prediction_path, "p3s.prediction", 4)
 
 
 def counts_of(result: dict[str, Any]) -> list[int]:
@@ -77,7 +77,6 @@ def test_replays_on_named_nodes_are_made_once_and_taken(study: Study, replays: l
     assert row["comm_s"] == pytest.approx(2e-3)
     there = {name for name, entry in row["estimators"].items() if entry["time_s"] is not None}
     assert {"simulation", "machine", "thesis"} <= there and "typical" not in there
-    assert row["interval_parts"]["model"][0] < 1.0, "the machine's messages are faster"
     again = predicted(study, "--estimator", "thesis")
     assert replays == [2, 4, 8, 16] and again["estimator"] == "thesis"
     assert again["counts"][-1]["estimators"]["machine"]["why_not"] == "was not asked for"
@@ -131,7 +130,6 @@ def test_a_replay_here_stays_beside_a_typical_cluster(study: Study, replays: lis
     assert "not taken: simulation: n=2: ranks share cores" in result["estimator_why"]
     other = result["counts"][-1]["estimators"]["simulation"]
     assert other["time_s"] is not None and other["why_not"] == "ranks share cores"
-    assert result["counts"][-1]["interval_parts"]["model"] is None
 
 
 def test_a_replay_that_tells_comes_before_a_typical_cluster(
@@ -143,7 +141,6 @@ def test_a_replay_that_tells_comes_before_a_typical_cluster(
     assert replays == [2, 4, 8] and result["estimator"] == "simulation"
     asked = predicted(study, "--network", "slingshot")
     assert asked["estimator"] == "typical" and asked["network"]["name"] == "slingshot"
-    assert asked["counts"][-1]["interval_parts"]["model"] is None, "another network says nothing"
 
 
 def test_costs_between_two_hosts_come_before_a_typical_cluster(

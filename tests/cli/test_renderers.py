@@ -129,7 +129,6 @@ def hostile(data: Json) -> Json:
     made.update(
         estimator=NAMES[0],
         estimator_why=NAMES[1],
-        interval_how=NAMES[3],
         notes=NAMES,
         reasons=[reason(name, name, name) for name in NAMES],
         not_modelled=NAMES,

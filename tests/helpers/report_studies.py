@@ -84,7 +84,7 @@ def hostile_prediction() -> dict[str, Any]:
     for key in ("not_modelled", "notes"):
         made[key] = list(HOSTILE)
     made["reasons"] = [reason(text, text, text, k % 2 == 0) for k, text in enumerate(HOSTILE)]
-    for key in ("estimator", "estimator_why", "interval_how"):
+    for key in ("estimator", "estimator_why"):
         made[key] = HOSTILE[0]
     made["verdict_share"] = {name: {"events": 0.1, "bytes": 0.1, "work": 0.1} for name in HOSTILE}
     made["machine"] = {name: name for name in HOSTILE}

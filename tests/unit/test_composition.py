@@ -22,11 +22,11 @@ from p3s.base.study import Study, write_json
 from p3s.base.text import processes
 from p3s.model.law_types import LoopRule, OrderedItem, OrderedSlot, TraceOrder, Walk
 from p3s.predict.case import Facts
+from p3s.predict.distribution import Rival, draws, ends_of, own_parts, total
 from p3s.predict.estimated import ESTIMATORS, Communication
 from p3s.predict.estimates import AUTO, choose
-from p3s.predict.intervals import combine, model_part, own_parts, total
 from p3s.predict.prediction import compose, phase_laws
-from p3s.predict.residual import Measured, residual_part, residuals
+from p3s.predict.residual import Measured, residuals
 from p3s.predict.rows import slowest_rank
 from p3s.predict.scaling import crossing, limits, recommended
 from p3s.predict.times import PhaseTimes, computation, with_communication
@@ -81,11 +81,25 @@ def test_of_ranks_that_need_equally_long_the_busiest_is_shown() -> None:
 # ---- intervals -------------------------------------------------------------------------------
 
 
-def test_parts_are_joined_by_the_squares_of_their_logarithms_side_by_side() -> None:
-    low, high = combine([(0.9, 1.0), (0.8, 1.5), None, (1.0, 1.2)])
-    assert low == pytest.approx(math.exp(-math.hypot(math.log(0.9), math.log(0.8))))
-    assert high == pytest.approx(math.exp(math.hypot(math.log(1.5), math.log(1.2))))
-    assert combine([]) == (1.0, 1.0) and combine([(0.0, 1.0)])[0] == 0.0
+def test_draws_have_the_ends_of_their_parts_and_are_joint() -> None:
+    for ends in ((0.9, 1.2), (1.0, 1.5), (0.8, 1.0)):
+        assert ends_of(draws({"work": ends})) == pytest.approx(ends, rel=2e-3)
+        assert ends_of(draws({"residual": ends})) == pytest.approx(ends, rel=2e-3)
+    parts = {"work": (0.9, 1.0), "cost": (0.8, 1.5), "files": None}
+    low, high = ends_of(draws(parts))
+    assert low == pytest.approx(math.exp(-math.hypot(math.log(0.9), math.log(0.8))), rel=0.03)
+    assert 1.45 < high < 1.55
+    assert ends_of(draws({})) == (1.0, 1.0) and ends_of(draws({"work": (0.0, 1.0)}))[0] > 0.0
+    assert (draws(parts) == draws(parts)).all(), "always the same"
+    ratio = draws({"work": (0.5, 2.0)}) / draws({"work": (0.4, 2.5)})
+    assert ends_of(ratio)[1] == pytest.approx(1.25, rel=0.01), "of the same draws"
+
+
+def test_a_rival_moves_as_many_draws_as_it_is_likely() -> None:
+    found = draws({}, [Rival("open", 0.3, 0.5)])
+    assert np.mean(found != 1.0) == pytest.approx(0.3, abs=2e-3)
+    low, high = ends_of(draws({}, [Rival("open", 1.0, 0.5)]))
+    assert (low, high) == pytest.approx((0.75, 1.5), rel=5e-3)
 
 
 def test_work_and_cost_are_told_apart() -> None:
@@ -107,34 +121,20 @@ def test_work_and_cost_are_told_apart() -> None:
     old = replace(times, phases=[{**phase(0), **told, "work_error": None}])
     assert own_parts(old) == {"work": None, "cost": (0.6, 1.8), "replay": (0.9, 1.2), "files": None}
     row = compose({2: old}, {}, [2]).counts[0]
-    assert row.low_s == pytest.approx(10 * combine([(0.6, 1), (0.9, 1)])[0])
-    assert row.interval_parts.work is None is row.interval_parts.model
+    assert row.interval_parts.work is None
+    assert row.low_s == pytest.approx(10 * ends_of(row.interval_parts.draws())[0])
 
 
-def test_other_estimators_widen_the_interval_and_lost_waiting_does_not() -> None:
-    waiting = np.array([[0.0], [4.0]])
-    chosen = times_of(
-        [[9.0], [5.0]],
-        [[1.0], [5.0]],
-        waiting=waiting,
-        transfer=waiting * 0 + 1,
-        software=waiting * 0,
-    )
-    thesis = replace(chosen, estimator="thesis", comm=np.array([[1.5], [1.0]]), waiting=None)
-    assert model_part(chosen, {"thesis": thesis}) == pytest.approx((1.0, 1.05))
+def test_other_estimators_are_listed_and_widen_nothing() -> None:
+    chosen = times_of([[9.0], [5.0]], [[1.0], [5.0]], waiting=np.array([[0.0], [4.0]]))
     machine = replace(chosen, estimator="machine", comm=np.array([[0.5], [4.0]]))
-    others = {"thesis": thesis, "machine": machine, "simgrid": "is not installed"}
-    assert model_part(chosen, others) == pytest.approx((0.95, 1.05))
-    worse = replace(machine, why_not=WHY)
-    assert model_part(chosen, {"machine": worse}) is None, "it is no better placed to tell"
-    assert model_part(replace(chosen, why_not=WHY), {"machine": worse}) is not None
-    result = compose({2: chosen}, {}, [2], Facts(others={2: {"simulation": chosen, **others}}))
-    row = result.counts[0]
-    assert row.interval_parts.model == pytest.approx([0.95, 1.05])
+    others = {"simulation": chosen, "machine": machine, "simgrid": "is not installed"}
+    row = compose({2: chosen}, {}, [2], Facts(others={2: others})).counts[0]
+    alone = compose({2: chosen}, {}, [2]).counts[0]
+    assert (row.low_s, row.high_s) == (alone.low_s, alone.high_s)
     assert list(row.estimators) == list(ESTIMATORS)
     assert row.estimators["machine"].time_s == pytest.approx(9.5)
     assert row.waiting_s == 0.0, "of the rank that computes most"
-    assert row.estimators["thesis"].waiting_s is None
     assert row.estimators["simgrid"].why_not == "is not installed"
     assert row.estimators["simgrid"].time_s is None
 
@@ -143,41 +143,32 @@ def measured(n: int, wall: float, work: float, shared: bool = False) -> Measured
     return Measured(n, wall, wall, work, shared)
 
 
-def test_residuals_beyond_the_other_parts_widen_their_own_side() -> None:
-    """At 2 the run takes 30 % longer where 10 % are explained; at 4 it is 5 % faster, explained.
-
-    Beyond the runs nobody knows on which side it will be: 1.5 times as far on both.
-    """
+def test_residuals_beyond_the_model_s_own_interval_widen_every_count() -> None:
+    """At 2 the run takes 30 % longer where 10 % are explained; at 4 it is 5 % faster, explained."""
     times = {n: times_at(n, 8.0 / n) for n in (2, 4, 8)}
     runs = {2: measured(2, 4.0 * 1.3, 4.0), 4: measured(4, 2.0 * 0.95, 2.0)}
     result = compose(times, runs, [2, 4])
     walls = [entry for entry in result.residuals if entry.what == "run time"]
     assert [entry.ratio for entry in walls] == pytest.approx([1.3, 0.95])
     assert len(result.residuals) == 4 and all(e.representative for e in result.residuals)
-    more = math.sqrt(math.log(1.3) ** 2 - math.log(1.1) ** 2)
-    for row in result.counts[:2]:
-        assert row.interval_parts.residual == pytest.approx([1.0, math.exp(more)])
-    assert result.counts[0].high_s == pytest.approx(4.0 * 1.3), "as far off as the run is"
-    last = result.counts[-1]
-    off = 1.5 * more
-    assert last.interval_parts.residual == pytest.approx([math.exp(-off), math.exp(off)])
-    assert last.high_s == pytest.approx(math.exp(math.hypot(math.log(1.1), off)))
-    assert last.low_s == pytest.approx(math.exp(-math.hypot(math.log(0.9), off)))
+    more = math.sqrt(math.log(1.3) ** 2 - math.log(1.09) ** 2)
+    last = result.counts[-1].interval_parts.residual
+    plain = compose(times, {4: runs[4]}, [4]).counts[-1].interval_parts.residual
+    assert last is not None and plain is not None
+    assert math.log(last[1]) == pytest.approx(0.7 * 2.1318 * more, rel=0.01)
+    assert last[0] == pytest.approx(1 / last[1]) and plain[1] < 1.03, "on both sides"
 
 
 def test_on_shared_cores_the_computation_is_compared() -> None:
     """Half of the time is computation, which takes 40 % longer; run times do not tell."""
     half = times_at(4, 1.0)
-    times = {
-        4: replace(half, comm=half.comm + 1.0, comm_low=half.comm + 1.0, comm_high=half.comm + 1.0)
-    }
+    comm = half.comm + 1.0
+    times = {4: replace(half, comm=comm, comm_low=comm, comm_high=comm)}
     result = compose(times, {4: measured(4, 9.0, 1.4, shared=True)}, [4])
-    row = result.counts[0]
     assert [e.representative for e in result.residuals] == [False, True]
-    more = math.exp(math.sqrt(math.log(1.4) ** 2 - math.log(1.1) ** 2)) - 1
-    assert row.interval_parts.residual == pytest.approx([1.0, 1.0 + 0.5 * more])
-    assert compose(times, {}, [4]).counts[0].interval_parts.residual is None
-    assert residual_part([], [], {}) == (None, {})
+    more = math.sqrt(math.log(1.2) ** 2 - math.log(1.045) ** 2)
+    found = result.counts[0].interval_parts.residual
+    assert found is not None and math.log(found[1]) == pytest.approx(1.49 * more, rel=0.05)
     nothing = compose({4: times_at(4, 0.0)}, {4: measured(4, 1.0, 0.0)}, [4])
     assert nothing.residuals[0].ratio is None
     assert residuals([]) == ()
@@ -465,11 +456,9 @@ def test_what_is_shorter_than_its_launch_and_has_no_loop_does_not_scale() -> Non
 @pytest.mark.parametrize("requested", [None, [8], [4, 8]])
 def test_a_wide_interval_is_said_of_requested_counts(requested: list[int] | None) -> None:
     times = {n: growing(n) for n in (2, 4, 8)}
-    others = {
-        n: {"simulation": one, "thesis": replace(one, estimator="thesis", comm=one.comm + 99.0)}
-        for n, one in times.items()
-    }
-    made = compose(times, {}, [2], Facts(others=others, requested=requested))
+    for each in times.values():
+        each.phases[0].update(compute_low=0.7, compute_high=1.4)
+    made = compose(times, {}, [2], Facts(requested=requested))
     (text,) = [each.text for each in made.reasons if each.code == "wide"]
     assert text.startswith(f"the run time at {processes(requested or [2, 4, 8])} is uncertain")
 
@@ -505,7 +494,7 @@ def test_made_predictions_have_the_keys_of_composed_ones(representative: bool) -
         assert set(one) == set(other)
     assert (real["recommended"] is None) is not representative
     text = json.dumps(real, allow_nan=False)
-    assert json.loads(text)["schema_version"] == like["schema_version"] == 3
+    assert json.loads(text)["schema_version"] == like["schema_version"] == 4
 
 
 def test_a_large_prediction_has_all_its_phases() -> None:

@@ -98,7 +98,7 @@ def test_every_reason_has_a_code_that_is_known_and_says_what_to_do() -> None:
 
 def test_codes_in_short_name_each_once() -> None:
     one, two = Reason("wide", "a"), Reason("superlinear", "b", untrustworthy=False)
-    assert in_short([one, one, two]) == f"{CODES['wide']}, and {CODES['superlinear']}"
+    assert in_short([one, one, two]) == f"{CODES['wide'].words}, and {CODES['superlinear'].words}"
     assert in_short([]) == "" and in_short([Reason("<b>", "x")]) == "another reason"
     assert untrusted([one, two]) == [one] and untrusted([one, two], {"wide"}) == []
     assert named([one], "base") == [Reason("wide", "base: a")]
@@ -156,28 +156,30 @@ def with_messages(n: int, followed: Followed) -> PhaseTimes:
     return replace(talking(times_at(n, 1.0), 3.0), followed=followed)
 
 
-@pytest.mark.parametrize(("left", "against"), [(0.0, False), (1.0, True), (3.0, True)])
-def test_messages_that_have_no_partner_in_the_model(left: float, against: bool) -> None:
-    """One that is left out means that the rules contradict each other."""
+@pytest.mark.parametrize(
+    ("left", "grade"), [(0.0, "usable"), (1.0, "usable"), (5.0, "rough"), (40.0, "unusable")]
+)
+def test_messages_that_have_no_partner_in_the_model(left: float, grade: str) -> None:
+    """One that is left out means that the rules contradict each other; it weighs what it takes."""
     made = with_messages(8, Followed(left, 100.0, ("MPI_Isend", "MPI_Irecv")))
     result = compose({4: times_at(4, 4.0), 8: made}, {}, [4])
-    assert codes(result) == ["unmatched"] * against
-    if against:
+    assert result.grade == grade
+    if left:
         (said,) = texts(result, "unmatched")
         assert f"at 8 processes {left:.0f} of 100 messages (MPI_Isend and MPI_Irecv)" in said
     measured = {8: run_of(8, 8.0, wall=4.0)}
     assert codes(compose({8: made}, measured, [8])) == [], "the time there was measured"
 
 
-@pytest.mark.parametrize(("off", "against"), [(0.05, False), (0.3, True)])
-def test_smaller_grids_that_are_far_off(off: float, against: bool) -> None:
+@pytest.mark.parametrize(("off", "grade"), [(0.01, "usable"), (0.3, "rough"), (0.5, "unusable")])
+def test_smaller_grids_that_are_far_off(off: float, grade: str) -> None:
     stand_ins = StandIns(3, 256, ("sides",), 0.01, off, 1024, -off)
     made = replace(with_messages(8, Followed()), stand_ins=stand_ins)
     result = compose({8: made}, {}, [4])
-    assert codes(result) == ["stand-ins"] * against
-    if against:
+    assert result.grade == grade
+    if grade != "usable":
         (said,) = texts(result, "stand-ins")
-        assert "at 8 processes smaller process grids" in said and "by 30 %" in said
+        assert "at 8 processes smaller process grids" in said and f"by {100 * off:.0f} %" in said
         (reason,) = result.reasons
         assert "--every-rank" in reason.advice and "-n 8" in reason.advice
 
@@ -197,7 +199,7 @@ def test_smaller_grids_that_could_be_checked_nowhere() -> None:
     made = replace(with_messages(8, Followed()), stand_ins=stand_ins)
     result = compose({8: made}, {}, [4])
     (reason,) = result.reasons
-    assert reason.code == "stand-ins" and reason.untrustworthy
+    assert reason.code == "stand-ins" and reason.rough and reason.cost == pytest.approx(0.15)
     assert "at no smaller count" in reason.text and "--every-rank" in reason.advice
     comm = made.comm / 100
     little = replace(made, comm=comm, comm_low=comm, comm_high=comm)
@@ -279,7 +281,7 @@ def test_a_model_that_is_far_off_at_the_smallest_count_is_no_baseline(model_s: f
     runs = {n: run_of(n, total, wall=99.0) for n, total in ((1, 21.3), (2, 22.0), (4, 24.0))}
     result = compose(times, runs, [1, 2, 4])
     first, second, _ = result.counts
-    assert codes(result) == ["model-off"] and result.baseline_n == 1
+    assert "model-off" in codes(result) and result.baseline_n == 1
     assert (first.time_from, first.model_s) == ("computation", model_s)
     assert first.time_s == pytest.approx(21.3) and first.speedup == pytest.approx(1.0)
     assert second.speedup == pytest.approx(21.3 / 11.0)
@@ -312,7 +314,7 @@ def test_an_interval_of_more_than_ten_per_cent(width: float, against: bool) -> N
     assert codes(result) == ["wide"] * against
     if against:
         (said,) = texts(result, "wide")
-        assert "uncertain by more than 10 %: it lies between 300 ms and 1.70 s" in said
+        assert "uncertain by more than 10 %: it lies between 301 ms and 1.70 s" in said
         assert "p3s next" in said
 
 
@@ -322,7 +324,7 @@ def test_how_wide_an_interval_would_be_with_another_count() -> None:
     said = narrower_by(row, [4], NO_STUDY)
     assert said == "tracing 8 too would narrow it from 60 % to about 49 % at 32"
     assert narrower_by(row, [16], NO_STUDY) == (
-        "tracing 32 too would narrow it from 60 % to about 0 % at 32"
+        "tracing 32 too would narrow it from 60 % to about 2 % at 32"
     )
     assert narrower_by(row, [32], NO_STUDY) == narrower_by(row, [], NO_STUDY) == ""
     (sure,) = compose({32: times_at(32, 1.0, 0.0)}, {}, [4]).counts
@@ -411,7 +413,8 @@ def test_calls_that_are_not_modelled_are_told_from_those_without_a_rule(
         "traced_share": {"unknown": {"time": unknown}},
     }
     result = compose({4: times_at(4, 1.0, **head)}, {}, [4])
-    assert codes(result) == found
+    rough = [each.code for each in result.reasons if each.rough and each.code != "wide"]
+    assert sorted(rough) == found and result.grade != "unusable"
     assert "left-out" not in found or "MPI_X0" in texts(result, "left-out")[0]
 
 
@@ -427,9 +430,11 @@ def test_validations_of_this_model_speak_against_a_prediction(tmp_path: Path) ->
         **to_data(comparison(8, work=work((1.0, 0.5)))),
     }
     write_json(study.validate_path(8), off)
-    assert codes(predict(study, [2])) == ["validate-work"]
+    result = predict(study, [2])
+    (reason,) = [each for each in result.reasons if each.code == "validate-work"]
+    assert reason.rough and reason.cost == pytest.approx(0.5, rel=0.1)
     write_json(study.validate_path(8), {**off, "model_crc": 1})
-    assert codes(predict(study, [2])) == [], "it was made with another model"
+    assert not texts(predict(study, [2]), "validate-work"), "it was made with another model"
     study.validate_path(8).write_text("{")
     with pytest.raises(Damaged, match="np000008.json"):  # it may be what speaks against the model
         predict(study, [2])
@@ -570,7 +575,7 @@ def test_laws_that_fit_as_well_widen_the_interval() -> None:
     made.phases[0]["no_trend"] = {"why": why, "low": 0.5, "high": 1.5}
     result = compose({8: made}, {}, [4])
     row = result.counts[0]
-    assert (row.low_s, row.high_s) == (pytest.approx(0.5), pytest.approx(1.5))
+    assert (row.low_s, row.high_s) == pytest.approx((0.5, 1.5), rel=5e-3)
     assert row.phases[0].compute_low_s == pytest.approx(0.5)
     (said,) = texts(result, "no-trend")
     assert why in said and result.grade == "rough"
@@ -597,30 +602,29 @@ def test_where_the_data_runs_out_the_interval_is_open() -> None:
     assert {there.low_s, there.high_s, there.speedup_low, there.speedup_high} == {None}
 
 
-def test_calls_that_no_run_came_to_open_the_interval_above_the_traced_counts() -> None:
-    times = halving(4, 8, 16)
+def test_calls_that_no_run_came_to_are_rivals_above_the_traced_counts() -> None:
+    times = {n: talking(made, 9.0) for n, made in halving(4, 8, 16).items()}
     found = (OtherCall("MPI_Alltoall", "pencils", "solve"),)
     result = compose(times, {}, [4, 8], Facts(other=found))
-    assert codes(result) == ["other-calls"]
+    assert codes(result) == [] and result.grade == "rough"
     (said,) = texts(result, "other-calls")
     assert "at 16 processes" in said and "its calls of MPI_Alltoall in pencils" in said
-    before, there = result.counts[1:]
-    assert before.low_s is not None and {there.low_s, there.high_s, there.speedup_high} == {None}
-    facts = Facts(other=found)
-    assert codes(compose(times, {}, [4, 16], facts)) == []
+    before, there = (row.interval_parts.rivals for row in result.counts[1:])
+    assert not before and [each.code for each in there] == ["other-calls"]
+    assert not texts(compose(times, {}, [4, 16], Facts(other=found)), "other-calls")
 
 
 def test_what_the_user_allows_is_minded_only() -> None:
-    """Another way that an option of the program chooses; the interval is not open then."""
-    times = halving(4, 8, 16)
+    """Another way that an option of the program chooses is no rival then."""
+    times = {n: talking(made, 9.0) for n, made in halving(4, 8, 16).items()}
     found = (OtherCall("MPI_Alltoall", "pencils", "solve"),)
     facts = Facts(other=found, allowed=("other-calls", "wide"))
     result = compose(times, {}, [4, 8], facts)
     (reason,) = result.reasons
-    assert reason.code == "other-calls" and not reason.untrustworthy
-    assert "open" not in reason.text and result.counts[-1].high_s is not None
+    assert reason.code == "other-calls" and not reason.untrustworthy and result.grade == "usable"
+    assert not result.counts[-1].interval_parts.rivals
     result = compose(times, {}, [4, 8], Facts(other=found, allowed=("wide",)))
-    assert result.reasons[0].untrustworthy and "--allow other-calls" in result.reasons[0].advice
+    assert result.reasons[0].rough and "--allow other-calls" in result.reasons[0].advice
 
 
 def test_what_may_be_a_copy_is_said_and_opens_nothing() -> None:

@@ -79,7 +79,7 @@ def row(n: int, time_s: float, base: float, **more: Any) -> Json:
         "below_traced": False,
         "estimator": "simulation",
         "estimators": {},
-        "interval_parts": dict.fromkeys(("work", "cost", "replay", "model", "residual")),
+        "interval_parts": dict.fromkeys(("work", "cost", "replay", "residual")),
         **dict.fromkeys(unknown.split()),
         "phases": [
             part(0, "sweep", time_s * 0.65, time_s * 0.05, 100),
@@ -105,7 +105,7 @@ def prediction(**more: Any) -> Json:
         "unknown_share": 0.0,
         "verdict_share": {"exact": {"events": 1.0, "bytes": 1.0, "work": 1.0}},
         "network": None,
-        **dict.fromkeys(("estimator", "estimator_why", "interval_how"), ""),
+        **dict.fromkeys(("estimator", "estimator_why"), ""),
         **{key: [] for key in ("limits", "phase_laws", "residuals", "reasons", "notes")},
         **{key: [] for key in ("not_modelled", "traced_counts")},
     }

@@ -21,7 +21,7 @@ from p3s.base.study import Study
 from p3s.predict.saved import COUNT_COLUMNS, PHASE_COLUMNS, PredictionFile, read_prediction
 from p3s.predict.types import PREDICTION
 
-SCHEMA = load_schema("prediction-3")
+SCHEMA = load_schema("prediction-4")
 
 MADE = {
     "usual": made_prediction(),
@@ -198,12 +198,12 @@ def test_work_without_a_measured_range_says_so() -> None:
 
 def test_an_older_version_names_the_command(tmp_path: Path) -> None:
     path = tmp_path / "prediction.json"
-    for version in (1, 2):
+    for version in (1, 2, 3):
         path.write_text(json.dumps({**MADE["usual"], "schema_version": version}))
         with pytest.raises(P3SError, match="older P3S; make it again: p3s predict .* -n 64"):
             PredictionFile.load(path)
-    path.write_text(json.dumps({**MADE["usual"], "schema_version": 4}))
-    with pytest.raises(P3SError, match="version 4"):
+    path.write_text(json.dumps({**MADE["usual"], "schema_version": 5}))
+    with pytest.raises(P3SError, match="version 5"):
         PredictionFile.load(path)
 
 

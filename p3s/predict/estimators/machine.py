@@ -61,11 +61,9 @@ if TYPE_CHECKING:
     from p3s.program.fewer import Fewer
 
 _NS_PER_S = 1e9
-#: What simulated messages may be off by, as a share of their own time: 23 of 27 run times in
-#: docs/accuracy.md ("Run time", but for `table`) are no further off, as a share of communication.
-MESSAGES_OFF = 0.08
-#: And for each doubling beyond the traced counts, as far as their bytes have no law but a trend: an
-#: allowance, for want of programs to measure it with.
+#: What simulated messages may be off by for each doubling beyond the traced counts, as a share of
+#: their own time, as far as their bytes have no law but a trend: an allowance, for want of programs
+#: to measure it with.
 _OF_TREND = 0.25
 _MOST_OFF = 0.75
 
@@ -169,7 +167,7 @@ def placed(
             "assumes that it does not vary"
         )
     head = read_head(study.scaled_dir(ready.count), ready.count)
-    off = min(MESSAGES_OFF + _of_trend(head), _MOST_OFF) if ends else 0.0
+    off = min(_of_trend(head), _MOST_OFF) if ends else 0.0
     draws = Draws() if altered.draws is None else altered.draws
     sums, notes, followed = simulated(ready, costs, variation, off, even_low=shared, draws=draws)
     phases, (comm, waiting, transfer, software, low, high) = by_phase(ready, head, sums)

@@ -5,20 +5,29 @@ The table of a report has the usual changes: one for each thing that could be be
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError
 from p3s.base.ops import blocking_of
 from p3s.base.study import Study
+from p3s.predict.distribution import (
+    RESIDUAL,
+    T90,
+    Factors,
+    coefficients,
+    draws,
+    ends_of,
+    factors,
+    own_parts,
+    total,
+)
 from p3s.predict.estimated import off_by_draws
 from p3s.predict.estimates import structure_of
-from p3s.predict.estimators.machine import MESSAGES_OFF
-from p3s.predict.intervals import Factors, combine, own_parts, total
-from p3s.predict.rows import slowest_rank
+from p3s.predict.rows import drawn, slowest_rank
 from p3s.predict.scaling import with_transfer
 from p3s.predict.times import PhaseTimes
 from p3s.predict.types import Count, Prediction, WhatIf, WhatIfAt
@@ -44,6 +53,8 @@ from p3s.program.collectives.registry import COLLECTIVES
 from p3s.program.mapping import BLOCK, CYCLIC
 from p3s.program.scaled import scaled_head
 
+#: Low and high end of a value, None where they are not known.
+Ends = tuple[float | None, float | None]
 #: Messages take no time: tells transfer and serialisation apart.
 IDEALLY = read_changes("network=ideal")
 #: Steps of a count for which the usual changes are simulated without being asked for.
@@ -171,87 +182,61 @@ def answer(row: Count, base: Count, as_is: Made, changed: Made, changes: Changes
     one, other = run_time(as_is.times), run_time(changed.times)
     scale = row.time_s / one
     time, saved = scale * other, scale * (one - other)
-    low, high = _ends(row, changed, time)
-    below, above = _apart(row, as_is, changed, changes)
-    known = low is not None and below is not None and above is not None
+    speedup = base.time_s / time if time > 0 else 0.0
+    both, its = _drawn(row, as_is, changed, changes), drawn(base)
+    time_ends: Ends = (None, None)
+    saved_ends, over = time_ends, time_ends
+    if both is not None:
+        before, after = scale * both
+        time_ends, saved_ends = ends_of(after, time), ends_of(before - after, saved)
+        if its is not None and time > 0:
+            over = ends_of(its / np.maximum(after, 1e-300), speedup)
     return WhatIfAt(
         n=row.n,
         time_s=time,
-        low_s=low,
-        high_s=high,
+        low_s=time_ends[0],
+        high_s=time_ends[1],
         saved_s=saved,
-        saved_low_s=saved - below if known and below is not None else None,
-        saved_high_s=saved + above if known and above is not None else None,
-        speedup=_over(base.time_s, time) or 0.0,
-        speedup_low=_over(base.time_s, high),
-        speedup_high=_over(base.time_s, low),
+        saved_low_s=saved_ends[0],
+        saved_high_s=saved_ends[1],
+        speedup=speedup,
+        speedup_low=over[0],
+        speedup_high=over[1],
     )
 
 
-def _over(base: float, seconds: float | None) -> float | None:
-    return None if seconds is None or seconds <= 0 else base / seconds
+def _drawn(row: Count, as_is: Made, changed: Made, changes: Changes) -> Floats | None:
+    """Return draws of both simulated times in s, (2, NUMBER); None where they are not known.
 
-
-def _of_row(row: Count) -> tuple[Factors | None, Factors | None]:
-    """Return what the model as a whole may be off by: a factor of any time it says."""
-    return row.interval_parts.model, row.interval_parts.residual
-
-
-def _ends(row: Count, changed: Made, time: float) -> tuple[float | None, float | None]:
-    """Return the interval of a time with changes: of the same parts as that of the row.
-
-    What changes do may be another part of it.
+    All parts of the row's interval move both at once. Of the changed time alone are what changes
+    do where that is not known exactly, and few draws of computation; of each alone messages that
+    the prediction has not.
     """
-    own = own_parts(changed.times)
-    if own is None or row.low_s is None:
-        return None, None
-    middle = run_time(changed.times)
-    does = tuple(run_time(end) / middle for end in changed.ends or ()) if middle > 0 else ()
-    low, high = combine([*own.values(), *_of_row(row), (does[0], does[1]) if does else None])
-    return time * low, time * high
-
-
-def _apart(
-    row: Count, as_is: Made, changed: Made, changes: Changes
-) -> tuple[float | None, float | None]:
-    """Return how much less, and how much more, may be saved, in s; None where that is not known.
-
-    Each part of the interval is moved to its ends in both times at once, and what the difference
-    changes by is joined as the root of the sum of squares, each side for itself. Few draws add
-    what they vary by; messages that the prediction has not are off by themselves.
-    """
-    before, after = own_parts(as_is.times), own_parts(changed.times)
-    if before is None or after is None:
-        return None, None
+    own = own_parts(as_is.times), own_parts(changed.times)
+    if own[0] is None or own[1] is None or row.low_s is None:
+        return None
     one, other = run_time(as_is.times), run_time(changed.times)
-    saved, scale = one - other, row.time_s / one
-    moves = [
-        (one * ends[side] - other * (after[name] or (1.0, 1.0))[side]) - saved
-        for name, part in before.items()
-        for ends in [part or (1.0, 1.0)]
-        for side in (0, 1)
-    ]
-    moves += [saved * (end - 1.0) for part in _of_row(row) if part for end in part]
-    moves += [other - run_time(end) for end in changed.ends or ()]
+    rest = draws({RESIDUAL: row.interval_parts.residual}, row.interval_parts.rivals)
     last = as_is.drawn
     noise = off_by_draws(as_is.draws[last], changed.draws[last])
-    noise = math.hypot(noise, _off_messages(as_is, changed) if other_costs(changes) else 0.0)
-    below = math.hypot(noise, *(move for move in moves if move < 0))
-    above = math.hypot(noise, *(move for move in moves if move > 0))
-    return scale * below, scale * above
+    more = {"few draws": factors(other, other - noise, other + noise)}
+    if changed.ends is not None:
+        more["what changes do"] = factors(other, *map(run_time, changed.ends))
+    alone: dict[str, Factors | None] = {}
+    if other_costs(changes):
+        alone["messages"] = _messages(as_is.times)
+        more["other messages"] = _messages(changed.times)
+    return np.stack([one * rest * draws(own[0] | alone), other * rest * draws(own[1] | more)])
 
 
-def _off_messages(as_is: Made, changed: Made) -> float:
-    """Return by how much messages may be off in both times, each for itself, in s."""
-    return MESSAGES_OFF * math.hypot(_messages(as_is.times), _messages(changed.times))
-
-
-def _messages(times: PhaseTimes) -> float:
-    """Return the time of messages of the rank that needs longest, without waiting, in s."""
+def _messages(times: PhaseTimes) -> Factors:
+    """Return the ends of a run time whose messages, without waiting, no run had."""
     if times.transfer is None or times.software is None or not times.comm.size:
-        return 0.0
+        return 1.0, 1.0
     rank = slowest_rank(times)
-    return float(np.nansum(times.transfer[rank] + times.software[rank]))
+    seconds = float(np.nansum(times.transfer[rank] + times.software[rank]))
+    share = T90 * coefficients()["messages"] * seconds / max(run_time(times), 1e-300)
+    return 1.0 - share, 1.0 + share
 
 
 #: Phases that are in the table, and the least share of the run time that they compute.

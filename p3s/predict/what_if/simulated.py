@@ -15,6 +15,7 @@ import numpy as np
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
 from p3s.base.text import processes
+from p3s.predict.distribution import total
 from p3s.predict.estimated import TYPICAL, Communication, Draws
 from p3s.predict.estimates import Kept
 from p3s.predict.estimators import Setting, estimate
@@ -24,7 +25,6 @@ from p3s.predict.estimators.grids import Grid, Grids
 from p3s.predict.estimators.machine import grids_of, placed
 from p3s.predict.estimators.messages import Messages, messages_of, published_messages
 from p3s.predict.estimators.settings import Prepared, Program, on_nodes_of, read_program, silent
-from p3s.predict.intervals import total
 from p3s.predict.times import PhaseTimes, computation, computed_in, with_communication
 from p3s.predict.what_if.altered import (
     Where,

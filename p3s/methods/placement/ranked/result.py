@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,8 +16,9 @@ from p3s.methods.placement.phases import all_traffic
 from p3s.methods.placement.ranked.job import Job
 from p3s.methods.placement.ranked.types import Gain, PhaseUnder, Placements, Ranked, matters
 from p3s.predict import doubts
-from p3s.predict.intervals import total
-from p3s.predict.rows import phases_of, row_of
+from p3s.predict.checks import of_estimate
+from p3s.predict.distribution import total
+from p3s.predict.rows import phases_of
 from p3s.predict.times import PhaseTimes
 from p3s.predict.types import Reason
 from p3s.program.mapping import BLOCK, CYCLIC, RankMap
@@ -110,7 +111,7 @@ def by_simulation(times: PhaseTimes) -> Timed:
     """Return the run time that was simulated; its interval is that of messages."""
     phases = tuple(
         PhaseUnder(phase=each.phase, name=each.name, time_s=each.time_s, comm_s=each.comm_s)
-        for each in phases_of(times, ends_too=False)
+        for each in phases_of(times)
     )
     low, high = (
         total(times.own + comm, times.estimator) for comm in (times.comm_low, times.comm_high)
@@ -217,16 +218,15 @@ def _busiest(job: Job, where: RankMap) -> float:
 
 def _reasons(job: Job, simulated: Sequence[PhaseTimes], unknown: float) -> Iterator[Reason]:
     """Yield what speaks against the times."""
-    yield from [*doubts.of_rules([job.alone.head]), *doubts.of_structure(job.alone.head)]
+    best = simulated[0] if simulated else None
+    if best is None:
+        yield from (reason for reason, _ in doubts.of_rules(job.alone.head))
+        yield from doubts.of_structure(job.alone.head)
     if unknown > doubts.UNKNOWN_LIMIT:
         yield Reason(
             "left-out",
             f"messages of {percent(unknown)} of the calls that communicate are not known "
             f"(limit {percent(doubts.UNKNOWN_LIMIT)})",
         )
-    if not simulated:
-        return
-    best = simulated[0]
-    rows = [row_of(best, None, {})]
-    yield from doubts.of_communication({job.n: job.messages.why_not}, rows)
-    yield from doubts.of_simulation({job.n: best.followed}, rows)
+    if best is not None:
+        yield from of_estimate(replace(best, why_not=job.messages.why_not))

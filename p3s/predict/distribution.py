@@ -1,0 +1,208 @@
+"""The predictive distribution of a run time: joint draws of all that is not known exactly.
+
+Each source of uncertainty (a part) has two ends, multiples of the time with the part moved to the
+ends of its own 90 % interval. A draw moves all parts at once, each by a split log-normal factor
+through its ends; what no part knows is Student's t. A part moves the times of all counts, phases
+and changes in the same draw by the same deviate, so that ratios and differences are of draws, too.
+Draws are always the same: they follow from the ends and the names of the parts alone.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from statistics import NormalDist
+from zlib import crc32
+
+import numpy as np
+
+from p3s.base.arrays import Floats
+from p3s.laws.statistics import LOW_MEDIAN_HIGH
+from p3s.predict.times import PhaseTimes
+
+#: Low and high end as multiples of the value: low <= 1 <= high.
+Factors = tuple[float, float]
+#: Parts that are known of one estimate alone, and all of them.
+OWN = ("work", "cost", "replay", "files")
+RESIDUAL = "residual"
+PARTS = (*OWN, RESIDUAL)
+#: Joint draws.
+NUMBER = 1024
+#: 95 % quantile of Student's t with 4 degrees of freedom.
+T90 = 2.1318
+#: Ends of a 90 % interval, as shares of the draws.
+_ENDS = LOW_MEDIAN_HIGH[0], LOW_MEDIAN_HIGH[2]
+#: A low end of nothing, as a multiple.
+_LEAST = 0.01
+#: What messages take that are not those of the model: half to twice as long.
+_RIVAL = (0.5, 2.0)
+
+
+# ---- draws ---------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Rival:
+    """Another explanation of the traced runs: its reason, and how likely it is.
+
+    share: of the run time, what it has in another way.
+    """
+
+    code: str
+    chance: float
+    share: float
+
+    def factors(self) -> Floats:
+        """Return the multiple of the time of each draw: 1 where the model is right, (NUMBER,)."""
+        chosen = (_order(f"chosen {self.code}") + 0.5) / NUMBER < self.chance
+        moved = _moved(f"rival {self.code}", _RIVAL)
+        return np.where(chosen, 1.0 + min(self.share, 1.0) * (moved - 1.0), 1.0)
+
+
+def draws(parts: Mapping[str, Factors | None], rivals: Iterable[Rival] = ()) -> Floats:
+    """Return joint draws of a time as multiples of it, (NUMBER,)."""
+    found = np.ones(NUMBER)
+    for name, ends in parts.items():
+        if ends is not None:
+            found *= _moved(name, ends)
+    for rival in rivals:
+        found *= rival.factors()
+    return found
+
+
+def ends_of(found: Floats, value: float = 1.0) -> Factors:
+    """Return the 90 % interval of draws, which holds the value."""
+    low, high = np.quantile(found, _ENDS, method="hazen")
+    return min(float(low), value), max(float(high), value)
+
+
+def evenly(low: float, high: float) -> Floats:
+    """Return draws that lie evenly between two times, (NUMBER,)."""
+    return np.asarray(low + (high - low) * (_order("repeats") + 0.5) / NUMBER)
+
+
+def _moved(name: str, ends: Factors) -> Floats:
+    """Return the factors of a part's draws, (NUMBER,)."""
+    low, high = (math.log(max(end, _LEAST)) for end in ends)
+    deviate = _deviates(name)
+    return np.exp(np.where(deviate > 0, high, -low) * deviate)
+
+
+@cache
+def _deviates(name: str) -> Floats:
+    """Return the deviates of a part, 1 and -1 at the ends of its 90 % interval, (NUMBER,)."""
+    shares = (np.arange(NUMBER) + 0.5) / NUMBER
+    if name == RESIDUAL:
+        square = np.sqrt(4.0 * shares * (1.0 - shares))  # the quantile of 4 degrees of freedom
+        size = 2.0 * np.sqrt(np.maximum(np.cos(np.arccos(square) / 3.0) / square - 1.0, 0.0))
+        sorted_ = np.sign(shares - 0.5) * size
+    else:
+        normal = NormalDist()
+        sorted_ = np.array([normal.inv_cdf(share) for share in shares.tolist()])
+    return np.asarray(sorted_[_order(name)] / np.quantile(sorted_, _ENDS[1], method="hazen"))
+
+
+@cache
+def _order(name: str) -> np.ndarray:
+    """Return the numbers of all draws in an order of a part's own, (NUMBER,)."""
+    return np.random.Generator(np.random.PCG64(crc32(name.encode()))).permutation(NUMBER)
+
+
+# ---- parts of an estimate ------------------------------------------------------------------
+def total(seconds: Floats, estimator: str) -> float:
+    """Return the run time from seconds per rank and phase, shape (ranks, phases).
+
+    Where waiting is simulated, every delay is in the time of those that wait for it, so the run
+    takes as long as the rank that needs longest. The thesis's sum knows no waiting: there every
+    phase takes as long as the slowest rank in it (Eq. 8.1).
+    """
+    if not seconds.size:
+        return 0.0
+    if estimator == "thesis":
+        return float(seconds.max(axis=0).sum())
+    return float(seconds.sum(axis=1).max())
+
+
+def own_parts(
+    times: PhaseTimes, rank: int | None = None, slot: int | None = None
+) -> dict[str, Factors | None] | None:
+    """Return the parts that follow from the estimate itself: of the run, or of one phase of a rank.
+
+    A part is null where nothing is known of it in any phase; the result is None where a phase
+    that computes has neither an interval of its work nor of its time.
+    """
+    ranks = slice(None) if rank is None else slice(rank, rank + 1)
+    slots = list(range(len(times.phases))) if slot is None else [slot]
+    io = np.zeros_like(times.compute) if times.io is None else times.io
+    compute, comm, comm_low, comm_high, io = (
+        part[ranks][:, slots]
+        for part in (times.compute, times.comm, times.comm_low, times.comm_high, io)
+    )
+    comm, comm_low, comm_high = comm + io, comm_low + io, comm_high + io
+    parts = [times.parts_of(number) for number in slots]
+    busy = np.asarray((compute > 0.0).any(axis=0))
+    if any(there and part == (None, None) for there, part in zip(busy, parts, strict=True)):
+        return None
+
+    def moved(*ends: Floats) -> Factors:
+        low, high = (total(each, times.estimator) for each in ends)
+        return factors(total(compute + comm, times.estimator), low, high)
+
+    found: dict[str, Factors | None] = dict.fromkeys(OWN)
+    for k, name in enumerate(("work", "cost")):
+        if any(part[k] is not None for part in parts):
+            low, high = np.array([part[k] or (1.0, 1.0) for part in parts]).T
+            found[name] = moved(compute * low + comm, compute * high + comm)
+    if times.n > 1:
+        found["replay"] = moved(compute + comm_low, compute + comm_high)
+    if io.any():
+        low, high = times.io_ends()
+        found["files"] = moved(
+            compute + comm + (low - 1.0) * io, compute + comm + (high - 1.0) * io
+        )
+    return found
+
+
+def factors(value: float, low: float, high: float) -> Factors:
+    """Return two ends as multiples of a value; of nothing, 1 and 1."""
+    if value <= 0.0:
+        return 1.0, 1.0
+    return min(low / value, 1.0), max(high / value, 1.0)
+
+
+# ---- what no part knows --------------------------------------------------------------------
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of a program's errors at a count, as shares of the run time there.
+
+    communication: of all time in calls; doublings: of the count, beyond the traced ones; residual:
+    what runs took beyond what the parts allow; hold_out: how far computation was off where the
+    model was checked, beyond what its own interval allows.
+    """
+
+    communication: float
+    doublings: float = 0.0
+    residual: float = 0.0
+    hold_out: float = 0.0
+
+    def ends(self) -> Factors:
+        """Return the ends of what no part knows: of Student's t of this scale, 90 %."""
+        known = coefficients()
+        scale = math.hypot(
+            known["floor"],
+            known["messages"] * self.communication,
+            known["doubling"] * self.communication * self.doublings,
+            known["residual"] * self.residual,
+            known["hold_out"] * self.hold_out,
+        )
+        return math.exp(-T90 * scale), math.exp(T90 * scale)
+
+
+@cache
+def coefficients() -> Mapping[str, float]:
+    """Return the coefficients of the scale; scale.toml says where they are from."""
+    text = files("p3s.predict").joinpath("scale.toml").read_text(encoding="utf-8")
+    found: Mapping[str, float] = tomllib.loads(text)["scale"]
+    return found
