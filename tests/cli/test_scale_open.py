@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import corpus
-import grid_programs
 import pytest
+from corpus import grids
 from made_captures import write_study
 from old_studies import called
 
@@ -21,14 +21,14 @@ from p3s.predict.types import Reason
 @pytest.fixture(scope="module")
 def either_grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study whose grid is 6x6 or 9x4 at 36 processes, and 8x6 by all rules at 48."""
-    program = grid_programs.split_on_grid(lambda r, _n: r % 4)
+    program = grids.split_on_grid(lambda r, _n: r % 4)
     return write_study(tmp_path_factory.mktemp("grid") / "study", program, (4, 8, 12, 16))
 
 
 @pytest.fixture(scope="module")
 def either_partner(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study whose ranks may be on many grids, with partners by two rules, above 16 processes."""
-    program = grid_programs.row_gather()
+    program = grids.row_gather()
     return write_study(tmp_path_factory.mktemp("row") / "study", program, (4, 8, 12, 16))
 
 

@@ -31,15 +31,8 @@ from zlib import crc32
 
 import corpus
 import made_captures
-import nest_programs
-import nests
 import pattern_table
-import random_domains
-import random_programs
-import test_grids_corpus
-import test_model_corpus
-import test_neighbours
-import test_sizes
+from corpus.cases import listed
 from old_studies import called, nobody
 from paths import EXAMPLES, PROGRAMS, ROOT
 
@@ -95,33 +88,15 @@ def _patterns() -> Iterator[Entry]:
         yield Entry(f"pattern/{each.id}", each.counts, each.targets)
 
 
-def _listed(part: str, cases: Iterable[Any]) -> Iterator[Entry]:
-    for case in cases:
-        name, program, counts, targets = getattr(case, "values", case)  # of pytest.param, too
-        yield Entry(f"{part}/{name}", tuple(counts), tuple(targets[:2]), program)
-
-
-def _nests() -> Iterator[Entry]:
-    for name, (top, counts) in nest_programs.PROGRAMS.items():
-        yield Entry(f"nest/{name}", tuple(counts), (2 * counts[-1],), nests.program(top))
-
-
-def _random(part: str, make: Callable[[int], Any], seeds: int) -> Iterator[Entry]:
-    for seed in range(seeds):
-        program, counts, targets, *_ = make(seed)
-        yield Entry(f"{part}/{seed:03d}", tuple(counts), tuple(targets[:2]), program)
+def _listed(part: str) -> Iterator[Entry]:
+    for name, program, counts, targets in listed()[part]:
+        yield Entry(f"{part}/{name}", counts, targets[:2], program)
 
 
 PARTS: dict[str, Callable[[], Iterator[Entry]]] = {
     "example": _examples,
     "pattern": _patterns,
-    "corpus": partial(_listed, "corpus", test_model_corpus.CASES),
-    "grid": partial(_listed, "grid", test_grids_corpus.CASES),
-    "size": partial(_listed, "size", test_sizes.CASES),
-    "neighbour": partial(_listed, "neighbour", test_neighbours.CASES),
-    "nest": _nests,
-    "random": partial(_random, "random", random_programs.make, 24),
-    "domain": partial(_random, "domain", random_domains.make, 24),
+    **{part: partial(_listed, part) for part in listed()},
 }
 #: Continuous integration compares each so-manieth study of a part; `make frozen-check` all.
 EVERY = 8

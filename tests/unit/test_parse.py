@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import nest_programs as programs
 import numpy as np
 import pytest
-from nests import positions, sequences, transitions
+from corpus import nests as programs
+from corpus.trees import positions, sequences, transitions
 
 from p3s.signature.fold import Loop, fold
 from p3s.signature.parse import loop_indices, nest_of, parse, trips, turns_with

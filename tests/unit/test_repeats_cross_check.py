@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from corpus.nests import PROGRAMS
+from corpus.trees import Member, positions, sequences, transitions
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nest_programs import PROGRAMS
-from nests import Member, positions, sequences, transitions
 from repeats import Repeat, fold_repeats, regular, unrolled
 
 from p3s.signature.fold import Loop, fold
