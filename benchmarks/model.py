@@ -9,7 +9,7 @@ the NAS Parallel Benchmarks, class W, built before, at 4, 8 and 16. commands: `p
 captures that are written without a program (tests/helpers/load_captures.py), of 400 and of --large
 call sites at 2, 4 and 8.
 
-sites: a program written as event lists (tests/helpers/corpus.py): on a 3-D grid it exchanges with
+sites: a program written as event lists (tests/helpers/corpus): on a 3-D grid it exchanges with
 all neighbours through one call, with those across faces, with one neighbour, and sums up over all
 ranks; sizes are blocks of the fields of one domain. Fitted by this process and those that it starts
 beside itself, as `p3s model` does, with and without the hold-out.

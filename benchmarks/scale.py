@@ -3,7 +3,7 @@
     python benchmarks/scale.py [--counts 4096,32768] [--million 1000000] [--only NAME] [--timed]
                                [--json]
 
-The programs are event lists (tests/helpers/corpus.py), modelled at small counts. Each line is
+The programs are event lists (tests/helpers/corpus), modelled at small counts. Each line is
 measured in a process of its own, which does what `p3s scale` does from reading the model on. With
 --timed the study has laws of computation time (every unit of work costs 1 ns), which the trace then
 holds too. Nothing here passes or fails."""

@@ -120,22 +120,6 @@ def hpcg(ranks: int, domain: int) -> Traffic:
     return halo(_cube("HPCG", ranks), (domain,) * 3, around(3))
 
 
-def hpcg_multigrid(ranks: int, domain: int) -> tuple[Traffic, ...]:
-    """Return the ten exchanges of a multigrid cycle: three at depths 0, 1 and 2, one at depth 3.
-
-    Every depth halves the edge. Errors: P3SError where ``ranks`` is no cube, or the edge of a
-    rank's points cannot be halved three times.
-    """
-    grid = _cube("HPCG", ranks)
-    if domain % (grid[0] * 8):
-        raise P3SError(
-            f"HPCG: {domain} points over {grid[0]} ranks cannot be halved three times; "
-            f"take a multiple of {grid[0] * 8}"
-        )
-    depths = [hpcg(ranks, domain // 2**depth) for depth in range(4)]
-    return tuple(depth for depth in depths[:3] for _ in range(3)) + (depths[3],)
-
-
 def qcd(grid: Sequence[int], lattice: Sequence[int], site: int = HALF_SPINOR) -> Traffic:
     """Return the exchange of a lattice's three-dimensional slices with all 8 neighbours.
 

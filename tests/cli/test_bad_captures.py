@@ -14,6 +14,7 @@ from capture_writer import INSTRUCTIONS, PAGE, Writer, put_run_json
 from commands import cli
 
 from p3s.base.study import Study
+from p3s.capture.chunks import read_header
 
 OPS = ["MPI_Init", "MPI_Send", "MPI_Recv", "MPI_Allreduce", "MPI_Finalize"]
 INIT, SEND, RECV, ALLREDUCE, FINALIZE = range(5)
@@ -171,8 +172,8 @@ def two_thousand_million_ranks(folder: Path) -> None:
     Program(2**31 - 2, 2**31 - 1).save(folder)
 
 
-def the_last_of_65536_ranks(folder: Path) -> None:
-    Program(65_535, 65_536).save(folder)
+def the_last_of_4096_ranks(folder: Path) -> None:
+    Program(4095, 4096).save(folder)
 
 
 def a_file_called_one_million(folder: Path) -> None:
@@ -308,7 +309,7 @@ CASES: dict[Callable[[Path], None], tuple[int, int, int, str]] = {
     a_million_ranks: (3, 1, 1, "it says 1,000,000 ranks, at most 65,536"),
     rank_one_million: (1, 1, 1, "it says 1,000,001 ranks, at most 65,536"),
     two_thousand_million_ranks: (1, 1, 1, "it says 2,147,483,647 ranks"),
-    the_last_of_65536_ranks: (3, 3, 3, "rank-000000.p3t is missing"),
+    the_last_of_4096_ranks: (3, 3, 3, "rank-000000.p3t is missing"),
     a_file_called_one_million: (3, 1, 1, "rank-1000000.p3t is the file of rank 0"),
     odd_names: (3, 0, 0, ""),
     backwards: (3, 0, 3, "its time goes backwards by 1e+06 s at event 17 (2 times)"),
@@ -378,6 +379,11 @@ def test_every_command_says_what_is_wrong(
     (Path(study) / "signature" / "phases.json").unlink()
     assert command("phases", study, "--all") == first, "byte for byte"
     assert command("model", study)[0] == 1  # of one count there is no model
+
+
+def test_as_many_ranks_as_there_may_be(tmp_path: Path) -> None:
+    Program(65_535, 65_536).save(tmp_path)
+    assert read_header(tmp_path / "rank-065535.p3t").rank == 65_535
 
 
 @pytest.mark.parametrize(

@@ -45,9 +45,8 @@ from p3s.report.parameters import doubts as doubts_of_laws
 
 WORDS = ["mpiexec", "--oversubscribe", "-n", "{np}", "./app", "in put"]
 #: What the user would have to replace in a command.
-_OPEN = re.compile(
-    r"p3s [a-z]+\b[^.;]*(?:\b(?:STUDY|LAUNCHER|COUNTS?|SMALLER_INPUT|NEW_DIR)\b|-n \.\.\.)"
-)
+_WORD = re.compile(r"\b(?:STUDY|LAUNCHER|COUNTS?|SMALLER_INPUT|NEW_DIR)\b|-n \.\.\.")
+_OPEN = re.compile(rf"p3s [a-z]+\b[^.;]*(?:{_WORD.pattern})")
 
 
 @pytest.fixture
@@ -65,6 +64,8 @@ def test_no_command_in_a_message_leaves_words_to_be_replaced() -> None:
     package = Path(p3s.__file__).parent
     found = []
     for path in package.rglob("*.py"):
+        if not _WORD.search(path.read_text()):
+            continue
         tree = ast.parse(path.read_text())
         docs = {
             id(node.body[0].value)

@@ -6,10 +6,10 @@ import math
 from dataclasses import replace
 
 import corpus
-import grid_programs as g
 import models
 import pytest
 from corpus import Grid
+from corpus import grids as g
 
 from p3s.base.errors import P3SError
 from p3s.base.study import Study

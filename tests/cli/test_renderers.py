@@ -148,7 +148,7 @@ MADE: dict[str, Json] = {
     "zero": zeroed(made_prediction()),
     "no limits": made_prediction(limits=[], phase_laws=[], residuals=[], notes=[], not_modelled=[]),
     "empty": made_prediction((4,), 1, limits=[], phase_laws=[], residuals=[]),
-    "500 phases": made_prediction((4, 64, 1024), 500),
+    "150 phases": made_prediction((4, 64, 1024), 150),
     "200 counts": made_prediction(tuple(range(4, 204)), 2),
     "hostile": hostile(made_prediction((4, 8, 64), 20)),
 }
@@ -191,7 +191,7 @@ DRAWN = {
     "partial, one point": list(PLOTS),
     "zero": list(PLOTS),
     "hostile": ["phases"],
-    "500 phases": ["phases", "parts"],
+    "150 phases": ["phases", "parts"],
     "200 counts": ["speedup", "phases"],
     "no phases": ["parts", "phases"],
     "partial": ["efficiency", "parts"],

@@ -31,16 +31,10 @@ from zlib import crc32
 
 import corpus
 import made_captures
-import nest_programs
-import nests
 import pattern_table
-import random_domains
-import random_programs
-import test_grids_corpus
-import test_model_corpus
-import test_neighbours
-import test_sizes
-from old_studies import called, nobody
+from commands import cli
+from corpus.cases import listed
+from old_studies import nobody
 from paths import EXAMPLES, PROGRAMS, ROOT
 
 import p3s
@@ -95,33 +89,15 @@ def _patterns() -> Iterator[Entry]:
         yield Entry(f"pattern/{each.id}", each.counts, each.targets)
 
 
-def _listed(part: str, cases: Iterable[Any]) -> Iterator[Entry]:
-    for case in cases:
-        name, program, counts, targets = getattr(case, "values", case)  # of pytest.param, too
-        yield Entry(f"{part}/{name}", tuple(counts), tuple(targets[:2]), program)
-
-
-def _nests() -> Iterator[Entry]:
-    for name, (top, counts) in nest_programs.PROGRAMS.items():
-        yield Entry(f"nest/{name}", tuple(counts), (2 * counts[-1],), nests.program(top))
-
-
-def _random(part: str, make: Callable[[int], Any], seeds: int) -> Iterator[Entry]:
-    for seed in range(seeds):
-        program, counts, targets, *_ = make(seed)
-        yield Entry(f"{part}/{seed:03d}", tuple(counts), tuple(targets[:2]), program)
+def _listed(part: str) -> Iterator[Entry]:
+    for name, program, counts, targets in listed()[part]:
+        yield Entry(f"{part}/{name}", counts, targets[:2], program)
 
 
 PARTS: dict[str, Callable[[], Iterator[Entry]]] = {
     "example": _examples,
     "pattern": _patterns,
-    "corpus": partial(_listed, "corpus", test_model_corpus.CASES),
-    "grid": partial(_listed, "grid", test_grids_corpus.CASES),
-    "size": partial(_listed, "size", test_sizes.CASES),
-    "neighbour": partial(_listed, "neighbour", test_neighbours.CASES),
-    "nest": _nests,
-    "random": partial(_random, "random", random_programs.make, 24),
-    "domain": partial(_random, "domain", random_domains.make, 24),
+    **{part: partial(_listed, part) for part in listed()},
 }
 #: Continuous integration compares each so-manieth study of a part; `make frozen-check` all.
 EVERY = 8
@@ -139,16 +115,18 @@ def rows_of(entry: Entry) -> list[Row]:
     """Return the rows of a study."""
     with tempfile.TemporaryDirectory() as folder:
         root = entry.put(Path(folder))
-        code, out, _ = called("model", str(root), "--json")
-        whole: Row = {"study": entry.name, "n": 0, "model": code}
-        model = json.loads(out) if out else {}
+        shown = cli("model", root, "--json", code=None)
+        whole: Row = {"study": entry.name, "n": 0, "model": shown.code}
+        model = shown.data if shown.out else {}
         if "items" in model:
             verdicts = Counter(f"{i['kind']} {i['verdict']}" for i in model["items"])
             whole |= {"rule": model["grid"]["text"], "verdicts": dict(sorted(verdicts.items()))}
         counts = [*entry.counts, *entry.targets]
-        words = ("predict", str(root), "-n", ",".join(map(str, counts)), "--no-replay", "--json")
-        whole["predict"], out, _ = called(*words)
-        predicted = json.loads(out) if out else {}
+        # the table of what changes save takes half of the time, and nothing here is of it
+        words = f"predict -n {','.join(map(str, counts))} --no-replay --json --what-if none"
+        shown = cli(words, root, code=None)
+        whole["predict"] = shown.code
+        predicted = shown.data if shown.out else {}
         whole["reasons"] = sorted(reason["code"] for reason in predicted.get("reasons", ()))
         at = {count["n"]: count for count in predicted.get("counts", ())}
         return [whole, *(_at(entry, root, n, at.get(n, {})) for n in counts)]
@@ -157,12 +135,11 @@ def rows_of(entry: Entry) -> list[Row]:
 def _at(entry: Entry, root: Path, n: int, predicted: dict[str, Any]) -> Row:
     """Return the row of one count."""
     row: Row = {"study": entry.name, "n": n}
-    row["scale"], _, _ = called("scale", str(root), "-n", str(n), "--json")
+    row["scale"] = cli("scale", root, "-n", n, "--json", code=None).code
     if row["scale"] in (0, 3):  # 3: written, and open there
         row |= _calls(entry, root, n)
     target = root.parent / f"order{n}"
-    words = ("export", str(root), "--to", "simgrid", "-n", str(n), "--turns", "2")
-    row["export"], _, _ = called(*words, "-o", str(target))
+    row["export"] = cli(f"export --to simgrid -n {n} --turns 2", root, "-o", target, code=None).code
     if not row["export"]:
         row["order"] = digest(_order(target))
     row |= {key: predicted.get(key) for key in ("model_s", "model_low_s", "model_high_s")}

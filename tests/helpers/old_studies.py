@@ -9,8 +9,6 @@ and puts what today's commands say of it beside it.
 from __future__ import annotations
 
 import collections
-import contextlib
-import io
 import json
 import shutil
 import sys
@@ -19,8 +17,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from commands import cli
+
 from p3s.base.study import Study
-from p3s.cli.main import run
 
 FOLDER = Path(__file__).parents[1] / "data" / "studies"
 #: The count that is predicted; none of the studies has runs at it.
@@ -54,36 +53,24 @@ def recorded(name: str) -> dict[str, Any]:
     return found
 
 
-def called(*words: str) -> tuple[int, str, str]:
-    """Return exit code, stdout and stderr of a command in this process."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            code = run(list(words))
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else 1
-    return code, out.getvalue(), err.getvalue()
-
-
 def said_of(root: Path) -> dict[str, Any]:
     """Return what check, model, scale and predict say of a study, from its files alone.
 
     Whole numbers and the work of all ranks; of the predicted time only that there is one, as it
     rests on what is known of machines, too.
     """
-    study = str(root)
-    check, out, _ = called("check", study, "--json")
-    checked = {"exit": check, "whole": out.count('"problem": ""')}
-    model = called("model", study, "--json")
-    scale = called("scale", study, "-n", str(AT), "--json")
+    check = cli("check", root, "--json", code=None)
+    checked = {"exit": check.code, "whole": check.out.count('"problem": ""')}
+    model = cli("model", root, "--json", code=None)
+    scale = cli("scale", root, "-n", AT, "--json", code=None)
     head = json.loads(Study.open(root).scaled_path(AT).read_text())
-    predict, out, _ = called("predict", study, "-n", str(AT), "--no-replay", "--json")
-    (point,) = [found for found in json.loads(out)["counts"] if found["n"] == AT]
+    predict = cli("predict", root, "-n", AT, "--no-replay", "--json", code=None)
+    (point,) = [found for found in predict.data["counts"] if found["n"] == AT]
     return {
         "check": checked,
-        "model": {"exit": model[0], "items": _items(json.loads(model[1]))},
-        "scaled": {"exit": scale[0], **_sums(head)},
-        "predicted": {"exit": predict, "time": point["time_s"] > 0},
+        "model": {"exit": model.code, "items": _items(model.data)},
+        "scaled": {"exit": scale.code, **_sums(head)},
+        "predicted": {"exit": predict.code, "time": point["time_s"] > 0},
     }
 
 

@@ -14,7 +14,7 @@ from p3s.signature.calltable import call_table
 
 
 def traced(run: Any) -> Any:
-    """Turn a run of corpus.py into RankTraces: a Wait completes all that is open before it."""
+    """Turn a run of the corpus into RankTraces: a Wait completes all that is open before it."""
     ranks = []
     for rank in run.ranks:
         names = [run.calls[call].op for call in rank.call.tolist()]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from nest_programs import PROGRAMS as PROGRAMS_AS_NESTS
-from nests import Leaf, Tree, sequences, truth
+from corpus.nests import PROGRAMS as PROGRAMS_AS_NESTS
+from corpus.trees import Leaf, Tree, sequences, truth
 from scipy.stats import t
 from tracer_helpers import PROGRAMS, the_mpi, usable_mpi
 

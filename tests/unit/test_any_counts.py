@@ -8,16 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import corpus
-import nest_programs
-import nests
 import numpy as np
 import pytest
 import timed_study as ts
 from artefacts import no_numbers
+from corpus.cases import FIRST, GRIDS, SIZES
+from corpus.nests import PROGRAMS as NESTS
 from test_estimators import machine_file
-from test_grids_corpus import CASES as GRIDS
-from test_model_corpus import CASES as MODELS
-from test_sizes import CASES as SIZES
 
 from p3s.base.errors import P3SError
 from p3s.base.study import write_json
@@ -64,13 +61,8 @@ PROGRAMS: dict[str, corpus.Program] = {
     "quiet": quiet_on_one_rank,
     "idle": idle,
 }
-for cases in (MODELS, SIZES, GRIDS):
-    for case in cases:
-        values = getattr(case, "values", case)
-        PROGRAMS[values[0]] = values[1]
-PROGRAMS |= {
-    f"nest-{name}": nests.program(nest) for name, (nest, _) in nest_programs.PROGRAMS.items()
-}
+PROGRAMS |= {name: program for name, program, *_ in (*FIRST, *SIZES, *GRIDS)}
+PROGRAMS |= {f"nest-{name}": program for name, (program, _) in NESTS.items()}
 #: Those that `make test` runs, one of them at all counts.
 QUICK = ("late-loop", "quiet", "idle", "ring", "jacobi2d", "null-borders", "cg")
 

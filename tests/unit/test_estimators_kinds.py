@@ -7,11 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import corpus
-import grid_programs
-import nest_programs
-import nests
 import numpy as np
 import pytest
+from corpus import grids, nests
 from test_any_counts import put_times
 
 from p3s.base.study import Study
@@ -57,7 +55,7 @@ def mean_time(study: Study, setting: Setting) -> tuple[float, float]:
 
 def test_every_third_rank_is_stood_for_by_one_of_its_kind(study_of: Callable[..., Study]) -> None:
     """Of a node's three ranks one sends on to rank 0: others do neither its work nor its calls."""
-    study = study_of(grid_programs.node_gather(), (4, 8, 16, 32))
+    study = study_of(grids.node_gather(), (4, 8, 16, 32))
     few = fewer(load_model(study.root), LARGE, 4)
     assert isinstance(few, Fewer) and few.periods == (12,)
     assert ((few.stood_for_by - np.arange(LARGE)) % 3 == 0).all()
@@ -92,8 +90,7 @@ def test_places_take_turns_in_whole_periods(period: int) -> None:
 def test_what_variation_adds_is_checked_as_well(study_of: Callable[..., Study]) -> None:
     """Most of what ranks wait for here is that others are late: where nothing varies, smaller
     grids meet all ranks far better than where something does."""
-    nest, _ = nest_programs.PROGRAMS["vcycle-exits"]
-    study = study_of(nests.program(nest), (4, 9, 16, 25))
+    study = study_of(nests.vcycle_exits(), (4, 9, 16, 25))
     still, varied = (
         estimate("machine", study, LARGE, setting=Setting(ranks_per_node=4, vary=vary)).stand_ins
         for vary in (False, True)
@@ -152,8 +149,7 @@ def test_what_grows_with_the_ranks_is_on_smaller_grids() -> None:
 
 def test_levels_that_no_simulated_grid_has_are_told(study_of: Callable[..., Study]) -> None:
     """A cycle has one level more with each doubling: the interval is as wide, and it is said."""
-    nest, _ = nest_programs.PROGRAMS["vcycle-exits"]
-    study = study_of(nests.program(nest), (4, 9, 16, 25))
+    study = study_of(nests.vcycle_exits(), (4, 9, 16, 25))
     found = estimate("machine", study, LARGE, setting=Setting(ranks_per_node=4, vary=False))
     (said,) = (note for note in found.notes if "no simulated grid has" in note)
     assert said.startswith(f"at {LARGE} processes ranks make calls of MPI_Recv and MPI_Send ")

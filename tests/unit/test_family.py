@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import corpus
 import pytest
-import size_programs as s
+from corpus import sizes as s
 
 from p3s.base.errors import P3SError
 from p3s.base.serialise import to_data

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from corpus import table
-from grid_programs import split_by
+from corpus.grids import split_by
 
 from p3s.base.extents import dims_balanced, dims_nested, dims_rounded
 from p3s.model.grid.at import GridRule

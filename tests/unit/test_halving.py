@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import corpus
-import neighbour_programs as nb
 import pytest
+from corpus import neighbours as nb
 
 from p3s.model.compare import compare
 from p3s.model.holdout import build_model

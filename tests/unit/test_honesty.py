@@ -9,8 +9,7 @@ from types import SimpleNamespace
 import corpus
 import numpy as np
 import pytest
-import random_domains
-import random_programs
+from corpus import drawn
 
 from p3s.base.errors import P3SError
 from p3s.capture.callpath import Where
@@ -57,10 +56,10 @@ def test_what_the_smaller_counts_leave_open_is_settled_by_the_largest_not_missed
     ]
 
 
-def wrong_exact(seed, maker=random_programs):
+def wrong_exact(seed, make=drawn.make):
     """Return how many items of a made-up program are exact at larger counts, and how many wrong."""
-    program, counts, targets, *typed, _ = maker.make(seed)
-    model = build_model([corpus.table(program, n) for n in counts], typed=typed[0] if typed else ())
+    program, counts, targets, typed, _ = make(seed)
+    model = build_model([corpus.table(program, n) for n in counts], typed=typed)
     total = wrong = 0
     for n in targets:
         try:
@@ -86,13 +85,13 @@ def test_what_is_called_exact_is_right(seed):
     "seed", [3, 11, *(pytest.param(s, marks=pytest.mark.slow) for s in (30, 37, 39, 42, 55))]
 )
 def test_what_is_called_exact_of_a_domain_is_right(seed):
-    assert wrong_exact(seed, random_domains)[1] == 0
+    assert wrong_exact(seed, drawn.make_domain)[1] == 0
 
 
 @pytest.mark.slow
 def test_what_is_called_exact_is_right_over_hundreds_of_programs():
     found = [wrong_exact(seed) for seed in range(160)]
-    found += [wrong_exact(seed, random_domains) for seed in range(115)]
+    found += [wrong_exact(seed, drawn.make_domain) for seed in range(115)]
     total, wrong = (sum(x) for x in zip(*found, strict=True))
     assert total > 3000 and wrong <= 0.001 * total, (total, wrong)
 

@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from random_domains import block
+from corpus.drawn import cut_block
 
 from p3s.laws.counts import Law
 from p3s.laws.exact import evaluate_int
@@ -39,7 +39,7 @@ def faces(domain: tuple[int, ...], cut: str, grids: Grids, ghost: int = 0, field
             values += [
                 fields
                 * math.prod(
-                    block(cut, domain[e], dims[e], int(at[e][r])) + 2 * ghost
+                    cut_block(cut, domain[e], dims[e], int(at[e][r])) + 2 * ghost
                     for e in range(k)
                     if e != d
                 )
@@ -192,7 +192,7 @@ def along_a_line(factor: int, extent: int, counts: tuple[int, ...]) -> Observati
                 "q0": (r + 1) % n,
             }
         )
-        values += [factor * block("first", extent, n, i) for i in range(n)]
+        values += [factor * cut_block("first", extent, n, i) for i in range(n)]
     env = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     return Observations(env, np.array(values), 1, ())
 

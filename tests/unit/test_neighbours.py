@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import product
 
 import corpus
-import neighbour_programs as nb
 import numpy as np
 import pytest
+from corpus import neighbours as nb
 
 from p3s.model.compare import compare
 from p3s.model.grid.at import GridAt
@@ -20,46 +20,6 @@ from p3s.model.verdicts import judged_at
 
 B2, B3 = nb.balanced(2), nb.balanced(3)
 TORUS = (1, 1, 1)
-
-CASES = [
-    ("star-3d", nb.stencil(B3, nb.star, sizes=(21, 21, 21)), (2, 4, 8, 12), (18, 27)),
-    ("star-3d-last-first", nb.stencil(B3, nb.star, last_first=True), (4, 8, 12, 18), (27, 64)),
-    (
-        "star-3d-rows",
-        nb.stencil(B3, nb.star, last_first=True, first_fastest=False),
-        (4, 8, 12),
-        (27, 36),
-    ),
-    ("star-3d-torus", nb.stencil(B3, nb.star, TORUS), (2, 4, 6, 8, 12, 16), (27, 36)),
-    ("star-3d-one-periodic", nb.stencil(B3, nb.star, (0, 1, 0)), (8, 12, 18, 27), (36, 64)),
-    ("star-4d", nb.stencil(nb.balanced(4), nb.star, (0, 0, 0, 0)), (8, 16, 24, 36), (54, 81)),
-    ("star-2d-one-periodic", nb.stencil(B2, nb.star, (1, 0)), (4, 6, 9, 12), (16, 40)),
-    ("box-3d", nb.stencil(B3), (8, 12, 18), (36, 64)),
-    ("box-3d-small", nb.stencil(B3), (4, 8, 12), (27, 36)),
-    ("box-3d-torus", nb.stencil(B3, periodic=TORUS), (8, 12, 18, 27), (36, 64)),
-    ("box-3d-oneself", nb.stencil(B3, periodic=TORUS, oneself=True), (8, 12, 18, 27), (36, 64)),
-    ("box-3d-one-periodic", nb.stencil(B3, periodic=(0, 0, 1)), (8, 12, 18, 27), (36, 64)),
-    ("box-3d-dealt", nb.stencil(nb.doubled((0, 1, 2))), (8, 16, 32), (64, 128)),
-    (
-        "box-3d-dealt-rows",
-        nb.stencil(nb.doubled((2, 0, 1)), first_fastest=False),
-        (8, 16, 32),
-        (64, 128),
-    ),
-    ("box-2d", nb.stencil(B2), (4, 6, 8, 12), (16, 40)),
-    ("faces-edges", nb.stencil(B3, nb.faces_and_edges), (8, 12, 18, 27), (36, 64)),
-    ("faces-edges-torus", nb.stencil(B3, nb.faces_and_edges, TORUS), (8, 12, 18, 27), (36, 64)),
-]
-
-
-@pytest.mark.parametrize(
-    ("program", "counts", "targets"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
-)
-def test_a_neighbourhood_from_one_call_is_exact_at_larger_counts(program, counts, targets):
-    model = build_model([corpus.table(program, n) for n in counts], holdout=False)
-    for n in (*counts, *targets):
-        assert compare(model, corpus.table(program, n)).p2p_triples.all_equal, n
-
 
 ONCE = [
     ("star-3d", nb.stencil(B3, nb.star, TORUS, once=True), (2, 4, 6, 8, 12, 16)),

@@ -6,17 +6,15 @@ import json
 from typing import Any
 
 import corpus
-import nest_programs as programs
 import pytest
-from nests import (
+from corpus import nests as programs
+from corpus.trees import (
     Leaf,
-    Nest,
     compare,
     lines,
     plain,
     plain_json,
     positions,
-    program,
     ranks_of,
     sequences,
     transitions,
@@ -29,7 +27,7 @@ from p3s.signature.phase_file import PHASES
 from p3s.signature.structure import refine, structure
 
 
-def text(top: Nest, counts: tuple[int, ...]) -> list[str]:
+def text(top: corpus.Program, counts: tuple[int, ...]) -> list[str]:
     return lines(plain(truth(top, counts)), counts, ranks_of(top, counts))
 
 
@@ -104,9 +102,9 @@ def test_the_fold_finds_the_nest(name):
     assert got == true
 
 
-def phases_of(top: Nest, counts: tuple[int, ...]) -> dict[str, Any]:
+def phases_of(top: corpus.Program, counts: tuple[int, ...]) -> dict[str, Any]:
     """Return signature/phases.json of a nest; MPI_Init and MPI_Finalize are added around it."""
-    found = structure([corpus.table(program(top), n) for n in counts])
+    found = structure([corpus.table(top, n) for n in counts])
     return PHASES.data(phases.phases_of(found))
 
 
@@ -132,7 +130,7 @@ def test_phases_json_is_the_nest(name):
             assert call["ranks"].get(str(n), 0) == len(mine)
 
     assert weights(found) == sorted(
-        [tree.weight(n) for n in counts] for tree in tree.loops() if tree.walk is None
+        [tree.weight(n) for n in counts] for tree in tree.loops() if not tree.walk
     )
 
 

@@ -7,8 +7,7 @@ import math
 import corpus
 import numpy as np
 import pytest
-import random_domains
-from random_domains import block
+from corpus import drawn
 
 from p3s.base.extents import dims_balanced
 from p3s.laws.expr import num, sym
@@ -100,7 +99,7 @@ def test_a_split_of_rows_keeps_to_the_row():
 # ---- dimensions that are not cut ---------------------------------------------------------------
 @pytest.mark.parametrize("made", [(43, False), (318, True)], ids=["blocks", "points at borders"])
 def test_a_dimension_that_no_traced_count_cuts_is_a_rival(made):
-    program, counts, targets, typed, _ = random_domains.make(*made)
+    program, counts, targets, typed, _ = drawn.make_domain(*made)
     model = build_model([corpus.table(program, n) for n in counts], typed=typed)
     (rival, *_) = [rule for rule in model.grid.rivals if isinstance(rule, Uncut)]
     assert GridRule.load(rival.to_json()) == rival
@@ -122,7 +121,7 @@ def test_a_factor_too_small_for_a_dimension_leaves_the_grid_alone(fields):
 
     def face(d, here, n):
         e = 1 - d
-        return 8 * fields * block("first", lengths[e], dims_balanced(n, 2)[e], here[e])
+        return 8 * fields * corpus.block(lengths[e], dims_balanced(n, 2)[e], here[e])
 
     program = halo(lambda r, n: divmod(r, dims_balanced(n, 2)[1]), rank_at, face)
     model = build_model([corpus.table(program, n) for n in (4, 6, 9, 12)])

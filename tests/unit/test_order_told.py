@@ -9,7 +9,7 @@ import corpus
 import pytest
 import timed_study as ts
 from capture_writer import Writer
-from grid_programs import bitonic
+from corpus.grids import bitonic
 from test_any_counts import PROGRAMS, put_times
 
 from p3s.base.errors import P3SError

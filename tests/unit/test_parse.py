@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import nest_programs as programs
 import numpy as np
 import pytest
-from nests import positions, sequences, transitions
+from corpus import nests as programs
+from corpus.trees import positions, sequences, transitions
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from p3s.signature.fold import Loop, fold
-from p3s.signature.parse import loop_indices, nest_of, parse, trips, turns_with
+from p3s.signature.parse import Nest, loop_indices, nest_of, parse, trips, turns_with
+from p3s.signature.structure import refine
 
 
 def plainly(root: Loop, sequence: list[int]) -> tuple[list[list[int]], dict[int, list[int]]]:
@@ -55,6 +58,7 @@ def test_indices_and_trips(name: str) -> None:
     root = fold({m: transitions(s) for m, s in members.items()}, positions(members))
     nest = nest_of(root, len(nodes))
     for sequence in members.values():
+        in_order(nest, sequence)
         parsed = parse(nest, sequence)
         rows, found = plainly(root, sequence)
         got = loop_indices(parsed)
@@ -67,6 +71,27 @@ def test_indices_and_trips(name: str) -> None:
             mine = [k for k, v in enumerate(sequence) if v == node]
             assert turn.tolist() == [rows[k][-1] for k in mine]
             assert (turn < total).all()
+
+
+def in_order(nest: Nest, sequence: list[int]) -> None:
+    """Check that the tree, unrolled turn by turn and place by place, is the sequence."""
+    parsed = parse(nest, sequence)
+    turn = loop_indices(parsed)
+    place = nest.place[parsed.node]
+    key = np.empty((len(turn), turn.shape[1] + place.shape[1]), dtype=np.int64)
+    key[:, 0::2], key[:, 1::2] = place, turn
+    order = np.lexsort(key.T[::-1])
+    assert (order == np.arange(len(order))).all()
+    assert (np.diff(key, axis=0) != 0).any(axis=1).all()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=40))
+def test_any_sequence_unrolls_to_itself(sequence: list[int]) -> None:
+    members = {(1, 0): sequence}
+    edges = {(1, 0): transitions(sequence)}
+    root = refine(fold(edges, positions(members)), edges, members, 5)[0].loops[0]
+    in_order(nest_of(root, 5), sequence)
 
 
 def test_nothing_is_nowhere() -> None:

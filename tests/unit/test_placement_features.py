@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from traffic_patterns import around, halo
 
 from p3s.base.errors import P3SError
 from p3s.machine.topology.fabric import Level
 from p3s.machine.topology.read import read_fabric
-from p3s.methods.placement.allocation import allocation
-from p3s.methods.placement.candidates import block_on, cyclic_on
 from p3s.methods.placement.features import (
     CLASS_A,
     Hierarchy,
@@ -66,16 +63,6 @@ def test_all_columns_of_an_example_by_hand() -> None:
     assert len(found) == 49
 
 
-def test_two_racks() -> None:
-    found = class_c(SENT, block(8, 2), vilje([0, 0, 1, 2], [0, 0, 0, 1]))
-    assert [found[x] for x in ("sw", "r", "n/sw(avg)", "n/sw(max)")] == [3, 2, 4 / 3, 2]
-    assert [found[x] for x in ("sw/r(avg)", "sw/r(max)")] == [1.5, 2]
-    # Out of switches: 300 (node 2), 400 (node 3), 500 (node 1); out of racks: 400, 500.
-    assert [found[f"SD({s})"] for s in ("min", "avg", "max")] == [300, 400, 500]
-    assert [found[f"RD({s})"] for s in ("min", "avg", "max")] == [400, 450, 500]
-    assert [found[f"iRD({s})"] for s in ("min", "avg", "max")] == [0, 150, 300]
-
-
 def test_columns_of_the_three_machines_are_as_many_as_in_the_source() -> None:
     node = np.arange(4)
     aries = Hierarchy(
@@ -101,21 +88,6 @@ def test_one_node_sends_nothing_and_no_traffic_is_none() -> None:
     assert alone["iND(max)"] == 1610
     nothing = features(traffic(8, [], [], []), block(8, 2), vilje([0, 0, 1, 1], [0] * 4))
     assert len(nothing) == 49 and nothing["l(max)"] == nothing["TM"] == 0
-
-
-def test_block_and_cyclic_differ_in_class_b_only() -> None:
-    where = allocation(8, 8)
-    sent = halo((4, 4, 4), (16, 16, 16), around(3))
-    one, other = block_on(64, where), cyclic_on(64, where)
-    assert class_a(sent, one) == class_a(sent, other)
-    first, second = class_b(sent, one), class_b(sent, other)
-    assert first != second and first["TD"] < second["TD"]
-    assert first["TD"] + 8 * first["iND(avg)"] == second["TD"] + 8 * second["iND(avg)"]
-
-
-def test_nodes_without_ranks_count() -> None:
-    found = class_b(SENT, rank_map("", np.arange(8) // 2, ("a", "b", "c", "d", "e")))
-    assert found["ND(min)"] == 0 and found["ND(avg)"] == 300
 
 
 def test_levels_that_do_not_fit_are_refused() -> None:

@@ -6,16 +6,9 @@ import json
 
 import numpy as np
 import pytest
-from concordance import concordance
-from hybrids import HYBRIDS, counted_features
-from packets import simulate_packets
-from traffic_patterns import all_to_all_in_rows
 
 from p3s.base.artefacts import write_json
 from p3s.base.errors import OtherVersion, P3SError
-from p3s.machine.topology.read import read_fabric
-from p3s.methods.placement.allocation import allocation
-from p3s.methods.placement.candidates import candidates
 from p3s.methods.placement.learned import (
     Learned,
     Outside,
@@ -100,21 +93,6 @@ def test_trees_say_what_scikit_learn_says() -> None:
         model = ensemble.GradientBoostingRegressor(loss=loss, n_estimators=20).fit(x, y)
         assert of_boosting(model).predict(x) == pytest.approx(model.predict(x), rel=1e-12)
         assert len(of_boosting(model).predict(np.zeros((0, 3)))) == 0
-
-
-def test_outliers_hurt_squares_more() -> None:
-    rows, seconds, _ = phases(400)
-    spoilt = seconds.copy()
-    spoilt[np.random.default_rng(1).permutation(400)[:40]] *= 10
-    x, (new, truth, _) = columns(rows, NAMES), phases(seed=2)
-    errors = {}
-    for loss in ("absolute_error", "squared_error"):
-        model = ensemble.GradientBoostingRegressor(
-            loss=loss, n_estimators=60, max_depth=4, random_state=0
-        )
-        trees = of_boosting(model.fit(x, np.log(spoilt)))
-        errors[loss] = agreement(truth, np.exp(trees.predict(columns(new, NAMES)))).mmre
-    assert errors["absolute_error"] < errors["squared_error"]
 
 
 def test_scores_are_of_groups_that_were_left_out() -> None:
@@ -202,29 +180,3 @@ def test_models_that_were_tampered_with(tmp_path, boosted, name, value, why) -> 
     with pytest.raises(P3SError, match=why) as err:
         load(path)
     assert "\n" not in str(err.value) and str(path) in str(err.value)
-
-
-def test_sets_of_features_rank_unseen_placements_better_than_one() -> None:
-    """An all-to-all in rows on a torus of 64 nodes: 84 placements, 56 of them learned."""
-    torus, where = read_fabric("torus:4x4x2x2", 64), allocation(64, 8)
-    sent = all_to_all_in_rows((8, 4, 16), 2, 2048)
-    rng = np.random.default_rng(0)
-    rows, cost = [], []
-    for placed in candidates(512, where, grid=(8, 4, 16), fabric=torus):
-        found = [simulate_packets(sent, placed, torus, seed=seed) for seed in range(3)]
-        rows.append(counted_features(sent, placed, torus, found[0].counters))
-        mean = float(np.mean([x.cycles for x in found]))
-        cost.append((mean + 50) * (1 + rng.normal(0, 0.005)))
-    y = np.array(cost)
-
-    def order(names: tuple[str, ...]) -> float:
-        x, found = columns(rows, names), []
-        for seed in range(10):
-            mixed = np.random.default_rng(seed).permutation(84)
-            train, test = mixed[:56], mixed[56:]
-            forest = ensemble.ExtraTreesRegressor(100, random_state=seed).fit(x[train], y[train])
-            found.append(concordance(y[test], forest.predict(x[test])))
-        return float(np.mean(found))
-
-    single, worst, best = order(("max bytes",)), order(("max dilation",)), order(HYBRIDS["H5"])
-    assert worst <= 0.8 <= single <= 0.97 and best >= max(single + 0.04, 0.9)

@@ -15,7 +15,6 @@ from traffic_patterns import (
     fixed_halo,
     halo,
     hpcg,
-    hpcg_multigrid,
     lulesh,
     qcd,
 )
@@ -78,7 +77,6 @@ def test_ranks_in_the_middle_have_as_many_neighbours_as_the_sources_say() -> Non
     one, two, three = lulesh(27, 10)
     assert [len(sent_by(x, middle)) for x in (one, two, three)] == [26, 6, 13]
     assert len(sent_by(hpcg(27, 24), middle)) == 26
-    assert len(hpcg_multigrid(27, 24)) == 10
     assert len(sent_by(qcd((3, 3, 3, 3), (6, 6, 6, 6)), 40)) == 8
 
 
@@ -95,15 +93,8 @@ def test_lulesh_sizes() -> None:
         lulesh(28, 10)
 
 
-def test_hpcg_sizes_and_depths() -> None:
+def test_hpcg_sizes() -> None:
     assert sent_by(hpcg(27, 24), 13) == [8] * 8 + [8 * 8] * 12 + [8 * 64] * 6
-    first, *_, last = hpcg_multigrid(27, 24)
-    assert max(sent_by(first, 13)) == 8 * 64 and set(sent_by(last, 13)) == {8}
-    assert [max(x.nbytes) // 8 for x in hpcg_multigrid(8, 32)] == [256] * 3 + [64] * 3 + [
-        16
-    ] * 3 + [4]
-    with pytest.raises(P3SError, match="halved"):
-        hpcg_multigrid(8, 24)
 
 
 def test_qcd_sends_slices_and_refuses_odd_ones() -> None:

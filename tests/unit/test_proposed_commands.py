@@ -16,13 +16,16 @@ _BEFORE = re.compile(
     r"(\bp3s [a-z]+( (measure|show|learn|run|fit|check))?|\s(-o|cd|bash)"
     r"|^(cube|otf2-print|wxparaver)) $"
 )
+#: What a file has that puts a command together.
+_MAYBE = re.compile(r"p3s [a-z]|\s(-o|cd|bash) |cube|otf2-print|wxparaver")
 #: Names of what is quoted where it is made.
 _QUOTES = ("quoted", "quote", "join", "command_line")
 
 
 def _unquoted(path: Path) -> Iterator[str]:
     """Yield places of words that are put into a command as they are."""
-    nodes = list(ast.walk(ast.parse(path.read_text())))
+    source = path.read_text()
+    nodes = list(ast.walk(ast.parse(source))) if _MAYBE.search(source) else []
 
     def named() -> set[str]:
         """Return the names of values that were quoted."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import corpus
 import models
 import pytest
-import test_grids_corpus
+from corpus.cases import GRIDS
 
 from p3s.base.errors import P3SError
 from p3s.base.serialise import to_data
@@ -96,9 +96,7 @@ def test_it_says_what_the_model_says(name, counts, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "case", test_grids_corpus.CASES, ids=[c[0] for c in test_grids_corpus.CASES]
-)
+@pytest.mark.parametrize("case", GRIDS, ids=[c[0] for c in GRIDS])
 def test_all_grids_partners_and_communicators_are_evaluated(case, tmp_path):
     _, program, counts, targets = case
     model = build_model([corpus.table(program, n) for n in counts], holdout=False)

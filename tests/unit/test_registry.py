@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from corpus import table
-from grid_programs import _halo, split_by
+from corpus.grids import _halo, split_by
 
 from p3s.base.errors import P3SError
 from p3s.base.serialise import from_data, to_data

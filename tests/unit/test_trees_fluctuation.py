@@ -40,30 +40,6 @@ def test_one_point_is_chi_squared() -> None:
             assert near == pytest.approx(p, rel=0.02), "continuous where nothing is left to trim"
 
 
-def _walked(x: float, pi: float, steps: int, cells: int = 801) -> float:
-    """P(the largest of a walk of steps is above x), k = 1, its density carried on step by step."""
-    edge = math.sqrt(x)
-    y = np.linspace(-edge, edge, cells)
-    weight = np.full(cells, y[1] - y[0])
-    weight[[0, -1]] /= 2
-    density = np.exp(-(y**2) / 2) / math.sqrt(2 * math.pi)
-    at = np.arange(round(pi * steps), round((1 - pi) * steps) + 1) / steps
-    for gap in np.diff(np.log(at / (1 - at))):
-        keep = math.exp(-gap / 2)
-        width = math.sqrt(1 - keep**2)
-        kernel = np.exp(-(((y[:, None] - keep * y) / width) ** 2) / 2)
-        density = kernel @ (weight * density) / (width * math.sqrt(2 * math.pi))
-    return 1 - float(weight @ density)
-
-
-@pytest.mark.parametrize(
-    ("x", "pi", "steps"), [(8.68, 0.15, 200), (5.0, 0.3, 200), (12.0, 0.2, 100)]
-)
-def test_p_of_a_walk_is_that_of_its_density(x: float, pi: float, steps: int) -> None:
-    assert p_value(x, 1, pi, steps) == pytest.approx(_walked(x, pi, steps), abs=6e-4)
-    assert p_value(x, 1, pi, steps) < p_value(x, 1, pi)
-
-
 @pytest.mark.parametrize("k", [1, 2, 5, 12])
 @pytest.mark.parametrize(("pi", "far"), [(0.02, 1.0), (0.15, 0.5), (0.15, 2.0), (0.45, 1.0)])
 def test_p_is_that_of_finite_differences(k: int, pi: float, far: float) -> None:

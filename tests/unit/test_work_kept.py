@@ -7,8 +7,9 @@ from collections.abc import Callable
 import corpus
 import numpy as np
 import pytest
-from corpus import Program, block, dims_balanced
+from corpus import Program, block
 
+from p3s.base.extents import dims_balanced
 from p3s.model.compare import compare
 from p3s.model.evaluate import generate
 from p3s.model.fit import fit_model

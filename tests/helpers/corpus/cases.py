@@ -1,21 +1,49 @@
-"""Grids, partners, guards and communicators: trained on small counts, exact at large ones."""
+"""The corpus by parts: name, program, counts to learn from, larger ones to check at."""
 
 from __future__ import annotations
 
-import corpus
-import grid_programs as g
-import pytest
+from corpus import drawn, nests
+from corpus import grids as g
+from corpus import neighbours as nb
+from corpus import programs as p
+from corpus import sizes as s
+from corpus.language import Program
 
-from p3s.model.compare import compare
-from p3s.model.holdout import build_model
+Case = tuple[str, Program, tuple[int, ...], tuple[int, ...]]
 
 P2 = ((2, 4, 8, 16), (64, 128))
+P4 = ((4, 8, 16), (32, 64, 128))
 ANY = ((3, 4, 6, 8, 12, 16), (36, 49, 64, 100))
+ANY_4 = ((4, 6, 8, 9, 16), (36, 49, 64, 100, 125))
 SQ = ((4, 9, 16, 25), (36, 49, 64, 100))
 G2 = ((4, 6, 8, 9, 12, 16), (36, 48, 64, 96, 100))
 G3 = ((8, 12, 18, 27), (36, 48, 64, 96, 125))
+PLANES = ((4, 6, 9, 12, 16), (36, 48, 64, 100))
+B2, B3 = nb.balanced(2), nb.balanced(3)
+TORUS = (1, 1, 1)
 
-CASES = [
+FIRST: list[Case] = [
+    ("jacobi2d", p.jacobi2d(), (2, 4, 8, 16), (48, 60, 64, 128)),
+    ("jacobi2d-uneven", p.jacobi2d(97, 61, 3), (2, 4, 6, 9, 12), (35, 64)),
+    ("jacobi2d-plain-ranks", p.jacobi2d(cart=False), (2, 4, 8, 16), (48, 64)),
+    ("ring", p.ring(), (2, 4, 8, 16), (37, 64)),
+    ("halo3d", p.halo3d(), (8, 12, 18, 27), (36, 64, 125)),
+    ("halo3d-one-tag", p.halo3d(tags=False), (8, 12, 18, 27), (64,)),
+    ("cg", p.cg(), (2, 4, 8, 16), (32, 64, 128)),
+    ("wavefront", p.wavefront(), (2, 4, 8, 16), (48, 64)),
+    ("wavefront-mixed", p.wavefront(), (4, 6, 9, 16), (48, 64)),
+    ("halo9", p.halo9(), (4, 9, 16), (25, 36, 64)),
+    ("fft2d", p.fft2d(), (2, 4, 8, 16), (32, 64)),
+    ("hypercube", p.hypercube(), (2, 4, 8, 16), (64, 128)),
+    ("dissemination", p.dissemination(), (3, 4, 6, 8), (37, 64)),
+    ("gather", p.gather_to_root(), (2, 4, 8, 16), (37, 64)),
+    ("binomial", p.binomial_broadcast(), (2, 4, 6, 8, 16), (37, 64)),
+    ("packed-halo", p.packed_halo(), (4, 6, 9, 16), (48, 64)),
+    ("steps-per-rank", p.shares_of_steps(), (4, 6, 8, 12, 16), (48, 64)),
+    ("every-tenth", p.every_tenth(), (2, 4, 8), (37, 64)),
+]
+#: Grids, partners, guards and communicators.
+GRIDS: list[Case] = [
     ("fixed-plane", g.fixed_plane(), (8, 12, 18, 36), (48, 64, 96, 100)),
     ("fixed-middle", g.fixed_middle(), (12, 18, 27, 48), (36, 96, 108)),
     ("column-major", g.column_major(), *G2),
@@ -106,64 +134,77 @@ CASES = [
     ("leader-ring", g.leader_ring(), (8, 12, 20), (36, 64, 100)),
     ("null-borders", g.null_borders(), *G3),
 ]
-
-
-#: Those that are quick to fit.
-QUICK = {
-    "reordered-cart",
-    "reordered-cart-columns",
-    "pair-folding",
-    "binomial-last",
-    "row-ring",
-    "transpose",
-    "stage-sizes-mod",
-    "roots",
-    "planes",
-    "split-modulo-3",
-    "split-nodes-4",
-    "split-thirds",
-    "split-thirds-even",
-    "split-halves",
-    "split-halves-reverse",
-    "split-leaders",
-    "master-worker",
-    "odd-even",
-    "lower-first",
-    "halves",
-    "halves-even",
-    "recursive-bisection",
-    "cannon",
-    "row-trees",
-    "leader-ring",
-    "quarter-rings",
-    "block-cyclic",
-    "heap-tree",
-    "octants",
-    "split-parity-on-grid",
-}
-
-
-def _check(program, counts, targets):
-    model = build_model([corpus.table(program, n) for n in counts], holdout=False)
-    for n in targets:
-        result = compare(model, corpus.table(program, n))
-        for got in (result.p2p_triples, result.collectives):
-            assert got.all_equal, (n, got)
-        assert result.unmodelled.events == 0
-
-
-@pytest.mark.parametrize(
-    ("program", "counts", "targets"),
-    [c[1:] for c in CASES if c[0] in QUICK],
-    ids=[c[0] for c in CASES if c[0] in QUICK],
+SIZES: list[Case] = [
+    ("multipartition", s.multipartition(), *SQ),
+    ("multipartition-buffers", s.multipartition((24, 24, 24), 0, 10, 30, 5, buffers=True), *SQ),
+    ("multipartition-extents", s.multipartition((30, 26, 33), 0, 5, 7, 3), *SQ),
+    ("allgather-ring", s.allgather_ring(), *ANY_4),
+    ("halving", s.halving(), *P4),
+    ("summa", s.summa(), *SQ),
+    ("cannon", s.cannon(), *SQ),
+    ("vcycle", s.vcycle(), *PLANES),
+    ("pencils", s.pencils(), *PLANES),
+    ("fused", s.fused(), *ANY_4),
+    ("chunks", s.chunks(), *ANY_4),
+    ("rounded", s.rounded(), (2, 4, 8), (16, 32)),
+    ("rounded-up-and-down", s.rounded(1012), (3, 4, 8, 9, 12), (16, 18, 24, 28)),
+    ("panels", s.panels(), *ANY_4),
+    ("trimmed-halo", s.trimmed_halo(), *PLANES),
+    ("scattered", s.scattered(), *ANY_4),
+    ("faces3d", s.faces3d(), (4, 8, 16, 32), (64, 128)),
+]
+#: Neighbourhoods from one call.
+NEIGHBOURS: list[Case] = [
+    ("star-3d", nb.stencil(B3, nb.star, sizes=(21, 21, 21)), (2, 4, 8, 12), (18, 27)),
+    ("star-3d-last-first", nb.stencil(B3, nb.star, last_first=True), (4, 8, 12, 18), (27, 64)),
+    (
+        "star-3d-rows",
+        nb.stencil(B3, nb.star, last_first=True, first_fastest=False),
+        (4, 8, 12),
+        (27, 36),
+    ),
+    ("star-3d-torus", nb.stencil(B3, nb.star, TORUS), (2, 4, 6, 8, 12, 16), (27, 36)),
+    ("star-3d-one-periodic", nb.stencil(B3, nb.star, (0, 1, 0)), (8, 12, 18, 27), (36, 64)),
+    ("star-4d", nb.stencil(nb.balanced(4), nb.star, (0, 0, 0, 0)), (8, 16, 24, 36), (54, 81)),
+    ("star-2d-one-periodic", nb.stencil(B2, nb.star, (1, 0)), (4, 6, 9, 12), (16, 40)),
+    ("box-3d", nb.stencil(B3), (8, 12, 18), (36, 64)),
+    ("box-3d-small", nb.stencil(B3), (4, 8, 12), (27, 36)),
+    ("box-3d-torus", nb.stencil(B3, periodic=TORUS), (8, 12, 18, 27), (36, 64)),
+    ("box-3d-oneself", nb.stencil(B3, periodic=TORUS, oneself=True), (8, 12, 18, 27), (36, 64)),
+    ("box-3d-one-periodic", nb.stencil(B3, periodic=(0, 0, 1)), (8, 12, 18, 27), (36, 64)),
+    ("box-3d-dealt", nb.stencil(nb.doubled((0, 1, 2))), (8, 16, 32), (64, 128)),
+    (
+        "box-3d-dealt-rows",
+        nb.stencil(nb.doubled((2, 0, 1)), first_fastest=False),
+        (8, 16, 32),
+        (64, 128),
+    ),
+    ("box-2d", nb.stencil(B2), (4, 6, 8, 12), (16, 40)),
+    ("faces-edges", nb.stencil(B3, nb.faces_and_edges), (8, 12, 18, 27), (36, 64)),
+    ("faces-edges-torus", nb.stencil(B3, nb.faces_and_edges, TORUS), (8, 12, 18, 27), (36, 64)),
+]
+#: The part of a program made up at random, and how many of each are frozen.
+DRAWN = {"random": drawn.make, "domain": drawn.make_domain}
+SEEDS = 24
+#: Programs on grids that are quick to fit.
+QUICK = set(
+    """
+    reordered-cart reordered-cart-columns pair-folding binomial-last row-ring transpose
+    stage-sizes-mod roots planes split-modulo-3 split-nodes-4 split-thirds split-thirds-even
+    split-halves split-halves-reverse split-leaders master-worker odd-even lower-first halves
+    halves-even recursive-bisection cannon row-trees leader-ring quarter-rings block-cyclic
+    heap-tree octants split-parity-on-grid
+    """.split()
 )
-def test_large_counts_are_exact(program, counts, targets):
-    _check(program, counts, targets[:2])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("program", "counts", "targets"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
-)
-def test_all_counts_are_exact(program, counts, targets):
-    _check(program, counts, targets)
+def listed() -> dict[str, list[Case]]:
+    """Return the cases of all parts."""
+    parts = {"corpus": FIRST, "grid": GRIDS, "size": SIZES, "neighbour": NEIGHBOURS}
+    parts["nest"] = [
+        (name, program, counts, (2 * counts[-1],))
+        for name, (program, counts) in nests.PROGRAMS.items()
+    ]
+    for part, make in DRAWN.items():
+        parts[part] = [(f"{seed:03d}", *make(seed)[:3]) for seed in range(SEEDS)]
+    return parts

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from itertools import product
 
 import numpy as np
-from corpus import Recorder, block, program
 
+from corpus.language import Grid, Recorder, block, program
 from p3s.base.extents import dims_balanced
 
 Dims = Callable[[int], tuple[int, ...]]
@@ -73,19 +73,15 @@ def stencil(
     dimension, else all messages have one size.
     """
     dims = dims_of(rec.n)
-    order = "F" if first_fastest else "C"
     mine = rec.n - 1 - rec.rank if last_first else rec.rank
-    c = [int(x) for x in np.unravel_index(mine, dims, order=order)]
-    to = []
+    grid = Grid(dims, mine, tuple(map(bool, periodic[: len(dims)])), first_fastest)
+    to: list[tuple[int, int]] = []
     for v in vectors(len(dims), crossed):
-        q = [a + b for a, b in zip(c, v, strict=True)]
-        q = [x % p if w else x for x, p, w in zip(q, dims, periodic, strict=False)]
-        if all(0 <= x < p for x, p in zip(q, dims, strict=True)):
-            place = int(np.ravel_multi_index(q, dims, order=order))
+        for place in grid.beside(v):
             peer = rec.n - 1 - place if last_first else place
             words = 10
             if sizes is not None:
-                local = [block(*e) for e in zip(sizes, dims, c, strict=True)]
+                local = [block(*e) for e in zip(sizes, dims, grid.at, strict=True)]
                 words = int(np.prod([m for m, x in zip(local, v, strict=True) if not x]))
             if (peer != rec.rank or oneself) and not (once and peer in dict(to)):
                 to.append((peer, 8 * words))

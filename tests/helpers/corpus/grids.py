@@ -1,14 +1,13 @@
 """Event-list programs for grids, partners, guards and communicators, at any count.
 
-Each is written as in corpus.py; sizes are constants where sizes are not the point.
+Each is written as in language.py; sizes are constants where sizes are not the point.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from corpus import CROSS, Grid, Program, Recorder, binomial_tree, block, program
-
+from corpus.language import CROSS, Grid, Program, Recorder, binomial_tree, block, program
 from p3s.base.extents import dims_balanced
 
 #: (rank, n) -> partners in the order of the calls, or the partners of a rank at a stage.

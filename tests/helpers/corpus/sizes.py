@@ -1,8 +1,8 @@
-"""Programs as event lists (see corpus.py) whose message sizes follow stages, turns and cells."""
+"""Programs as event lists (see language.py) whose message sizes follow stages, turns and cells."""
 
 from __future__ import annotations
 
-from corpus import Recorder, block, packed_sides, program
+from corpus.language import Recorder, block, packed_sides, program
 
 
 def exchange(

@@ -1,9 +1,8 @@
-"""Programs as loop nests with guards and trips per rank and turn: their events and true trees.
+"""True trees of programs whose loops have names, and the trees that a fold finds beside them.
 
-A program is a :class:`Nest` of calls; who does what, and how often, are plain functions of
-:class:`At` (count, rank, turn of every loop around). One description yields both what each rank
-records (:func:`sequences`, :func:`program`) and the tree that a fold has to find
-(:func:`truth`), with turns, entries and trips per member and ``when`` per call.
+A program (nests.py) yields both what each rank records (:func:`sequences`) and the tree that a fold
+has to find (:func:`truth`), with turns, entries and trips per member and ``when`` per call. In the
+body of a loop calls and loops come in one order, whatever a rank leaves out.
 
 The true tree is in normal form, so that it can be seen in the events at all:
 
@@ -23,75 +22,16 @@ The true tree is in normal form, so that it can be seen in the events at all:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import corpus
+from corpus.language import Path, Program, Recorder
 
-PROC_NULL = -3
 Member = tuple[int, int]
 Node = tuple[str, str]
-
-
-class At(dict[str, int]):
-    """Where a rank is: ``n``, ``rank`` and, as items, the turn (from 0) of each loop around."""
-
-    def __init__(self, n: int, rank: int) -> None:
-        super().__init__()
-        self.n, self.rank = n, rank
-
-
-@dataclass(frozen=True, eq=False)
-class Call:
-    """One call; ``when`` and ``peer`` may depend on where the rank is, ``site`` names the line."""
-
-    op: str
-    site: str = ""
-    when: Callable[[At], bool] | None = None
-    peer: Callable[[At], int] | None = None
-    nbytes: Callable[[At], int] | int = 8
-    root: int = -1
-
-    @property
-    def node(self) -> Node:
-        """The node: (site key, MPI name of the operation)."""
-        return self.site or self.op, "MPI_" + self.op
-
-
-@dataclass(frozen=True, eq=False)
-class Nest:
-    """A loop (the program itself is the nest of one trip) around calls and loops.
-
-    walk: None, or "partners" or "requests" where the loop only goes from one to the other.
-    """
-
-    name: str
-    trips: int | Callable[[At], int]
-    body: tuple[Call | Nest, ...]
-    walk: str | None = None
-
-
-def nest(
-    name: str, trips: int | Callable[[At], int], *body: Call | Nest, walk: str | None = None
-) -> Nest:
-    """Return a loop around calls and loops."""
-    return Nest(name, trips, body, walk)
-
-
-def main(*body: Call | Nest) -> Nest:
-    """Return a program."""
-    return Nest("main", 1, body)
-
-
-def sendrecv(
-    site: str,
-    to: Callable[[At], int],
-    source: Callable[[At], int],
-    when: Callable[[At], bool] | None = None,
-) -> tuple[Call, Call]:
-    """Return the two halves of an MPI_Sendrecv."""
-    return Call("Sendrecv", site, when, to), Call("Sendrecv_recv", site, when, source)
+#: A call of the source: names of the loops around it, its node.
+Call = tuple[tuple[str, ...], Node]
 
 
 @dataclass
@@ -109,7 +49,7 @@ class Tree:
     """A loop of the true tree; dicts are per member (count, rank) that takes part in it."""
 
     name: str
-    walk: str | None
+    walk: str
     children: list[Leaf | Tree] = field(default_factory=list)
     turns: dict[Member, int] = field(default_factory=dict)
     stated: dict[Member, int] = field(default_factory=dict)
@@ -131,54 +71,26 @@ class Tree:
         return max((t for (m, _), t in self.turns.items() if m == n), default=0)
 
 
-def _walk(
-    node: Nest, at: At, leaves: Callable[[Call], None], turn: Callable[[Nest, int], None]
-) -> bool:
-    """Run a nest on one rank; tell whether it did anything."""
-    trips = node.trips if isinstance(node.trips, int) else node.trips(at)
-    outer = at.get(node.name)
-    begun = 0
-    for k in range(trips):
-        at[node.name] = k
-        busy = False
-        for child in node.body:
-            if isinstance(child, Nest):
-                busy |= _walk(child, at, leaves, turn)
-            elif child.when is None or child.when(at):
-                leaves(child)
-                busy = True
-        begun += busy
-    if outer is None:
-        at.pop(node.name, None)
-    else:
-        at[node.name] = outer
-    if begun:
-        turn(node, begun)
-    return begun > 0
+def done(program: Program, n: int, rank: int) -> Recorder:
+    """Return the recorder of what a rank does."""
+    rec = Recorder.alone(rank, n)
+    program(rec)
+    return rec
 
 
-def calls(top: Nest, n: int, rank: int) -> list[tuple[Call, int, int]]:
-    """Return what a rank does: (call, partner or -1, bytes) in order."""
-    at = At(n, rank)
-    out: list[tuple[Call, int, int]] = []
-
-    def leaf(c: Call) -> None:
-        size = c.nbytes if isinstance(c.nbytes, int) else c.nbytes(at)
-        out.append((c, -1 if c.peer is None else c.peer(at), size))
-
-    _walk(top, at, leaf, lambda _nest, _begun: None)
-    return out
+def _members(counts: Iterable[int]) -> Iterator[Member]:
+    return ((n, rank) for n in counts for rank in range(n))
 
 
-def sequences(top: Nest, counts: Iterable[int]) -> tuple[dict[Member, list[int]], list[Node]]:
+def sequences(
+    program: Program, counts: Iterable[int]
+) -> tuple[dict[Member, list[int]], list[Node]]:
     """Return the sequence of node numbers of every member, and the nodes."""
     number: dict[Node, int] = {}
-    out = {}
-    for n in counts:
-        for rank in range(n):
-            out[n, rank] = [
-                number.setdefault(c.node, len(number)) for c, _, _ in calls(top, n, rank)
-            ]
+    out = {
+        m: [number.setdefault(node, len(number)) for _, node in done(program, *m).told]
+        for m in _members(counts)
+    }
     return out, list(number)
 
 
@@ -199,55 +111,70 @@ def positions(members: Mapping[Any, Sequence[int]]) -> dict[int, float]:
     return {v: sum(p) / len(p) for v, p in place.items()}
 
 
-def program(top: Nest) -> corpus.Program:
-    """Return the program in the form of tests/corpus.py: tables, signatures and models of it."""
-
-    def run(rec: corpus.Recorder) -> None:
-        for c, peer, nbytes in calls(top, rec.n, rec.rank):
-            rec(c.op, site=c.site or c.op, peer=peer, nbytes=nbytes, root=c.root)
-
-    return run
-
-
 # -- the true tree
 
 
-def _begun(
-    top: Nest, members: Iterable[Member]
-) -> tuple[dict[Nest, dict[Member, int]], dict[Nest, int]]:
-    """Return the turns begun per loop and member, and the most in one entry."""
-    stated: dict[Nest, dict[Member, int]] = {}
-    most: dict[Nest, int] = {}
-    for member in members:
+class _Source:
+    """What the members did, as the source has it: bodies in order, turns begun."""
 
-        def turn(node: Nest, begun: int, member: Member = member) -> None:
-            mine = stated.setdefault(node, {})
-            mine[member] = mine.get(member, 0) + begun
-            most[node] = max(most.get(node, 0), begun)
+    def __init__(self, program: Program, counts: Iterable[int]) -> None:
+        self.calls: dict[Member, list[Call]] = {}
+        self.stated: dict[tuple[str, ...], dict[Member, int]] = {}
+        self.most: Counter[tuple[str, ...]] = Counter()
+        self.walks: dict[str, str] = {}
+        #: loop -> what its body has, as names of loops and nodes -> what comes before it
+        self.before: dict[tuple[str, ...], dict[str | Node, set[str | Node]]] = {}
+        for member in _members(counts):
+            rec = done(program, *member)
+            self.walks |= rec.walks
+            self.calls[member] = [(tuple(name for name, _ in p), node) for p, node in rec.told]
+            self._take(member, rec.told)
 
-        _walk(top, At(*member), lambda _call: None, turn)
-    return stated, most
+    def _take(self, member: Member, told: list[tuple[Path, Node]]) -> None:
+        turns: dict[Path, dict[str | Node, None]] = {}
+        for path, node in told:
+            for depth in range(len(path)):
+                turns.setdefault(path[:depth], {})[path[depth][0]] = None
+            turns.setdefault(path, {})[node] = None
+        entries = Counter((path[:-1], path[-1][0]) for path in turns if path)
+        for path, children in turns.items():
+            names = tuple(name for name, _ in path)
+            body, last = self.before.setdefault(names, {}), None
+            for child in children:
+                body.setdefault(child, set()).update(() if last is None else (last,))
+                last = child
+            mine = self.stated.setdefault(names, {})
+            mine[member] = mine.get(member, 0) + 1
+        for (path, name), begun in entries.items():
+            key = (*(each for each, _ in path), name)
+            self.most[key] = max(self.most[key], begun)
 
+    def body(self, loop: tuple[str, ...]) -> list[str | Node]:
+        """Return what a loop's body has, in its order."""
+        left, out = dict(self.before[loop]), []
+        while left:
+            out.append(next(child for child, before in left.items() if not before & left.keys()))
+            del left[out[-1]]
+        return out
 
-def _shape(
-    node: Nest, most: Mapping[Nest, int], call_of: dict[int, Call], done: set[Call]
-) -> list[Leaf | Tree]:
-    """Return the children of a loop in normal form; leaves get their calls in ``call_of``."""
-    out: list[Leaf | Tree] = []
-    for child in node.body:
-        if isinstance(child, Call):
-            if child in done:
-                out.append(Leaf(*child.node))
-                call_of[id(out[-1])] = child
-            continue
-        children = _shape(child, most, call_of, done)
-        if most.get(child, 0) <= 1:
-            out += children
-        elif len(children) == 1 and isinstance(children[0], Tree):
-            out += children  # nothing between its turns shows the outer loop
-        else:
-            out.append(Tree(child.name, child.walk, children))
-    return out
+    def shape(self, loop: tuple[str, ...], leaves: dict[Call, Leaf]) -> list[Leaf | Tree]:
+        """Return the children of a loop in normal form; ``leaves`` gets those of calls."""
+        out: list[Leaf | Tree] = []
+        for child in self.body(loop):
+            if not isinstance(child, str):
+                out.append(leaves.setdefault((loop, child), Leaf(*child)))
+                continue
+            inner = (*loop, child)
+            children = self.shape(inner, leaves)
+            if self.most[inner] <= 1:
+                out += children
+            elif len(children) == 1 and isinstance(children[0], Tree):
+                out += children  # nothing between its turns shows the outer loop
+            else:
+                tree = Tree(child, self.walks.get(child, ""), children)
+                tree.stated = self.stated[inner]
+                out.append(tree)
+        return out
 
 
 def _paths(tree: Tree, path: list[Tree]) -> Iterator[tuple[Leaf, list[Tree]]]:
@@ -259,21 +186,17 @@ def _paths(tree: Tree, path: list[Tree]) -> Iterator[tuple[Leaf, list[Tree]]]:
             yield from _paths(child, [*path, tree])
 
 
-def truth(top: Nest, counts: Iterable[int]) -> Tree:
+def truth(program: Program, counts: Iterable[int]) -> Tree:
     """Return the tree of a program over all ranks of the counts."""
-    members = [(n, r) for n in counts for r in range(n)]
-    done = {c for m in members for c, _, _ in calls(top, *m)}
-    stated, most = _begun(top, members)
-    call_of: dict[int, Call] = {}
-    root = Tree("main", None, _shape(top, most, call_of, done))
-    by_name = {node.name: node for node in stated}
-    for tree in root.loops():
-        tree.stated = stated[by_name[tree.name]]
-    tree_of = {call_of[id(leaf)]: (leaf, path) for leaf, path in _paths(root, [])}
-    place = {c: i for i, c in enumerate(tree_of)}
+    source = _Source(program, counts)
+    leaves: dict[Call, Leaf] = {}
+    root = Tree("main", "", source.shape((), leaves), stated=source.stated[()])
+    path_of = {id(leaf): (leaf, path) for leaf, path in _paths(root, [])}
+    tree_of = {call: path_of[id(leaf)] for call, leaf in leaves.items()}
+    place = {id(leaf): i for i, (leaf, _) in enumerate(path_of.values())}
     turns_of: dict[int, list[tuple[Member, list[list[set[int]]]]]] = {}
-    for member in members:
-        _count(member, [c for c, _, _ in calls(top, *member)], tree_of, place, turns_of)
+    for member, calls in source.calls.items():
+        _count(member, calls, tree_of, place, turns_of)
     for loop in root.loops():
         for leaf in (c for c in loop.children if isinstance(c, Leaf)):
             leaf.when = _when(leaf, turns_of.get(id(loop), []))
@@ -284,7 +207,7 @@ def _count(
     member: Member,
     done: Sequence[Call],
     tree_of: Mapping[Call, tuple[Leaf, list[Tree]]],
-    place: Mapping[Call, int],
+    place: Mapping[int, int],
     turns_of: dict[int, list[tuple[Member, list[list[set[int]]]]]],
 ) -> None:
     """Count turns, entries and events of one member, by transitions as the definition says."""
@@ -298,9 +221,9 @@ def _count(
             old = tree_of[before][1]
             while common < min(len(path), len(old)) and path[common] is old[common]:
                 common += 1
-            if place[call] <= place[before]:
+            if place[id(leaf)] <= place[id(tree_of[before][0])]:
                 if common == 1:
-                    raise ValueError(f"{before.node} -> {call.node} goes back outside any loop")
+                    raise ValueError(f"{before} -> {call} goes back outside any loop")
                 entries[id(path[common - 1])][-1].append(set())
         for loop in path[common:]:
             loop_of[id(loop)] = loop
@@ -396,13 +319,12 @@ def plain_json(loop: Mapping[str, Any]) -> Plain:
     return Plain(turns, out)
 
 
-def ranks_of(top: Nest, counts: Iterable[int]) -> dict[Node, set[Member]]:
+def ranks_of(program: Program, counts: Iterable[int]) -> dict[Node, set[Member]]:
     """Return the members that have each node."""
     out: dict[Node, set[Member]] = {}
-    for n in counts:
-        for rank in range(n):
-            for c, _, _ in calls(top, n, rank):
-                out.setdefault(c.node, set()).add((n, rank))
+    for member in _members(counts):
+        for _, node in done(program, *member).told:
+            out.setdefault(node, set()).add(member)
     return out
 
 
@@ -449,11 +371,11 @@ def turns_text(turns: Mapping[Any, int], counts: Sequence[int]) -> str:
 
 
 def compare(
-    top: Nest, counts: Sequence[int], loop: Any, nodes: Sequence[Node]
+    program: Program, counts: Sequence[int], loop: Any, nodes: Sequence[Node]
 ) -> tuple[list[str], list[str]]:
     """Return (true lines, lines of a fold's result): equal where the fold is right."""
-    ranks = ranks_of(top, counts)
+    ranks = ranks_of(program, counts)
     return (
-        lines(plain(truth(top, counts), with_when=False), counts, ranks),
+        lines(plain(truth(program, counts), with_when=False), counts, ranks),
         lines(plain_fold(loop, nodes), counts, ranks),
     )
