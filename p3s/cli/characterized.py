@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from p3s.base.text import one_line
+from p3s.base.serialise import to_data
 from p3s.cli.common import emit, out, quoted, say
 from p3s.cli.progress import progress
 from p3s.report import traced as text
@@ -96,7 +96,6 @@ def sampled(request: TraceRequest, enough: Enough, json_: bool) -> int:
 
 def small_runs(request: TraceRequest, up_to: int, json_: bool) -> int:
     """Record runs of a smaller input, and print what they show."""
-    from p3s.base.serialise import to_data
     from p3s.costs.small_runs.summary import FAR
     from p3s.pipeline.tracing.counts import reasons
     from p3s.pipeline.tracing.small_runs import trace_smaller

@@ -16,6 +16,7 @@ from p3s.cli.progress import progress
 from p3s.cli.values import one_count
 from p3s.pipeline.records import opened
 
+
 def validate(
     ctx: typer.Context,
     study_dir: Path,
@@ -71,6 +72,7 @@ def validate(
         say(f"np={n}: the run and the model differ; the table says where")
     return say_reasons(result.reasons, "model") or (0 if same else 3)
 
+
 def settle(root: Path, words: Sequence[str], directory: Path, trusted: bool) -> None:
     """Return if the study's own command may be run in a directory; what is allowed is remembered.
 
@@ -93,6 +95,7 @@ def settle(root: Path, words: Sequence[str], directory: Path, trusted: bool) -> 
             f"{line}; if you know what that does, add --trust, or give the command after --"
         )
     allow(study, words, where)
+
 
 def _asked(root: Path, line: str) -> bool:
     """Ask on a terminal whether a command may be run; False where there is none."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.base.errors import P3SError
 from p3s.base.extensions import Writer, load
+from p3s.base.settings import traces_of
 from p3s.base.study import Study
 from p3s.base.text import processes, quoted
 from p3s.formats.exported import Exported, Options, Say
@@ -62,7 +63,7 @@ def run_of(study: Study, done: Exported, say: Say, only_simulated: bool = False)
         hosts = [read_header(traced.path / NAME.format(rank)).host for rank in range(trace.np)]
         made = Run(trace, {}, hosts, _program(traced.info))
     sites = {site.key: site.frames for site in made.trace.sites}
-    return replace(made, places=resolve_sites(study, sites)[0])
+    return replace(made, places=resolve_sites(traces_of(study), sites)[0])
 
 
 def _program(info: Mapping[str, Any]) -> tuple[str, ...]:

@@ -12,8 +12,8 @@ import numpy as np
 
 from p3s.base.artefacts import file_bytes, parse_json
 from p3s.base.errors import P3SError
-from p3s.base.settings import traces_of
 from p3s.base.ops import COLLECTIVE, SEND, kind_of
+from p3s.base.settings import traces_of
 from p3s.base.study import RunRecord, Study
 from p3s.base.tables import known_tables, numbers, read_table
 from p3s.base.text import visible

@@ -18,6 +18,7 @@ from p3s.base.extensions import Reader, provided
 from p3s.base.extents import extents_of, names_count, shape, with_count
 from p3s.base.foreign_formats import ReadBy, refuse_foreign
 from p3s.base.records import commit_run, stage_run
+from p3s.base.settings import traces_of
 from p3s.base.staging import discard
 from p3s.base.study import RUN_SCHEMA, SCHEMA_VERSION, Study, read_json, write_json
 from p3s.base.trust import is_signed, sign
@@ -430,7 +431,7 @@ def characterize_added(study: Study, counts: Sequence[int]) -> list[str]:
     failed = []
     for np in counts:
         try:
-            characterize(study.root, np)
+            characterize(traces_of(study), np)
         except P3SError as problem:
             failed.append(f"np={np}: {problem}")
     study.update()

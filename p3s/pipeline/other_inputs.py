@@ -18,7 +18,7 @@ from p3s.base.extents import names_count
 from p3s.base.host.command import parse
 from p3s.base.records import commit_run
 from p3s.base.settings import traces_of
-from p3s.base.staging import discard, new_directory, release
+from p3s.base.staging import discard, new_directory
 from p3s.base.study import Study
 from p3s.capture.sites import resolve_sites
 from p3s.costs.points import OWN

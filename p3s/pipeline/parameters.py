@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from p3s.base.artefacts import is_stale
 from p3s.base.command_lines import launcher, shown
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.extensions import provided
@@ -31,7 +32,7 @@ from p3s.base.text import plural, quoted
 from p3s.costs.parameters.laws import Family
 from p3s.machine.topology.inside import Node
 from p3s.pipeline.basis import Request, basis_of
-from p3s.pipeline.stages import ensure_model, ensure_signatures, is_stale, machine_file
+from p3s.pipeline.stages import ensure_model, ensure_signatures, machine_file
 from p3s.predict.surface import Surface
 from p3s.predict.types import Reason
 from p3s.predict.what_if.changes import MoreThreads, NotKnown

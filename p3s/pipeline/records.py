@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from p3s.base.errors import P3SError
 from p3s.base.records import work_of
-from p3s.base.settings import parameters
+from p3s.base.settings import parameters, traces_of
 from p3s.base.study import Study
 from p3s.capture.callpath import Where
 from p3s.capture.sites import resolve_sites
@@ -101,7 +101,7 @@ def model_record(study: Study, modules: Sequence[Path] = ()) -> ModelRecord:
     Raises P3SError where there is none that can be read.
     """
     model = load(study.root)
-    places, notes = resolve_sites(study, model.sites, modules)
+    places, notes = resolve_sites(traces_of(study), model.sites, modules)
     return ModelRecord(model, places, notes, Commands(study).take_back(model.without))
 
 

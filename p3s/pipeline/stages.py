@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -114,6 +113,8 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
                 f"processes{_of_others(made)}"
             )
             if study.others():
+                from p3s.model.stage import load
+
                 write_far(study, load(study.root))
             for unused in made.refused:
                 bar.say(f"note: {unused.name} is not used: {unused.why}")

@@ -216,9 +216,7 @@ _INTERVAL_PARTS = {
     "files": "what files cost",
     "residual": "what no other part knows, by what was missed at the measured counts",
 }
-_INTERVAL = (
-    "Interval: 5 % and 95 % of joint draws of these parts, each with its own 90 % interval."
-)
+_INTERVAL = "Interval: 5 % and 95 % of joint draws of these parts, each with its own 90 % interval."
 _ESTIMATED = {
     "compute": "compute",
     "communication": "comm",

@@ -18,6 +18,7 @@ from comparisons import comparison, held_out, work
 from handmade import phase, put_replay, put_scaled
 from made_predictions import made_prediction
 
+from p3s.base.artefacts import is_stale
 from p3s.base.errors import P3SError, RunFailed
 from p3s.base.study import SCHEMA_VERSION, Study, write_json
 from p3s.model.comparison import HoldOut, Overlap, Weights

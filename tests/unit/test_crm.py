@@ -7,9 +7,6 @@ printed equations give, and what the rounding of their coefficients allows.
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
-
 import numpy as np
 import pytest
 

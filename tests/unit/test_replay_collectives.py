@@ -67,10 +67,7 @@ def prove_by_node(library: Library, node: np.ndarray, nbytes: int) -> None:
 
 
 def test_over_nodes_the_right_data_moves() -> None:
-    for library in (
-        Library(OPENMPI, (5, 0)),
-        Library(MPICH, (5, 0)),
-    ):
+    for library in (Library(OPENMPI, (5, 0)), Library(MPICH, (5, 0))):
         prove_by_node(library, np.arange(6) % 2, 70000)
         prove_by_node(library, np.array([0, 0, 0, 1, 1, 2, 2]), 240)
 

@@ -191,9 +191,7 @@ def _with_shape(
 ) -> list[Member]:
     """Return the members with one rule of sizes; own: with the numbers they have is tried too."""
     settings = [each.setting for each in members]
-    for m in sorted(
-        range(len(laws)), key=lambda m: bool(laws[m].even or laws[m].rivals or laws[m].open)
-    ):
+    for m in sorted(range(len(laws)), key=lambda m: bool(laws[m].rivals)):
         shape = laws[m].expr
         first = [_with_numbers_of(shape, list(_numbers(law.expr))) for law in laws]
         for exprs in chain([first] if own else [], _by_laws(shape, m, settings)):

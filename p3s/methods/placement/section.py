@@ -13,8 +13,7 @@ from p3s.base.text import joined, percent, plural, processes, seconds, span, tab
 from p3s.methods.placement.ranked.types import PLACEMENTS, Advice, Gain, Placements, Ranked, path_of
 from p3s.pipeline.content import StudyContent
 from p3s.program.mapping import BLOCK, CYCLIC
-from p3s.report.counts import lines_csv
-from p3s.report.show import Part, PartTable
+from p3s.report.show import Part, PartTable, lines_csv
 
 #: Rows of a table.
 _MOST_ROWS, _MOST_PHASES = 12, 8

@@ -32,13 +32,7 @@ from p3s.base.study import Study
 from p3s.base.text import plural, processes
 from p3s.pipeline.basis import AUTO, Request, request_of
 from p3s.pipeline.parameters import Laws, OverThreads, Wanted, node_of, plain_node
-from p3s.pipeline.stages import (
-    ensure_compute,
-    ensure_model,
-    ensure_signatures,
-    is_stale,
-    machine_file,
-)
+from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_signatures, machine_file
 from p3s.predict.what_if.changes import MoreThreads, NotKnown
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.progress import Progress
-from p3s.base.settings import parameters
+from p3s.base.settings import parameters, traces_of
 from p3s.base.study import Study
 from p3s.base.text import differing, one_line
 from p3s.model.evaluate import model_grid
@@ -242,10 +242,10 @@ def _run(study: Study, n: int, launch: Launch, there: Path | None, bar: Progress
     if there is not None:
         bar.say(f"np={n}: running in {there}, as the study's runs")
     bar.start(f"np={n}: running")
-    recording = of_study(study)
+    recording = of_study(traces_of(study))
     whole = Study(study.root.resolve())
     with chdir(there or "."):
-        row = trace_once(whole, launch, n, whole.validate_run_dir(n), recording, bar)
+        row = trace_once(traces_of(whole), launch, n, whole.validate_run_dir(n), recording, bar)
     for problem in row.problems:
         bar.say(f"np={n}: {problem}")
     bar.done(f"np={n}: {row.wall_s:.1f} s, comparing")
