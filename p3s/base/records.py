@@ -92,6 +92,16 @@ def signature_path(root: Path, np: int) -> Path:
     return root / "signature" / f"np{np:04d}.json"
 
 
+def times_path(root: Path, np: int) -> Path:
+    """Return the times at ``np`` processes: signature/np0008.times.json (table: .parquet)."""
+    return signature_path(root, np).with_suffix(".times.json")
+
+
+def phases_path(root: Path) -> Path:
+    """Return phases and loop nest over all counts: signature/phases.json."""
+    return root / "signature" / "phases.json"
+
+
 def characterized(root: Path) -> set[int]:
     """Return the process counts that have a signature."""
     directory = root / "signature"

@@ -29,9 +29,11 @@ from p3s.base.records import (
     commands_of,
     ended_early,
     is_old_replay,
+    phases_path,
     read_manifest,
     runs_in,
     signature_path,
+    times_path,
 )
 from p3s.base.serialise import ShapeError, from_data
 from p3s.base.staging import new_file
@@ -84,7 +86,7 @@ class Study:
 
     def times_path(self, np: int) -> Path:
         """Computation time per segment at ``np``: signature/np0008.times.json (table: .parquet)."""
-        return self.signature_path(np).with_suffix(".times.json")
+        return times_path(self.root, np)
 
     def far_dir(self, name: str) -> Path:
         """Study of the same program with a smaller workload: far/NAME/."""
@@ -102,7 +104,7 @@ class Study:
     @property
     def phases_path(self) -> Path:
         """Phases and loop nest over all counts: signature/phases.json."""
-        return self.root / "signature" / "phases.json"
+        return phases_path(self.root)
 
     def sampled_dir(self, np: int) -> Path:
         """Capture of a signature that was run: sampled/np0008/; no run of the study."""

@@ -1,4 +1,4 @@
-"""One program or library on disk: functions and lines of addresses in it.
+"""One program or library on disk: functions of addresses in it, and its machine code.
 
 Addresses are those of the file (virtual addresses), as in a capture.
 """
@@ -10,22 +10,17 @@ import contextlib
 import functools
 import io
 import lzma
-import os
 import struct
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-from p3s.capture.lines import Line, lines_of
 from p3s.capture.modules import readable
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
-#: Where distributions put debug information that was split off.
-_DEBUG_ROOTS = (Path("/usr/lib/debug"),)
 #: Symbols that a stripped file carries in compressed form have at most so many bytes.
 _MOST_EMBEDDED = 1 << 28
 _FUNC, _IFUNC = 2, 10
@@ -105,7 +100,6 @@ class Binary:
         with contextlib.ExitStack() as stack:
             stream = stack.enter_context(path.open("rb"))
             self._elf: Any = _sound(ELFFile)(stream)
-            self.build_id = _sound(_build_id_of)(self._elf)
             self._close = stack.pop_all()
 
     def __enter__(self) -> Binary:
@@ -194,18 +188,17 @@ class Binary:
     @functools.cached_property
     def _symbols(self) -> tuple[list[int], list[tuple[int, str]]]:
         best: dict[int, tuple[tuple[int, int, str], int, str]] = {}
-        with contextlib.ExitStack() as stack:
-            tables = [self._elf]
-            if _table_of(self._elf, ".symtab") is None:
-                tables += [elf for elf in (self._embedded(), self._with(stack, ".symtab")) if elf]
-            for elf in tables:
-                for name in (".symtab", ".dynsym"):
-                    for value, size, bind, text in _functions_in(elf, name):
-                        # Of several names the global one, then the shortest, is what people know.
-                        rank = ({_LOCAL: 2, _WEAK: 1}.get(bind, 0), len(text), text)
-                        known = best.get(value)
-                        if text and (known is None or rank < known[0]):
-                            best[value] = (rank, size, text)
+        tables = [self._elf]
+        if _table_of(self._elf, ".symtab") is None and (embedded := self._embedded()):
+            tables.append(embedded)
+        for elf in tables:
+            for name in (".symtab", ".dynsym"):
+                for value, size, bind, text in _functions_in(elf, name):
+                    # Of several names the global one, then the shortest, is what people know.
+                    rank = ({_LOCAL: 2, _WEAK: 1}.get(bind, 0), len(text), text)
+                    known = best.get(value)
+                    if text and (known is None or rank < known[0]):
+                        best[value] = (rank, size, text)
         starts = sorted(best)
         rows = []
         for at, start in enumerate(starts):
@@ -285,56 +278,6 @@ class Binary:
                 at = data.find(b"\xff\x25", at + 6)
         return found
 
-    # ---- debug information
-    def lines(self, addresses: Iterable[int]) -> dict[int, Line]:
-        """Return what debug information says of addresses; those it does not know are absent.
-
-        Also from what was split off the file; the innermost inlined function is named.
-        """
-        return lines_of(self.path, addresses)
-
-    def _with(self, stack: contextlib.ExitStack, *sections: str) -> Any:
-        """Return the file that has one of some sections: this one, or what was split off it."""
-        from elftools.elf.elffile import ELFFile
-
-        if any(_table_of(self._elf, name) is not None for name in sections):
-            return self._elf
-        for path in self._split_off():
-            with contextlib.suppress(OSError, *_UNSOUND):
-                elf = ELFFile(stack.enter_context(path.open("rb")))
-                if any(_table_of(elf, name) is not None for name in sections) and self._mine(elf):
-                    return elf
-        return None
-
-    def _mine(self, other: Any) -> bool:
-        """Tell whether a file was split off this one: its build id, else its checksum."""
-        build = _build_id_of(other)
-        if build and self.build_id:
-            return build == self.build_id
-        link = self._elf.get_section_by_name(".gnu_debuglink")
-        if link is None:
-            return False
-        other.stream.seek(0)
-        crc = 0
-        while block := other.stream.read(1 << 20):
-            crc = zlib.crc32(block, crc)
-        order: Literal["little", "big"] = "little" if self._elf.little_endian else "big"
-        return int.from_bytes(link.data()[-4:], order) == crc
-
-    def _split_off(self) -> Iterator[Path]:
-        """Yield where debug information of a stripped file may be (as gdb looks for it)."""
-        build = self.build_id
-        if len(build) > 2:
-            for root in _DEBUG_ROOTS:
-                yield root / ".build-id" / build[:2] / f"{build[2:]}.debug"
-        section = self._elf.get_section_by_name(".gnu_debuglink")
-        if section is not None:
-            name = os.path.basename(_string(section.data(), 0))
-            home = self.path.resolve().parent
-            for folder in (home, home / ".debug", *(r / str(home)[1:] for r in _DEBUG_ROOTS)):
-                if name and (folder / name) != self.path:
-                    yield folder / name
-
 
 def _branches(data: bytes, base: int) -> Iterator[tuple[int, int, bool]]:
     """Yield (address, target, whether it is a call) of what looks like a near call or jump."""
@@ -344,16 +287,6 @@ def _branches(data: bytes, base: int) -> Iterator[tuple[int, int, bool]]:
             (offset,) = struct.unpack_from("<i", data, at + 1)
             yield base + at, base + at + 5 + offset, opcode == 0xE8
             at = data.find(opcode, at + 1)
-
-
-def _build_id_of(elf: Any) -> str:
-    section = elf.get_section_by_name(".note.gnu.build-id")
-    if section is None:
-        return ""
-    for note in section.iter_notes():
-        if note["n_type"] == "NT_GNU_BUILD_ID":
-            return str(note["n_desc"])
-    return ""
 
 
 def _table_of(elf: Any, name: str) -> Any:

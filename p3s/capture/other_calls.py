@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from p3s.capture.elf import Binary, Code
+from p3s.capture.lines import lines_of
 
 #: mpi_x_, MPI_X, PMPI_X, mpi_x_f08_ and the like are one call.
 _MPI = re.compile(r"^p?(mpi_[a-z_]*?)(?:_f08|_f08ts)?_{0,2}$")
@@ -42,19 +43,19 @@ def other_calls(
     """
     with Binary(path) as binary:
         code = binary.code()
-        if code is None:
-            return ()
-        seen = set(executed).union(*(stack for found in stacks.values() for stack in found))
-        near_by = _near_by(code, stacks, seen)
-        if not any(others for _, _, others in near_by.values()):
-            return ()  # debug information takes long to read
-        ops = {op.lower() for op in near_by}
-        mine = [after for after, _, name in code.calls if _normal(name) in ops]
-        lines = {
-            at + 1: (line.file, line.line)
-            for at, line in binary.lines(after - 1 for after in mine).items()
-            if line.line
-        }
+    if code is None:
+        return ()
+    seen = set(executed).union(*(stack for found in stacks.values() for stack in found))
+    near_by = _near_by(code, stacks, seen)
+    if not any(others for _, _, others in near_by.values()):
+        return ()  # debug information takes long to read
+    ops = {op.lower() for op in near_by}
+    mine = [after for after, _, name in code.calls if _normal(name) in ops]
+    lines = {
+        at + 1: (line.file, line.line)
+        for at, line in lines_of(path, (after - 1 for after in mine)).items()
+        if line.line
+    }
     found = []
     for op, (below, came, others) in near_by.items():
         known = {lines.get(after) for after, _ in came} - {None}

@@ -12,12 +12,11 @@ from p3s.base.artefacts import changed_ns
 from p3s.base.records import Traces
 from p3s.base.text import joined
 from p3s.capture.callpath import Where, parse, shown
-from p3s.capture.lines import reader
+from p3s.capture.lines import Line, lines_of, reader
 from p3s.capture.modules import Modules
 
 if TYPE_CHECKING:
     from p3s.capture.elf import Binary
-    from p3s.capture.lines import Line
 
 
 def resolve_sites(
@@ -150,7 +149,7 @@ def _in_module(
             if not all(binary.follows_call(where.offset) for where in wheres):
                 return {}, changed
             # A return address is that of the instruction after the call, perhaps another line.
-            lines = binary.lines(where.offset - 1 for where in wheres)
+            lines = lines_of(path, (where.offset - 1 for where in wheres))
             placed = [_placed(binary, where, lines.get(where.offset - 1)) for where in wheres]
             found = {w.frame: w for w in placed if w.function or w.line or w.calls}
             bare = sum(not (where.function or where.line) for where in placed)

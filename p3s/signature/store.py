@@ -11,7 +11,13 @@ import numpy as np
 
 from p3s.base.artefacts import is_stale, read_json, write_json
 from p3s.base.errors import P3SError
-from p3s.base.records import SIGNATURE_SCHEMA, SIGNATURE_VERSION, Traces, signature_path
+from p3s.base.records import (
+    SIGNATURE_SCHEMA,
+    SIGNATURE_VERSION,
+    Traces,
+    phases_path,
+    signature_path,
+)
 from p3s.base.serialise import Natural, Published, ShapeError, from_data
 from p3s.base.tables import (
     TableFacts,
@@ -267,11 +273,6 @@ def _read_sequences(path: Path, head: SignatureHead, calls: np.ndarray) -> dict[
         check_range(values, -len(head.nodes), least, f"{path.name}: an event")
         out.update(dict.fromkeys(ranks, values))
     return dict(sorted(out.items()))
-
-
-def phases_path(root: Path) -> Path:
-    """Return phases and loop nest over all counts: signature/phases.json."""
-    return root / "signature" / "phases.json"
 
 
 def write_phases(traces: Traces) -> Phases:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing
 
 from p3s.base.artefacts import crc_of, file_bytes, is_stale, parse_json, write_json
-from p3s.base.records import RunRecord, Traces, signature_path
+from p3s.base.records import RunRecord, Traces, signature_path, times_path
 from p3s.base.serialise import Natural, NotNegative, ProcessCount, Published, Share, Total, to_data
 from p3s.base.tables import OtherTable, check_range, read_columns, unusable_tables, write_columns
 from p3s.capture.reader import mark_of
@@ -109,11 +109,6 @@ class TimesHead(TimesFacts):
 
 
 TIMES = Published("p3s.times", 1, TimesHead, True, "run `p3s characterize` again")
-
-
-def times_path(root: Path, np: int) -> Path:
-    """Return the times at ``np`` processes: signature/np0008.times.json (table: .parquet)."""
-    return signature_path(root, np).with_suffix(".times.json")
 
 
 def make_times(traces: Traces, np: int) -> Times | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from p3s.capture.elf import Binary, Code
+from p3s.capture.lines import lines_of
 from p3s.capture.other_calls import OtherCall, other_calls
 
 pytestmark = pytest.mark.skipif(
@@ -133,8 +134,7 @@ def test_copies_are_told_by_their_line(tmp_path: Path, flag: str, copied: list[b
     code = code_of(tmp_path / "copies")
     sends = [at for at, _, name in code.calls if name == "MPI_Send"]
     assert len(sends) == 3, "one was not copied: the compiler does otherwise"
-    with Binary(tmp_path / "copies") as binary:
-        lines = binary.lines(at - 1 for at in sends)
+    lines = lines_of(tmp_path / "copies", (at - 1 for at in sends))
     inline = [at for at in sends if not lines or lines[at - 1].line == 5]
     found = other_calls(tmp_path / "copies", {"MPI_Send": [[inline[0]]]})
     assert [each.copied for each in found] == copied
