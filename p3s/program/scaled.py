@@ -264,7 +264,12 @@ def scaled_head(scaled_dir: Path) -> dict[str, Any]:
     return _last_head(Path(scaled_dir) / "scaled.json")
 
 
-_last_head = LastRead(lambda path: to_data(SCALED.read(path)), files=16)
+def _read_head(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = to_data(SCALED.read(path))
+    return found
+
+
+_last_head = LastRead(_read_head, files=16)
 
 
 def parts_of(scaled_dir: Path, head: Mapping[str, Any]) -> list[Path]:
