@@ -266,17 +266,12 @@ class Study:
 
     def matrix(self, n: int) -> Matrix:
         """Return who sends how much to whom with ``n`` processes."""
-        from p3s.pipeline.content import scaled_matrix, traced_matrix
+        from p3s.pipeline.content import matrix_of
 
         traced = n in ensure_signatures(self._directory, self._progress)
         if not traced:
             self.scale(n)
-        study = self._directory
-        found = (
-            traced_matrix(study.signature_path(n), n)
-            if traced
-            else scaled_matrix(study.scaled_dir(n), n)
-        )
+        found = matrix_of(self._directory, n)
         if found is None or isinstance(found, str):
             raise P3SError(f"{self.path}: no matrix of {processes(n)}: {found or 'damaged'}")
         return Matrix(n, traced, found)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from p3s.base.errors import GateFailed, UsageError
-from p3s.base.text import factor, percent, plural, seconds, table
+from p3s.base.text import plural
 from p3s.cli.common import allowed_codes, emit, out, say
-from p3s.predict.gate import COST, RATIO, TIME, Finding, Value
 
 
 def gate(
@@ -25,6 +21,7 @@ def gate(
     from p3s.predict.gate import check, parse
     from p3s.predict.saved import PredictionFile, as_of_now
     from p3s.predict.types import named, untrusted
+    from p3s.report.gates import as_json, gates_text
 
     if not fail_if:
         raise UsageError("no condition given; add one: --fail-if 'efficiency@largest < 0.5'")
@@ -64,54 +61,3 @@ def gate(
         codes = ",".join(dict.fromkeys(reason.code for reason in against))
         say(f"to pass all the same: --allow {codes}")
     return code
-
-
-def gates_text(findings: Sequence[Finding], *, untrusted: bool) -> str:
-    """Return the conditions as a table; a question mark where the intervals leave one open."""
-    rows = []
-    for each in findings:
-        word = "FAILED" if each.met else "no pass" if untrusted else "passed"
-        values = ", ".join(f"{name} = {_text(name, value)}" for name, value in each.values)
-        rows.append([word + "?" * (each.certain is False), each.condition.text, values])
-    return table(rows, ["gate", "fails if", "predicted"], left=3)
-
-
-def _text(name: str, value: Value) -> str:
-    if math.isinf(value.value):
-        return f"none up to {value.low:g}"
-    shown = [_one(name, value.kind, number) for number in (value.value, value.low, value.high)]
-    return shown[0] if value.low == value.high else f"{shown[0]} ({shown[1]} to {shown[2]})"
-
-
-def _one(name: str, kind: str | None, number: float) -> str:
-    if kind == TIME:
-        return seconds(number)
-    if kind == COST:
-        return f"{number:.3g} core-h"
-    if kind == RATIO:
-        share = name.removeprefix("base.").startswith(("efficiency", "unknown"))
-        return percent(number) if share else factor(number)
-    return f"{number:g}"
-
-
-def as_json(finding: Finding) -> dict[str, Any]:
-    """Return a condition and its values as plain data, null for what is not known."""
-    values = {
-        name: {
-            "value": _finite(value.value),
-            "low": _finite(value.low) if value.known else None,
-            "high": _finite(value.high) if value.known else None,
-        }
-        for name, value in finding.values
-    }
-    return {
-        "fail_if": finding.condition.text,
-        "failed": finding.met,
-        "certain": finding.certain,
-        "chance": finding.chance,
-        "values": values,
-    }
-
-
-def _finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None

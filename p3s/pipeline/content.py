@@ -146,13 +146,17 @@ def _unknown(study: Study, n: int) -> Sequence[Any]:
 
 def _matrices(study: Study, largest: int) -> Iterator[tuple[int, bool, CommMatrix | str]]:
     """Yield the matrices of the largest traced count and of ``largest``, those that can be had."""
-    n = max(study.signature_counts(), default=0)
-    if n and (traced := traced_matrix(study.signature_path(n), n)) is not None:
-        yield n, True, traced
-    if largest in study.signature_counts():
-        return
-    if (scaled := scaled_matrix(study.scaled_dir(largest), largest)) is not None:
-        yield largest, False, scaled
+    traced = study.signature_counts()
+    for n in [*traced[-1:], *({largest} - {*traced})]:
+        if (found := matrix_of(study, n)) is not None:
+            yield n, n in traced, found
+
+
+def matrix_of(study: Study, n: int) -> CommMatrix | str | None:
+    """Return the matrix of a count: of its signature where there is one, else as scaled."""
+    if n in study.signature_counts():
+        return traced_matrix(study.signature_path(n), n)
+    return scaled_matrix(study.scaled_dir(n), n)
 
 
 def _instructions(model: Model) -> InstructionTable | None:

@@ -40,7 +40,7 @@ def render(
     with what they would save. verbose: all of it.
     """
     warning, reasons = warning_of(prediction), reasons_of(prediction)
-    told = untrusted(reasons) or [each for each in reasons if not each.untrustworthy]
+    told = [*untrusted(reasons), *(each for each in reasons if not each.untrustworthy)]
     most = MAX_COUNTS if verbose else SHORT
     text = [*paragraph(warning or headline(prediction)), ""]
     text += [show(count_table(prediction, most, wide=False)), *count_cut(prediction, most)]

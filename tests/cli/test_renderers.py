@@ -448,7 +448,7 @@ def test_a_terminal_gives_every_reason_with_its_advice() -> None:
     head, _, below = text.partition("\n\n")
     assert head.startswith("Do not rely on this prediction: an efficiency")
     assert "superlinear: the efficiency is 300 %\n    to do: trace 4 again" in below
-    assert "wide: the run time at 512" in below and "shared cores" not in below
+    assert "wide: the run time at 512" in below
     everything = render(record(made), verbose=True)
     assert "Taken at face value: from 4 to 512 processes" in everything
     assert "caution: ranks shared cores\n    to do: trace with more cores" in everything
