@@ -25,7 +25,7 @@ from p3s.signature.matrix import CommMatrix
 from p3s.signature.phase_file import Phases, load
 
 if TYPE_CHECKING:
-    from p3s.costs.table import Row
+    from p3s.costs.types import Row
 
     Places = Mapping[str, Where]
 

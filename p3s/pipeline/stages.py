@@ -122,7 +122,7 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
         ensure_signatures(other, bar)
     if again or is_stale(study.compute_path, compute_inputs(study)):
         from p3s.costs.table import unknown_costs
-        from p3s.pipeline.costing import build_compute, write_far
+        from p3s.pipeline.costing import build_compute, reference_of, write_far
         from p3s.signature.times import load_times, make_times
 
         bar.start("fitting the cost of computation")
@@ -139,7 +139,7 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
                 f"processes{_of_others(made)}"
             )
             if study.others():
-                write_far(study, load(study.root))
+                write_far(study, reference_of(study, load(study.root)))
             for unused in made.refused:
                 bar.say(f"note: {unused.name} is not used: {unused.why}")
             for line in unknown_costs(made):

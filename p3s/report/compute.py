@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from p3s.base.text import aligned, percent, processes, seconds, visible
 from p3s.costs.laws import CostLaw
 from p3s.costs.laws import text as text_of
-from p3s.costs.table import SHOWN, Row, laws_of, shares, unknown_costs
-from p3s.costs.types import NOT_LEFT, ComputeModel, CostHoldOut, LawEntry, PhaseCosts, TimedRun
+from p3s.costs.table import SHOWN, laws_of, shares, unknown_costs
+from p3s.costs.types import NOT_LEFT, ComputeModel, CostHoldOut, LawEntry, PhaseCosts, Row, TimedRun
 from p3s.report.counts import lines_csv, rows_of
 from p3s.signature.clock import TIMES
 
