@@ -31,7 +31,8 @@ def row(phase: int, n: float | None, cost: float | None = 0.257, **more: Any) ->
 
 
 def file(unit: str, **more: Any) -> FarFile:
-    far = {"name": "far/w1", "command": ["./a"], "counts": [4], **more}
+    empty = {"error": None, "places": "by call site", "rows": [], "minimum": []}
+    far = {"name": "far/w1", "command": ["./a"], "counts": [4], **empty, **more}
     names = [f"Send{phase}" for phase in range(4)]
     return from_data(FarFile, {"work_unit": unit, "phases": names, "workloads": [far]})
 
