@@ -172,7 +172,7 @@ def _program(points: Sequence[Point]) -> list[Point]:
     out = []
     for run in by_run([p._replace(phase=-1) for p in points]).values():
         whole = per_rank(run, max(run[0].traced, 1))
-        out.append(whole._replace(x=whole.work, spread=float(np.median([p.spread for p in run]))))
+        out.append(whole._replace(x=whole.work))
     return out
 
 

@@ -195,7 +195,6 @@ def _joined(group: Sequence[Point]) -> Point:
     return out._replace(
         x=float(sum(p.x * p.ranks for p in group) / ranks),
         typical_ns=max(out.typical_ns, out.least_ns),
-        spread=max(p.spread for p in group),
     )
 
 

@@ -217,8 +217,6 @@ class TimedRun:
 
     np: int
     dir: str
-    time_ns: int | None
-    wall_ns: int | None
     disturbed: tuple[str, ...]
     own_cores: bool = False
 

@@ -38,9 +38,7 @@ def build_compute(root: Path, points: Sequence[Point] = ()) -> ComputeModel | No
         for record in (*study.runs(), *study.timed_runs())
     }
     runs = tuple(
-        TimedRun(
-            t.np, run.dir, run.time_ns, run.wall_ns, run.disturbed, not shared.get(run.dir, True)
-        )
+        TimedRun(t.np, run.dir, run.disturbed, not shared.get(run.dir, True))
         for t in times
         for run in t.runs
     )
