@@ -65,7 +65,7 @@ def make_study(name: str, root: Path, timed: bool = False) -> None:
             save_times(times_of(table, table.segments[:, 4].astype(float)), study.times_path(n))
     build(study.root)
     if timed:
-        from p3s.costs.stage import build as build_compute
+        from p3s.pipeline.costing import build_compute
 
         build_compute(study.root)
 

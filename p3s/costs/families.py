@@ -65,10 +65,6 @@ class Column(NamedTuple):
     first: float = 0.0
     second: float = 0.0
 
-    def at(self, u: np.ndarray) -> np.ndarray:
-        """Return the column at ``u`` = log2 x."""
-        return values([self], u)[..., 0]
-
 
 def values(columns: Sequence[Column], u: np.ndarray) -> np.ndarray:
     """Return the columns at ``u``: an array of one more dimension, the columns last."""

@@ -42,11 +42,11 @@ from p3s.costs.types import (
     NOT_LEFT,
     ComputeModel,
     CostHoldOut,
-    Iteration,
     LawEntry,
     Laws,
     PhaseCosts,
     PhaseError,
+    Row,
     Unknown,
 )
 from p3s.model.comparison import HoldOut, WorkErrors
@@ -172,7 +172,7 @@ def _program(points: Sequence[Point]) -> list[Point]:
     out = []
     for run in by_run([p._replace(phase=-1) for p in points]).values():
         whole = per_rank(run, max(run[0].traced, 1))
-        out.append(whole._replace(x=whole.work, spread=float(np.median([p.spread for p in run]))))
+        out.append(whole._replace(x=whole.work))
     return out
 
 
@@ -224,7 +224,7 @@ def phase_costs(
         phase.name,
         _range([p.x for p in whole]),
         _range([p.n for p in points if p.n is not None]),
-        tuple(_iteration(p, laws, found, weight) for p in points),
+        tuple(_row(p, laws, found, weight) for p in points),
         thesis.initial,
         thesis.calibrated,
         thesis.far,
@@ -259,23 +259,13 @@ def share_of(of_phase: np.ndarray, k: int) -> float:
     return float(of_phase[k].sum()) / total if total > 0 else 0.0
 
 
-def _iteration(
-    point: Point, laws: Laws, found: Sequence[Measured], weight: Iterations
-) -> Iteration:
+def _row(point: Point, laws: Laws, found: Sequence[Measured], weight: Iterations) -> Row:
     """Return a run's time of one process in one iteration, measured and by the laws."""
     k = point.phase
     own = next((m for m in found if point.source == OWN and m.n == point.traced), None)
-    return Iteration(
-        point.n,
-        point.traced,
-        point.source,
-        point.ranks,
-        point.x,
-        point.least_ns,
-        point.spread,
-        measured_turn(own, k) if own else point.typical_ns,
-        predicted_turn(laws, own, k) if own else _of_points(laws, point, weight),
-    )
+    measured = measured_turn(own, k) if own else point.typical_ns
+    predicted = predicted_turn(laws, own, k) if own else _of_points(laws, point, weight)
+    return Row(k, point.source, point.n, point.traced, point.x, measured, predicted)
 
 
 def _of_points(laws: Laws, point: Point, weight: Iterations) -> float:

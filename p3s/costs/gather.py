@@ -27,13 +27,12 @@ SMALL_SHARE, SMALL_NS = 0.01, 2000.0
 class Spent:
     """Time before the calls of each place in the runs of one count, and the work done in it.
 
-    least, typical, most: (places, ranks), ns over the run, of the repeats; work: of the same shape,
+    least, typical: (places, ranks), ns over the run, of the repeats; work: of the same shape,
     what is known to have been done in that time; repeats: runs. MPI_Init takes none.
     """
 
     least: np.ndarray
     typical: np.ndarray
-    most: np.ndarray
     work: np.ndarray
     repeats: int
 
@@ -120,11 +119,11 @@ def modelled_work(model: Model, n: int) -> tuple[np.ndarray, Any]:
 def spent_in(places: Sequence[Place], times: Times) -> Spent:
     """Return the time of runs before each place of a model."""
     place = numbers_of(places, times.nodes)[times.to_node]
-    least, typical, most, work = (
+    least, typical, work = (
         by_place_and_rank(place, times.rank, values, (len(places), times.np)) * in_the_run(places)
-        for values in (times.least_ns, times.median_ns, times.most_ns, times.work)
+        for values in (times.least_ns, times.median_ns, times.work)
     )
-    return Spent(least, typical, most, work, max(len(times.runs), 1))
+    return Spent(least, typical, work, max(len(times.runs), 1))
 
 
 def measured_at(model: Model, times: Times, own_cores: bool = False) -> Measured:
@@ -145,7 +144,6 @@ def measured_at(model: Model, times: Times, own_cores: bool = False) -> Measured
     return Measured(
         spent.least,
         spent.typical,
-        spent.most,
         work,
         spent.repeats,
         times.np,
@@ -174,13 +172,10 @@ def points_of(
         mine = ranks[at.work[row][ranks] > 0]
         if not len(mine):
             continue
-        least, typical, most, work = (
-            float(values[row][mine].mean()) for values in (at.least, at.typical, at.most, at.work)
+        least, typical, work = (
+            float(values[row][mine].mean()) for values in (at.least, at.typical, at.work)
         )
-        spread = max(most / least - 1.0, 0.0) if least > 0 else 0.0
-        yield Point(
-            place, phase, n, work, x, least, typical, spread, len(mine), at.repeats, source, traced
-        )
+        yield Point(place, phase, n, work, x, least, typical, len(mine), at.repeats, source, traced)
 
 
 def own_points(found: Measured, source: str = OWN) -> list[Point]:

@@ -30,9 +30,8 @@ class Point(NamedTuple):
     was matched to, a real number, None where no count has it. work: of one rank in the
     run, mean over the group; x: the rank's work per iteration of the phase, what stands for its
     working set. least_ns, typical_ns: time of the same rank in the run, the least over the repeats
-    and their median. spread: relative, of the repeats (largest over least, less 1; 0 for one
-    repeat). ranks: in the group. repeats: runs. source: "own", or the name of the other setting
-    ("far/w1", "at/size=2000"); traced: process count of the run itself."""
+    and their median. ranks: in the group. repeats: runs. source: "own", or the name of the other
+    setting ("far/w1", "at/size=2000"); traced: process count of the run itself."""
 
     place: Place
     phase: int
@@ -41,7 +40,6 @@ class Point(NamedTuple):
     x: float
     least_ns: float
     typical_ns: float
-    spread: float
     ranks: int
     repeats: int
     source: str = OWN
@@ -105,10 +103,7 @@ def _summed(place: Place, points: Sequence[Point]) -> Point:
     of_place: dict[Place, int] = {}
     for p in points:
         of_place[p.place] = of_place.get(p.place, 0) + p.ranks
-    ranks = max(of_place.values())
-    out = per_rank(points, ranks, place)
-    most = sum(p.least_ns * (1.0 + p.spread) * p.ranks for p in points) / ranks
-    return out._replace(spread=max(most / out.least_ns - 1.0, 0.0) if out.least_ns > 0 else 0.0)
+    return per_rank(points, max(of_place.values()), place)
 
 
 def thinned(points: Sequence[Point]) -> list[Point]:
@@ -166,7 +161,6 @@ def turns(points: Sequence[Point], weight: Iterations) -> list[Point]:
                 typical_ns=whole.typical_ns / weight[run],
                 n=n,
                 x=float(np.average([p.x for p in mine], weights=ranks)),
-                spread=float(np.median([p.spread for p in mine])),
             )
         )
     return out

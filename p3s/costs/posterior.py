@@ -195,7 +195,6 @@ def _joined(group: Sequence[Point]) -> Point:
     return out._replace(
         x=float(sum(p.x * p.ranks for p in group) / ranks),
         typical_ns=max(out.typical_ns, out.least_ns),
-        spread=max(p.spread for p in group),
     )
 
 
@@ -278,7 +277,6 @@ class Best:
     coefficient: tuple[float, ...]
     disturbed: tuple[int, ...]
     families: dict[str, float]
-    error: float
 
 
 #: What was disturbed, and the scores under it by the number of columns.
@@ -433,17 +431,11 @@ def _drawn(
                 families[str(name)] = families.get(str(name), 0.0) + float(w)
         start += len(i)
     shares = {name: w / sum(families.values()) for name, w in families.items()}
-    best = _best(points, found, parts, shares, middle)
+    best = _best(found, parts, shares, middle)
     return Draws(found.columns, which, coefficient, importance / importance.sum(), error), best
 
 
-def _best(
-    points: Measured,
-    found: Designs,
-    parts: Sequence[_Part],
-    shares: dict[str, float],
-    middle: float,
-) -> Best:
+def _best(found: Designs, parts: Sequence[_Part], shares: dict[str, float], middle: float) -> Best:
     """Return the likeliest design of the family that weighs most in all."""
     family = max(shares, key=lambda name: shares[name])
     top, where = -np.inf, (0, 0)
@@ -459,5 +451,4 @@ def _best(
         tuple(max(0.0, float(b)) * middle for b in s.beta[j]),
         h,
         shares,
-        float(np.sqrt(s.square[j] / (len(points.u) + PRIOR_DOF))),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,8 @@ from p3s.base.errors import P3SError
 from p3s.base.text import percent, visible
 from p3s.costs.apply import Costs, PhaseSums
 from p3s.costs.gather import work_of
-from p3s.costs.types import NO_TIME, NO_WORK, ComputeModel, LawEntry, PhaseCosts
+from p3s.costs.thesis import PowerLaw
+from p3s.costs.types import NO_TIME, NO_WORK, ComputeModel, LawEntry, Row
 from p3s.model.evaluate import SPREAD_RUN, Evaluator, spread_ranks
 from p3s.model.types import Model
 from p3s.model.work.scic import next_sizes
@@ -28,31 +29,6 @@ _WHY = {
 _RANKS, EVERY_RANK = 1024, 1 << 18
 
 
-@dataclass(frozen=True)
-class Row:
-    """One phase at one count: the time of one process in one iteration, mean over its ranks, in ns.
-
-    source: "own", the name of another workload, or "predicted"; traced: count of the run itself.
-    n: count of the original workload, None where none has as much work per iteration (x). measured:
-    typical (median) of the repeats; predicted, low, high: by the laws with the 90 % interval;
-    outside: how far x is outside of what was measured, as a ratio. crm_i, crm_c: by the power laws
-    of the thesis.
-    """
-
-    phase: int
-    source: str
-    n: float | None
-    traced: int
-    x: float
-    measured: float | None
-    predicted: float | None
-    low: float | None = None
-    high: float | None = None
-    outside: float = 1.0
-    crm_i: float | None = None
-    crm_c: float | None = None
-
-
 def compute_table(model: Model, compute: ComputeModel, counts: Iterable[int] = ()) -> list[Row]:
     """Return the rows of all phases that compute: measured ones by source and count, predicted.
 
@@ -60,7 +36,11 @@ def compute_table(model: Model, compute: ComputeModel, counts: Iterable[int] = (
     Raises P3SError for a count asked for that the program's process grid does not admit.
     """
     costs = Costs(compute, model)
-    rows = [row for phase in compute.phases for row in _measured(phase)]
+    rows = [
+        replace(row, crm_i=_at(phase.crm_i, row.n), crm_c=_at(phase.crm_c, row.n))
+        for phase in compute.phases
+        for row in phase.turns
+    ]
     asked = sorted(set(counts))
     for n in asked or next_sizes(model.counts):
         try:
@@ -74,27 +54,8 @@ def compute_table(model: Model, compute: ComputeModel, counts: Iterable[int] = (
     )
 
 
-def _measured(phase: PhaseCosts) -> list[Row]:
-    out = []
-    for t in phase.turns:
-        n = t.n
-        crm_i, crm_c = (
-            float(law.value(n)) if law and n else None for law in (phase.crm_i, phase.crm_c)
-        )
-        out.append(
-            Row(
-                phase.phase,
-                t.source,
-                n,
-                t.traced,
-                t.x,
-                t.measured_ns,
-                t.predicted_ns,
-                crm_i=crm_i,
-                crm_c=crm_c,
-            )
-        )
-    return out
+def _at(law: PowerLaw | None, n: float | None) -> float | None:
+    return float(law.value(n)) if law is not None and n else None
 
 
 def predicted_sums(costs: Costs, n: int) -> tuple[PhaseSums, Any]:

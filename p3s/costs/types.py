@@ -77,18 +77,28 @@ class Laws:
 
 # ---- phases ------------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class Iteration:
-    """One iteration in a run: measured and by the laws; x: its work."""
+class Row:
+    """One phase at one count: the time of one process in one iteration, mean over its ranks, in ns.
 
+    source: "own", the name of another workload, or "predicted"; traced: count of the run itself.
+    n: count of the original workload, None where none has as much work per iteration (x). measured:
+    typical (median) of the repeats; predicted, low, high: by the laws with the 90 % interval;
+    outside: how far x is outside of what was measured, as a ratio. crm_i, crm_c: by the power laws
+    of the thesis.
+    """
+
+    phase: int
+    source: str
     n: float | None
     traced: int
-    source: str
-    ranks: int
     x: float
-    least_ns: float
-    spread: float
-    measured_ns: float
-    predicted_ns: float
+    measured: float | None
+    predicted: float | None
+    low: float | None = None
+    high: float | None = None
+    outside: float = 1.0
+    crm_i: float | None = None
+    crm_c: float | None = None
 
 
 #: Why nothing is known of the cost of a phase's computation: the model says no work there, no time
@@ -115,7 +125,7 @@ class PhaseCosts:
     name: str
     x: tuple[float, float] | None
     n: tuple[float, float] | None
-    turns: tuple[Iteration, ...]
+    turns: tuple[Row, ...]
     crm_i: PowerLaw | None
     crm_c: PowerLaw | None
     far: FarPoint | None
@@ -207,8 +217,6 @@ class TimedRun:
 
     np: int
     dir: str
-    time_ns: int | None
-    wall_ns: int | None
     disturbed: tuple[str, ...]
     own_cores: bool = False
 

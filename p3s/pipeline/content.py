@@ -33,7 +33,7 @@ from p3s.signature.phase_file import Phases, load
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from p3s.costs.table import Row
+    from p3s.costs.types import Row
 
     Ints = NDArray[np.int64]
 

@@ -38,9 +38,7 @@ def build_compute(root: Path, points: Sequence[Point] = ()) -> ComputeModel | No
         for record in (*study.runs(), *study.timed_runs())
     }
     runs = tuple(
-        TimedRun(
-            t.np, run.dir, run.time_ns, run.wall_ns, run.disturbed, not shared.get(run.dir, True)
-        )
+        TimedRun(t.np, run.dir, run.disturbed, not shared.get(run.dir, True))
         for t in times
         for run in t.runs
     )
@@ -59,10 +57,10 @@ def other_points(study: Study, model: Model) -> tuple[list[Point], list[NotUsed]
     """Return the points of the other inputs' runs, and which of them could not be used."""
     if not study.others():
         return [], []
-    own = own_runs(study)
+    reference = reference_of(study, model)
     points: list[Point] = []
     refused = []
-    for name, found in match_all(Reference(model, own), other_inputs(study, own)).items():
+    for name, found in match_all(reference, other_inputs(study, reference.own)).items():
         if isinstance(found, P3SError):
             refused.append(NotUsed(name, str(found)))
         else:
@@ -70,9 +68,17 @@ def other_points(study: Study, model: Model) -> tuple[list[Point], list[NotUsed]
     return points, refused
 
 
-def write_far(study: Study, model: Model) -> FarFile:
-    """Write far.json of a study, return it: what all its other inputs were matched to."""
-    own = own_runs(study)
-    out = far_file(Reference(model, own), other_inputs(study, own))
-    write_json(study.root / "far.json", FAR.data(out))
+def reference_of(study: Study, model: Model) -> Reference:
+    """Return a model of a study with the study's own runs."""
+    return Reference(model, own_runs(study))
+
+
+def write_far(study: Study, reference: Reference, keep: bool = True) -> FarFile:
+    """Write far.json of a study, return it: what all its other inputs were matched to.
+
+    keep: else nothing is written, as where the study has no model.
+    """
+    out = far_file(reference, other_inputs(study, reference.own))
+    if keep:
+        write_json(study.root / "far.json", FAR.data(out))
     return out

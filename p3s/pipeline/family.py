@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from p3s.base.command_lines import another_value
 from p3s.base.errors import P3SError
@@ -23,13 +24,10 @@ from p3s.base.settings import (
 )
 from p3s.base.study import Study, write_json
 from p3s.base.text import quoted
-from p3s.costs.parameters.fit import Traced, derived, fit_family
-from p3s.costs.parameters.laws import FAMILY, Family
-from p3s.model.stage import as_file as model_file
-from p3s.model.stage import load as load_model
-from p3s.pipeline.costing import build_compute
-from p3s.signature.store import load_table
-from p3s.signature.times import Times, load_times
+
+if TYPE_CHECKING:
+    from p3s.costs.parameters.laws import Family
+    from p3s.signature.times import Times
 
 
 def family_path(root: Path) -> Path:
@@ -43,6 +41,11 @@ def build_family(root: Path, say: Callable[[str], None] = lambda text: None) -> 
     Every setting with at least three counts must have its model.json. Raises P3SError where
     fewer than two settings have one.
     """
+    from p3s.costs.parameters.fit import Traced, fit_family
+    from p3s.costs.parameters.laws import FAMILY
+    from p3s.model.stage import load as load_model
+    from p3s.signature.store import load_table
+
     study = Study.open(Path(root))
     settings = alike_in_threads(study)
     able = [setting_name(s) for s, at in settings if len(at.signature_counts()) >= MIN_COUNTS]
@@ -71,6 +74,8 @@ def build_family(root: Path, say: Callable[[str], None] = lambda text: None) -> 
 
 def load_family(root: Path) -> Family:
     """Return family.json, checked; P3SError where there is none, or it is damaged."""
+    from p3s.costs.parameters.laws import FAMILY
+
     path = family_path(root)
     if not path.exists():
         raise P3SError(f"{path}: not there; run p3s model {quoted(root)}")
@@ -82,6 +87,10 @@ def instantiate(root: Path, setting: Setting) -> Path:
 
     The study's family.json must be there and the setting must name all its parameters.
     """
+    from p3s.costs.parameters.fit import derived
+    from p3s.model.stage import as_file, load
+    from p3s.pipeline.costing import build_compute
+
     study = Study.open(Path(root))
     at = value_study(study, setting)
     if len(at.signature_counts()) >= MIN_COUNTS and at.model_path.exists():
@@ -90,7 +99,7 @@ def instantiate(root: Path, setting: Setting) -> Path:
     traced = {
         s.name: value_study(study, parse_setting(s.name)) for s in family.settings if s.modelled
     }
-    models = {name: load_model(at.root) for name, at in traced.items()}
+    models = {name: load(at.root) for name, at in traced.items()}
     times = {name: times_of(at) for name, at in traced.items()}
     try:
         model, points = derived(family, models, times, setting)
@@ -102,13 +111,15 @@ def instantiate(root: Path, setting: Setting) -> Path:
         parent="../..",
         setting={name: value_text(value) for name, value in setting.items()},
     )
-    write_json(made.model_path, model_file(model))
+    write_json(made.model_path, as_file(model))
     build_compute(made.root, points)
     return made.root
 
 
 def times_of(study: Study) -> Sequence[Times]:
     """Return the times of computation at all counts of a study that have some."""
+    from p3s.signature.times import load_times
+
     return [t for n in study.signature_counts() if (t := load_times(study.root, n)) is not None]
 
 

@@ -94,7 +94,7 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
         ensure_signatures(other, bar)
     if again or is_stale(study.compute_path, compute_inputs(study)):
         from p3s.costs.table import unknown_costs
-        from p3s.pipeline.costing import build_compute, write_far
+        from p3s.pipeline.costing import build_compute, reference_of, write_far
         from p3s.signature.times import load_times, make_times
 
         bar.start("fitting the cost of computation")
@@ -115,7 +115,7 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
             if study.others():
                 from p3s.model.stage import load
 
-                write_far(study, load(study.root))
+                write_far(study, reference_of(study, load(study.root)))
             for unused in made.refused:
                 bar.say(f"note: {unused.name} is not used: {unused.why}")
             for line in unknown_costs(made):

@@ -139,7 +139,11 @@ def test_values_with_few_counts_check_the_laws(study, tmp_path, mpi, programs):
     assert all(p.stat().st_mtime_ns == when for p, when in before.items())
     fitted = p3s(f"model {copy} --json", code=None)
     found = fitted.data
-    assert [c["name"] for c in found["checks"]] == ["size=60"] and found["checks"][0]["equal"]
+    (check,) = found["checks"]
+    assert check["setting"] == "size=60" and check["possible"]
+    for row in check["each"]:
+        messages = row["p2p_triples"]
+        assert messages["true"] == messages["predicted"] == messages["equal"] > 0
     assert only_work(fitted.code, fitted.err), fitted.err
 
 

@@ -108,7 +108,7 @@ def points(
         groups = len(x)
         for g in range(groups):
             work = float(x[g] * program.turns)
-            least, middle, most = (float(f(cost[:, g])) for f in (np.min, np.median, np.max))
+            least, middle = (float(f(cost[:, g])) for f in (np.min, np.median))
             out.append(
                 Point(
                     place=("f", "MPI_Send"),
@@ -123,7 +123,6 @@ def points(
                     x=float(x[g]),
                     least_ns=least * work,
                     typical_ns=middle * work,
-                    spread=most / least - 1.0,
                     ranks=max(1, n // groups),
                     repeats=noise.repeats,
                     source=source,

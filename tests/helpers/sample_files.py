@@ -146,7 +146,7 @@ def _far(root: Path) -> None:
         "n": 16.0,
         "by_work": {"n": 16.0, "nearest": 16, "distance": 0.0},
         "by_bytes": {"why": "there are no messages"},
-        "points": [[["a", "MPI_Send"], 0, 16.0, 30.0, 10.0, 6.0, 7.0, 0.1, 4, 1, "far/w1", 4]],
+        "points": [[["a", "MPI_Send"], 0, 16.0, 30.0, 10.0, 6.0, 7.0, 4, 1, "far/w1", 4]],
     }
     least = {"phase": 0, "name": "p", "counts": [2, 4], "cost": [0.3, 0.2]}
     load = {

@@ -92,7 +92,7 @@ def test_what_waits_for_memory_is_slowed_more_than_what_does_not():
         return np.interp(np.log2(x), [27.0, 31.0], [1.02, 1.40])
 
     found = [
-        p._replace(typical_ns=p.least_ns * float(more(p.x)), spread=0.3, repeats=5)
+        p._replace(typical_ns=p.least_ns * float(more(p.x)), repeats=5)
         for p in study(Machine(0.5), counts=(2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64))
     ]
     law = fit_cost(found, unit="instruction")
@@ -105,16 +105,12 @@ def test_one_repeat_is_a_typical_time():
     """Of several repeats the least is lower; a smaller workload is often run once only."""
     slow = 1.04
     found = [
-        p._replace(typical_ns=p.least_ns * slow, spread=0.08, repeats=5)
+        p._replace(typical_ns=p.least_ns * slow, repeats=5)
         for p in study(Machine(0.5), counts=(2, 4, 8, 16))
     ]
     found += [
         p._replace(
-            least_ns=p.least_ns * slow,
-            typical_ns=p.least_ns * slow,
-            spread=0.0,
-            repeats=1,
-            source="far/w1",
+            least_ns=p.least_ns * slow, typical_ns=p.least_ns * slow, repeats=1, source="far/w1"
         )
         for p in study(Machine(0.5), counts=(32, 64, 128, 256), seed=2)
     ]
@@ -223,7 +219,7 @@ def test_costs_that_are_millions_of_times_apart_have_a_law():
         x = 10.0 ** rng.uniform(3, 3 + rng.integers(1, 9), number)
         ns = x * 0.3 * apart ** rng.uniform(-1, 1, number)
         points = [
-            Point(("f", "op"), 1, n, work, work, t, 1.1 * t, 0.02, 4, 3, "own", int(n))
+            Point(("f", "op"), 1, n, work, work, t, 1.1 * t, 4, 3, "own", int(n))
             for n, (work, t) in enumerate(zip(x.tolist(), ns.tolist(), strict=True), 2)
         ]
         assert np.isfinite(fit_cost(points, unit="instruction").cost(1e6))

@@ -203,7 +203,7 @@ def test_the_walk_says_when_the_minimum_was_reached(costs, before, wanted):
 
 
 def _point(n, y, source="own", traced=None, work=1e9, ranks=1):
-    return Point(("", ""), 1, float(n), work, work, y, y, 0.0, ranks, 3, source, traced or int(n))
+    return Point(("", ""), 1, float(n), work, work, y, y, ranks, 3, source, traced or int(n))
 
 
 def test_crm_of_a_phase_takes_the_farthest_minimum():

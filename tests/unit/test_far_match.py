@@ -74,7 +74,7 @@ def times_of(t: PointTable, places: Sequence[Any], ns: float) -> Spent:
     for rank, group, value in zip(t.rank, t.group, t.work, strict=True):
         g = t.groups[group]
         work[places.index((g.site, g.op)), rank] += value
-    return Spent(ns * work, 1.1 * ns * work, 1.3 * ns * work, work, 3)
+    return Spent(ns * work, 1.1 * ns * work, work, 3)
 
 
 def of_phase(found: Sequence[Found], model: Model, op: str) -> list[Found]:
@@ -126,7 +126,6 @@ def test_constant_total() -> None:
         assert point.work == pytest.approx(10 * point.x) and point.traced == np_
         assert point.typical_ns == pytest.approx(1.1 * point.least_ns)
         assert (point.ranks, point.repeats, point.source) == (np_, 3, "far/w1")
-        assert point.spread == pytest.approx(0.3)
 
 
 def test_between_admissible_counts_with_the_distance_to_the_nearest() -> None:

@@ -14,7 +14,7 @@ from p3s.report.small_runs import render
 def row(phase: int, n: float | None, cost: float | None = 0.257, **more: Any) -> dict[str, Any]:
     found = {"n": n, "nearest": round(n), "distance": 0.0087} if n else {}
     ns = 512345.0 * (cost or 0.0)
-    point = [["Send", "MPI_Send"], phase, n, 512345.0, 51234.5, ns, ns, 0.0, 4, 1, "far/w1", 4]
+    point = [["Send", "MPI_Send"], phase, n, 512345.0, 51234.5, ns, ns, 4, 1, "far/w1", 4]
     return {
         "np": 4,
         "phase": phase,
@@ -31,7 +31,8 @@ def row(phase: int, n: float | None, cost: float | None = 0.257, **more: Any) ->
 
 
 def file(unit: str, **more: Any) -> FarFile:
-    far = {"name": "far/w1", "command": ["./a"], "counts": [4], **more}
+    empty = {"error": None, "places": "by call site", "rows": [], "minimum": []}
+    far = {"name": "far/w1", "command": ["./a"], "counts": [4], **empty, **more}
     names = [f"Send{phase}" for phase in range(4)]
     return from_data(FarFile, {"work_unit": unit, "phases": names, "workloads": [far]})
 

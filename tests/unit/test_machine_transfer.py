@@ -170,7 +170,6 @@ def test_laws_fitted_to_points_are_moved_too() -> None:
                     x,
                     cost * x * 10,
                     cost * 1.01 * x * 10,
-                    0.02,
                     n,
                     3,
                     "own",
@@ -335,9 +334,7 @@ def compute(unit: str = "instructions") -> ComputeModel:
     for n in (2, 4, 8, 16):
         x = 8e8 / n
         least, typical = (truth.cost(BASE, x) * x * k for k in (10, 10.1))
-        points.append(
-            Point(("f", "MPI_Send"), 0, n, x * 10, x, least, typical, 0.02, n, 3, "own", n)
-        )
+        points.append(Point(("f", "MPI_Send"), 0, n, x * 10, x, least, typical, n, 3, "own", n))
     law = fit_cost(points, unit=unit)
     entry = LawEntry("place", 0, (("f", "MPI_Send"),), 1.0, tuple(points), law)
     phase = phase_costs(0, crm_i=PowerLaw(1.0, -1.0))

@@ -26,7 +26,6 @@ from p3s.costs.gather import (
 from p3s.costs.points import Place
 from p3s.model.evaluate import generate, model_grid, phase_weight
 from p3s.model.types import Model
-from p3s.signature.rank import INSTRUCTIONS
 from p3s.signature.tables import PointTable
 from p3s.signature.times import Times
 
@@ -52,7 +51,8 @@ class InputRuns:
 
     def spent(self, t: PointTable, places: Sequence[Place]) -> Spent | None:
         """Return the time that the runs of one count took, None where none was measured."""
-        return spent_at(t, (self.times or {}).get(t.np), places)
+        times = (self.times or {}).get(t.np)
+        return None if times is None else spent_in(places, times)
 
 
 @dataclass(frozen=True)
@@ -86,17 +86,6 @@ def measured(table: PointTable, places: Sequence[Place], weight: np.ndarray) -> 
         total(table.count * table.nbytes * moves[table.group]),
         weight,
     )
-
-
-def spent_at(t: PointTable, times: Times | None, places: Sequence[Place]) -> Spent | None:
-    """Return the time that the runs of one count took; where work is time it is that itself."""
-    if times is not None:
-        return spent_in(places, times)
-    if t.work_unit == INSTRUCTIONS:
-        return None
-    place = numbers_of(places, ((g.site, g.op) for g in t.groups))[t.group]
-    work = by_place_and_rank(place, t.rank, t.work, (len(places), t.np)) * in_the_run(places)
-    return Spent(work, work, work, work, t.repeats)
 
 
 class Predicted:

@@ -330,7 +330,6 @@ class _Matching:
             work=np.where(timed, work, 0.0),
             least=spent.least * scale,
             typical=spent.typical * scale,
-            most=spent.most * scale,
         )
         rows = np.flatnonzero(self.predicted.phase == k).tolist()
         places = [(row, self.predicted.places[row]) for row in rows]

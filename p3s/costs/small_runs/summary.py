@@ -23,10 +23,10 @@ class FarWorkload:
     name: str
     command: tuple[str, ...]
     counts: tuple[ProcessCount, ...]
-    error: str | None = None
-    places: str = HOW[SITE]
-    rows: tuple[Found, ...] = ()
-    minimum: tuple[PhaseCost, ...] = ()
+    error: str | None
+    places: str
+    rows: tuple[Found, ...]
+    minimum: tuple[PhaseCost, ...]
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def far_file(reference: Reference, inputs: Sequence[InputRuns]) -> FarFile:
     workloads = []
     for one in inputs:
         groups = matches[one.name]
-        made = FarWorkload(one.name, one.command, one.counts)
+        made = FarWorkload(one.name, one.command, one.counts, None, HOW[SITE], (), ())
         if isinstance(groups, P3SError):
             workloads.append(replace(made, error=str(groups)))
             continue

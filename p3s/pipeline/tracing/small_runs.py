@@ -14,7 +14,8 @@ from p3s.base.study import Study
 from p3s.costs.small_runs.places import Same
 from p3s.costs.small_runs.summary import FarFile, FarWorkload
 from p3s.costs.small_runs.walk import Reference, counts_upward, stop
-from p3s.model.grid.stated import check_dims, keep_dims
+from p3s.model.grid.stated import check_dims, keep_dims, known_grid
+from p3s.model.holdout import build_model
 from p3s.model.stage import load
 from p3s.pipeline.costing import write_far
 from p3s.pipeline.other_inputs import (
@@ -36,7 +37,7 @@ from p3s.signature_runner.work_unit import of_study
 
 @dataclass(frozen=True)
 class SmallRuns:
-    """Runs with a smaller input that were put into far/NAME of a study; matched: far.json."""
+    """Runs with a smaller input that were put into far/NAME of a study; matched: of far.json."""
 
     study: Study
     name: str
@@ -47,6 +48,12 @@ class SmallRuns:
     def workload(self) -> FarWorkload:
         """What these runs were matched to."""
         return next(one for one in self.matched.workloads if one.name == f"far/{self.name}")
+
+
+def has_model(study: Study) -> bool:
+    """Tell whether a study has a model of the runs that there are."""
+    counts = study.signature_counts()
+    return not is_stale(study.model_path, [study.signature_path(n) for n in counts])
 
 
 def trace_smaller(request: TraceRequest, up_to: int, bar: Progress) -> SmallRuns:
@@ -70,7 +77,7 @@ def trace_smaller(request: TraceRequest, up_to: int, bar: Progress) -> SmallRuns
     check_dims(study, request.extents, [])
     keep_dims(study, request.extents)
     recording = _same_unit(study, request.recording, counts)
-    reference = _reference(study, bar)
+    reference = _reference(study)
     wanted = list(counts) or _walk(study, reference, up_to)
     repeats = request.repeats or most_repeats(study)
     name = name_for(study, words)
@@ -84,7 +91,8 @@ def trace_smaller(request: TraceRequest, up_to: int, bar: Progress) -> SmallRuns
         if not done.counts:
             raise P3SError(f"--far: {reasons(done.failed)}; nothing was added to {study.root}")
         save(commit(study, name, new, [row.np for row in done.counts]), list(same.values()))
-    return SmallRuns(study, name, done, write_far(study, reference.model))
+    matched = write_far(study, reference, keep=has_model(study))
+    return SmallRuns(study, name, done, matched)
 
 
 def _same_unit(study: Study, asked: Recording, counts: Sequence[int]) -> Recording:
@@ -102,16 +110,20 @@ def _same_unit(study: Study, asked: Recording, counts: Sequence[int]) -> Recordi
     return replace(asked, work=own)
 
 
-def _reference(study: Study, bar: Progress) -> Reference:
-    """Return the study's own runs and its model, which is made where it is missing or old."""
-    counts = study.signature_counts()
-    if not counts:
+def _reference(study: Study) -> Reference:
+    """Return the study's own runs and its model; where it has none of them, one that is not kept.
+
+    A run that is refused leaves the study as it is.
+    """
+    own = own_runs(study)
+    if not own.counts:
         raise P3SError(
             f"{study.root}: holds no characterized run to compare a smaller workload "
             f"with; first run {Commands(study).trace(counts_to_add(study, 3))}"
         )
-    ensure_model(study, bar)
-    return Reference(load(study.root), own_runs(study))
+    if has_model(study):
+        return Reference(load(study.root), own)
+    return Reference(build_model(own.tables, holdout=False, known=known_grid(study)), own)
 
 
 def _walk(study: Study, reference: Reference, up_to: int) -> list[int]:
