@@ -9,15 +9,7 @@ from p3s.base.text import aligned, percent, processes, seconds, visible
 from p3s.costs.laws import CostLaw
 from p3s.costs.laws import text as text_of
 from p3s.costs.table import SHOWN, laws_of, shares, unknown_costs
-from p3s.costs.types import (
-    NOT_LEFT,
-    ComputeModel,
-    CostHoldOut,
-    LawEntry,
-    PhaseCosts,
-    Row,
-    TimedRun,
-)
+from p3s.costs.types import NOT_LEFT, ComputeModel, CostHoldOut, LawEntry, PhaseCosts, Row, TimedRun
 from p3s.model.work.scic import InstructionTable
 from p3s.model.work.scic import Row as InstructionRow
 from p3s.report.show import Columns, csv_of, lines_of, table_of

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from p3s.base.artefacts import is_stale
 from p3s.base.errors import P3SError, RunFailed, UsageError
 from p3s.base.host.cores import cores
 from p3s.base.progress import Progress
@@ -27,7 +28,6 @@ from p3s.pipeline.other_inputs import (
     save,
     staged,
 )
-from p3s.pipeline.stages import ensure_model
 from p3s.pipeline.tracing.counts import Asked, Failure, Traced, reasons
 from p3s.pipeline.tracing.runs import TraceRequest, trace_counts
 from p3s.predict.commands import Commands, counts_to_add, most_repeats
