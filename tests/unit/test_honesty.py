@@ -75,7 +75,7 @@ def wrong_exact(seed, make=drawn.make):
 
 @pytest.mark.parametrize(
     "seed",
-    [8, 114, *(pytest.param(s, marks=pytest.mark.slow) for s in (5, 15, 30, 199, 203, 7001))],
+    [8, 114, 9107, *(pytest.param(s, marks=pytest.mark.slow) for s in (5, 15, 30, 199, 203, 7001))],
 )
 def test_what_is_called_exact_is_right(seed):
     assert wrong_exact(seed)[1] == 0

@@ -100,6 +100,14 @@ def test_cells_with_a_point_at_the_end_are_never_taken_for_sure():
         assert len(values) > 1, key
 
 
+@pytest.mark.parametrize("domain", [(61, 59), (200, 96), (500, 360)])
+def test_a_second_extent_is_likelier_than_a_border_that_nobody_writes(domain):
+    seen = ((2, 1), (2, 2), (4, 2), (4, 4))
+    laws = joint_sizes(faces(domain, "first", seen), frozenset())
+    for key, there in faces(domain, "first", ((8, 8),)).items():
+        assert says(laws[key], there)[0], key
+
+
 def test_a_cut_that_would_do_for_all_sizes_is_a_rival_however_many_hypotheses_there_are():
     domain, seen = (117, 96, 117), ((2, 2, 1), (3, 2, 1), (2, 2, 2), (3, 2, 2))
     slots = {

@@ -62,7 +62,7 @@ def over_diagonals(obs: Observations, known: Sequence[int]) -> Iterator[Hypothes
     p = obs.env["p0"]
     if not obs.whole or obs.ndims > 2 or np.any(obs.value <= 0) or obs.even():
         return
-    if moving(obs) or len(obs.counts) < 2:
+    if moving(obs):
         return
     if np.any(p**obs.ndims != obs.env["n"]):
         return

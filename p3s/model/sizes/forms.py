@@ -84,7 +84,8 @@ class Search:
         if not len(obs.value):
             return []
         found = self.products(obs)
-        for forms in (COUNTED if self.counted else COMMON, RARE):
+        every = (COUNTED if self.counted else COMMON, RARE)
+        for forms in every if len(obs.counts) > 1 else ((_constant,),):
             key = (obs.digest, forms is RARE, self.known)
             if key not in self._written:
                 self._written[key] = [h for propose in forms for h in propose(obs, self)]
@@ -141,7 +142,7 @@ def _constant(obs: Observations, search: Search) -> Iterator[Hypothesis]:
 
 def _of_count(obs: Observations, search: Search) -> Iterator[Hypothesis]:
     """Yield laws of n and the extents alone, where all ranks agree at every count."""
-    if len(obs.counts) < 2 or not obs.even() or np.all(obs.value == obs.value[0]):
+    if not obs.even() or np.all(obs.value == obs.value[0]):
         return
     points = obs.by_count()
     envs, values = [env for env, _ in points], [value for _, value in points]
@@ -225,7 +226,7 @@ def _beside(obs: Observations, search: Search) -> Iterator[Hypothesis]:
     n = obs.env["n"]
     sizes = [np.unique(obs.value[n == m]) for m in obs.counts]
     step = int(np.gcd.reduce(np.concatenate([np.diff(some) for some in sizes])) if sizes else 0)
-    if step < 1 or moving(obs) or len(obs.counts) < 2:
+    if step < 1 or moving(obs):
         return
     first = int(obs.value[0]) % step
     tried = [(first + k * step, step) for k in range(_BESIDE)]

@@ -13,7 +13,7 @@ from p3s.laws.lawfinder import find_law
 from p3s.model.law_types import CountLaw, IterationsLaw
 from p3s.model.reasons import Code, Reason
 from p3s.model.sizes.joint import law_alone
-from p3s.model.sizes.observations import Observations
+from p3s.model.sizes.observations import Observations, joined_symbols
 from p3s.model.sizes.observed import Observed, env_of
 from p3s.model.sizes.positions import by_class
 
@@ -29,51 +29,34 @@ def fit_count(
 
     times: as traced, (stages, n) per count; varying: whether they differ from run to run.
     """
-    ndims = len(item.grids[counts[0]].dims)
-    envs: list[dict[str, int]] = []
-    values: list[int] = []
     parts: list[tuple[dict[str, np.ndarray], np.ndarray]] = []
-    exact = True
-    for n in counts:
-        s, r = _cells(item, times, n)
-        if not len(s):
-            continue
-        got = times[n][s, r]
-        g = item.grids[n]
-        env = env_of(g, r, item.peers[n][s, r] if item.peers is not None else None, s)
-        parts.append((env, got))
-        if np.any(got != got[0]):
-            exact = False
-        envs.append(g.symbols)
-        values.append(int(got[0]))
+    for n in counts:  # cells that are known to belong to this slot alone
+        s, r = np.nonzero((times[n] > 0) & item.care[n])
+        if len(s):
+            peers = item.peers[n][s, r] if item.peers is not None else None
+            parts.append((env_of(item.grids[n], r, peers, s), times[n][s, r]))
     if not parts:  # every cell is shared with another relation: each gets its part
         return _shared_count(item, times, counts), [Reason(Code.SHARED_PARTNER)]
-    if exact and not varying:
-        found = find_law(zip(envs, values, strict=True), "whole").law
-        if found is not None:
-            return exact_count(found), []
-        why = Code.NO_COUNT
+    obs = Observations(
+        joined_symbols([env for env, _ in parts]),
+        np.concatenate([number for _, number in parts]),
+        len(item.grids[counts[0]].dims),
+    )
+    law, why = None, Code.COUNT_BY_REPEAT
+    if not varying and obs.even():
+        found = find_law(obs.by_count(), "whole").law
+        law, why = None if found is None else exact_count(found), Code.NO_COUNT
     elif not varying:
-        names = set(parts[0][0])
-        law = _by_rank(
-            Observations(
-                {k: np.concatenate([e[k] for e, _ in parts]) for k in names},
-                np.concatenate([v for _, v in parts]),
-                ndims,
-            )
-        )
-        if law is not None:
-            return law, []
-        why = Code.COUNT_BY_RANK
-    else:
-        why = Code.COUNT_BY_REPEAT
-    total = find_law(
-        ((e["n"], int(v.sum())) for e, (_, v) in zip(envs, parts, strict=True)), "whole"
-    ).law
+        law, why = _by_rank(obs), Code.COUNT_BY_RANK
+    if law is not None:
+        return law, []
+    at = [int(env["n"][0]) for env, _ in parts]
+    totals = [int(number.sum()) for _, number in parts]
+    total = find_law(zip(at, totals, strict=True), "whole").law
     if total is not None and total.free < total.points:
         return CountLaw(total=total.expr), [Reason(why)]
-    means = [float(v.mean()) for _, v in parts]
-    return CountLaw(stat=find_law(zip(envs, means, strict=True), "work").fit), [Reason(why)]
+    means = [float(number.mean()) for _, number in parts]
+    return CountLaw(stat=find_law(zip(at, means, strict=True), "work").fit), [Reason(why)]
 
 
 def _by_rank(obs: Observations) -> CountLaw | None:
@@ -113,12 +96,6 @@ def _shared_count(item: Observed, times: dict[int, np.ndarray], counts: list[int
 def exact_count(law: Law) -> CountLaw:
     """Return an exact law with the rivals that meet its points too."""
     return CountLaw(expr=law.expr, points=law.points, free=law.free, rivals=law.others or None)
-
-
-def _cells(item: Observed, times: dict[int, np.ndarray], n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return (stage, rank) of the cells that are known to belong to this slot alone."""
-    stage, rank = np.nonzero((times[n] > 0) & item.care[n])
-    return stage, rank
 
 
 Env = dict[str, np.ndarray]
@@ -162,8 +139,7 @@ def fit_turns(
         envs.append({k: v[order][start] for k, v in env.items()})
     if len(steps) > 1 or 0 in steps:
         return None
-    names = set(envs[0])
-    env = {k: np.concatenate([e[k] for e in envs]) for k in names}
+    env = joined_symbols(envs)
     env["t"] = np.zeros(len(env["n"]), dtype=np.int64)
     laws = []
     for values in (firsts, numbers):

@@ -123,6 +123,11 @@ class Observations:
         return [({k: int(self.env[k][i]) for k in names}, int(self.value[i])) for i in rows]
 
 
+def joined_symbols(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Return the symbols of rows of several counts."""
+    return {k: np.concatenate([e[k] for e in parts]) for k in parts[0]}
+
+
 def distinct(obs: Observations) -> Observations:
     """Return the observations that tell something: each once, idle iterations forgotten."""
     for u in moving(obs):

@@ -26,7 +26,7 @@ from p3s.model.sizes import pairs
 from p3s.model.sizes.forms import Search
 from p3s.model.sizes.joint import JointSizes
 from p3s.model.sizes.numbers import fit_count, fit_root, fit_turns, turns_matter
-from p3s.model.sizes.observations import Observations, distinct, distinct_columns
+from p3s.model.sizes.observations import Observations, distinct, distinct_columns, joined_symbols
 from p3s.model.sizes.observed import Observed, Rows, env_of
 from p3s.model.types import Slot
 
@@ -248,10 +248,6 @@ def _known_rows(item: Observed, n: int) -> tuple[dict[str, np.ndarray], Rows, np
     return env_of(grid, mine.rank, peers, stage, mine.turn, item.relation), mine, stage
 
 
-def _joined(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    return {k: np.concatenate([e[k] for e in parts]) for k in parts[0]}
-
-
 def _fit_turns(item: Observed, counts: list[int]) -> IterationsLaw | None:
     parts = []
     for n in counts:
@@ -284,7 +280,7 @@ def _fit_bytes(
         parts.append((env, known.nbytes))
     why, obs = Code.SIZES_VARY, None
     if not mixed and parts:
-        env = _joined([e for e, _ in parts])
+        env = joined_symbols([e for e, _ in parts])
         obs = Observations(
             env,
             np.concatenate([v for _, v in parts]) // elem,
@@ -341,7 +337,7 @@ def _fit_root(
     if all(r == item.grids[n].n // 2 for r, n in roots):
         return RootLaw(half=True), []
     parts = [_known_rows(item, n) for n in counts if len(item.rows[n].rank)]
-    env = _joined([e for e, _, _ in parts])
+    env = joined_symbols([e for e, _, _ in parts])
     if not turned:
         env["t"] = np.zeros(len(env["n"]), dtype=np.int64)
     law = fit_root(

@@ -95,7 +95,7 @@ def travelling(
 ) -> Iterator[Product]:
     """Yield products of one or two blocks at affine positions, of those with the fewest terms."""
     still = obs.even() and not moving(obs)
-    if np.any(obs.value <= 0) or still or len(obs.counts) < 2:
+    if np.any(obs.value <= 0) or still:
         return
     every = _directions(obs)
     sets = sorted(_sets(obs, every), key=lambda some: _terms(every, some))
