@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
 from p3s.cli import costs
 from p3s.cli.common import allowed_codes, launcher_words
 from p3s.cli.values import parse_asked, parse_counts, parse_share
-
-if TYPE_CHECKING:
-    pass
 
 #: Counts traced when a launcher is given and nothing has been traced yet.
 DEFAULT_FROM = "2,4,8,16"
@@ -59,11 +55,11 @@ def predict(
     from p3s.pipeline.before import ahead
     from p3s.pipeline.predicting import PredictArguments, what_ifs_of
     from p3s.pipeline.tracing.runs import TraceRequest
-    from p3s.predict.gate import check_demand
+    from p3s.predict.gate import demanded
     from p3s.signature_runner.standard_input import own
 
     if at_least:
-        check_demand(at_least)
+        demanded(at_least)
     settings = costs.settings_of(hosts, cores_per_node, budget, launcher, collectives=collectives)
     placed = placement is not None
     request = request_of(estimator, network, no_replay, settings, topology, placed=placed)

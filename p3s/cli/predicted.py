@@ -44,7 +44,9 @@ def predict(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) 
     from p3s.pipeline.basis import with_placement
     from p3s.pipeline.before import check_launcher, check_request, check_study, check_there
     from p3s.pipeline.predicting import file_system
+    from p3s.pipeline.statements import parse_dims
     from p3s.pipeline.teams import needs_threads
+    from p3s.pipeline.tracing.study import missing_counts
     from p3s.pipeline.weak import at_value, has_parameters
 
     wanted, words = list(arguments.counts), asked.trace.command
@@ -63,10 +65,12 @@ def predict(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) 
     if not words:
         check_there(root, wanted)
     arguments = replace(arguments, files=file_system(asked.io))
-    first = _first_runs(asked) if words else None
+    if words:
+        trace = replace(asked.trace, extents=parse_dims(asked.dims, words))
+        asked = replace(asked, trace=missing_counts(trace, asked.counts, Progress()))
     check_request(root, wanted, arguments.request, arguments.machine, arguments.base)
-    if first is not None:
-        check_launcher(root, words, first.chosen or ())
+    if words:
+        check_launcher(root, words, asked.trace.chosen or ())
     if asked.weak:
         return several.weak(root, arguments, asked.weak, asked.param, json_)
     if over_threads:
@@ -76,51 +80,35 @@ def predict(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) 
             root = at_value(root, asked.param, bar)
     if not words:
         check_study(Study.open(root))
-    return _plain(root, arguments, asked, first, json_)
+    return _plain(root, arguments, asked, json_)
 
 
-def _first_runs(asked: Asked) -> TraceRequest:
-    """Return what is traced before the prediction."""
-    from p3s.pipeline.statements import parse_dims
-    from p3s.pipeline.tracing.study import missing_counts
-
-    extents = parse_dims(asked.dims, asked.trace.command)
-    return missing_counts(replace(asked.trace, extents=extents), asked.counts, Progress())
-
-
-def _plain(
-    root: Path, arguments: PredictArguments, asked: Asked, first: TraceRequest | None, json_: bool
-) -> int:
+def _plain(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) -> int:
     """Trace what is missing, predict one study, and say so."""
     from p3s.pipeline.predicting import predicted
     from p3s.pipeline.stages import places_of
     from p3s.pipeline.statements import keep_parsed
     from p3s.pipeline.tracing.study import trace_missing
     from p3s.predict.gate import answered
-    from p3s.predict.saved import PredictionFile
     from p3s.predict.types import PREDICTION
     from p3s.report.places import phase_places
     from p3s.report.terminal import render
 
     with progress(2 * len(arguments.counts)) as bar:
-        partial = first is not None and trace_missing(first, bar)
+        partial = bool(asked.trace.command) and trace_missing(asked.trace, bar)
         study = Study.open(root)
-        if asked.dims and first is None:
+        if asked.dims and not asked.trace.command:
             keep_parsed(study, asked.dims)
         study, result = predicted(study, arguments, bar)
-    data = PREDICTION.data(result)
-    answer = None
-    if asked.at_least:
-        answer = answered(asked.at_least, PredictionFile.of(data), max(arguments.counts))
+    answer = asked.at_least and answered(asked.at_least, result, max(arguments.counts))
     if json_:
-        emit_json({**data, **({"answer": asdict(answer)} if answer else {})})
+        emit_json(PREDICTION.data(result) | ({"answer": asdict(answer)} if answer else {}))
     else:
         found = places_of(study)
         out(render(result, phase_places(*found) if found else {}))
     say(f"next: p3s report {quoted(study.root)}")
     code = say_reasons(result.reasons, told=not json_)
-    if answer is not None:
-        if not json_:
-            out(answer.text)
-        code = 3 if answer.said == "cannot tell" else 0
+    if answer:
+        say(answer.text)
+        code = 3 * (answer.said == "cannot tell")
     return code or (3 if partial else 0)

@@ -127,7 +127,7 @@ def structure(case: Case) -> Doubts:
     for n, made in sorted(case.times.items()):
         for reason in doubts.of_structure(made.head, case.commands):
             said[n] = reason, float(made.head["open"].get("chance", 1.0))
-            costs[n] = doubts.open_share(made.head) * case.talk(n)
+            costs[n] = doubts.open_share(made.head) * case.messages(n)
     if costs:
         reason, chance = said[max(costs, key=lambda n: costs[n])]
         yield Doubt.of(reason, costs, chance)
@@ -249,19 +249,9 @@ def model_off(case: Case) -> Iterator[Doubt]:
         "model-off",
         f"at {processes(n)} {took} {worst.measured_s / max(worst.model_s, 1e-12):.2g} "
         f"times as long as the model says (limit {RESIDUAL_LIMIT:g}): something is not "
-        f"modelled, or the machine was busy with something else{_rests_on(case.base)}",
+        "modelled, or the machine was busy with something else",
         "see the report's list of gaps for what is left out, and trace it again on idle "
         f"cores: {again(n, case.commands)}",
-    )
-
-
-def _rests_on(base: Count) -> str:
-    """Say what speedups relate to where it is not the time of the model."""
-    if base.time_from != "computation":
-        return ""
-    return (
-        f"; speedups relate to the computation measured at {processes(base.n)}, with the "
-        f"model's communication ({seconds(base.time_s)}; the model says {seconds(base.model_s)})"
     )
 
 

@@ -30,32 +30,15 @@ from p3s.predict import doubts, notes
 from p3s.predict.case import Case, Doubt, Facts, rivals_at
 from p3s.predict.checks import doubts_of, reasons_of
 from p3s.predict.commands import Commands, of_traces
-from p3s.predict.distribution import Evidence, total
+from p3s.predict.distribution import residual_ends, total
 from p3s.predict.estimated import TYPICAL
 from p3s.predict.estimates import AS_FOUND, Estimate, Estimation, choose, estimates, structure_of
 from p3s.predict.estimators.messages import network_of
-from p3s.predict.residual import (
-    Measured,
-    below_traced,
-    contradictions,
-    measured,
-    missed,
-    residuals,
-    with_measured_computation,
-)
+from p3s.predict.residual import Measured, below_traced, contradictions, measured, missed, residuals
 from p3s.predict.rows import baseline, related, row_of, with_interval
 from p3s.predict.scaling import knee, limits, recommended, with_efficiencies
 from p3s.predict.times import END, REST, START, PhaseTimes
-from p3s.predict.types import (
-    Count,
-    Law,
-    PhaseAt,
-    PhaseLaw,
-    Prediction,
-    Residual,
-    part_s,
-    with_allowed,
-)
+from p3s.predict.types import Count, Law, PhaseAt, PhaseLaw, Prediction, part_s, with_allowed
 
 PARTS = ("time", "compute", "transfer", "waiting", "software")
 #: Of phases that use files this too.
@@ -354,7 +337,7 @@ def compose(
     )
     found = doubts_of(case)
     rows = _without_empty_ends([_with_interval(row, case, found) for row in rows])
-    rows = _related(rows, residual, facts)
+    rows = _related(rows, facts)
     rows = with_efficiencies(rows, times, runs, baseline(rows).n, weak=facts.weak)
     base = baseline(rows)
     case = replace(case, rows=rows, base=base)
@@ -420,21 +403,16 @@ def _with_interval(row: Count, case: Case, found: Sequence[Doubt]) -> Count:
     work = row.interval_parts.work or (1.0, 1.0)
     own = max(math.log(work[1]), -math.log(max(work[0], 1e-9)))
     off = case.computes(row.n) * case.work_missed
-    evidence = Evidence(
-        communication=case.talk(row.n),
-        doublings=max(math.log2(row.n / max(case.traced, default=row.n)), 0.0),
-        residual=missed(case.residuals, case.rows, row.n),
-        hold_out=math.sqrt(max(off**2 - own**2, 0.0)),
-    )
+    beyond = max(math.log2(row.n / max(case.traced, default=row.n)), 0.0)
+    runs, checked = missed(case.residuals, case.rows, row.n), math.sqrt(max(off**2 - own**2, 0.0))
+    ends = residual_ends(case.talk(row.n), beyond, runs, checked)
     heeded = [each for each in found if each.code not in case.facts.allowed]
-    return with_interval(row, times, evidence.ends(), rivals_at(heeded, row.n))
+    return with_interval(row, times, ends, rivals_at(heeded, row.n))
 
 
-def _related(rows: Sequence[Count], found: Sequence[Residual], facts: Facts) -> list[Count]:
-    """Return the rows with their speedups, relative to the baseline as it was measured."""
-    sound = baseline(rows)
-    base = with_measured_computation(sound, found)
-    rows = [base if row is sound else row for row in rows]
+def _related(rows: Sequence[Count], facts: Facts) -> list[Count]:
+    """Return the rows with their speedups, relative to the baseline."""
+    base = baseline(rows)
     if not facts.weak:
         return [related(row, base) for row in rows]
     return [

@@ -44,7 +44,7 @@ def render(prediction: Prediction, places: Mapping[str, str] | None = None) -> s
     parts += terminal_lines(prediction)
     parts += [*_limits(prediction, rows[-1].n, places or {}), *_estimates(prediction, rows[-1].n)]
     parts += _residuals(prediction)
-    parts += reason_lines(mind[:MAX_LINES])
+    parts += reason_lines(mind[:MAX_LIMITS])
     parts += _few("note", lines(prediction.notes))
     parts += _few("not included", lines(prediction.not_modelled))
     return "\n".join(parts)
@@ -99,13 +99,13 @@ def _table(prediction: Prediction, most: int) -> list[str]:
 
 
 def _verdict(prediction: Prediction, places: Mapping[str, str] | None) -> list[str]:
-    """Return the verdict; of a prediction that is not to be trusted with every reason."""
+    """Return the verdict; of a prediction that is not to be trusted with the dearest reasons."""
     against = untrusted(reasons_of(prediction))
     if not against:
         return verdict_sentences(prediction, places)
     return [
         *paragraph(warning_of(prediction)),
-        *reason_lines(against[:MAX_LINES]),
+        *reason_lines(against[:MAX_LIMITS]),
         "",
         *figure_sentences(prediction, places),
     ]

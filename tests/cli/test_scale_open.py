@@ -68,7 +68,7 @@ def test_a_prediction_says_so_and_distrusts_it_where_ranks_talk_much(
         return real(replace(case, rows=rows))
 
     monkeypatch.setattr(
-        checks, "CHECKS", tuple(talking if each is real else each for each in checks.CHECKS)
+        checks, "BEFORE", tuple(talking if each is real else each for each in checks.BEFORE)
     )
     words = ("--no-replay", "--json", "--what-if", "none")
     code, out, _ = called("predict", str(either_partner), "-n", "36", *words)
