@@ -13,7 +13,7 @@ from p3s.predict.case import SMALL, Case, Doubt, Doubts, weighed
 from p3s.predict.residual import RESIDUAL_LIMIT, is_off, off_by
 from p3s.predict.rows import row_of
 from p3s.predict.times import PhaseTimes
-from p3s.predict.types import OTHER_CALLS, Count, Reason, few
+from p3s.predict.types import OTHER_CALLS, Count, Reason, few, with_allowed
 from p3s.program.types import MOST_RANKS
 
 #: What smaller grids may miss where they were checked nowhere: nine of ten programs of
@@ -416,7 +416,7 @@ def reasons_of(case: Case, found: Doubts) -> list[Reason]:
     """
     after = (doubt for check in AFTER for doubt in check(case))
     reasons = dict.fromkeys(weighed(each, case.estimated) for each in (*found, *after))
-    return sorted(reasons, key=_rank)
+    return sorted(with_allowed(reasons, case.facts.allowed), key=_rank)
 
 
 def of_estimate(times: PhaseTimes) -> list[Reason]:

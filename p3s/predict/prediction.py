@@ -38,7 +38,7 @@ from p3s.predict.residual import Measured, below_traced, contradictions, measure
 from p3s.predict.rows import baseline, related, row_of, with_interval
 from p3s.predict.scaling import knee, limits, recommended, with_efficiencies
 from p3s.predict.times import END, REST, START, PhaseTimes
-from p3s.predict.types import Count, Law, PhaseAt, PhaseLaw, Prediction, part_s, with_allowed
+from p3s.predict.types import Count, Law, PhaseAt, PhaseLaw, Prediction, Reason, part_s
 
 PARTS = ("time", "compute", "transfer", "waiting", "software")
 #: Of phases that use files this too.
@@ -229,7 +229,10 @@ def predict(
         and n in (traced if weak is None else at.counts())
         and (run := measured(at, n)) is not None
     }
-    validations = _validations(study)
+    held, runs_beside = model.holdout and model.holdout.comparison, _validations(study)
+    checked = {"holdout-missed": [held] if held else [], "validate-missed": runs_beside}
+    probes = structure.minded([Reason(code, "") for code in checked], checked)
+    timing = [code for code, probe in zip(checked, probes, strict=True) if probe.code != code]
     result = compose(
         choice.times,
         runs,
@@ -243,20 +246,18 @@ def predict(
             why=choice.why,
             admits=_admits(model),
             settings={} if weak is None else weak.settings,
-            validations=validations,
+            validations=runs_beside,
             commands=commands or of_traces(study),
             totals={} if elsewhere or weak else _totals(study, _not_asked(traced, wanted)),
             network=network_of(study, choice.name, wanted, how.machine, how.setting),
             other=other_ways(study, model),
             calls={called(item.op) for item in model.items},
-            allowed=how.allowed,
+            allowed={*how.allowed, *timing},  # no rivals in the draws
             requested=how.requested,
             within=how.within,
         ),
     )
     unused = not_used(model.without, of_traces(study).take_back(model.without))
-    held = None if model.holdout is None else model.holdout.comparison
-    checked = {"holdout-missed": [held] if held else [], "validate-missed": validations}
     result = structure.told(result, choice.name, checked)
     around = notes.start_and_end(studies if weak else dict.fromkeys(study.counts(), study))
     return replace(
@@ -292,7 +293,6 @@ def _validations(study: Study) -> list[Comparison]:
 
 
 def _admits(model: Model) -> Callable[[int], bool] | None:
-
     known = model.admissible
     return partial(admits, known) if known and known.failed else None
 
@@ -361,7 +361,7 @@ def compose(
         verdict_share=share,
         traced_counts=tuple(traced),
         extrapolation_ratio=ratio if math.isfinite(ratio) else None,
-        reasons=tuple(with_allowed(reasons_of(case, found), facts.allowed)),
+        reasons=tuple(reasons_of(case, found)),
         not_modelled=tuple(notes.not_modelled(last, facts.calls)),
         notes=tuple(notes.notes(rows, times, case.untraced, share, ratio)),
         files=_files(last.head),

@@ -138,7 +138,6 @@ def run_times(run: RunTrace) -> RunTimes:
 
 
 def _read_times(run: Path) -> RunTimes:
-
     return run_times(read_run(run))
 
 
