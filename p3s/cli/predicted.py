@@ -51,8 +51,8 @@ def predict(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) 
 
     wanted, words = list(arguments.counts), asked.trace.command
     if asked.placement is not None:
-        placed = with_placement(arguments.request, asked.placement, wanted)
-        arguments = replace(arguments, request=placed)
+        request = with_placement(arguments.request, asked.placement, wanted)
+        arguments = replace(arguments, request=request)
     with_parameters = bool(asked.param or asked.weak or has_parameters(root))
     if with_parameters and words:
         raise UsageError(f"{root}: has parameters; trace first, with p3s characterize --param")
@@ -100,7 +100,7 @@ def _plain(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) -
         if asked.dims and not asked.trace.command:
             keep_parsed(study, asked.dims)
         study, result = predicted(study, arguments, bar)
-    answer = asked.at_least and answered(asked.at_least, result, max(arguments.counts))
+    answer = answered(asked.at_least, result, arguments.counts[-1]) if asked.at_least else None
     if json_:
         emit_json(PREDICTION.data(result) | ({"answer": asdict(answer)} if answer else {}))
     else:

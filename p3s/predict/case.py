@@ -170,9 +170,11 @@ class Doubt:
     grade: Grade | None = field(default=None, kw_only=True)
 
     @classmethod
-    def of(cls, reason: Reason, costs: Costs = None, chance: float = 1.0, **more: bool) -> Doubt:
-        """Return a reason's doubt; more: drawn."""
-        return cls(reason.code, reason.text, reason.advice, costs, chance, **more)
+    def of(
+        cls, reason: Reason, costs: Costs = None, chance: float = 1.0, drawn: bool = True
+    ) -> Doubt:
+        """Return a reason's doubt."""
+        return cls(reason.code, reason.text, reason.advice, costs, chance, drawn=drawn)
 
 
 Doubts = Iterable[Doubt]
