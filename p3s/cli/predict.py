@@ -54,11 +54,11 @@ def predict(
     from p3s.pipeline.basis import ahead, request_of
     from p3s.pipeline.predicting import PredictArguments, what_ifs_of
     from p3s.pipeline.tracing.runs import TraceRequest
-    from p3s.predict.gate import check_demand
+    from p3s.predict.gate import demanded
     from p3s.signature_runner.standard_input import own
 
     if at_least:
-        check_demand(at_least)
+        demanded(at_least)
     settings = settings_of(hosts, cores_per_node, budget, launcher, collectives=collectives)
     placed = placement is not None
     request = request_of(estimator, network, no_replay, settings, topology, placed=placed)

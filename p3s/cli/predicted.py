@@ -51,11 +51,13 @@ def predict(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) 
     from p3s.pipeline.parameters import at_value, needs_threads
     from p3s.pipeline.predicting import file_system
     from p3s.pipeline.records import has_parameters
+    from p3s.pipeline.statements import parse_dims
+    from p3s.pipeline.tracing.study import missing_counts
 
     wanted, words = list(arguments.counts), asked.trace.command
     if asked.placement is not None:
-        placed = with_placement(arguments.request, asked.placement, wanted)
-        arguments = replace(arguments, request=placed)
+        request = with_placement(arguments.request, asked.placement, wanted)
+        arguments = replace(arguments, request=request)
     with_parameters = bool(asked.param or asked.weak or has_parameters(root))
     if with_parameters and words:
         raise UsageError(f"{root}: has parameters; trace first, with p3s characterize --param")
@@ -68,10 +70,12 @@ def predict(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) 
     if not words:
         check_there(root, wanted)
     arguments = replace(arguments, files=file_system(asked.io))
-    first = _first_runs(asked) if words else None
+    if words:
+        trace = replace(asked.trace, extents=parse_dims(asked.dims, words))
+        asked = replace(asked, trace=missing_counts(trace, asked.counts, Progress()))
     check_request(root, wanted, arguments.request, arguments.machine, arguments.base)
-    if first is not None:
-        check_launcher(root, words, first.chosen or ())
+    if words:
+        check_launcher(root, words, asked.trace.chosen or ())
     if asked.weak:
         return several.weak(root, arguments, asked.weak, asked.param, json_)
     if over_threads:
@@ -81,44 +85,29 @@ def predict(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) 
             root = at_value(root, asked.param, bar)
     if not words:
         check_study(root)
-    return _plain(root, arguments, asked, first, json_)
+    return _plain(root, arguments, asked, json_)
 
 
-def _first_runs(asked: Asked) -> TraceRequest:
-    """Return what is traced before the prediction."""
-    from p3s.pipeline.statements import parse_dims
-    from p3s.pipeline.tracing.study import missing_counts
-
-    extents = parse_dims(asked.dims, asked.trace.command)
-    return missing_counts(replace(asked.trace, extents=extents), asked.counts, Progress())
-
-
-def _plain(
-    root: Path, arguments: PredictArguments, asked: Asked, first: TraceRequest | None, json_: bool
-) -> int:
+def _plain(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) -> int:
     """Trace what is missing, predict one study, and say so."""
     from p3s.pipeline.predicting import predicted
     from p3s.pipeline.records import known, model_record, opened
     from p3s.pipeline.statements import keep_parsed
     from p3s.pipeline.tracing.study import trace_missing
     from p3s.predict.gate import answered
-    from p3s.predict.saved import PredictionFile
     from p3s.predict.types import PREDICTION
     from p3s.report.places import phase_places
     from p3s.report.terminal import render
 
     with progress(2 * len(arguments.counts)) as bar:
-        partial = first is not None and trace_missing(first, bar)
+        partial = bool(asked.trace.command) and trace_missing(asked.trace, bar)
         study = opened(root)
-        if asked.dims and first is None:
+        if asked.dims and not asked.trace.command:
             keep_parsed(study, asked.dims)
         study, result = predicted(study, arguments, bar)
-    data = PREDICTION.data(result)
-    answer = None
-    if asked.at_least:
-        answer = answered(asked.at_least, PredictionFile.of(data), max(arguments.counts))
+    answer = answered(asked.at_least, result, arguments.counts[-1]) if asked.at_least else None
     if json_:
-        emit_json({**data, **({"answer": asdict(answer)} if answer else {})})
+        emit_json(PREDICTION.data(result) | ({"answer": asdict(answer)} if answer else {}))
     else:
         record = known(lambda: model_record(study))
         places = phase_places(record.model, record.places) if record else {}
@@ -132,8 +121,7 @@ def _plain(
         )
     say(f"next: p3s report {quoted(study.root)}")
     code = say_reasons(result.reasons, told=not json_)
-    if answer is not None:
-        if not json_:
-            out(answer.text)
-        code = 3 if answer.said == "cannot tell" else 0
+    if answer:
+        say(answer.text)
+        code = 3 * (answer.said == "cannot tell")
     return code or (3 if partial else 0)

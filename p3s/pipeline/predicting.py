@@ -174,8 +174,7 @@ def predicted(
             return study, _written(study, _with_answers(study, result, how, what_if, progress))
         for n in every:
             ensure_scaled(made, n, progress, spread=True)
-        files = [path for path in (machine, other_machine.base_path(study, base)) if path]
-        result = other_machine.compose(study, made, every, how, files)
+        result = other_machine.compose(study, made, every, how)
         return made, _written(made, _with_answers(made, result, how, what_if, progress))
 
 

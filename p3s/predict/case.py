@@ -149,6 +149,9 @@ class Case:
 SMALL, MUCH = 0.02, 0.25
 
 
+Costs = Mapping[int, float] | None
+
+
 @dataclass(frozen=True)
 class Doubt:
     """A reason before it is weighed: its code, text and advice, and what it can cost.
@@ -161,19 +164,14 @@ class Doubt:
     code: str
     text: str
     advice: str
-    costs: Mapping[int, float] | None = None
+    costs: Costs = None
     chance: float = 1.0
     drawn: bool = field(default=True, kw_only=True)
     grade: Grade | None = field(default=None, kw_only=True)
 
     @classmethod
     def of(
-        cls,
-        reason: Reason,
-        costs: Mapping[int, float] | None = None,
-        chance: float = 1.0,
-        *,
-        drawn: bool = True,
+        cls, reason: Reason, costs: Costs = None, chance: float = 1.0, drawn: bool = True
     ) -> Doubt:
         """Return a reason's doubt."""
         return cls(reason.code, reason.text, reason.advice, costs, chance, drawn=drawn)
@@ -191,16 +189,15 @@ def weighed(doubt: Doubt, estimated: Collection[int]) -> Reason:
     """
     costs, worst = doubt.costs, CODES[doubt.code].worst
     cost = None if costs is None else max((costs.get(n, 0.0) for n in estimated), default=0.0)
+    size, unlikely = 1.0 if cost is None else cost, doubt.chance <= CHANCE_LIMIT
     if doubt.grade is not None:
         grade = doubt.grade
-    elif cost is not None and cost < SMALL or worst == "unusable" and doubt.chance <= CHANCE_LIMIT:
+    elif size < SMALL or (worst == "unusable" and unlikely):
         grade = "usable"
-    elif worst == "unusable" and cost is not None and cost <= MUCH:
-        grade = "rough"
     else:
-        grade = worst
-    untrustworthy, rough = grade == "unusable", grade == "rough"
-    return Reason(doubt.code, doubt.text, doubt.advice, untrustworthy, rough, cost)
+        grade = "rough" if worst == "unusable" and size <= MUCH else worst
+    unusable, rough = grade == "unusable", grade == "rough"
+    return Reason(doubt.code, doubt.text, doubt.advice, unusable, rough, cost)
 
 
 def rivals_at(found: Doubts, n: int) -> list[Rival]:

@@ -13,7 +13,7 @@ from p3s.predict.case import SMALL, Case, Doubt, Doubts, weighed
 from p3s.predict.residual import RESIDUAL_LIMIT, is_off, off_by
 from p3s.predict.rows import row_of
 from p3s.predict.times import PhaseTimes
-from p3s.predict.types import OTHER_CALLS, Count, Reason, few
+from p3s.predict.types import OTHER_CALLS, Count, Reason, few, with_allowed
 from p3s.program.types import MOST_RANKS
 
 #: What smaller grids may miss where they were checked nowhere: nine of ten programs of
@@ -127,7 +127,7 @@ def structure(case: Case) -> Doubts:
     for n, made in sorted(case.times.items()):
         for reason in doubts.of_structure(made.head, case.commands):
             said[n] = reason, float(made.head["open"].get("chance", 1.0))
-            costs[n] = doubts.open_share(made.head) * case.talk(n)
+            costs[n] = doubts.open_share(made.head) * case.messages(n)
     if costs:
         reason, chance = said[max(costs, key=lambda n: costs[n])]
         yield Doubt.of(reason, costs, chance)
@@ -249,19 +249,9 @@ def model_off(case: Case) -> Iterator[Doubt]:
         "model-off",
         f"at {processes(n)} {took} {worst.measured_s / max(worst.model_s, 1e-12):.2g} "
         f"times as long as the model says (limit {RESIDUAL_LIMIT:g}): something is not "
-        f"modelled, or the machine was busy with something else{_rests_on(case.base)}",
+        "modelled, or the machine was busy with something else",
         "see the report's list of gaps for what is left out, and trace it again on idle "
         f"cores: {again(n, case.commands)}",
-    )
-
-
-def _rests_on(base: Count) -> str:
-    """Say what speedups relate to where it is not the time of the model."""
-    if base.time_from != "computation":
-        return ""
-    return (
-        f"; speedups relate to the computation measured at {processes(base.n)}, with the "
-        f"model's communication ({seconds(base.time_s)}; the model says {seconds(base.model_s)})"
     )
 
 
@@ -426,7 +416,7 @@ def reasons_of(case: Case, found: Doubts) -> list[Reason]:
     """
     after = (doubt for check in AFTER for doubt in check(case))
     reasons = dict.fromkeys(weighed(each, case.estimated) for each in (*found, *after))
-    return sorted(reasons, key=_rank)
+    return sorted(with_allowed(reasons, case.facts.allowed), key=_rank)
 
 
 def of_estimate(times: PhaseTimes) -> list[Reason]:

@@ -173,31 +173,25 @@ def factors(value: float, low: float, high: float) -> Factors:
 
 
 # ---- what no part knows --------------------------------------------------------------------
-@dataclass(frozen=True)
-class Evidence:
-    """What is known of a program's errors at a count, as shares of the run time there.
+def residual_ends(
+    communication: float, doublings: float, residual: float, hold_out: float
+) -> Factors:
+    """Return the ends of what no part knows: of Student's t, 90 %.
 
-    communication: of all time in calls; doublings: of the count, beyond the traced ones; residual:
+    Its scale is of what is known of a program's errors at a count, as shares of the run time there:
+    communication: all time in calls; doublings: of the count, beyond the traced ones; residual:
     what runs took beyond what the parts allow; hold_out: how far computation was off where the
     model was checked, beyond what its own interval allows.
     """
-
-    communication: float
-    doublings: float = 0.0
-    residual: float = 0.0
-    hold_out: float = 0.0
-
-    def ends(self) -> Factors:
-        """Return the ends of what no part knows: of Student's t of this scale, 90 %."""
-        known = coefficients()
-        scale = math.hypot(
-            known["floor"],
-            known["messages"] * self.communication,
-            known["doubling"] * self.communication * self.doublings,
-            known["residual"] * self.residual,
-            known["hold_out"] * self.hold_out,
-        )
-        return math.exp(-T90 * scale), math.exp(T90 * scale)
+    known = coefficients()
+    scale = T90 * math.hypot(
+        known["floor"],
+        known["messages"] * communication,
+        known["doubling"] * communication * doublings,
+        known["residual"] * residual,
+        known["hold_out"] * hold_out,
+    )
+    return math.exp(-scale), math.exp(scale)
 
 
 @cache

@@ -150,18 +150,19 @@ def missed(
     if there is None:
         text = f"the model could not be checked on a held-out count: {holdout.problem}"
         return [Reason("not-held-out", text, another(commands))]
-    found = work_missed(holdout, there.work.off, commands)
-    if wrong := _missed(there, limit):
-        text = f"fitted without {holdout.without}, the model misses {joined(wrong)} there"
-        found.insert(0, Reason("holdout-missed", text, another(commands)))
-    return found
+    work = work_missed(holdout, there.work.off, commands)
+    text = f"fitted without {holdout.without}, the model misses"
+    return [*_calls_missed("holdout-missed", text, there, another(commands), limit), *work]
 
 
-def _missed(there: Comparison, limit: float) -> list[str]:
-    """Return what a model misses of a run: messages, collectives, calls on files, weights."""
-    wrong = [text for text, right in agreed(there) if right < limit]
-    off = there.weights.phases - there.weights.exact
-    return wrong + ([f"{off} of {plural(there.weights.phases, 'phase weight')}"] if off else [])
+def _calls_missed(
+    code: str, text: str, there: Comparison, advice: str, limit: float = HOLDOUT_LIMIT
+) -> list[Reason]:
+    """Say what a model misses of a run: messages, collectives, calls on files, iterations."""
+    wrong = [name for name, right in agreed(there) if right < limit]
+    if off := there.weights.phases - there.weights.exact:
+        wrong.append(f"{off} of {plural(there.weights.phases, 'phase weight')}")
+    return [Reason(code, f"{text} {joined(wrong)}", advice)] if wrong else []
 
 
 def agreed(there: Comparison) -> list[tuple[str, float]]:
@@ -209,9 +210,8 @@ def of_validation(result: Comparison, commands: Commands = NO_STUDY) -> list[Rea
         text = f"{run} the model's computation is off by {over(off, WORK_LIMIT)}"
         advice = f"add this count to the traced ones and validate at another: {this_count}"
         found.append(Reason("validate-work", text, advice))
-    if wrong := _missed(result, HOLDOUT_LIMIT):
-        text = f"{run} the model misses {joined(wrong)}"
-        found.append(Reason("validate-missed", text, f"trace this count too: {this_count}"))
+    text, advice = f"{run} the model misses", f"trace this count too: {this_count}"
+    found += _calls_missed("validate-missed", text, result, advice)
     if share > UNKNOWN_LIMIT:
         text = (
             f"{run} events that the model leaves out are {100 * share:.0f} % of the time "

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-import numpy as np
 
 from p3s.base.arrays import Floats
 from p3s.base.extensions import Estimator, extensions
@@ -51,15 +48,14 @@ ESTIMATORS = {
 
 @dataclass
 class Draws:
-    """How often computation is drawn, by loop, and what each draw has come to.
+    """How often computation is drawn, by loop.
 
     ``plan``: windows and repeats of a loop that is simulated with drawn computation; a simulation
-    that finds one here follows it, so that both draw the same. ``seconds``: time in calls of each
-    repeat over the run, mean over the ranks. ``most``: repeats, at most; 0: as many as there are.
+    that finds one here follows it, so that both draw the same. ``most``: repeats, at most; 0: as
+    many as there are.
     """
 
     plan: dict[int, tuple[int, int]] = field(default_factory=dict)
-    seconds: dict[int, Floats] = field(default_factory=dict)
     most: int = 0
 
     def planned(self, loop: int, windows: int, repeats: int) -> tuple[int, int]:
@@ -70,30 +66,6 @@ class Draws:
     def again(self) -> Draws:
         """Return the same plan for another simulation."""
         return Draws(dict(self.plan), most=self.most)
-
-
-def off_by_draws(one: Draws, other: Draws) -> float:
-    """Return by how much the difference of two simulations may be off for the few draws, in s.
-
-    The same draws differ by the same each time; what is left varies, and its mean over the repeats
-    has this half width.
-    """
-    square, fewest = 0.0, 0
-    for loop, (_, repeats) in one.plan.items():
-        apart = _of(one.seconds, loop, repeats) - _of(other.seconds, loop, repeats)
-        if repeats > 1 and apart.any():
-            square += float(np.var(apart, ddof=1)) / repeats
-            fewest = min(fewest or repeats, repeats)
-    if not square > 0:
-        return 0.0
-    from scipy.special import stdtrit  # takes 0.1 s to import
-
-    return float(stdtrit(fewest - 1, 0.95) * square**0.5)
-
-
-def _of(found: Mapping[int, Floats], loop: int, repeats: int) -> Floats:
-    """Return the draws of a loop; of one in which nothing varies all are alike."""
-    return found.get(loop, np.zeros(repeats))
 
 
 @dataclass(frozen=True)
@@ -108,7 +80,7 @@ class Communication:
     ``followed``: how far a simulation got with it.
     ``beside``: the computation of the ranks that were simulated instead of these, None where these
     were; who computes less than it waits longer. ``stand_ins``: those. ``draws``: how often
-    computation was drawn, and what that came to, where it is simulated here and all ranks were.
+    computation was drawn, where it is simulated here and all ranks were.
     """
 
     estimator: str

@@ -24,7 +24,7 @@ from p3s.base.text import joined, processes
 from p3s.predict.commands import Commands
 from p3s.predict.rows import drawn
 from p3s.predict.saved import PredictionFile
-from p3s.predict.types import CHANCE_LIMIT, Count, Prediction, Recommended
+from p3s.predict.types import CHANCE_LIMIT, PREDICTION, Count, Prediction, Recommended, untrusted
 
 #: A longer condition is a mistake.
 MAX_LENGTH = 500
@@ -348,32 +348,27 @@ class Answer:
     def text(self) -> str:
         """The answer in one line."""
         likely = "" if self.chance is None else f" ({100 * self.chance:.0f} %)"
-        return f"at least {self.demand} at {processes(self.n)}: {self.said}{likely}"
+        return f"{self.demand} at {processes(self.n)}: {self.said}{likely}"
 
 
-def check_demand(text: str) -> None:
-    """Raise UsageError for a demand that is none of 1.1x, 50% and 12s."""
-    _demanded(text, 2, 1)
-
-
-def answered(text: str, prediction: PredictionFile, n: int) -> Answer:
+def answered(text: str, found: Prediction, n: int) -> Answer:
     """Return whether a prediction meets a demand at a count.
 
     ``text``: so many times as fast as at the largest traced count below (1.1x), an efficiency of so
     much (50%), or a time of at most so much (12s). Cannot tell: the prediction is unusable, its
     interval is not known, or neither answer is likely enough.
     """
-    found = prediction.content
     smaller = [row.n for row in found.counts if row.n < n and row.n in found.traced_counts]
-    finding = check(_demanded(text, n, max(smaller, default=found.baseline_n)), prediction)
-    chance = finding.chance if prediction.trustworthy else None
+    demand = demanded(text, n, max(smaller, default=found.baseline_n))
+    chance = check(demand, PredictionFile(PREDICTION.data(found))).chance
+    chance = None if untrusted(found.reasons) else chance
     if chance is None or CHANCE_LIMIT < chance < 1.0 - CHANCE_LIMIT:
         return Answer(text, n, "cannot tell", chance)
     return Answer(text, n, "yes" if chance > 0.5 else "no", chance)
 
 
-def _demanded(text: str, n: int, before: int) -> Condition:
-    """Return a demand as a condition that is true where it is met."""
+def demanded(text: str, n: int = 2, before: int = 1) -> Condition:
+    """Return a demand as a condition that is true where it is met; UsageError where it is none."""
     try:
         side, rest = _side(text)
     except ValueError:

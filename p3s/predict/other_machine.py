@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,14 +11,14 @@ from p3s.base.artefacts import as_json, reason, write_bytes
 from p3s.base.errors import P3SError
 from p3s.base.serialise import to_data
 from p3s.base.study import Study
-from p3s.base.text import joined, quoted
+from p3s.base.text import quoted
 from p3s.costs.transfer import move
 from p3s.costs.types import COMPUTE, Moved, load, read
 from p3s.machine.machinefile import MACHINE, NAME, Machine
 from p3s.predict.estimated import FROM_REPLAY
 from p3s.predict.estimates import Estimation
 from p3s.predict.prediction import predict
-from p3s.predict.types import Prediction, Reason
+from p3s.predict.types import Prediction
 from p3s.signature.times import load_times
 
 
@@ -105,9 +104,7 @@ def _read(path: Path) -> bytes:
         raise P3SError(f"{path}: cannot be read: {reason(error)}") from error
 
 
-def compose(
-    study: Study, made: Study, counts: Sequence[int], how: Estimation, files: Sequence[Path] = ()
-) -> Prediction:
+def compose(study: Study, made: Study, counts: Sequence[int], how: Estimation) -> Prediction:
     """Put the prediction on the target together.
 
     The scaled traces of ``made`` are there at all counts; replays of ``study`` are copied, those
@@ -130,40 +127,9 @@ def compose(
     target = Machine.load(made.root / NAME)
     return replace(
         result,
-        reasons=tuple(_with_remedy(each, result, about, files) for each in result.reasons),
         machine=to_data(about),
         notes=(*sentences(about), _of_messages(made, result, target), *result.notes),
     )
-
-
-def _with_remedy(told: Reason, made: Prediction, about: Moved, files: Sequence[Path]) -> Reason:
-    """Return a reason; of an interval that disturbed machine files make wide, with what helps."""
-    if told.code != "wide" or 2.0 * _spread(about) < _widest(made):
-        return told
-    again = []
-    for path in dict.fromkeys(files):
-        machine = Machine.load(path)
-        if machine.disturbed:
-            quick = ", without --quick" if machine.settings.get("quick") else ""
-            command = f"p3s machine measure -o {quoted(path)}"
-            again.append(f"measure {machine.name} again where nothing else runs{quick}: {command}")
-    return replace(told, advice=joined(again)) if again else told
-
-
-def _spread(about: Moved) -> float:
-    """Return how wide the intervals of the factors are, as a logarithm, by shares of the time."""
-    places = [place for place in about.places if place.factor]
-    wide = [
-        place.share * math.log(place.high / place.low * min(place.factor) / max(place.factor))
-        for place in places
-    ]
-    return sum(wide) / max(sum(place.share for place in places), 1e-300)
-
-
-def _widest(made: Prediction) -> float:
-    """Return how wide the widest part of any interval is, as a logarithm."""
-    parts = (part for row in made.counts for part in row.interval_parts.known().values())
-    return max((math.log(high / max(low, 1e-300)) for low, high in parts), default=math.inf)
 
 
 def sentences(about: Moved) -> list[str]:

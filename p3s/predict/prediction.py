@@ -31,32 +31,15 @@ from p3s.predict import doubts, notes
 from p3s.predict.case import Case, Doubt, Facts, rivals_at
 from p3s.predict.checks import doubts_of, reasons_of
 from p3s.predict.commands import Commands, of_traces
-from p3s.predict.distribution import Evidence, total
+from p3s.predict.distribution import residual_ends, total
 from p3s.predict.estimated import TYPICAL
 from p3s.predict.estimates import AS_FOUND, Estimate, Estimation, choose, estimates, structure_of
 from p3s.predict.estimators.messages import network_of
-from p3s.predict.residual import (
-    Measured,
-    below_traced,
-    contradictions,
-    measured,
-    missed,
-    residuals,
-    with_measured_computation,
-)
+from p3s.predict.residual import Measured, below_traced, contradictions, measured, missed, residuals
 from p3s.predict.rows import baseline, related, row_of, with_interval
 from p3s.predict.scaling import knee, limits, recommended, with_efficiencies
 from p3s.predict.times import END, REST, START, PhaseTimes
-from p3s.predict.types import (
-    Count,
-    Law,
-    PhaseAt,
-    PhaseLaw,
-    Prediction,
-    Residual,
-    part_s,
-    with_allowed,
-)
+from p3s.predict.types import Count, Law, PhaseAt, PhaseLaw, Prediction, Reason, part_s
 
 PARTS = ("time", "compute", "transfer", "waiting", "software")
 #: Of phases that use files this too.
@@ -247,7 +230,10 @@ def predict(
         and n in (traced if weak is None else at.counts())
         and (run := measured(at, n)) is not None
     }
-    validations = _validations(study)
+    held, runs_beside = model.holdout and model.holdout.comparison, _validations(study)
+    checked = {"holdout-missed": [held] if held else [], "validate-missed": runs_beside}
+    probes = structure.minded([Reason(code, "") for code in checked], checked)
+    timing = [code for code, probe in zip(checked, probes, strict=True) if probe.code != code]
     result = compose(
         choice.times,
         runs,
@@ -261,20 +247,18 @@ def predict(
             why=choice.why,
             admits=_admits(model),
             settings={} if weak is None else weak.settings,
-            validations=validations,
+            validations=runs_beside,
             commands=commands or of_traces(study),
             totals={} if elsewhere or weak else _totals(study, _not_asked(traced, wanted)),
             network=network_of(study, choice.name, wanted, how.machine, how.setting),
             other=other_ways(study, model),
             calls={called(item.op) for item in model.items},
-            allowed=how.allowed,
+            allowed={*how.allowed, *timing},  # no rivals in the draws
             requested=how.requested,
             within=how.within,
         ),
     )
     unused = not_used(model.without, of_traces(study).take_back(model.without))
-    held = None if model.holdout is None else model.holdout.comparison
-    checked = {"holdout-missed": [held] if held else [], "validate-missed": validations}
     result = structure.told(result, choice.name, checked)
     around = notes.start_and_end(studies if weak else dict.fromkeys(study.counts(), study))
     return replace(
@@ -310,7 +294,6 @@ def _validations(study: Study) -> list[Comparison]:
 
 
 def _admits(model: Model) -> Callable[[int], bool] | None:
-
     known = model.admissible
     return partial(admits, known) if known and known.failed else None
 
@@ -355,7 +338,7 @@ def compose(
     )
     found = doubts_of(case)
     rows = _without_empty_ends([_with_interval(row, case, found) for row in rows])
-    rows = _related(rows, residual, facts)
+    rows = _related(rows, facts)
     rows = with_efficiencies(rows, times, runs, baseline(rows).n, weak=facts.weak)
     base = baseline(rows)
     case = replace(case, rows=rows, base=base)
@@ -379,7 +362,7 @@ def compose(
         verdict_share=share,
         traced_counts=tuple(traced),
         extrapolation_ratio=ratio if math.isfinite(ratio) else None,
-        reasons=tuple(with_allowed(reasons_of(case, found), facts.allowed)),
+        reasons=tuple(reasons_of(case, found)),
         not_modelled=tuple(notes.not_modelled(last, facts.calls)),
         notes=tuple(notes.notes(rows, times, case.untraced, share, ratio)),
         files=_files(last.head),
@@ -421,21 +404,16 @@ def _with_interval(row: Count, case: Case, found: Sequence[Doubt]) -> Count:
     work = row.interval_parts.work or (1.0, 1.0)
     own = max(math.log(work[1]), -math.log(max(work[0], 1e-9)))
     off = case.computes(row.n) * case.work_missed
-    evidence = Evidence(
-        communication=case.talk(row.n),
-        doublings=max(math.log2(row.n / max(case.traced, default=row.n)), 0.0),
-        residual=missed(case.residuals, case.rows, row.n),
-        hold_out=math.sqrt(max(off**2 - own**2, 0.0)),
-    )
+    beyond = max(math.log2(row.n / max(case.traced, default=row.n)), 0.0)
+    runs, checked = missed(case.residuals, case.rows, row.n), math.sqrt(max(off**2 - own**2, 0.0))
+    ends = residual_ends(case.talk(row.n), beyond, runs, checked)
     heeded = [each for each in found if each.code not in case.facts.allowed]
-    return with_interval(row, times, evidence.ends(), rivals_at(heeded, row.n))
+    return with_interval(row, times, ends, rivals_at(heeded, row.n))
 
 
-def _related(rows: Sequence[Count], found: Sequence[Residual], facts: Facts) -> list[Count]:
-    """Return the rows with their speedups, relative to the baseline as it was measured."""
-    sound = baseline(rows)
-    base = with_measured_computation(sound, found)
-    rows = [base if row is sound else row for row in rows]
+def _related(rows: Sequence[Count], facts: Facts) -> list[Count]:
+    """Return the rows with their speedups, relative to the baseline."""
+    base = baseline(rows)
     if not facts.weak:
         return [related(row, base) for row in rows]
     return [

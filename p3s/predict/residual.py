@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy
@@ -138,7 +138,6 @@ def run_times(run: RunTrace) -> RunTimes:
 
 
 def _read_times(run: Path) -> RunTimes:
-
     return run_times(read_run(run))
 
 
@@ -194,32 +193,6 @@ def off_by(entry: Residual, model_s: float) -> float:
 def is_off(ratio: float) -> bool:
     """Tell whether a traced count took far longer, or far less, than the model says."""
     return not 1 / RESIDUAL_LIMIT <= ratio <= RESIDUAL_LIMIT
-
-
-def with_measured_computation(base: Count, found: Sequence[Residual]) -> Count:
-    """Return the baseline: with what was measured there where the model is far off.
-
-    Its time is then the measured computation with the model's communication; the ends of its
-    interval change by as much.
-    """
-    whole = base.model_s
-    ratio = next(
-        (
-            off_by(entry, whole)
-            for entry in found
-            if entry.n == base.n and entry.what == "computation" and entry.representative
-        ),
-        1.0,
-    )
-    if base.time_from == "measured" or ratio <= 0 or not is_off(ratio):
-        return base
-    return replace(
-        base,
-        time_from="computation",
-        time_s=base.time_s * ratio,
-        low_s=None if base.low_s is None else base.low_s * ratio,
-        high_s=None if base.high_s is None else base.high_s * ratio,
-    )
 
 
 def missed(found: Sequence[Residual], rows: Sequence[Count], n: int) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -245,31 +245,25 @@ def _disorder(found: Prediction) -> str:
     if found.knee is not None and found.knee not in counts:
         return f"knee is {found.knee}, not one of the counts"
     for row in found.counts:
-        for name, low, value, high in (
+        values = [
             ("time_s", row.low_s, row.time_s, row.high_s),
             ("model_s", row.model_low_s, row.model_s, row.model_high_s),
             ("speedup", row.speedup_low, row.speedup, row.speedup_high),
-        ):
+            *((f"time_s of phase {p.phase}", p.low_s, p.time_s, p.high_s) for p in row.phases),
+            *(
+                ("saved_s", at.saved_low_s, at.saved_s, at.saved_high_s)
+                for each in found.what_if
+                for at in each.counts
+                if at.n == row.n
+            ),
+        ]
+        for name, low, value, high in values:
             if not _between(low, value, high):
                 return f"at {processes(row.n)} {name} is outside of its interval"
-        for phase in row.phases:
-            if not _between(phase.low_s, phase.time_s, phase.high_s):
-                return (
-                    f"at {processes(row.n)} time_s of phase {phase.phase} is outside "
-                    "of its interval"
-                )
-    return _disorder_of_changes(found, counts)
-
-
-def _disorder_of_changes(found: Prediction, counts: Sequence[int]) -> str:
-    """Return what in the changes of a prediction contradicts it, "" when nothing does."""
     for each in found.what_if:
-        at = [row.n for row in each.counts]
+        at = [change.n for change in each.counts]
         if at != sorted(set(at) & set(counts)):
             return f"what_if: counts {at} are not some of the prediction's, ascending"
-        for row in each.counts:
-            if not _between(row.saved_low_s, row.saved_s, row.saved_high_s):
-                return f"what_if: at {processes(row.n)} saved_s is outside of its interval"
     return ""
 
 

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import math
-import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from p3s.base.artefacts import write_json
 from p3s.base.serialise import Published
 from p3s.base.study import Study
-from p3s.predict.types import Count, Prediction, Reason, TimeFrom, untrusted
-
-#: Laws of threads make an interval wide where theirs is this part of it, in logarithms: then half
-#: of its square.
-_MOSTLY = math.sqrt(0.5)
-#: In which notes on other numbers of threads may differ.
-_FIGURES = re.compile(r"\d[\d.,]*")
+from p3s.base.text import plural
+from p3s.predict.types import Count, Prediction, Reason, TimeFrom, named, untrusted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,16 +85,12 @@ class Surface:
 
 @dataclass(frozen=True)
 class Column:
-    """A prediction at one number of threads, and whether runs had them.
-
-    open: upper over lower end of what laws of threads leave open of computation there.
-    """
+    """A prediction at one number of threads, and whether runs had them."""
 
     threads: int
     per_node: int
     traced: bool
     prediction: Prediction
-    open: float = 1.0
 
 
 def surface_of(
@@ -114,7 +102,8 @@ def surface_of(
 ) -> Surface:
     """Put predictions at several numbers of threads together: of these process counts.
 
-    differ: what speaks against taking messages from runs with other threads.
+    differ: what speaks against taking messages from runs with other threads. Notes are those of the
+    most threads.
     """
     cells = [
         _cell(column, row)
@@ -123,6 +112,7 @@ def surface_of(
         if row.n in counts
     ]
     first = min(cells, key=lambda cell: (cell.cores, cell.threads))
+    most = max(columns, key=lambda each: each.threads)
     network = columns[0].prediction.network
     return Surface(
         setting=setting,
@@ -131,19 +121,16 @@ def surface_of(
         network=network.label if network is not None else "",
         cells=tuple(_related(cell, first) for cell in cells),
         reasons=(*differ, *once(columns)),
-        notes=tuple(_notes(columns)),
+        notes=tuple(dict.fromkeys(most.prediction.notes)),
     )
 
 
 def _cell(column: Column, row: Count) -> Cell:
     per_node = min(column.per_node, row.n)
-    compute = [
-        sum(each.compute_s if end is None else end for each, end in ends)
-        for ends in (
-            [(each, each.compute_low_s) for each in row.phases],
-            [(each, each.compute_high_s) for each in row.phases],
-        )
-    ]
+    low, high = (
+        sum(p.compute_s if (end := getattr(p, name)) is None else end for p in row.phases)
+        for name in ("compute_low_s", "compute_high_s")
+    )
     return Cell(
         n=row.n,
         threads=column.threads,
@@ -154,8 +141,8 @@ def _cell(column: Column, row: Count) -> Cell:
         high_s=row.high_s,
         time_from=row.time_from,
         compute_s=row.compute_s,
-        compute_low_s=compute[0],
-        compute_high_s=compute[1],
+        compute_low_s=low,
+        compute_high_s=high,
         comm_s=row.comm_s,
         comm_low_s=row.comm_s if row.comm_low_s is None else row.comm_low_s,
         comm_high_s=row.comm_s if row.comm_high_s is None else row.comm_high_s,
@@ -176,63 +163,19 @@ def _related(cell: Cell, base: Cell) -> Cell:
 
 
 def once(columns: Sequence[Column]) -> Iterable[Reason]:
-    """Yield the reasons of all predictions, one of a kind: that of the most threads.
+    """Yield the reasons of all predictions, one of a kind: that of the most threads, by name.
 
     The others have figures of their own, which their predictions tell.
     """
-    found: dict[tuple[str, bool], dict[int, Reason]] = {}
-    for column in columns:
+    found: dict[tuple[str, bool], tuple[int, Reason]] = {}
+    for column in sorted(columns, key=lambda each: each.threads):
         for reason in column.prediction.reasons:
-            alike = found.setdefault((reason.code, reason.untrustworthy), {})
-            alike[column.threads] = _of_threads(reason, column)
-    for alike in found.values():
-        texts = {threads: reason.text for threads, reason in alike.items()}
-        yield replace(alike[max(alike)], text=_together(texts, len(columns) > 1))
-
-
-def _notes(columns: Sequence[Column]) -> Iterable[str]:
-    """Yield the notes of all predictions, those alike but for their figures once.
-
-    Notes of one prediction may be alike as well, as those of two phases: these are all told.
-    """
-    found: dict[tuple[str, int], dict[int, str]] = {}
-    for column in columns:
-        before: Counter[str] = Counter()
-        for note in dict.fromkeys(column.prediction.notes):
-            words = _FIGURES.sub("", note)
-            found.setdefault((words, before[words]), {})[column.threads] = note
-            before[words] += 1
-    yield from (_together(alike, False) for alike in found.values())
-
-
-def _together(alike: Mapping[int, str], named: bool) -> str:
-    """Return the text of the most threads, and which others have it, or have other figures.
-
-    ``named``: also where all have the same.
-    """
-    text = alike[max(alike)]
-    same = [threads for threads in alike if alike[threads] == text]
-    rest = [threads for threads in alike if threads not in same]
-    where = f"with {_listed(same)}: " if named or rest else ""
-    return f"{where}{text}" + (f"; with {_listed(rest)}, too, in other figures" if rest else "")
-
-
-def _of_threads(reason: Reason, column: Column) -> Reason:
-    """Return a wide interval's reason with what helps where it is mostly of the laws of threads."""
-    if reason.code != "wide" or column.traced:
-        return reason
-    spans = [row.high_s / row.low_s for row in column.prediction.counts if row.low_s and row.high_s]
-    if column.open < max(spans, default=math.inf) ** _MOSTLY:
-        return reason
-    return replace(
-        reason,
-        advice=f"trace runs with {_listed([column.threads])}, too: no run had so many, and the "
-        f"laws of threads leave computation open by a factor of {column.open:.2f}",
-    )
-
-
-def _listed(threads: Sequence[int]) -> str:
-    return f"{', '.join(map(str, threads))} thread{'s' if list(threads) != [1] else ''}"
+            kind = reason.code, reason.untrustworthy
+            found[kind] = column.threads, reason
+    for threads, reason in found.values():
+        yield from (
+            named([reason], f"with {plural(threads, 'thread')}") if len(columns) > 1 else [reason]
+        )
 
 
 # ---- the file ----------------------------------------------------------------------------------

@@ -274,7 +274,6 @@ def computation(study: Study, n: int) -> PhaseTimes:
 
 
 def _computation(scaled_dir: Path) -> PhaseTimes:
-
     head = scaled_head(scaled_dir)
     n = head["n"]
     phases = [

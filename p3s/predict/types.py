@@ -158,8 +158,8 @@ def few(names: Iterable[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + more if more else joined(names)
 
 
-#: Where the time at a count comes from; computation: measured, with the model's communication.
-TimeFrom = Literal["measured", "model", "computation"]
+#: Where the time at a count comes from.
+TimeFrom = Literal["measured", "model"]
 #: What of a run is compared with the model.
 Compared = Literal["run time", "computation"]
 #: Which part of a phase's time grows most.

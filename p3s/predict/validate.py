@@ -112,7 +112,9 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> Validation:
             f"run `p3s validate -n {n}` again"
         )
     table = table_of([part], [run.wall_ns], str(run_dir))
-    compared = _left_to_chance(compare(model, table, _moved(study, n)), Path(run_dir))
+    compared = compare(model, table, _moved(study, n))
+    if compared.order is not None:  # which ranks' partners may come in any order
+        compared = replace(compared, order=left_to_chance(compared.order, Path(run_dir)))
     dealt, reasons = _dealt(study, Path(run_dir), compared)
     result = Validation(
         model.counts,
@@ -125,13 +127,6 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> Validation:
     )
     write_json(study.validate_path(n), result.to_json())
     return result
-
-
-def _left_to_chance(compared: Comparison, run_dir: Path) -> Comparison:
-    """Return a comparison that knows which ranks' partners may come in any order."""
-    if compared.order is None:
-        return compared
-    return replace(compared, order=left_to_chance(compared.order, run_dir))
 
 
 def _dealt(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from p3s.base.text import NOT_KNOWN, UNKNOWN, factor, interval, percent, processes, seconds, visible
@@ -33,13 +33,11 @@ class Figure:
 def reasons_of(prediction: Prediction, of: str = "") -> list[Reason]:
     """Return the reasons of a prediction in printable words; texts begin with ``of``."""
     return [
-        Reason(
-            visible(each.code, 60),
-            visible(each.text, 600),
-            visible(each.advice, 1000),
-            each.untrustworthy,
-            each.rough,
-            each.cost,
+        replace(
+            each,
+            code=visible(each.code, 60),
+            text=visible(each.text, 600),
+            advice=visible(each.advice, 1000),
         )
         for each in (named(prediction.reasons, of) if of else prediction.reasons)
     ]

@@ -36,10 +36,11 @@ from p3s.pipeline.basis import Request, basis_of
 from p3s.pipeline.stages import too_few
 from p3s.predict.advice import another, narrower, smaller
 from p3s.predict.case import Facts
-from p3s.predict.checks import contradicts, extrapolated
+from p3s.predict.checks import contradicts
 from p3s.predict.commands import Commands, count_to_predict, count_to_validate, of_traces
 from p3s.predict.doubts import missed, of_validation
 from p3s.predict.prediction import compose
+from p3s.predict.reach import extrapolated
 from p3s.replay.settings import ReplaySettings
 from p3s.report.parameters import doubts as doubts_of_laws
 

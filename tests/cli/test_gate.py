@@ -15,7 +15,7 @@ from test_far_next import put_run
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
 from p3s.cli.main import run
-from p3s.predict.gate import QUANTITIES, UNITS, answered, check, check_demand, parse
+from p3s.predict.gate import QUANTITIES, UNITS, answered, check, demanded, parse
 from p3s.predict.saved import PredictionFile
 from p3s.predict.types import CODES
 
@@ -295,18 +295,18 @@ def test_json_is_one_object_also_when_it_fails(saved: Path) -> None:
     ],
 )
 def test_a_demand_is_answered_with_its_probability(demand: str, said: str) -> None:
-    answer = answered(demand, TEN, 512)
+    answer = answered(demand, TEN.content, 512)
     assert answer.said == said and answer.chance is not None
-    assert answer.text.startswith(f"at least {demand} at 512 processes: {said} (")
+    assert answer.text.startswith(f"{demand} at 512 processes: {said} (")
     assert (answer.chance > 0.9) == (said == "yes") and (answer.chance < 0.1) == (said == "no")
 
 
 def test_an_unusable_prediction_cannot_tell() -> None:
     data = {**TEN.data, "reasons": [reason("order", "x")]}
-    assert answered("20s", PredictionFile.of(data), 512).said == "cannot tell"
+    assert answered("20s", PredictionFile.of(data).content, 512).said == "cannot tell"
 
 
 @pytest.mark.parametrize("text", ["", "fast", "12", "3 core-h", "time@4", "1.1x more"])
 def test_a_demand_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--at-least"):
-        check_demand(text)
+        demanded(text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from p3s.machine.factor import Factor
 from p3s.machine.machinefile import Machine
 from p3s.model.stage import load as load_model
 from p3s.predict.other_machine import base_path, place_of
-from p3s.predict.saved import read_prediction
 
 CELLS, ITERS, COUNTS = 1 << 24, 10, (4, 8, 16, 32)
 CACHES = (32 << 10, 1 << 20, 32 << 20)
@@ -110,27 +108,6 @@ def test_computation_is_moved_and_messages_are_not(study: Study, made: dict[str,
     assert wide > narrow
     assert run(["report", str(there.root)]) == 3, "its caches make it more than 120 % efficient"
     assert (there.root / "report.html").exists()
-
-
-@pytest.mark.parametrize("disturbed", [True, False])
-def test_a_disturbed_machine_file_is_to_be_measured_again(
-    study: Study, made: dict[str, Any], tmp_path: Path, disturbed: bool
-) -> None:
-    """No other count would make an interval narrow that the spread of the kernels makes wide."""
-    loud = synthetic(1.5, CACHES, name="loud", spread=0.6)
-    texts = ("others ran on the measured core",) if disturbed else ()
-    target = tmp_path / "loud.json"
-    replace(loud, disturbed=texts, settings={**loud.settings, "quick": True}).save(target)
-    root = tmp_path / "study"
-    shutil.copytree(study.root, root, ignore=shutil.ignore_patterns("on"))
-    cli(f"predict {root} -n 64 --no-replay --machine {target}", code=3)
-    (wide,) = (
-        each
-        for each in read_prediction(root / "on" / "loud" / "prediction.json").reasons
-        if each.code == "wide"
-    )
-    again = "measure loud again where nothing else runs, without --quick: p3s machine measure"
-    assert (wide.advice == f"{again} -o {target}") == disturbed, wide.advice
 
 
 def test_scaled_traces_are_made_where_they_are_missing(

@@ -66,7 +66,7 @@ def test_a_prediction_says_so_and_distrusts_it_where_ranks_talk_much(
         return real(replace(case, rows=rows))
 
     monkeypatch.setattr(
-        checks, "CHECKS", tuple(talking if each is real else each for each in checks.CHECKS)
+        checks, "BEFORE", tuple(talking if each is real else each for each in checks.BEFORE)
     )
     words = "predict -n 36 --no-replay --json --what-if none"
     shown = cli(words, either_partner, code=3 if against else None)

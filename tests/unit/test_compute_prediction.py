@@ -12,8 +12,8 @@ from handmade import phase, put_model, put_replay, put_scaled
 from test_predict import run_of, times_at
 
 from p3s.base.study import Study
-from p3s.predict.checks import OUTSIDE_LIMIT
 from p3s.predict.prediction import compose, predict
+from p3s.predict.reach import OUTSIDE_LIMIT
 from p3s.predict.residual import Measured, run_times
 from p3s.predict.times import PhaseTimes
 

@@ -271,35 +271,6 @@ def test_a_loop_that_goes_on_changing_is_told_from_one_that_has_settled() -> Non
     assert moved_earlier(1).startswith("1 send is made earlier")
 
 
-@pytest.mark.parametrize("model_s", [42.7, 10.0])
-def test_a_model_that_is_far_off_at_the_smallest_count_is_no_baseline(model_s: float) -> None:
-    """On another network the run time does not tell, the computation does."""
-    times = {
-        n: replace(times_at(n, seconds), estimator="typical", why_not="")
-        for n, seconds in ((1, model_s), (2, 11.0), (4, 6.0))
-    }
-    runs = {n: run_of(n, total, wall=99.0) for n, total in ((1, 21.3), (2, 22.0), (4, 24.0))}
-    result = compose(times, runs, [1, 2, 4])
-    first, second, _ = result.counts
-    assert "model-off" in codes(result) and result.baseline_n == 1
-    assert (first.time_from, first.model_s) == ("computation", model_s)
-    assert first.time_s == pytest.approx(21.3) and first.speedup == pytest.approx(1.0)
-    assert second.speedup == pytest.approx(21.3 / 11.0)
-    (said,) = texts(result, "model-off")
-    assert "speedups relate to the computation measured at 1 process" in said
-    assert not result.baseline_measured
-    PredictionFile.of(PREDICTION.data(result))
-
-
-def test_a_model_that_is_a_little_off_stays_the_baseline() -> None:
-    times = {
-        n: replace(times_at(n, s), estimator="typical", why_not="")
-        for n, s in ((1, 26.0), (2, 11.0))
-    }
-    result = compose(times, {1: run_of(1, 21.3)}, [1, 2])
-    assert result.counts[0].time_from == "model" and result.grade == "rough"
-
-
 @pytest.mark.parametrize(("seconds", "against"), [(7.0, False), (6.6, True)])
 def test_an_efficiency_that_cannot_be_believed(seconds: float, against: bool) -> None:
     """16 s at 4 are 8 s at 8: 7 s is 114 %, 6.6 s is 121 %."""

@@ -142,44 +142,15 @@ def test_more_threads_than_traced_have_a_wider_interval_that_holds(
     assert cell.high_s / cell.low_s > traced.high_s / traced.low_s
 
 
-def _column(threads: int, text: str, traced: bool = True, left: float = 1.0) -> surfaces.Column:
-    """A column whose time is known by a factor of two, with a reason that says so."""
-    told = SimpleNamespace(
-        reasons=[Reason("wide", text, "trace another count")],
-        counts=[SimpleNamespace(low_s=1.0, high_s=2.0)],
-    )
-    return surfaces.Column(threads, 1, traced, told, left)  # type: ignore[arg-type]
+def _column(threads: int, text: str) -> surfaces.Column:
+    told = SimpleNamespace(reasons=[Reason("wide", text, "trace another count")])
+    return surfaces.Column(threads, 1, True, told)  # type: ignore[arg-type]
 
 
-def test_figures_of_a_reason_are_those_of_the_threads_named() -> None:
-    columns = [_column(1, "off by 5"), _column(2, "off by 7"), _column(4, "off by 7")]
+def test_a_reason_of_several_threads_is_that_of_the_most() -> None:
+    columns = [_column(1, "off by 5"), _column(4, "off by 7"), _column(2, "off by 6")]
     (reason,) = surfaces.once(columns)
-    assert reason.text == "with 2, 4 threads: off by 7; with 1 thread, too, in other figures"
-
-
-def test_notes_alike_but_for_their_figures_are_said_once() -> None:
-    texts = {1: "takes 5 %", 2: "takes 7.5 %", 4: "takes 7.5 %"}
-    columns = [
-        surfaces.Column(threads, 1, True, SimpleNamespace(notes=("of all", text)))  # type: ignore[arg-type]
-        for threads, text in texts.items()
-    ]
-    assert list(surfaces._notes(columns)) == [
-        "of all",
-        "with 2, 4 threads: takes 7.5 %; with 1 thread, too, in other figures",
-    ]
-
-
-def test_notes_on_two_phases_of_a_prediction_are_both_told() -> None:
-    texts = {1: ("phase 1 grows", "phase 2 grows"), 2: ("phase 1 grows", "phase 3 grows")}
-    columns = [
-        surfaces.Column(threads, 1, True, SimpleNamespace(notes=notes))  # type: ignore[arg-type]
-        for threads, notes in texts.items()
-    ]
-    assert list(surfaces._notes(columns)) == [
-        "phase 1 grows",
-        "with 2 threads: phase 3 grows; with 1 thread, too, in other figures",
-    ]
-    assert list(surfaces._notes(columns[:1])) == ["phase 1 grows", "phase 2 grows"]
+    assert reason.text == "with 4 threads: off by 7"
 
 
 class _Heard(Progress):
@@ -202,21 +173,6 @@ def test_a_step_of_all_numbers_of_threads_is_told_once(tmp_path: Path) -> None:
     assert sorted(heard.told) == sorted(set(heard.told))
     assert sum(text.startswith("model fitted") for text in heard.told) == 1
     assert sum(text.startswith("network: ") for text in heard.told) <= 1
-
-
-def test_threads_of_no_run_are_to_be_traced_where_their_laws_leave_most_open() -> None:
-    (open_,) = surfaces.once([_column(1, "a"), _column(8, "b", False, 1.9)])
-    assert open_.advice.startswith("trace runs with 8 threads, too")
-    (shut,) = surfaces.once([_column(8, "b", False, 1.1)])
-    assert shut.advice == "trace another count"
-
-
-def test_laws_leave_moved_studies_open(made: Study, surface: surfaces.Surface) -> None:
-    cell = surface.at(32, 8)
-    assert cell is not None and cell.low_s is not None and cell.high_s is not None
-    left = stage.open_at(Study(made.root / "at" / "threads=8"), 32)
-    assert 1.0 < left <= cell.compute_high_s / cell.compute_low_s
-    assert stage.open_at(Study(made.root / "at" / "threads=1"), 32) == 1.0
 
 
 def test_nodes_and_cores_are_those_of_the_layout(surface: surfaces.Surface) -> None:
@@ -417,9 +373,6 @@ def test_threads_of_which_nothing_is_known(made: Study, text: str, why: str) -> 
 def test_threads_that_send_messages_have_no_row(tmp_path: Path) -> None:
     found = predicted_with(put_threads(tmp_path / "s", Hybrid(chatty=True), threads=(1, 2)), [])
     assert not any(row.text.startswith("threads") for row in found.what_if)
-    assert [
-        note for note in found.notes if "more threads of a process are not in the table" in note
-    ]
 
 
 def test_a_study_at_a_number_of_threads_fills_nodes_with_them(made: Study) -> None:

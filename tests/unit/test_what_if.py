@@ -12,7 +12,6 @@ from compute_by_hand import compute_model, phase_costs
 from handmade import put_model, put_replay
 from machines import synthetic
 from replay_patterns import Trace
-from scipy import stats
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study, write_json
@@ -20,7 +19,6 @@ from p3s.costs.spread import Distribution, Spread
 from p3s.costs.types import COMPUTE
 from p3s.machine.facts import Facts
 from p3s.machine.network import ranges
-from p3s.predict.estimated import Draws, off_by_draws
 from p3s.predict.estimates import Estimation
 from p3s.predict.estimators import Setting, estimate
 from p3s.predict.prediction import predict
@@ -358,13 +356,3 @@ def test_what_is_saved_survives_as_a_file(tmp_path: Path) -> None:
     assert again.what_if == found.what_if
     with pytest.raises(UsageError, match="no phase 7"):
         asked(study_of(tmp_path / "other", ping_pong(1000)), [2], "phase 7 / 2")
-
-
-def test_draws_that_differ_make_the_difference_less_sure() -> None:
-    one, other = Draws({0: (4, 4)}), Draws({0: (4, 4)})
-    one.seconds[0], other.seconds[0] = np.array([5.0, 6, 7, 8]), np.array([4.0, 5, 6, 7])
-    assert off_by_draws(one, other) == 0.0
-    other.seconds[0] = np.array([4.0, 5, 6, 5])
-    half = off_by_draws(one, other)
-    assert half == pytest.approx(stats.t.ppf(0.95, 3) * np.std([1, 1, 1, 3], ddof=1) / 2)
-    assert off_by_draws(one, Draws({0: (4, 4)})) > 0

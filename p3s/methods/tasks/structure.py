@@ -22,6 +22,7 @@ from p3s.predict.checks import EFFICIENCY_LIMIT
 from p3s.predict.estimates import Dealt, Structure
 from p3s.predict.residual import Measured
 from p3s.predict.times import PhaseTimes
+from p3s.predict.types import Reason
 from p3s.simulate.totals import Followed
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from p3s.model.comparison import Comparison
     from p3s.predict.estimates import Estimate, Estimates
     from p3s.predict.estimators.settings import Setting
-    from p3s.predict.types import Prediction, Reason
+    from p3s.predict.types import Prediction
     from p3s.simulate.network import Network
 
 _NS = 1e9
@@ -180,12 +181,10 @@ def structure(study: Study) -> HandedOut | None:
 def _by_timing(reason: Reason, queue: TaskQueue, checked: Sequence[Comparison]) -> Reason:
     if not checked or not all(_missed_by_timing(queue, each) for each in checked):
         return reason
-    return replace(
-        reason,
-        code="depends-on-timing",
-        text="which worker does how many tasks depends on timing: what the model misses at "
+    return Reason(
+        "depends-on-timing",
+        "which worker does how many tasks depends on timing: what the model misses at "
         f"{processes([each.n for each in checked])} may all be that",
-        advice="",
         untrustworthy=False,
     )
 
@@ -202,7 +201,7 @@ def _by_workers(reason: Reason, queue: TaskQueue, made: Prediction) -> Reason:
     ):
         return reason
     text = "efficiencies are above 100 %: servers do no tasks, and are a smaller part of more ranks"
-    return replace(reason, text=text, advice="", untrustworthy=False)
+    return replace(reason, text=text, advice="", untrustworthy=False, rough=False)
 
 
 def _without(width: np.ndarray, columns: np.ndarray) -> np.ndarray:

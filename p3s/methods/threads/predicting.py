@@ -115,13 +115,12 @@ def more_threads(study: Study, per_node: int, progress: Progress) -> MoreThreads
     per_node: its processes of a node, which their threads fill.
     """
     if study.manifest().get("moved_from"):
-        return NotKnown("laws of threads are those of the machine of the runs", of_threads=False)
+        return NotKnown("laws of threads are those of the machine of the runs")
     found, threads = parent_of(study), threads_of(study)
     if found is None or not threads:
         return NotKnown(
             "the study has no runs with several numbers of threads; trace some: p3s characterize "
-            "--threads 1,2,4",
-            of_threads=False,
+            "--threads 1,2,4"
         )
     root, setting = found
     slots = per_node * threads
@@ -191,7 +190,7 @@ def surface(
     on a node, P3SError as predictions do.
     """
     from p3s.methods.threads.settings import at_threads, base_of
-    from p3s.methods.threads.stage import Layout, open_at, study_at
+    from p3s.methods.threads.stage import Layout, study_at
     from p3s.methods.threads.text import doubts
     from p3s.pipeline.predicting import PredictArguments, predicted
     from p3s.predict.surface import Column, surface_of
@@ -214,8 +213,7 @@ def surface(
         )
         _, found = predicted(at, arguments, _OfThreads(once, label))
         traced = threads in file.threads
-        unsure = 1.0 if traced else open_at(at, max(here))
-        columns.append(Column(threads, layout.per_node, traced, found, unsure))
+        columns.append(Column(threads, layout.per_node, traced, found))
         progress.done(f"{label}: predicted at {processes(here)}")
     against = doubts(file, messages=_from_others(root, wanted, file.base))
     return surface_of(columns, counts, wanted.rest, node.cores, against)

@@ -28,7 +28,7 @@ from p3s.costs.types import COMPUTE, TeamFactor, Teams
 from p3s.costs.types import read as read_compute
 from p3s.machine.topology.inside import Node
 from p3s.methods.threads.law import NOT_MEASURED, Measured, ThreadLaw, fit_laws, value_of
-from p3s.methods.threads.runs import calls_inside, samples_of, work_and_iterations, work_at
+from p3s.methods.threads.runs import calls_inside, samples_of, work_and_iterations
 from p3s.methods.threads.settings import (
     ThreadCheck,
     at_threads,
@@ -160,20 +160,6 @@ def study_at(root: Study, file: ThreadFile, rest: str, layout: Layout, usable: i
     _write_same(made.model_path, source.model_path.read_bytes())
     _write_same(made.compute_path, as_json(COMPUTE.data(replace(compute, teams=moved))).encode())
     return made
-
-
-def open_at(at: Study, n: int) -> float:
-    """Return upper over lower end of what laws of threads leave open of computation at a count.
-
-    Of a moved study; 1 for another one.
-    """
-    teams = read_compute(at.compute_path).teams
-    if teams is None:
-        return 1.0
-    work, times = work_at(at, load_model(at.root), n)
-    ends = np.array([teams.of(k, n) for k in range(len(work))])
-    low, high = (work * times) @ (ends[:, 1:] / ends[:, :1])
-    return float(high / low) if low > 0 else 1.0
 
 
 def _place(root: Study, rest: str, layout: Layout, traced: bool) -> Path:

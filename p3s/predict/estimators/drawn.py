@@ -309,7 +309,7 @@ def varied(
     repeats = int(np.clip(_STEPS // max(size, 1), *_REPEATS))
     if draws is not None:
         windows, repeats = draws.planned(number, windows, repeats)
-    total, each = np.zeros((PARTS, loop.cells)), []
+    total = np.zeros((PARTS, loop.cells))
     rooms: SimpleQueue[Room] = SimpleQueue()
     if room is not None:
         rooms.put(room)
@@ -328,7 +328,4 @@ def varied(
     together = workers.in_threads if many else map
     for found in together(drawn, range(repeats)):
         total += found / repeats
-        each.append(float(found[0].sum()) / ready.trace.n / _NS_PER_S)
-    if draws is not None:
-        draws.seconds[number] = np.array(each)
     return total

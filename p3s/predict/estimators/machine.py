@@ -247,7 +247,7 @@ def simulated(
     the most, and that less and more by a part ``off``, from its typical costs, added to what the
     varied one says; with ``even_low`` the low end is that in which nothing varies where that is
     less. The notes say what was changed, and which loops have not settled; last is how
-    much rests on those. ``draws``: how often computation is drawn, and what that came to.
+    much rests on those. ``draws``: how often computation is drawn.
     """
     cells = ready.trace.n * len(ready.phases)
     total = np.zeros((PARTS + 2, cells))

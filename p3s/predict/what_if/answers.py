@@ -25,7 +25,6 @@ from p3s.predict.distribution import (
     own_parts,
     total,
 )
-from p3s.predict.estimated import off_by_draws
 from p3s.predict.estimates import structure_of
 from p3s.predict.rows import drawn, slowest_rank
 from p3s.predict.scaling import with_transfer
@@ -34,7 +33,6 @@ from p3s.predict.types import Count, Prediction, WhatIf, WhatIfAt
 from p3s.predict.what_if.changes import (
     NOT_ASKED,
     Algorithm,
-    Change,
     Changes,
     MoreThreads,
     NotKnown,
@@ -42,10 +40,8 @@ from p3s.predict.what_if.changes import (
     Scaled,
     Threads,
     check_phases,
-    on_all_ranks,
     read_changes,
     text_of,
-    why_no_row,
 )
 from p3s.predict.what_if.simulated import Costs, Made, Simulation, moves, other_costs, run_time
 from p3s.program.collectives.choose import Rule, algorithms
@@ -104,15 +100,13 @@ def with_answers(
         return prediction
     found: dict[str, WhatIf] = {}
     rows: list[Count] = []
-    left, in_table = IDEAL_STEPS, threads
+    left = IDEAL_STEPS
     for row in reversed(prediction.counts):  # the largest count matters most
         quick = table is not False and _rows(study, row.n) <= IDEAL_ROWS and left > 0
         there = Simulation(study, row.n, costs, threads, moves(asked) is not None)
         if quick and not asked and _rows(study, row.n) > IDEAL_ROWS_OF_GRIDS:
             quick = there.all_ranks
         if asked or quick or (table and row is prediction.last):
-            if not there.all_ranks and row is prediction.last:
-                in_table = on_all_ranks(threads)
             small = table is not False and there.size <= CHEAP
             usual_too = row is prediction.last and (bool(table) or small)
             share = _answered(prediction, row, there, asked, usual_too, found, say)
@@ -123,11 +117,7 @@ def with_answers(
             row = row if share is None else with_transfer(row, share)
         rows.insert(0, row)
     most_first = sorted(found.values(), key=lambda each: -each.last.saved_s)
-    why = why_no_row(in_table) if any(not each.asked for each in most_first) else ""
-    notes = (f"what if: more threads of a process are not in the table: {why}",) if why else ()
-    return replace(
-        prediction, counts=tuple(rows), what_if=tuple(most_first), notes=(*prediction.notes, *notes)
-    )
+    return replace(prediction, counts=tuple(rows), what_if=tuple(most_first))
 
 
 def _answered(
@@ -208,21 +198,18 @@ def answer(row: Count, base: Count, as_is: Made, changed: Made, changes: Changes
 def _drawn(row: Count, as_is: Made, changed: Made, changes: Changes) -> Floats | None:
     """Return draws of both simulated times in s, (2, NUMBER); None where they are not known.
 
-    All parts of the row's interval move both at once. Of the changed time alone are what changes
-    do where that is not known exactly, and few draws of computation; of each alone messages that
-    the prediction has not.
+    All parts of the row's interval move both at once. Of the changed time alone is what changes do
+    where that is not known exactly; of each alone are messages that the prediction has not.
     """
     own = own_parts(as_is.times), own_parts(changed.times)
     if own[0] is None or own[1] is None or row.low_s is None:
         return None
     one, other = run_time(as_is.times), run_time(changed.times)
     rest = draws({RESIDUAL: row.interval_parts.residual}, row.interval_parts.rivals)
-    last = as_is.drawn
-    noise = off_by_draws(as_is.draws[last], changed.draws[last])
-    more = {"few draws": factors(other, other - noise, other + noise)}
+    alone: dict[str, Factors | None] = {}
+    more: dict[str, Factors | None] = {}
     if changed.ends is not None:
         more["what changes do"] = factors(other, *map(run_time, changed.ends))
-    alone: dict[str, Factors | None] = {}
     if other_costs(changes):
         alone["messages"] = _messages(as_is.times)
         more["other messages"] = _messages(changed.times)
@@ -256,12 +243,12 @@ def usual(there: Simulation, row: Count) -> list[Changes]:
     twice the threads of a process where laws of threads tell what that does.
     """
     found = [read_changes(f"phase {phase} / 2") for phase in _busiest(row)]
-    found += [_as_changes(Threads(count)) for count in _threads(there)]
+    found += [read_changes(text_of(Threads(count))) for count in _threads(there)]
     if there.n == 1:
         return found
     texts = ("balanced", "latency / 2", "bandwidth * 2", "network=ideal")
     found += [read_changes(text) for text in texts]
-    found += [_as_changes(Algorithm(rule)) for rule in _algorithms(there)]
+    found += [read_changes(text_of(Algorithm(rule))) for rule in _algorithms(there)]
     if there.costs.setting.topology and int(there.ready[0].node_of.max()) > 0:
         kind = there.costs.setting.mapping
         found.append(read_changes(f"placement={CYCLIC if kind == BLOCK else BLOCK}"))
@@ -283,10 +270,6 @@ def _busiest(row: Count) -> list[int]:
     busy = [phase for phase in row.phases if phase.compute_s > _LEAST * row.model_s]
     busy.sort(key=lambda phase: -phase.compute_s)
     return [phase.phase for phase in busy[:_PHASES]]
-
-
-def _as_changes(part: Change) -> Changes:
-    return Changes(text_of(part), (part,))
 
 
 def _algorithms(there: Simulation) -> Iterator[Rule]:

@@ -278,14 +278,13 @@ VALUE, LOW, HIGH = 0, 1, 2
 
 @dataclass(frozen=True)
 class NotKnown:
-    """Why nothing is known of other numbers of threads; ``of_threads``: the study has some."""
+    """Why nothing is known of other numbers of threads."""
 
     why: str
-    of_threads: bool = True
 
 
 #: Of a prediction whose study nobody has looked at for threads.
-NOT_ASKED = NotKnown("the study's runs were not looked at for threads", of_threads=False)
+NOT_ASKED = NotKnown("the study's runs were not looked at for threads")
 
 
 @dataclass(frozen=True, eq=False)
@@ -351,24 +350,3 @@ class MoreThreads:
         teams = self.factors(part.count)
         # The start and the end of the program are parts of what is outside of loops.
         return [Scaled(PHASE, teams.of(max(phase, REST), n)[end], phase) for phase in phases]
-
-
-def on_all_ranks(known: MoreThreads | NotKnown) -> NotKnown:
-    """Return why nothing is known where smaller grids stand for all ranks."""
-    if isinstance(known, NotKnown):
-        return known
-    return NotKnown("where ranks are is simulated with every rank, --what-if threads=N does so")
-
-
-def why_no_row(known: MoreThreads | NotKnown) -> str:
-    """Return why the usual changes have none of threads, "" where they have or nobody expects it.
-
-    Twice the threads of now is what they have.
-    """
-    if isinstance(known, NotKnown):
-        return known.why if known.of_threads else ""
-    if known.twice is not None:
-        return ""
-    if 2 * known.threads > known.cores:
-        return f"a node has {plural(known.cores, 'core')}, and a process takes {known.threads}"
-    return f"no run had more than {plural(known.traced, 'thread')}"

@@ -156,11 +156,6 @@ class Made:
     ways: Ways | None = None
     ends: tuple[PhaseTimes, PhaseTimes] | None = None
 
-    @property
-    def drawn(self) -> int:
-        """The number of the largest grid on which computation was drawn."""
-        return max((number for number, each in enumerate(self.draws) if each.plan), default=0)
-
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
