@@ -232,13 +232,12 @@ def by_count(
 
 def small_places(found: Sequence[Measured]) -> set[Place]:
     """Return the places that are pooled: little of the time at every count, or short ones."""
-    out: set[Place] = set()
-    for row, place in enumerate(found[0].places):
-        share = max(float(m.typical[row].sum()) / max(float(m.typical.sum()), 1.0) for m in found)
-        once = max(float(m.typical[row].sum()) / max(float(m.calls[row].sum()), 1.0) for m in found)
-        if share < SMALL_SHARE or once < SMALL_NS:
-            out.add(place)
-    return out
+    time = np.array([m.typical.sum(axis=1) for m in found])
+    calls = np.array([m.calls.sum(axis=1) for m in found])
+    share = (time / np.maximum(time.sum(axis=1, keepdims=True), 1.0)).max(axis=0)
+    once = (time / np.maximum(calls, 1.0)).max(axis=0)
+    small = (share < SMALL_SHARE) | (once < SMALL_NS)
+    return {found[0].places[row] for row in np.flatnonzero(small).tolist()}
 
 
 # ---- work that is shared out: where it is time, it is taken to go with 1/n ----------------------
@@ -297,11 +296,8 @@ def factors(
 
     mean: modelled work of a rank in the run; weight: iterations, both by place. 1 where not shared.
     """
-    out = np.ones(len(places))
-    for k, place in enumerate(places):
-        if place in shared and mean[k] > 0:
-            out[k] = shared[place] / n * weight[k] / mean[k]
-    return out
+    wanted = np.array([shared.get(place, 0.0) for place in places]) / n * weight
+    return np.divide(wanted, mean, out=np.ones(len(places)), where=(wanted > 0) & (mean > 0))
 
 
 def share_points(

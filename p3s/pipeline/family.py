@@ -87,7 +87,7 @@ def instantiate(root: Path, setting: Setting) -> Path:
 
     The study's family.json must be there and the setting must name all its parameters.
     """
-    from p3s.costs.parameters.fit import derived
+    from p3s.costs.parameters.fit import choose, derived
     from p3s.model.stage import as_file, load
     from p3s.pipeline.costing import build_compute
 
@@ -96,15 +96,14 @@ def instantiate(root: Path, setting: Setting) -> Path:
     if len(at.signature_counts()) >= MIN_COUNTS and at.model_path.exists():
         return at.root
     family = load_family(study.root)
-    traced = {
-        s.name: value_study(study, parse_setting(s.name)) for s in family.settings if s.modelled
-    }
-    models = {name: load(at.root) for name, at in traced.items()}
-    times = {name: times_of(at) for name, at in traced.items()}
     try:
-        model, points = derived(family, models, times, setting)
+        part = choose(family, setting)
     except P3SError as err:
         raise P3SError(f"{study.root}: {err}") from err
+    traced = {name: value_study(study, parse_setting(name)) for name in part.settings}
+    models = {name: load(at.root) for name, at in traced.items()}
+    times = {name: times_of(at) for name, at in traced.items()}
+    model, points = derived(family, part, models, times, setting)
     made = Study.create(at.root, filled(study.command(), setting))
     made.update(
         derived=True,

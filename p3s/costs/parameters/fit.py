@@ -172,18 +172,18 @@ def fitted_of(part: Part, models: Mapping[str, Model]) -> Fitted:
 
 def derived(
     family: Family,
+    part: Part,
     models: Mapping[str, Model],
     times: Mapping[str, Sequence[Times]],
     setting: Setting,
 ) -> tuple[Model, list[Point]]:
     """Return the model at a setting, and the points of all traced ones for its laws of cost.
 
-    models, times: of the traced settings, by name. Work at these is what was counted, or where
-    work is time what the family's laws say: cost is then a factor on them, and the points' counts
-    are those at which a rank of the derived workload holds as much. Where work is counted no count
-    is given: x is all that is needed. Raises P3SError, as :func:`choose`.
+    part: of the family, as :func:`choose` says; models, times: of its settings, by name. Work there
+    is what was counted, or where work is time what the family's laws say: cost is then a factor on
+    them, and the points' counts are those at which a rank of the derived workload holds as much.
+    Where work is counted no count is given: x is all that is needed.
     """
-    part = choose(family, setting)
     fitted = fitted_of(part, models)
     model = model_at(fitted, setting)
     left_out = tuple(s.name for s in family.settings if s.modelled and s.name not in part.settings)
