@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -9,10 +10,14 @@ from pathlib import Path
 
 from p3s.base.errors import P3SError, RunFailed, UsageError
 from p3s.base.progress import Progress
+from p3s.base.records import keep_failed_run
 from p3s.base.settings import traces_of
+from p3s.base.staging import discard
 from p3s.base.study import Study
-from p3s.base.text import processes, quoted
+from p3s.base.text import joined, one_line, processes, quoted
 from p3s.pipeline.tracing.counts import Asked, Failure, Traced, TracedCount
+from p3s.signature.tables import PointTable
+from p3s.signature_runner.output import program_said
 from p3s.signature_runner.recording import Recording
 from p3s.signature_runner.standard_input import NONE, StandardInput
 from p3s.signature_runner.traced_run import Launch, TracedRun, refused, trace_once
@@ -84,6 +89,7 @@ def trace_counts(
         listed = listed_extents(study)
         launch = Launch(request.command, request.timeout_s, listed, request.stdin)
         done = _trace_counts(study, launch, plans, bar, kept)
+        _take_out_refusals(study, done)
         while request.repeat_disturbed and (plans := _repeats(study, plans, done, repeats, bar)):
             try:
                 done.merge(_trace_counts(study, launch, plans, bar, kept))
@@ -100,6 +106,46 @@ def trace_counts(
         if made:  # all that a program without MPI printed is in what is said, or named there
             study.remove_if_empty(untraced=isinstance(err, RunFailed) and not err.left)
         raise
+
+
+def _take_out_refusals(study: Study, done: Traced) -> None:
+    """Turn counts at which the program gave up with exit code 0 into counts that failed.
+
+    It then calls MPI in no loop, at none of the places that it repeats at the other counts, and
+    says why. One process alone may do its work without MPI.
+    """
+    from p3s.signature.store import load_table
+
+    for row in [each for each in done.counts if each.signature["phases"] == 1 and each.np > 1]:
+        run = study.runs_dir(row.np)
+        tables = {np: load_table(study.root, np) for np in study.signature_counts()}
+        loops = {np: nodes for np in tables if (nodes := repeated_nodes(tables[np]))}
+        said = program_said(run)
+        if not loops or not said.text or set(tables[row.np].nodes) & set().union(*loops.values()):
+            continue
+        where = keep_failed_run(run, run) or run
+        for more in run.parent.glob(f"np{row.np:04d}.r*"):
+            if more.name.rpartition(".r")[2].isdigit():
+                discard(more)
+        for file in (study.root / "signature").glob(f"np{row.np:04d}.*"):
+            file.unlink()
+        text = (
+            f"np={row.np}: the program gave up with exit code 0: it makes none of the calls that"
+            f" it repeats at {joined(loops)}; it said last: {one_line(said.text)}"
+            f" ({where / said.file})"
+        )
+        done.counts.remove(row)
+        done.failed.append(Failure(row.np, None, 0, text, refused=True))
+    study.update()
+
+
+def repeated_nodes(table: PointTable) -> set[tuple[str, str]]:
+    """Return the places of calls, (site, operation), at which a rank calls more than once."""
+    calls: Counter[tuple[str, str, int]] = Counter()
+    columns = (table.group.tolist(), table.rank.tolist(), table.count.tolist())
+    for group, rank, count in zip(*columns, strict=True):
+        calls[table.groups[group].site, table.groups[group].op, rank] += count
+    return {(site, op) for (site, op, _), count in calls.items() if count > 1}
 
 
 @dataclass(frozen=True)
