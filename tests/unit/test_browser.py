@@ -134,7 +134,6 @@ def over_threads() -> Page:
     return Page(
         title="hybrid",
         command="mpiexec -n {np} ./hybrid",
-        version="1",
         sentences=[surfaces.fastest(surface)],
         against=[wide],
         mind=[],
