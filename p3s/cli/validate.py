@@ -35,7 +35,7 @@ def validate(
     """
     from p3s.cli.trusting import settle
     from p3s.costs.parameters.derived import of_one_value
-    from p3s.model.grid.stated import check_dims, keep_dims, listed_extents
+    from p3s.model.stage import check_dims, keep_dims, listed_extents
     from p3s.pipeline.stages import too_few
     from p3s.pipeline.statements import outermost, parse_dims
     from p3s.pipeline.tracing.validating import command_of, compared

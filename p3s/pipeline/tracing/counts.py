@@ -41,7 +41,7 @@ def grids_of(study: Study | None, words: Sequence[str], given: Mapping[int, Exte
     """Return the grids of a program: as its arguments or the user say, else usual ones."""
     from p3s.base.extents import dims_balanced, extents_at, extents_in
     from p3s.model.grid.admissible import USUAL
-    from p3s.model.grid.stated import listed_extents, stated_by_user
+    from p3s.model.stage import listed_extents, stated_by_user
 
     listed = {**(listed_extents(study) if study is not None else {}), **given}
     names = extents_in(words)

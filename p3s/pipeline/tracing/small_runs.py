@@ -16,8 +16,7 @@ from p3s.costs.small_runs.record import check_command, commit, name_for, same_pl
 from p3s.costs.small_runs.summary import FarFile, write
 from p3s.costs.small_runs.walk import PhaseCost, costs, counts_upward, refuse, stop
 from p3s.model.grid import admissible
-from p3s.model.grid.stated import check_dims, keep_dims
-from p3s.model.stage import load, read
+from p3s.model.stage import check_dims, keep_dims, load, read
 from p3s.pipeline.stages import is_stale
 from p3s.pipeline.tracing.counts import Asked
 from p3s.pipeline.tracing.results import Failure, Traced, reasons

@@ -13,7 +13,7 @@ from p3s.base.progress import Progress
 from p3s.base.settings import parameters
 from p3s.base.study import Study
 from p3s.base.text import one_line
-from p3s.model.grid.stated import check_dims, keep_dims
+from p3s.model.stage import check_dims, keep_dims
 from p3s.pipeline.stages import MIN_COUNTS
 from p3s.pipeline.tracing.counts import Asked, chosen, grids_of, trace_asked, warn
 from p3s.pipeline.tracing.results import Traced, TracedCount, reasons

@@ -27,7 +27,7 @@ from p3s.base.settings import (
 )
 from p3s.base.study import Study
 from p3s.base.text import differing
-from p3s.model.grid.stated import keep_dims
+from p3s.model.stage import keep_dims
 from p3s.pipeline.tracing.counts import Asked, chosen, grids_of, trace_asked, warn
 from p3s.pipeline.tracing.results import Traced, reasons
 from p3s.pipeline.tracing.runs import TraceRequest, trace_counts
