@@ -293,7 +293,7 @@ def _damaged(path: Path, why: str) -> P3SError:
     return P3SError(f"{path}: damaged or of another version ({why}); run `p3s model` again")
 
 
-# ---- what a study keeps of its grid ---------------------------------------------------------------
+# ---- what a study keeps of its grid --------------------------------------------------------------
 def stated_by_user(study: Study) -> Statement:
     """Return what the user says of the grid, in the study or in the one around it."""
     said = _kept(study, "grid", "at")
